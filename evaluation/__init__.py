@@ -39,24 +39,17 @@ if TYPE_CHECKING:
     from evaluation.reports.report import evaluate, report
     from evaluation.scoring.run import score
 
-_MODULES = {
-    "Detector": "detectors.base",
-    "EvaluationError": "errors",
-    "Features": "models.features",
-    "Head": "models.features",
-    "Method": "detectors.base",
-    "aupr_in": "metrics.metrics",
-    "aupr_out": "metrics.metrics",
-    "aurc": "metrics.metrics",
-    "auroc": "metrics.metrics",
-    "evaluate": "reports.report",
-    "extract": "features.extract",
-    "fpr_at_95_tpr": "metrics.metrics",
-    "open_release": "releases",
-    "oscr": "metrics.metrics",
-    "report": "reports.report",
-    "score": "scoring.run",
+_DEFINED = {
+    "detectors.base": ("Detector", "Method"),
+    "errors": ("EvaluationError",),
+    "features.extract": ("extract",),
+    "metrics.metrics": ("aupr_in", "aupr_out", "aurc", "auroc", "fpr_at_95_tpr", "oscr"),
+    "models.features": ("Features", "Head"),
+    "releases": ("open_release",),
+    "reports.report": ("evaluate", "report"),
+    "scoring.run": ("score",),
 }
+_MODULES = {name: module for module, names in _DEFINED.items() for name in names}
 """The public names with the module that defines each."""
 
 __all__ = [

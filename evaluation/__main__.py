@@ -8,8 +8,7 @@ from collections.abc import Sequence
 
 import click
 
-from evaluation.errors import EvaluationError
-from evaluation.extras import EXTRA, not_installed_message
+from evaluation.errors import EXTRA, EvaluationError, not_installed_message
 from unknown_detection.commands import as_started
 from unknown_detection.help import HelpGroup, as_helpful, usage_error
 from unknown_detection.terminal.interrupts import run_stoppable
@@ -61,26 +60,22 @@ def _run(argv: Sequence[str] | None) -> int:
     try:
         return int(command.main(args=argv, prog_name="python -m evaluation", standalone_mode=False) or 0)
     except EvaluationError as error:
-        click.echo(as_started(f"error: {error}"), err=True)
-        return 2
+        said = as_started(f"error: {error}")
     except ModuleNotFoundError as error:
         if error.name not in EXTRA:
             raise
-        click.echo(f"error: {not_installed_message([error.name], 'run this command')}", err=True)
-        return 2
+        said = f"error: {not_installed_message([error.name], 'run this command')}"
     except click.ClickException as error:
-        click.echo(usage_error(error), err=True)
-        return 2
+        said = usage_error(error)
     except OSError as error:
         if error.filename is None:
             raise
         reason = (error.strerror or str(error)).lower()
-        click.echo(
-            f"error: Cannot read or write {error.filename}: {reason}. Fix this, or choose another path.", err=True
-        )
-        return 2
+        said = f"error: Cannot read or write {error.filename}: {reason}. Fix this, or choose another path."
     except click.Abort as abort:  # what click makes of other interrupts, and of an EOFError, which is a defect
         raise abort.__cause__ or abort from None
+    click.echo(said, err=True)
+    return 2
 
 
 if __name__ == "__main__":

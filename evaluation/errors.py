@@ -1,4 +1,4 @@
-"""Errors that the user can fix: one sentence on stderr, exit code 2.
+"""Errors that the user can fix: one sentence on stderr, exit code 2; optional packages that are not installed.
 
 Tested by `tests/evaluation/test_main.py`.
 """
@@ -6,7 +6,8 @@ Tested by `tests/evaluation/test_main.py`.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import importlib.util
+from collections.abc import Collection, Iterable, Sequence
 
 
 class EvaluationError(Exception):
@@ -18,18 +19,23 @@ class EvaluationError(Exception):
 
 
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> EvaluationError:
-    """Return the error for an unknown name, with the closest known names.
-
-    Args:
-        kind: kind of thing that the name stands for, such as "detector".
-        name: the unknown name.
-        known: all valid names.
-    """
+    """Return the error for an unknown name, with the closest known names."""
     names = sorted(known)
     article = "an" if kind[0] in "aeiou" else "a"
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     hint = f"the closest names are {', '.join(near)}" if near else f"choose one of {', '.join(names)}"
     return EvaluationError(f"{name!r} is not {article} {kind}; {hint}.")
+
+
+def require_known(kind: str, names: Iterable[str], known: Collection[str]) -> None:
+    """Check that names are known; `kind` says what they stand for, as for `unknown_name`.
+
+    Raises:
+        EvaluationError: one is not; the message has the closest known names.
+    """
+    for name in names:
+        if name not in known:
+            raise unknown_name(kind, name, known)
 
 
 def first_line(error: BaseException) -> str:
@@ -49,4 +55,29 @@ def one_line(text: object, most: int = 300) -> str:
         shown
         if shown.isprintable()
         else "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in shown)
+    )
+
+
+EXTRA = ("matplotlib", "networkx", "safetensors", "sklearn", "timm", "torch", "torchvision")
+"""Modules that the extra installs."""
+
+
+def require_packages(*modules: str, to: str, instead: str = "") -> None:
+    """Check that optional packages are installed, before any work starts.
+
+    Raises:
+        EvaluationError: a package is not installed.
+    """
+    missing = [name for name in modules if importlib.util.find_spec(name) is None]
+    if missing:
+        raise EvaluationError(not_installed_message(missing, to, instead))
+
+
+def not_installed_message(missing: Sequence[str], to: str, instead: str = "") -> str:
+    """Return the message about packages that are not installed."""
+    is_not, them = ("is not", "it") if len(missing) == 1 else ("are not", "them")
+    return (
+        f"{', '.join(missing)} {is_not} installed, but needed to {to}. Install {them} with "
+        "pip install 'unknown-detection[evaluate]' (in a checkout: pip install -e '.[evaluate]')"
+        f"{f', or {instead}' if instead else ''}."
     )

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import csv
+import io
 import json
 import os
 import re
 import stat
-from collections.abc import Mapping
+import struct
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -27,12 +31,15 @@ _LONGEST_TEXT = 1 << 16
 
 _ROWS = 1024
 
+DAMAGED = (
+    *(ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, MemoryError, OSError, RuntimeError),
+    *(SyntaxError, TypeError, ValueError, struct.error, zlib.error),
+)
+"""What parsers of other projects, such as Pillow and torch 2.14, raise on bytes that are damaged."""
+
 
 def atomic_path(path: Path) -> contextlib.AbstractContextManager[Path]:
     """Yield a temporary path next to `path`; it becomes `path`, durably, if the block succeeds, and else is deleted.
-
-    Args:
-        path: the file to write or replace; its folder is created.
 
     Returns:
         A context manager of the path to write to. It keeps the file's ending, because some writers choose the format
@@ -40,6 +47,19 @@ def atomic_path(path: Path) -> contextlib.AbstractContextManager[Path]:
     """
     # With the process id, two processes that write the same file do not collide.
     return replacing(path, path.with_name(f".{os.getpid()}.{path.name}"))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file of text in UTF-8 with Unix newlines, atomically."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="\n")
+
+
+def as_csv_text(lines: Iterable[Sequence[object]]) -> str:
+    """Format lines of cells as CSV with Unix newlines."""
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerows(lines)
+    return text.getvalue()
 
 
 def file_name(*parts: str) -> str:
@@ -126,10 +146,6 @@ def _fits(value: object, hint: Any) -> bool:
 
 def read_parquet(source: Path | bytes, name: str) -> pa.Table:
     """Read a Parquet table that somebody else wrote, within bounds, and check all its values.
-
-    Args:
-        source: the file, or its content.
-        name: the table, for messages.
 
     Raises:
         EvaluationError: as for `require_regular`, it is not Parquet, is encrypted or damaged, claims an absurd number

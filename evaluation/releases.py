@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from evaluation import duplicate_pairs
 from evaluation.duplicate_pairs import CONFIG, SPLIT
-from evaluation.errors import EvaluationError, first_line, one_line, unknown_name
+from evaluation.errors import EvaluationError, first_line, one_line, require_known, unknown_name
 from evaluation.files import read_json, require_regular
 
 FORMAT = 1
@@ -174,8 +174,7 @@ class Release:
 
     def _split(self, config: str, split: str) -> Mapping[str, Any]:
         splits = self._config(config)["splits"]
-        if split not in splits:
-            raise unknown_name(f"split of {config} in {self.name}", split, splits)
+        require_known(f"split of {config} in {self.name}", [split], splits)
         found: Mapping[str, Any] = splits[split]
         return found
 

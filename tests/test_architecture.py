@@ -116,23 +116,21 @@ __main__                : unknown_detection.__main__
 [evaluation]
 errors                  :
 files                   : errors
-progress                :
-extras                  : errors
 duplicate_pairs         : errors files
 releases                : duplicate_pairs errors files
 metrics                 : errors
 models                  : errors files
 detectors               : errors models
-features                : detectors errors files models progress releases
-scoring                 : detectors duplicate_pairs errors features files metrics models progress releases
+features                : detectors errors files models releases
+scoring                 : detectors duplicate_pairs errors features files metrics models releases
 protocols               : errors files metrics scoring
-reports                 : detectors errors extras files metrics progress protocols releases scoring
+reports                 : detectors errors files metrics protocols releases scoring
                           unknown_detection.pages
 graph                   : errors files releases reports scoring
-demo                    : detectors duplicate_pairs errors files models progress protocols releases
-commands                : demo detectors errors extras features graph models progress protocols releases reports
+demo                    : detectors duplicate_pairs errors files models protocols releases
+commands                : demo detectors errors features graph models protocols releases reports
                           scoring unknown_detection.commands unknown_detection.help
-__main__                : errors extras unknown_detection.commands unknown_detection.help
+__main__                : errors unknown_detection.commands unknown_detection.help
 """
 
 ANYBODYS = ("unknown_detection.durable", "unknown_detection.terminal")

@@ -26,9 +26,7 @@ LARGEST = 10
 _MINUS = "Differences are second minus first, in the paper's unit."
 
 
-@click.command(
-    epilog="Example: python -m evaluation compare build/report-a build/report-b --metric auroc",
-)
+@click.command(epilog="Example: python -m evaluation compare build/report-a build/report-b --metric auroc")
 @click.argument("first", type=click.Path(path_type=Path))
 @click.argument("second", type=click.Path(path_type=Path))
 @click.option("--detector", "detectors", multiple=True, metavar="NAME", help="Only this detector; may be repeated.")
@@ -121,16 +119,9 @@ def _described(pair: Pair) -> str:
 
 
 def _record(pair: Pair) -> dict[str, Any]:
-    sides: dict[str, float | None] = {}
+    """Return a figure of both reports as JSON values: null for NaN."""
+    told: dict[str, Any] = {"variant": pair.variant, "detector": pair.detector, **pair.figure}
     for name, side in (("first", pair.first), ("second", pair.second)):
-        sides |= {
-            name: _finite(side.value),
-            f"{name}_std": None if side.deviation is None else _finite(side.deviation),
-        }
-    named = {"variant": pair.variant, "detector": pair.detector, **pair.figure}
-    return {**named, **sides, "difference": _finite(pair.difference), "verdict": pair.verdict}
-
-
-def _finite(value: float) -> float | None:
-    """A number as JSON has it: none for NaN."""
-    return value if value == value else None
+        told |= {name: side.value, f"{name}_std": side.deviation}
+    told |= {"difference": pair.difference, "verdict": pair.verdict}
+    return {name: value if value == value else None for name, value in told.items()}

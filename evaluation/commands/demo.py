@@ -11,8 +11,8 @@ from pathlib import Path
 
 import click
 
-from evaluation.extras import require_packages
-from evaluation.progress import bar, result
+from evaluation.errors import require_packages
+from unknown_detection.terminal.progress import bar, result
 
 
 @click.command(epilog="Example: python -m evaluation demo --out build/evaluation-demo")
@@ -41,6 +41,6 @@ def command(out: Path, *, quick: bool, quiet: bool) -> None:
         if not quiet:
             result(text)
 
-    with bar(len(demo.trainings), "models", quiet=quiet, unit="models") as progress:
+    with bar(len(demo.trainings), "models", quiet=quiet, unit=" models") as progress:
         report = demo.run(log, progress.update)
     click.echo(f"see {report / 'report.html'}; took {time.monotonic() - started:.0f} s")

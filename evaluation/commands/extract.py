@@ -6,6 +6,7 @@ Tested by `tests/evaluation/features/test_extract.py`.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -42,21 +43,7 @@ from unknown_detection.commands import as_started
 @options.run_options
 @click.option("--dry-run", is_flag=True, help="Check the inputs and print what would be extracted; write nothing.")
 def command(
-    release: str,
-    revision: str | None,
-    splits: str,
-    model: str,
-    weights: Path | None,
-    pretrained: str | None,
-    classes: Path | None,
-    accuracy: float | None,
-    accept: bool,
-    out: Path,
-    device: str,
-    batch_size: int,
-    workers: int | None,
-    quiet: bool,
-    dry_run: bool,
+    release: str, revision: str | None, splits: str, model: str, pretrained: str | None, out: Path, **given: Any
 ) -> None:
     """Extract features of a release with a model, in one forward pass per image.
 
@@ -74,19 +61,11 @@ def command(
         options.model_name(model, pretrained),
         out,
         splits=options.choose_splits(here, splits, opened.name),
-        weights=weights,
         pretrained=pretrained is not None,
-        classes=classes,
-        accuracy=accuracy,
-        accept=accept,
-        device=device,
-        batch_size=batch_size,
-        workers=workers,
-        dry_run=dry_run,
-        quiet=quiet,
         log=click.echo,
+        **given,
     )
-    if dry_run:
+    if given["dry_run"]:
         click.echo("nothing was written")
     else:
         score = as_started("python -m evaluation score")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -64,11 +65,9 @@ def command(
     config: str | None,
     split: str | None,
     detector: str | None,
-    min_weight: int,
-    accepted: float,
-    keep: tuple[str, ...],
     edges: int,
     out: Path,
+    **limits: Any,
 ) -> None:
     """Build the graph of true and predicted classes, pruned as in the FACETS paper.
 
@@ -89,10 +88,10 @@ def command(
         if opened is None
         else scored_transitions(scores, opened, config=config, split=split, detector=detector)
     )
-    graph, stages = prune(transitions, min_weight=min_weight, accepted=accepted, keep=keep)
+    graph, stages = prune(transitions, **limits)
     taken = [stage.step for stage in stages if stage.step and not stage.skipped]
     graph.graph |= {"scores": scores.name, "detector": transitions.detector, "steps": ", ".join(taken)}
-    graph.graph |= {"min_weight": f"{min_weight}", "accepted": f"{accepted}"}
+    graph.graph |= {name: f"{limits[name]}" for name in ("min_weight", "accepted")}
     if opened is not None:
         splits = ", ".join(transitions.splits)
         graph.graph |= {"config": transitions.config, "splits": splits, "release_digest": opened.digest}
@@ -104,7 +103,7 @@ def command(
     if transitions.left_out:
         whose = f"{transitions.config}/{', '.join(transitions.splits)}"
         click.echo(f"{transitions.left_out:,} more images do not belong to {whose} and were left out")
-    click.echo("\n".join(_lines(stages, min_weight)))
+    click.echo("\n".join(_lines(stages, limits["min_weight"])))
     click.echo(f"edges.csv, graph.graphml, graph.png and graph.svg are in {out}")
 
 

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
-from evaluation.errors import EvaluationError, unknown_name
+from evaluation.errors import EvaluationError, require_known
 from unknown_detection.help import no_sync_option
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -127,9 +127,7 @@ def choose_splits(here: Mapping[str, Sequence[str]], text: str | None, where: st
     found: list[tuple[str, str]] = []
     for name in wanted:
         config, slash, split = name.partition("/")
-        if config not in here:
-            raise unknown_name(f"config of {where}", config, here)
-        if slash and split not in here[config]:
-            raise unknown_name(f"split of {config} in {where}", split, here[config])
+        require_known(f"config of {where}", [config], here)
+        require_known(f"split of {config} in {where}", [split] if slash else [], here[config])
         found += [pair for pair in pairs if pair[0] == config and split in ("", pair[1])]
     return list(dict.fromkeys(found))

@@ -6,6 +6,7 @@ Tested by `tests/evaluation/reports/test_report.py`.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -15,7 +16,7 @@ from evaluation.releases import open_release
 
 @click.command(
     epilog="Example: python -m evaluation report --scores scores.parquet --release build/unknown-detection --splits "
-    "cifar --out build/report",
+    "cifar --out build/report"
 )
 @click.option(
     "--scores",
@@ -33,10 +34,7 @@ from evaluation.releases import open_release
     "protocols",
     metavar="NAME[=CONFIG,...]",
     multiple=True,
-    help=(
-        "Protocol, and the configs to apply it to; may be repeated. Default: the protocol that each config was made "
-        "for."
-    ),
+    help="Protocol, and the configs to apply it to; may be repeated. Default: the one that each config was made for.",
 )
 @click.option(
     "--out",
@@ -56,19 +54,7 @@ from evaluation.releases import open_release
     "--dry-run", is_flag=True, help="Check the files and ids and print what would be computed; write nothing."
 )
 def command(
-    first: tuple[str, ...],
-    more: tuple[str, ...],
-    release: str,
-    revision: str | None,
-    splits: str | None,
-    protocols: tuple[str, ...],
-    out: Path,
-    *,
-    csv: bool,
-    latex: bool,
-    plots: bool | None,
-    quiet: bool,
-    dry_run: bool,
+    first: tuple[str, ...], more: tuple[str, ...], release: str, revision: str | None, out: Path, **given: Any
 ) -> None:
     """Compute the papers' figures from scores of any detector: one page with tables and plots.
 
@@ -82,16 +68,4 @@ def command(
     """
     from evaluation.reports.report import report
 
-    report(
-        [*first, *more],
-        open_release(release, revision),
-        out,
-        splits=splits,
-        protocols=protocols,
-        csv=csv,
-        latex=latex,
-        plots=plots,
-        dry_run=dry_run,
-        quiet=quiet,
-        log=click.echo,
-    )
+    report([*first, *more], open_release(release, revision), out, log=click.echo, **given)

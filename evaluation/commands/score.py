@@ -6,14 +6,15 @@ Tested by `tests/evaluation/scoring/test_fit.py`.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from evaluation.commands import options
 from evaluation.errors import EvaluationError
-from evaluation.progress import log
 from evaluation.releases import open_release
 from unknown_detection.help import ESSENTIALS, HelpCommand
+from unknown_detection.terminal.progress import log
 
 
 class _Score(HelpCommand):
@@ -88,20 +89,16 @@ def command(
     fit_splits: str | None,
     no_search: bool,
     settings: tuple[str, ...],
-    members: tuple[Path, ...],
-    seed: int,
-    out: Path,
     release: str | None,
     revision: str | None,
     model: str | None,
     weights: Path | None,
     pretrained: str | None,
     classes: Path | None,
-    accept: bool,
     device: str,
     batch_size: int,
     workers: int | None,
-    quiet: bool,
+    **given: Any,
 ) -> None:
     """Fit detectors on features, and score every row of a release.
 
@@ -119,7 +116,7 @@ def command(
 
     wanted: list[str | Own] = [*(options.parse_list(detectors) or (() if own else ("all",))), *map(load_own, own)]
     names, mine = choose(wanted)
-    given = parse_settings(settings, expand(names, mine), mine)
+    chosen = parse_settings(settings, expand(names, mine), mine)
     store = Store.open(features)
     opened = None if release is None else open_release(release, revision)
     if opened is not None:
@@ -140,14 +137,10 @@ def command(
         splits=None if splits is None else options.choose_splits(store.splits(), splits, str(features)),
         fit_configs=options.parse_list(fit_splits) or (),
         search=not no_search,
-        settings=given,
-        members=members,
+        settings=chosen,
         runner=runner,
-        seed=seed,
         device=device,
-        accept=accept,
-        out=out,
-        quiet=quiet,
         log=log,
         say=click.echo,
+        **given,
     )

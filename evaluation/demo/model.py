@@ -19,10 +19,7 @@ from evaluation.models.preprocessing import declared
 EPOCHS = 12
 _BATCH = 50
 
-OPTIMIZERS: Mapping[str, Mapping[str, float]] = {
-    "adam": {"lr": 2e-3},
-    "sgd": {"lr": 5e-2, "momentum": 0.9},
-}
+OPTIMIZERS: Mapping[str, Mapping[str, float]] = {"adam": {"lr": 2e-3}, "sgd": {"lr": 5e-2, "momentum": 0.9}}
 """The training methods of the demo, by the names of torch's optimizers; all reach about the same accuracy."""
 
 

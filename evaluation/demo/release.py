@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import io
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from evaluation.demo.images import Images, blurred, crops, deal, digits, noise, 
 from evaluation.duplicate_pairs import COLUMNS, PATH
 from evaluation.duplicate_pairs import CONFIG as DUPLICATES
 from evaluation.duplicate_pairs import SPLIT as PAIRS
-from evaluation.files import atomic_path
+from evaluation.files import atomic_path, write_text
 from evaluation.releases import FORMAT, INDEX_SUFFIX, rows_digest
 
 CONFIG = "digits"
@@ -116,9 +116,13 @@ def make_release(root: Path) -> None:
                 repeated |= repeats(images, known["train"])
         manifest["configs"][config] = {"label_names": list(KNOWN), "columns": [], "splits": written}
     pairs = _pairs(all_rows, repeated)
-    manifest[DUPLICATES] = _write_pairs(root, pairs, [split for split in all_rows if not split.startswith(TRAIN)])
-    _write_text(root / "README.md", _card(manifest))
-    _write_text(root / "manifest.json", json.dumps(manifest, indent=2, sort_keys=True) + "\n")
+    compared = sorted(split for split in all_rows if not split.startswith(TRAIN))
+    looked = {"by": "similarity", "splits": compared, "with": [f"{TRAIN}/train"]}
+    with atomic_path(root / PATH) as temporary:
+        pq.write_table(pairs, temporary)
+    manifest[DUPLICATES] = _file_entry(root, PATH) | {"rows": len(pairs), "compared": [looked]}
+    write_text(root / "README.md", _card(manifest))
+    write_text(root / "manifest.json", json.dumps(manifest, indent=2, sort_keys=True) + "\n")
 
 
 _BENCHMARK = {
@@ -177,14 +181,6 @@ def _pairs(rows: Mapping[str, pa.Table], repeated: Mapping[str, tuple[str, float
     return pa.Table.from_pylist(lines, pa.schema(list(COLUMNS.items())))
 
 
-def _write_pairs(root: Path, pairs: pa.Table, compared: Sequence[str]) -> dict[str, Any]:
-    """Write the table of duplicates of training images in some splits, and return the manifest's entry for it."""
-    looked = {"by": "similarity", "splits": sorted(compared), "with": [f"{TRAIN}/train"]}
-    with atomic_path(root / PATH) as temporary:
-        pq.write_table(pairs, temporary)
-    return _file_entry(root, PATH) | {"rows": len(pairs), "compared": [looked]}
-
-
 def _png(pixels: npt.NDArray[np.uint8]) -> bytes:
     encoded = io.BytesIO()
     Image.fromarray(pixels).save(encoded, format="PNG")
@@ -204,11 +200,7 @@ def _write_split(root: Path, config: str, split: str, rows: pa.Table) -> dict[st
         features = {"info": {"features": {name: kinds[name] for name in table.column_names}}}
         with atomic_path(root / path) as temporary:
             pq.write_table(table.replace_schema_metadata({"huggingface": json.dumps(features)}), temporary)
-    return {
-        "digest": rows_digest(rows),
-        "data": [_file_entry(root, data)],
-        "index": _file_entry(root, index),
-    }
+    return {"digest": rows_digest(rows), "data": [_file_entry(root, data)], "index": _file_entry(root, index)}
 
 
 def _file_entry(root: Path, path: str) -> dict[str, Any]:
@@ -240,8 +232,3 @@ def _card(manifest: Mapping[str, Any]) -> str:
         head["dataset_info"].append(info)
     about = (__doc__ or "").partition("\n\n")[2].strip()
     return f"---\n{yaml.safe_dump(head, sort_keys=False)}---\n\n# {_BENCHMARK['title']}\n\n{about}\n"
-
-
-def _write_text(path: Path, text: str) -> None:
-    with atomic_path(path) as temporary:
-        temporary.write_text(text, encoding="utf-8", newline="\n")

@@ -17,9 +17,9 @@ from evaluation.demo.model import OPTIMIZERS, Training
 from evaluation.demo.release import CONFIG, KNOWN, MIXED, SHIFTS, TRAIN, make_release
 from evaluation.detectors.registry import METHODS
 from evaluation.errors import EvaluationError
-from evaluation.progress import Log, Progress
 from evaluation.protocols import broad, facets, od_test, robustness, unknown_detection
 from evaluation.releases import open_release
+from unknown_detection.terminal.progress import Log, Progress
 
 PROTOCOLS = {
     unknown_detection.NAME: CONFIG,
@@ -69,9 +69,6 @@ class Demo:
         Args:
             log: receives every command and its output.
             progress: called with the number of models done.
-
-        Returns:
-            The report's folder.
 
         Raises:
             EvaluationError: the folder has other files, or a step fails.

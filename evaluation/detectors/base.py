@@ -76,16 +76,3 @@ class Method:
     score_together: Callable[[Sequence[Any], Features], list[Scores]] | None = None
     ranges: Mapping[str, str] = field(default_factory=dict)
     digest: str = ""
-
-
-class Together:
-    """Base of detectors of one method that share most of their work when they are scored together."""
-
-    def score(self, features: Features) -> Scores:
-        """Score every row; shape (n,), higher = more unknown."""
-        return self.score_together([self], features)[0]
-
-    @classmethod
-    def score_together(cls, detectors: Sequence[Any], features: Features) -> list[Scores]:
-        """Score with several detectors, fitted on the same rows with different hyperparameters."""
-        raise NotImplementedError

@@ -56,37 +56,6 @@ def _stacked(features: Features, base_methods: tuple[str, ...]) -> Doubles:
     return np.stack([features.scores[part] for part in base_methods], axis=1)
 
 
-def _fit(detector: str, base_methods: tuple[str, ...], features: Features, components: int, seed: int) -> ScoreMixture:
-    require_labels(features, detector)
-    components = int(components)
-    require_range(components >= 1, f"{detector} needs at least 1 component", components)
-    right = labels_if_correct(features) >= 0
-    scores = _stacked(features, base_methods)[right]
-    # A full covariance of k scores needs k + 1 rows.
-    least = components * (len(base_methods) + 1)
-    if len(scores) < least:
-        raise EvaluationError(
-            f"{detector} needs at least {least:,} correctly classified rows to fit {components} components of "
-            f"{len(base_methods)} scores, found {len(scores):,} of {len(features):,}. Fit on more rows, or give fewer "
-            "components."
-        )
-    mean, scale = scores.mean(axis=0), scores.std(axis=0)
-    constant = [part for part, deviation in zip(base_methods, scale, strict=True) if not deviation > 0]
-    if constant:
-        raise EvaluationError(
-            f"{detector} cannot be fitted: the scores of {', '.join(constant)} are constant or not finite. Leave "
-            f"{detector} out."
-        )
-    from sklearn.mixture import GaussianMixture  # optional, and slow to import
-    from threadpoolctl import threadpool_limits
-
-    mixture = GaussianMixture(components, covariance_type="full", random_state=seed)
-    # The rounding of multi-threaded sums differs between machines, and on a busy machine they take minutes.
-    with threadpool_limits(1):
-        mixture.fit((scores - mean) / scale)
-    return ScoreMixture(base_methods, mean, scale, mixture)
-
-
 def _make(detector: str, base_methods: tuple[str, ...]) -> Callable[..., ScoreMixture]:
     def make(features: Features, head: Head | None, components: int = 10, seed: int = 0) -> ScoreMixture:
         """Negative log density of a Gaussian mixture of scores.
@@ -104,7 +73,33 @@ def _make(detector: str, base_methods: tuple[str, ...]) -> Callable[..., ScoreMi
             components: number of Gaussians, for each of which enough rows must be correctly classified.
             seed: random seed of the initialization.
         """
-        return _fit(detector, base_methods, features, components, seed)
+        require_labels(features, detector)
+        components = int(components)
+        require_range(components >= 1, f"{detector} needs at least 1 component", components)
+        scores = _stacked(features, base_methods)[labels_if_correct(features) >= 0]
+        # A full covariance of k scores needs k + 1 rows.
+        least = components * (len(base_methods) + 1)
+        if len(scores) < least:
+            raise EvaluationError(
+                f"{detector} needs at least {least:,} correctly classified rows to fit {components} components of "
+                f"{len(base_methods)} scores, found {len(scores):,} of {len(features):,}. Fit on more rows, or give "
+                "fewer components."
+            )
+        mean, scale = scores.mean(axis=0), scores.std(axis=0)
+        constant = [part for part, deviation in zip(base_methods, scale, strict=True) if not deviation > 0]
+        if constant:
+            raise EvaluationError(
+                f"{detector} cannot be fitted: the scores of {', '.join(constant)} are constant or not finite. Leave "
+                f"{detector} out."
+            )
+        from sklearn.mixture import GaussianMixture  # optional, and slow to import
+        from threadpoolctl import threadpool_limits
+
+        mixture = GaussianMixture(components, covariance_type="full", random_state=seed)
+        # The rounding of multi-threaded sums differs between machines, and on a busy machine they take minutes.
+        with threadpool_limits(1):
+            mixture.fit((scores - mean) / scale)
+        return ScoreMixture(base_methods, mean, scale, mixture)
 
     return make
 

@@ -24,11 +24,6 @@ _NAMED = 5
 def require_range(allowed: bool, rule: str, *found: float) -> None:
     """Check hyperparameters.
 
-    Args:
-        allowed: whether they are in their range.
-        rule: the detector, the hyperparameters and their range, for the error.
-        found: their values.
-
     Raises:
         EvaluationError: they are not.
     """
@@ -129,8 +124,7 @@ def class_means(name: str, values: Floats, labels: Integers, classes: int, ids: 
         EvaluationError: a value is NaN or infinite.
     """
     sums = class_sums(name, values, labels, classes, ids)
-    means: Doubles = sums / np.bincount(labels[labels >= 0], minlength=classes)[:, None]
-    return means
+    return sums / np.bincount(labels[labels >= 0], minlength=classes)[:, None]
 
 
 def class_sums(

@@ -8,12 +8,12 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from evaluation.detectors import neighbors
-from evaluation.detectors.base import Method, Scores, Together
+from evaluation.detectors.base import Method
 from evaluation.detectors.fitting import require_labels
 from evaluation.detectors.logits import energy
 from evaluation.detectors.nearest import Bank, search, torch_device
 from evaluation.detectors.neighbors import bank_inputs, require_neighbors, search_doubles, unit, unit_bank
-from evaluation.detectors.rows import FEATURES, LOGITS, Doubles, chunks, pieces, score_in_chunks
+from evaluation.detectors.rows import FEATURES, LOGITS, Doubles, Plan, Together, chunks, dots, pieces
 from evaluation.models.features import Features, Head
 
 
@@ -29,19 +29,16 @@ class GuidedEnergy(Together):
     bank: Bank
     neighbors: int
 
-    @classmethod
-    def score_together(cls, detectors: Sequence[GuidedEnergy], features: Features) -> list[Scores]:
-        """Score with several detectors that differ in k only, in the time of one."""
-        bank, counts = detectors[0].bank, [detector.neighbors for detector in detectors]
+    def plan(self, detectors: Sequence[GuidedEnergy], features: Features) -> Plan:
+        """Search once, for the greatest k."""
+        bank, counts = self.bank, [detector.neighbors for detector in detectors]
         device = torch_device(len(features) * bank.features.penultimate.size)
-        scores = score_in_chunks(
-            lambda z, logits: energy(logits)[:, None] * _guidance(unit(z), bank, counts, device),
-            bank_inputs(bank, features, FEATURES, LOGITS),
-            features.ids,
-            doubles_per_row=search_doubles(bank, max(counts), device) + 4 * features.logits.shape[1],
-            columns=(len(counts),),
-        )
-        return list(scores.T)
+
+        def score(z: Doubles, logits: Doubles) -> Doubles:
+            return energy(logits)[:, None] * _guidance(unit(z), bank, counts, device)
+
+        doubles = search_doubles(bank, max(counts), device) + 4 * features.logits.shape[1]
+        return score, bank_inputs(bank, features, FEATURES, LOGITS), doubles
 
 
 def _guidance(z: Doubles, bank: Bank, counts: Sequence[int], device: str | None) -> Doubles:
@@ -55,7 +52,7 @@ def _guidance(z: Doubles, bank: Bank, counts: Sequence[int], device: str | None)
     index = found.index[row, place]
     for pairs in chunks(len(row), 3 * z.shape[1]):
         vectors = bank.at(index[pairs]) * bank.factors[index[pairs], None]
-        products[row[pairs], place[pairs]] = np.einsum("nd,nd->n", z[row[pairs]], vectors)
+        products[row[pairs], place[pairs]] = dots(z[row[pairs]], vectors)
     descending = -np.sort(-products, axis=1)
     guidance = np.stack([descending[:, :count].mean(axis=1) for count in counts], axis=1)
     if device is not None and not certain.all():  # many rows lie in nearly the same direction

@@ -1,4 +1,4 @@
-"""Second passes of a model over the images: perturbed, with dropout, or cropped.
+"""Second passes of a model over the images: perturbed, with dropout, cropped, or without parts of rank one.
 
 All random numbers are drawn per row from its id, so that outputs do not depend on the batch. Those of dropout are
 drawn on the model's device: another kind of device draws others.
@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,8 +20,9 @@ import numpy.typing as npt
 
 from evaluation.detectors.base import Scores
 from evaluation.detectors.members import log_mean_softmax, mutual_information
-from evaluation.detectors.rows import Doubles
+from evaluation.detectors.rows import Doubles, dots
 from evaluation.errors import EvaluationError
+from evaluation.models.layers import channels_last
 from evaluation.models.models import Model
 from evaluation.models.precision import exact_float32
 
@@ -173,7 +175,7 @@ def mean_cosine(features: Doubles) -> Scores:
     # The squared sum of unit vectors has every pair twice, and each vector with itself once.
     squares = np.einsum("vnd,vnd->n", units, units)
     total = units.sum(axis=0)
-    similarity: Scores = (np.einsum("nd,nd->n", total, total) - squares) / (views * (views - 1))
+    similarity: Scores = (dots(total, total) - squares) / (views * (views - 1))
     return similarity
 
 
@@ -184,10 +186,75 @@ def row_seed(seed: int, purpose: str, id_: str) -> int:
 
 
 PERTURBED = ImagePass(
-    "perturbed",
-    run_perturbed,
-    random=False,
-    is_ordinary=lambda hyperparameters: hyperparameters["epsilon"] == 0,
+    "perturbed", run_perturbed, random=False, is_ordinary=lambda hyperparameters: hyperparameters["epsilon"] == 0
 )
 WITH_DROPOUT = ImagePass("dropout", run_with_dropout, predicts=True, check=require_dropout)
 CROPS = ImagePass("crops", run_on_crops)
+
+
+_BLOCKS = 2
+"""The last blocks whose logits are averaged; of a ResNet these are the blocks 3 and 4."""
+
+
+def run_without_rank_one(model: Model, images: Any, ids: Sequence[str], *, seed: int) -> Columns:
+    """Run a model once for each of its last two blocks, without the largest part of rank one of the block's output.
+
+    Returns:
+        `logits`: the mean over both passes, shape (B, C); the seed is not used.
+
+    Raises:
+        EvaluationError: a block returns no maps with several pixels, and no tokens.
+    """
+    import torch
+
+    images = images.to(model.device)
+    passes = []
+    with exact_float32(), torch.inference_mode():
+        for block in model.layers.blocks[-_BLOCKS:]:
+            with _rank_one_removed(model, block):
+                passes.append(model.logits(images).cpu().double().numpy())
+    return {"logits": np.mean(passes, axis=0)}
+
+
+def without_rank_one(matrices: Any) -> Any:
+    """Subtract from float32 matrices, shape (B, m, n), their best approximation of rank one, s_1 u_1 v_1^T.
+
+    Where the two greatest singular values are equal, either part may be taken.
+    """
+    import torch
+
+    if matrices.shape[1] < matrices.shape[2]:
+        return without_rank_one(matrices.mT).mT
+    # MPS has no float64. The eigenvector of the small X^T X is v_1, and X v_1 is s_1 u_1.
+    doubles = (matrices.cpu() if matrices.device.type == "mps" else matrices).double()
+    greatest = torch.linalg.eigh(doubles.mT @ doubles).eigenvectors[:, :, -1:]
+    return (doubles - doubles @ greatest @ greatest.mT).to(matrices.device, matrices.dtype)
+
+
+@contextmanager
+def _rank_one_removed(model: Model, block: str) -> Iterator[None]:
+    last = channels_last(model.module)
+
+    def hook(_: Any, __: Any, output: Any) -> Any:
+        # A matrix of channels and pixels, or of tokens and channels.
+        maps = output.flatten(1, 2) if output.ndim == 4 and last else output.flatten(2) if output.ndim > 2 else None
+        if maps is None or min(maps.shape[1:]) < 2:
+            raise EvaluationError(
+                f"Block {block} of {model.name} returns {tuple(output.shape[1:])} for an image, where rankfeat needs "
+                "maps of several pixels, or tokens. Leave rankfeat out."
+            )
+        return without_rank_one(maps).reshape(output.shape)
+
+    handle = dict(model.module.named_modules())[block].register_forward_hook(hook)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+WITHOUT_RANK_ONE = ImagePass(
+    "without_rank_one",
+    run_without_rank_one,
+    random=False,
+    check=lambda model: run_without_rank_one(model, model.probe, ["", ""], seed=0),
+)

@@ -11,9 +11,8 @@ from dataclasses import dataclass, field
 
 from evaluation.detectors.base import Method, Scores
 from evaluation.detectors.fitting import require_range
-from evaluation.detectors.image_passes import CROPS, PERTURBED, WITH_DROPOUT, ImagePass
+from evaluation.detectors.image_passes import CROPS, PERTURBED, WITH_DROPOUT, WITHOUT_RANK_ONE, ImagePass
 from evaluation.detectors.logits import energy, max_logit, msp
-from evaluation.detectors.rank_one import WITHOUT_RANK_ONE
 from evaluation.detectors.rows import Doubles, score_in_chunks
 from evaluation.models.features import Features, Head
 

@@ -19,7 +19,7 @@ from scipy.optimize import brentq
 
 from evaluation.detectors.base import Method, Scores
 from evaluation.detectors.fitting import require_labels, require_range
-from evaluation.detectors.rows import LOGITS, Doubles, pieces, score_rows
+from evaluation.detectors.rows import LOGITS, Doubles, RowScore, dots, pieces
 from evaluation.models.features import Features, Head
 
 # Bounds of the temperature search. Published temperatures are between 0.5 and 5 (Guo et al. 2017 and later); a bound
@@ -42,8 +42,7 @@ def msp(logits: Doubles, temperature: float = 1.0) -> Scores:
     Networks, ICLR 2017, section 2.
     """
     _, rest = others(logits / temperature)
-    scores: Scores = rest / (1 + rest)
-    return scores
+    return rest / (1 + rest)
 
 
 def max_logit(logits: Doubles) -> Scores:
@@ -77,8 +76,7 @@ def entropy(logits: Doubles) -> Scores:
     """
     odds, rest = others(logits)
     below = logits.max(axis=1, keepdims=True) - logits
-    scores: Scores = np.log1p(rest) + np.einsum("nc,nc->n", odds, below) / (1 + rest)
-    return scores
+    return np.log1p(rest) + dots(odds, below) / (1 + rest)
 
 
 def margin(logits: Doubles) -> Scores:
@@ -102,9 +100,8 @@ def doctor(logits: Doubles) -> Scores:
     (D_alpha); the setting as in BROAD, section 3.
     """
     odds, rest = others(logits)
-    squares = np.einsum("nc,nc->n", odds, odds)
-    scores: Scores = (2 * rest + (rest * rest - squares)) / (1 + squares)
-    return scores
+    squares = dots(odds, odds)
+    return (2 * rest + (rest * rest - squares)) / (1 + squares)
 
 
 def logit_norm(logits: Doubles) -> Scores:
@@ -113,8 +110,7 @@ def logit_norm(logits: Doubles) -> Scores:
     Formula: -||l||_2, in the units of the logits.
     Source: BROAD (Guille-Escuret et al., Expecting the Unexpected, 2023), section 3, "logit norm".
     """
-    scores: Scores = -np.sqrt(np.einsum("nc,nc->n", logits, logits))
-    return scores
+    return -np.sqrt(dots(logits, logits))
 
 
 @dataclass(frozen=True)
@@ -131,7 +127,7 @@ class LogitScore:
 
     def score(self, features: Features) -> Scores:
         """Score every row; shape (n,), higher = more unknown."""
-        return score_rows(self.function, features, classes=features.logits.shape[1])
+        return RowScore(self.function, classes=features.logits.shape[1]).score(features)
 
 
 def fit_temperature(features: Features) -> float:
@@ -156,7 +152,7 @@ def fit_temperature(features: Features) -> float:
             excess = logits - np.take_along_axis(logits, features.labels[rows, None], axis=1)
             scaled = excess / np.exp(log_temperature)
             weights = np.exp(scaled - scaled.max(axis=1, keepdims=True))
-            total += float((np.einsum("nc,nc->n", weights, excess) / weights.sum(axis=1)).sum())
+            total += float((dots(weights, excess) / weights.sum(axis=1)).sum())
         return total / len(features)
 
     cold, hot = float(np.log(_COLDEST)), float(np.log(_HOTTEST))

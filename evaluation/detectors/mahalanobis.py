@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import numpy as np
@@ -13,7 +13,7 @@ from scipy.linalg import solve_triangular
 from evaluation.detectors.base import Method, Scores
 from evaluation.detectors.fitting import class_means, require_labels, require_rows_of_each_class
 from evaluation.detectors.nearest import cuda_device
-from evaluation.detectors.rows import FEATURES, LOGITS, Doubles, pieces, require_width, score_in_chunks, score_rows
+from evaluation.detectors.rows import FEATURES, LOGITS, Doubles, dots, pieces, require_width, score_in_chunks
 from evaluation.errors import EvaluationError
 from evaluation.models.features import Features, Floats, Head
 
@@ -56,10 +56,9 @@ class ClassGaussians:
             return self._distances_on(device, values)
         white = _whiten(values, self.centre, self.scale, self.factor)
         # A matrix product finds the nearest mean; the distance to it is then computed without cancellation.
-        nearest = (np.einsum("cd,cd->c", self.means, self.means) - 2 * (white @ self.means.T)).argmin(axis=1)
+        nearest = (dots(self.means, self.means) - 2 * (white @ self.means.T)).argmin(axis=1)
         white -= self.means[nearest]
-        squares: Scores = np.einsum("nd,nd->n", white, white)
-        return squares
+        return dots(white, white)
 
     def device(self, rows: int) -> str | None:
         """Return the device for the distances of a number of rows."""
@@ -113,7 +112,7 @@ def fit_class_gaussians(
     for rows, chunk in pieces(name, values, ids):
         residuals = chunk - means[labels[rows]]
         covariance += residuals.T @ residuals
-        fourth += float((np.einsum("nd,nd->n", residuals, residuals) ** 2).sum())
+        fourth += float((dots(residuals, residuals) ** 2).sum())
     covariance /= count
     if not np.trace(covariance) > 0:
         raise EvaluationError(
@@ -179,10 +178,12 @@ class Mahalanobis:
     Attributes:
         layers: selects the layers.
         gaussians: the fitted classes by layer.
+        background: by layer, one Gaussian of all rows, the distance to which is subtracted; empty for none.
     """
 
     layers: Layers
     gaussians: Mapping[str, ClassGaussians]
+    background: Mapping[str, ClassGaussians] = field(default_factory=dict)
 
     def score(self, features: Features) -> Scores:
         """Score every row; shape (n,), higher = more unknown."""
@@ -196,9 +197,14 @@ class Mahalanobis:
         for (name, read), fitted in zip(layers.items(), self.gaussians.values(), strict=True):
             values, (classes, width) = read(), fitted.means.shape
             require_width(name, values, width)
-            distances = partial(fitted.distances, device=fitted.device(len(features)))
-            total += score_in_chunks(distances, {name: values}, features.ids, 4 * width + 2 * classes)
+            distances = partial(self._distances, name, device=fitted.device(len(features)))
+            copies = 6 if self.background else 4
+            total += score_in_chunks(distances, {name: values}, features.ids, copies * width + 2 * classes)
         return total / len(layers)
+
+    def _distances(self, layer: str, values: Doubles, device: str | None) -> Scores:
+        distances = self.gaussians[layer].distances(values, device)
+        return distances - self.background[layer].distances(values, device) if self.background else distances
 
 
 def _fit(features: Features, detector: str, layers: Layers) -> Mahalanobis:
@@ -210,6 +216,10 @@ def _fit(features: Features, detector: str, layers: Layers) -> Mahalanobis:
         for name, read in layers(features).items()
     }
     return Mahalanobis(layers, fitted)
+
+
+def _penultimate(features: Features) -> Mapping[str, Callable[[], Floats]]:
+    return {FEATURES: lambda: features.penultimate}
 
 
 def _blocks(features: Features, most: int | None = None) -> Mapping[str, Callable[[], Floats]]:
@@ -226,7 +236,7 @@ def make_mahalanobis(features: Features, head: Head | None) -> Mahalanobis:
     least two rows of each class are needed.
     Source: Lee et al. 2018, equation 2, without input preprocessing; this layer alone: BROAD, section 3.
     """
-    return _fit(features, "mahalanobis", lambda rows: {FEATURES: lambda: rows.penultimate})
+    return _fit(features, "mahalanobis", _penultimate)
 
 
 def make_mahalanobis_first(features: Features, head: Head | None) -> Mahalanobis:
@@ -248,24 +258,7 @@ def make_mahalanobis_logits(features: Features, head: Head | None) -> Mahalanobi
     return _fit(features, "mahalanobis_logits", lambda rows: {LOGITS: lambda: rows.logits})
 
 
-@dataclass(frozen=True)
-class RelativeMahalanobis:
-    """A fitted RMDS detector: the Gaussians of the classes, and one Gaussian of all rows."""
-
-    classes: ClassGaussians
-    background: ClassGaussians
-
-    def score(self, features: Features) -> Scores:
-        """Score every row; shape (n,), higher = more unknown."""
-        (classes, width), device = self.classes.means.shape, self.classes.device(len(features))
-
-        def score(z: Doubles) -> Scores:
-            return self.classes.distances(z, device) - self.background.distances(z, device)
-
-        return score_rows(score, features, width=width, more=2 * classes)
-
-
-def make_rmds(features: Features, head: Head | None) -> RelativeMahalanobis:
+def make_rmds(features: Features, head: Head | None) -> Mahalanobis:
     """Relative Mahalanobis distance of the penultimate features (RMDS).
 
     Formula: min_c MD_c(z) - MD_0(z), with MD_c(z) = (z - mean_c)^T S^-1 (z - mean_c) as in `make_mahalanobis`, and
@@ -273,13 +266,10 @@ def make_rmds(features: Features, head: Head | None) -> RelativeMahalanobis:
     shrunk where they cannot be inverted, see `fit_class_gaussians` (ours).
     Source: Ren et al., A Simple Fix to Mahalanobis Distance for Improving Near-OOD Detection, 2021, section 3.
     """
-    require_labels(features, "rmds")
-    z, count = features.penultimate, features.logits.shape[1]
-    require_rows_of_each_class(features.labels, count, 2, "rmds")
-    return RelativeMahalanobis(
-        fit_class_gaussians(FEATURES, z, features.labels, count, features.ids),
-        fit_class_gaussians(FEATURES, z, np.zeros_like(features.labels), 1, features.ids),
-    )
+    fitted = _fit(features, "rmds", _penultimate)
+    of_none = np.zeros_like(features.labels)
+    background = fit_class_gaussians(FEATURES, features.penultimate, of_none, 1, features.ids)
+    return replace(fitted, background={FEATURES: background})
 
 
 _LEE = "Lee et al. 2018, equation 2"

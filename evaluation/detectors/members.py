@@ -51,9 +51,6 @@ def mutual_information(members: Doubles) -> Scores:
 def average(members: Sequence[Features]) -> Features:
     """Combine several models' features of the same rows to score them like one model's.
 
-    Args:
-        members: features of at least two models.
-
     Returns:
         Features with logits whose softmax is the mean of the members' (`log_mean_softmax`), and the members' logits;
         without penultimate features (width 0) and blocks, which models do not share.

@@ -23,6 +23,7 @@ from evaluation.detectors.rows import Doubles, as_float64
 from evaluation.errors import EvaluationError
 from evaluation.models.features import Features
 from evaluation.models.models import check_device, out_of_memory, pick_device
+from evaluation.models.precision import exact_float32
 
 Integers = npt.NDArray[np.int64]
 Result = TypeVar("Result")
@@ -101,8 +102,7 @@ class Bank:
 
     def at(self, rows: Integers) -> Doubles:
         """Return the features of some rows, float64, without their factors."""
-        values: Doubles = self.features.penultimate[rows].astype(np.float64)
-        return values
+        return self.features.penultimate[rows].astype(np.float64)
 
 
 @dataclass(frozen=True)
@@ -190,7 +190,7 @@ def halving(compute: Callable[..., Result], device: str, *rows: Doubles) -> list
     import torch
 
     try:
-        with _full_float32():
+        with exact_float32():
             return [compute(*(torch.from_numpy(values.astype(np.float32)).to(device) for values in rows))]
     except RuntimeError as error:
         if not out_of_memory(error):
@@ -218,16 +218,3 @@ def _search_on_device(z: Any, bank: Bank, count: int, bank_rows: int) -> tuple[D
             index = index.gather(1, places)
     order = products.argsort(dim=1, descending=True)
     return products.gather(1, order).double().cpu().numpy(), index.gather(1, order).cpu().numpy()
-
-
-@contextmanager
-def _full_float32() -> Iterator[None]:
-    """Multiply matrices of float32 within the block without rounding them first, as TF32 and bfloat16 do."""
-    import torch
-
-    before = torch.get_float32_matmul_precision()
-    torch.set_float32_matmul_precision("highest")
-    try:
-        yield
-    finally:
-        torch.set_float32_matmul_precision(before)

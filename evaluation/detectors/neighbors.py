@@ -4,23 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 from scipy.special import softmax
 
-from evaluation.detectors.base import Method, Scores, Together
+from evaluation.detectors.base import Method, Scores
 from evaluation.detectors.fitting import require_labels, require_range
 from evaluation.detectors.nearest import Bank, Integers, halving, search, torch_device
 from evaluation.detectors.rows import (
     FEATURES,
     LOGITS,
     Doubles,
+    Plan,
+    Together,
     as_float64,
     chunks,
+    dots,
     pieces,
     require_width,
-    score_in_chunks,
 )
 from evaluation.errors import EvaluationError
 from evaluation.models.features import Features, Floats, Head
@@ -89,19 +92,12 @@ class NearestNeighbors(Together):
     bank: Bank
     neighbors: int
 
-    @classmethod
-    def score_together(cls, detectors: Sequence[NearestNeighbors], features: Features) -> list[Scores]:
-        """Score with several detectors that differ in k only, in the time of one."""
-        bank, counts = detectors[0].bank, [detector.neighbors for detector in detectors]
+    def plan(self, detectors: Sequence[NearestNeighbors], features: Features) -> Plan:
+        """Search once, for the greatest k."""
+        bank, counts = self.bank, [detector.neighbors for detector in detectors]
         device = torch_device(len(features) * bank.features.penultimate.size)
-        scores = score_in_chunks(
-            lambda z: _distances(z, bank, counts, device),
-            bank_inputs(bank, features, FEATURES),
-            features.ids,
-            doubles_per_row=search_doubles(bank, max(counts), device),
-            columns=(len(counts),),
-        )
-        return list(scores.T)
+        score = partial(_distances, bank=bank, counts=counts, device=device)
+        return score, bank_inputs(bank, features, FEATURES), search_doubles(bank, max(counts), device)
 
 
 def search_doubles(bank: Bank, count: int, device: str | None) -> int:
@@ -173,22 +169,18 @@ class Relation(Together):
     cutoff: float
     sums: Doubles | None = None
 
-    @classmethod
-    def score_together(cls, detectors: Sequence[Relation], features: Features) -> list[Scores]:
-        """Score with several detectors of one bank, in little more than the time of one."""
-        bank = detectors[0].bank
+    def plan(self, detectors: Sequence[Relation], features: Features) -> Plan:
+        """Compute the relations to the bank once."""
+        bank = self.bank
         width, classes = bank.features.penultimate.shape[1], bank.features.logits.shape[1]
         # By the size of the bank alone, so that a row's score does not depend on the number of rows.
         device = torch_device(_RELATION_ROWS * len(bank) * (width + classes))
-        scores = score_in_chunks(
-            lambda z, logits: _scores(unit(z), softmax(logits, axis=1), detectors, device),
-            bank_inputs(bank, features, FEATURES, LOGITS),
-            features.ids,
-            doubles_per_row=len(detectors)
-            + (2 * width + 3 * classes + 4 * min(_BANK_ROWS, len(bank)) if device is None else max(width, 2048)),
-            columns=(len(detectors),),
-        )
-        return list(scores.T)
+        doubles = 2 * width + 3 * classes + 4 * min(_BANK_ROWS, len(bank)) if device is None else max(width, 2048)
+
+        def score(z: Doubles, logits: Doubles) -> Doubles:
+            return _scores(unit(z), softmax(logits, axis=1), detectors, device)
+
+        return score, bank_inputs(bank, features, FEATURES, LOGITS), doubles + len(detectors)
 
 
 def _scores(z: Doubles, probabilities: Doubles, detectors: Sequence[Relation], device: str | None) -> Doubles:
@@ -198,7 +190,7 @@ def _scores(z: Doubles, probabilities: Doubles, detectors: Sequence[Relation], d
     for column, detector in enumerate(detectors):
         if detector.sums is not None and (z >= 0).all():
             # No cosine is negative, so the sum over the bank is z^T (sum_j z_j p_j^T) p.
-            total[:, column] = np.einsum("nc,nc->n", z @ detector.sums, probabilities)
+            total[:, column] = dots(z @ detector.sums, probabilities)
         else:
             pairwise.append(column)
     if pairwise:

@@ -37,9 +37,6 @@ def load_own(spec: str) -> Method:
     Args:
         spec: `FILE.py:NAME`, with the name of an `Own` in that file.
 
-    Returns:
-        The method, with the file's digest.
-
     Raises:
         EvaluationError: there is no such file or name, the file is not Python, or the name is not that of a detector.
     """
@@ -126,16 +123,8 @@ def _maker(found: Any, name: str) -> Callable[..., Detector]:
             f"{one_line(name)} is {one_line(type(found).__name__)}, not a detector. Make it a Method, or a function "
             "that returns the scores of features."
         )
-    detector = found if callable(getattr(found, "score", None)) else _Function(found)
+    detector = found if callable(getattr(found, "score", None)) else types.SimpleNamespace(score=found)
     return lambda features, head: detector
-
-
-@dataclass(frozen=True)
-class _Function:
-    function: Callable[[Features], Any]
-
-    def score(self, features: Features) -> Any:
-        return self.function(features)
 
 
 class _Make:

@@ -20,7 +20,7 @@ from evaluation.detectors.fitting import (
     require_rows_of_each_class,
 )
 from evaluation.detectors.logits import energy
-from evaluation.detectors.rows import FEATURES, LOGITS, Doubles, RowScore, pieces
+from evaluation.detectors.rows import FEATURES, LOGITS, Doubles, RowScore, dots, pieces
 from evaluation.errors import EvaluationError
 from evaluation.models.features import Features, Head
 
@@ -38,8 +38,7 @@ def make_she(features: Features, head: Head | None) -> RowScore:
     patterns = class_means(FEATURES, features.penultimate, labels, classes, features.ids)
 
     def score(z: Doubles, logits: Doubles) -> Scores:
-        scores: Scores = -np.einsum("nd,nd->n", z, patterns[logits.argmax(axis=1)])
-        return scores
+        return -dots(z, patterns[logits.argmax(axis=1)])
 
     return RowScore(score, width, classes)
 
@@ -156,7 +155,7 @@ def make_fdbd(features: Features, head: Head, centred: float = 1) -> RowScore:
     def score(z: Doubles) -> Scores:
         logits = z @ weight.T + bias
         ahead = logits.max(axis=1, keepdims=True) - logits
-        total = np.einsum("nc,nc->n", ahead, inverse[logits.argmax(axis=1)])
+        total = dots(ahead, inverse[logits.argmax(axis=1)])
         deviation = np.linalg.norm(z - origin, axis=1)
         with np.errstate(divide="ignore"):  # a row at the origin is refused by the check of all scores
             scores: Scores = -total / (deviation * (len(weight) - 1))

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from scipy.special import log_softmax, softmax
 
-from evaluation.detectors.base import Method, Scores, Together
+from evaluation.detectors.base import Method, Scores
 from evaluation.detectors.fitting import class_sums, predicted, require_labels, require_range
 from evaluation.detectors.logits import others
-from evaluation.detectors.rows import LOGITS, Doubles, RowScore, score_in_chunks
+from evaluation.detectors.rows import LOGITS, Doubles, Plan, RowScore, Together, dots
 from evaluation.models.features import Features, Head
 
 
@@ -27,17 +28,10 @@ class GeneralizedEntropy(Together):
     gamma: float
     largest: int
 
-    @classmethod
-    def score_together(cls, detectors: Sequence[GeneralizedEntropy], features: Features) -> list[Scores]:
-        """Score with several detectors, which share the sorting of the probabilities."""
-        scores = score_in_chunks(
-            lambda logits: _generalized_entropies(logits, detectors),
-            {LOGITS: features.logits},
-            features.ids,
-            doubles_per_row=6 * features.logits.shape[1] + len(detectors),
-            columns=(len(detectors),),
-        )
-        return list(scores.T)
+    def plan(self, detectors: Sequence[GeneralizedEntropy], features: Features) -> Plan:
+        """Sort the probabilities once."""
+        score = partial(_generalized_entropies, detectors=detectors)
+        return score, {LOGITS: features.logits}, 6 * features.logits.shape[1] + len(detectors)
 
 
 def _generalized_entropies(logits: Doubles, detectors: Sequence[GeneralizedEntropy]) -> Doubles:
@@ -93,8 +87,7 @@ def make_kl_matching(features: Features, head: Head | None) -> RowScore:
         probabilities = np.exp(logarithms)
         # A matrix product finds the class; the divergence from it is then computed without cancellation.
         nearest = typical[(probabilities @ typical.T).argmax(axis=1)]
-        scores: Scores = np.einsum("nc,nc->n", probabilities, logarithms - nearest)
-        return scores
+        return dots(probabilities, logarithms - nearest)
 
     return RowScore(score, classes=classes)
 

@@ -19,7 +19,7 @@ from evaluation.detectors import (
     shaping,
 )
 from evaluation.detectors.base import Method
-from evaluation.errors import unknown_name
+from evaluation.errors import require_known
 
 _FAMILIES = (
     logits,
@@ -45,14 +45,9 @@ METHODS: dict[str, Method] = {
 def method(name: str, own: Mapping[str, Method] | None = None) -> Method:
     """Look up a method.
 
-    Args:
-        name: name on the command line.
-        own: methods of the user's own, by name.
-
     Raises:
         EvaluationError: there is no method of this name; the message suggests similar ones.
     """
     known = {**METHODS, **(own or {})}
-    if name not in known:
-        raise unknown_name("detector", name, known)
+    require_known("detector", [name], known)
     return known[name]

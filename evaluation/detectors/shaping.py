@@ -16,7 +16,7 @@ import numpy.typing as npt
 from evaluation.detectors.base import Method, Scores
 from evaluation.detectors.fitting import layer, mean_features, require_fit, require_range
 from evaluation.detectors.logits import energy
-from evaluation.detectors.rows import FEATURES, Doubles, as_float64, chunks, require_width, score_rows
+from evaluation.detectors.rows import FEATURES, Doubles, RowScore, as_float64, chunks, require_width
 from evaluation.errors import EvaluationError
 from evaluation.models.features import Features, Head
 
@@ -43,7 +43,7 @@ class ShapedEnergy:
     def score(self, features: Features) -> Scores:
         """Score every row; shape (n,), higher = more unknown."""
         classes, width = self.weight.shape
-        return score_rows(lambda z: energy(self._logits(z)), features, width=width, more=4 * classes)
+        return RowScore(lambda z: energy(self._logits(z)), width, more=4 * classes).score(features)
 
     def predict(self, features: Features) -> npt.NDArray[np.int64]:
         """Return the class of the greatest of these logits, shape (n,)."""
@@ -156,8 +156,7 @@ def scale(z: Doubles, pruned: float) -> Doubles:
 
 def _sharpened(z: Doubles, before: Doubles, after: Doubles) -> Doubles:
     """Multiply rows by exp(before / after); a row of zeros stays zero, whatever the factor."""
-    sharpened: Doubles = z * np.exp(np.divide(before, after, out=np.zeros_like(before), where=after != 0))
-    return sharpened
+    return z * np.exp(np.divide(before, after, out=np.zeros_like(before), where=after != 0))
 
 
 def make_ash(features: Features | None, head: Head, pruned: float = 0.9, variant: Variant = "s") -> ShapedEnergy:
@@ -191,26 +190,9 @@ _SCALE = {"pruned": (0.85, 0.65, 0.7, 0.75, 0.8, 0.9, 0.95)}
 _QUANTILES = {"quantile": (0.9, 0.85, 0.95, 0.99)}
 _SPARSITIES = {"sparsity": (0.9, 0.1, 0.3, 0.5, 0.7)}
 _PRUNED = {"pruned": _SHARE}
-REACT = Method(
-    "react",
-    "ReAct",
-    "Sun et al. 2021, section 3",
-    make_react,
-    "train",
-    _QUANTILES,
-    ranges={"quantile": _SHARE},
-    reads_head=True,
-)
-DICE = Method(
-    "dice",
-    "Dice",
-    "Sun and Li 2022, section 3",
-    make_dice,
-    "train",
-    _SPARSITIES,
-    ranges={"sparsity": _SHARE},
-    reads_head=True,
-)
+_SUN, _LI = "Sun et al. 2021, section 3", "Sun and Li 2022, section 3"
+REACT = Method("react", "ReAct", _SUN, make_react, "train", _QUANTILES, ranges={"quantile": _SHARE}, reads_head=True)
+DICE = Method("dice", "Dice", _LI, make_dice, "train", _SPARSITIES, ranges={"sparsity": _SHARE}, reads_head=True)
 ASH = Method("ash", "ASH", f"{_DJURISIC} 3 (ASH-S)", make_ash, grid=_ASH, ranges=_PRUNED, reads_head=True)
 ASH_B = Method("ash_b", "ASH-B", f"{_DJURISIC} 2", make_ash_b, grid=_ASH, ranges=_PRUNED, reads_head=True)
 ASH_P = Method("ash_p", "ASH-P", f"{_DJURISIC} 1", make_ash_p, grid=_ASH, ranges=_PRUNED, reads_head=True)

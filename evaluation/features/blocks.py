@@ -10,13 +10,14 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from evaluation.errors import EvaluationError, first_line
 from evaluation.files import atomic_path, parse_json, require_regular
@@ -65,14 +66,7 @@ class RowBlocks:
         return [block for name, block in wanted.items() if not (self.folder / name).exists()]
 
     def write(self, block: range, columns: Arrays, rows: int, environment: Mapping[str, Any]) -> None:
-        """Write one block; equal arguments produce equal bytes.
-
-        Args:
-            block: row numbers of the block.
-            columns: the block's columns.
-            rows: total number of rows.
-            environment: as for `begin`.
-        """
+        """Write one block; equal arguments produce equal bytes."""
         table = pa.table({name: _to_arrow(values) for name, values in columns.items()})
         assert len(table) == len(block)
         digests = {name: _digest(name, values, block) for name, values in columns.items()}
@@ -104,9 +98,6 @@ class RowBlocks:
     def read(self, names: Sequence[str] | None = None) -> dict[str, npt.NDArray[Any]]:
         """Read columns of all rows, in order.
 
-        Args:
-            names: the columns; None for all.
-
         Raises:
             EvaluationError: rows or columns are missing, or a block is damaged.
         """
@@ -136,13 +127,43 @@ class RowBlocks:
         return ends[-1] == rows and [_range(path).start for path in self.paths()] == ends[:-1]
 
 
-def read_rows(path: Path, rows: npt.NDArray[np.int64], without: Sequence[str] = ()) -> dict[str, npt.NDArray[Any]]:
-    """Read columns of some rows of one block.
+class ReusableFeatures:
+    """The rows of a split whose features exist already in other splits.
 
     Args:
-        path: the block's file.
-        rows: row numbers within the block, in any order.
-        without: columns to skip.
+        ids: ids of the split's rows; an id stands for one image in the whole release.
+        others: the same model's features of other splits. Incomplete ones, and those computed in another environment,
+            are not used; if several splits have an image, the first is used.
+        environment: as for `RowBlocks.begin`.
+
+    Attributes:
+        has: whether each row's features exist, shape (n,).
+    """
+
+    def __init__(self, ids: Sequence[str], others: Iterable[RowBlocks], environment: Mapping[str, Any]) -> None:
+        used = [one for one in others if one.is_whole() and one.environment() == environment]
+        known = [id_ for one in used for id_ in one.read(("id",))["id"].tolist()]
+        self._paths = [path for one in used for path in one.paths()]
+        self._starts = np.cumsum([0, *(len(_range(path)) for path in self._paths)])
+        found = pc.index_in(pa.array(ids, pa.string()), value_set=pa.array(known, pa.string()))
+        self._row: npt.NDArray[np.int64] = pc.fill_null(found, -1).to_numpy().astype(np.int64)
+        self.has: npt.NDArray[np.bool_] = self._row >= 0
+
+    def take(self, numbers: npt.NDArray[np.int64]) -> Arrays:
+        """Read existing features of some rows, at least one, without the columns of the split itself."""
+        rows = self._row[numbers]
+        files = np.searchsorted(self._starts, rows, side="right") - 1
+        order = np.argsort(files, kind="stable")
+        parts = [
+            read_rows(self._paths[file], rows[files == file] - self._starts[file], without=("id", "label"))
+            for file in np.unique(files).tolist()
+        ]
+        back = np.argsort(order)
+        return {name: np.concatenate([part[name] for part in parts])[back] for name in parts[0]}
+
+
+def read_rows(path: Path, rows: npt.NDArray[np.int64], without: Sequence[str] = ()) -> dict[str, npt.NDArray[Any]]:
+    """Read columns of some rows of one block.
 
     Raises:
         EvaluationError: the block is damaged.

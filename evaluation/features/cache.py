@@ -21,7 +21,7 @@ from evaluation.errors import EvaluationError
 from evaluation.features.runner import Columns, Runner
 from evaluation.features.store import Store
 from evaluation.models.features import Features
-from evaluation.progress import bar
+from unknown_detection.terminal.progress import bar
 
 Key = tuple[str, str]
 """Config and split."""

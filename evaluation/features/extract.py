@@ -6,14 +6,15 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from evaluation.errors import EvaluationError
-from evaluation.features.receipt import TEST, write_receipt
 from evaluation.features.runner import Columns, PassCounts, Runner
 from evaluation.features.store import Identity, Store, block_column
 from evaluation.models.models import Model, open_model
-from evaluation.progress import Log, Progress, bar
 from evaluation.releases import Release, open_release
 from unknown_detection.terminal.interrupts import stopping_says
+from unknown_detection.terminal.progress import Log, Progress, bar
 
 
 def extract(
@@ -73,7 +74,8 @@ def extract(
     opened = open_release(release) if isinstance(release, str) else release
     every = ((config, split) for config in opened.configs for split in opened.splits(config))
     chosen = list(every if splits is None else splits)
-    chosen.sort(key=lambda key: key[1] != TEST)  # stable: what the receipt is of comes first
+    tests, others = ([key for key in chosen if (key[1] == TEST) is test] for test in (True, False))
+    chosen = [*tests, *others]  # what the receipt is of comes first
     names = _one_label_set(opened, [config for config, _ in chosen])
     if isinstance(model, str):
         file, labels = (None if path is None else Path(path) for path in (weights, classes))
@@ -90,21 +92,19 @@ def extract(
         return Store(Path(out), whose)
     store = Store.begin(Path(out), whose, model.head)
     runner = Runner(opened, model, batch_size, workers)
-    tests = [key for key in chosen if key[1] == TEST]
     with store.writing(), stopping_says("stopped; finished splits are kept. Run the same command again to continue."):
         store.expect(chosen)
-        for number, (config, split) in enumerate(chosen):
-            if number == len(tests):
-                _write_down(store, tests, accept=accept, log=log)
-            rows = len(opened.rows(config, split))
-            with bar(rows, f"{config}/{split}", quiet=quiet) as progress:
-                new = extract_split(runner, store, config, split, progress.update)
-            what = f"{new.computed:,} of {rows:,} images" if new.computed else f"there already, {rows:,} images"
-            if new.reused:
-                what = f"{new.computed:,} of {rows:,} images; other splits have {new.reused:,} of the rest"
-            log(f"{config}/{split}: {what}")
-        if len(tests) == len(chosen):
-            _write_down(store, tests, accept=accept, log=log)
+        for keys in (tests, others):
+            for config, split in keys:
+                rows = len(opened.rows(config, split))
+                with bar(rows, f"{config}/{split}", quiet=quiet) as progress:
+                    new = extract_split(runner, store, config, split, progress.update)
+                what = f"{new.computed:,} of {rows:,} images" if new.computed else f"there already, {rows:,} images"
+                if new.reused:
+                    what = f"{new.computed:,} of {rows:,} images; other splits have {new.reused:,} of the rest"
+                log(f"{config}/{split}: {what}")
+            for line in write_receipt(store, tests, accept=accept) if keys is tests else ():
+                log(line)
     return store
 
 
@@ -134,14 +134,7 @@ def extract_split(runner: Runner, store: Store, config: str, split: str, progres
 
 
 def identity(release: Release, model: Model, label_names: tuple[str, ...], accuracy: float | None = None) -> Identity:
-    """Return the identity of a model's features of a release.
-
-    Args:
-        release: the release.
-        model: the model.
-        label_names: the classes of the configs that the model is run on.
-        accuracy: published top-1 accuracy in percent; None for what the weights' metadata says.
-    """
+    """Return the identity of a model's features of a release."""
     keys = [(config, split) for config in release.configs for split in release.splits(config)]
     sides = {"/".join(key): release.prepared(*key) for key in keys}
     source = dict(model.source) | ({} if accuracy is None else {"accuracy": f"{accuracy:g}"})
@@ -156,11 +149,6 @@ def identity(release: Release, model: Model, label_names: tuple[str, ...], accur
         source=source,
         linear=model.layers.linear,
     )
-
-
-def _write_down(store: Store, keys: Sequence[tuple[str, str]], *, accept: bool, log: Log) -> None:
-    for line in write_receipt(store, keys, accept=accept):
-        log(line)
 
 
 def _describe(release: Release, model: Model, whose: Identity, keys: Sequence[tuple[str, str]], log: Log) -> None:
@@ -184,11 +172,7 @@ def _describe(release: Release, model: Model, whose: Identity, keys: Sequence[tu
 
 
 def _one_label_set(release: Release, configs: Sequence[str]) -> tuple[str, ...]:
-    """Return the classes of some configs, which must be the same.
-
-    Raises:
-        EvaluationError: there is no such config, or their classes differ.
-    """
+    """Return the classes of some configs, which must be the same."""
     first = release.label_names(configs[0])
     for config in configs[1:]:
         if release.label_names(config) != first:
@@ -201,9 +185,60 @@ def _one_label_set(release: Release, configs: Sequence[str]) -> tuple[str, ...]:
 
 def _bytes_a_row(model: Model) -> int:
     """Return the bytes on disk of one row's features, without its id."""
-    import torch
-    from PIL import Image
-
-    outputs = model.forward(torch.stack([model.preprocessing(Image.new("RGB", (64, 64)))]))
+    outputs = model.forward(model.probe)
     widths = [one.shape[1] for one in (outputs.logits, outputs.penultimate, *outputs.blocks.values())]
     return 4 * int(sum(widths)) + 8
+
+
+TEST = "test"
+"""Name of the splits whose labelled rows the accuracy is taken on."""
+
+TOLERANCE = 1.0
+"""Points of accuracy by which a model may differ from its published figure; ours. Published figures have two decimals,
+and other decoders or library versions move them by a tenth or two."""
+
+
+def write_receipt(store: Store, keys: Iterable[tuple[str, str]], *, accept: bool) -> list[str]:
+    """Return what is known of a model, in lines, with its accuracy on known test rows.
+
+    The published accuracy is one on all classes of the model. It is compared only where every class of the model
+    is a class of the release and has rows: among fewer classes a model is right more often.
+
+    Args:
+        store: the model's features.
+        keys: the splits (config, split) that may be read; only those named `TEST` count.
+        accept: return the lines in any case.
+
+    Raises:
+        EvaluationError: the accuracy differs by more than `TOLERANCE` points from a published one of the same classes.
+    """
+    identity = store.identity
+    source = dict(identity.source)
+    published, logits, width = (source.pop(name, "") for name in ("accuracy", "logits", "width"))
+    lines = [f"weights  {', '.join(f'{name} {text}' for name, text in sorted(source.items()))}"] if source else []
+    lines.append(f"input    {', '.join(f'{name} {value}' for name, value in sorted(identity.preprocessing.items()))}")
+    classes = len(identity.label_names)
+    for config, split in keys:
+        if split != TEST:
+            continue
+        features = store.features(config, split)
+        known = features.labels >= 0
+        labels = features.labels[known]
+        if not len(labels):
+            continue
+        accuracy = 100 * float(np.mean(features.logits[known].argmax(axis=1) == labels))
+        seen, every = len(np.unique(labels)), int(width or classes)
+        line = f"accuracy {accuracy:.2f} % of {len(labels):,} rows of {config}/{split}"
+        line += f"; published: {published} %" if published else ""
+        if published and not seen == classes == every:
+            line += f" on all {every:,} classes, not comparable with {seen:,} of them"
+        lines.append(line)
+        if published and seen == classes == every and not accept and abs(accuracy - float(published)) > TOLERANCE:
+            raise EvaluationError(
+                f"{identity.model} is right on {accuracy:.2f} % of the {len(labels):,} rows of {config}/{split}, but "
+                f"{published} % are published for its weights. Check the weights, their preprocessing and the order "
+                "of the classes, or go on with --accept."
+            )
+    if logits:
+        lines.append(f"classes  {classes:,} of the model's {int(width):,} logits")
+    return lines

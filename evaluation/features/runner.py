@@ -10,19 +10,18 @@ import platform
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from evaluation.errors import EvaluationError
-from evaluation.features.blocks import RowBlocks
-from evaluation.features.reuse import ReusableFeatures
-from evaluation.models.loading import batches
+from evaluation.features.blocks import ReusableFeatures, RowBlocks
 from evaluation.models.models import Model, out_of_memory
 from evaluation.models.precision import FLOAT32
-from evaluation.progress import Progress, log
+from evaluation.models.preprocessing import batches
 from evaluation.releases import Release
+from unknown_detection.terminal.progress import Progress, log
 
 ROWS = 512
 """Rows per stored block, rounded up to whole batches. A killed run loses at most one block."""
@@ -42,8 +41,7 @@ def default_workers() -> int:
     return count if count > 1 else 0
 
 
-@dataclass(frozen=True)
-class PassCounts:
+class PassCounts(NamedTuple):
     """Counts of a pass over a split: images that went through the model, and those reused from other splits."""
 
     computed: int

@@ -20,9 +20,9 @@ from typing import Any
 
 import filelock
 
-from evaluation.errors import EvaluationError, first_line, unknown_name
+from evaluation.errors import EvaluationError, first_line, require_known
 from evaluation.features.blocks import Arrays, RowBlocks
-from evaluation.files import atomic_path, from_json, read_json
+from evaluation.files import from_json, read_json, write_text
 from evaluation.models.features import Features, Head, LazyBlocks, NoHead
 
 FORMAT = 2
@@ -66,12 +66,7 @@ class Identity:
 
 
 class Store:
-    """A folder of features.
-
-    Args:
-        root: the folder.
-        identity: the release and the model of its features.
-    """
+    """A folder of features."""
 
     def __init__(self, root: Path, identity: Identity) -> None:
         self.root = root
@@ -111,8 +106,7 @@ class Store:
         """
         before = cls.check(root, identity)
         if before is None or before.identity != identity:
-            with atomic_path(root / _RECORD) as temporary:
-                temporary.write_text(_canonical(identity), encoding="utf-8")
+            write_text(root / _RECORD, _canonical(identity))
         classes = len(identity.label_names)
         if identity.linear:
             for block in _head_of(root).begin(classes, classes, {}):
@@ -211,8 +205,7 @@ class Store:
             keys: the splits; those recorded before stay. The caller holds `writing`.
         """
         names = sorted({*self._expected(), *("/".join(key) for key in keys)})
-        with atomic_path(self.root / _EXPECTED) as temporary:
-            temporary.write_text(json.dumps(names, indent=1) + "\n", encoding="utf-8")
+        write_text(self.root / _EXPECTED, json.dumps(names, indent=1) + "\n")
 
     def splits(self) -> dict[str, tuple[str, ...]]:
         """Return the splits with complete features, by config; all sorted."""
@@ -223,10 +216,7 @@ class Store:
         return found
 
     def require_whole(self, configs: Sequence[str] = ()) -> None:
-        """Check that the features of some configs are complete.
-
-        Args:
-            configs: the configs; empty for all.
+        """Check that the features of some configs, or of all if none is named, are complete.
 
         Raises:
             EvaluationError: a split that was to be extracted is not there, or not whole.
@@ -259,10 +249,8 @@ class Store:
             EvaluationError: the features have not been extracted.
         """
         here = self.splits()
-        if config not in here:
-            raise unknown_name(f"config with features in {self.root}", config, here)
-        if split not in here[config]:
-            raise unknown_name(f"split of {config} with features in {self.root}", split, here[config])
+        require_known(f"config with features in {self.root}", [config], here)
+        require_known(f"split of {config} with features in {self.root}", [split], here[config])
         row_blocks = self.row_blocks(config, split)
         found = row_blocks.read(("id", "label", "logits", "penultimate"))
         _check_features(found, len(self.identity.label_names), f"{config}/{split} in {self.root}")
@@ -304,11 +292,7 @@ def block_column(number: int) -> str:
 
 
 def _check_features(found: Arrays, classes: int, where: str) -> None:
-    """Refuse columns that are not of the types and shapes that `extract` writes.
-
-    Raises:
-        EvaluationError: a column differs.
-    """
+    """Refuse columns that are not of the types and shapes that `extract` writes."""
     labels, logits, penultimate = (found[name] for name in ("label", "logits", "penultimate"))
     shaped = logits.ndim == 2 and logits.shape[1] == classes and penultimate.ndim == 2
     typed = [found[name].dtype.kind for name in ("id", "label", "logits", "penultimate")] == ["U", "i", "f", "f"]

@@ -28,11 +28,6 @@ _ABOVE = ("class of the images", "predicted as")
 def draw_graph(graph: Any, *, title: str, shown: int = EDGES) -> Any:
     """Draw the heaviest edges of a graph, with widths that grow with the root of the weight.
 
-    Args:
-        graph: what `pruning.prune` returns.
-        title: title of the picture.
-        shown: maximum number of edges.
-
     Returns:
         A matplotlib figure, with a note on what it leaves out.
     """

@@ -17,7 +17,6 @@ weight is the number of these images. The whole graph is too large to draw, so t
 
 from __future__ import annotations
 
-import csv
 import math
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -25,8 +24,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from evaluation.errors import EvaluationError, unknown_name
-from evaluation.files import atomic_path
+from evaluation.errors import EvaluationError, require_known
+from evaluation.files import as_csv_text, atomic_path, write_text
 from evaluation.graph.transitions import Class, Image, Transitions
 
 MIN_WEIGHT = 10
@@ -117,9 +116,7 @@ def prune(
     Raises:
         EvaluationError: there is no such step, or a step removes the last edge.
     """
-    for name in keep:
-        if name not in STEPS:
-            raise unknown_name("pruning step", name, STEPS)
+    require_known("pruning step", keep, STEPS)
     images = transitions.images
     limits = Limits(min_weight, _threshold(images, accepted))
     nodes = _ends(images)
@@ -139,13 +136,12 @@ def prune(
 
 def write_edges(graph: Any, path: Path) -> None:
     """Write the edges as CSV, heaviest first; equal graphs produce equal bytes."""
-    with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        more = [f"{side}_{key}" for side in ("source", "target") for key in ("dataset", "name")]
-        writer.writerow(["source", "target", "weight", "mean_score", *more])
-        for source, target, edge in heaviest(graph):
-            named = [graph.nodes[end][key] for end in (source, target) for key in ("dataset", "label")]
-            writer.writerow([source, target, edge["weight"], repr(edge["mean_score"]), *named])
+    more = [f"{side}_{key}" for side in ("source", "target") for key in ("dataset", "name")]
+    lines = [["source", "target", "weight", "mean_score", *more]]
+    for source, target, edge in heaviest(graph):
+        named = [graph.nodes[end][key] for end in (source, target) for key in ("dataset", "label")]
+        lines.append([source, target, edge["weight"], repr(edge["mean_score"]), *named])
+    write_text(path, as_csv_text(lines))
 
 
 def write_graphml(graph: Any, path: Path) -> None:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evaluation.errors import EvaluationError, one_line, unknown_name
+from evaluation.errors import EvaluationError, one_line, require_known
 from evaluation.releases import Release
 from evaluation.scoring.joining import FIT_AND_TUNE_SPLITS, role_names
 from evaluation.scoring.rows import IN_DISTRIBUTION
@@ -140,12 +140,7 @@ def scored_transitions(
         EvaluationError: the file is not a scores file of this release, or has ids or predictions that the release does
             not.
     """
-    scores, provenance = read_scores(path, GRAPH_COLUMNS)
-    if provenance is not None and provenance.release_digest != release.digest:
-        raise EvaluationError(
-            f"{path} has scores of a release with digest {provenance.release_digest[:12]}, not of {release.name} with "
-            f"digest {release.digest[:12]}. Give the release that was scored."
-        )
+    scores, provenance = read_scores(path, GRAPH_COLUMNS, release)
     column = "prediction" if "prediction" in scores.column_names else "class"
     if column not in scores.column_names:
         raise EvaluationError(f"{path} has no column prediction (or class); add the class that the model predicts.")
@@ -165,8 +160,7 @@ def scored_transitions(
     here = sorted({rows[id_].split for id_ in ids if id_ in rows})
     if not here:
         raise EvaluationError(f"{path} has no scores of {config}, only of other configs; name another one.")
-    if split is not None and split not in here:
-        raise unknown_name(f"split of {config} with scores in {path}", split, here)
+    require_known(f"split of {config} with scores in {path}", [split] if split is not None else [], here)
     splits = (split,) if split else tuple(name for name in here if name not in FIT_AND_TUNE_SPLITS) or tuple(here)
     scores = scores.filter(pa.array([id_ in rows and rows[id_].split in splits for id_ in ids]))
     read = _reader(_labels(release, config, rows.values()), indices=column == "prediction")
@@ -195,12 +189,9 @@ def _rows(release: Release, config: str) -> dict[str, _Row]:
     for split in reversed(release.splits(config)):  # of an id in two splits, the first counts
         rows = release.rows(config, split)
         columns = [rows[name].to_pylist() for name in ("id", "source", "class_id", "class_name", "label")]
-        for (id_, source, class_id, class_name, label), role in zip(
-            zip(*columns, strict=True), role_names(rows).to_pylist(), strict=True
-        ):
-            own = make_class(source, class_id, class_name)
+        for id_, source, class_id, name, label, role in zip(*columns, role_names(rows).to_pylist(), strict=True):
             mine = class_id if label >= 0 and names[label] == class_id else None
-            found[id_] = _Row(split, own, role == IN_DISTRIBUTION, mine)
+            found[id_] = _Row(split, make_class(source, class_id, name), role == IN_DISTRIBUTION, mine)
     return found
 
 
@@ -234,11 +225,7 @@ def _reader(labels: Sequence[tuple[str, Class]], *, indices: bool) -> Callable[[
 def _classes(
     table: pa.Table, column: str, read: Callable[[str], Class | None], wanted: str, path: Path
 ) -> list[Class]:
-    """Parse a column of class names.
-
-    Raises:
-        EvaluationError: a row is empty or does not name a class.
-    """
+    """Parse a column of class names."""
     texts = [text or "" for text in table[column].to_pylist()]
     classes = {text: read(text) for text in set(texts)}
     wrong = [number for number, text in enumerate(texts) if classes[text] is None]
@@ -259,8 +246,7 @@ def _of_detector(scores: pa.Table, wanted: str | None, path: Path) -> pa.Table:
             "Name one with --detector."
         )
     wanted = wanted or (names[0] if len(names) == 1 else PREFERRED_DETECTOR)
-    if wanted not in names:
-        raise unknown_name(f"detector in {path}", wanted, names)
+    require_known(f"detector in {path}", [wanted], names)
     mine = scores.filter(pc.equal(scores["detector"], wanted))
     twice = [id_ for id_, count in Counter(mine["id"].to_pylist()).items() if count > 1]
     if twice:

@@ -60,9 +60,6 @@ class Mixture:
 def moments(values: Sequence[float] | npt.NDArray[np.float64]) -> tuple[float, float]:
     """Mean and population variance of a metric over models with different seeds (equations 2 and 3).
 
-    Args:
-        values: one number per model.
-
     Raises:
         EvaluationError: there are no values, or one is not finite.
     """
@@ -87,9 +84,6 @@ def mixture(
             each standard deviation, in place of epsilon to the variance, and once more to the normalizing sum of the
             weights. These then sum to slightly less than 1, which lowers the means by as much, in its tables by up to
             0.08 %.
-
-    Returns:
-        Mean and variance over all components.
 
     Raises:
         EvaluationError: there are no components, means and variances differ in number, a value is not finite, or a

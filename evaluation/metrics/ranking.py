@@ -112,9 +112,6 @@ def rank(scores: npt.ArrayLike, *flags: npt.ArrayLike) -> tuple[Ranking, ...]:
         scores: shape (n,), finite, higher = more unknown.
         flags: whether rows are unknown (or errors), bool or 0 and 1; each of shape (n,), at most 8.
 
-    Returns:
-        One ranking per array of flags.
-
     Raises:
         EvaluationError: there are no rows, shapes differ, scores are not finite numbers, or flags are neither bool nor
             0 and 1.

@@ -22,9 +22,6 @@ def read_classes(path: Path, names: Sequence[str], width: int) -> tuple[int, ...
         names: the release's classes.
         width: number of logits.
 
-    Returns:
-        The logit of each class.
-
     Raises:
         EvaluationError: the file cannot be read, has other columns, lacks a class or has one twice, or an index is no
             logit or that of another class.
@@ -61,10 +58,6 @@ def read_classes(path: Path, names: Sequence[str], width: int) -> tuple[int, ...
 
 def of_wnids(names: Sequence[str], width: int) -> tuple[int, ...] | None:
     """Return the logits of classes named by their wnids, in a head for ImageNet-1k or a larger set that timm knows.
-
-    Args:
-        names: the release's classes, such as n01440764.
-        width: number of logits.
 
     Returns:
         The logit of each class; None if a class is no wnid of this set, or no set has so many classes.

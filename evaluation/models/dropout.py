@@ -31,11 +31,7 @@ class DropoutCalls:
 
 @contextmanager
 def dropout_off(calls: DropoutCalls | None = None) -> Iterator[None]:
-    """Turn all dropout off within the block, also that of `dropout(..., training=True)`.
-
-    Args:
-        calls: records the calls.
-    """
+    """Turn all dropout off within the block, also that of `dropout(..., training=True)`."""
 
     def drop(values: Any, rate: float, training: bool, by_channel: bool | None) -> Any:
         if calls is not None and rate > 0:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import overload
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,12 +20,7 @@ Rows = npt.NDArray[np.int64] | npt.NDArray[np.bool_] | slice
 
 
 class LazyBlocks(Sequence[Floats]):
-    """Block features that are read on access, because they make up most of a split's features.
-
-    Args:
-        count: number of blocks.
-        read: returns the features of a block by its number, shape (n, D_b).
-    """
+    """Block features that are read on access, because they make up most of a split's features."""
 
     def __init__(self, count: int, read: Callable[[int], Floats]) -> None:
         self._count, self._read = count, read
@@ -33,11 +28,7 @@ class LazyBlocks(Sequence[Floats]):
     def __len__(self) -> int:
         return self._count
 
-    @overload
-    def __getitem__(self, number: int) -> Floats: ...
-    @overload
-    def __getitem__(self, number: slice) -> Sequence[Floats]: ...
-    def __getitem__(self, number: int | slice) -> Floats | Sequence[Floats]:
+    def __getitem__(self, number: int | slice) -> Any:
         """Return a block's features by its number, or several blocks' by a slice."""
         chosen = range(self._count)[number]
         return self._read(chosen) if isinstance(chosen, int) else [self._read(which) for which in chosen]
@@ -103,11 +94,7 @@ class Head:
 
 
 class NoHead(Head):
-    """Stands for the head of a model whose logits are no linear layer's; a detector that reads it is refused.
-
-    Args:
-        model: the model's name, for the message.
-    """
+    """Stands for the head of a model whose logits are no linear layer's; a detector that reads it is refused."""
 
     def __init__(self, model: str) -> None:
         object.__setattr__(self, "_model", model)

@@ -14,14 +14,13 @@ from PIL import Image
 
 from evaluation.errors import EvaluationError
 from evaluation.models import weights
-from evaluation.models.blueprints import Blueprint, make_blueprint
+from evaluation.models.blueprints import Blueprint, Published, make_blueprint
 from evaluation.models.classes import of_wnids, read_classes
 from evaluation.models.dropout import DropoutCalls, dropout_drawn, dropout_off
 from evaluation.models.features import Head, NoHead
 from evaluation.models.layers import BatchOutputs, Layers, capture_outputs, check_head, find_layers
 from evaluation.models.precision import exact_float32
 from evaluation.models.preprocessing import Preprocessing
-from evaluation.models.published import Published
 
 _DEVICES = re.compile(r"auto|cpu|mps|cuda(:[0-9]+)?")
 
@@ -72,6 +71,13 @@ class Model:
         return Head(*(np.asarray(one[self._rows].float().cpu().numpy()) for one in self._linear))
 
     @property
+    def probe(self) -> Any:
+        """Two grey images, preprocessed, of shape (2, 3, H, W): to see what a forward pass gives."""
+        import torch
+
+        return torch.stack([self.preprocessing(_GREY)] * 2)
+
+    @property
     def source(self) -> Mapping[str, str]:
         """Where published weights are from, and which logits were chosen; for records."""
         found = dict(self.published.source) if self.published else {}
@@ -117,9 +123,8 @@ class Model:
         import torch
 
         calls = DropoutCalls()
-        image = self.preprocessing(_GREY)
         with dropout_off(calls), torch.inference_mode():
-            self.module(torch.stack([image, image]).to(self.device))
+            self.module(self.probe.to(self.device))
         return calls
 
 
@@ -192,11 +197,7 @@ def _probed(spec: str, classes: int, *, pretrained: bool = False) -> tuple[Bluep
 def _logits_of(
     names: Sequence[str], width: int, file: Path | None, spec: str, *, published: bool = False
 ) -> tuple[int, ...] | None:
-    """Return the logits that are the config's classes; None for all, in their order.
-
-    Raises:
-        EvaluationError: as for `read_classes`, or nothing says which they are.
-    """
+    """Return the logits that are the config's classes; None for all, in their order."""
     if file is None and width == len(names) and not published:
         return None
     found = of_wnids(names, width) if file is None else read_classes(file, names, width)
@@ -210,11 +211,7 @@ def _logits_of(
 
 
 def _require_repeatable(module: Any, images: Any, name: str) -> None:
-    """Check that a model gives the same logits twice, whatever random numbers come next.
-
-    Raises:
-        EvaluationError: it does not.
-    """
+    """Check that a model gives the same logits twice, whatever random numbers come next."""
     import torch
 
     logits = []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import json
 import pickle
-import struct
 import sys
 import warnings
 from collections.abc import Mapping
@@ -13,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from evaluation.errors import EvaluationError
+from evaluation.files import DAMAGED
 
 _WRAPPERS = ("state_dict", "model_state_dict", "model")
 """Keys of the state dict in checkpoints that also hold the optimizer's state."""
@@ -21,21 +21,6 @@ _PARALLEL = "module."
 """Prefix that `DataParallel` adds to every name."""
 
 _SHOWN = 3
-
-_DAMAGED = (
-    AssertionError,
-    AttributeError,
-    EOFError,
-    LookupError,
-    MemoryError,
-    OSError,
-    RuntimeError,
-    TypeError,
-    ValueError,
-    pickle.UnpicklingError,
-    struct.error,
-)
-"""What torch 2.14 raises on files with flipped bytes, of which many are no `UnpicklingError`."""
 
 
 def read_weights(path: Path) -> dict[str, Any]:
@@ -65,7 +50,7 @@ def read_weights(path: Path) -> dict[str, Any]:
                 if path.suffix == ".safetensors"
                 else torch.load(path, map_location="cpu", weights_only=True)
             )
-    except (*_DAMAGED, SafetensorError) as error:
+    except (*DAMAGED, pickle.UnpicklingError, SafetensorError) as error:
         # The message of torch explains how to disable the safety check, which is not advice to pass on.
         raise EvaluationError(
             f"Neither safetensors nor torch.load(weights_only=True) can read {path}; save the model's state_dict "
@@ -127,10 +112,6 @@ def model_digest(module: Any, description: Mapping[str, Any]) -> str:
     It covers the canonical JSON of `description` and a zero byte; then for each tensor of the state dict, sorted by
     name: the name, the dtype and the shape (one line each) and the values in row-major order, as little-endian bytes.
     So it is independent of the file's format, the device and library versions.
-
-    Args:
-        module: a model with its weights loaded.
-        description: what else determines the outputs: the model's name, preprocessing, source code.
 
     Returns:
         Lower-case hex.

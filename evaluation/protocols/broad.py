@@ -102,11 +102,7 @@ def figures(rows: Rows) -> list[Figure]:
 
 
 def absent(rows: Rows) -> list[str]:
-    """List in sentences which of the paper's sets are not among the rows, and which others are averaged with them.
-
-    Args:
-        rows: as for `figures`.
-    """
+    """List in sentences which of the paper's sets are not among the rows, and which others are averaged with them."""
     lost = [config for kind, (config, _) in PAPER.items() if not np.any(rows.role == kind)]
     notes = [f"no rows of {', '.join(lost)}: BROAD's means are over the other kinds of shift"] if lost else []
     for kind, (config, splits) in PAPER.items():
@@ -192,8 +188,7 @@ def _originals(clean: Rows, shifted: Rows, split: str) -> npt.NDArray[np.int64]:
             f"Rows of {split} lack their clean original among the clean rows: {len(strangers):,}, such as "
             f"{strangers[0]}. Score all of test."
         )
-    originals: npt.NDArray[np.int64] = order[places]
-    return originals
+    return order[places]
 
 
 PROTOCOL = Protocol(

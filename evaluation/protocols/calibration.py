@@ -7,8 +7,6 @@ Tested by `tests/evaluation/reports/test_report.py`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 
@@ -31,21 +29,12 @@ ECE = Metric("ece", "ECE", "lower", _of_confidence)
 """Its name, title and factor. It is not in `METRICS`, whose entries are computed from a ranking of scores."""
 
 
-@dataclass(frozen=True)
-class Reliability:
-    """A reliability diagram: by bin, shape (B,), rows, and their mean confidence and accuracy; NaN without rows."""
-
-    rows: npt.NDArray[np.int64]
-    confidence: Floats
-    accuracy: Floats
-    ece: float
+Reliability = tuple[npt.NDArray[np.int64], Floats, Floats, float]
+"""By bin, shape (B,), rows, and their mean confidence and accuracy, NaN without rows; and the ECE."""
 
 
 def figures(rows: Rows) -> list[Figure]:
     """Compute accuracy and ECE of the labelled in-distribution rows of `test`.
-
-    Args:
-        rows: rows of one config.
 
     Returns:
         Two figures; none if confidences or predictions are missing, or there are no such rows.
@@ -60,7 +49,7 @@ def figures(rows: Rows) -> list[Figure]:
 
 
 def reliability(rows: Rows) -> Reliability | None:
-    """Return the bins of the ECE of a config's rows; None if there is no ECE."""
+    """Return the reliability diagram of a config's rows; None if there is no ECE."""
     judged = _judged(rows)
     if judged is None:
         return None
@@ -69,7 +58,7 @@ def reliability(rows: Rows) -> Reliability | None:
     count = np.bincount(places, minlength=BINS)
     with np.errstate(invalid="ignore"):
         confident, accurate = (np.bincount(places, value, BINS) / count for value in (confidence, ~judged.wrong))
-    return Reliability(count, confident, accurate, ece(confidence, judged.wrong))
+    return count, confident, accurate, ece(confidence, judged.wrong)
 
 
 def _judged(rows: Rows) -> Rows | None:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from evaluation.errors import EvaluationError, unknown_name
 from evaluation.protocols import broad, facets, od_test, openood, robustness, unknown_detection
 from evaluation.protocols.figures import WITHOUT_DUPLICATES, WITHOUT_OVERLAP, Figure, Protocol
-from evaluation.scoring.duplicates import made_from_duplicates
+from evaluation.scoring.left_out import made_from_duplicates
 from evaluation.scoring.rows import Rows
 
 PROTOCOLS: Mapping[str, Protocol] = {

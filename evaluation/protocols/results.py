@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
@@ -78,9 +78,7 @@ COLUMNS: Mapping[str, tuple[pa.DataType, str]] = {
 Line = Mapping[str, Any]
 """A line of the table: values by column."""
 
-FIGURE_KEY = (
-    "protocol", "config", "setting", "known", "unknown", "metric", "positive", "rows", "statistic", "fitted_on"
-)  # fmt: skip
+FIGURE_KEY = tuple(one.name for one in fields(Figure) if one.type == "str")
 """The columns that identify a figure among those of a detector and run."""
 
 
@@ -126,9 +124,6 @@ def tidy(
         release_digest: digest of the release.
         duplicates_sha256: SHA-256 of its table of duplicates; empty if it has none.
 
-    Returns:
-        A table with `COLUMNS`.
-
     Raises:
         EvaluationError: two runs have the same variant, weights, seed and detector, so that a mean would count one
             twice.
@@ -157,9 +152,6 @@ def tidy(
 def over_runs(figures: pa.Table) -> list[Line]:
     """Compute mean and standard deviation over the runs of each variant, which differ by seed.
 
-    Args:
-        figures: the result of `tidy`.
-
     Returns:
         `variant`, `detector`, the columns of `FIGURE_KEY` and `factor`, then `runs`, `mean` and `std`: the sample
         standard deviation (of n - 1), None for one run. In the order of each figure's first line.
@@ -179,9 +171,6 @@ def grouped(lines: Iterable[Line], *names: str) -> list[tuple[tuple[str, ...], l
     Args:
         lines: the lines.
         names: the columns; without any, all lines form one group.
-
-    Returns:
-        The values and lines of each group.
     """
     groups: dict[tuple[str, ...], list[Line]] = {}
     for line in lines:

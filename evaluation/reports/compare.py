@@ -9,11 +9,11 @@ from typing import Literal
 
 import pyarrow as pa
 
-from evaluation.errors import EvaluationError, unknown_name
+from evaluation.errors import EvaluationError, require_known
 from evaluation.protocols.figures import AS_PUBLISHED, WITHOUT_OVERLAP
 from evaluation.protocols.results import FIGURE_KEY, Line, over_runs
 from evaluation.reports.names import metric
-from evaluation.reports.tables import Number
+from evaluation.reports.tables import Number, number
 
 Verdict = Literal["better", "worse", "same", "undefined"]
 
@@ -90,9 +90,7 @@ class Comparison:
             ("metric", metrics, {pair.figure["metric"] for pair in self.pairs}),
             ("config", splits or (), {one for pair in self.pairs for one in pair.figure["config"].split(" + ")}),
         ):
-            for name in wanted:
-                if name not in known:
-                    raise unknown_name(f"{kind} of both reports", name, known)
+            require_known(f"{kind} of both reports", wanted, known)
 
         def chosen(pair: Pair) -> bool:
             sets = {one.partition(",")[0] for one in pair.figure["unknown"].split(" + ")}
@@ -123,10 +121,6 @@ class Comparison:
 
 def compare(first: pa.Table, second: pa.Table) -> Comparison:
     """Pair the figures of two reports.
-
-    Args:
-        first: figures, the result of `results.read_figures`.
-        second: the figures of the other report.
 
     Returns:
         The pairs. If each report has a single variant, variants are ignored, so that two training methods can be
@@ -176,11 +170,7 @@ _COLUMNS = ("variant", "detector", *FIGURE_KEY, "n_known", "n_unknown", "left_ou
 def _pair(key: Key, first: Line, second: Line) -> Pair:
     names = dict.fromkeys([first["detector"], second["detector"]])
     figure = {name: first[name] for name in FIGURE_KEY}
-    return Pair(key[0], ", ".join(names), figure, _number(first), _number(second), first["factor"])
-
-
-def _number(line: Line) -> Number:
-    return Number(line["mean"] * line["factor"], None if line["std"] is None else line["std"] * line["factor"])
+    return Pair(key[0], ", ".join(names), figure, number(first), number(second), first["factor"])
 
 
 def _check_release(first: pa.Table, second: pa.Table) -> None:

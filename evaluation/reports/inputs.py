@@ -9,24 +9,24 @@ import importlib.metadata
 import platform
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from evaluation.errors import EvaluationError, unknown_name
+from evaluation.errors import EvaluationError, require_known
 from evaluation.files import file_name
-from evaluation.progress import Progress
 from evaluation.protocols import robustness
 from evaluation.protocols.registry import PROTOCOLS, default_protocol
 from evaluation.protocols.results import ALL_VARIANTS, Run
+from evaluation.protocols.robustness import robust_variants
 from evaluation.releases import Release
-from evaluation.reports.across_runs import robust_variants
 from evaluation.scoring.joining import FIT_AND_TUNE_SPLITS, ReleaseIndex, fit_half_ids, join, release_index, rows_of
 from evaluation.scoring.rows import Rows
 from evaluation.scoring.scores import Provenance, file_seed, read_scores
+from unknown_detection.terminal.progress import Progress
 
 _PACKAGES = ("numpy", "pyarrow", "scipy")
 """Packages whose version may affect figures."""
@@ -51,24 +51,22 @@ class ScoredRun:
         run: the run that it describes.
         configs: the configs of its rows.
         rows: rows with scores, by detector.
-        duplicates: by config, why rows count as duplicates; configs without information on duplicates are missing.
-        overlaps: the configs whose rows say which known class they overlap.
+        index: what the release says of these rows.
         used: the rows that each detector was fitted and tuned on, and that a threshold may be chosen on, in words.
     """
 
     run: Run
     configs: tuple[str, ...]
     rows: Mapping[str, Rows]
-    duplicates: Mapping[str, str] = field(default_factory=dict)
-    overlaps: frozenset[str] = frozenset()
-    used: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    index: ReleaseIndex
+    used: Mapping[str, Mapping[str, str]]
 
     def of_configs(self, rows: Rows, configs: Sequence[str]) -> Rows:
         """Select the rows of some configs, and drop what the release does not say of these configs' rows."""
         found = rows.where(np.isin(rows.config, list(configs)))
-        if not self.duplicates.keys() & set(configs):
+        if not self.index.duplicates.keys() & set(configs):
             found = replace(found, duplicate=None)
-        return found if self.overlaps & set(configs) else replace(found, overlap=None)
+        return found if self.index.overlaps & set(configs) else replace(found, overlap=None)
 
     def any_rows(self, configs: Sequence[str]) -> Rows:
         """Select the rows of some configs, of the first detector: all have scores of the same splits to evaluate."""
@@ -115,13 +113,7 @@ def load(
     indexes: dict[tuple[str, ...], ReleaseIndex] = {}
     scored = []
     for file in files:
-        scores, provenance = read_scores(file.path)
-        if provenance is not None and provenance.release_digest != release.digest:
-            raise EvaluationError(
-                f"{file.path} has scores of a release with digest {provenance.release_digest[:12]}, not of "
-                f"{release.name} (digest {release.digest[:12]}). Score this release, or name the other one with "
-                "--release."
-            )
+        scores, provenance = read_scores(file.path, release=release)
         of = provenance.configs if provenance else tuple(splits) or _only_config(release)
         if of not in indexes:
             indexes[of] = release_index(release, of)
@@ -131,8 +123,7 @@ def load(
         rows = {detector: rows_of(index, found) for detector, found in joined.items()}
         if provenance is not None:
             rows = {name: _with_confidence(name, found) for name, found in rows.items()}
-        used = provenance.rows if provenance else {}
-        scored.append(ScoredRun(_run(file, provenance), of, rows, index.duplicates, index.overlaps, used))
+        scored.append(ScoredRun(_run(file, provenance), of, rows, index, provenance.rows if provenance else {}))
         progress(1)
     _check_variants([one.run.variant for one in scored])
     return scored
@@ -149,33 +140,21 @@ def choose_protocols(
         scored: the loaded scores files.
         configs: the configs to evaluate; empty for all with scores.
 
-    Returns:
-        Configs by protocol.
-
     Raises:
         EvaluationError: there is no such protocol, or a config has no scores.
     """
     here = tuple(dict.fromkeys(config for one in scored for config in one.configs))
     chosen = tuple(configs) or here
-    parsed = [text.partition("=") for text in asked]
-    for known, named in (
-        (here, configs),
-        (chosen, [config for _, equals, of in parsed if equals for config in of.split(",")]),
-    ):
-        for config in named:
-            if config not in known:
-                raise unknown_name("config with scores", config, known)
-    wanted: dict[str, tuple[str, ...]] = {}
-    for name, equals, of in parsed:
-        if name not in (*PROTOCOLS, robustness.NAME):
-            raise unknown_name("protocol", name, [*PROTOCOLS, robustness.NAME])
-        wanted[name] = (*wanted.get(name, ()), *(of.split(",") if equals else chosen))
+    require_known("config with scores", configs, here)
     robust = len(robust_variants([one.run for one in scored])) > 1
-    if not asked:
-        for config in chosen:
-            name = default_protocol(config)
-            wanted[name] = (*wanted.get(name, ()), config)
-        wanted |= {robustness.NAME: chosen} if robust else {}
+    usual = [f"{default_protocol(config)}={config}" for config in chosen] + [robustness.NAME] * robust
+    wanted: dict[str, tuple[str, ...]] = {}
+    for text in asked or usual:
+        name, equals, of = text.partition("=")
+        named = tuple(of.split(",")) if equals else chosen
+        require_known("config with scores", named, chosen)
+        require_known("protocol", [name], (*PROTOCOLS, robustness.NAME))
+        wanted[name] = (*wanted.get(name, ()), *named)
     if robustness.NAME in wanted and not robust:
         raise EvaluationError(
             f"{robustness.NAME} needs two or more models for each of two or more training methods, but there are "
@@ -194,8 +173,7 @@ def _chosen(index: ReleaseIndex, scores: pa.Table, splits: Mapping[str, set[str]
     rows = index.rows
     for config, names in splits.items():
         here = np.unique(rows.split[rows.config == config]).tolist()
-        for name in sorted(names - set(here)) if here else ():
-            raise unknown_name(f"split of {config}", name, here)
+        require_known(f"split of {config}", sorted(names) if here else (), here)
     limited = {config: names for config, names in splits.items() if names}
     if not limited:
         return index, scores

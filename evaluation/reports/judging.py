@@ -12,16 +12,22 @@ from typing import Any
 
 import numpy as np
 
-from evaluation.progress import Progress
 from evaluation.protocols import calibration, robustness
 from evaluation.protocols.registry import PROTOCOLS, figures
+from evaluation.protocols.robustness import DetectorFigures, robust_detectors, robust_figures
 from evaluation.releases import Release
-from evaluation.reports.across_runs import DetectorFigures, robust_detectors, robust_figures
 from evaluation.reports.inputs import ScoredRun
 from evaluation.reports.names import detector_name
-from evaluation.scoring.duplicates import LeftOut, count_left_out, describe_left_out
-from evaluation.scoring.overlap import Overlapping, count_overlaps, describe_overlaps
+from evaluation.scoring.left_out import (
+    LeftOut,
+    Overlapping,
+    count_left_out,
+    count_overlaps,
+    describe_left_out,
+    describe_overlaps,
+)
 from evaluation.scoring.rows import Rows
+from unknown_detection.terminal.progress import Progress
 
 Wanted = Mapping[str, Sequence[str]]
 """Configs by protocol."""
@@ -83,24 +89,26 @@ def confidences(scored: ScoredRun) -> list[tuple[str, Rows]]:
 
 def rows_left_out(scored: Sequence[ScoredRun], wanted: Wanted) -> RowsLeftOut:
     """Count the rows that each split and class loses in the figures without duplicates and without overlap."""
-    duplicates: dict[tuple[str, ...], LeftOut] = {}
-    overlapping: dict[tuple[str, ...], Overlapping] = {}
-    told = {"duplicates": False, "overlap": False}
-    for protocol, configs in wanted.items():
-        for one in scored if protocol != robustness.NAME else ():
-            rows = one.any_rows(configs)
-            if one.duplicates.keys() & set(configs):
-                told["duplicates"] = True
-                for lost in count_left_out(rows, protocol, one.duplicates):
-                    duplicates.setdefault((protocol, lost.config, lost.split), lost)
-            if one.overlaps & set(configs):
-                told["overlap"] = True
-                for each in count_overlaps(rows, protocol):
-                    overlapping.setdefault((protocol, each.config, each.split, each.class_id, each.known), each)
-    return RowsLeftOut(
-        list(duplicates.values()) if told["duplicates"] else None,
-        list(overlapping.values()) if told["overlap"] else None,
-    )
+    judged = [(one, *item) for item in wanted.items() if item[0] != robustness.NAME for one in scored]
+    duplicates = [
+        count_left_out(one.any_rows(configs), protocol, one.index.duplicates)
+        for one, protocol, configs in judged
+        if one.index.duplicates.keys() & set(configs)
+    ]
+    overlapping = [
+        count_overlaps(one.any_rows(configs), protocol)
+        for one, protocol, configs in judged
+        if one.index.overlaps & set(configs)
+    ]
+    return RowsLeftOut(*(_first_of_each(counts) if counts else None for counts in (duplicates, overlapping)))
+
+
+def _first_of_each(counts: Sequence[Sequence[Any]]) -> list[Any]:
+    """Return the counts of several runs, once for the same rows."""
+    found: dict[tuple[str, ...], Any] = {}
+    for one in (one for of_run in counts for one in of_run):
+        found.setdefault(one.place, one)
+    return list(found.values())
 
 
 def notes(release: Release, scored: Sequence[ScoredRun], wanted: Wanted, left_out: RowsLeftOut) -> list[str]:

@@ -9,11 +9,22 @@ from evaluation.protocols import broad, calibration, facets, od_test, openood, r
 from evaluation.protocols.figures import AS_PUBLISHED, WITHOUT_DUPLICATES, WITHOUT_OVERLAP
 from evaluation.protocols.registry import PROTOCOLS
 from evaluation.protocols.results import ALL_VARIANTS, Line, grouped
-from evaluation.reports.building import Builder, Columns, cell, distinct, figure_name, heading, number, over
 from evaluation.reports.names import detector_name, metric, metric_name, set_name, setting_name, statistic_name
-from evaluation.reports.tables import Heading, Number, Row, Table
-from evaluation.scoring.duplicates import LeftOut, describe_left_out
-from evaluation.scoring.overlap import Overlapping, describe_overlaps
+from evaluation.reports.tables import (
+    Builder,
+    Columns,
+    Heading,
+    Number,
+    Row,
+    Table,
+    cell,
+    distinct,
+    figure_name,
+    heading,
+    number,
+    over,
+)
+from evaluation.scoring.left_out import LeftOut, Overlapping, describe_left_out, describe_overlaps
 
 _MOST_COLUMNS = 8
 """Maximum number of detectors as columns; with more of them, detectors are rows."""
@@ -26,13 +37,7 @@ _WITHOUT = {WITHOUT_DUPLICATES: "duplicates", WITHOUT_OVERLAP: "overlap"}
 
 @dataclass(frozen=True)
 class PlacedTable:
-    """A table in a report.
-
-    Attributes:
-        table: the table.
-        protocol: its protocol.
-        shown: whether the page shows it at once, or folded.
-    """
+    """A table in a report, with its protocol; the page shows it at once or folded."""
 
     table: Table
     protocol: str
@@ -80,12 +85,7 @@ def paper_tables(
 
 
 def headlines(lines: Sequence[Line], protocol: str) -> list[Line]:
-    """Return the headline figure of a protocol, for every config, detector and run, on all rows.
-
-    Args:
-        lines: figures, or figures over runs.
-        protocol: name of the protocol; those that compare runs have no headline.
-    """
+    """Return the headline figure of a protocol, for every config, detector and run, on all rows."""
     headline = PROTOCOLS[protocol].headline if protocol in PROTOCOLS else {}
     named = {"protocol": protocol, "rows": AS_PUBLISHED, **headline}
     found = [line for line in lines if headline and named.items() <= line.items()]

@@ -6,7 +6,6 @@ Tested by `tests/evaluation/reports/test_report.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +15,10 @@ from markupsafe import Markup
 from evaluation.protocols import calibration, robustness
 from evaluation.protocols.registry import PROTOCOLS
 from evaluation.protocols.results import COLUMNS, Line, grouped, over_runs
-from evaluation.reports.building import number
 from evaluation.reports.layouts import PlacedTable, headlines
 from evaluation.reports.names import BASELINE, detector_name, metric
 from evaluation.reports.pictures import Picture
-from evaluation.reports.tables import as_page, number_text
+from evaluation.reports.tables import as_page, number, number_text
 from unknown_detection.pages.content import Cell, Column, Entry, Table, Value, anchor
 from unknown_detection.pages.render import render
 
@@ -53,51 +51,33 @@ CAUTION = (
 )
 
 
-@dataclass(frozen=True)
-class PageContents:
-    """What a page shows.
+def render_page(
+    record: Mapping[str, Any],
+    figures: pa.Table,
+    tables: Sequence[PlacedTable],
+    drawn: Sequence[tuple[Picture, str]] = (),
+    fitting: Mapping[str, Mapping[str, Any]] | None = None,
+) -> str:
+    """Render the page as HTML, in one file that fetches nothing.
 
-    Attributes:
+    Args:
         record: what the report was made from, and its notes.
         figures: all figures, the result of `results.tidy`.
         tables: the papers' tables.
-        pictures: the pictures.
-        drawn: by a picture's name, its SVG element.
+        drawn: the pictures, each with its SVG element.
         fitting: by detector, the rows that it was fitted on, tuned on and may have a threshold from, and its
             hyperparameters.
     """
-
-    record: Mapping[str, Any]
-    figures: pa.Table
-    tables: Sequence[PlacedTable]
-    pictures: Sequence[Picture] = ()
-    drawn: Mapping[str, str] | None = None
-    fitting: Mapping[str, Mapping[str, Any]] | None = None
-
-
-@dataclass(frozen=True)
-class _Section:
-    """A protocol's part of the page: tables shown at once, pictures with their SVG elements, and folded tables."""
-
-    anchor: str
-    title: str
-    paper: str
-    shown: Sequence[Table]
-    pictures: Sequence[tuple[str, Markup]]
-    folded: Sequence[Table]
-
-
-def render_page(contents: PageContents) -> str:
-    """Render the page as HTML, in one file that fetches nothing."""
-    record, lines = contents.record, over_runs(contents.figures)
-    sections = [_section(protocol, contents) for protocol in dict.fromkeys(line["protocol"] for line in lines)]
+    lines = over_runs(figures)
+    protocols = dict.fromkeys(line["protocol"] for line in lines)
+    sections = [_section(protocol, tables, drawn) for protocol in protocols]
     glance = _glance(lines)
     detectors = {line["detector"] for line in lines}
-    tables = [table for table in (glance, _runs(record), _fitting(contents.fitting or {})) if table.rows]
-    entries = [Entry("overview", "Overview", [Entry(table.anchor, table.caption) for table in tables])]
+    above = [table for table in (glance, _runs(record), _fitting(fitting or {})) if table.rows]
+    entries = [Entry("overview", "Overview", [Entry(table.anchor, table.caption) for table in above])]
     for section in sections:
-        below = [Entry(table.anchor, table.caption) for table in section.shown]
-        entries.append(Entry(section.anchor, section.title, below))
+        below = [Entry(table.anchor, table.caption) for table in section["shown"]]
+        entries.append(Entry(section["anchor"], section["title"], below))
     return render(
         "report.html.j2",
         folders=[Path(__file__).parent],
@@ -105,7 +85,7 @@ def render_page(contents: PageContents) -> str:
         title=f"Results on {record['release']}",
         contents=[*entries, Entry("columns", "Columns of figures.parquet")],
         facts=[
-            ("Figures", len(contents.figures)),
+            ("Figures", len(figures)),
             ("Detectors", len(detectors)),
             ("Runs", len(record["runs"])),
             ("Release digest", record["release_digest"][:12]),
@@ -113,24 +93,20 @@ def render_page(contents: PageContents) -> str:
         notes=record["notes"],
         glance=glance if glance.rows else None,
         caution=CAUTION,
-        tables=[table for table in tables if table is not glance],
+        tables=[table for table in above if table is not glance],
         sections=sections,
         columns=[(name, description) for name, (_, description) in COLUMNS.items()],
     )
 
 
-def _section(protocol: str, contents: PageContents) -> _Section:
+def _section(protocol: str, tables: Sequence[PlacedTable], drawn: Sequence[tuple[Picture, str]]) -> dict[str, Any]:
+    """Return a protocol's part of the page: tables shown at once and folded, and pictures with their SVG elements."""
+    mine = [placed for placed in tables if placed.protocol == protocol]
+    pictures = [(one.title, Markup(svg)) for one, svg in drawn if one.protocol == protocol]
+    shown, folded = ([as_page(one.table) for one in mine if one.shown is shown] for shown in (True, False))
     title, paper = _PAPERS[protocol]
-    mine = [placed for placed in contents.tables if placed.protocol == protocol]
-    drawn = contents.drawn or {}
-    return _Section(
-        anchor(protocol),
-        title,
-        paper,
-        [as_page(placed.table) for placed in mine if placed.shown],
-        [(one.title, Markup(drawn[one.name])) for one in contents.pictures if one.protocol == protocol],
-        [as_page(placed.table) for placed in mine if not placed.shown],
-    )
+    named = {"anchor": anchor(protocol), "title": title, "paper": paper}
+    return {**named, "shown": shown, "pictures": pictures, "folded": folded}
 
 
 def _glance(lines: Sequence[Line]) -> Table:

@@ -34,14 +34,7 @@ _PANELS = 12
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture to be drawn.
-
-    Attributes:
-        protocol: the protocol of its rows or figures.
-        name: name of its files, without their ending.
-        title: one-line title.
-        draw: returns the matplotlib figure.
-    """
+    """A picture to be drawn of a protocol's rows or figures; `name` is that of its files, without an ending."""
 
     protocol: str
     name: str
@@ -55,11 +48,6 @@ class Picture:
 
 def pictures(scored: Sequence[ScoredRun], lines: Sequence[Line], wanted: Mapping[str, Sequence[str]]) -> list[Picture]:
     """Choose the pictures of a report.
-
-    Args:
-        scored: the loaded scores files.
-        lines: the lines of all figures.
-        wanted: the configs of each protocol.
 
     Returns:
         For each training method: heatmaps of AUROC, changes against the baseline, risk-coverage curves and score
@@ -136,7 +124,7 @@ def _draw_reliability(scored: ScoredRun, config: str, title: str) -> Any:
     for name, rows in confidences(scored):
         found = calibration.reliability(rows.where(rows.config == config))
         if found is not None:
-            bins[detector_name(name)] = (found.rows, found.confidence, found.accuracy, found.ece)
+            bins[detector_name(name)] = found
     return plots.reliability(bins, title=title)
 
 

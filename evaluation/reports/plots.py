@@ -18,6 +18,7 @@ import numpy as np
 import numpy.typing as npt
 
 from evaluation.files import atomic_path
+from evaluation.protocols.calibration import Reliability
 
 Floats = npt.NDArray[np.float64]
 
@@ -225,7 +226,7 @@ def heatmap(values: Floats, rows: Sequence[str], columns: Sequence[str], *, titl
 
 
 @styled
-def reliability(bins: Mapping[str, tuple[npt.NDArray[np.int64], Floats, Floats, float]], *, title: str) -> Any:
+def reliability(bins: Mapping[str, Reliability], *, title: str) -> Any:
     """Plot reliability diagrams: accuracy against confidence, on the diagonal if a model is calibrated.
 
     Args:
@@ -247,11 +248,7 @@ def reliability(bins: Mapping[str, tuple[npt.NDArray[np.int64], Floats, Floats, 
 
 @styled
 def save(figure: Any, folder: Path, name: str, suffixes: Sequence[str] = (".png", ".svg")) -> list[str]:
-    """Write a figure as `name` with each suffix, such as `.png`, `.svg` or `.pdf`.
-
-    Returns:
-        The names of the files.
-    """
+    """Write a figure as `name` with each suffix, such as `.png`, `.svg` or `.pdf`; return the files' names."""
     _settle(figure)
     # No dates or versions in the metadata: equal figures produce equal bytes.
     metadata = {

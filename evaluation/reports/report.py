@@ -12,19 +12,18 @@ from typing import Any
 
 import pyarrow as pa
 
-from evaluation.errors import EvaluationError
-from evaluation.extras import require_packages
-from evaluation.files import atomic_path
-from evaluation.progress import Log, bar
+from evaluation.errors import EvaluationError, require_packages
+from evaluation.files import write_text
 from evaluation.protocols.results import FILE, over_runs, read_figures, read_record, tidy, write_figures
+from evaluation.protocols.robustness import DetectorFigures
 from evaluation.releases import Release, open_release
 from evaluation.reports import judging
-from evaluation.reports.across_runs import DetectorFigures
 from evaluation.reports.inputs import ScoredRun, ScoresFile, choose_protocols, load, parse_scores_file, parse_splits
 from evaluation.reports.layouts import paper_tables
-from evaluation.reports.page import PAGE, PageContents, render_page
+from evaluation.reports.page import PAGE, render_page
 from evaluation.reports.tables import Table, aligned, as_csv, latex
 from unknown_detection.durable import finish, make_folder
+from unknown_detection.terminal.progress import Log, bar
 
 Record = dict[str, Any]
 
@@ -100,7 +99,7 @@ def report(
     files = [parse_scores_file(str(text)) for text in scores]
     opened = release if isinstance(release, Release) else open_release(str(release))
     chosen = parse_splits(splits)
-    with bar(len(files), "joining", quiet=quiet, unit="files") as progress:
+    with bar(len(files), "joining", quiet=quiet, unit=" files") as progress:
         scored = load(files, opened, chosen, progress.update)
     wanted = choose_protocols(protocols, scored, tuple(chosen))
     log(_described(opened, scored, wanted))
@@ -111,7 +110,7 @@ def report(
     if dry_run:
         log(f"dry run: nothing was written; the report would go to {out}")
         return None
-    with bar(sum(len(one.rows) for one in scored), "judging", quiet=quiet, unit="detectors") as progress:
+    with bar(sum(len(one.rows) for one in scored), "judging", quiet=quiet, unit=" detectors") as progress:
         evaluated = judging.compute_figures(scored, wanted, progress.update)
     for hint in judging.reversed_signs(evaluated):
         log(f"note: {hint}")
@@ -128,18 +127,18 @@ def report(
     make_folder(temporary.parent)
     try:
         temporary.mkdir()
-        inline = {}
-        with bar(len(drawn), "drawing", quiet=quiet, unit="pictures") as progress:
+        inline = []
+        with bar(len(drawn), "drawing", quiet=quiet, unit=" pictures") as progress:
             for picture in drawn:
                 from evaluation.reports.plots import inline_svg, save
 
                 drawing = picture.figure()
-                inline[picture.name] = inline_svg(drawing, picture.name)
+                inline.append((picture, inline_svg(drawing, picture.name)))
                 if plots:
                     save(drawing, temporary / "plots", picture.name, PLOT_SUFFIXES)
                 progress.update(1)
-        contents = PageContents(record, figures, tables, drawn, inline, _fitting(scored))
-        (temporary / PAGE).write_text(render_page(contents), encoding="utf-8", newline="\n")
+        page = render_page(record, figures, tables, inline, _fitting(scored))
+        write_text(temporary / PAGE, page)
         _write_tables(temporary / "tables", [placed.table for placed in tables], csv=csv, tex=latex)
         if csv:
             write_figures(temporary / "figures.csv", figures)
@@ -229,8 +228,7 @@ def _fitting(scored: Sequence[ScoredRun]) -> dict[str, Mapping[str, Any]]:
 def _write_tables(folder: Path, tables: Sequence[Table], *, csv: bool, tex: bool) -> None:
     for suffix, render in ((".csv", as_csv),) * csv + ((".tex", latex),) * tex:
         for table in tables:
-            with atomic_path(folder / f"{table.name}{suffix}") as temporary:
-                temporary.write_text(render(table), encoding="utf-8", newline="\n")
+            write_text(folder / f"{table.name}{suffix}", render(table))
 
 
 def _put(temporary: Path, out: Path) -> None:

@@ -1,14 +1,15 @@
-"""Tables, and their output as CSV, LaTeX, part of a page and lines in a terminal."""
+"""Tables: built from figures, and written as CSV, LaTeX, part of a page and lines in a terminal."""
 
 from __future__ import annotations
 
-import csv
-import io
 import itertools
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
+from evaluation.files import as_csv_text, file_name
+from evaluation.protocols.results import ALL_VARIANTS, FIGURE_KEY, Line, grouped
+from evaluation.reports.names import detector_name, metric, metric_name
 from unknown_detection.pages import content
 
 _ARROWS = {"higher": " ↑", "lower": " ↓", "": ""}
@@ -96,8 +97,81 @@ class Table:
         return " / ".join(number_text(number, self.digits) for number in cell) or "-"
 
 
-def as_page(table: Table, *, first: int = 0) -> content.Table:
-    """Return a table as a page shows it, with `first` rows until the reader asks for all; 0 shows all."""
+Columns = list[tuple[Heading, Line]]
+"""The headings of a table, each with the figure of any detector that its column shows."""
+
+_SPREADS: Mapping[str, Literal["lower", ""]] = {
+    "standard_deviation": "",
+    "mixture_variance": "lower",
+    "robustness": "lower",
+}
+"""Statistics for which other values are better than for the metric that they are of."""
+
+
+@dataclass(frozen=True)
+class Builder:
+    """Builds the tables of one training method, whose labels and remark they share."""
+
+    labels: tuple[str, ...] = ()
+    remark: str = ""
+
+    def by_method(self, parts: Sequence[str], title: str, note: str, columns: Columns, lines: Sequence[Line]) -> Table:
+        """Build a table with one row per detector; each column shows the figure of the line next to its heading."""
+        cells = {(line["detector"], figure_name(line)): line for line in lines}
+        rows = [
+            Row(detector_name(name), tuple(cell(cells.get((name, figure_name(line)))) for _, line in columns))
+            for name in dict.fromkeys(line["detector"] for line in lines)
+        ]
+        headings = [head for head, _ in columns]
+        return self.table(parts, title, f"{note} {over(lines)}", "Method", headings, rows)
+
+    def table(
+        self, parts: Sequence[str], title: str, note: str, stub: str, columns: Sequence[Heading], rows: Sequence[Row],
+        **others: Any
+    ) -> Table:  # fmt: skip
+        """Build a table with the shared labels in its name and title."""
+        full = ", ".join([title, *(label.replace("_", " ") for label in self.labels)])
+        note = " ".join(f"{note} {self.remark}".split())
+        return Table(file_name(*parts, *self.labels), full, note, stub, tuple(columns), tuple(rows), **others)
+
+
+def figure_name(line: Line) -> tuple[str, ...]:
+    """Return the values that identify a figure among those of a detector and run."""
+    return tuple(line[name] for name in FIGURE_KEY)
+
+
+def number(line: Line) -> Number:
+    """Return a figure over runs as printed in tables, in the paper's unit."""
+    return Number(line["mean"] * line["factor"], None if line["std"] is None else line["std"] * line["factor"])
+
+
+def cell(line: Line | None) -> tuple[Number, ...]:
+    """Return a cell with one number, or an empty cell."""
+    return () if line is None else (number(line),)
+
+
+def distinct(lines: Iterable[Line]) -> list[Line]:
+    """Return the first line of each figure, of any detector."""
+    return [found[0] for _, found in grouped(lines, *FIGURE_KEY)]
+
+
+def heading(group: str, line: Line, title: str = "") -> Heading:
+    """Return the heading of a figure's column; without a title, the metric's name."""
+    better = _SPREADS.get(line["statistic"], metric(line["metric"]).better)
+    return Heading(group, title or metric_name(line["metric"]), better)
+
+
+def over(lines: Sequence[Line]) -> str:
+    """Return a sentence on the number of runs."""
+    fewest, most = min(line["runs"] for line in lines), max(line["runs"] for line in lines)
+    if most == 1:
+        return "" if lines[0]["variant"] == ALL_VARIANTS else "One run."
+    runs = f"{most}" if fewest == most else f"{fewest} to {most}"
+    return f"Mean ± sample standard deviation (of n - 1) over {runs} runs; a single run has none and is never bold."
+
+
+def as_page(table: Table) -> content.Table:
+    """Return a table as a page shows it."""
     best = table.best()
     columns = [content.Column(head.title + _ARROWS[head.better], True, head.group) for head in table.columns]
     rows: list[Sequence[content.Value | content.Cell]] = []
@@ -113,28 +187,24 @@ def as_page(table: Table, *, first: int = 0) -> content.Table:
         rows.append([row.name, *cells])
     columns = [content.Column(table.stub), *columns]
     anchor = content.anchor("table", table.name)
-    return content.Table(anchor, table.title, columns, rows, table.note, len(rows) > first > 0, first)
+    return content.Table(anchor, table.title, columns, rows, table.note)
 
 
 def as_csv(table: Table) -> str:
     """Format a table as CSV with a mean and a deviation column for each number, in full precision."""
     several = max((len(cell) for row in table.rows for cell in row.cells), default=1)
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
     head = [table.stub]
     for heading in table.columns:
         names = heading.title.split(" / ") if several > 1 else [heading.title]
         for name in names if len(names) == several else [f"{heading.title} {number + 1}" for number in range(several)]:
             full = f"{heading.group} {name}".strip()
             head += [full, f"{full} std"]
-    writer.writerow(head)
+    lines = [head]
     for row in table.rows:
         numbers = [number for cell in row.cells for number in cell or (Number(float("nan")),) * several]
         values = [value for number in numbers for value in (number.value, number.deviation)]
-        writer.writerow(
-            [row.name, *("" if value is None or value != value else repr(float(value)) for value in values)]
-        )
-    return text.getvalue()
+        lines.append([row.name, *("" if value is None or value != value else repr(float(value)) for value in values)])
+    return as_csv_text(lines)
 
 
 def latex(table: Table) -> str:
@@ -164,12 +234,7 @@ def number_text(number: Number, digits: int = 2) -> str:
 
 
 def aligned(lines: Sequence[Sequence[str]], *, left: Sequence[int] = (0,)) -> list[str]:
-    """Align lines of cells in columns, for a terminal.
-
-    Args:
-        lines: lines with the same number of cells.
-        left: columns to align left; the others are aligned right.
-    """
+    """Align lines of cells in columns, for a terminal."""
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     return [
         "  ".join(

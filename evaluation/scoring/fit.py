@@ -6,7 +6,7 @@ import dataclasses
 import inspect
 import itertools
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -17,8 +17,7 @@ from evaluation.detectors.registry import METHODS, method
 from evaluation.errors import EvaluationError
 from evaluation.features.cache import FeatureCache, Key
 from evaluation.metrics.metrics import auroc
-from evaluation.models.features import Features
-from evaluation.progress import Log
+from evaluation.models.features import Features, Head
 from evaluation.scoring.fit_splits import (
     EXTERNAL,
     HELD_OUT,
@@ -31,6 +30,7 @@ from evaluation.scoring.fit_splits import (
     require_two_of_each_class,
 )
 from evaluation.scoring.settings import Settings
+from unknown_detection.terminal.progress import Log
 
 
 @dataclass(frozen=True)
@@ -50,14 +50,7 @@ class Trial:
 
 @dataclass(frozen=True)
 class Fitted:
-    """A fitted detector with its hyperparameters.
-
-    Attributes:
-        method: the method.
-        detector: the fitted detector.
-        hyperparameters: the chosen values.
-        trials: the trials of the search; empty without one.
-    """
+    """A fitted detector with its hyperparameters."""
 
     method: Method
     detector: Detector
@@ -65,10 +58,11 @@ class Fitted:
     trials: tuple[Trial, ...] = ()
 
 
+@dataclass
 class Scorer:
     """Fits methods, each once, and scores splits.
 
-    Args:
+    Attributes:
         cache: loads the features.
         fit_splits: the splits to fit and tune on.
         search: search hyperparameters; if false, use the defaults.
@@ -77,25 +71,18 @@ class Scorer:
         log: receives a line about each method that is left out or cannot be searched.
     """
 
-    def __init__(
-        self,
-        cache: FeatureCache,
-        fit_splits: FitSplits,
-        *,
-        search: bool = True,
-        settings: Settings | None = None,
-        own: Mapping[str, Method] | None = None,
-        log: Log = lambda text: None,
-    ) -> None:
-        self.cache = cache
-        self.fit_splits = fit_splits
-        self.search = search
-        self.settings = settings or {}
-        self.own = own or {}
-        self.log = log
-        self._head = cache.store.head()
-        self._fitted: dict[str, Fitted] = {}
-        self._scores: dict[tuple[str, Key], Scores] = {}
+    cache: FeatureCache
+    fit_splits: FitSplits
+    search: bool = True
+    settings: Settings = field(default_factory=dict)
+    own: Mapping[str, Method] = field(default_factory=dict)
+    log: Log = lambda text: None
+    _fitted: dict[str, Fitted] = field(default_factory=dict)
+    _scores: dict[tuple[str, Key], Scores] = field(default_factory=dict)
+
+    @cached_property
+    def _head(self) -> Head:
+        return self.cache.store.head()
 
     def fit(self, name: str) -> Fitted:
         """Fit a method, and before it the methods whose scores it combines.

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from evaluation.errors import EvaluationError, unknown_name
+from evaluation.errors import EvaluationError, require_known
 from evaluation.features.cache import Key
 
 TRAIN, VALIDATION, EXTERNAL = "train", "validation", "external_validation"
@@ -75,9 +75,8 @@ def find_fit_splits(
     Raises:
         EvaluationError: there are no features of a fit config, or it has neither training nor validation rows.
     """
+    require_known("config with features to fit on", fit_configs, splits)
     for config in fit_configs:
-        if config not in splits:
-            raise unknown_name("config with features to fit on", config, splits)
         if not {TRAIN, VALIDATION, HELD_OUT} & set(splits[config]):
             raise EvaluationError(
                 f"{config} has no features of train, validation or held_out to fit on, only of "

@@ -15,9 +15,8 @@ import pyarrow.compute as pc
 from evaluation.duplicate_pairs import ids_by_split
 from evaluation.errors import EvaluationError
 from evaluation.releases import Release
-from evaluation.scoring.duplicates import find_duplicates
 from evaluation.scoring.fit_splits import in_fit_half
-from evaluation.scoring.overlap import find_overlaps
+from evaluation.scoring.left_out import find_duplicates, find_overlaps
 from evaluation.scoring.rows import Rows
 from evaluation.scoring.scores import summarize_ids
 
@@ -38,7 +37,7 @@ class ReleaseIndex:
         table: the columns `config`, `split`, `id` and `label` (-1 for rows outside the in-distribution classes).
         rows: the same rows in the form that protocols read, with all scores 0.
         label_names: the classes of each config.
-        duplicates: by config, the reason why rows count as duplicates (`duplicates.IN_PAIRS` or another); configs
+        duplicates: by config, the reason why rows count as duplicates (`left_out.IN_PAIRS` or another); configs
             without information on duplicates are missing.
         overlaps: the configs whose rows say which known class they overlap.
     """
@@ -52,10 +51,6 @@ class ReleaseIndex:
 
 def release_index(release: Release, configs: Sequence[str]) -> ReleaseIndex:
     """Load the rows of some configs, without their images.
-
-    Args:
-        release: the release.
-        configs: at least one name.
 
     Raises:
         EvaluationError: there is no such config, or its rows or the release's table of duplicates differ from the
@@ -178,17 +173,14 @@ def join(
     fit_row = pc.is_in(index["id"], value_set=fitted_on).to_numpy()
     joined = {}
     for name, count, line in zip(detectors.dictionary.to_pylist(), counts, lines, strict=True):
-        _refuse_twice(ids.filter(pa.array(count > 1)), name, where)
+        if (count > 1).any():
+            twice = summarize_ids(ids.filter(pa.array(count > 1)))
+            raise EvaluationError(f"{where} has several scores of {name} for {twice}; keep one per id.")
         rows = _scored_rows(index, count[id_of_row] > 0, fit_row, name, where)
         mine = scores.take(pa.array(line[id_of_row[rows]]))
         prediction = _predictions(index.take(pa.array(rows)), mine, label_names, f"of {name} in {where}")
         joined[name] = JoinedScores(rows, mine["score"].to_numpy(), prediction, _confidence(mine))
     return joined
-
-
-def _refuse_twice(ids: pa.Array, detector: str, where: str) -> None:
-    if len(ids):
-        raise EvaluationError(f"{where} has several scores of {detector} for {summarize_ids(ids)}; keep one per id.")
 
 
 def _scored_rows(
@@ -255,10 +247,6 @@ def _class_indices(given: pa.ChunkedArray, names: Sequence[str]) -> pa.ChunkedAr
 
 def fit_half_ids(release: Release, key: str) -> pa.Array:
     """Return the ids of a split's rows that detectors were fitted on in place of training rows.
-
-    Args:
-        release: the release.
-        key: `config/split`; empty for no rows.
 
     Raises:
         EvaluationError: the release has no such split.

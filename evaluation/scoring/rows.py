@@ -106,10 +106,6 @@ class Rows:
 def known_rows(rows: Rows, split: str) -> Rows:
     """Return the in-distribution rows of a split.
 
-    Args:
-        rows: rows of one config.
-        split: name of the split.
-
     Raises:
         EvaluationError: there are none.
     """
@@ -124,10 +120,6 @@ def known_rows(rows: Rows, split: str) -> Rows:
 
 def unknown_splits(rows: Rows, roles: Sequence[str]) -> dict[str, Rows]:
     """Return the rows of some roles by split, in the order of the roles and then by name.
-
-    Args:
-        rows: rows of one config.
-        roles: roles such as `near_ood`.
 
     Raises:
         EvaluationError: there are none.

@@ -1,11 +1,14 @@
-"""Runs `python -m evaluation score`: chooses configs, fits and scores, and writes the trials.
+"""Runs `python -m evaluation score`: chooses configs, fits and scores, and writes provenance and the trials.
 
 Tested by `tests/evaluation/scoring/test_fit.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import hashlib
+import importlib.metadata
+import platform
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -15,21 +18,16 @@ from evaluation.detectors.nearest import on_device
 from evaluation.detectors.own import Own, choose
 from evaluation.errors import EvaluationError
 from evaluation.features.cache import FeatureCache, Key
-from evaluation.features.extract import identity
-from evaluation.features.receipt import write_receipt
+from evaluation.features.extract import identity, write_receipt
 from evaluation.features.runner import Runner
 from evaluation.features.store import Store
-from evaluation.progress import Log, Progress, bar
+from evaluation.files import as_csv_text, write_text
 from evaluation.scoring.fit import Fitted, Scorer, expand
 from evaluation.scoring.fit_splits import find_fit_splits
 from evaluation.scoring.joining import FIT_AND_TUNE_SPLITS
-from evaluation.scoring.records import describe_fitted, run_provenance, write_trials
-from evaluation.scoring.scores import write_scores
+from evaluation.scoring.scores import Provenance, write_scores
 from evaluation.scoring.settings import Settings
-
-
-def _ignore(text: str) -> None:
-    """Take a line, and print nothing."""
+from unknown_detection.terminal.progress import Log, Progress, bar
 
 
 def score(
@@ -47,8 +45,8 @@ def score(
     accept: bool = False,
     out: Path | None = None,
     quiet: bool = True,
-    log: Log = _ignore,
-    say: Log = _ignore,
+    log: Log = lambda text: None,
+    say: Log = lambda text: None,
 ) -> pa.Table:
     """Fit detectors on extracted features, and score every row.
 
@@ -88,7 +86,7 @@ def score(
         store.require(identity(runner.release, runner.model, store.identity.label_names))
     listed, own = choose(detectors)
     cache = FeatureCache(store, [Store.open(Path(member)) for member in members], runner, seed, quiet)
-    scorer = Scorer(cache, fit_splits, search=search, settings=settings, own=own, log=log)
+    scorer = Scorer(cache, fit_splits, search=search, settings=settings or {}, own=own, log=log)
     receipt = write_receipt(store, keys, accept=accept) if store.identity.source else []
     _warn_about_environments(log, store, keys)
     for line in (*receipt, *_describe_rows(scorer)):
@@ -100,11 +98,11 @@ def score(
         )
     names = expand(listed, own)
     leave_out = listed is None or "all" in listed
-    with on_device(device), bar(len(names), "fitting", quiet=quiet, unit="detectors") as progress:
+    with on_device(device), bar(len(names), "fitting", quiet=quiet, unit=" detectors") as progress:
         fitted = fit_all(scorer, names, leave_out=leave_out, progress=progress.update)
     for one in fitted:
         say(describe_fitted(one))
-    with on_device(device), bar(len(keys), "scoring", quiet=quiet, unit="splits") as progress:
+    with on_device(device), bar(len(keys), "scoring", quiet=quiet, unit=" splits") as progress:
         scores = score_all(scorer, fitted, keys, progress.update)
     if out is not None:
         write_trials(out.with_suffix(".search.csv"), fitted)
@@ -216,3 +214,94 @@ def _warn_about_environments(log: Log, store: Store, keys: Sequence[Key]) -> Non
             "Features were computed in more than one environment (device, batch size, threads or torch version), so "
             f"rows of {' and '.join('/'.join(key) for key in ways.values())} may differ in their last digits"
         )
+
+
+_PACKAGES = ("numpy", "scikit-learn", "scipy", "timm", "torch", "torchvision")
+"""Packages whose version may affect scores."""
+
+
+def run_provenance(
+    scorer: Scorer, configs: Sequence[str], fitted: Sequence[Fitted], receipt: Sequence[str] = ()
+) -> Provenance:
+    """Return the provenance of a run's scores."""
+    cache = scorer.cache
+    identities = [store.identity for store in (cache.store, *cache.members)]
+    digests = [one.model_digest for one in identities]
+    members = {"members": float(len(identities))}
+    prepared = {
+        key: " + ".join(dict.fromkeys(one.prepared.get(key, "") for one in identities))
+        for key in identities[0].prepared
+        if key.partition("/")[0] in configs
+    }
+    return Provenance(
+        release_digest=cache.store.identity.release_digest,
+        configs=tuple(configs),
+        model=" + ".join(one.model for one in identities),
+        # For several models, a digest over theirs in order.
+        model_digest=digests[0] if len(digests) == 1 else hashlib.sha256("\n".join(digests).encode()).hexdigest(),
+        seed=cache.seed,
+        hyperparameters={
+            one.method.name: {**one.hyperparameters, **(members if one.method.reads == "members" else {})}
+            for one in fitted
+        },
+        versions={"python": platform.python_version(), **_versions()},
+        prepared=prepared,
+        rows={one.method.name: _rows_used(scorer, one) for one in fitted},
+        own={one.method.name: one.method.digest for one in fitted if one.method.digest},
+        fit_half="/".join(scorer.fit_splits.validation or ()) if scorer.fit_half.any() else "",
+        source=dict(cache.store.identity.source) | ({"receipt": "; ".join(receipt)} if receipt else {}),
+    )
+
+
+def _rows_used(scorer: Scorer, fitted: Fitted) -> dict[str, str]:
+    """Name the rows that a detector was fitted and tuned on, and those that its threshold may be chosen on."""
+    splits = scorer.fit_splits
+    tuned = splits.tune_name(halved=bool(scorer.fit_half.any()))
+    used = {"fitted_on": {"train": splits.fit_name, "validation": tuned, "none": ""}[fitted.method.fit]}
+    if fitted.trials and splits.external is not None:
+        used["tuned_on"] = f"{tuned} against {'/'.join(splits.external)}"
+    used["threshold_on"] = tuned
+    return {name: value for name, value in used.items() if value}
+
+
+def write_trials(path: Path, fitted: Sequence[Fitted]) -> None:
+    """Write the trials of hyperparameter searches as CSV; without any, delete the file of an earlier run."""
+    if not any(one.trials for one in fitted):
+        path.unlink(missing_ok=True)
+        return
+    lines: list[list[object]] = [["detector", "hyperparameters", "auroc_external_validation", "chosen", "problem"]]
+    for one in fitted:
+        for trial in one.trials:
+            area = "" if trial.auroc is None else repr(trial.auroc)
+            chosen = int(trial.hyperparameters == one.hyperparameters)
+            lines.append([one.method.name, format_hyperparameters(trial.hyperparameters), area, chosen, trial.problem])
+    write_text(path, as_csv_text(lines))
+
+
+def describe_fitted(fitted: Fitted) -> str:
+    """Describe a fitted detector in one line."""
+    values = format_hyperparameters(fitted.hyperparameters)
+    if not fitted.trials:
+        return f"{fitted.method.name}: {values}" if values else fitted.method.name
+    best = next(trial for trial in fitted.trials if trial.hyperparameters == fitted.hyperparameters)
+    failed = sum(trial.auroc is None for trial in fitted.trials)
+    without = f", {failed} of which cannot be used here" if failed else ""
+    return (
+        f"{fitted.method.name}: {values}, the best of {len(fitted.trials)} with AUROC {best.auroc:.4f} on "
+        f"external_validation{without}"
+    )
+
+
+def format_hyperparameters(hyperparameters: Mapping[str, float]) -> str:
+    """Format hyperparameters as text."""
+    return " ".join(f"{name}={value:g}" for name, value in hyperparameters.items())
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for package in _PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue  # an optional package that this run did not use
+    return found

@@ -31,6 +31,7 @@ import pyarrow.parquet as pq
 
 from evaluation.errors import EvaluationError, first_line, one_line
 from evaluation.files import atomic_path, from_json, parse_json, read_parquet
+from evaluation.releases import Release
 
 METADATA = b"unknown_detection"
 """Key of the `Provenance` in a Parquet schema's metadata."""
@@ -110,12 +111,15 @@ def write_scores(path: Path, scores: pa.Table, provenance: Provenance) -> None:
         pq.write_table(table, temporary, compression="zstd")
 
 
-def read_scores(path: Path, columns: Mapping[str, pa.DataType] = COLUMNS) -> tuple[pa.Table, Provenance | None]:
+def read_scores(
+    path: Path, columns: Mapping[str, pa.DataType] = COLUMNS, release: Release | None = None
+) -> tuple[pa.Table, Provenance | None]:
     """Read a scores file.
 
     Args:
         path: a Parquet or CSV file.
         columns: the allowed columns and their types, for readers of formats other than `COLUMNS`.
+        release: the release that the scores should be of; None for any.
 
     Returns:
         The table with `id`, `detector` (the file's stem if there is no such column), `score` as float64, and
@@ -123,7 +127,7 @@ def read_scores(path: Path, columns: Mapping[str, pa.DataType] = COLUMNS) -> tup
 
     Raises:
         EvaluationError: the file cannot be read, has no rows, lacks a column or has one twice, has one named nearly as
-            an optional one, or has empty ids or non-finite scores.
+            an optional one, has empty ids or non-finite scores, or says that it is of another release.
     """
     if not path.is_file():
         raise EvaluationError(f"There is no scores file {path}; check the path.")
@@ -135,6 +139,11 @@ def read_scores(path: Path, columns: Mapping[str, pa.DataType] = COLUMNS) -> tup
     except (pa.ArrowException, OSError, UnicodeDecodeError, csv.Error) as error:
         raise EvaluationError(f"Cannot read scores from {path}: {first_line(error)}. Write the file again.") from error
     provenance = _provenance(table.schema.metadata or {}, path)
+    if provenance is not None and release is not None and provenance.release_digest != release.digest:
+        raise EvaluationError(
+            f"{path} has scores of a release with digest {provenance.release_digest[:12]}, not of {release.name} "
+            f"(digest {release.digest[:12]}). Score this release, or name the other one with --release."
+        )
     if not len(table):
         raise EvaluationError(f"{path} has no rows; write it again.")
     if "detector" not in [name.strip().lower() for name in names]:
@@ -154,9 +163,6 @@ def file_seed(path: Path) -> tuple[str, int | None]:
 
 def summarize_ids(ids: pa.Array | pa.ChunkedArray) -> str:
     """Summarize ids for a message: their number and the first of them.
-
-    Args:
-        ids: at least one string.
 
     Returns:
         For example `5 ids (a, b, c, ...)`.
@@ -227,12 +233,7 @@ def _read_csv(path: Path, columns: Mapping[str, pa.DataType]) -> pa.Table:
 
 
 def _known_names(found: Sequence[str], columns: Mapping[str, pa.DataType], where: str) -> list[str]:
-    """Return the key of each column of a file in `columns`, without regard to case; empty for others.
-
-    Raises:
-        EvaluationError: `id` or `score` is not there, a column is there twice, or one that is no key is named nearly
-            as an optional one.
-    """
+    """Return the key of each column of a file in `columns`, without regard to case; empty for others."""
     keys = [name.strip().lower() for name in found]
     known = [key if key in columns else "" for key in keys]
     for key in columns:

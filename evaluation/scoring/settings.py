@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from evaluation.detectors.base import Method
 from evaluation.detectors.registry import METHODS, method
-from evaluation.errors import EvaluationError, one_line, unknown_name
+from evaluation.errors import EvaluationError, one_line, require_known
 
 Settings = Mapping[str, Mapping[str, tuple[float, ...]]]
 """By detector and hyperparameter, the values to search among, the default first."""
@@ -33,11 +33,6 @@ def settable(chosen: Method) -> dict[str, tuple[float, ...]]:
 def parse_settings(texts: Iterable[str], names: Sequence[str], own: Mapping[str, Method] | None = None) -> Settings:
     """Parse `DETECTOR.NAME=VALUE` or `DETECTOR.NAME=VALUE,VALUE,...`.
 
-    Args:
-        texts: as given on the command line.
-        names: the detectors that are scored.
-        own: detectors of the user's own, by name.
-
     Raises:
         EvaluationError: a text has another form, there is no such detector or hyperparameter, the detector is not
             scored, a value is no number, or a hyperparameter is set twice.
@@ -54,8 +49,7 @@ def parse_settings(texts: Iterable[str], names: Sequence[str], own: Mapping[str,
         known = settable(method(detector, own))
         if not known:
             raise EvaluationError(f"{detector} has no hyperparameters. Leave --set {one_line(text)} out.")
-        if name not in known:
-            raise unknown_name(f"hyperparameter of {detector}", name, known)
+        require_known(f"hyperparameter of {detector}", [name], known)
         if detector not in _with_parts(names, own):
             raise EvaluationError(
                 f"--set {one_line(text)} is of {detector}, which is not scored. Add it to --detectors."

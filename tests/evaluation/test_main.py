@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from evaluation.__main__ import COMMANDS
-from evaluation.extras import EXTRA
+from evaluation.errors import EXTRA
 
 ROOT = Path(__file__).parents[2]
 MODULES = {"scikit-learn": "sklearn"}

@@ -11,7 +11,7 @@ pytest.importorskip("torchvision", reason="preprocesses images")
 from torch import nn  # noqa: E402
 from torchvision.transforms import functional  # noqa: E402
 
-from evaluation.detectors.image_passes import (  # noqa: E402
+from evaluation.detectors.image_passes import (  # noqa: E402  # noqa: E402
     crop,
     mean_cosine,
     perturbed,
@@ -19,9 +19,10 @@ from evaluation.detectors.image_passes import (  # noqa: E402
     run_on_crops,
     run_perturbed,
     run_with_dropout,
+    run_without_rank_one,
+    without_rank_one,
 )
 from evaluation.detectors.images import IMAGE_METHODS  # noqa: E402
-from evaluation.detectors.rank_one import run_without_rank_one, without_rank_one  # noqa: E402
 from evaluation.errors import EvaluationError  # noqa: E402
 from evaluation.models.dropout import dropout_drawn  # noqa: E402
 from evaluation.models.features import Features  # noqa: E402

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from evaluation.detectors import openmax, weibull
+from evaluation.detectors import openmax
 from evaluation.detectors.registry import METHODS
 from evaluation.errors import EvaluationError
 from tests.evaluation.detectors.toy import CLASSES, toy_features
@@ -36,7 +36,7 @@ def random_tails(sizes, seed=0):
 
 def test_shape_has_the_greatest_likelihood():
     tails = random_tails([20, 20, 7, 3, 2, 20, 11, 20])
-    fitted = weibull.fit_tails(tails)
+    fitted = openmax.fit_tails(tails)
     for row, tail in enumerate(tails):
         values = moved(tail[~np.isnan(tail)])
         found = optimize.minimize_scalar(
@@ -51,7 +51,7 @@ def test_shape_has_the_greatest_likelihood():
 
 def test_probabilities_are_those_of_scipys_distribution():
     tails = random_tails([20, 5])
-    fitted = weibull.fit_tails(tails)
+    fitted = openmax.fit_tails(tails)
     distances = np.linspace(0, 2 * np.nanmax(tails), 50)
     for row in (0, 1):
         values = moved(tails[row][~np.isnan(tails[row])])
@@ -62,7 +62,7 @@ def test_probabilities_are_those_of_scipys_distribution():
 
 
 def test_distances_far_below_the_tail_have_no_hazard():
-    fitted = weibull.fit_tails(np.array([[20_000.0, 20_001.0, 20_003.0]]))
+    fitted = openmax.fit_tails(np.array([[20_000.0, 20_001.0, 20_003.0]]))
     assert np.exp(fitted.log_hazard(np.array([0.0]), np.array([0]))) == 0.0
 
 
@@ -79,7 +79,7 @@ def by_the_algorithm(fitted, tested, revised, tail, weights, constant):
         own = logits[(fitted.labels == c) & (logits.argmax(axis=1) == c)]
         means[c] = own.mean(axis=0)
         largest = np.array(sorted(distance(row, means[c], weights) for row in own)[-tail:])
-        fit = weibull.fit_tails(largest[None])
+        fit = openmax.fit_tails(largest[None])
         values = moved(largest)
         scale = values.max() * np.exp(fit.log_scale[0])
         distributions[c] = stats.weibull_min(fit.shape[0], loc=largest.min() - MOVED_TO, scale=scale)

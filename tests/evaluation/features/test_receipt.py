@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from evaluation.errors import EvaluationError
-from evaluation.features.receipt import write_receipt
+from evaluation.features.extract import write_receipt
 from evaluation.features.store import Identity, Store
 from evaluation.models.features import Head
 

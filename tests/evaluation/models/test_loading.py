@@ -13,8 +13,7 @@ from PIL import Image as Pillow
 pytest.importorskip("torch", reason="loads batches with torch")
 
 from evaluation.errors import EvaluationError
-from evaluation.models.loading import batches
-from evaluation.models.preprocessing import Preprocessing
+from evaluation.models.preprocessing import Preprocessing, batches
 
 
 def chunk(name, data):

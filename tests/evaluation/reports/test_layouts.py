@@ -9,7 +9,7 @@ from evaluation.protocols.figures import Figure, means
 from evaluation.protocols.registry import figures
 from evaluation.protocols.results import Run, over_runs, tidy
 from evaluation.reports.layouts import headlines, paper_tables
-from evaluation.reports.page import PageContents, render_page
+from evaluation.reports.page import render_page
 from evaluation.reports.tables import as_csv
 from tests.evaluation.made_rows import make_rows
 from tests.evaluation.reports.as_text import text_lines
@@ -179,7 +179,7 @@ def test_a_single_run_is_not_bold_beside_means(tmp_path):
     assert "sample standard deviation (of n - 1) over 1 to 2 runs" in found.note
     figures = tidy(judged, release="r", release_digest="d")
     record = {"release": "r", "release_digest": "d", "notes": ["a note"], "runs": [], "protocols": {}}
-    page = render_page(PageContents(record, figures, []))
+    page = render_page(record, figures, [])
     glance = re.sub(r"\s*<[^>]+>\s*", "|", page.partition('id="glance-caption"')[2].partition("</table>")[0])
     words = list(filter(None, glance.split("|")))
     assert words[1:7] == ["Protocol", "Config", "Figure", "Best", "Its value", "MSP"], (

@@ -12,7 +12,8 @@ from evaluation.protocols.registry import PROTOCOLS, figures
 from evaluation.protocols.results import read_figures, read_record
 from evaluation.releases import open_release
 from evaluation.reports.compare import compare
-from evaluation.scoring.duplicates import (
+from evaluation.scoring.joining import release_index
+from evaluation.scoring.left_out import (
     IN_PAIRS,
     NEAR_TRAINING,
     LeftOut,
@@ -20,7 +21,6 @@ from evaluation.scoring.duplicates import (
     describe_left_out,
     made_from_duplicates,
 )
-from evaluation.scoring.joining import release_index
 from tests.evaluation.duplicates_release import PAIRS, make_release
 from tests.evaluation.made_rows import make_rows, only
 from tests.evaluation.reports.as_text import page_of

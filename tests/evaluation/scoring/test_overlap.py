@@ -7,7 +7,7 @@ from evaluation.errors import EvaluationError
 from evaluation.protocols.registry import figures
 from evaluation.protocols.results import read_figures, read_record
 from evaluation.reports.compare import compare
-from evaluation.scoring.overlap import SEEN, find_overlaps
+from evaluation.scoring.left_out import SEEN, find_overlaps
 from tests.evaluation.duplicates_release import make_release
 from tests.evaluation.made_rows import make_rows
 from tests.evaluation.reports.as_text import page_of

@@ -15,8 +15,8 @@ from evaluation.__main__ import main  # noqa: E402
 from evaluation.detectors.image_passes import run_with_dropout  # noqa: E402
 from evaluation.detectors.registry import METHODS  # noqa: E402
 from evaluation.features.store import Store  # noqa: E402
-from evaluation.models.loading import batches  # noqa: E402
 from evaluation.models.models import open_model  # noqa: E402
+from evaluation.models.preprocessing import batches  # noqa: E402
 from evaluation.releases import open_release  # noqa: E402
 from evaluation.scoring.scores import read_scores  # noqa: E402
 from tests.evaluation import small_models  # noqa: E402
