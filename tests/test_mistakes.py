@@ -133,7 +133,7 @@ def test_mistakes_of_a_build(mistake, place):
     seed = mistake(imagenet_benchmark, f"{flags} --seed 3 --quiet --out release", command)
     assert "was built with the seed 0, and this run has 3" in seed
     folder = mistake(imagenet_benchmark, f"{flags} --quiet --out file/in/none", command)
-    assert "file/in/none/.state: not a directory" in folder
+    assert "file/in: not a directory" in folder
     folders = folder_benchmark.make_command()
     assert "none" in mistake(folder_benchmark, "--in-distribution none --unknown near=none --out out", folders)
 

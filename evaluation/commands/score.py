@@ -31,7 +31,7 @@ class _Score(HelpCommand):
 @click.command(
     "score",
     cls=_Score,
-    sections={ESSENTIALS: ("features", "out", "splits", "detectors", "detector")},
+    sections={ESSENTIALS: ("features", "out", "splits", "detectors", "own")},
     examples=(
         "python -m evaluation score --features build/features --detectors msp,energy,knn --out build/scores.parquet",
     ),

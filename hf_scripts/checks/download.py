@@ -20,6 +20,7 @@ from builders.release.entries import Manifest
 from builders.storage.scratch import scratch_folder
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks.problems import Problems
+from unknown_detection.terminal.interrupts import Stopped
 from unknown_detection.terminal.progress import bar
 
 # Enough to keep the connection busy while files are hashed, and few enough to stay below the rate limit.
@@ -118,12 +119,15 @@ def _check_disk_space(size: int, into: Path) -> None:
 
 def _download(repository: Repository, commit: str, files: list[RemoteFile], into: Path) -> None:
     size = sum(file.size for file in files)
-    pool = ThreadPoolExecutor(_PARALLEL_DOWNLOADS)
+    pool, wait = ThreadPoolExecutor(_PARALLEL_DOWNLOADS), True
     try:
         with bar(size, "downloading", unit="B") as shown:
             for file, _ in zip(files, pool.map(lambda file: repository.fetch(file, commit, into), files), strict=True):
                 shown.update(file.size)
+    except Stopped:
+        wait = False  # for the files under way
+        raise
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)  # after Ctrl-C nobody waits for the files under way
+        pool.shutdown(wait=wait, cancel_futures=True)
     # The client's own records of its downloads are not part of the release.
     shutil.rmtree(into / ".cache", ignore_errors=True)

@@ -9,8 +9,8 @@ is too depends on its meaning. The paper decides this in two ways:
   that Leacock-Chodorow is divided by its greatest value before, and that a threshold is one on 1 less the average, are
   our readings.
 - By hand: `grades` holds a grade for every class and the rule that gave it. Section IV prints criteria and totals but
-  no grades, so the grades are ours, by the rules of `taxonomy.grading`; `docs/facets.md` sets our totals beside the
-  paper's.
+  no grades, so the grades are ours, by the rules of `taxonomy.grading`; `docs/benchmarks/facets.md` sets our totals
+  beside the paper's.
 """
 
 import functools

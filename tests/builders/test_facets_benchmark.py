@@ -106,7 +106,7 @@ def test_the_counts_are_the_papers_where_the_classes_are(planned, split):
 def test_the_other_reading_of_animals_moves_the_rows_that_the_documentation_says(indexes, planned):
     other = BENCHMARK.with_variants(["animals-unknown"])
     assert other.version == f"{BENCHMARK.version}+animals-unknown"
-    text = (Path(__file__).parents[2] / "docs" / "facets.md").read_text(encoding="utf-8")
+    text = (Path(__file__).parents[2] / "docs" / "benchmarks" / "facets.md").read_text(encoding="utf-8")
     for key in ("facets-t1/validation", "facets-t2/validation"):
         assert other.count(key).rows == BENCHMARK.count(key).rows
         parts = plan(Draws(other, 0), indexes, splits=other.parts()[key])

@@ -163,7 +163,7 @@ def test_an_empty_name_does_not_build_everything(run):
         (("--demo", "--out", "bad.toml"), "bad.toml is a file, where a folder is needed"),
         (
             ("--demo", "--out", "bad.toml/below"),
-            "error: Cannot read the sources and write the release: bad.toml/below/.state: not a directory.",
+            "error: Cannot read the sources and write the release: bad.toml/below: not a directory.",
         ),
     ],
 )

@@ -19,7 +19,7 @@ from taxonomy.wordnet import similarity
 from taxonomy.wordnet.nouns import load as load_wordnet
 
 PLACES = [item.category for item in tables.places365()]
-DOCUMENTATION = (Path(__file__).parents[3] / "docs" / "facets.md").read_text(encoding="utf-8")
+DOCUMENTATION = (Path(__file__).parents[3] / "docs" / "benchmarks" / "facets.md").read_text(encoding="utf-8")
 OUT_GRADES = {"imagenet": 1, "sun397": 3}  # the last grade, which no Places365 class is related to
 
 
@@ -280,8 +280,8 @@ def test_two_different_oodnesses_differ_by_more_than_what_counts_as_equal():
 
 @pytest.mark.parametrize(
     ("table", "classes"),
-    # As `taxonomy.rules.facets_rules` and `docs/facets.md` say. The paper (tables IV and V) has 56, 90, 140,
-    # 356, 319, 351.
+    # As `taxonomy.rules.facets_rules` and `docs/benchmarks/facets.md` say. The paper (tables IV and V) has 56, 90,
+    # 140, 356, 319, 351.
     [
         ("facets-wordnet-t40", 60),
         ("facets-wordnet-t45", 87),
