@@ -109,10 +109,8 @@ def tried(tmp_path):
     return lambda root: Tried(root, tmp_path)
 
 
-def test_each_is_a_manifest_or_is_refused_in_a_sentence(small, cifar_release, facets_release):
-    refused, taken = variants(small)
-    assert len(refused) > 2000 and len(taken) > 200
-    for root in (cifar_release, facets_release):
+def test_each_is_a_manifest_or_is_refused_in_a_sentence(small, cifar_release):
+    for root in (small, cifar_release):
         refused, taken = variants(root)
         assert len(refused) > 2000 and len(taken) > 200
 
