@@ -19,18 +19,16 @@ from evaluation.reports.tables import aligned
 
 
 @click.command(
-    epilog="Example: python -m evaluation graph build/scores.parquet --release build/unknown-detection --config "
+    epilog="Example: python -m evaluation graph build/scores.parquet --release build/unknown-detection --splits "
     "facets-t1 --out build/graph"
 )
 @click.argument("scores", type=click.Path(path_type=Path))
 @options.release(required=False)
 @click.option(
-    "--config", metavar="CONFIG", help="Config of the rows; required if several configs of the release were scored."
-)
-@click.option(
-    "--split",
-    metavar="SPLIT",
-    help="Split of the rows. Default: the scored splits that are not for fitting or tuning.",
+    "--splits",
+    metavar="CONFIG[/SPLIT]",
+    help="Config of the rows, needed if several were scored, or one of its splits. A config stands for its scored "
+    "splits that are not for fitting or tuning.",
 )
 @click.option(
     "--detector", metavar="NAME", help=f"Detector to use. Default: the only one in the file, or {PREFERRED_DETECTOR}."
@@ -62,8 +60,7 @@ def command(
     scores: Path,
     release: str | None,
     revision: str | None,
-    config: str | None,
-    split: str | None,
+    splits: str | None,
     detector: str | None,
     edges: int,
     out: Path,
@@ -78,23 +75,26 @@ def command(
     Writes graph.graphml, edges.csv (the heaviest edges first), graph.png and graph.svg, and prints what each step
     takes away.
     """
-    if release is None and (config or split or revision):
+    if release is None and (splits or revision):
         raise EvaluationError(
-            "--config, --split and --revision apply to a release only. Name one with --release, or leave them out."
+            "--splits and --revision apply to a release only. Name one with --release, or leave them out."
         )
+    if splits and "," in splits:
+        raise EvaluationError(f"A graph is of one config or split. Give one of {splits} with --splits.")
+    config, _, split = (splits or "").partition("/")
     opened = open_release(release, revision) if release is not None else None
     transitions = (
         read_transitions(scores, detector=detector)
         if opened is None
-        else scored_transitions(scores, opened, config=config, split=split, detector=detector)
+        else scored_transitions(scores, opened, config=config or None, split=split or None, detector=detector)
     )
     graph, stages = prune(transitions, **limits)
     taken = [stage.step for stage in stages if stage.step and not stage.skipped]
     graph.graph |= {"scores": scores.name, "detector": transitions.detector, "steps": ", ".join(taken)}
     graph.graph |= {name: f"{limits[name]}" for name in ("min_weight", "accepted")}
     if opened is not None:
-        splits = ", ".join(transitions.splits)
-        graph.graph |= {"config": transitions.config, "splits": splits, "release_digest": opened.digest}
+        named = ", ".join(transitions.splits)
+        graph.graph |= {"config": transitions.config, "splits": named, "release_digest": opened.digest}
     write_edges(graph, out / "edges.csv")
     write_graphml(graph, out / "graph.graphml")
     title = f"Predicted classes of {transitions.config or scores.stem} ({transitions.detector} scores)"

@@ -146,7 +146,7 @@ def scored_transitions(
         raise EvaluationError(f"{path} has no column prediction (or class); add the class that the model predicts.")
     configs = provenance.configs if provenance is not None else release.configs
     if config is None and len(configs) > 1:
-        raise EvaluationError(f"{path} has scores of several configs: {', '.join(configs)}. Name one with --config.")
+        raise EvaluationError(f"{path} has scores of several configs: {', '.join(configs)}. Name one with --splits.")
     config = config or configs[0]
     scores = _of_detector(scores, detector, path)
     rows = _rows(release, config)

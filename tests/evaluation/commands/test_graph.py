@@ -86,7 +86,8 @@ def test_from_a_release_s_scores(tmp_path, capsys):
     ("asked", "says"),
     [
         (["--min-weight", "100"], "The step light-edges leaves no edge"),
-        (["--config", "facets-t1"], "--config, --split and --revision apply to a release only"),
+        (["--splits", "facets-t1"], "--splits and --revision apply to a release only"),
+        (["--splits", "a,b", "--release", "."], "A graph is of one config or split. Give one of a,b"),
         (["--detector", "msp"], "'msp'"),
         (["--release", "nowhere"], "nowhere is neither"),
         (["--keep", "loops"], "'loops' is not one of"),

@@ -223,7 +223,7 @@ def test_of_several_configs_one_is_named_and_rows_of_the_others_are_left_out(tmp
     )
     with pytest.raises(EvaluationError) as refused:
         read(tmp_path, both, release)
-    assert "several configs: facets-baseline, facets-t1. Name one with --config" in sentence(refused)
+    assert "several configs: facets-baseline, facets-t1. Name one with --splits" in sentence(refused)
     found = read(tmp_path, both, release, config="facets-baseline")
     assert pairs(found) == EXPECTED[:1]
     assert found.left_out == 3
