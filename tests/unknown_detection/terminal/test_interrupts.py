@@ -14,6 +14,14 @@ from unknown_detection.terminal import interrupts
 RESUMES = "stopped; run the same command again and it goes on where this run stopped.\n"
 
 
+@pytest.fixture(autouse=True)
+def _heeds_interrupts():
+    """A shell has what it runs in the background ignore SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def ended(done):
     return done.returncode, done.stdout, done.stderr
 
