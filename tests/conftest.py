@@ -10,8 +10,19 @@ from builders.facets_benchmark import BENCHMARK as FACETS
 from tests.browser import chromium, open_page
 from tests.builders.conftest import build_demo
 from tests.endtoend import is_endtoend
+from unknown_detection.durable import NO_SYNC
 
 __all__ = ["chromium", "open_page"]
+
+
+# Thousands of small files are written, of which none has to survive a power cut. Tests of flushing use `flushed`.
+os.environ[NO_SYNC] = "1"
+
+
+@pytest.fixture
+def flushed(monkeypatch):
+    """Files are flushed to the disk as for users."""
+    monkeypatch.delenv(NO_SYNC)
 
 
 def pytest_collection_modifyitems(items):

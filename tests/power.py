@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from unknown_detection.durable import NO_SYNC
+
 _CALLS = ("fsync", "mkdir", "rename", "replace", "rmdir", "unlink", "remove")
 
 _MOST = 64
@@ -113,7 +115,8 @@ class Disk:
 
     @contextmanager
     def watching(self):
-        """Watch what this process does inside of the block."""
+        """Watch what this process does inside of the block, where it flushes as for users."""
+        unset = os.environ.pop(NO_SYNC, None)
         originals = {name: getattr(os, name) for name in _CALLS}
         for name, original in originals.items():
             setattr(os, name, self._watched(name, original))
@@ -122,6 +125,8 @@ class Disk:
         finally:
             for name, original in originals.items():
                 setattr(os, name, original)
+            if unset is not None:
+                os.environ[NO_SYNC] = unset
             self._look(self._tree, self.root)
             self._cut("the end")
 

@@ -125,7 +125,11 @@ def test_two_publishers_at_once(tmp_path, only_loopback):
         assert all(count == 1 for count in hub.uploads().values())
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGKILL], ids=lambda number: number.name)
+@pytest.mark.parametrize(
+    "number",
+    [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.slow), signal.SIGKILL],
+    ids=lambda number: number.name,
+)
 def test_the_next_run_removes_what_killed_runs_left(tmp_path, only_loopback, number):
     """In the temporary folder: their own folders, and neither those of running processes nor anybody else's."""
     temporary = tmp_path / "temporary"

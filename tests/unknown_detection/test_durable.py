@@ -13,6 +13,8 @@ from tests.power import Disk
 from unknown_detection.durable import NO_SYNC, finish, flush, flush_tree, make_folder, replacing, unflushed
 from unknown_detection.help import no_sync_option
 
+pytestmark = pytest.mark.usefixtures("flushed")
+
 
 @pytest.fixture
 def disk(tmp_path):
