@@ -88,7 +88,7 @@ audit                   : card cli duplicates errors executors generate generate
                           storage taxonomy.tables unknown_detection.help
 pipeline                : adopt benchmark card cli demo.write duplicates errors executors generate generate.exact plan
                           registry release sources sources.base storage unknown_detection.help writing
-report                  : audit cli errors registry release sources storage taxonomy.decisions
+report                  : audit card cli errors registry release sources storage taxonomy.decisions
                           taxonomy.tables taxonomy.wordnet unknown_detection.help unknown_detection.pages
 fetch                   : benchmark errors hub pipeline registry sources.base sources.obtain storage
 sources.__main__        : cli errors fetch sources sources.base unknown_detection.help

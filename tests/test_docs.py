@@ -17,6 +17,7 @@ from pathlib import Path
 import click
 import pytest
 
+from builders.sources.registry import SOURCES
 from unknown_detection.__main__ import click_command, make_command
 from unknown_detection.commands import COMMANDS
 
@@ -113,3 +114,12 @@ def test_no_page_indents_its_commands():
     for path in PAGES:
         text = re.sub(r"^```.*?^```", "", path.read_text(encoding="utf-8"), flags=re.M | re.S)
         assert not re.search(r"^ {4,}(?:python|unknown-detection|pip) ", text, re.M), path
+
+
+def test_the_page_of_the_datasets_has_every_source():
+    text = (ROOT / "docs" / "datasets.md").read_text(encoding="utf-8")
+    for source in SOURCES.values():
+        assert source.citation.strip() in text, source.key
+        if source.on_disk and source.obtain is not None:
+            assert f"| {source.title} | <{source.obtain.page}> |" in text, source.key
+            assert f"({source.licence.url})" in text or not source.licence.url, source.key

@@ -13,8 +13,8 @@ from taxonomy.decisions import RULES
 
 ROLE_NAMES: Mapping[Role, str] = {
     "in_distribution": "in-distribution",
-    "near_ood": "near OOD",
-    "far_ood": "far OOD",
+    "near_ood": "near-OoD",
+    "far_ood": "far-OoD",
     "external": "external",
     "novel_class": "novel class",
     "adversarial": "adversarial",

@@ -1,6 +1,6 @@
 """Settings of huggingface_hub for our commands: timeouts, progress bars, log level.
 
-Tested by `tests/hf_scripts/test_push_faults.py`.
+`tests/hf_scripts/test_push_faults.py` shows timeouts at work.
 """
 
 from __future__ import annotations
@@ -22,6 +22,8 @@ from huggingface_hub.utils import logging as hub_logging
 # Private in huggingface_hub. It also sets hooks and redirects, which a factory of our own would lose.
 from huggingface_hub.utils._http import default_client_factory
 
+from unknown_detection.terminal.interrupts import Stopped
+
 CONNECT_TIMEOUT = 30.0
 """Seconds."""
 
@@ -34,20 +36,27 @@ a commit of thousands of files; a longer silence is a lost connection."""
 def hub_settings() -> Iterator[None]:
     """Set timeouts, and silence the client's progress bars and log lines.
 
-    By default the client waits forever, and its log lines about retried uploads contain signed URLs.
+    By default the client waits forever, and its log lines about retried uploads contain signed URLs. The settings of
+    before are restored, but not after Ctrl-C, which ends the process.
     """
     verbosity, bars = hub_logging.get_verbosity(), not are_progress_bars_disabled()
     hub_logging.set_verbosity(logging.ERROR)
     if bars:
         disable_progress_bars()
     set_client_factory(_client_with_timeouts)
+    stopped = False
     try:
         yield
+    except Stopped:
+        # Threads that nobody waits for go on until the process ends. Without their connections they would say so.
+        stopped = True
+        raise
     finally:
-        set_client_factory(default_client_factory)
-        hub_logging.set_verbosity(verbosity)
-        if bars:
-            enable_progress_bars()
+        if not stopped:
+            set_client_factory(default_client_factory)
+            hub_logging.set_verbosity(verbosity)
+            if bars:
+                enable_progress_bars()
 
 
 def _client_with_timeouts() -> Any:

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 
 from markupsafe import Markup
 
+from builders.card.words import ROLE_NAMES
 from builders.release.schema import Role
-from builders.report.roles import ROLE_NAMES
 
 _WIDTH, _HEIGHT = 200, 10
 

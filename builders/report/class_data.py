@@ -10,9 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+from builders.card.words import ROLE_NAMES
 from builders.release.schema import ROLES
 from builders.report.classes import Branch, Leaf
-from builders.report.roles import ROLE_NAMES
 
 
 def class_data(trees: Iterable[Branch]) -> dict[str, Any]:

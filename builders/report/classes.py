@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from builders.card.words import ROLE_NAMES
 from builders.release.schema import ROLES, Role
 from builders.release.tables import Exclusion
-from builders.report.roles import ROLE_NAMES
 from builders.report.rows import SplitRows
 from taxonomy import tables
 from taxonomy.wordnet.nouns import load

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from builders.card.words import ROLE_NAMES
 from builders.release.entries import ConfigEntry, Manifest, PartEntry
 from builders.release.tables import Exclusion
 from builders.report.charts import chip, filled, stacked
-from builders.report.roles import ROLE_NAMES
 from builders.sources import broken
 from taxonomy.decisions import RULES
 from unknown_detection.pages.content import Cell, Column, Table, Value, anchor, byte_text

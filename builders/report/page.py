@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from builders.card.words import ROLE_NAMES
 from builders.errors import BuildError
 from builders.registry import BENCHMARKS
 from builders.release.entries import ConfigEntry, Manifest
@@ -22,7 +23,6 @@ from builders.report.charts import chip
 from builders.report.class_data import class_data
 from builders.report.classes import class_trees
 from builders.report.pictures import Shown, Thumbnail, may_be_published, pictured_sources, thumbnails
-from builders.report.roles import ROLE_NAMES
 from builders.report.rows import read_rows
 from builders.sources.registry import SOURCES
 from unknown_detection.pages.content import Entry, anchor, byte_text

@@ -5,6 +5,7 @@ Tested by `tests/evaluation/detectors/test_registry.py`.
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -65,9 +66,10 @@ def dots(first: Doubles, second: Doubles) -> Doubles:
     return products
 
 
-class Together:
+class Together(abc.ABC):
     """Base of detectors of one method that share most of their work when they are scored together."""
 
+    @abc.abstractmethod
     def plan(self, detectors: Sequence[Any], features: Features) -> Plan:
         """Return how to score with several detectors like this one, that differ in their hyperparameters only.
 
@@ -75,7 +77,6 @@ class Together:
             A function that maps rows of the inputs to scores of shape (m, number of detectors), the inputs by their
             description for errors, and the float64 numbers that the function holds per row.
         """
-        raise NotImplementedError
 
     def score(self, features: Features) -> Scores:
         """Score every row; shape (n,), higher = more unknown."""

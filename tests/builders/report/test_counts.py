@@ -3,11 +3,11 @@ import re
 import msgspec
 import pytest
 
+from builders.card.words import ROLE_NAMES
 from builders.release.manifest import read_manifest
 from builders.release.tables import read_excluded
 from builders.report import counts
 from builders.report.charts import filled, stacked
-from builders.report.roles import ROLE_NAMES
 from taxonomy.decisions import RULES
 
 
