@@ -111,7 +111,8 @@ def ours(
     """Run `examples/train.py` with a method; the log has the seconds of each epoch."""
     command = [
         sys.executable,
-        str(ROOT / "examples" / "train.py"),
+        "-m",
+        "examples.train",
         "--release",
         str(release),
         "--known",
@@ -135,11 +136,12 @@ def rival(release: Path, device: str, epochs: int, precision: str) -> Trained:
     return Trained(f"DataLoader, ce {precision}", _after_the_first(lines), _known(release), 200)
 
 
-def build_release(scratch: Path) -> Path:
-    """Build CIFAR-40/60 of pieces of photographs."""
+def build_release(scratch: Path, limit: int | None) -> Path:
+    """Build CIFAR-40/60 of pieces of photographs, of each class all or some."""
     release, source = scratch / "release", scratch / "source"
     write_pickles(source)
     given = ["--splits", "cifar/validation,cifar/near_ood,cifar-train", "--quiet", "--out", str(release)]
+    given += [] if limit is None else ["--limit-per-class", str(limit)]
     _run([sys.executable, "-m", "benchmarks.cifar_without_duplicates", "--cifar100", str(source), *given])
     return release
 
@@ -167,13 +169,16 @@ def _run(command: Sequence[str]) -> str:
 @click.option("--epochs", default=4, show_default=True, help="Of each run; the first is not counted.")
 @click.option("--methods", default=",".join(METHODS), show_default=True)
 @click.option("--precisions", default="float32,bfloat16,float16", show_default=True)
+@click.option("--limit-per-class", "limit", type=click.IntRange(1), help="For a quick look on a CPU.  [default: all]")
 @click.option("--repeats", default=3, show_default=True, help="Runs of ce and of its rival in turn.")
-def main(scratch: Path, device: str, epochs: int, methods: str, precisions: str, repeats: int) -> None:
+def main(
+    scratch: Path, device: str, epochs: int, methods: str, precisions: str, limit: int | None, repeats: int
+) -> None:
     """Print images per second of each method and precision, and the ratio to the rival."""
     chosen = precisions.split(",")
     scratch.mkdir(parents=True)
     try:
-        release, runs = build_release(scratch), scratch / "runs"
+        release, runs = build_release(scratch, limit), scratch / "runs"
         mine, theirs = [], []
         for number in range(repeats):
             mine.append(ours(release, runs / f"round{number}", device, epochs, "ce", chosen[0]))
