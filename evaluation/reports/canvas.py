@@ -1,7 +1,8 @@
 """The canvas of plots: style, sizes, files and SVG elements, whatever is drawn; equal figures give equal bytes.
 
-Matplotlib is imported within functions, since tables and figures do not need it. Tested by
-`tests/evaluation/reports/test_plots.py`.
+Matplotlib is imported within functions, since tables and figures do not need it.
+
+Tested by `tests/evaluation/reports/test_plots.py`.
 """
 
 from __future__ import annotations
