@@ -271,7 +271,7 @@ def test_ctrl_c_is_one_line_and_lets_running_tasks_end(cluster, tmp_path, times,
         time.sleep(0.7)
         os.killpg(process.pid, signal.SIGINT)
     out, err = process.communicate(timeout=30)
-    assert (process.returncode, out, err) == (130, "", "\nstopped.\n")
+    assert (process.returncode, out, err) == (130, "", "stopped.\n")
     done = len(list(tmp_path.iterdir())) - 1
     assert done == 0 if times == 2 else 1 <= done <= 4
 
