@@ -21,6 +21,9 @@ _RETRIES = 3
 """How often Ray runs a task again whose worker died, or starts an actor again; its own default for tasks
 (`ray.remote`, `max_retries`)."""
 
+_LOOK_SECONDS = 0.2
+"""How often the main thread looks for a Ctrl-C that did not wake it; ours."""
+
 
 def check_cluster(address: str | None) -> None:
     """Check that Ray is installed, and that something answers at a cluster's address.
@@ -161,10 +164,10 @@ class _Run:
             self._send(number, actor.work.remote(pickle.dumps(self._tasks[number]), self._driver), actor)
 
     def listen(self, progress: Progress) -> None:
-        """Wait for answers."""
+        """Wait for answers, or for a moment."""
         # Not by `ray.wait`, which calls the handlers of signals itself and loses every exception of theirs but
-        # KeyboardInterrupt: `Stopped` would never come out of it.
-        done, _ = wait(self.running, return_when=FIRST_COMPLETED)
+        # KeyboardInterrupt: `Stopped` would never come out of it. Nor for ever: see `builders.hub.background`.
+        done, _ = wait(self.running, _LOOK_SECONDS, FIRST_COMPLETED)
         for future in done:
             self._hear(future, progress)
 
