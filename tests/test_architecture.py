@@ -121,16 +121,16 @@ releases                : duplicate_pairs errors files
 metrics                 : errors
 models                  : errors files
 detectors               : errors models
-features                : detectors errors files models releases
+features                : builders.executors detectors errors files models releases
 scoring                 : detectors duplicate_pairs errors features files metrics models releases
 protocols               : errors files metrics scoring
 reports                 : detectors errors files metrics protocols releases scoring
                           unknown_detection.pages
 graph                   : errors files releases reports scoring
 demo                    : detectors duplicate_pairs errors files models protocols releases
-commands                : demo detectors errors features graph models protocols releases reports
-                          scoring unknown_detection.commands unknown_detection.help
-__main__                : errors unknown_detection.commands unknown_detection.help
+commands                : builders.cli builders.executors demo detectors errors features graph models protocols
+                          releases reports scoring unknown_detection.commands unknown_detection.help
+__main__                : builders.errors errors unknown_detection.commands unknown_detection.help
 """
 
 ANYBODYS = ("unknown_detection.durable", "unknown_detection.terminal")
