@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import math
-import pickle
 from collections import deque
 from collections.abc import Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -151,17 +150,22 @@ class _Run:
         for number, task in enumerate(tasks):
             if not task.resources.gpus:
                 once = send.options(**_asked(task.resources), max_retries=_RETRIES)
-                self._send(number, once.remote(pickle.dumps(task), driver))
+                self._send(number, once.remote(self._pickled(number), driver))
 
     def _send(self, number: int, ref: Any, actor: Any = None) -> None:
         self.running[ref.future()] = _Sent(number, ref, actor)
+
+    def _pickled(self, number: int) -> bytes:
+        # With what `__main__` defines, since a script's classes are in no module that workers could import.
+        data: bytes = self._ray.cloudpickle.dumps(self._tasks[number])
+        return data
 
     def _hand(self, actor: Any, resources: Resources) -> None:
         """Give an actor its next task. Without one its last reference goes, and Ray gives what it held to others."""
         numbers = self._for_actors[resources]
         if numbers:
             number = numbers.popleft()
-            self._send(number, actor.work.remote(pickle.dumps(self._tasks[number]), self._driver), actor)
+            self._send(number, actor.work.remote(self._pickled(number), self._driver), actor)
 
     def listen(self, progress: Progress) -> None:
         """Wait for answers, or for a moment."""
