@@ -29,7 +29,7 @@ from tests.evaluation.samples import CONFIG, LABELS, fitted, small_release  # no
 
 ROOT = Path(__file__).parents[3]
 
-pytestmark = pytest.mark.timeout(180)
+pytestmark = pytest.mark.timeout(300)
 
 ENVIRONMENT = {"device": f"cpu {platform.machine()}", "batch_size": 8, "threads": 1, "float32": runner.FLOAT32}
 
