@@ -141,8 +141,8 @@ class ExtractBlocks:
         """
         here = self.setup.environment()
         if here != self.environment:
-            differing = sorted(name for name in here if here[name] != self.environment[name])
-            said = ", ".join(f"{name} {here[name]} instead of {self.environment[name]}" for name in differing)
+            differing = sorted(name for name in here if here[name] != self.environment.get(name))
+            said = ", ".join(f"{name} {here[name]} instead of {self.environment.get(name)}" for name in differing)
             raise EvaluationError(
                 f"The node {platform.node()} would give features other last digits than the first one: {said}. Use "
                 "nodes of one kind, with the same packages."
