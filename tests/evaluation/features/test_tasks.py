@@ -189,6 +189,26 @@ def test_a_driver_that_is_killed_goes_on_when_it_is_started_again(folder, cluste
     assert {path: path.stat().st_mtime_ns for path in finished} == finished
 
 
+@needs_ray
+@pytest.mark.slow
+def test_the_command_joins_the_cluster(folder, cluster, tmp_path, monkeypatch):
+    """In a process of its own, since this one has joined it; its model is one by a relative path."""
+    monkeypatch.setattr(runner, "ROWS", 512)
+    splits = [(CONFIG, "near_ood"), (CONFIG, "validation")]
+    expected, said = extracted(folder, tmp_path / "expected", workers=0, splits=splits)
+    for name, value in {
+        "OMP_NUM_THREADS": "1", "HF_DATASETS_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+    given = ["--release=release", "--model=model.py:cnn", "--weights=cnn.pt", "--device=cpu", "--batch-size=8"]
+    given += [f"--splits={CONFIG}/near_ood,{CONFIG}/validation", "--executor=ray", f"--ray-address={cluster}"]
+    command = [sys.executable, "-m", "evaluation", "extract", *given, "--out", str(tmp_path / "out")]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[1:-1] == said[1:]
+    assert {name: data for name, data in files_of(tmp_path / "out").items() if name != ".lock"} == expected
+
+
 # What is refused
 
 
