@@ -205,7 +205,7 @@ def tables(columns: Sequence[Workload]) -> Mapping[str, str]:
         "time": table(
             head,
             rows(
-                ("planning, seconds of a core", "{:.0f}", [c.names * PLAN_SECONDS for c in columns]),
+                ("planning, seconds of a core", "{:.1f}", [c.names * PLAN_SECONDS for c in columns]),
                 ("planning, MB", "{:,.0f}", [START_MB + c.names / 1e7 * PLAN_MB for c in columns]),
                 ("building, minutes of a core", "{:.0f}", [c.build_hours * 60 for c in columns]),
                 (f"building on {CORES} cores, minutes", "{:.1f}", [c.build_hours / CORES * 60 for c in columns]),
