@@ -36,6 +36,21 @@ in ten partitions)."""
 START_MB = 147
 """MB of a process that has imported what it needs; the same run."""
 
+ONE_PARTITION_MB = 889
+"""MB of planning ten million names in one partition; the same run."""
+
+NAME_BYTES, RANDOM_BYTES = 3.7, 11.9
+"""Compressed bytes of a name that counts and of one that is random; the same run."""
+
+TABLE_BYTES = 140
+"""Bytes of a row in a build's tables: 548 MB of `tables` less 267 of `ordered`, for two million rows; the same run."""
+
+WORKER_MB = 190
+"""MB of a process that builds; `benchmarks.build_release`."""
+
+DIGEST_BYTES = 32
+"""Bytes of a SHA-256, which no compression can spare."""
+
 BUILD_SECONDS = 3.5
 """Processor seconds of building a GB; `benchmarks.build_cost`."""
 
@@ -69,7 +84,10 @@ LIST_PRICE, GET_PRICE, STORAGE, EGRESS, CORE, GPU = PRICES = (
 
 @dataclass(frozen=True)
 class Workload:
-    """What is built: names to list, LIST requests for them, rows, rows that are read, bytes, and GPU hours."""
+    """What is built: names to list, LIST requests for them, rows, rows that are read, bytes, and GPU hours.
+
+    `largest` has the names of the largest partition.
+    """
 
     title: str
     names: int
@@ -77,6 +95,7 @@ class Workload:
     rows: int
     reads: int
     size: float
+    largest: int
     gpu_hours: float = 0.0
 
     @property
@@ -103,12 +122,12 @@ def mean_bytes() -> float:
 
 def declared(benchmark: Benchmark, title: str, gpu_hours: float = 0.0) -> Workload:
     """The workload of all splits of a benchmark; images of all sources are taken to be as large as ImageNet's."""
-    names = lists = rows = reads = 0
+    names = lists = rows = reads = largest = 0
     size = 0.0
     for source, partitions in needed_partitions(benchmark, tuple(benchmark.parts())).items():
         for partition in partitions if source.on_disk else ():
             total, classes = source.expected()[partition].total, len(source.classes())
-            names += total
+            names, largest = names + total, max(largest, total)
             lists += classes * math.ceil(total / classes / LISTED)
     for key, (_, split) in benchmark.by_key().items():
         count = benchmark.count(key).rows
@@ -116,13 +135,14 @@ def declared(benchmark: Benchmark, title: str, gpu_hours: float = 0.0) -> Worklo
         reads += count if split.source.on_disk else 0
         generator = split.image_generator
         size += count * (mean_bytes() if generator is None else generator.nominal_bytes)
-    return Workload(title, names, lists, rows, reads, size, gpu_hours)
+    return Workload(title, names, lists, rows, reads, size, largest, gpu_hours)
 
 
 def made_up(images: int, classes: int, partitions: int) -> Workload:
     """A benchmark of so many images, all of which are in it, in class folders of as many partitions."""
     lists = partitions * classes * math.ceil(images / partitions / classes / LISTED)
-    return Workload(f"{images // 10**6} million images", images, lists, images, images, images * mean_bytes())
+    title, size = f"{images // 10**6} million images", images * mean_bytes()
+    return Workload(title, images, lists, images, images, size, images // partitions)
 
 
 def broad_gpu_hours(page: str) -> float:
@@ -228,8 +248,26 @@ def tables(columns: Sequence[Workload]) -> Mapping[str, str]:
                 ),
             ),
         ),
+        "growth": growth(columns),
         "prices": table(["what", "US dollars", "source"], [[p.what, f"{p.dollars:g}", p.source] for p in PRICES]),
     }
+
+
+def growth(columns: Sequence[Workload]) -> str:
+    """What stays the same and what grows, in MB where nothing else is said."""
+    # Nine tenths of ten million names are beyond what one of ten partitions has.
+    listed = (ONE_PARTITION_MB - PLAN_MB - START_MB) / 9
+    lines = [
+        ("a worker's memory", "nothing", [WORKER_MB for _ in columns]),
+        ("bytes that a killed worker does again", "nothing", [SHARD_BYTES / 1e6 for _ in columns]),
+        ("listing", "names of the largest partition", [c.largest / 1e6 * listed for c in columns]),
+        ("names, if they count", "names", [c.names * NAME_BYTES / 1e6 for c in columns]),
+        ("names, if they are random", "names", [c.names * RANDOM_BYTES / 1e6 for c in columns]),
+        ("a build's tables", "rows of a run", [c.rows * TABLE_BYTES / 1e6 for c in columns]),
+        ("indexes on disk, at least", "rows", [c.rows * DIGEST_BYTES / 1e6 for c in columns]),
+    ]
+    rows = [[what, by, *(f"{value:,.0f}" for value in values)] for what, by, values in lines]
+    return table(["MB", "grows with", *(column.title for column in columns)], rows)
 
 
 def main() -> None:

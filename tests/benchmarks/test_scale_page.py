@@ -11,7 +11,7 @@ DOCS = Path(__file__).parents[2] / "docs"
 def test_the_page_quotes_what_is_printed():
     page = (DOCS / "scale.md").read_text(encoding="utf-8")
     printed = tables(workloads())
-    assert set(printed) == {"bytes", "requests", "time", "money", "prices"}
+    assert set(printed) == {"bytes", "requests", "time", "money", "growth", "prices"}
     for name, text in printed.items():
         assert f"\n\n{text}\n\n" in page, f"{name}: run python -m benchmarks.scale_page"
 
@@ -20,6 +20,8 @@ def test_measured_figures_are_those_of_the_page_on_performance():
     page = (DOCS / "performance.md").read_text(encoding="utf-8")
     ten_million = scale_page.PLAN_MB + scale_page.START_MB
     assert f"{ten_million:,} MB" in page
+    assert f"{scale_page.ONE_PARTITION_MB:,} MB" in page
+    assert f"{scale_page.WORKER_MB} MB a process" in page
     assert f"{scale_page.PLAN_SECONDS * 1e6:.2f} µs" in page
     assert f"| {scale_page.BUILD_SECONDS} | `python -m benchmarks.build_cost" in page
     assert f"| {scale_page.NEW_VERSION:.1%} |".replace("%", " %") in page
@@ -47,11 +49,11 @@ def test_a_made_up_benchmark_by_hand():
 
 
 def test_shards_and_requests_by_hand():
-    one = Workload("one", 1, 1, 1, 1, 512 * 2**20)
+    one = Workload("one", 1, 1, 1, 1, 512 * 2**20, 1)
     assert (one.shards, one.puts) == (1, 34)  # 32 parts of 16 MiB, one request before and one behind
-    more = Workload("more", 1, 1, 1, 1, 512 * 2**20 + 1)
+    more = Workload("more", 1, 1, 1, 1, 512 * 2**20 + 1, 1)
     assert more.shards == 2
-    hour = Workload("an hour", 0, 0, 0, 0, 3600e9 / 3.5)
+    hour = Workload("an hour", 0, 0, 0, 0, 3600e9 / 3.5, 0)
     assert hour.build_hours == pytest.approx(1)
     assert "| building, minutes of a core | 60 |" in tables([hour])["time"]
 
@@ -60,5 +62,6 @@ def test_imagenet_lists_what_its_sources_hold():
     imagenet = workloads()[0]
     # ILSVRC2012's train and val, Food-101, Caltech-256, and Places365's train (1,803,460) and val (36,500).
     assert imagenet.names == 1_281_167 + 50_000 + 101_000 + 30_607 + 1_803_460 + 36_500
+    assert imagenet.largest == 1_803_460
     # README: 10,000 x 4, 4,747, 10,000, 19,700, 248,758 and 483,969 rows.
     assert imagenet.rows == 5 * 10_000 + 4_747 + 19_700 + 248_758 + 483_969
