@@ -38,7 +38,15 @@ from builders.sources.base import Expected, Licence, PartitionIndex, Source, par
 
 CLASSES = tuple(f"n{1440764 + 97 * number:08d}" for number in range(1000))
 
-SIZES = ((2_000, 1), (1_000_000, 1), (2_000_000, 2), (5_000_000, 5), (10_000_000, 10), (10_000_000, 1))
+SIZES = (
+    (2_000, 1),
+    (1_000_000, 1),
+    (2_000_000, 2),
+    (5_000_000, 5),
+    (10_000_000, 10),
+    (10_000_000, 1),
+    (30_000_000, 30),
+)
 """Names and partitions of each line (ours); the first is what starting takes."""
 
 
