@@ -56,7 +56,8 @@ release                 : errors storage
 card                    : errors release storage taxonomy.decisions taxonomy.tables
 demo                    : storage taxonomy.tables
 sources.obtain          :
-sources.base            : demo errors release sources.obtain
+sources.compressed      :
+sources.base            : demo errors release sources.compressed sources.obtain
 sources.formats         :
 sources.readers         : errors sources.base sources.formats storage
 sources                 : demo errors release sources.base sources.formats sources.obtain sources.readers storage
