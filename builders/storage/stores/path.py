@@ -1,0 +1,174 @@
+"""Paths in a store, with the methods of `pathlib.Path` that these tools use."""
+
+from __future__ import annotations
+
+import fnmatch
+import io
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from upath.extensions import ProxyUPath
+
+from builders.errors import BuildError
+from builders.storage.stores.errors import NO_BUCKET, told
+from builders.storage.stores.file import RemoteFile
+from builders.storage.stores.settings import (
+    ASKING_ATTEMPTS,
+    CUTS,
+    READ_AHEAD,
+    UPLOAD_PART,
+    options,
+)
+
+
+def store_path(address: str) -> StorePath:
+    """The path of an address, which `builders.storage.paths.as_path` has checked.
+
+    Raises:
+        ImportError: the package of the address's protocol is not installed.
+        BuildError: its client cannot be set up.
+    """
+    protocol = address.partition("://")[0]
+    with told("use", address):
+        path = StorePath(address, **options(protocol))
+        path.fs.retries = CUTS  # of s3fs; others do not read it
+    return path
+
+
+class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the extra is not installed
+    """A path in a store.
+
+    A universal-pathlib path, but for this: what a store refuses or fails to say is an error, where `UPath.is_file` and
+    `exists` answer False; listings are sorted; asking for a file takes one or two requests.
+
+    Its methods raise `FileNotFoundError` where there is no such file, and `BuildError` for what else a store answers.
+    """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return store_path, (str(self),)  # another process makes a client of its own
+
+    def resolve(self, strict: bool = False) -> StorePath:
+        """The path itself: a store has no links."""
+        return self
+
+    def ask(self) -> None:
+        """Ask for the bucket, so that a wrong address or credentials are told before anything is done.
+
+        Raises:
+            BuildError: there is no such bucket, the store refuses the credentials, or it cannot be reached.
+        """
+        bucket = self.path.strip("/").partition("/")[0]
+        if self.protocol in ("s3", "s3a", "gs", "gcs", "az", "abfs"):
+            asked = type(self)(f"{self.protocol}://{bucket}/", **options(self.protocol, ASKING_ATTEMPTS))
+            asked.fs.retries = 1
+            try:
+                with told("use", str(self)):
+                    asked.fs.info(bucket)
+            except FileNotFoundError as error:
+                raise BuildError(f"Cannot use {self}: {NO_BUCKET}") from error
+
+    def info(self) -> dict[str, Any] | None:
+        """What the store says of a file or folder: `type`, `size`, and more by its kind; None if it is not there."""
+        try:
+            with told("look at", str(self)):
+                return dict(self.fs.info(self.path))
+        except FileNotFoundError:
+            return None
+
+    def exists(self, *, follow_symlinks: bool = True) -> bool:
+        """Whether there is a file, or a folder that has one."""
+        return self.info() is not None
+
+    def is_file(self) -> bool:
+        """Whether there is a file."""
+        found = self.info()
+        return found is not None and found["type"] == "file"
+
+    def is_dir(self) -> bool:
+        """Whether there is a folder that has a file."""
+        found = self.info()
+        return found is not None and found["type"] == "directory"
+
+    def is_symlink(self) -> bool:
+        """Whether it is a symbolic link, which stores do not have."""
+        return False
+
+    def stat(self, *, follow_symlinks: bool = True) -> Any:
+        """What the store says, as `os.stat` does."""
+        with told("look at", str(self)):
+            return self.__wrapped__.stat()
+
+    def iterdir(self) -> Iterator[StorePath]:
+        """The files and folders in a folder, sorted; none if there is no such folder."""
+        try:
+            with told("list", str(self)):
+                found = self.fs.ls(self.path, detail=False)
+        except FileNotFoundError:
+            return
+        base = self.path.rstrip("/")
+        for name in sorted({one.rstrip("/") for one in found} - {base}):
+            yield self / name.rpartition("/")[2]
+
+    def files(self) -> list[tuple[StorePath, int]]:
+        """All files below a folder with their sizes, sorted by path; one request for each thousand."""
+        try:
+            with told("list", str(self)):
+                found = self.fs.find(self.path, detail=True)
+        except FileNotFoundError:
+            return []
+        base = self.path.rstrip("/") + "/"
+        return [
+            (self / name.removeprefix(base), int(one["size"]))
+            for name, one in sorted(found.items())
+            if name.startswith(base) and not name.endswith("/")
+        ]
+
+    def glob(self, pattern: str, **_: Any) -> Iterator[StorePath]:
+        """What is in a folder whose name matches, sorted; the pattern has no slash."""
+        yield from (one for one in self.iterdir() if fnmatch.fnmatchcase(one.name, pattern))
+
+    def rglob(self, pattern: str, **_: Any) -> Iterator[StorePath]:
+        """All files below a folder whose name matches, sorted; the pattern has no slash."""
+        yield from (one for one, _ in self.files() if fnmatch.fnmatchcase(one.name, pattern))
+
+    def unlink(self, missing_ok: bool = False) -> None:
+        """Remove a file."""
+        try:
+            with told("remove", str(self)):
+                self.fs.rm_file(self.path)
+        except FileNotFoundError:
+            if not missing_ok:
+                raise
+
+    def read_bytes(self) -> bytes:
+        """Read a whole file."""
+        with told("read", str(self)):
+            return bytes(self.fs.cat_file(self.path))
+
+    def read_text(self, encoding: str | None = None, errors: str | None = None, newline: str | None = None) -> str:
+        """Read a whole text."""
+        return io.TextIOWrapper(io.BytesIO(self.read_bytes()), encoding or "utf-8", errors, newline).read()
+
+    def open_ranges(self, read_ahead: int = READ_AHEAD) -> RemoteFile:
+        """Open a file to read it by ranges; bytes behind a range are kept for the next."""
+        with told("read", str(self)):
+            kept = "readahead" if read_ahead else "none"
+            return RemoteFile(self.fs.open(self.path, "rb", block_size=read_ahead or 1, cache_type=kept), str(self))
+
+    def open(self, mode: str = "r", *args: Any, **options: Any) -> Any:
+        """Open a file to read its bytes; files are written by `builders.storage.atomic.atomic_path`."""
+        if mode != "rb":
+            raise ValueError(f"{self} is opened as {mode!r}: files in a store are read as rb, or written as a whole")
+        return io.BufferedReader(self.open_ranges(), 1 << 16)
+
+    def put(self, local: Path) -> None:
+        """Write a file from a local one: one request, or parts that become the file at the end or are given up.
+
+        The file has its new bytes, or what it was before.
+        """
+        given = {"chunksize": UPLOAD_PART} if self.protocol in ("s3", "s3a", "gs", "gcs") else {}
+        with told("write", str(self)):
+            if not given:
+                self.fs.makedirs(self.fs._parent(self.path), exist_ok=True)
+            self.fs.put_file(str(local), self.path, **given)

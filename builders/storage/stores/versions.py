@@ -1,0 +1,60 @@
+"""Replaces a file in a store only if it is still what was read: nobody's change is lost, without a lock.
+
+S3 and its kin do so themselves (`If-Match`, `If-None-Match`). gcsfs can refuse a file that is there; otherwise, and in
+other stores, it is looked at again just before it is written, which leaves the moment between.
+"""
+
+from __future__ import annotations
+
+from builders.errors import BuildError
+from builders.storage.stores.errors import client_errors, is_change, told
+from builders.storage.stores.path import StorePath
+
+ABSENT = ""
+"""The version of a file that is not there."""
+
+
+class ChangedMeanwhileError(BuildError):
+    """A file that another process changed since it was read."""
+
+    def __init__(self, address: object) -> None:
+        super().__init__(
+            f"Another run changed {address} at the same time. Run the same command again; it resumes, and keeps what "
+            "both have written."
+        )
+
+
+def version(path: StorePath) -> str:
+    """What tells a file from others of its name: the ETag, or all that the store says; `ABSENT` if it is not there."""
+    found = path.info()
+    if found is None or found["type"] != "file":
+        return ABSENT
+    return str(found.get("ETag") or sorted((name, str(value)) for name, value in found.items()))
+
+
+def replace(path: StorePath, data: bytes, before: str) -> None:
+    """Write a file if it still has the version that was read.
+
+    Raises:
+        ChangedMeanwhileError: it has another.
+        BuildError: the store refuses or fails.
+    """
+    try:
+        if path.protocol in ("s3", "s3a"):
+            condition = {"IfNoneMatch": "*"} if before == ABSENT else {"IfMatch": before}
+            path.fs.pipe_file(path.path, data, **condition)
+        else:
+            if version(path) != before:
+                raise ChangedMeanwhileError(path)
+            if before == ABSENT and path.protocol in ("gs", "gcs"):
+                path.fs.pipe_file(path.path, data, mode="create")
+            else:
+                path.fs.makedirs(path.fs._parent(path.path), exist_ok=True)
+                path.fs.pipe_file(path.path, data)
+    except client_errors() as error:
+        if not is_change(error):
+            with told("write", path):
+                raise
+        # A request that came through is sent again where its answer was cut, and then finds what it wrote itself.
+        if path.info() is None or path.read_bytes() != data:
+            raise ChangedMeanwhileError(path) from error
