@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -54,6 +54,7 @@ class BatchTask:
         roots: the folder of each name in `root`.
         generator: the generator.
         drop_unreadable: leave out images that cannot be read or generated.
+        versions: of archives in a store, by address (`builders.sources.base.SourceIndex.versions`).
     """
 
     plan: Path
@@ -61,6 +62,7 @@ class BatchTask:
     roots: Mapping[str, str]
     generator: Generator
     drop_unreadable: bool
+    versions: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def resources(self) -> Resources:
@@ -81,7 +83,7 @@ class BatchTask:
         with pa.memory_map(str(self.plan)) as source:
             rows = pa.ipc.open_file(source).read_all().slice(batch.start, batch.stop - batch.start)
             with (
-                Reader() as reader,
+                Reader(self.versions) as reader,
                 _sealing(self) as sealing,
                 atomic_path(batch.pack) as temporary,
                 temporary.open("wb", buffering=0) as sink,
@@ -147,6 +149,7 @@ class _Work:
 
     def generate(self, pack: PackWriter, progress: Progress) -> pa.Table:
         """Generate images, write them into a pack and return the record."""
+        self.inputs.announce()
         generate = once_per_worker(_SetUp(self.task.generator))
         count = Counted(len(self.inputs), progress)
         digests: list[str] = []

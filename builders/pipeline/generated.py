@@ -40,6 +40,7 @@ class ShardWork:
         self.run, self.layout = run, run.layout
         self.staging = self.layout.state / STAGING
         self.roots = {key: str(index.root) for key, index in indexes.items()} | {STAGING: str(self.staging)}
+        self.versions = {path: version for index in indexes.values() for path, version in index.versions.items()}
         self.batches: dict[str, list[Batch]] = {}
         self.generated: dict[str, ReadPlan] = {}
 
@@ -91,6 +92,7 @@ class ShardWork:
             stop=split.starts[shard + 1],
             size=split.bytes_of(shard),
             roots=self.roots,
+            versions=self.versions,
             data=data,
             part=part,
             schema=arrow_schema(split.labels, split.config.columns, demo=self.run.identity.demo),
@@ -126,7 +128,7 @@ class ShardWork:
             path = self.staging / f"{key.replace('/', '-')}.arrow"
             write_plan(plan, path)
             tasks += [
-                BatchTask(path, batch, self.roots, generator, self.run.request.allow_partial)
+                BatchTask(path, batch, self.roots, generator, self.run.request.allow_partial, self.versions)
                 for of, batch in wanted
                 if of == key
             ]

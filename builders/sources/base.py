@@ -22,6 +22,7 @@ from builders.demo.base import Demo
 from builders.errors import BuildError
 from builders.release.columns import Column
 from builders.sources.obtain import Obtain
+from builders.storage.listing import looking
 
 Container = Literal["file", "span", "parquet", "pickle", "mat", "targz", "made"]
 """The container from which an image's bytes are read.
@@ -178,12 +179,16 @@ class Source:
 
 @dataclass(frozen=True)
 class SourceIndex:
-    """A source as found in `root`: its pieces as one table, each row with its `partition`, `how` and `form`."""
+    """A source as found in `root`: its pieces as one table, each row with its `partition`, `how` and `form`.
+
+    `versions` are those of the files in a store that were opened, such as archives, by address.
+    """
 
     source: Source
     root: Path
     pieces: tuple[PartitionIndex, ...]
     table: pa.Table = field(repr=False)
+    versions: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def layouts(self) -> dict[str, str]:
@@ -202,12 +207,13 @@ def open_source(source: Source, root: Path, partitions: Sequence[str]) -> Source
     Raises:
         BuildError: `root` is not a folder, holds no known layout of a partition, or has an image twice.
     """
-    if source.on_disk and not root.is_dir():
-        raise BuildError(f"{source.title}: there is no folder {root}. Give the right one with --{source.key}.")
-    pieces = tuple(source.scan(root, partitions))
+    with looking(root) as versions:
+        if source.on_disk and not root.is_dir():
+            raise BuildError(f"{source.title}: there is no folder {root}. Give the right one with --{source.key}.")
+        pieces = tuple(source.scan(root, partitions))
     table = pa.concat_tables(_with_constants(piece) for piece in pieces).unify_dictionaries()
     _refuse_duplicates(source, root, table)
-    return SourceIndex(source, root, pieces, table)
+    return SourceIndex(source, root, pieces, table, versions)
 
 
 def partition_table(

@@ -30,14 +30,15 @@ def open_parquet(path: Path, **options: Any) -> pq.ParquetFile:
 
     Args:
         path: the file.
-        options: of `pq.ParquetFile` for a file on this machine. In a store, whole chunks of columns are read.
+        options: of `pq.ParquetFile`. In a store, whole chunks of columns are read whatever they say of buffers.
 
     Raises:
         OSError, pa.ArrowException: the file is not there, or is no Parquet file.
         BuildError: the store refuses or fails.
     """
     if is_remote(path):
-        return pq.ParquetFile(path.open_ranges(), pre_buffer=False, buffer_size=0)  # type: ignore[attr-defined]
+        options |= {"pre_buffer": False, "buffer_size": 0}
+        return pq.ParquetFile(path.open_ranges(), **options)  # type: ignore[attr-defined]
     return pq.ParquetFile(path, **options)
 
 

@@ -10,7 +10,7 @@ import io
 import os
 import stat
 from pathlib import Path
-from typing import cast
+from typing import IO, cast
 
 from builders.errors import BuildError, one_line
 from builders.storage.paths import as_path, is_remote
@@ -35,7 +35,7 @@ def open_regular(path: str | os.PathLike[str]) -> io.FileIO:
         OSError: the file cannot be opened.
     """
     if is_remote(path):
-        return cast(io.FileIO, as_path(path).open_ranges())  # type: ignore[arg-type, attr-defined]
+        return cast(io.FileIO, as_path(path).open_growing())  # type: ignore[arg-type, attr-defined]
     return io.FileIO(os.fspath(path), opener=_opener)
 
 
@@ -60,6 +60,13 @@ def read_regular(path: str | os.PathLike[str], most: int | None = None) -> bytes
     if most is not None and len(data) > most:
         raise OSError(errno.EFBIG, f"it has more than {most:,} bytes", str(path))
     return data
+
+
+def byte_count(file: IO[bytes] | io.RawIOBase) -> int:
+    """Bytes of an open file, which is at its start afterwards."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    return size
 
 
 def refuse_irregular(path: str | os.PathLike[str], mode: int) -> None:

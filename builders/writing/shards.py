@@ -10,8 +10,8 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
@@ -43,7 +43,7 @@ class ShardTask:
     `content_sha256`, and in `unreadable` the reason if an image could not be generated; their rows say `stored` of
     their bytes. `roots` maps the names in `root` to folders. `data` is the file for the images (None: index only),
     `part` the file for the index rows and the shard's record. `sealed` is the file for the images' sealed residuals,
-    None if they are not sealed.
+    None if they are not sealed. `versions` are those of archives in a store (`SourceIndex.versions`).
     """
 
     plan: Path
@@ -60,6 +60,7 @@ class ShardTask:
     generated: bool = False
     stored: Stored = "pixels"
     sealed: Path | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
     resources: ClassVar[Resources] = ONE_CORE
 
     def run(self, progress: Progress) -> None:
@@ -101,7 +102,7 @@ def write_shard(task: ShardTask, progress: Progress) -> ShardRecord:
     with pa.memory_map(str(task.plan)) as source:
         rows = pa.ipc.open_file(source).read_all().slice(task.start, task.stop - task.start)
         images = Images(rows, task.roots, progress)
-        with _data_writer(task) as (sink, writer), Reader() as reader:
+        with _data_writer(task) as (sink, writer), Reader(task.versions) as reader:
             groups = (
                 images.generated(reader, task.stored)
                 if task.generated

@@ -67,7 +67,7 @@ def entries(file: FileIO) -> list[Entry]:
         TruncatedError: the file is shorter than the database says.
     """
     page_size, meta = _metas(file)
-    length = os.fstat(file.fileno()).st_size
+    length = file.seek(0, os.SEEK_END)
     needed = (meta.last_page + 1) * page_size
     if length < needed:
         raise TruncatedError(needed, length)

@@ -11,8 +11,10 @@ from typing import Any
 from upath.extensions import ProxyUPath
 
 from builders.errors import BuildError
+from builders.storage.stores import look
 from builders.storage.stores.errors import NO_BUCKET, told
 from builders.storage.stores.file import RemoteFile
+from builders.storage.stores.read_ahead import TOGETHER, GrowingReadAhead
 from builders.storage.stores.settings import (
     ASKING_ATTEMPTS,
     CUTS,
@@ -34,6 +36,12 @@ def store_path(address: str) -> StorePath:
         path = StorePath(address, **options(protocol))
         path.fs.retries = CUTS  # of s3fs; others do not read it
     return path
+
+
+def filesystem_of(address: str) -> Any:
+    """The filesystem of fsspec in which an address lies, which may be that of a file of any name."""
+    protocol, _, rest = address.partition("://")
+    return store_path(f"{protocol}://{rest.partition('/')[0]}").fs
 
 
 class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the extra is not installed
@@ -69,7 +77,13 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
                 raise BuildError(f"Cannot use {self}: {NO_BUCKET}") from error
 
     def info(self) -> dict[str, Any] | None:
-        """What the store says of a file or folder: `type`, `size`, and more by its kind; None if it is not there."""
+        """What the store says of a file or folder: `type`, `size`, and more by its kind; None if it is not there.
+
+        While a source is looked at, listings answer (`builders.storage.stores.look`).
+        """
+        seen = look.current()
+        if seen is not None:
+            return seen.info(self)
         try:
             with told("look at", str(self)):
                 return dict(self.fs.info(self.path))
@@ -96,19 +110,27 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
 
     def stat(self, *, follow_symlinks: bool = True) -> Any:
         """What the store says, as `os.stat` does."""
+        if (seen := look.current()) is not None:
+            return seen.stat(self)
         with told("look at", str(self)):
             return self.__wrapped__.stat()
+
+    def names(self) -> list[str]:
+        """The sorted names in a folder.
+
+        Raises:
+            FileNotFoundError, NotADirectoryError: there is no such folder, or it is a file.
+        """
+        seen = look.current()
+        return (look.list_folder(self) if seen is None else seen.listing(self)).names
 
     def iterdir(self) -> Iterator[StorePath]:
         """The files and folders in a folder, sorted; none if there is no such folder."""
         try:
-            with told("list", str(self)):
-                found = self.fs.ls(self.path, detail=False)
-        except FileNotFoundError:
+            names = self.names()
+        except (FileNotFoundError, NotADirectoryError):
             return
-        base = self.path.rstrip("/")
-        for name in sorted({one.rstrip("/") for one in found} - {base}):
-            yield self / name.rpartition("/")[2]
+        yield from (self / name for name in names)
 
     def files(self) -> list[tuple[StorePath, int]]:
         """All files below a folder with their sizes, sorted by path; one request for each thousand."""
@@ -126,7 +148,11 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
 
     def glob(self, pattern: str, **_: Any) -> Iterator[StorePath]:
         """What is in a folder whose name matches, sorted; the pattern has no slash."""
-        yield from (one for one in self.iterdir() if fnmatch.fnmatchcase(one.name, pattern))
+        try:
+            names = self.names()
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        yield from (self / name for name in names if fnmatch.fnmatchcase(name, pattern))
 
     def rglob(self, pattern: str, **_: Any) -> Iterator[StorePath]:
         """All files below a folder whose name matches, sorted; the pattern has no slash."""
@@ -152,9 +178,20 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
 
     def open_ranges(self, read_ahead: int = READ_AHEAD) -> RemoteFile:
         """Open a file to read it by ranges; bytes behind a range are kept for the next."""
+        kept = "readahead" if read_ahead else "none"
+        return self._opened(block_size=read_ahead or 1, cache_type=kept)
+
+    def open_growing(self) -> RemoteFile:
+        """Open a file to read it forward, with or without gaps: the more is read in a row, the more is read ahead."""
+        together = TOGETHER if self.fs.async_impl else 1
+        return self._opened(cache_type=GrowingReadAhead.name, cache_options={"together": together})
+
+    def _opened(self, **options: Any) -> RemoteFile:
         with told("read", str(self)):
-            kept = "readahead" if read_ahead else "none"
-            return RemoteFile(self.fs.open(self.path, "rb", block_size=read_ahead or 1, cache_type=kept), str(self))
+            opened = self.fs.open(self.path, "rb", **options)
+            if (seen := look.current()) is not None:
+                seen.remember(self, opened.details)
+            return RemoteFile(opened, str(self))
 
     def open(self, mode: str = "r", *args: Any, **options: Any) -> Any:
         """Open a file to read its bytes; files are written by `builders.storage.atomic.atomic_path`."""

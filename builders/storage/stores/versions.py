@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from builders.errors import BuildError
 from builders.storage.stores.errors import client_errors, is_change, told
-from builders.storage.stores.path import StorePath
+from builders.storage.stores.look import changed, version_of
+from builders.storage.stores.path import StorePath, filesystem_of
 
 ABSENT = ""
 """The version of a file that is not there."""
@@ -27,9 +28,21 @@ class ChangedMeanwhileError(BuildError):
 def version(path: StorePath) -> str:
     """What tells a file from others of its name: the ETag, or all that the store says; `ABSENT` if it is not there."""
     found = path.info()
-    if found is None or found["type"] != "file":
-        return ABSENT
-    return str(found.get("ETag") or sorted((name, str(value)) for name, value in found.items()))
+    return ABSENT if found is None or found["type"] != "file" else version_of(found)
+
+
+def refuse_changed(address: str, listed: str) -> None:
+    """Refuse a file that has another version than was listed.
+
+    Raises:
+        BuildError: it has, or the store refuses or fails.
+        FileNotFoundError: it is no longer there.
+    """
+    fs = filesystem_of(address)
+    with told("look at", address):
+        found = fs.info(fs._strip_protocol(address))
+    if version_of(found) != listed:
+        raise changed(address)
 
 
 def replace(path: StorePath, data: bytes, before: str) -> None:
