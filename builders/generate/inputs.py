@@ -13,7 +13,6 @@ import functools
 import hashlib
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -124,7 +123,7 @@ class Inputs:
         if self._companions is None:
             return None
         place = self._companions[number]
-        path = str(Path(self._roots[place.companion_root], place.companion_file))
+        path = os.path.join(self._roots[place.companion_root], place.companion_file)  # noqa: PTH118 - may be an address
         data = self._reader.read(path, place.companion_offset, place.companion_size)
         return Companion(data, self._companion_values[number])
 
@@ -162,7 +161,7 @@ class Inputs:
         grouped = numbered.group_by(["root", "file", "form"], use_threads=False)
         for container in grouped.aggregate([("number", "list")]).to_pylist():
             inside = container["number_list"]
-            path = str(Path(self._roots[container["root"]], container["file"]))
+            path = os.path.join(self._roots[container["root"]], container["file"])  # noqa: PTH118 - may be an address
             for first in range(0, len(inside), _READ_TOGETHER):
                 some = inside[first : first + _READ_TOGETHER]
                 self._reader.read_rows(flat, some, path, offsets[some].tolist())

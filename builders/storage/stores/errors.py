@@ -61,9 +61,22 @@ _UNREACHABLE = {
     "ServerDisconnectedError",
     "ClientPayloadError",
 }
+EMPTY = {"InvalidRange", "416"}
+"""What a store answers where the first byte of a file is asked for that has none."""
+
 NO_BUCKET = "there is no such bucket, or none that these credentials can see. Create it, or correct the address."
 
 _CHANGED = {"PreconditionFailed", "ConditionalRequestConflict", "412"}
+
+
+class ChangedMeanwhileError(BuildError):
+    """A file that another process changed since it was read."""
+
+    def __init__(self, address: object) -> None:
+        super().__init__(
+            f"Another run changed {address} at the same time. Run the same command again; it resumes, and keeps what "
+            "both have written."
+        )
 
 
 @contextlib.contextmanager

@@ -11,12 +11,13 @@ from typing import Any
 from upath.extensions import ProxyUPath
 
 from builders.errors import BuildError
-from builders.storage.stores.errors import NO_BUCKET, told
+from builders.storage.stores.errors import EMPTY, NO_BUCKET, code_of, told
 from builders.storage.stores.file import RemoteFile
 from builders.storage.stores.settings import (
     ASKING_ATTEMPTS,
     CUTS,
     READ_AHEAD,
+    READ_WHOLE,
     UPLOAD_PART,
     options,
 )
@@ -94,6 +95,10 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
         """Whether it is a symbolic link, which stores do not have."""
         return False
 
+    def lstat(self) -> Any:
+        """What the store says, which has no links."""
+        return self.stat()
+
     def stat(self, *, follow_symlinks: bool = True) -> Any:
         """What the store says, as `os.stat` does."""
         with told("look at", str(self)):
@@ -143,8 +148,13 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
 
     def read_bytes(self) -> bytes:
         """Read a whole file."""
-        with told("read", str(self)):
-            return bytes(self.fs.cat_file(self.path))
+        try:
+            with told("read", str(self)):
+                return bytes(self.fs.cat_file(self.path, start=0))  # without a start, s3fs first asks for the size
+        except BuildError as error:
+            if code_of(error) in EMPTY:
+                return b""
+            raise
 
     def read_text(self, encoding: str | None = None, errors: str | None = None, newline: str | None = None) -> str:
         """Read a whole text."""
@@ -157,10 +167,10 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
             return RemoteFile(self.fs.open(self.path, "rb", block_size=read_ahead or 1, cache_type=kept), str(self))
 
     def open(self, mode: str = "r", *args: Any, **options: Any) -> Any:
-        """Open a file to read its bytes; files are written by `builders.storage.atomic.atomic_path`."""
+        """Open a file to read it from start to end; `builders.storage.atomic.atomic_path` writes files."""
         if mode != "rb":
             raise ValueError(f"{self} is opened as {mode!r}: files in a store are read as rb, or written as a whole")
-        return io.BufferedReader(self.open_ranges(), 1 << 16)
+        return io.BufferedReader(self.open_ranges(read_ahead=0), READ_WHOLE)
 
     def put(self, local: Path) -> None:
         """Write a file from a local one: one request, or parts that become the file at the end or are given up.

@@ -23,6 +23,9 @@ CONNECT_SECONDS, READ_SECONDS = 5, 60
 READ_AHEAD = 1 << 20
 """Bytes that are read beyond what is asked for (ours): the small columns behind the images of a row group."""
 
+READ_WHOLE = 8 << 20
+"""Bytes that are read at a time of a file that is read from its start to its end (ours)."""
+
 UPLOAD_PART = 16 << 20
 """Bytes of a part of a multipart upload (ours); files up to twice of it are one request. S3 takes 10,000 parts."""
 
