@@ -40,7 +40,7 @@ def command(folder: Path, check: bool) -> int:
             for line in outdated:
                 click.echo(f"{line}; render it with {render} {folder}")
             return 1
-        card.write_card_and_manifest(layout, manifest)
+        card.write_card_and_manifest(layout, manifest, manifest)
     click.echo(f"wrote {layout.card} and {layout.croissant.name}")
     return 0
 

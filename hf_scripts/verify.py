@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import pyarrow.parquet as pq
 
 from builders.cli.documents import json_option, print_document
 from builders.cli.runner import exit_code
@@ -20,6 +19,7 @@ from builders.hub.repo_id import folder_or_repository
 from builders.release.entries import FileEntry, Manifest
 from builders.release.layout import Layout
 from builders.storage.locks import is_held
+from builders.storage.parquet import read_row_count
 from hf_scripts.checks import duplicates
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks import release as check_release
@@ -138,7 +138,7 @@ def _rows(path: Path) -> int | None:
     if not path.is_file():
         return None
     try:
-        return int(pq.read_metadata(path).num_rows)
+        return read_row_count(path)
     except UNREADABLE:
         return None
 

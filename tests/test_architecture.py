@@ -55,7 +55,7 @@ release                 : errors storage
 card                    : errors release storage taxonomy.decisions taxonomy.tables
 demo                    : storage taxonomy.tables
 sources.obtain          :
-sources.base            : demo errors release sources.obtain
+sources.base            : demo errors release sources.obtain storage
 sources.formats         :
 sources.readers         : errors sources.base sources.formats storage
 sources                 : demo errors release sources.base sources.formats sources.obtain sources.readers storage
@@ -92,7 +92,7 @@ report                  : audit card cli errors registry release sources storage
                           taxonomy.tables taxonomy.wordnet unknown_detection.help unknown_detection.pages
 fetch                   : benchmark errors hub pipeline registry sources.base sources.obtain storage
 sources.__main__        : cli errors fetch sources sources.base unknown_detection.help
-folder_benchmark        : benchmark cli errors executors pipeline registry release sources sources.base
+folder_benchmark        : benchmark cli errors executors pipeline registry release sources sources.base storage
                           taxonomy.overlaps unknown_detection.help
 __main__                : unknown_detection.__main__
 

@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from builders.errors import BuildError
 from builders.generate.batches import Batch, cut, generated_table, read_pixels
@@ -23,6 +22,7 @@ from builders.generate.task import BatchTask
 from builders.pipeline.request import Run
 from builders.release.schema import arrow_schema
 from builders.sources.base import SourceIndex
+from builders.storage.parquet import read_parquet
 from builders.writing.places import STAGING
 from builders.writing.read_plan import ReadPlan, write_plan
 from builders.writing.shards import ShardTask, read_record
@@ -63,6 +63,15 @@ class ShardWork:
         wanted = set(rows["file"].unique().to_pylist())
         self._run(self._lost(wanted))
         return read_pixels(rows, self.staging)
+
+    def packs(self) -> list[Path]:
+        """The packs of generated images, and their sealed residuals where they have any."""
+        return [
+            path
+            for key, batches in self.batches.items()
+            for batch in batches
+            for path in (batch.pack, *([batch.sealed] if _is_sealed(self.generated[key]) else ()))
+        ]
 
     def tasks(self, plans: Sequence[ReadPlan]) -> list[ShardTask]:
         """The shards that no earlier run has finished, as tasks that can run, the largest first."""
@@ -206,7 +215,7 @@ def _refuse_other_images(split: ReadPlan, shard: int, part: Path) -> None:
     """
     rows = split.rows_of(shard)
     wanted = rows.filter(pc.equal(rows["unreadable"], ""))
-    written = pq.ParquetFile(part).read(["id", "content_sha256"])
+    written = read_parquet(part, ["id", "content_sha256"])
     if wanted["content_sha256"].equals(written["content_sha256"]):
         return
     digests = dict(zip(written["id"].to_pylist(), written["content_sha256"].to_pylist(), strict=True))

@@ -22,7 +22,7 @@ from builders.generate.contract import Generator
 from builders.pipeline.finish import Contents, finish_release
 from builders.pipeline.generated import ShardWork
 from builders.pipeline.request import Run, generators_of
-from builders.pipeline.state import State, locked
+from builders.pipeline.state import TRIES, State, locked
 from builders.plan.originals import companion_rows
 from builders.plan.planner import PlannedSplit
 from builders.release.entries import Manifest, SplitEntry
@@ -30,6 +30,8 @@ from builders.release.layout import Layout
 from builders.release.manifest import read_or_empty
 from builders.sources.base import IN_PLACE, SourceIndex
 from builders.sources.sizes import estimated_bytes
+from builders.storage.atomic import ChangedMeanwhileError
+from builders.storage.paths import is_remote
 from builders.writing.packs import remove_packs, unpack
 from builders.writing.places import STAGING, Places, packed_rows, rows_taken
 from builders.writing.read_plan import ReadPlan, join, locate
@@ -119,14 +121,37 @@ def write_release(planned: PlannedRelease) -> Manifest:
         _refuse_full_disk(sum(task.size for task in tasks if task.data is not None), layout)
         run.meter.step("writing", sum(task.stop - task.start for task in tasks))
         run.executor.run(tasks, run.meter.advance)
-        run.meter.step("finishing", sum(plan.table.num_rows for plan in chosen))
-        before = read_or_empty(layout.root)
-        contents = planned.describe(chosen, before)
-        for plan in chosen:
-            _keep_pixels(run, work, plan, contents.split(plan.key))
-        manifest = finish_release(run, before, contents)
-        remove_packs(layout.state / STAGING)
+        manifest = _finish(planned, chosen, work)
+        _remove_packs(layout, located, work)
     return manifest
+
+
+def _finish(planned: PlannedRelease, chosen: Sequence[ReadPlan], work: ShardWork) -> Manifest:
+    """Describe what was written, and add it to the manifest; again if another run changed that meanwhile."""
+    run = planned.run
+    for left in reversed(range(TRIES)):
+        run.meter.step("finishing", sum(plan.table.num_rows for plan in chosen))
+        before = read_or_empty(run.layout.root)
+        try:
+            contents = planned.describe(chosen, before)
+            for plan in chosen:
+                _keep_pixels(run, work, plan, contents.split(plan.key))
+            return finish_release(run, before, contents)
+        except ChangedMeanwhileError:  # in a store, which is not locked
+            if not left:
+                raise
+            run.meter.note("another run changed the release at the same time; this one adds its splits to that")
+    raise AssertionError("the last try returns or raises")
+
+
+def _remove_packs(layout: Layout, plans: Sequence[ReadPlan], work: ShardWork) -> None:
+    """Remove the packs of a finished build: all that are there, but in a store this run's own alone."""
+    staging = layout.state / STAGING
+    if is_remote(staging):
+        for path in (*(pack.path for plan in plans for pack in plan.packs), *work.packs()):
+            path.unlink(missing_ok=True)
+    else:
+        remove_packs(staging)
 
 
 def locate_splits(planned: PlannedRelease, splits: Sequence[PlannedSplit]) -> list[ReadPlan]:
@@ -187,6 +212,8 @@ def _packed_bytes(index: SourceIndex, partitions: Sequence[str], rows: npt.NDArr
 
 
 def _refuse_full_disk(needed: int, layout: Layout) -> None:
+    if is_remote(layout.root):
+        return  # a store has room; the folder for temporary files has to hold one file of each worker
     free = shutil.disk_usage(layout.root).free
     if needed > free:
         raise BuildError(

@@ -8,13 +8,16 @@ from __future__ import annotations
 import contextlib
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from builders.errors import BuildError, one_line
 from builders.storage.paths import is_remote
 from builders.storage.scratch import scratch_folder
+from builders.storage.stores.errors import ChangedMeanwhileError
 from unknown_detection.durable import replacing
+
+__all__ = ["TEMPORARY", "ChangedMeanwhileError", "atomic_path", "inside", "replace_text", "write_text"]
 
 TEMPORARY = ".tmp"
 """Suffix of every temporary file."""
@@ -74,6 +77,28 @@ def _sent(path: Path) -> Iterator[Path]:
         temporary = folder / path.name
         yield temporary
         path.put(temporary)  # type: ignore[attr-defined]
+
+
+def replace_text(path: Path, text: str, is_read: Callable[[bytes | None], bool]) -> None:
+    """Write a text file that several runs change, atomically.
+
+    A lock keeps others out of a folder of this machine. In a store there is none, and the file is written only if it is
+    still what was read.
+
+    Args:
+        path: the file.
+        text: its new text.
+        is_read: whether bytes are those that were read; None stands for no file.
+
+    Raises:
+        ChangedMeanwhileError: another run changed it.
+    """
+    if not is_remote(path):
+        write_text(path, text)
+        return
+    from builders.storage.stores.versions import replace_read
+
+    replace_read(path, text.encode("utf-8"), is_read)  # type: ignore[arg-type]
 
 
 def write_text(path: Path, text: str) -> None:

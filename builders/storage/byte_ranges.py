@@ -18,7 +18,7 @@ from builders.storage.paths import is_remote
 from builders.storage.regular import open_regular
 
 if TYPE_CHECKING:
-    from builders.storage.stores.prefetch import Prefetch
+    from builders.storage.stores.prefetch import Prefetch, Read
 
 PACK_SUFFIX = ".pack"
 """Suffix of every pack; the record of its images stays beside it when the pack is removed."""
@@ -50,11 +50,9 @@ class Reader:
 
         Images in a store are only known to be of the archives that were listed once all that was announced is read.
         """
-        remote = [read for read in reads if is_remote(read[0])]
+        remote = [self._read(*read) for read in reads if is_remote(read[0])]
         if remote:
-            from builders.storage.stores.prefetch import Read
-
-            self._fetcher().expect(Read(*read) for read in remote)
+            self._fetcher().expect(remote)
 
     def read_into(self, target: memoryview, path: str, offset: int) -> None:
         """Fill a buffer from a file, from an offset on.
@@ -116,6 +114,13 @@ class Reader:
         except OSError as error:
             raise _unreadable(error, path) from error
 
+    def _read(self, path: str, offset: int, size: int) -> Read:
+        from builders.storage.stores.prefetch import Read
+
+        # What is no archive and no pack of ours is an image: its bytes are all of its file.
+        whole = offset == 0 and path not in self._versions and not path.endswith(PACK_SUFFIX)
+        return Read(path, offset, size, whole)
+
     def _fetcher(self) -> Prefetch:
         if self._ahead is None:
             from builders.storage.stores.prefetch import Prefetch
@@ -124,10 +129,8 @@ class Reader:
         return self._ahead
 
     def _fetched(self, path: str, offset: int, size: int) -> bytes:
-        from builders.storage.stores.prefetch import Read
-
         try:
-            data = self._fetcher().take(Read(path, offset, size))
+            data = self._fetcher().take(self._read(path, offset, size))
         except OSError as error:
             raise _unreadable(error, path) from error
         if len(data) != size:

@@ -2,6 +2,8 @@
 
 In a store everything is taken from listings, a thousand names a request (`builders.storage.stores.look`): kinds and
 sizes, too, so that no file is asked for by itself.
+
+Tested by `tests/builders/storage/stores/test_look.py`.
 """
 
 from __future__ import annotations

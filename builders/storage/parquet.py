@@ -43,7 +43,11 @@ def open_parquet(path: Path, **options: Any) -> pq.ParquetFile:
 
 
 def read_parquet(path: Path, columns: Sequence[str] | None = None, **options: Any) -> pa.Table:
-    """Read a Parquet file, or some columns of it; raises as `open_parquet`."""
+    """Read a Parquet file, or some columns of it, in a store by one request; raises as `open_parquet`."""
+    if is_remote(path):
+        return pq.ParquetFile(pa.BufferReader(path.read_bytes())).read(
+            columns=None if columns is None else list(columns)
+        )
     with open_parquet(path, **options) as opened:
         return opened.read(columns=None if columns is None else list(columns))
 

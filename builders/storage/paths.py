@@ -83,6 +83,22 @@ def _check_address(protocol: str, rest: str) -> None:
         )
 
 
+def refuse_unreachable(path: Path) -> None:
+    """Ask the store of an address whether its bucket can be used, before anything is done for it.
+
+    Raises:
+        BuildError: there is no such bucket, the store refuses the credentials, or it cannot be reached.
+    """
+    if is_remote(path):
+        path.ask()  # type: ignore[attr-defined]
+
+
+def files_of(root: Path) -> list[tuple[Path, int]]:
+    """All files below an address, with their sizes, sorted by path; a request for each thousand."""
+    found: list[tuple[Path, int]] = root.files()  # type: ignore[attr-defined]
+    return found
+
+
 def make_folder(path: Path) -> None:
     """Create a folder with its parents, durably; a store has none."""
     if not is_remote(path):

@@ -25,6 +25,7 @@ from builders.sources.base import Container, SourceIndex
 from builders.sources.unpack import UNPACKERS
 from builders.storage.atomic import atomic_path
 from builders.storage.byte_ranges import PACK_SUFFIX
+from builders.storage.parquet import load_array
 
 Int64 = npt.NDArray[np.int64]
 
@@ -50,7 +51,7 @@ class Packed(abc.ABC):
         """Bytes of each image, in order; unpacks the images if that was never done."""
         if not self._lengths_path.exists():
             self.unpack()
-        lengths: Int64 = np.load(self._lengths_path)
+        lengths: Int64 = load_array(self._lengths_path)
         return lengths
 
     def unpack(self) -> None:

@@ -23,6 +23,7 @@ from builders.release.images import BY_PIXELS, Stored
 from builders.release.schema import PIXEL_DIGEST, is_demo
 from builders.storage.atomic import atomic_path
 from builders.storage.byte_ranges import Reader
+from builders.storage.parquet import arrow_rows, read_schema
 from builders.writing.row_groups import Group, Images
 from builders.writing.sealed import write_sealed
 
@@ -99,8 +100,7 @@ def write_shard(task: ShardTask, progress: Progress) -> ShardRecord:
         BuildError: an image is missing or unreadable (unless `drop_unreadable`).
         OSError: a file cannot be written.
     """
-    with pa.memory_map(str(task.plan)) as source:
-        rows = pa.ipc.open_file(source).read_all().slice(task.start, task.stop - task.start)
+    with arrow_rows(task.plan, task.start, task.stop) as rows:
         images = Images(rows, task.roots, progress)
         with _data_writer(task) as (sink, writer), Reader(task.versions) as reader:
             groups = (
@@ -122,7 +122,7 @@ def write_shard(task: ShardTask, progress: Progress) -> ShardRecord:
 
 def read_record(part: Path) -> ShardRecord:
     """Read the record that `write_shard` stored in a part file."""
-    record = json.loads(pq.read_schema(part).metadata[_RECORD])
+    record = json.loads(read_schema(part).metadata[_RECORD])
     return ShardRecord(**{**record, "dropped": tuple((image, reason) for image, reason in record["dropped"])})
 
 

@@ -61,9 +61,22 @@ _UNREACHABLE = {
     "ServerDisconnectedError",
     "ClientPayloadError",
 }
+EMPTY = {"InvalidRange", "416"}
+"""What a store answers where the first byte of a file is asked for that has none."""
+
 NO_BUCKET = "there is no such bucket, or none that these credentials can see. Create it, or correct the address."
 
 _CHANGED = {"PreconditionFailed", "ConditionalRequestConflict", "412"}
+
+
+class ChangedMeanwhileError(BuildError):
+    """A file that another process changed since it was read."""
+
+    def __init__(self, address: object) -> None:
+        super().__init__(
+            f"Another run changed {address} at the same time. Run the same command again; it resumes, and keeps what "
+            "both have written."
+        )
 
 
 @contextlib.contextmanager
@@ -113,6 +126,8 @@ def reason(error: BaseException) -> str:
     if code in _REFUSED or isinstance(error, PermissionError):
         said = f" ({code})" if code else ""
         return f"the store refused these credentials{said}. Check them, and what they may do in this bucket."
+    if code in _CHANGED or "FileExpired" in names:
+        return "it changed while it was read. Run the same command again; it resumes."
     if code in _OTHER_REGION:
         return "the bucket is in another region. Set AWS_REGION to it, and run the same command again."
     if code in _BUSY:

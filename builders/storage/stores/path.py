@@ -12,13 +12,14 @@ from upath.extensions import ProxyUPath
 
 from builders.errors import BuildError
 from builders.storage.stores import look
-from builders.storage.stores.errors import NO_BUCKET, told
+from builders.storage.stores.errors import EMPTY, NO_BUCKET, code_of, told
 from builders.storage.stores.file import RemoteFile
 from builders.storage.stores.read_ahead import TOGETHER, GrowingReadAhead
 from builders.storage.stores.settings import (
     ASKING_ATTEMPTS,
     CUTS,
     READ_AHEAD,
+    READ_WHOLE,
     UPLOAD_PART,
     options,
 )
@@ -60,6 +61,15 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
         """The path itself: a store has no links."""
         return self
 
+    def asked_is_dir(self) -> bool:
+        """`is_dir`, asked with few attempts, so that what is wrong is told at once."""
+        return self._asking(str(self)).is_dir()
+
+    def _asking(self, address: str) -> StorePath:
+        path = type(self)(address, **options(self.protocol, ASKING_ATTEMPTS))
+        path.fs.retries = 1
+        return path
+
     def ask(self) -> None:
         """Ask for the bucket, so that a wrong address or credentials are told before anything is done.
 
@@ -68,8 +78,7 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
         """
         bucket = self.path.strip("/").partition("/")[0]
         if self.protocol in ("s3", "s3a", "gs", "gcs", "az", "abfs"):
-            asked = type(self)(f"{self.protocol}://{bucket}/", **options(self.protocol, ASKING_ATTEMPTS))
-            asked.fs.retries = 1
+            asked = self._asking(f"{self.protocol}://{bucket}/")
             try:
                 with told("use", str(self)):
                     asked.fs.info(bucket)
@@ -107,6 +116,10 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
     def is_symlink(self) -> bool:
         """Whether it is a symbolic link, which stores do not have."""
         return False
+
+    def lstat(self) -> Any:
+        """What the store says, which has no links."""
+        return self.stat()
 
     def stat(self, *, follow_symlinks: bool = True) -> Any:
         """What the store says, as `os.stat` does."""
@@ -169,8 +182,13 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
 
     def read_bytes(self) -> bytes:
         """Read a whole file."""
-        with told("read", str(self)):
-            return bytes(self.fs.cat_file(self.path))
+        try:
+            with told("read", str(self)):
+                return bytes(self.fs.cat_file(self.path, start=0))  # without a start, s3fs first asks for the size
+        except BuildError as error:
+            if code_of(error) in EMPTY:
+                return b""
+            raise
 
     def read_text(self, encoding: str | None = None, errors: str | None = None, newline: str | None = None) -> str:
         """Read a whole text."""
@@ -194,10 +212,10 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
             return RemoteFile(opened, str(self))
 
     def open(self, mode: str = "r", *args: Any, **options: Any) -> Any:
-        """Open a file to read its bytes; files are written by `builders.storage.atomic.atomic_path`."""
+        """Open a file to read it from start to end; `builders.storage.atomic.atomic_path` writes files."""
         if mode != "rb":
             raise ValueError(f"{self} is opened as {mode!r}: files in a store are read as rb, or written as a whole")
-        return io.BufferedReader(self.open_ranges(), 1 << 16)
+        return io.BufferedReader(self.open_ranges(read_ahead=0), READ_WHOLE)
 
     def put(self, local: Path) -> None:
         """Write a file from a local one: one request, or parts that become the file at the end or are given up.

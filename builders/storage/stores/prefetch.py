@@ -13,8 +13,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple
 
-from builders.storage.stores.errors import code_of, told
+from builders.storage.stores.errors import EMPTY, code_of, told
 from builders.storage.stores.path import filesystem_of
+from builders.storage.stores.settings import TOGETHER
 from builders.storage.stores.versions import refuse_changed
 
 BATCH_BYTES = 16 << 20
@@ -23,9 +24,6 @@ of are in memory: 64 MB."""
 
 _BATCH_READS = 8192
 """Images of a batch at most (ours)."""
-
-TOGETHER = 32
-"""Requests at the same time: 32 in 35 ms are 900 images a second, more than a core decodes (ours)."""
 
 _GAP = 1 << 17
 """Bytes between two ranges that are read rather than asked around (ours): a request takes 2 ms of processor time, in
@@ -37,15 +35,14 @@ _BLOCK = 4 << 20
 _BLOCKS = 2 * BATCH_BYTES
 """Bytes of blocks that are in memory before the images are cut out of them."""
 
-_NO_RANGE = {"InvalidRange", "416"}
-
 
 class Read(NamedTuple):
-    """Some bytes of a file in a store, which is named by its address."""
+    """Some bytes of a file in a store, which is named by its address; `whole` if they should be all that it has."""
 
     path: str
     offset: int
     size: int
+    whole: bool = False
 
 
 def read_starts(reads: Sequence[Read]) -> Iterator[bytes]:
@@ -73,7 +70,6 @@ class Prefetch:
 
     Args:
         versions: of archives, by address: what `builders.storage.stores.look.version_of` said when they were listed.
-            Any other file is an image, and the read of its start is that of the whole file.
     """
 
     def __init__(self, versions: Mapping[str, str]) -> None:
@@ -94,7 +90,7 @@ class Prefetch:
         self._begin(0)
 
     def take(self, read: Read) -> bytes:
-        """The bytes of a read: fewer or one more than wanted if the file has another size now.
+        """The bytes of a read: fewer if the file ends before, one more if it should be whole and has more.
 
         The last announced ones are given only once all archives still have the versions that were listed.
 
@@ -134,7 +130,7 @@ class Prefetch:
 
     def _fetched(self, reads: Sequence[Read]) -> dict[Read, bytes]:
         found: dict[Read, bytes] = {}
-        for blocks in _together(self._blocks(reads)):
+        for blocks in _together(_blocks(reads)):
             for block, data in zip(blocks, _fetch(blocks), strict=True):
                 if len(block.reads) == 1:
                     found[block.reads[0]] = data
@@ -144,30 +140,31 @@ class Prefetch:
                         found[read] = data[first : first + read.size]
         return found
 
-    def _blocks(self, reads: Sequence[Read]) -> Iterator[_Block]:
-        """Put reads that are close together into blocks; a whole file is read a byte further, to see if it grew."""
-        block: _Block | None = None
-        for read in sorted(set(reads)):
-            stop = read.offset + read.size + (read.offset == 0 and read.path not in self._versions)
-            if (
-                block is not None
-                and read.path == block.path
-                and read.offset <= block.stop + _GAP
-                and stop - block.start <= _BLOCK
-            ):
-                block.reads.append(read)
-                block = block._replace(stop=max(block.stop, stop))
-                continue
-            if block is not None:
-                yield block
-            block = _Block(read.path, read.offset, stop, [read])
-        if block is not None:
-            yield block
-
     def _refuse_changed(self) -> None:
         for path in sorted(self._used & self._versions.keys()):
             refuse_changed(path, self._versions[path])
         self._used.clear()
+
+
+def _blocks(reads: Sequence[Read]) -> Iterator[_Block]:
+    """Put reads that are close together into blocks; a whole file is read a byte further, to see if it grew."""
+    block: _Block | None = None
+    for read in sorted(set(reads)):
+        stop = read.offset + read.size + read.whole
+        if (
+            block is not None
+            and read.path == block.path
+            and read.offset <= block.stop + _GAP
+            and stop - block.start <= _BLOCK
+        ):
+            block.reads.append(read)
+            block = block._replace(stop=max(block.stop, stop))
+            continue
+        if block is not None:
+            yield block
+        block = _Block(read.path, read.offset, stop, [read])
+    if block is not None:
+        yield block
 
 
 def _batches(reads: Iterable[Read]) -> Iterator[list[Read]]:
@@ -222,7 +219,7 @@ def _fetch(blocks: Sequence[_Block]) -> list[bytes]:
 
 def _bytes(answer: Any, path: str) -> bytes:
     if isinstance(answer, BaseException):
-        if code_of(answer) in _NO_RANGE:
+        if code_of(answer) in EMPTY:
             return b""
         with told("read", path):
             raise answer

@@ -2,7 +2,8 @@ import pytest
 
 from builders.storage.atomic import write_text
 from builders.storage.paths import as_path
-from builders.storage.stores.versions import ABSENT, ChangedMeanwhileError, replace, version
+from builders.storage.stores.errors import ChangedMeanwhileError
+from builders.storage.stores.versions import ABSENT, replace, version
 from tests.store.fixtures import forget_clients
 from tests.store.proxy import NO_ANSWER
 
