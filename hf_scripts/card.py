@@ -13,12 +13,13 @@ from builders.cli.runner import exit_code
 from builders.errors import os_errors_as_build_errors
 from builders.release.layout import Layout
 from builders.release.manifest import read_manifest
+from builders.storage.paths import PathType
 from unknown_detection.commands import as_started
 from unknown_detection.help import helpful
 
 
 @helpful("python -m hf_scripts.card", examples=("python -m hf_scripts.card build/unknown-detection --check",))
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("folder", metavar="DIR", type=PathType())
 @click.option("--check", is_flag=True, help="Write nothing; exit with 1 if one of them is out of date.")
 def command(folder: Path, check: bool) -> int:
     """Render the dataset card and croissant.json of the release in DIR from its manifest, and list them there.

@@ -82,8 +82,8 @@ def _sent(path: Path) -> Iterator[Path]:
 def replace_text(path: Path, text: str, is_read: Callable[[bytes | None], bool]) -> None:
     """Write a text file that several runs change, atomically.
 
-    A lock keeps others out of a folder of this machine. In a store there is none, and the file is written only if it is
-    still what was read.
+    A lock keeps others out of a folder of this machine. In a store there is none, and the file is written only if it
+    is still what was read.
 
     Args:
         path: the file.

@@ -111,10 +111,33 @@ def real(path: Path) -> Path:
 
 
 class PathType(click.ParamType[Any]):
-    """A flag's value that is a path or an address."""
+    """A flag's value that is a path.
+
+    Args:
+        remote: whether it may be an address.
+    """
 
     name = "path"
 
+    def __init__(self, *, remote: bool = True) -> None:
+        self.remote = remote
+
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        """Return the path."""
-        return as_path(value) if isinstance(value, str) else value
+        """Return the path.
+
+        Raises:
+            BuildError: it is no address that can be used, or an address where none may be given.
+        """
+        if not isinstance(value, str):
+            return value
+        if not self.remote and is_remote(value):
+            name = param.get_error_hint(ctx) if param is not None and ctx is not None else "this"
+            raise BuildError(
+                f"{name} takes a path of this machine, and was given an address. Copy the files here first, or from "
+                "here there afterwards, as with `aws s3 sync`."
+            )
+        return as_path(value)
+
+
+LOCAL = PathType(remote=False)
+"""A path of this machine; without it, an address would become a folder named s3: here."""
