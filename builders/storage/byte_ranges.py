@@ -5,6 +5,7 @@ In a store they are fetched ahead (`builders.storage.stores.prefetch`), which a 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from io import FileIO
 from pathlib import Path
@@ -164,7 +165,7 @@ def read_starts(root: Path, places: Sequence[tuple[str, int, int]]) -> Iterator[
         from builders.storage.stores.prefetch import Read
         from builders.storage.stores.prefetch import read_starts as fetched
 
-        yield from fetched([Read(f"{root}/{file}", offset, size) for file, offset, size in places])
+        yield from fetched([Read(os.path.join(str(root), file), offset, size) for file, offset, size in places])  # noqa: PTH118
         return
     for file, offset, size in places:
         with open_regular(root / file) as opened:

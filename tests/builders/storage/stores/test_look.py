@@ -12,15 +12,9 @@ from builders.storage.stores.look import Listing
 def root(store):
     """A folder of a bucket with a few files, a folder marker as consoles write it, and other folders beside it."""
     bucket = store.bucket()
-    put(store, bucket, {"copy/b/2.jpg": b"22", "copy/b/1.jpg": b"1", "copy/a.txt": b"abc", "copy/b/c/3.jpg": b"333"})
-    put(store, bucket, {"copy/": b"", "copy/empty/": b"", "copy 2/other.jpg": b"", "top.txt": b""})
+    store.put(bucket, {"copy/b/2.jpg": b"22", "copy/b/1.jpg": b"1", "copy/a.txt": b"abc", "copy/b/c/3.jpg": b"333"})
+    store.put(bucket, {"copy/": b"", "copy/empty/": b"", "copy 2/other.jpg": b"", "top.txt": b""})
     return as_path(f"s3://{bucket}/copy")
-
-
-def put(store, bucket, files):
-    client = store.client()
-    for name, content in files.items():
-        client.call_s3("put_object", Bucket=bucket, Key=name, Body=content)
 
 
 def test_a_look_answers_from_one_listing_of_each_folder(root, proxy):
@@ -61,7 +55,7 @@ def test_no_listing_outlives_its_look(root, store):
     with looking(root) as versions, looking(root) as inner:
         assert inner is versions
         assert not (root / "new.txt").exists()
-        put(store, root.path.partition("/")[0], {"copy/new.txt": b"new"})
+        store.put(root.path.partition("/")[0], {"copy/new.txt": b"new"})
         assert not (root / "new.txt").exists()
     assert (root / "new.txt").is_file()
     with looking(root):
@@ -82,7 +76,7 @@ def test_a_file_that_changes_between_two_reads_of_one_look_is_noticed(root, stor
     with looking(root) as versions:
         assert read_regular(root / "a.txt") == b"abc"
         assert list(versions) == [f"{root}/a.txt"]
-        put(store, root.path.partition("/")[0], {"copy/a.txt": b"xyz"})
+        store.put(root.path.partition("/")[0], {"copy/a.txt": b"xyz"})
         with pytest.raises(BuildError, match=r"copy/a\.txt changed during the build: the store has another version"):
             read_regular(root / "a.txt")
 
@@ -99,7 +93,7 @@ def test_names_are_sorted_whatever_the_order_of_the_pages(root, monkeypatch):
 
 def test_sizes_come_from_listings_but_those_of_a_few_files(root, store, proxy):
     names = [f"many/{number:04}.jpg" for number in range(1_100)]
-    put(store, root.path.partition("/")[0], {f"copy/{name}": b"x" * (place % 7) for place, name in enumerate(names)})
+    store.put(root.path.partition("/")[0], {f"copy/{name}": b"x" * (place % 7) for place, name in enumerate(names)})
     files = [*reversed(names), "b/2.jpg", "a.txt"]
     assert list(file_sizes(root, files)) == [*reversed([place % 7 for place in range(1_100)]), 2, 3]
     assert proxy.kinds() == {"ListObjectsV2": 2, "HeadObject": 2}
@@ -111,7 +105,7 @@ def test_sizes_come_from_listings_but_those_of_a_few_files(root, store, proxy):
 
 
 def test_a_name_that_is_a_file_and_a_folder_is_a_folder(root, store):
-    put(store, root.path.partition("/")[0], {"copy/b": b"also a file"})
+    store.put(root.path.partition("/")[0], {"copy/b": b"also a file"})
     assert look.list_folder(root) == Listing(["a.txt", "b", "empty"], [3, look.FOLDER, look.FOLDER])
 
 

@@ -1,4 +1,3 @@
-import os
 import random
 
 import numpy as np
@@ -14,22 +13,25 @@ from builders.storage.stores.versions import version
 @pytest.fixture
 def images(store):
     """The addresses of 40 images of 100 to 139 bytes with their content, and of an archive of all of them."""
-    bucket, client, draw = store.bucket(), store.client(), random.Random(0)
-    content = {f"s3://{bucket}/{number}.jpg": draw.randbytes(100 + number) for number in range(40)}
-    for address, data in content.items():
-        client.pipe_file(address, data)
-    client.pipe_file(f"s3://{bucket}/all.tar", b"".join(content.values()))
-    return content
+    bucket, draw = store.bucket(), random.Random(0)
+    content = {f"{number}.jpg": draw.randbytes(100 + number) for number in range(40)}
+    store.put(bucket, content | {"all.tar": b"".join(content.values())})
+    return {f"s3://{bucket}/{name}": data for name, data in content.items()}
 
 
 def archive(images):
     """The archive's address, and the offset and size of each image in it."""
-    address = os.path.dirname(next(iter(images))) + "/all.tar"
+    address = f"{bucket_of(images)}/all.tar"
     places, start = [], 0
     for data in images.values():
         places.append((address, start, len(data)))
         start += len(data)
     return address, places
+
+
+def bucket_of(images):
+    """The address of the images' bucket."""
+    return next(iter(images)).rpartition("/")[0]
 
 
 def read(reader, reads):
@@ -142,14 +144,14 @@ def test_answers_that_are_cut_or_busy_are_asked_again(images, proxy):
 
 def test_a_store_that_goes_on_failing_is_a_sentence(images, proxy):
     proxy.fault = lambda request: 403
-    with Reader() as reader, pytest.raises(BuildError, match="Cannot read s3://.*: the store refused these credent"):
+    with Reader() as reader, pytest.raises(BuildError, match=r"Cannot read s3://.*: the store refused these credent"):
         reader.read(next(iter(images)), 0, 100)
 
 
 def test_the_starts_of_images_are_as_on_this_machine(images, tmp_path):
-    root = as_path(os.path.dirname(next(iter(images))))
+    root = as_path(bucket_of(images))
     for address, data in images.items():
-        (tmp_path / os.path.basename(address)).write_bytes(data)
+        (tmp_path / address.rpartition("/")[2]).write_bytes(data)
     places = [("0.jpg", 0, 1_000), ("1.jpg", 5, 10), ("2.jpg", 0, 3)]
     assert list(read_starts(root, places)) == list(read_starts(tmp_path, places))
 
