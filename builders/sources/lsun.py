@@ -17,6 +17,7 @@ from builders.sources.formats import lmdb_pages
 from builders.sources.obtain import Obtain, OwnerFile
 from builders.sources.readers.folders import child_names, class_column, plain_reason, printable, relative
 from builders.sources.readers.layouts import Layout, Search
+from builders.storage.listing import list_below
 from builders.storage.regular import open_regular
 
 _TITLE = "LSUN"
@@ -138,6 +139,7 @@ def _folder(root: Path, home: Path) -> PartitionIndex | None:
 def _images(root: Path, folder: Path) -> PartitionIndex | None:
     if not folder.is_dir():
         return None
+    list_below(folder)
     files, strays = _walk(root, folder, "")
     if not files:
         _refuse_fixed(folder)

@@ -1,5 +1,7 @@
 """Fixtures of tests that use object storage; they skip where its packages are not installed."""
 
+import logging
+
 import pytest
 
 
@@ -11,6 +13,7 @@ def store_server():
     pytest.importorskip("upath")
     from tests.store.server import running
 
+    logging.getLogger("werkzeug").setLevel(logging.WARNING)  # which prints a line for each request
     with running() as store:
         yield store
 

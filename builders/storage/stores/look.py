@@ -166,6 +166,18 @@ class Look:
             raise found
         return found
 
+    def fill(self, folder: Any) -> None:
+        """List a folder with all folders below it at once, where these are many and have few names."""
+        names: dict[str, dict[str, int]] = {str(folder).rstrip("/"): {}}
+        for path, size in folder.files():
+            child, size_of = path, size
+            while str(child.parent).rstrip("/") not in names:
+                names[str(child.parent).rstrip("/")] = {child.name: size_of}
+                child, size_of = child.parent, FOLDER
+            names[str(child.parent).rstrip("/")][child.name] = size_of
+        for address, sizes in names.items():
+            self._put(address, Listing(sorted(sizes), [sizes[name] for name in sorted(sizes)]))
+
     def info(self, path: Any) -> dict[str, Any] | None:
         """Type and size of what is at a path, named as fsspec does; None if nothing is there or it is outside.
 
@@ -204,8 +216,11 @@ class Look:
             found: Listing | OSError = list_folder(folder)
         except (FileNotFoundError, NotADirectoryError) as error:
             found = error
+        self._put(address, found)
+
+    def _put(self, address: str, found: Listing | OSError) -> None:
+        self._names += _count(found) - _count(self._listings.get(address))
         self._listings[address] = found
-        self._names += _count(found)
         while self._names > _MOST_NAMES and len(self._listings) > 1:
             _, oldest = self._listings.popitem(last=False)
             self._names -= _count(oldest)
@@ -229,7 +244,7 @@ class Look:
         return FOLDER
 
 
-def _count(found: Listing | OSError) -> int:
+def _count(found: Listing | OSError | None) -> int:
     return len(found.names) if isinstance(found, Listing) else 0
 
 
