@@ -26,6 +26,7 @@ from builders.hub.repo_id import folder_or_repository
 from builders.hub.repository import Repository
 from builders.pipeline.from_index import Published, find, needed_sources, rebuild
 from builders.pipeline.recorded import Bring
+from builders.pipeline.summary import loading
 from builders.release.digests import file_sha256
 from builders.release.entries import FileEntry, SplitEntry
 from builders.release.manifest import read_manifest
@@ -50,7 +51,7 @@ def _command(**flags: Any) -> None:
         )
     check_json(as_json=flags["as_json"], dry_run=flags["dry_run"])
     check_executor(flags)
-    refuse_unreachable(flags["out"])
+    refuse_unreachable(flags["out"], writing=not flags["dry_run"])
     with (
         TerminalMeter(quiet=flags["quiet"]) as meter,
         os_errors_as_build_errors("read the sources and write the release"),
@@ -74,7 +75,7 @@ def _command(**flags: Any) -> None:
             click.echo(f"{key}: {split.rows:,} rows, digest {split.digest[:12]} as published")
         config, _, name = min(found).partition("/")
         click.echo(f"built {flags['out']}")
-        click.echo(f'load_dataset("{flags["out"]}", "{config}", split="{name}")')
+        click.echo(loading(flags["out"], config, name, found[f"{config}/{name}"]))
 
 
 def _table(found: Mapping[str, SplitEntry]) -> list[str]:

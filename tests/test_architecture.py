@@ -351,6 +351,47 @@ IN_FUNCTIONS = {"builders/executors/ray.py": {"ray"}}
 """What else imports a package of an extra, only once it is used."""
 
 
+STORES = {"fsspec", "upath", "universal_pathlib", "s3fs", "gcsfs", "botocore", "aiobotocore", "boto3"}
+
+
+def test_only_storage_knows_stores():
+    for package in OURS:
+        for path in sources(package):
+            if "storage" not in path.parts:
+                assert not STORES & {module.split(".")[0] for module in imports(path)}, path.relative_to(ROOT)
+
+
+OPENERS = {
+    "numpy": {"load", "memmap"},
+    "pyarrow": {"memory_map", "input_stream"},
+    "pyarrow.ipc": {"open_file", "open_stream"},
+    "pyarrow.parquet": {"ParquetDataset", "ParquetFile", "read_metadata", "read_schema", "read_table"},
+}
+"""What opens a file by its path, and knows paths of this machine alone; by module."""
+
+OPENS = {
+    "builders/release/duplicates.py": "a file that `open_buffered` has opened",
+    "hf_scripts/publish/read_back.py": "a file of the Hub that is open",
+}
+"""What opens such files itself, and why it may."""
+
+
+def test_only_storage_opens_files_of_releases_by_their_paths():
+    modules = {"np": "numpy", "pa": "pyarrow", "pq": "pyarrow.parquet", "pa.ipc": "pyarrow.ipc"}
+    found = set()
+    for path in (*sources("builders"), *sources("hf_scripts")):
+        calls = [node for node in ast.walk(parsed(path)) if isinstance(node, ast.Call)]
+        for used in (part for call in calls for part in (call.func, *call.args)):  # `partial` is given what it calls
+            if isinstance(used, ast.Attribute):
+                opened = used.attr in OPENERS.get(modules.get(ast.unparse(used.value)), ())
+                found |= (
+                    {path.relative_to(ROOT).as_posix()}
+                    if opened and not {"storage", "sources"} & set(path.parts)
+                    else set()
+                )
+    assert found == set(OPENS)
+
+
 def test_the_core_imports_nothing_heavy():
     for package in ("unknown_detection", "taxonomy", "builders", "hf_scripts"):
         for path in sources(package):

@@ -220,6 +220,7 @@ def build(benchmark: Benchmark, module: str, flags: Mapping[str, Any], models: M
     variant = flags["withdraw"] == DUPLICATES
     refuse_unreachable(out)
     refuse_foreign(out)
+    refuse_unreachable(out, writing=not flags["dry_run"])
     check_executor(flags)
     with TerminalMeter(quiet=flags["quiet"]) as meter, contextlib.ExitStack() as cleanup:
         if flags["demo"]:

@@ -21,6 +21,9 @@ import pyarrow.parquet as pq
 from builders.storage.atomic import atomic_path
 from builders.storage.paths import is_remote
 
+_END = 1 << 16
+"""Bytes of the end of a Parquet file that pyarrow reads first, which hold the footer of all but wide or long files."""
+
 _BATCH_ROWS = 1 << 14
 """Rows of a batch of an Arrow file in a store, which is what a task reads at least: a megabyte or two of a plan."""
 
@@ -54,6 +57,11 @@ def read_parquet(path: Path, columns: Sequence[str] | None = None, **options: An
 
 def read_schema(path: Path) -> pa.Schema:
     """Read the schema of a Parquet file, with its metadata; raises as `open_parquet`."""
+    if is_remote(path):
+        try:
+            return pq.read_schema(pa.BufferReader(path.read_end(_END)))  # type: ignore[attr-defined]
+        except pa.ArrowInvalid:
+            pass  # its footer is longer, or it is damaged: the whole file tells
     with open_parquet(path) as opened:
         return opened.schema_arrow
 

@@ -83,14 +83,18 @@ def _check_address(protocol: str, rest: str) -> None:
         )
 
 
-def refuse_unreachable(path: Path) -> None:
+def refuse_unreachable(path: Path, *, writing: bool = False) -> None:
     """Ask the store of an address whether its bucket can be used, before anything is done for it.
+
+    Args:
+        path: the address; a folder of this machine is not asked for.
+        writing: whether to write a file of a release's state and remove it, too.
 
     Raises:
         BuildError: there is no such bucket, the store refuses the credentials, or it cannot be reached.
     """
     if is_remote(path):
-        path.ask()  # type: ignore[attr-defined]
+        path.ask(writing=writing)  # type: ignore[attr-defined]
 
 
 def files_of(root: Path) -> list[tuple[Path, int]]:

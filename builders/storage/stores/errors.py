@@ -105,6 +105,8 @@ def client_errors() -> tuple[type[BaseException], ...]:
     for module, names in _CLIENTS.items():
         if module in sys.modules:
             found += [getattr(sys.modules[module], name) for name in names]
+    if "gcsfs.retry" in sys.modules:
+        found.append(ValueError)  # gcsfs's for some answers with 400
     return tuple(found)
 
 
@@ -123,7 +125,7 @@ def reason(error: BaseException) -> str:
         )
     if code == "NoSuchBucket" or isinstance(error, FileNotFoundError):
         return NO_BUCKET
-    if code in _REFUSED or isinstance(error, PermissionError):
+    if code in _REFUSED or isinstance(error, PermissionError) or str(error).startswith("Forbidden: "):  # gcsfs's
         said = f" ({code})" if code else ""
         return f"the store refused these credentials{said}. Check them, and what they may do in this bucket."
     if code in _CHANGED or "FileExpired" in names:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import io
+import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,9 @@ from builders.storage.stores.settings import (
     UPLOAD_PART,
     options,
 )
+
+_OBJECTS = ("s3", "s3a", "gs", "gcs")
+"""Protocols of stores with buckets and without folders, whose clients take the size of parts."""
 
 
 def store_path(address: str) -> StorePath:
@@ -70,20 +74,28 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
         path.fs.retries = 1
         return path
 
-    def ask(self) -> None:
+    def ask(self, *, writing: bool = False) -> None:
         """Ask for the bucket, so that a wrong address or credentials are told before anything is done.
+
+        Args:
+            writing: whether to write a file and remove it, too.
 
         Raises:
             BuildError: there is no such bucket, the store refuses the credentials, or it cannot be reached.
         """
         bucket = self.path.strip("/").partition("/")[0]
-        if self.protocol in ("s3", "s3a", "gs", "gcs", "az", "abfs"):
+        if self.protocol in _OBJECTS:
             asked = self._asking(f"{self.protocol}://{bucket}/")
             try:
                 with told("use", str(self)):
                     asked.fs.info(bucket)
             except FileNotFoundError as error:
                 raise BuildError(f"Cannot use {self}: {NO_BUCKET}") from error
+        if writing:
+            asked = self / ".state" / f"asked-{secrets.token_hex(8)}"  # no other run's
+            with told("write", str(self)):
+                asked.write(b"-")
+            asked.unlink(missing_ok=True)
 
     def info(self) -> dict[str, Any] | None:
         """What the store says of a file or folder: `type`, `size`, and more by its kind; None if it is not there.
@@ -181,10 +193,17 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
                 raise
 
     def read_bytes(self) -> bytes:
-        """Read a whole file."""
+        """Read a whole file, in one request."""
+        return self._read(0)  # without a start, s3fs first asks for the size
+
+    def read_end(self, size: int) -> bytes:
+        """Read the last bytes of a file, or all that it has, in one request."""
+        return self._read(-size)
+
+    def _read(self, start: int) -> bytes:
         try:
             with told("read", str(self)):
-                return bytes(self.fs.cat_file(self.path, start=0))  # without a start, s3fs first asks for the size
+                return bytes(self.fs.cat_file(self.path, start=start))
         except BuildError as error:
             if code_of(error) in EMPTY:
                 return b""
@@ -217,12 +236,23 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
             raise ValueError(f"{self} is opened as {mode!r}: files in a store are read as rb, or written as a whole")
         return io.BufferedReader(self.open_ranges(read_ahead=0), READ_WHOLE)
 
+    def write(self, data: bytes, **condition: str) -> None:
+        """Write a small file in one request.
+
+        Args:
+            data: its bytes.
+            condition: what the store's client takes beside them. What it refuses then is its own exception.
+        """
+        if self.protocol not in _OBJECTS:
+            self.fs.makedirs(self.fs._parent(self.path), exist_ok=True)
+        self.fs.pipe_file(self.path, data, **condition)
+
     def put(self, local: Path) -> None:
         """Write a file from a local one: one request, or parts that become the file at the end or are given up.
 
         The file has its new bytes, or what it was before.
         """
-        given = {"chunksize": UPLOAD_PART} if self.protocol in ("s3", "s3a", "gs", "gcs") else {}
+        given = {"chunksize": UPLOAD_PART} if self.protocol in _OBJECTS else {}
         with told("write", str(self)):
             if not given:
                 self.fs.makedirs(self.fs._parent(self.path), exist_ok=True)

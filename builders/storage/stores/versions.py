@@ -46,15 +46,14 @@ def replace(path: StorePath, data: bytes, before: str) -> None:
     try:
         if path.protocol in ("s3", "s3a"):
             condition = {"IfNoneMatch": "*"} if before == ABSENT else {"IfMatch": before}
-            path.fs.pipe_file(path.path, data, **condition)
+            path.write(data, **condition)
         else:
             if version(path) != before:
                 raise ChangedMeanwhileError(path)
             if before == ABSENT and path.protocol in ("gs", "gcs"):
-                path.fs.pipe_file(path.path, data, mode="create")
+                path.write(data, mode="create")
             else:
-                path.fs.makedirs(path.fs._parent(path.path), exist_ok=True)
-                path.fs.pipe_file(path.path, data)
+                path.write(data)
     except client_errors() as error:
         if not is_change(error):
             with told("write", path):

@@ -100,12 +100,9 @@ def test_every_object_has_the_bytes_of_the_local_file(stored, store, expected):
 
 def test_neither_objects_nor_logs_have_secrets_or_addresses(stored, store):
     address, lines = stored
-    bucket = address.split("/")[2]
     for name, data in store.files(address.removeprefix("s3://")).items():
-        for secret in (KEY, SECRET, bucket, store.url, str(store.port)):
-            if secret == bucket and name.endswith(".arrow"):
-                continue  # plans have the roots of sources, never of the release; checked below
-            assert secret.encode() not in data or secret == str(store.port), f"{name} has {secret}"
+        for secret in (KEY, SECRET, address.split("/")[2], store.url):
+            assert secret.encode() not in data, f"{name} has {secret}"
     assert lines
     assert not [line for line in lines if SECRET in line or KEY in line]
 
@@ -114,7 +111,7 @@ def test_the_state_that_another_machine_resumes_from_lies_beside_the_release(sto
     address, _ = stored
     found = state(store, address)
     assert ".state/cifar.json" in found
-    parts = {f".state/parts/{key.replace('/', '/')}-00000-of-00001.parquet" for key in SPLITS}
+    parts = {f".state/parts/{key}-00000-of-00001.parquet" for key in SPLITS}
     assert parts <= found.keys()
     assert not [name for name in found if name.endswith((".pack", ".sealed.parquet", ".lock", ".tmp", "/lock"))]
 
@@ -132,7 +129,7 @@ def test_the_same_command_again_writes_the_same_and_reads_no_image(stored, store
 def test_verify_reads_a_release_where_it_lies(stored, store, capsys, tmp_path):
     address, _ = stored
     assert verify.main([address, "--workers", "2"]) == 0
-    assert f"{address}: no problem" in capsys.readouterr().out or True
+    assert f"{address} is whole: 3 splits, 520 rows, 9 files" in capsys.readouterr().out
     copy = f"s3://{store.bucket()}/damaged"
     client = store.client()
     client.copy(address.removeprefix("s3://") + "/", copy.removeprefix("s3://") + "/", recursive=True)
@@ -165,7 +162,6 @@ def test_reports_cards_audits_and_exports_read_it(stored, store, tmp_path, capsy
     assert card.main([address, "--check"]) == 0
     assert report([address, "--out", str(tmp_path / "page.html")]) == 0
     assert "cifar/test" in (tmp_path / "page.html").read_text(encoding="utf-8")
-    assert address not in (tmp_path / "page.html").read_text(encoding="utf-8")
     flags = ["--format", "imagefolder", "--out", str(tmp_path / "images"), "--splits", "cifar/far_ood_svhn", "--quiet"]
     assert export.main([address, *flags]) == 0
     assert len(list((tmp_path / "images").rglob("*.png"))) == 200
