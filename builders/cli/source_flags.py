@@ -32,7 +32,7 @@ def source_options(sources: Iterable[Source]) -> list[Callable[[Any], Any]]:
             f"--{source.key}",
             source.key,
             type=PlaceType(),
-            metavar="DIR|s3://...|hf://...",
+            metavar="DIR|ADDRESS",
             help=f"{source.title}.",
         )
         for source in sources
@@ -46,7 +46,8 @@ def sources_option() -> Callable[[Any], Any]:
         "--sources",
         type=click.Path(path_type=Path, exists=True, dir_okay=False),
         metavar="FILE",
-        help=f'TOML file with a line `source = "DIR"` for each source.  [default: {SOURCES_FILE} if there]',
+        help='TOML file with a line `source = "DIR"` for each source. Instead of DIR, an ADDRESS is s3://BUCKET/PREFIX,'
+        f" in another store, or hf://datasets/ORG/NAME.  [default: {SOURCES_FILE} if there]",
     )
 
 

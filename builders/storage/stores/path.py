@@ -227,7 +227,7 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
         with told("read", str(self)):
             opened = self.fs.open(self.path, "rb", **options)
             if (seen := look.current()) is not None:
-                seen.remember(self, opened.details)
+                seen.remember(self, getattr(opened, "details", None) or self.fs.info(self.path))
             return RemoteFile(opened, str(self))
 
     def open(self, mode: str = "r", *args: Any, **options: Any) -> Any:

@@ -109,6 +109,16 @@ def test_the_parquet_files_of_a_mirror_are_indexed_without_their_images(tmp_path
     assert sum(request.received for request in proxy.requests) < 200 * 100_000 / 2
 
 
+@pytest.mark.parametrize("key", ["dtd", "lsun", "svhn"])
+def test_filesystems_that_are_not_asynchronous_are_read_too(key, demo):
+    pytest.importorskip("upath")
+    source, partitions = SOURCES[key], tuple(SOURCES[key].expected())
+    local, found = (open_source(source, place, partitions) for place in (demo[key], as_path(f"local://{demo[key]}")))
+    assert found.table.equals(local.table)
+    rows = np.arange(min(40, found.table.num_rows))
+    assert images(found, rows) == images(local, rows)
+
+
 def test_a_folder_of_ones_own_is_found_by_listings(demo, tmp_path, store, proxy):
     for number, name in enumerate(("train/cat/deep/er/1.png", "train/dog/2.JPG", "val/cat/3.png", "val/dog/note.txt")):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
