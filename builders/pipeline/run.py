@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import abc
 import shutil
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -118,7 +120,7 @@ def write_release(planned: PlannedRelease) -> Manifest:
         ready = work.generate(located)
         chosen = [planned.expecting(ready[key]) for key in run.request.splits if key in ready]
         tasks = work.tasks(chosen)
-        _refuse_full_disk(sum(task.size for task in tasks if task.data is not None), layout)
+        _refuse_full_disk([task.size for task in tasks if task.data is not None], layout)
         run.meter.step("writing", sum(task.stop - task.start for task in tasks))
         run.executor.run(tasks, run.meter.advance)
         manifest = _finish(planned, chosen, work)
@@ -203,7 +205,8 @@ def _refuse_full_disk_for_packs(
             index = indexes[companions.of.key]
             rows = companion_rows(index, companions.partitions[0], split.table["source_id"])
             needed += _packed_bytes(index, companions.partitions, rows)
-    _refuse_full_disk(needed, layout)
+    if not is_remote(layout.root):
+        _refuse_full_disk([needed], layout)
 
 
 def _packed_bytes(index: SourceIndex, partitions: Sequence[str], rows: npt.NDArray[np.int64]) -> int:
@@ -211,12 +214,22 @@ def _packed_bytes(index: SourceIndex, partitions: Sequence[str], rows: npt.NDArr
     return 2 * estimated_bytes(index, rows) if any(piece.how not in IN_PLACE for piece in pieces) else 0
 
 
-def _refuse_full_disk(needed: int, layout: Layout) -> None:
-    if is_remote(layout.root):
-        return  # a store has room; the folder for temporary files has to hold one file of each worker
-    free = shutil.disk_usage(layout.root).free
+def _refuse_full_disk(sizes: Sequence[int], layout: Layout) -> None:
+    """Refuse files that do not fit: all of them, or for a store the largest, which is written here first.
+
+    Raises:
+        BuildError: there is too little free space.
+    """
+    if not is_remote(layout.root):
+        needed, folder, remedy = sum(sizes), layout.root, "Free some, or give another --out"
+    else:
+        needed, folder = max(sizes, default=0), Path(tempfile.gettempdir())
+        remedy = (
+            "Files are written there before they are sent: set TMPDIR to a folder with space for one of each worker"
+        )
+    free = shutil.disk_usage(folder).free
     if needed > free:
         raise BuildError(
-            f"{layout.root} has {free / 1e9:,.1f} GB of free space, and the build needs {needed / 1e9:,.1f} GB. Free "
-            "some, or give another --out, and run the same command again."
+            f"{folder} has {free / 1e9:,.1f} GB of free space, and the build needs {needed / 1e9:,.1f} GB. {remedy}, "
+            "and run the same command again."
         )

@@ -44,6 +44,11 @@ def open_buffered(path: str | os.PathLike[str]) -> io.BufferedReader:
     return io.BufferedReader(open_regular(path))
 
 
+def open_whole(path: str | os.PathLike[str]) -> io.FileIO | io.BytesIO:
+    """Open a regular file that is read in no order, as `open_regular`; one in a store is first read into memory."""
+    return io.BytesIO(read_regular(path)) if is_remote(path) else open_regular(path)
+
+
 def read_regular(path: str | os.PathLike[str], most: int | None = None) -> bytes:
     """Read a regular file, or a file in a store.
 

@@ -18,6 +18,7 @@ from builders.cifar_benchmark import BENCHMARK
 from builders.report.__main__ import main as report
 from hf_scripts import card, export, materialize, push, verify
 from tests.builders.conftest import build_demo, files_of
+from tests.builders.executors.ray_cluster import needs_ray, start_cluster
 from tests.conftest import made_once
 from tests.store.fixtures import forget_clients
 from tests.store.proxy import CUT, NO_ANSWER
@@ -171,7 +172,7 @@ def test_reports_cards_audits_and_exports_read_it(stored, store, tmp_path, capsy
     assert audit(["duplicates", copy, "--exact", "--workers", "1"]) == 0
     assert audit(["sheet", copy, "--splits", "cifar/test"]) == 0
     assert verify.main([copy, "--workers", "1", "--check", "fast"]) == 0
-    assert json.loads(published(store, copy)["manifest.json"])["audits"].keys() == {"duplicates"}
+    assert json.loads(published(store, copy)["manifest.json"])["audits"].keys() == {"duplicates", "cifar/sheet"}
 
 
 def test_what_takes_a_folder_says_so(stored, tmp_path, capsys):
@@ -321,6 +322,17 @@ def test_a_refusal_in_the_middle_loses_nothing(store, demo, expected, proxy, cap
     assert "manifest.json" not in published(store, address)
     proxy.fault = None
     assert built(demo, address) == 0
+    assert published(store, address) == expected
+
+
+@needs_ray
+def test_nodes_of_a_cluster_need_no_shared_folder_for_the_release(store, demo, expected):
+    from builders.executors.ray import RayExecutor
+
+    address = f"s3://{store.bucket()}/release"
+    with start_cluster(store.environment(), num_cpus=2) as cluster:
+        executor = RayExecutor(cluster.address)
+        build_demo(demo, as_path(address), benchmark=BENCHMARK, splits=SPLITS, executor=executor)
     assert published(store, address) == expected
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from builders.errors import BuildError
-from builders.storage.listing import file_sizes, files_below, folders_in, looking, names_in, names_in_each
+from builders.storage.listing import file_sizes, files_below, folders_in, list_below, looking, names_in, names_in_each
 from builders.storage.paths import as_path
 from builders.storage.regular import read_regular
 from builders.storage.stores import look
@@ -70,6 +70,21 @@ def test_listings_are_given_back_beyond_a_number_of_names(root, monkeypatch, pro
             assert (root / "b/c/3.jpg").is_file()
             assert (root / "empty").is_dir()
     assert proxy.kinds()["ListObjectsV2"] > 3
+
+
+def test_many_small_folders_are_listed_at_once(root, store, proxy):
+    files = {f"copy/deep/{number % 7}/{number % 5}/{number}.jpg": b"x" * number for number in range(35)}
+    store.put(root.path.partition("/")[0], files)
+    with looking(root):
+        assert (root / "deep").is_dir()
+        proxy.requests.clear()
+        list_below(root / "deep")
+        assert names_in(root / "deep") == [str(number) for number in range(7)]
+        assert all((root.parent / name).stat().st_size == len(data) for name, data in files.items())
+        assert (root / "deep/3/2").is_dir()
+        assert names_in(root / "deep/3/3") == ["3.jpg"]
+        assert not (root / "deep/9").exists()
+    assert proxy.kinds() == {"ListObjectsV2": 1}
 
 
 def test_a_file_that_changes_between_two_reads_of_one_look_is_noticed(root, store):
