@@ -37,7 +37,7 @@ data.to_parquet(out)
 """
 
 
-def write_tree(tree: Path) -> None:
+def write_tree(tree: Path, per_class: int = IMAGES_PER_CLASS) -> None:
     """Write the JPEGs: one photograph-like picture, made unique by a comment segment of its own."""
     noise = np.random.default_rng(0).normal(0, 1, (500, 375, 3)).cumsum(axis=0).cumsum(axis=1)
     pixels = ((noise - noise.min()) / np.ptp(noise) * 255).astype(np.uint8)
@@ -48,11 +48,11 @@ def write_tree(tree: Path) -> None:
     for wnid in sorted(IMAGENET.classes())[:CLASSES]:
         folder = tree / "train" / wnid
         folder.mkdir(parents=True)
-        for i in range(IMAGES_PER_CLASS):
+        for i in range(per_class):
             text = f"{wnid}_{i}".encode()
             comment = b"\xff\xfe" + (len(text) + 2).to_bytes(2, "big") + text
             (folder / f"{wnid}_{i}.JPEG").write_bytes(data[:2] + comment + data[2:])
-    print(f"{CLASSES * IMAGES_PER_CLASS:,} JPEGs of {len(data):,} bytes")
+    print(f"{CLASSES * per_class:,} JPEGs of {len(data):,} bytes")
 
 
 def main() -> None:

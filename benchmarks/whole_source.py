@@ -22,6 +22,7 @@ from builders.plan.classes import Draws
 from builders.plan.planner import plan
 from builders.sources.base import open_source
 from builders.sources.imagenet import IMAGENET
+from builders.storage.paths import as_path
 
 SPLIT = "everything/train"
 
@@ -53,7 +54,7 @@ def everything(generator: Generator | None) -> Benchmark:
 
 def main() -> None:
     """Build."""
-    tree, out = map(Path, sys.argv[1:3])
+    tree, out = Path(sys.argv[1]), as_path(sys.argv[2])
     benchmark = everything(FIXED_RESIZE if "--resize" in sys.argv else None)
     request = BuildRequest(out=out, splits=(SPLIT,), roots={"imagenet": tree}, seed=0, allow_partial=True, demo=True)
     with (

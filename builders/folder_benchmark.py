@@ -11,7 +11,6 @@ import re
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import click
@@ -34,6 +33,7 @@ from builders.executors.processes import without_pandas
 from builders.release.schema import Role
 from builders.sources.base import Source
 from builders.sources.image_folder import ALL, Images, find_images, image_folder
+from builders.storage.paths import PathType, as_path
 from taxonomy.overlaps import BY_NAME
 from unknown_detection.help import ESSENTIALS, helpful
 
@@ -202,7 +202,7 @@ def _unknown(given: str) -> Unknown:
         )
     role, split = _ROLES[found["kind"]]
     name = f"{split}_{found['name']}" if found["name"] else split
-    return Unknown(name, role, find_images(Path(found["folder"]), flat=name))
+    return Unknown(name, role, find_images(as_path(found["folder"]), flat=name))
 
 
 def _command(**flags: Any) -> None:
@@ -246,7 +246,7 @@ def make_command() -> click.Command:
     options = [
         click.option(
             "--in-distribution",
-            type=click.Path(path_type=Path),
+            type=PathType(),
             required=True,
             metavar="DIR",
             help="Class folders, or train, validation and test with class folders in each. What has no folder of "

@@ -222,6 +222,11 @@ def open_release(where: str, revision: str | None = None) -> Release:
     Raises:
         EvaluationError: the release or revision does not exist, or its manifest is invalid.
     """
+    if "://" in where:
+        raise EvaluationError(
+            f"{one_line(where, 300)} is an address, and the evaluation reads folders and the Hub. Copy the release to "
+            "a folder first, as with `aws s3 sync`."
+        )
     root = Path(where)
     if root.is_dir():
         if revision is not None:

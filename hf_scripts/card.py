@@ -13,12 +13,13 @@ from builders.cli.runner import exit_code
 from builders.errors import os_errors_as_build_errors
 from builders.release.layout import Layout
 from builders.release.manifest import read_manifest
+from builders.storage.paths import PathType
 from unknown_detection.commands import as_started
 from unknown_detection.help import helpful
 
 
 @helpful("python -m hf_scripts.card", examples=("python -m hf_scripts.card build/unknown-detection --check",))
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("folder", metavar="DIR", type=PathType())
 @click.option("--check", is_flag=True, help="Write nothing; exit with 1 if one of them is out of date.")
 def command(folder: Path, check: bool) -> int:
     """Render the dataset card and croissant.json of the release in DIR from its manifest, and list them there.
@@ -40,7 +41,7 @@ def command(folder: Path, check: bool) -> int:
             for line in outdated:
                 click.echo(f"{line}; render it with {render} {folder}")
             return 1
-        card.write_card_and_manifest(layout, manifest)
+        card.write_card_and_manifest(layout, manifest, manifest)
     click.echo(f"wrote {layout.card} and {layout.croissant.name}")
     return 0
 

@@ -18,6 +18,7 @@ from builders.errors import BuildError, os_errors_as_build_errors
 from builders.release.entries import Manifest, SplitEntry
 from builders.release.manifest import read_manifest
 from builders.storage.atomic import write_text
+from builders.storage.paths import LOCAL, PathType, is_remote
 from hf_scripts.exports import readme
 from hf_scripts.exports.formats import MIN_SHARD_BYTES, SHARD_BYTES, WRITERS, SplitOutput
 from hf_scripts.exports.rows import Row, check_identity, read_rows
@@ -163,7 +164,7 @@ def _selected_splits(root: Path, manifest: Manifest, wanted: Sequence[str]) -> d
 
 
 def _refuse_inside(root: Path, out: Path) -> None:
-    if out.resolve().is_relative_to(root.resolve()):
+    if not is_remote(root) and out.resolve().is_relative_to(root.resolve()):
         raise BuildError(f"{out} lies inside the release {root}, and would be published with it. Give another --out.")
 
 
@@ -211,7 +212,7 @@ def _document(job: Export, done: Mapping[str, SplitResult], notes: Sequence[str]
         "python -m hf_scripts.export build/unknown-detection --format openood --out build/openood",
     ),
 )
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("folder", metavar="DIR", type=PathType())
 @click.option(
     "--format",
     "chosen_format",
@@ -221,7 +222,7 @@ def _document(job: Export, done: Mapping[str, SplitResult], notes: Sequence[str]
 )
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=LOCAL,
     required=True,
     help="Folder of the export. Later runs can add splits in the same format.",
 )

@@ -26,11 +26,13 @@ from builders.hub.repo_id import folder_or_repository
 from builders.hub.repository import Repository
 from builders.pipeline.from_index import Published, find, needed_sources, rebuild
 from builders.pipeline.recorded import Bring
+from builders.pipeline.summary import loading
 from builders.release.digests import file_sha256
 from builders.release.entries import FileEntry, SplitEntry
 from builders.release.manifest import read_manifest
 from builders.sources.base import Source
 from builders.sources.registry import SOURCES
+from builders.storage.paths import PathType, refuse_unreachable
 from builders.storage.scratch import scratch_folder
 from unknown_detection.help import ESSENTIALS, helpful, no_sync_option
 
@@ -49,6 +51,7 @@ def _command(**flags: Any) -> None:
         )
     check_json(as_json=flags["as_json"], dry_run=flags["dry_run"])
     check_executor(flags)
+    refuse_unreachable(flags["out"], writing=not flags["dry_run"])
     with (
         TerminalMeter(quiet=flags["quiet"]) as meter,
         os_errors_as_build_errors("read the sources and write the release"),
@@ -72,7 +75,7 @@ def _command(**flags: Any) -> None:
             click.echo(f"{key}: {split.rows:,} rows, digest {split.digest[:12]} as published")
         config, _, name = min(found).partition("/")
         click.echo(f"built {flags['out']}")
-        click.echo(f'load_dataset("{flags["out"]}", "{config}", split="{name}")')
+        click.echo(loading(flags["out"], config, name, found[f"{config}/{name}"]))
 
 
 def _table(found: Mapping[str, SplitEntry]) -> list[str]:
@@ -93,7 +96,7 @@ def _published(
 ) -> Iterator[list[Published]]:
     """The wanted rows of each config, from a release folder, or downloaded from the Hub to a temporary folder."""
     folder = folder_or_repository(target, revision)
-    if isinstance(folder, Path):
+    if not isinstance(folder, str):
         yield _configs(folder, wanted, target)
         return
     if revision is None:
@@ -190,7 +193,7 @@ def make_command() -> click.Command:
         click.argument("target", metavar="ORG/NAME|DIR"),
         splits_option("Build only these."),
         click.option("--revision", metavar="TAG", help="Tag or commit of the published release."),
-        click.option("--out", type=click.Path(path_type=Path), required=True, metavar="DIR", help="Release folder."),
+        click.option("--out", type=PathType(), required=True, metavar="DIR", help="Release folder, or address."),
         click.option("--dry-run", is_flag=True, help="Look for the rows in the sources, and write nothing."),
         json_option(only="--dry-run"),
         *executor_options(),

@@ -19,6 +19,7 @@ from builders.executors.cores import usable_cores
 from builders.hub.repo_id import is_repository
 from builders.release.entries import Manifest
 from builders.release.manifest import read_manifest
+from builders.storage.paths import LOCAL
 from builders.storage.scratch import scratch_folder
 from hf_scripts import verify
 from hf_scripts.checks.verified import Scope
@@ -40,7 +41,7 @@ from unknown_detection.terminal.progress import bar, log, open_bar, result
         "python -m hf_scripts.push build/unknown-detection --repo org/unknown-detection --tag v1.0.0 --private",
     ),
 )
-@click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
+@click.argument("folder", metavar="DIR", type=LOCAL)
 @click.option("--repo", required=True, metavar="ORG/NAME", help="Dataset repository; created if it does not exist.")
 @click.option(
     "--tag",

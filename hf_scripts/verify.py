@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import click
-import pyarrow.parquet as pq
 
 from builders.cli.documents import json_option, print_document
 from builders.cli.runner import exit_code
@@ -20,6 +19,8 @@ from builders.hub.repo_id import folder_or_repository
 from builders.release.entries import FileEntry, Manifest
 from builders.release.layout import Layout
 from builders.storage.locks import is_held
+from builders.storage.parquet import read_row_count
+from builders.storage.paths import LOCAL
 from hf_scripts.checks import duplicates
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks import release as check_release
@@ -138,7 +139,7 @@ def _rows(path: Path) -> int | None:
     if not path.is_file():
         return None
     try:
-        return int(pq.read_metadata(path).num_rows)
+        return read_row_count(path)
     except UNREADABLE:
         return None
 
@@ -212,7 +213,7 @@ def _grouped(kind: str, lines: Sequence[str]) -> list[str]:
 )
 @click.argument("release", metavar="DIR|ORG/NAME")
 @click.option("--revision", metavar="TAG", help="Version, branch or commit of ORG/NAME.  [default: main]")
-@click.option("--keep", metavar="DIR", type=click.Path(path_type=Path), help="Keep the download in this folder.")
+@click.option("--keep", metavar="DIR", type=LOCAL, help="Keep the download in this folder.")
 @splits_option("Read the images of these splits alone; on the Hub, download no others.")
 @click.option(
     "--check",
@@ -240,14 +241,14 @@ def command(
 ) -> int:
     """Check that a release is complete and undamaged, down to every row and image.
 
-    The release is the folder DIR or, if there is no such folder, the dataset repository ORG/NAME on the Hub, which is
-    downloaded.
+    The release is the folder DIR, which may be an address such as s3://BUCKET/PREFIX, or, if there is no such folder,
+    the dataset repository ORG/NAME on the Hub, which is downloaded.
 
     The exit code is 0 if the release has no problem, 1 if it has, and 2 if there is no release to check.
     """
     decode = check == "decode"
     folder = folder_or_repository(release, revision)
-    if isinstance(folder, Path):
+    if not isinstance(folder, str):
         if revision is not None or keep is not None:
             raise BuildError(
                 f"{release} is a folder here, to which --revision and --keep do not apply. Omit them, or run from "

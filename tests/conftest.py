@@ -10,9 +10,10 @@ from builders.facets_benchmark import BENCHMARK as FACETS
 from tests.browser import chromium, open_page
 from tests.builders.conftest import build_demo
 from tests.endtoend import is_endtoend
+from tests.store.fixtures import proxy, store, store_server
 from unknown_detection.durable import NO_SYNC
 
-__all__ = ["chromium", "open_page"]
+__all__ = ["chromium", "open_page", "proxy", "store", "store_server"]
 
 
 # Thousands of small files are written, of which none has to survive a power cut. Tests of flushing use `flushed`.

@@ -57,7 +57,7 @@ card                    : errors release storage taxonomy.decisions taxonomy.tab
 demo                    : storage taxonomy.tables
 sources.obtain          :
 sources.compressed      :
-sources.base            : demo errors release sources.compressed sources.obtain
+sources.base            : demo errors release sources.compressed sources.obtain storage
 sources.formats         :
 sources.readers         : errors sources.base sources.formats storage
 sources                 : demo errors release sources.base sources.formats sources.obtain sources.readers storage
@@ -94,7 +94,7 @@ report                  : audit card cli errors registry release sources storage
                           taxonomy.tables taxonomy.wordnet unknown_detection.help unknown_detection.pages
 fetch                   : benchmark errors hub pipeline registry sources.base sources.obtain storage
 sources.__main__        : cli errors fetch sources sources.base unknown_detection.help
-folder_benchmark        : benchmark cli errors executors pipeline registry release sources sources.base
+folder_benchmark        : benchmark cli errors executors pipeline registry release sources sources.base storage
                           taxonomy.overlaps unknown_detection.help
 __main__                : unknown_detection.__main__
 
@@ -361,6 +361,47 @@ def test_tests_stand_where_what_they_test_stands():
 
 IN_FUNCTIONS = {"builders/executors/ray.py": {"ray"}}
 """What else imports a package of an extra, only once it is used."""
+
+
+STORES = {"fsspec", "upath", "universal_pathlib", "s3fs", "gcsfs", "botocore", "aiobotocore", "boto3"}
+
+
+def test_only_storage_knows_stores():
+    for package in OURS:
+        for path in sources(package):
+            if "storage" not in path.parts:
+                assert not STORES & {module.split(".")[0] for module in imports(path)}, path.relative_to(ROOT)
+
+
+OPENERS = {
+    "numpy": {"load", "memmap"},
+    "pyarrow": {"memory_map", "input_stream"},
+    "pyarrow.ipc": {"open_file", "open_stream"},
+    "pyarrow.parquet": {"ParquetDataset", "ParquetFile", "read_metadata", "read_schema", "read_table"},
+}
+"""What opens a file by its path, and knows paths of this machine alone; by module."""
+
+OPENS = {
+    "builders/release/duplicates.py": "a file that `open_buffered` has opened",
+    "hf_scripts/publish/read_back.py": "a file of the Hub that is open",
+}
+"""What opens such files itself, and why it may."""
+
+
+def test_only_storage_opens_files_of_releases_by_their_paths():
+    modules = {"np": "numpy", "pa": "pyarrow", "pq": "pyarrow.parquet", "pa.ipc": "pyarrow.ipc"}
+    found = set()
+    for path in (*sources("builders"), *sources("hf_scripts")):
+        calls = [node for node in ast.walk(parsed(path)) if isinstance(node, ast.Call)]
+        for used in (part for call in calls for part in (call.func, *call.args)):  # `partial` is given what it calls
+            if isinstance(used, ast.Attribute):
+                opened = used.attr in OPENERS.get(modules.get(ast.unparse(used.value)), ())
+                found |= (
+                    {path.relative_to(ROOT).as_posix()}
+                    if opened and not {"storage", "sources"} & set(path.parts)
+                    else set()
+                )
+    assert found == set(OPENS)
 
 
 def test_the_core_imports_nothing_heavy():

@@ -26,7 +26,7 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 
 CI = (ROOT / ".ci" / "run").read_text(encoding="utf-8")
 
-NEEDS = {"real data", "the Hub", "the Hub and real data", "weights", "a cluster", "torch"}
+NEEDS = {"real data", "the Hub", "the Hub and real data", "weights", "a cluster", "a store", "torch"}
 """What a block may say that it needs."""
 
 _BLOCK = re.compile(r"^(?:<!-- needs (?P<needs>.+?) -->\n)?```bash\n(?P<text>.*?)^```", re.M | re.S)

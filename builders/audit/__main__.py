@@ -26,6 +26,7 @@ from builders.release.manifest import read_manifest
 from builders.release.reader import read_images
 from builders.release.schema import ROLES
 from builders.storage.atomic import write_text
+from builders.storage.paths import LOCAL, PathType
 from builders.storage.scratch import scratch_folder
 from unknown_detection.help import HelpGroup
 from unknown_detection.terminal.progress import bar
@@ -35,7 +36,7 @@ SEPARABLE = 0.75
 
 _WORKER_IMPORTS = ("builders.audit.duplicates", "builders.audit.measures", "numpy.ma")
 
-_release = click.argument("release", metavar="RELEASE", type=click.Path(path_type=Path))
+_release = click.argument("release", metavar="RELEASE", type=PathType())
 _splits = splits_option("Audit these alone; without it the whole release is.")
 _dry_run = click.option("--dry-run", is_flag=True, help="Print the result, and write nothing.")
 _workers = click.option(
@@ -50,7 +51,7 @@ _workers = click.option(
 def _out(what: str) -> Callable[[Any], Any]:
     return click.option(
         "--out",
-        type=click.Path(path_type=Path),
+        type=LOCAL,
         metavar="FILE",
         help=f"Write the {what} to this file alone, and leave the release as it is.",
     )
@@ -167,7 +168,7 @@ def overlap(release: Path, dry_run: bool) -> None:
 @_release
 @click.option(
     "--against",
-    type=click.Path(path_type=Path),
+    type=PathType(),
     metavar="RELEASE",
     help="Compare with the splits of this release, and leave both as they are.",
 )

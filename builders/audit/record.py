@@ -19,7 +19,7 @@ from builders.release.layout import Layout, shows_images
 from builders.release.manifest import file_entry, read_manifest
 from builders.storage.atomic import atomic_path, write_text
 from builders.storage.locks import held, is_held
-from unknown_detection.durable import make_folder
+from builders.storage.paths import make_folder
 
 Cell = str | int | float
 
@@ -106,7 +106,7 @@ def record(root: Path, manifest: Manifest, findings: Findings) -> Manifest:
         chart=file_entry(layout, picture) if listed else None,
     )
     audits = dict(sorted({**manifest.audits, findings.key: entry}.items()))
-    return card.write_card_and_manifest(layout, msgspec.structs.replace(manifest, audits=audits))
+    return card.write_card_and_manifest(layout, msgspec.structs.replace(manifest, audits=audits), manifest)
 
 
 def paths(root: Path, findings: Findings) -> list[str]:

@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 from PIL import Image
 
 from builders.audit.smoothness import DISTANCES, Float64, auroc, smoothness_score, total_variation
@@ -29,6 +28,7 @@ from builders.release.schema import ROLES
 from builders.sources.base import SourceIndex, open_source
 from builders.sources.registry import SOURCES
 from builders.sources.sizes import image_sizes
+from builders.storage.parquet import read_parquet
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -142,7 +142,7 @@ def _resized(release: Path, key: str, split: SplitEntry, root: Path, most: int) 
     if not root.is_dir():
         raise BuildError(f"There is no folder {root}. Give the folder of {source.title} with --originals.")
     index = open_source(source, root, pieces[0].partitions)
-    ids = pq.ParquetFile(release / split.index.path).read(["source_id"]).column(0).slice(0, most)
+    ids = read_parquet(release / split.index.path, ["source_id"]).column(0).slice(0, most)
     _, read = image_sizes(index, _places(key, index, ids))
     for row in range(len(ids)):
         try:

@@ -14,16 +14,16 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from builders.errors import BuildError, one_line
 from builders.release.entries import SplitEntry
 from builders.release.schema import arrow_schema
+from builders.storage.parquet import open_parquet, read_parquet
 
 _BATCH_ROWS = 256
 
 # Streams the images through a small buffer, so that memory does not depend on the size of the row groups.
-_open = partial(pq.ParquetFile, buffer_size=1024 * 1024, pre_buffer=False)
+_open = partial(open_parquet, buffer_size=1024 * 1024, pre_buffer=False)
 
 Rows = npt.NDArray[np.int64]
 
@@ -79,7 +79,7 @@ def read_index(root: Path, split: SplitEntry, names: Sequence[str]) -> pa.Table:
     path = root / split.index.path
     check_columns(path, names, split.rows)
     try:
-        return pq.read_table(path, columns=list(names))
+        return read_parquet(path, list(names))
     except (OSError, pa.ArrowException) as error:
         raise unreadable(path, error) from error
 
@@ -121,7 +121,8 @@ def row_groups(root: Path, key: str, split: SplitEntry, rows: Rows) -> list[RowG
         path = root / file.path
         check_columns(path, ["image"])
         try:
-            metadata = pq.read_metadata(path)
+            with open_parquet(path) as opened:
+                metadata = opened.metadata
         except (OSError, pa.ArrowException) as error:
             raise unreadable(path, error) from error
         for group in range(metadata.num_row_groups):

@@ -22,8 +22,16 @@ if TYPE_CHECKING:
     import jinja2
 
 
-def write_card_and_manifest(layout: Layout, manifest: Manifest) -> Manifest:
+def write_card_and_manifest(layout: Layout, manifest: Manifest, before: Manifest | None = None) -> Manifest:
     """Write a release's card and Croissant metadata, and then its manifest, which lists both like every other file.
+
+    Args:
+        layout: the release folder.
+        manifest: its manifest, without the card.
+        before: the manifest that was read (`builders.release.manifest.write_manifest`).
+
+    Raises:
+        ChangedMeanwhileError: another run replaced the one that was read, in a store.
 
     Returns:
         The manifest as written, which lists the card and the withdrawn rows of all splits.
@@ -37,7 +45,7 @@ def write_card_and_manifest(layout: Layout, manifest: Manifest) -> Manifest:
     manifest = msgspec.structs.replace(
         manifest, card=file_entry(layout, layout.card), croissant=file_entry(layout, layout.croissant)
     )
-    write_manifest(layout.root, manifest)
+    write_manifest(layout.root, manifest, before)
     return manifest
 
 

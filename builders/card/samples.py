@@ -11,7 +11,6 @@ from pathlib import Path
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from builders.card.grid import Column, Row, Shown, grid
 from builders.errors import BuildError, one_line
@@ -21,6 +20,7 @@ from builders.release.layout import Layout
 from builders.release.manifest import file_entry
 from builders.release.schema import ROLES, UNKNOWN_ROLES
 from builders.storage.atomic import atomic_path
+from builders.storage.parquet import open_parquet
 
 SAMPLES = 8
 """Images in a picture (ours): one line that fits the width of a card."""
@@ -80,7 +80,7 @@ def _first(root: Path, split: SplitEntry, public: set[str]) -> list[Shown]:
     found: list[Shown] = []
     for file in split.data:
         try:
-            with pq.ParquetFile(root / file.path) as opened:
+            with open_parquet(root / file.path) as opened:
                 for batch in opened.iter_batches(_BATCH_ROWS, columns=columns):
                     some = batch.filter(pc.is_in(batch["source"], value_set=pa.array(sorted(public))))
                     for row in some.slice(0, SAMPLES - len(found)).to_pylist():

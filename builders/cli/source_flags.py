@@ -18,6 +18,7 @@ from builders.errors import BuildError, one_line
 from builders.hub.place import is_hub_place
 from builders.sources.base import Source
 from builders.sources.registry import SOURCES
+from builders.storage.paths import is_remote
 from builders.storage.text_files import read_lines
 
 SOURCES_FILE = Path("sources.toml")
@@ -25,13 +26,13 @@ SOURCES_FILE = Path("sources.toml")
 
 
 def source_options(sources: Iterable[Source]) -> list[Callable[[Any], Any]]:
-    """Return a flag `--<key> DIR` for each source that has a folder."""
+    """Return a flag `--<key> DIR`, or an address instead of the folder, for each source that has a folder."""
     return [
         click.option(
             f"--{source.key}",
             source.key,
             type=PlaceType(),
-            metavar="DIR|hf://...",
+            metavar="DIR|ADDRESS",
             help=f"{source.title}.",
         )
         for source in sources
@@ -45,7 +46,8 @@ def sources_option() -> Callable[[Any], Any]:
         "--sources",
         type=click.Path(path_type=Path, exists=True, dir_okay=False),
         metavar="FILE",
-        help=f'TOML file with a line `source = "DIR"` for each source.  [default: {SOURCES_FILE} if there]',
+        help='TOML file with a line `source = "DIR"` for each source. Instead of DIR, an ADDRESS is s3://BUCKET/PREFIX,'
+        f" in another store, or hf://datasets/ORG/NAME.  [default: {SOURCES_FILE} if there]",
     )
 
 
@@ -78,7 +80,7 @@ def listed_sources(given: Path | None) -> dict[str, Place]:
 
 
 def _placed(key: str, value: str, path: Path) -> Place:
-    return as_place(value) if is_hub_place(value) else path.parent / _expanded(key, value, path)
+    return as_place(value) if is_hub_place(value) or is_remote(value) else path.parent / _expanded(key, value, path)
 
 
 def _expanded(key: str, value: str, path: Path) -> Path:

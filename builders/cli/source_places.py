@@ -1,4 +1,4 @@
-"""Where the copies of sources are: folders, or places on the Hub that are downloaded first.
+"""Where the copies of sources are: folders, addresses in a store, or places on the Hub that are downloaded first.
 
 Tested by `tests/builders/cli/test_source_places.py`.
 """
@@ -16,9 +16,10 @@ import click
 from builders.errors import BuildError, one_line
 from builders.hub.place import HubPlace, is_hub_place, parse_place
 from builders.sources.base import Source
+from builders.storage.paths import as_path, is_remote
 
 Place = Path | HubPlace
-"""A folder, or a place on the Hub."""
+"""A folder of this machine or in a store, or a place on the Hub."""
 
 
 def default_cache() -> Path:
@@ -32,19 +33,36 @@ def as_place(text: str) -> Place:
     """Read a place as a person writes it.
 
     Raises:
-        BuildError: it begins as an address of the Hub, and is none.
+        BuildError: it begins as an address of the Hub or of a store, and is none.
     """
-    return parse_place(text) if is_hub_place(text) else Path(text)
+    return parse_place(text) if is_hub_place(text) else as_path(text)
 
 
 class PlaceType(click.ParamType[Any]):
-    """A flag's value that is a folder or an address such as `hf://datasets/ORG/NAME`."""
+    """A flag's value that is a folder or an address such as `s3://BUCKET/PREFIX` or `hf://datasets/ORG/NAME`."""
 
     name = "place"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the place."""
         return as_place(value) if isinstance(value, str) else value
+
+
+class LocalPath(click.Path):
+    """A flag's value that exists on this machine; addresses are refused in a sentence."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, exists=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path."""
+        if isinstance(value, str) and is_remote(value):
+            flag = param.opts[0] if param is not None else "This flag"
+            raise BuildError(
+                f"{flag} {one_line(value)} lies in a store or on the Hub, and {flag} reads files of this machine "
+                "alone. Copy it here, and give the copy."
+            )
+        return super().convert(value, param, ctx)
 
 
 def cache_option() -> Callable[[Any], Any]:
@@ -68,7 +86,7 @@ def refuse_wrong_folders(places: Mapping[Source, Place]) -> None:
     wrong = {
         source: "is a file, not a folder" if place.exists() else "does not exist"
         for source, place in places.items()
-        if isinstance(place, Path) and not place.is_dir()
+        if not isinstance(place, HubPlace) and not _is_folder(place)
     }
     if not wrong:
         return
@@ -80,6 +98,11 @@ def refuse_wrong_folders(places: Mapping[Source, Place]) -> None:
         )
     head = f"{len(listed)} sources have no folder where they are said to be:"
     raise BuildError("\n".join([head, *listed, "Give the right ones by these flags or in the sources file."]))
+
+
+def _is_folder(place: Path) -> bool:
+    # What cannot be reached is told at once; a build asks more often.
+    return place.asked_is_dir() if is_remote(place) else place.is_dir()  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True)
@@ -95,7 +118,7 @@ class Downloads:
     only_look: bool = False
 
     def folders(self, places: Mapping[Source, Place], partitions: Mapping[Source, Sequence[str]]) -> dict[str, Path]:
-        """Return a folder for each source, by its key; what is on the Hub is downloaded.
+        """Return a folder for each source, by its key; what is on the Hub is downloaded, what is in a store is not.
 
         Args:
             places: where each source is. Folders are checked first.
@@ -105,7 +128,7 @@ class Downloads:
             BuildError: a folder does not exist, or something cannot be downloaded.
         """
         refuse_wrong_folders(places)
-        roots = {source.key: place for source, place in places.items() if isinstance(place, Path)}
+        roots = {source.key: place for source, place in places.items() if not isinstance(place, HubPlace)}
         remote = {source: place for source, place in places.items() if isinstance(place, HubPlace)}
         if not remote:
             return roots

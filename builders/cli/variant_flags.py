@@ -16,6 +16,7 @@ from builders.benchmark import Benchmark, Variant
 from builders.cli.source_flags import listed_sources
 from builders.cli.source_places import as_place
 from builders.errors import BuildError
+from builders.hub.place import HubPlace
 from builders.sources.base import Source
 
 
@@ -70,7 +71,13 @@ def _take_found(variant: Variant, flags: dict[str, Any]) -> None:
     if usual is None or own is None or flags["demo"] or flags[_parameter(variant)] is not None:
         return
     root = flags[usual.key] or listed_sources(flags["sources"]).get(usual.key)
-    if not isinstance(root, Path) or flags[own.key] is not None or not _holds(own, root) or _holds(usual, root):
+    if (
+        root is None
+        or isinstance(root, HubPlace)
+        or flags[own.key] is not None
+        or not _holds(own, root)
+        or _holds(usual, root)
+    ):
         return
     click.echo(f"{root} holds {own.title}, not {usual.title}: read as with --{variant.name}", err=True)
     flags[_parameter(variant)] = str(root)

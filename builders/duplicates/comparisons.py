@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from builders.benchmark import Benchmark
 from builders.duplicates.distance import scaled
@@ -28,6 +27,7 @@ from builders.release.entries import Manifest
 from builders.release.layout import Layout
 from builders.release.schema import PIXEL_DIGEST
 from builders.storage.atomic import atomic_path
+from builders.storage.parquet import load_array, open_parquet, read_parquet, read_schema
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -99,16 +99,16 @@ class PixelComparisons:
         """Digests over the pixels of a split's rows; None if not all were decoded, or for other rows."""
         config, _, name = key.partition("/")
         parts = sorted((self.layout.state / "parts" / config).glob(f"{name}-?????-of-?????.parquet"))
-        if not parts or any(PIXEL_DIGEST not in pq.read_schema(part).names for part in parts):
+        if not parts or any(PIXEL_DIGEST not in read_schema(part).names for part in parts):
             return None
         columns = ["id", "label", "role", DIGEST, PIXEL_DIGEST]
-        rows = pa.concat_tables(pq.ParquetFile(part).read(columns) for part in parts)
+        rows = pa.concat_tables(read_parquet(part, columns) for part in parts)
         return rows[PIXEL_DIGEST] if rows_digest(rows) == self.entries[key].digest else None
 
     def _rows(self, key: str, numbers: npt.NDArray[np.int64]) -> list[tuple[Row, str]]:
         """Rows of a split by number, each with its content digest."""
         some, places = np.unique(numbers, return_inverse=True)
-        digests = pq.ParquetFile(self._index(key)).read([DIGEST]).column(0).take(pa.array(some)).to_pylist()
+        digests = read_parquet(self._index(key), [DIGEST]).column(0).take(pa.array(some)).to_pylist()
         rows = list(zip(rows_at(self._index(key), key, some), digests, strict=True))
         return [rows[place] for place in places.tolist()]
 
@@ -125,12 +125,12 @@ class PixelComparisons:
         """Load the images of a split in the order of its rows: (n, 32, 32, 3)."""
         entry = self.entries[key]
         if not entry.data:
-            kept: Pixels = np.load(self.layout.pixels(entry.digest))
+            kept: Pixels = load_array(self.layout.pixels(entry.digest))
             return kept
         pixels = np.zeros((entry.rows, SIDE, SIDE, 3), np.uint8)
         number = 0
         for file in entry.data:
-            with pq.ParquetFile(self.layout.root / file.path) as opened:
+            with open_parquet(self.layout.root / file.path) as opened:
                 for batch in opened.iter_batches(batch_size=_BATCH_ROWS, columns=["image"]):
                     for data in pc.struct_field(batch.column(0), "bytes"):
                         pixels[number] = scaled(images.decode(data.as_py()))

@@ -16,10 +16,10 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from builders.release.duplicates import Pair, Row, pair_of
 from builders.release.schema import ROLES
+from builders.storage.parquet import open_parquet
 
 ALL_PAIRS = 100
 """In a larger group of equal images, each image is paired only with the group's first one (ours: n - 1 pairs identify
@@ -36,7 +36,7 @@ for _value, _digit in enumerate(b"0123456789abcdef"):
     _NIBBLES[_digit] = _value
 
 # Streams a column through a small buffer, so that memory does not follow the size of a split.
-_open = partial(pq.ParquetFile, buffer_size=1024 * 1024, pre_buffer=False)
+_open = partial(open_parquet, buffer_size=1024 * 1024, pre_buffer=False)
 
 Digests = Callable[[], Iterable[pa.Array]]
 """Returns a split's digests in the order of its rows, in batches; it can be called repeatedly."""

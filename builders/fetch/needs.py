@@ -14,6 +14,8 @@ from builders.hub.place import HubPlace
 from builders.pipeline.request import needed_partitions
 from builders.registry import BENCHMARKS
 from builders.sources.base import Source
+from builders.storage.listing import looking
+from builders.storage.paths import is_remote
 
 MAY_PUBLISH: Mapping[str, str] = {
     "open": "images",
@@ -34,12 +36,14 @@ class Overview:
         source: the source.
         needed_by: the splits that need it, by benchmark; with a flag of a variant behind the benchmark's name.
         folder: where the copy is, or an address on the Hub; None if none is named.
+        folder_exists: whether the folder exists; None on the Hub, or in a store that was not asked.
         found: the partitions that were recognised there; None if nobody looked.
     """
 
     source: Source
     needed_by: Mapping[str, tuple[str, ...]]
     folder: Path | HubPlace | None = None
+    folder_exists: bool | None = None
     found: tuple[str, ...] | None = None
 
     @property
@@ -64,7 +68,7 @@ class Overview:
         """Whether it is on this machine."""
         if self.folder is None:
             return "no"
-        if isinstance(self.folder, Path) and not self.folder.is_dir():
+        if self.folder_exists is False:
             return f"no folder {self.folder}"
         if self.found is None:
             return str(self.folder)
@@ -105,7 +109,7 @@ class Overview:
             ],
             "hub": {"place": mirror.at, "gated": mirror.gated} if mirror and mirror.at else None,
             "folder": None if self.folder is None else str(self.folder),
-            "folder_exists": self.folder.is_dir() if isinstance(self.folder, Path) else None,
+            "folder_exists": self.folder_exists,
             "partitions_found": None if self.found is None else list(self.found),
         }
 
@@ -122,8 +126,11 @@ def overview(source: Source, folder: Path | HubPlace | None = None, *, scan: boo
         folder: its folder, or a place on the Hub, as the user named it.
         scan: whether to look which partitions the folder holds, which lists all its files.
     """
-    found = _recognised(source, folder) if scan and isinstance(folder, Path) and folder.is_dir() else None
-    return Overview(source, needed_by(source), folder, found)
+    if folder is None or isinstance(folder, HubPlace) or (is_remote(folder) and not scan):
+        return Overview(source, needed_by(source), folder)  # a store is only asked where one waits for it
+    exists = folder.is_dir()
+    found = _recognised(source, folder) if scan and exists else None
+    return Overview(source, needed_by(source), folder, exists, found)
 
 
 def needed_by(source: Source) -> dict[str, tuple[str, ...]]:
@@ -146,8 +153,9 @@ def _splits_of(benchmark: Benchmark, source: Source) -> tuple[str, ...]:
 
 def _recognised(source: Source, folder: Path) -> tuple[str, ...]:
     found = []
-    for partition in source.expected():
-        with contextlib.suppress(BuildError):
-            source.scan(folder, (partition,))
-            found.append(partition)
+    with looking(folder):
+        for partition in source.expected():
+            with contextlib.suppress(BuildError):
+                source.scan(folder, (partition,))
+                found.append(partition)
     return tuple(found)

@@ -16,13 +16,13 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from builders.generate.arrays import SIDE
 from builders.generate.contract import Generator
 from builders.release import images
 from builders.release.columns import Column
 from builders.storage.byte_ranges import PACK_SUFFIX
+from builders.storage.parquet import read_parquet
 
 SEALED_SUFFIX = ".sealed.parquet"
 
@@ -103,7 +103,7 @@ def read_records(batches: Sequence[Batch], columns: Iterable[Column] = ()) -> pa
     schema = record_schema(columns).append(pa.field("file", pa.string())).append(pa.field("offset", pa.int64()))
     parts = []
     for batch in batches:
-        known = pq.ParquetFile(batch.record).read()
+        known = read_parquet(batch.record)
         sizes = known["size"].to_numpy()
         known = known.append_column("file", pa.repeat(batch.pack.name, known.num_rows))
         parts.append(known.append_column("offset", pa.array(np.cumsum(sizes) - sizes)))

@@ -13,7 +13,6 @@ import functools
 import hashlib
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -98,7 +97,24 @@ class Inputs:
     def path(self, number: int) -> str:
         """Path of an image's file, for messages."""
         place = self._places[number]
-        return os.path.join(self._roots[place.root], place.file)  # noqa: PTH118 - called for every image
+        return self._joined(place.root, place.file)
+
+    def _joined(self, root: str, file: str) -> str:
+        return os.path.join(self._roots[root], file)  # noqa: PTH118 - called for every image
+
+    def _companion_read(self, place: _CompanionPlace) -> tuple[str, int, int]:
+        path = self._joined(place.companion_root, place.companion_file)
+        return path, place.companion_offset, place.companion_size
+
+    def announce(self) -> None:
+        """Announce to the reader that all images will be read in their order, each with its companion."""
+        reads = []
+        for number, place in enumerate(self._places):
+            if place.form != "none":
+                reads.append((self.path(number), place.offset, place.size))
+            if self._companions is not None:
+                reads.append(self._companion_read(self._companions[number]))
+        self._reader.expect(reads)
 
     def size(self, number: int) -> int:
         """Bytes of an image."""
@@ -124,8 +140,7 @@ class Inputs:
         if self._companions is None:
             return None
         place = self._companions[number]
-        path = str(Path(self._roots[place.companion_root], place.companion_file))
-        data = self._reader.read(path, place.companion_offset, place.companion_size)
+        data = self._reader.read(*self._companion_read(place))
         return Companion(data, self._companion_values[number])
 
     def decoded(self, number: int, data: bytes) -> SourceImage:
@@ -162,7 +177,8 @@ class Inputs:
         grouped = numbered.group_by(["root", "file", "form"], use_threads=False)
         for container in grouped.aggregate([("number", "list")]).to_pylist():
             inside = container["number_list"]
-            path = str(Path(self._roots[container["root"]], container["file"]))
+            path = self._joined(container["root"], container["file"])
+            self._reader.expect((path, offset, flat.shape[1]) for offset in offsets[inside].tolist())
             for first in range(0, len(inside), _READ_TOGETHER):
                 some = inside[first : first + _READ_TOGETHER]
                 self._reader.read_rows(flat, some, path, offsets[some].tolist())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -28,6 +28,7 @@ from builders.release.images import LEAVE_OUT, unreadable
 from builders.sources.broken import known_broken
 from builders.storage.atomic import atomic_path
 from builders.storage.byte_ranges import Reader
+from builders.storage.parquet import arrow_rows, read_parquet
 from builders.storage.sealed_files import SealedWriter
 
 
@@ -54,6 +55,7 @@ class BatchTask:
         roots: the folder of each name in `root`.
         generator: the generator.
         drop_unreadable: leave out images that cannot be read or generated.
+        versions: of archives in a store, by address (`builders.sources.base.SourceIndex.versions`).
     """
 
     plan: Path
@@ -61,6 +63,7 @@ class BatchTask:
     roots: Mapping[str, str]
     generator: Generator
     drop_unreadable: bool
+    versions: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def resources(self) -> Resources:
@@ -77,20 +80,19 @@ class BatchTask:
             OSError: the pack or the record cannot be written.
         """
         batch = self.batch
-        before = pq.ParquetFile(batch.record).read() if batch.record.exists() else None
-        with pa.memory_map(str(self.plan)) as source:
-            rows = pa.ipc.open_file(source).read_all().slice(batch.start, batch.stop - batch.start)
-            with (
-                Reader() as reader,
-                _sealing(self) as sealing,
-                atomic_path(batch.pack) as temporary,
-                temporary.open("wb", buffering=0) as sink,
-            ):
-                pack = PackWriter(sink, rows.num_rows, self.generator.columns)
-                work = _Work(self, rows, Inputs(rows, self.roots, reader), before, sealing)
-                record = work.store(pack, progress) if work.stores_arrays() else work.generate(pack, progress)
-                if before is not None:
-                    _refuse_other_images(rows, before, record)
+        before = read_parquet(batch.record) if batch.record.exists() else None
+        with (
+            arrow_rows(self.plan, batch.start, batch.stop) as rows,
+            Reader(self.versions) as reader,
+            _sealing(self) as sealing,
+            atomic_path(batch.pack) as temporary,
+            temporary.open("wb", buffering=0) as sink,
+        ):
+            pack = PackWriter(sink, rows.num_rows, self.generator.columns)
+            work = _Work(self, rows, Inputs(rows, self.roots, reader), before, sealing)
+            record = work.store(pack, progress) if work.stores_arrays() else work.generate(pack, progress)
+            if before is not None:
+                _refuse_other_images(rows, before, record)
         if before is None:
             with atomic_path(batch.record) as temporary:
                 pq.write_table(record, temporary, compression="zstd")
@@ -147,6 +149,7 @@ class _Work:
 
     def generate(self, pack: PackWriter, progress: Progress) -> pa.Table:
         """Generate images, write them into a pack and return the record."""
+        self.inputs.announce()
         generate = once_per_worker(_SetUp(self.task.generator))
         count = Counted(len(self.inputs), progress)
         digests: list[str] = []

@@ -10,6 +10,7 @@ import re
 from pathlib import Path
 
 from builders.errors import BuildError
+from builders.storage.paths import as_path, is_remote, refuse_unreachable
 
 # The rule of huggingface_hub.utils.validate_repo_id, with a required account.
 _NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
@@ -21,16 +22,19 @@ def is_repository(text: str) -> bool:
 
 
 def folder_or_repository(text: str, revision: str | None) -> Path | str:
-    """Return the path of a folder that exists, or else the name of a repository.
+    """Return the path of a folder that exists, or of an address, or else the name of a repository.
 
     Args:
-        text: DIR or ORG/NAME, as the user wrote it.
+        text: DIR, an address in a store, or ORG/NAME, as the user wrote it.
         revision: the revision that the user asks for, which only a repository has.
 
     Raises:
-        BuildError: there is no such folder, and the text is, or looks like, a path.
+        BuildError: there is no such folder, and the text is, or looks like, a path; or a store cannot be used.
     """
-    path = Path(text)
+    path = as_path(text)
+    if is_remote(path):
+        refuse_unreachable(path)
+        return path
     if path.exists():
         return path
     beside = sorted(one.name for one in path.parent.iterdir()) if path.parent.is_dir() else []

@@ -26,7 +26,7 @@ from builders.cli.source_flags import (
     source_options,
     sources_option,
 )
-from builders.cli.source_places import Downloads, cache_option, refuse_wrong_folders
+from builders.cli.source_places import Downloads, LocalPath, cache_option, refuse_wrong_folders
 from builders.cli.split_choice import is_named, named, refuse_unknown, splits_option
 from builders.cli.variant_flags import chosen_reading, every_source, variant_options
 from builders.errors import NAMED, BuildError, more, os_errors_as_build_errors
@@ -50,6 +50,7 @@ from builders.plan.withdrawals import DUPLICATES, read_withdrawn
 from builders.release.layout import Layout
 from builders.sources.base import Source
 from builders.storage.atomic import write_text
+from builders.storage.paths import PathType, is_remote, refuse_unreachable
 from unknown_detection.durable import flush_tree, make_folder
 from unknown_detection.help import ESSENTIALS, helpful, no_sync_option
 
@@ -136,10 +137,11 @@ def build_options(seed: int, splits: Sequence[str] = ()) -> list[Callable[[Any],
     return [
         click.option(
             "--out",
-            type=click.Path(path_type=Path),
+            type=PathType(),
             default=Path("build/unknown-detection"),
             show_default=True,
-            help="Release folder. Several benchmarks and later runs may share one.",
+            metavar="DIR",
+            help="Release folder, or an address (s3://BUCKET/PREFIX). Several benchmarks and runs may share one.",
         ),
         splits_option("Build only these; only their sources are needed.", keys=splits),
         click.option("--dry-run", is_flag=True, help="Plan and print counts; write nothing."),
@@ -180,7 +182,7 @@ def _source_choices(benchmark: Benchmark) -> list[Callable[[Any], Any]]:
     return [
         click.option(
             "--adopt",
-            type=click.Path(path_type=Path, exists=True),
+            type=LocalPath(),
             metavar="PATH",
             help="The authors' lists (a folder or one file): use exactly the images that they list."
             if benchmark.index_words
@@ -216,7 +218,9 @@ def build(benchmark: Benchmark, module: str, flags: Mapping[str, Any], models: M
     refuse_unknown(names, known, f"The benchmark {benchmark.name}")
     out: Path = flags["out"]
     variant = flags["withdraw"] == DUPLICATES
+    refuse_unreachable(out)
     refuse_foreign(out)
+    refuse_unreachable(out, writing=not flags["dry_run"])
     check_executor(flags)
     with TerminalMeter(quiet=flags["quiet"]) as meter, contextlib.ExitStack() as cleanup:
         if flags["demo"]:
@@ -338,7 +342,7 @@ def _check_compared(benchmark: Benchmark, splits: Sequence[str]) -> None:
 def _with_demo_models(
     benchmark: Benchmark, models: ModelsOfDemo, out: Path, cleanup: contextlib.ExitStack, *, dry_run: bool
 ) -> Benchmark:
-    if dry_run:
+    if dry_run or is_remote(out):
         return models.added_to(benchmark, Path(cleanup.enter_context(tempfile.TemporaryDirectory())))
     layout = Layout(out)
     with locked(layout):
@@ -348,7 +352,7 @@ def _with_demo_models(
 def _demo_roots(out: Path, cleanup: contextlib.ExitStack, *, dry_run: bool, quiet: bool) -> dict[str, Path]:
     from builders.demo.write import edition, write_demo
 
-    if dry_run:
+    if dry_run or is_remote(out):
         return write_demo(Path(cleanup.enter_context(tempfile.TemporaryDirectory())), progress=not quiet)
     # Beside the release's state, so that a second run finds the same files; the folder is never pushed.
     layout = Layout(out)

@@ -13,7 +13,6 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from builders.benchmark import Config, Part
 from builders.card import card
@@ -46,6 +45,7 @@ from builders.release.schema import arrow_schema
 from builders.release.tables import Exclusion, write_excluded, write_index
 from builders.sources import broken
 from builders.sources.base import Source
+from builders.storage.parquet import read_parquet
 from builders.writing.read_plan import ReadPlan
 from builders.writing.shards import read_record
 
@@ -98,7 +98,7 @@ def finish_split(
     parts = [layout.part(config.name, plan.name, i, plan.shards) for i in range(plan.shards)]
     records = [read_record(part) for part in parts]
     columns = arrow_schema((), config.columns, image=False).names
-    rows = pa.concat_tables([pq.ParquetFile(part).read(columns) for part in parts]).replace_schema_metadata(None)
+    rows = pa.concat_tables([read_parquet(part, columns) for part in parts]).replace_schema_metadata(None)
     dropped = dict(image for record in records for image in record.dropped)
     described = [_part(planned, dropped, lacking.get(planned.key, ()), adopted[planned.key]) for planned in plan.parts]
     if sum(part.entry.rows for part in described) != rows.num_rows:
@@ -271,7 +271,7 @@ def finish_release(run: Run, before: Manifest, contents: Contents) -> Manifest:
     training = {key for key, entry in known.items() if is_training(key, entry)}
     run.meter.note(summary(read_pairs(layout.duplicates), training))
     manifest = with_samples(layout, msgspec.structs.replace(manifest, duplicates=listed), before)
-    return card.write_card_and_manifest(layout, manifest)
+    return card.write_card_and_manifest(layout, manifest, before)
 
 
 def _config_entry(run: Run, config: Config, finished: Sequence[Finished], before: ConfigEntry | None) -> ConfigEntry:

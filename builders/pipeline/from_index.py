@@ -14,7 +14,6 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from builders.benchmark import Benchmark, Part, Split
 from builders.duplicates.table import Origin, origin
@@ -47,6 +46,7 @@ from builders.release.reader import config_of
 from builders.release.schema import ROLES, arrow_schema
 from builders.release.tables import read_excluded, write_excluded, write_index
 from builders.sources.base import Source, SourceIndex, open_source
+from builders.storage.parquet import read_parquet
 from builders.writing.read_plan import ReadPlan
 
 
@@ -118,7 +118,7 @@ class Published:
         if not path.is_file():
             raise BuildError(f"The published index {listed.index.path} is not in {self.root}. Fetch it again.")
         try:
-            rows = pq.ParquetFile(path).read()
+            rows = read_parquet(path)
             rows.validate(full=True)  # which finds text that is not UTF-8
         except (OSError, pa.ArrowException) as error:
             reason = str(error).partition("\n")[0]

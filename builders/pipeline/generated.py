@@ -13,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from builders.errors import BuildError
 from builders.generate.batches import Batch, cut, generated_table, read_pixels
@@ -23,6 +22,7 @@ from builders.generate.task import BatchTask
 from builders.pipeline.request import Run
 from builders.release.schema import arrow_schema
 from builders.sources.base import SourceIndex
+from builders.storage.parquet import read_parquet
 from builders.writing.places import STAGING
 from builders.writing.read_plan import ReadPlan, write_plan
 from builders.writing.shards import ShardTask, read_record
@@ -40,6 +40,7 @@ class ShardWork:
         self.run, self.layout = run, run.layout
         self.staging = self.layout.state / STAGING
         self.roots = {key: str(index.root) for key, index in indexes.items()} | {STAGING: str(self.staging)}
+        self.versions = {path: version for index in indexes.values() for path, version in index.versions.items()}
         self.batches: dict[str, list[Batch]] = {}
         self.generated: dict[str, ReadPlan] = {}
 
@@ -62,6 +63,15 @@ class ShardWork:
         wanted = set(rows["file"].unique().to_pylist())
         self._run(self._lost(wanted))
         return read_pixels(rows, self.staging)
+
+    def packs(self) -> list[Path]:
+        """The packs of generated images, and their sealed residuals where they have any."""
+        return [
+            path
+            for key, batches in self.batches.items()
+            for batch in batches
+            for path in (batch.pack, *([batch.sealed] if _is_sealed(self.generated[key]) else ()))
+        ]
 
     def tasks(self, plans: Sequence[ReadPlan]) -> list[ShardTask]:
         """The shards that no earlier run has finished, as tasks that can run, the largest first."""
@@ -91,6 +101,7 @@ class ShardWork:
             stop=split.starts[shard + 1],
             size=split.bytes_of(shard),
             roots=self.roots,
+            versions=self.versions,
             data=data,
             part=part,
             schema=arrow_schema(split.labels, split.config.columns, demo=self.run.identity.demo),
@@ -126,7 +137,7 @@ class ShardWork:
             path = self.staging / f"{key.replace('/', '-')}.arrow"
             write_plan(plan, path)
             tasks += [
-                BatchTask(path, batch, self.roots, generator, self.run.request.allow_partial)
+                BatchTask(path, batch, self.roots, generator, self.run.request.allow_partial, self.versions)
                 for of, batch in wanted
                 if of == key
             ]
@@ -204,7 +215,7 @@ def _refuse_other_images(split: ReadPlan, shard: int, part: Path) -> None:
     """
     rows = split.rows_of(shard)
     wanted = rows.filter(pc.equal(rows["unreadable"], ""))
-    written = pq.ParquetFile(part).read(["id", "content_sha256"])
+    written = read_parquet(part, ["id", "content_sha256"])
     if wanted["content_sha256"].equals(written["content_sha256"]):
         return
     digests = dict(zip(written["id"].to_pylist(), written["content_sha256"].to_pylist(), strict=True))

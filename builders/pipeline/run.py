@@ -9,7 +9,9 @@ from __future__ import annotations
 
 import abc
 import shutil
+import tempfile
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +24,7 @@ from builders.generate.contract import Generator
 from builders.pipeline.finish import Contents, finish_release
 from builders.pipeline.generated import ShardWork
 from builders.pipeline.request import Run, generators_of
-from builders.pipeline.state import State, locked
+from builders.pipeline.state import TRIES, State, locked
 from builders.plan.originals import companion_rows
 from builders.plan.planner import PlannedSplit
 from builders.release.entries import Manifest, SplitEntry
@@ -30,6 +32,8 @@ from builders.release.layout import Layout
 from builders.release.manifest import read_or_empty
 from builders.sources.base import IN_PLACE, SourceIndex
 from builders.sources.sizes import estimated_bytes
+from builders.storage.atomic import ChangedMeanwhileError
+from builders.storage.paths import is_remote
 from builders.writing.packs import remove_packs, unpack
 from builders.writing.places import STAGING, Places, packed_rows, rows_taken
 from builders.writing.read_plan import ReadPlan, join, locate
@@ -116,17 +120,40 @@ def write_release(planned: PlannedRelease) -> Manifest:
         ready = work.generate(located)
         chosen = [planned.expecting(ready[key]) for key in run.request.splits if key in ready]
         tasks = work.tasks(chosen)
-        _refuse_full_disk(sum(task.size for task in tasks if task.data is not None), layout)
+        _refuse_full_disk([task.size for task in tasks if task.data is not None], layout)
         run.meter.step("writing", sum(task.stop - task.start for task in tasks))
         run.executor.run(tasks, run.meter.advance)
-        run.meter.step("finishing", sum(plan.table.num_rows for plan in chosen))
-        before = read_or_empty(layout.root)
-        contents = planned.describe(chosen, before)
-        for plan in chosen:
-            _keep_pixels(run, work, plan, contents.split(plan.key))
-        manifest = finish_release(run, before, contents)
-        remove_packs(layout.state / STAGING)
+        manifest = _finish(planned, chosen, work)
+        _remove_packs(layout, located, work)
     return manifest
+
+
+def _finish(planned: PlannedRelease, chosen: Sequence[ReadPlan], work: ShardWork) -> Manifest:
+    """Describe what was written, and add it to the manifest; again if another run changed that meanwhile."""
+    run = planned.run
+    for left in reversed(range(TRIES)):
+        run.meter.step("finishing", sum(plan.table.num_rows for plan in chosen))
+        before = read_or_empty(run.layout.root)
+        try:
+            contents = planned.describe(chosen, before)
+            for plan in chosen:
+                _keep_pixels(run, work, plan, contents.split(plan.key))
+            return finish_release(run, before, contents)
+        except ChangedMeanwhileError:  # in a store, which is not locked
+            if not left:
+                raise
+            run.meter.note("another run changed the release at the same time; this one adds its splits to that")
+    raise AssertionError("the last try returns or raises")
+
+
+def _remove_packs(layout: Layout, plans: Sequence[ReadPlan], work: ShardWork) -> None:
+    """Remove the packs of a finished build: all that are there, but in a store this run's own alone."""
+    staging = layout.state / STAGING
+    if is_remote(staging):
+        for path in (*(pack.path for plan in plans for pack in plan.packs), *work.packs()):
+            path.unlink(missing_ok=True)
+    else:
+        remove_packs(staging)
 
 
 def locate_splits(planned: PlannedRelease, splits: Sequence[PlannedSplit]) -> list[ReadPlan]:
@@ -178,7 +205,8 @@ def _refuse_full_disk_for_packs(
             index = indexes[companions.of.key]
             rows = companion_rows(index, companions.partitions[0], split.table["source_id"])
             needed += _packed_bytes(index, companions.partitions, rows)
-    _refuse_full_disk(needed, layout)
+    if not is_remote(layout.root):
+        _refuse_full_disk([needed], layout)
 
 
 def _packed_bytes(index: SourceIndex, partitions: Sequence[str], rows: npt.NDArray[np.int64]) -> int:
@@ -186,10 +214,22 @@ def _packed_bytes(index: SourceIndex, partitions: Sequence[str], rows: npt.NDArr
     return 2 * estimated_bytes(index, rows) if any(piece.how not in IN_PLACE for piece in pieces) else 0
 
 
-def _refuse_full_disk(needed: int, layout: Layout) -> None:
-    free = shutil.disk_usage(layout.root).free
+def _refuse_full_disk(sizes: Sequence[int], layout: Layout) -> None:
+    """Refuse files that do not fit: all of them, or for a store the largest, which is written here first.
+
+    Raises:
+        BuildError: there is too little free space.
+    """
+    if not is_remote(layout.root):
+        needed, folder, remedy = sum(sizes), layout.root, "Free some, or give another --out"
+    else:
+        needed, folder = max(sizes, default=0), Path(tempfile.gettempdir())
+        remedy = (
+            "Files are written there before they are sent: set TMPDIR to a folder with space for one of each worker"
+        )
+    free = shutil.disk_usage(folder).free
     if needed > free:
         raise BuildError(
-            f"{layout.root} has {free / 1e9:,.1f} GB of free space, and the build needs {needed / 1e9:,.1f} GB. Free "
-            "some, or give another --out, and run the same command again."
+            f"{folder} has {free / 1e9:,.1f} GB of free space, and the build needs {needed / 1e9:,.1f} GB. {remedy}, "
+            "and run the same command again."
         )

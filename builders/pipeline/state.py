@@ -20,18 +20,22 @@ from builders.pipeline.request import Identity, Run
 from builders.release.entries import Manifest, pieces_by_key
 from builders.release.layout import Layout
 from builders.release.manifest import read_or_empty
-from builders.storage.atomic import write_text
+from builders.storage.atomic import ChangedMeanwhileError, replace_text
 from builders.storage.locks import held
+from builders.storage.paths import make_folder
 from builders.storage.regular import read_regular
-from unknown_detection.durable import make_folder
 
 # Their versions can change a Parquet file's bytes or what decodes, never a split's digest.
 _RECORDED_PACKAGES = ("numpy", "pillow", "pyarrow")
 
 
+TRIES = 5
+"""How often a run reads again what another run, of other splits, changed in a store at the same time (ours)."""
+
+
 @contextlib.contextmanager
 def locked(layout: Layout) -> Iterator[None]:
-    """Hold the output folder for this run, and sweep what a killed run left half-written.
+    """Hold the output folder for this run, and sweep what a killed run left half-written; neither in a store.
 
     Raises:
         BuildError: another run holds it, or it cannot be written to, or it holds something that is no release.
@@ -87,6 +91,7 @@ class State:
         self.root = run.request.out
         self.path = run.layout.state / f"{run.identity.benchmark}.json"
         self.recorded = _read(self.path)
+        self.labels: Mapping[str, Sequence[str]] = {}
 
     def check(self, labels: Mapping[str, Sequence[str]]) -> None:
         """Refuse a folder whose rows come from other choices than this run's.
@@ -99,6 +104,7 @@ class State:
         Raises:
             BuildError: the folder was built with other choices, lists, generators or in-distribution classes.
         """
+        self.labels = labels
         manifest = read_or_empty(self.root)
         self._check_adopted(manifest)
         self._check_choices(manifest)
@@ -114,6 +120,17 @@ class State:
         Raises:
             BuildError: a split was planned from other images before.
         """
+        for left in reversed(range(TRIES)):
+            try:
+                self._record(plans)
+                return
+            except ChangedMeanwhileError:  # in a store, by a run of other splits
+                if not left:
+                    raise
+                self.recorded = _read(self.path)
+                self.check(self.labels)
+
+    def _record(self, plans: Mapping[str, str]) -> None:
         before = self.recorded
         for key, digest in plans.items():
             if before.plans.get(key, digest) != digest:
@@ -131,7 +148,7 @@ class State:
             "versions": versions | {"python": platform.python_version()},
         }
         encoded = msgspec.json.format(msgspec.json.encode(state, order="sorted"))
-        write_text(self.path, encoded.decode() + "\n")
+        replace_text(self.path, encoded.decode() + "\n", lambda found: _parse(found, self.path) == before)
 
     def _check_adopted(self, manifest: Manifest) -> None:
         built = {
@@ -188,10 +205,14 @@ class State:
 
 
 def _read(path: Path) -> _Recorded:
-    if not path.exists():
+    return _parse(read_regular(path) if path.exists() else None, path)
+
+
+def _parse(data: bytes | None, path: Path) -> _Recorded:
+    if data is None:
         return _Recorded()
     try:
-        return msgspec.json.decode(read_regular(path), type=_Recorded)
+        return msgspec.json.decode(data, type=_Recorded)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BuildError(
             f"The state of an earlier run is damaged, in {path}. Give another --out, or remove the whole release "

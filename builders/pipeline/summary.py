@@ -14,10 +14,11 @@ from builders.benchmark import Benchmark, Part, Split
 from builders.cli.tables import aligned
 from builders.pipeline.from_sources import PlannedFromSources
 from builders.plan.planner import PlannedSplit
-from builders.release.entries import Manifest, pieces_by_key
+from builders.release.entries import Manifest, SplitEntry, pieces_by_key
 from builders.release.layout import INDEX_SUFFIX
 from builders.sources.broken import RULE
 from builders.sources.sizes import estimated_bytes
+from builders.storage.paths import is_remote
 
 
 def built_text(benchmark: Benchmark, manifest: Manifest, out: Path, splits: Sequence[str]) -> str:
@@ -35,7 +36,6 @@ def built_text(benchmark: Benchmark, manifest: Manifest, out: Path, splits: Sequ
     table = counts_table(benchmark, rows, {key: entry.digest for key, entry in entries.items()})
     table = "\n".join([table, *parts_table(parts)])
     config, split = splits[0].split("/")
-    suffix = "" if entries[splits[0]].data else INDEX_SUFFIX
     left_out = [
         f"{key}: {count:,} broken in the owner's archive and left out ({config_of}, by the rule {RULE})"
         for key, entry in entries.items()
@@ -48,7 +48,17 @@ def built_text(benchmark: Benchmark, manifest: Manifest, out: Path, splits: Sequ
         lines += ["Built from demo sources: small on purpose, to try the tools and never for a result.", ""]
     elif lacking:
         lines += [f"not complete: {sentence}" for sentence in lacking] + [""]
-    return "\n".join([*lines, f"built {out}", f'load_dataset("{out}", "{config}{suffix}", split="{split}")'])
+    return "\n".join([*lines, f"built {out}", loading(out, config, split, entries[splits[0]])])
+
+
+def loading(out: Path, config: str, split: str, entry: SplitEntry) -> str:
+    """The line of Python that loads a split of what was built. `datasets` reads no card in a store."""
+    if not is_remote(out):
+        suffix = "" if entry.data else INDEX_SUFFIX
+        return f'load_dataset("{out}", "{config}{suffix}", split="{split}")'
+    files = [f"{out}/{file.path}" for file in entry.data or (entry.index,)]
+    named = f"{out}/data/{config}/{split}-*.parquet" if len(files) > 1 else files[0]
+    return f'load_dataset("parquet", data_files="{named}", split="train")'
 
 
 def dry_run_text(planned: PlannedFromSources) -> str:

@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from builders.duplicates.exact import DIGEST
 from builders.pipeline.generated import ShardWork
@@ -23,6 +22,7 @@ from builders.plan.drawn import Listed
 from builders.plan.planner import PlannedSplit
 from builders.release.schema import PIXEL_DIGEST
 from builders.sources.base import SourceIndex
+from builders.storage.parquet import read_parquet
 from builders.writing.read_plan import ReadPlan, write_plan
 from builders.writing.shards import ShardTask
 
@@ -97,7 +97,7 @@ class Survey:
         self.run.meter.step("looking for duplicates", sum(task.stop - task.start for task in tasks))
         self.run.executor.run(tasks, self.run.meter.advance)
         for part in parts:
-            rows = pq.ParquetFile(part).read()
+            rows = read_parquet(part)
             self._know(rows, rows[DIGEST])
             if PIXEL_DIGEST in rows.column_names:
                 self.pixel_digests |= zip(rows["id"].to_pylist(), rows[PIXEL_DIGEST].to_pylist(), strict=True)

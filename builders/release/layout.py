@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builders.storage.atomic import TEMPORARY, inside
+from builders.storage.paths import is_remote
 
 INDEX_SUFFIX = "-index"
 """Suffix of the config that holds the rows of another without images."""
@@ -127,7 +128,12 @@ class Layout:
         return self.inside(f"audit/{key}.png")
 
     def remove_temporary(self) -> None:
-        """Remove the temporary files that a killed run left. Only the process that holds the lock may do this."""
+        """Remove the temporary files that a killed run left, which are in no store.
+
+        Only the process that holds the lock may do this.
+        """
+        if is_remote(self.root):
+            return
         leftovers = [*self.root.glob(f".*{TEMPORARY}")]
         for folder in (*(self.root / name for name in FOLDERS), self.state):
             leftovers += folder.rglob(f".*{TEMPORARY}")

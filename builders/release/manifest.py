@@ -46,7 +46,7 @@ from builders.release.layout import (
     samples_path,
     shows_images,
 )
-from builders.storage.atomic import write_text
+from builders.storage.atomic import replace_text
 from builders.storage.regular import read_regular
 
 SHARD_NUMBER = re.compile(r"-\d{5}-of-(?=\d{5}\.parquet$)")
@@ -158,10 +158,16 @@ def dump(manifest: Manifest) -> str:
     return json.dumps(msgspec.to_builtins(manifest), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
-def write_manifest(root: Path, manifest: Manifest) -> None:
+def write_manifest(root: Path, manifest: Manifest, before: Manifest | None = None) -> None:
     """Write the manifest of a release folder.
 
+    Args:
+        root: the folder.
+        manifest: the manifest.
+        before: the manifest that was read, or `EMPTY`. In a store, another one is not replaced; None replaces any.
+
     Raises:
+        ChangedMeanwhileError: another run replaced the one that was read.
         BuildError: it would not be valid, for instance because a file name contains control characters.
     """
     path, text = Layout(root).manifest, dump(manifest)
@@ -171,7 +177,7 @@ def write_manifest(root: Path, manifest: Manifest) -> None:
         raise BuildError(
             f"Cannot write {path}, which would not be valid: {error.reason}. Change it and run the same command again."
         ) from error
-    write_text(path, text)
+    replace_text(path, text, lambda found: before in (None, EMPTY if found is None else parse(found, str(path))))
 
 
 def _without_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -10,12 +10,12 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from PIL import Image
 
 from builders.errors import BuildError, one_line
 from builders.release import images
 from builders.release.entries import ConfigEntry, Manifest, SplitEntry
+from builders.storage.parquet import open_parquet
 
 _BATCH_ROWS = 256
 
@@ -44,7 +44,7 @@ def read_images(root: Path, key: str, split: SplitEntry) -> Iterator[tuple[dict[
         path = root / file.path
         if not path.is_file():
             raise BuildError(f"The shard {path} is missing. Build the release again.")
-        with pq.ParquetFile(path) as opened:
+        with open_parquet(path) as opened:
             for batch in opened.iter_batches(batch_size=_BATCH_ROWS):
                 encoded = pc.struct_field(batch.column("image"), "bytes")
                 for row, data in zip(batch.drop_columns("image").to_pylist(), encoded, strict=True):

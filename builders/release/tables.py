@@ -18,8 +18,8 @@ import pyarrow.parquet as pq
 from builders.errors import BuildError
 from builders.release.columns import Column
 from builders.release.schema import arrow_schema
-from builders.storage.atomic import atomic_path, write_text
-from builders.storage.regular import open_buffered
+from builders.storage.atomic import atomic_path, replace_text, write_text
+from builders.storage.regular import open_buffered, read_regular
 
 _MOST_DIGITS = 15
 _SHOWN = 40
@@ -72,10 +72,15 @@ class NearDuplicate:
 
 
 def write_excluded(path: Path, exclusions: Sequence[Exclusion], replaced: Sequence[str]) -> None:
-    """Write a config's exclusions; lines of splits that are not in `replaced` are kept."""
-    kept = [line for line in read_excluded(path) if line.split not in replaced] if path.exists() else []
+    """Write a config's exclusions; lines of splits that are not in `replaced` are kept.
+
+    Raises:
+        ChangedMeanwhileError: another run wrote lines of other splits at the same time, in a store.
+    """
+    before = read_regular(path) if path.exists() else None
+    kept = [] if before is None else [line for line in read_excluded(path) if line.split not in replaced]
     lines = sorted([*kept, *exclusions], key=lambda e: (e.split, e.source, e.partition, e.class_id, e.image, e.rule))
-    _write_lines(path, Exclusion, lines)
+    replace_text(path, _lines(Exclusion, lines), lambda found: found == before)
 
 
 def read_excluded(path: Path) -> list[Exclusion]:
@@ -98,7 +103,7 @@ def write_audit(path: Path, pairs: Sequence[NearDuplicate], replaced: Sequence[s
     """Write a config's near-duplicates, each row's nearest first; lines of splits not in `replaced` are kept."""
     kept = [line for line in read_audit(path) if line.split not in replaced] if path.exists() else []
     lines = sorted([*kept, *pairs], key=lambda p: (p.split, p.id, float(p.distance), p.near_duplicate_of))
-    _write_lines(path, NearDuplicate, lines)
+    write_text(path, _lines(NearDuplicate, lines))
 
 
 def read_audit(path: Path) -> list[NearDuplicate]:
@@ -138,11 +143,10 @@ def _read_lines(path: Path, kind: type[Exclusion | NearDuplicate]) -> Iterator[t
         raise TableError(path, f"it is not CSV ({error})") from error
 
 
-def _write_lines(
-    path: Path, kind: type[Exclusion | NearDuplicate], lines: Sequence[Exclusion | NearDuplicate]
-) -> None:
+def _lines(kind: type[Exclusion | NearDuplicate], lines: Sequence[Exclusion | NearDuplicate]) -> str:
+    """Rows of a table as CSV."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([field.name for field in fields(kind)])
     writer.writerows(list(asdict(line).values()) for line in lines)
-    write_text(path, text.getvalue())
+    return text.getvalue()

@@ -17,17 +17,19 @@ from builders.cli.runner import exit_code
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.report.pictures import Shown
 from builders.storage.atomic import write_text
+from builders.storage.paths import LOCAL, PathType, is_remote
 from unknown_detection.help import helpful
 from unknown_detection.pages.content import byte_text
 
 
 @helpful("python -m builders.report", examples=("python -m builders.report build/unknown-detection --out page.html",))
-@click.argument("release", metavar="RELEASE", type=click.Path(path_type=Path))
+@click.argument("release", metavar="RELEASE", type=PathType())
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=LOCAL,
     metavar="FILE",
-    help="The page. It lies outside the release, so that it is never published.  [default: RELEASE.html, beside it]",
+    help="The page. It lies outside the release, so that it is never published.  [default: RELEASE.html, beside it]"
+    " Needed where the release is an address.",
 )
 @click.option(
     "--pictures",
@@ -44,6 +46,8 @@ def command(release: Path, out: Path | None, pictures: str) -> None:
     """
     from builders.report.page import page
 
+    if is_remote(release) and out is None:
+        raise BuildError(f"The page of {release} lies on this machine, and needs a name. Give one with --out.")
     with os_errors_as_build_errors("write the page"), audited(release, dry_run=True) as manifest:
         full = release.resolve()
         path = full.with_name(f"{full.name}.html") if out is None else out
@@ -55,7 +59,7 @@ def command(release: Path, out: Path | None, pictures: str) -> None:
 
 def _check_out(release: Path, out: Path) -> None:
     """Refuse a page inside the release, which is what is published, and a folder."""
-    if out.resolve().is_relative_to(release):
+    if not is_remote(release) and out.resolve().is_relative_to(release):
         raise BuildError(
             f"{out} lies inside the release {release}, and the page may show images that must not be published. Give "
             "another --out."

@@ -25,6 +25,7 @@ from builders.errors import BuildError
 from builders.release.columns import Column
 from builders.sources.compressed import CompressedTable, Stacked, repeated_text
 from builders.sources.obtain import Obtain
+from builders.storage.listing import looking
 
 Container = Literal["file", "span", "parquet", "pickle", "mat", "targz", "made"]
 """The container from which an image's bytes are read.
@@ -217,12 +218,14 @@ class Source:
 class SourceIndex(Stacked):
     """A source as found in `root`: its partitions, whose rows are counted on from one partition to the next.
 
-    Columns of rows are those of the pieces' tables, and `partition`, `how` and `form`.
+    Columns of rows are those of the pieces' tables, and `partition`, `how` and `form`. `versions` are those of the
+    files in a store that were opened, such as archives, by address.
     """
 
     source: Source
     root: Path
     pieces: tuple[PartitionIndex, ...]
+    versions: Mapping[str, str] = field(default_factory=dict, repr=False)
 
     @property
     def layouts(self) -> dict[str, str]:
@@ -255,9 +258,10 @@ def open_source(source: Source, root: Path, partitions: Sequence[str]) -> Source
     Raises:
         BuildError: `root` is not a folder, holds no known layout of a partition, or has an image twice.
     """
-    if source.on_disk and not root.is_dir():
-        raise BuildError(f"{source.title}: there is no folder {root}. Give the right one with --{source.key}.")
-    index = SourceIndex(source, root, tuple(source.scan(root, partitions)))
+    with looking(root) as versions:
+        if source.on_disk and not root.is_dir():
+            raise BuildError(f"{source.title}: there is no folder {root}. Give the right one with --{source.key}.")
+        index = SourceIndex(source, root, tuple(source.scan(root, partitions)), versions)
     repeated = repeated_text([piece.table for piece in index.pieces], "source_id")
     if repeated is not None:
         rows = pc.indices_nonzero(pc.equal(index.column("source_id"), repeated)).to_numpy().astype(np.int64)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import io
 import mmap
@@ -22,7 +23,8 @@ from builders.sources.readers import parquet, pickles, tars
 from builders.sources.readers.arrays import interleaved, mirrored, position_table
 from builders.sources.readers.folders import relative
 from builders.sources.readers.layouts import Search, alike
-from builders.storage.regular import open_buffered
+from builders.storage.paths import is_remote
+from builders.storage.regular import open_buffered, read_regular
 from taxonomy import tables
 
 _TITLE = "CIFAR-100"
@@ -98,7 +100,7 @@ def _place_in(path: Path, pixels: npt.NDArray[np.uint8]) -> int | None:
     if not len(pixels):
         return None
     raw = pixels.reshape(-1)
-    with open_buffered(path) as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
+    with _mapped(path) as content:
         start = content.find(pixels[0].tobytes())
         if not 0 <= start <= len(content) - len(raw):
             return None
@@ -109,6 +111,16 @@ def _place_in(path: Path, pixels: npt.NDArray[np.uint8]) -> int | None:
         )
         del there  # a memory map with a view cannot be closed
     return start if same else None
+
+
+@contextlib.contextmanager
+def _mapped(path: Path) -> Iterator[bytes | mmap.mmap]:
+    """The content of a file, of one in a store its bytes."""
+    if is_remote(path):
+        yield read_regular(path)
+    else:
+        with open_buffered(path) as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            yield content
 
 
 def _archive(partition: str, root: Path, home: Path) -> PartitionIndex | None:

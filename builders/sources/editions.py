@@ -17,7 +17,7 @@ from builders.errors import BuildError
 from builders.release.images import DECODE_ERRORS
 from builders.sources.base import IN_PLACE, PartitionIndex, PixelSizes, SourceIndex
 from builders.sources.unpack import UNPACKERS
-from builders.storage.regular import open_regular
+from builders.storage.byte_ranges import read_starts
 
 _SAMPLE = 64
 """Images of a partition that are examined. Even if three of four images of an edition had one size, 64 would agree by
@@ -100,10 +100,13 @@ def sampled_sizes(root: Path, piece: PartitionIndex) -> Iterator[Size]:
 def _heads(root: Path, piece: PartitionIndex) -> Iterator[bytes]:
     if piece.how in IN_PLACE:
         places = piece.table.take(["file", "offset", "size"], _drawn(piece.table.num_rows, _SAMPLE))
-        for row in places.to_pylist():
-            with open_regular(root / row["file"]) as opened:
-                opened.seek(row["offset"])
-                yield opened.read(_HEAD if row["size"] < 0 else min(_HEAD, row["size"]))
+        yield from read_starts(
+            root,
+            [
+                (row["file"], row["offset"], _HEAD if row["size"] < 0 else min(_HEAD, row["size"]))
+                for row in places.to_pylist()
+            ],
+        )
         return
     table = piece.table.read(["file", "offset"])
     files = table["file"].unique().sort()

@@ -7,7 +7,6 @@ Tested by `tests/builders/sources/test_image_folder.py`.
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from builders.errors import NAMED, BuildError, more
 from builders.sources.base import Expected, Licence, PartitionIndex, Source, Stray, partition_table
 from builders.sources.obtain import Obtain
 from builders.sources.readers.folders import child_names, class_codes, class_column, printable
+from builders.storage.listing import files_below, looking
 from taxonomy import tables
 
 ALL = "images"
@@ -81,6 +81,11 @@ def find_images(root: Path, flat: str = "") -> Images:
     Raises:
         BuildError: it cannot be listed, has no image, has a class folder without one, or images beside class folders.
     """
+    with looking(root):
+        return _found_images(root, flat)
+
+
+def _found_images(root: Path, flat: str) -> Images:
     if not root.is_dir():
         raise BuildError(f"There is no folder {root}. Give a folder of images.")
     folders = _folders(root)
@@ -186,11 +191,7 @@ def _folders(folder: Path) -> list[str]:
 
 def _below(folder: Path, path: str) -> Iterator[str]:
     """Paths of all files below a folder, which has the given path itself."""
-    for place, folders, names in os.walk(folder):
-        folders.sort()
-        inner = Path(place).relative_to(folder).as_posix()
-        prefix = path if inner == "." else f"{path}/{inner}"
-        yield from (f"{prefix}/{name}" for name in names)
+    yield from (f"{path}/{name}" for name in files_below(folder))
 
 
 def _reason(path: str) -> str:

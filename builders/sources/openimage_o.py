@@ -89,7 +89,8 @@ def _list_of(partition: str, home: Path) -> _List | None:
     """
     absolute = home.absolute()
     folders = [folder / inner for folder in (absolute, *absolute.parents[:_LEVELS_UP]) for inner in _LIST_FOLDERS]
-    path = next(filter(Path.is_file, (folder / f"{partition}_openimage_o.txt" for folder in folders)), None)
+    paths = [folder / f"{partition}_openimage_o.txt" for folder in folders]
+    path = next((path for path in paths if path.is_file()), None)
     if path is None:
         return None
     # OpenOOD's lines are a path and -1, ViM's a name alone.

@@ -35,7 +35,7 @@ from builders.sources.readers.folders import (
     strays_between,
 )
 from builders.sources.readers.layouts import Layout, Search, alike
-from builders.storage.regular import require_regular
+from builders.storage.regular import open_buffered, require_regular
 
 _TRAIN_NAME = r"^[0-9]{8}\.jpg$"
 _VAL_NAME = r"^Places365_val_[0-9]{8}\.jpg$"
@@ -195,7 +195,7 @@ def _layout(edition: _Edition, place: str, home: Path) -> str:
 
 def _find_list(root: Path, home: Path, name: str) -> Path | None:
     """Look for a list beside the images, in the folders above up to the user's, and beside the user's folder."""
-    above = [home, *home.parents[: len(home.relative_to(root).parts)]]
+    above = [home, *home.parents[: len(Path(relative(home, root)).parts)]]
     places = [place for folder in above for place in (folder / name, folder / _LIST_FOLDER / name)]
     places.append(root.parent / _LIST_FOLDER / name)
     return next((path for path in places if path.is_file()), None)
@@ -207,7 +207,8 @@ def _read_list(path: Path) -> pa.Table:
     types = pacsv.ConvertOptions(column_types={"name": pa.string(), "label": pa.int32()}, null_values=[])
     require_regular(path)
     try:
-        return pacsv.read_csv(path, columns, options, types).combine_chunks()
+        with open_buffered(path) as opened:
+            return pacsv.read_csv(opened, columns, options, types).combine_chunks()
     except pa.ArrowInvalid as error:
         raise BuildError(
             f"{TITLE}: {path} has lines other than a name and a number ({one_line(error)}). Unpack "

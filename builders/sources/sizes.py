@@ -5,18 +5,18 @@ Tested by `tests/builders/adopt/test_copies.py`.
 
 from __future__ import annotations
 
-import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from builders.errors import BuildError
 from builders.sources.base import IN_PLACE, LARGEST_IMAGE, SourceIndex
-from builders.storage.regular import open_buffered, refuse_irregular
+from builders.storage.listing import file_sizes
+from builders.storage.parquet import open_parquet
+from builders.storage.regular import open_buffered
 
 Int64 = npt.NDArray[np.int64]
 
@@ -33,17 +33,12 @@ def estimated_bytes(index: SourceIndex, rows: Int64) -> int:
         return 0
     sample = rows[:: -(-len(rows) // _SAMPLE)]
     places = index.take(["how", "file", "size"], sample).to_pylist()
-    averages: dict[str, float] = {}
-    total = 0.0
-    for place in places:
-        path = index.root / place["file"]
-        if place["how"] == "parquet" and place["size"] < 0:
-            if place["file"] not in averages:
-                averages[place["file"]] = _average_image(path)
-            total += averages[place["file"]]
-        else:
-            total += place["size"] if place["size"] >= 0 else _file_size(index, str(path))
-    return int(total / len(sample) * len(rows))
+    unknown = [place for place in places if place["size"] < 0]
+    files = [place["file"] for place in unknown if place["how"] != "parquet"]
+    parquet = [place["file"] for place in unknown if place["how"] == "parquet"]
+    averages = {file: _average_image(index.root / file) for file in dict.fromkeys(parquet)}
+    total = sum(place["size"] for place in places if place["size"] >= 0) + sum(_file_sizes(index, files))
+    return int((total + sum(averages[file] for file in parquet)) / len(sample) * len(rows))
 
 
 def image_sizes(index: SourceIndex, rows: Int64) -> tuple[Int64, Callable[[int], bytes]]:
@@ -75,7 +70,8 @@ def image_sizes(index: SourceIndex, rows: Int64) -> tuple[Int64, Callable[[int],
 
 
 def _average_image(path: Path) -> float:
-    metadata = pq.read_metadata(path)
+    with open_parquet(path) as opened:
+        metadata = opened.metadata
     # All columns: labels are small beside images, and pyarrow 26 ends the process where a single one's metadata are
     # damaged (`builders.storage.row_groups`).
     total = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
@@ -98,25 +94,24 @@ def look_up_sizes(
     Raises:
         BuildError: a file is missing or inaccessible, is no regular file, or is too large to be an image.
     """
-    root = f"{index.root}{os.sep}"
-    for done, row in enumerate(wanted.tolist(), start=1):
-        sizes[row] = _file_size(index, root + files[row].as_py())
+    names = files.take(pa.array(wanted)).to_pylist()
+    for done, (row, size) in enumerate(zip(wanted.tolist(), _file_sizes(index, names), strict=True), start=1):
+        sizes[row] = size
         if done % 4096 == 0 or done == len(wanted):
             advance((done - 1) % 4096 + 1)
 
 
-def _file_size(index: SourceIndex, path: str) -> int:
+def _file_sizes(index: SourceIndex, files: Sequence[str]) -> Iterator[int]:
     try:
-        status = os.stat(path)  # noqa: PTH116 - a Path costs more than the call
+        for file, size in zip(files, file_sizes(index.root, files), strict=True):
+            if size > LARGEST_IMAGE:
+                raise BuildError(
+                    f"{index.source.title}: {index.root / file} has {size:,} bytes, more than any image of a source. "
+                    "Put the original file in its place."
+                )
+            yield size
     except OSError as error:
         raise BuildError(
-            f"{index.source.title}: cannot read {path}: {error.strerror}. Restore it in the source folder and run "
-            "again."
+            f"{index.source.title}: cannot read {error.filename}: {error.strerror}. Restore it in the source folder "
+            "and run again."
         ) from error
-    refuse_irregular(path, status.st_mode)
-    if status.st_size > LARGEST_IMAGE:
-        raise BuildError(
-            f"{index.source.title}: {path} has {status.st_size:,} bytes, more than any image of a source. Put the "
-            "original file in its place."
-        )
-    return status.st_size

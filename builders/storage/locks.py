@@ -1,4 +1,8 @@
-"""Holds a lock file, or asks whether a process holds it, without waiting."""
+"""Holds a lock file, or asks whether a process holds it, without waiting.
+
+Stores have no locks: there, what several runs change is replaced only if it is what was read
+(`builders.storage.atomic.replace_text`).
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from builders.errors import BuildError
+from builders.storage.paths import is_remote
 
 
 @contextlib.contextmanager
@@ -23,6 +28,9 @@ def held(path: Path, busy: str) -> Iterator[None]:
     Raises:
         BuildError: another process holds it.
     """
+    if is_remote(path):
+        yield
+        return
     lock = FileLock(path)
     try:
         lock.acquire(timeout=0)
@@ -40,6 +48,8 @@ def is_held(path: Path) -> bool:
     On Unix, `filelock` (4.2) locks the whole file with `flock`. A shared lock is granted exactly if nobody holds that
     one, and given back at once. Where there is no `flock` (Windows), the answer is always False.
     """
+    if is_remote(path):
+        return False
     try:
         import fcntl
     except ImportError:

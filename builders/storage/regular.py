@@ -1,4 +1,7 @@
-"""Opens regular files, and nothing else: a named pipe has no end, and a device may be anything."""
+"""Opens regular files, and nothing else: a named pipe has no end, and a device may be anything.
+
+Files in a store are opened here, too, and read by ranges.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,10 @@ import io
 import os
 import stat
 from pathlib import Path
+from typing import IO, cast
 
 from builders.errors import BuildError, one_line
+from builders.storage.paths import as_path, is_remote
 
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -26,9 +31,11 @@ def open_regular(path: str | os.PathLike[str]) -> io.FileIO:
     """Open a regular file, or a link to one, to read it without a buffer.
 
     Raises:
-        BuildError: there is something else at the path.
+        BuildError: there is something else at the path, or a store refuses or fails.
         OSError: the file cannot be opened.
     """
+    if is_remote(path):
+        return cast(io.FileIO, as_path(path).open_growing())  # type: ignore[arg-type, attr-defined]
     return io.FileIO(os.fspath(path), opener=_opener)
 
 
@@ -37,8 +44,13 @@ def open_buffered(path: str | os.PathLike[str]) -> io.BufferedReader:
     return io.BufferedReader(open_regular(path))
 
 
+def open_whole(path: str | os.PathLike[str]) -> io.FileIO | io.BytesIO:
+    """Open a regular file that is read in no order, as `open_regular`; one in a store is first read into memory."""
+    return io.BytesIO(read_regular(path)) if is_remote(path) else open_regular(path)
+
+
 def read_regular(path: str | os.PathLike[str], most: int | None = None) -> bytes:
-    """Read a regular file.
+    """Read a regular file, or a file in a store.
 
     Args:
         path: the file, or a link to one.
@@ -51,8 +63,15 @@ def read_regular(path: str | os.PathLike[str], most: int | None = None) -> bytes
     with open_buffered(path) as file:
         data = file.read(-1 if most is None else most + 1)
     if most is not None and len(data) > most:
-        raise OSError(errno.EFBIG, f"it has more than {most:,} bytes", os.fspath(path))
+        raise OSError(errno.EFBIG, f"it has more than {most:,} bytes", str(path))
     return data
+
+
+def byte_count(file: IO[bytes] | io.RawIOBase) -> int:
+    """Bytes of an open file, which is at its start afterwards."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    return size
 
 
 def refuse_irregular(path: str | os.PathLike[str], mode: int) -> None:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from builders.errors import BuildError, one_line
+from builders.storage.parquet import open_parquet
 from builders.storage.regular import require_regular
 
 SCHEMA = pa.schema([("id", pa.string()), ("sealed", pa.binary())])
@@ -130,7 +131,7 @@ class SealedWriter:
 
 def read_residuals(path: Path) -> Iterator[tuple[str, bytes]]:
     """The rows of a file that `SealedWriter` wrote here."""
-    with pq.ParquetFile(path, pre_buffer=False) as opened:
+    with open_parquet(path, pre_buffer=False) as opened:
         for batch in opened.iter_batches(batch_size=_BATCH_ROWS):
             yield from zip(batch["id"].to_pylist(), batch["sealed"].to_pylist(), strict=True)
 
@@ -150,7 +151,7 @@ def published_residuals(paths: Sequence[Path], ids: pa.ChunkedArray, side: int) 
     for path in paths:
         require_regular(path)
         try:
-            with pq.ParquetFile(path, pre_buffer=False) as opened:
+            with open_parquet(path, pre_buffer=False) as opened:
                 if not opened.schema_arrow.equals(SCHEMA):
                     raise _unusable(path, "its columns are not id and sealed")
                 for batch in opened.iter_batches(batch_size=_BATCH_ROWS):

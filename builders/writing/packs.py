@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import abc
 import hashlib
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -25,6 +25,8 @@ from builders.sources.base import Container, SourceIndex
 from builders.sources.unpack import UNPACKERS
 from builders.storage.atomic import atomic_path
 from builders.storage.byte_ranges import PACK_SUFFIX
+from builders.storage.listing import refuse_changed
+from builders.storage.parquet import load_array
 
 Int64 = npt.NDArray[np.int64]
 
@@ -50,7 +52,7 @@ class Packed(abc.ABC):
         """Bytes of each image, in order; unpacks the images if that was never done."""
         if not self._lengths_path.exists():
             self.unpack()
-        lengths: Int64 = np.load(self._lengths_path)
+        lengths: Int64 = load_array(self._lengths_path)
         return lengths
 
     def unpack(self) -> None:
@@ -73,22 +75,28 @@ class Packed(abc.ABC):
 
 @dataclass(frozen=True, eq=False)
 class Pack(Packed):
-    """Some rows (ascending) of one container, and the file that their images are unpacked into."""
+    """Some rows (ascending) of one container, and the file that their images are unpacked into.
+
+    `versions` are those of the source (`SourceIndex.versions`).
+    """
 
     container: Path
     how: Container
     rows: Int64
     path: Path
+    versions: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, index: SourceIndex, how: Container, file: str, rows: Int64, staging: Path) -> Pack:
         """Create a pack named after the source, the file and the rows: a rerun finds it, other rows get another."""
         key = hashlib.sha256(f"{file}\n".encode() + rows.tobytes()).hexdigest()[:16]
-        return cls(index.root / file, how, rows, staging / f"{index.source.key}-{key}{PACK_SUFFIX}")
+        path = staging / f"{index.source.key}-{key}{PACK_SUFFIX}"
+        return cls(index.root / file, how, rows, path, index.versions)
 
     def images(self) -> Iterator[Iterable[bytes | memoryview]]:
-        """The images of the rows."""
-        return UNPACKERS[self.how](self.container, self.rows)
+        """The images of the rows; raises at their end if the container in a store is not the one that was indexed."""
+        yield from UNPACKERS[self.how](self.container, self.rows)
+        refuse_changed(self.container, self.versions)
 
 
 @dataclass(frozen=True, eq=False)

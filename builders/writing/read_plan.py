@@ -24,7 +24,7 @@ from builders.generate.contract import Generator
 from builders.plan.planner import PlannedSplit
 from builders.release.columns import ID_OVERLAP
 from builders.release.digests import lines_digest
-from builders.storage.atomic import atomic_path
+from builders.storage.parquet import write_arrow
 from builders.writing.packs import Packed
 from builders.writing.places import Places
 from builders.writing.shards import SHARD_BYTES
@@ -176,8 +176,7 @@ def shard_starts(sizes: Int64, shard_bytes: int) -> tuple[int, ...]:
 
 def write_plan(located: ReadPlan, path: Path) -> None:
     """Write a plan with its places where workers can map it."""
-    with atomic_path(path) as temporary, pa.ipc.new_file(str(temporary), located.table.schema) as writer:
-        writer.write_table(located.table)
+    write_arrow(path, located.table)
 
 
 def _digest(config: Config, plan: pa.Table, starts: tuple[int, ...]) -> str:

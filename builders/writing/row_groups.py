@@ -9,7 +9,6 @@ import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -99,9 +98,11 @@ class Images:
         expected = self._expected()
         # A published image was readable to its publisher, so only its digest is compared.
         known = set() if expected else known_broken(self.rows)
-        places = zip(*(self.rows[name].to_pylist() for name in ("root", "file", "offset", "size")), strict=True)
-        for number, (root, file, offset, size) in enumerate(places):
-            path = os.path.join(self.roots[root], file)  # noqa: PTH118 - a Path costs more than reading the file
+        roots, files, offsets, sizes = (self.rows[name].to_pylist() for name in ("root", "file", "offset", "size"))
+        # A Path costs more than reading the file.
+        paths = [os.path.join(self.roots[root], file) for root, file in zip(roots, files, strict=True)]  # noqa: PTH118
+        reader.expect(zip(paths, offsets, sizes, strict=True))
+        for number, (path, offset, size) in enumerate(zip(paths, offsets, sizes, strict=True)):
             if buffer.filled and buffer.filled + size > ROW_GROUP_BYTES:
                 yield from buffer.group()
                 buffer.clear()
@@ -193,7 +194,7 @@ class Images:
         return self.rows["expected_sha256"].to_pylist() if "expected_sha256" in self.rows.column_names else []
 
     def _path(self, rows: pa.Table, number: int) -> str:
-        return str(Path(self.roots[rows["root"][number].as_py()], rows["file"][number].as_py()))
+        return os.path.join(self.roots[rows["root"][number].as_py()], rows["file"][number].as_py())  # noqa: PTH118
 
     def _other_content(self, number: int, digest: str, path: str) -> BuildError:
         expected = self.rows["expected_sha256"][number]

@@ -14,6 +14,7 @@ import pyarrow.compute as pc
 from builders.generate.batches import Batch
 from builders.release.schema import demo_metadata
 from builders.storage.atomic import atomic_path
+from builders.storage.paths import as_path
 from builders.storage.sealed_files import SealedWriter, read_residuals
 
 
@@ -33,7 +34,7 @@ def write_sealed(rows: pa.Table, roots: Mapping[str, str], target: Path, *, demo
     with atomic_path(target) as temporary:
         with SealedWriter(temporary, demo_metadata(demo=demo)) as writer:
             for root, file in dict.fromkeys(places):
-                for row_id, sealed in read_residuals(Batch(0, 0, Path(roots[root], file)).sealed):
+                for row_id, sealed in read_residuals(Batch(0, 0, as_path(roots[root]) / file).sealed):
                     if row_id in wanted:
                         writer.add(row_id, sealed)
         return temporary.stat().st_size

@@ -10,8 +10,8 @@ import contextlib
 import hashlib
 import json
 import os
-from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any, ClassVar
 
@@ -23,6 +23,7 @@ from builders.release.images import BY_PIXELS, Stored
 from builders.release.schema import PIXEL_DIGEST, is_demo
 from builders.storage.atomic import atomic_path
 from builders.storage.byte_ranges import Reader
+from builders.storage.parquet import arrow_rows, read_schema
 from builders.writing.row_groups import Group, Images
 from builders.writing.sealed import write_sealed
 
@@ -43,7 +44,7 @@ class ShardTask:
     `content_sha256`, and in `unreadable` the reason if an image could not be generated; their rows say `stored` of
     their bytes. `roots` maps the names in `root` to folders. `data` is the file for the images (None: index only),
     `part` the file for the index rows and the shard's record. `sealed` is the file for the images' sealed residuals,
-    None if they are not sealed.
+    None if they are not sealed. `versions` are those of archives in a store (`SourceIndex.versions`).
     """
 
     plan: Path
@@ -60,6 +61,7 @@ class ShardTask:
     generated: bool = False
     stored: Stored = "pixels"
     sealed: Path | None = None
+    versions: Mapping[str, str] = field(default_factory=dict)
     resources: ClassVar[Resources] = ONE_CORE
 
     def run(self, progress: Progress) -> None:
@@ -98,10 +100,9 @@ def write_shard(task: ShardTask, progress: Progress) -> ShardRecord:
         BuildError: an image is missing or unreadable (unless `drop_unreadable`).
         OSError: a file cannot be written.
     """
-    with pa.memory_map(str(task.plan)) as source:
-        rows = pa.ipc.open_file(source).read_all().slice(task.start, task.stop - task.start)
+    with arrow_rows(task.plan, task.start, task.stop) as rows:
         images = Images(rows, task.roots, progress)
-        with _data_writer(task) as (sink, writer), Reader() as reader:
+        with _data_writer(task) as (sink, writer), Reader(task.versions) as reader:
             groups = (
                 images.generated(reader, task.stored)
                 if task.generated
@@ -121,7 +122,7 @@ def write_shard(task: ShardTask, progress: Progress) -> ShardRecord:
 
 def read_record(part: Path) -> ShardRecord:
     """Read the record that `write_shard` stored in a part file."""
-    record = json.loads(pq.read_schema(part).metadata[_RECORD])
+    record = json.loads(read_schema(part).metadata[_RECORD])
     return ShardRecord(**{**record, "dropped": tuple((image, reason) for image, reason in record["dropped"])})
 
 

@@ -12,6 +12,7 @@ from builders.release.entries import FileEntry, Manifest
 from builders.release.layout import CHANGES, FOLDERS, Layout, shows_images
 from builders.release.manifest import ManifestError, read_manifest
 from builders.storage.atomic import TEMPORARY
+from builders.storage.paths import files_of, is_remote
 from hf_scripts.checks.problems import Problems
 
 
@@ -153,6 +154,12 @@ def release_files(root: Path) -> list[str]:
 
 
 def _published(root: Path) -> Iterator[Path]:
+    if is_remote(root):  # one listing, where asking for each file would be a request for each
+        for path, _ in files_of(root):
+            parts = path.relative_to(root).parts
+            if len(parts) == 1 or parts[0] in (*FOLDERS, CHANGES):
+                yield path
+        return
     yield from sorted(path for path in root.iterdir() if path.is_file())
     for folder in (*FOLDERS, CHANGES):
         for path in sorted((root / folder).rglob("*")):

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from builders.release.columns import ID_OVERLAP
 from builders.release.entries import Manifest, SplitEntry, pieces_by_key
 from builders.release.schema import ROLES
 from builders.release.tables import TableError, read_audit, read_excluded
+from builders.storage.parquet import read_parquet
 from hf_scripts.checks.problems import Problems
 
 
@@ -89,7 +89,7 @@ def check_audit(root: Path, manifest: Manifest) -> Problems:
             continue
         there: dict[tuple[str, str], str] = {}
         for split, entry in sorted(config.splits.items()):
-            rows = pq.read_table(root / entry.index.path, columns=["id", "near_duplicate_of"])
+            rows = read_parquet(root / entry.index.path, ["id", "near_duplicate_of"])
             rows = rows.filter(pc.not_equal(rows["near_duplicate_of"], ""))
             for row in rows.to_pylist():
                 there[f"{name}/{split}", row["id"]] = row["near_duplicate_of"]
@@ -109,7 +109,7 @@ def check_overlaps(root: Path, manifest: Manifest) -> Problems:
     for key, config, entry in manifest.splits():
         if ID_OVERLAP not in config.own_columns():
             continue
-        values = pq.read_table(root / entry.index.path, columns=[ID_OVERLAP.name])[ID_OVERLAP.name]
+        values = read_parquet(root / entry.index.path, [ID_OVERLAP.name])[ID_OVERLAP.name]
         found = len(values) - values.null_count
         if entry.overlaps != found:
             listed = "no number" if entry.overlaps is None else f"{entry.overlaps:,}"
@@ -126,7 +126,7 @@ def check_parts(root: Path, manifest: Manifest) -> Problems:
         wanted: Counter[tuple[str, str]] = Counter()
         for part in entry.parts:
             wanted[part.role, part.source] += part.rows
-        rows = pq.read_table(root / entry.index.path, columns=["role", "source"])
+        rows = read_parquet(root / entry.index.path, ["role", "source"])
         counted = rows.group_by(["role", "source"]).aggregate([([], "count_all")])
         found = {(ROLES[row["role"]], row["source"]): row["count_all"] for row in counted.to_pylist()}
         for role, source in sorted(wanted.keys() | found.keys()):
@@ -149,7 +149,7 @@ def check_ids(root: Path, manifest: Manifest) -> Problems:
 def _check_ids(root: Path, mine: Sequence[tuple[str, SplitEntry]], problems: Problems) -> None:
     seen: list[tuple[str, pa.ChunkedArray]] = []
     for key, split in mine:
-        ids = pq.read_table(root / split.index.path, columns=["id"])["id"]
+        ids = read_parquet(root / split.index.path, ["id"])["id"]
         for other, others in seen:
             both = ids.filter(pc.is_in(ids, value_set=others))
             if len(both):

@@ -19,6 +19,7 @@ from builders.executors.base import ONE_CORE, Progress, Resources
 from builders.release.digests import rows_digest
 from builders.release.entries import FileEntry
 from builders.release.schema import ROLES, arrow_schema
+from builders.storage.parquet import open_parquet
 from builders.storage.row_groups import row_group
 from hf_scripts.checks.images import DecodedImage, check_images, decode_rows
 from hf_scripts.checks.manifest import check_file
@@ -36,7 +37,7 @@ _BATCH_ROWS = 256
 _INDEX_BATCH_ROWS = 8192
 
 # Streams columns through a small buffer, so that memory does not depend on the size of the row groups.
-_open = partial(pq.ParquetFile, buffer_size=1024 * 1024, pre_buffer=False)
+_open = partial(open_parquet, buffer_size=1024 * 1024, pre_buffer=False)
 
 UNREADABLE = (OSError, pa.ArrowException, UnicodeDecodeError)
 """Exceptions raised by reading a damaged Parquet file."""

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from builders.errors import BuildError
+from builders.storage.parquet import open_parquet
 from builders.storage.sealed_files import SCHEMA, check_size, read_header
 from hf_scripts.checks.manifest import check_file
 from hf_scripts.checks.problems import Problems
@@ -39,7 +40,7 @@ class SealedTask(FileTask):
             return Outcome(problems)
         path = self.file.path
         try:
-            with pq.ParquetFile(self.root / path, pre_buffer=False) as parquet:
+            with open_parquet(self.root / path, pre_buffer=False) as parquet:
                 if not parquet.schema_arrow.equals(SCHEMA):
                     found = ", ".join(f"{field.name} {field.type}" for field in parquet.schema_arrow)
                     problems.add("columns", f"{path}: wrong columns: expected id string, sealed binary; found {found}")

@@ -21,13 +21,14 @@ from builders.errors import BuildError
 from builders.release import images
 from builders.release.digests import rows_digest
 from builders.release.entries import SplitEntry
+from builders.storage.parquet import open_parquet
 from hf_scripts.checks.rows import UNREADABLE
 from hf_scripts.exports.names import extension
 
 _BATCH_ROWS = 64
 
 # Stream columns through a small buffer, so that memory does not grow with the size of a row group.
-_open = partial(pq.ParquetFile, buffer_size=1024 * 1024, pre_buffer=False)
+_open = partial(open_parquet, buffer_size=1024 * 1024, pre_buffer=False)
 
 
 @dataclass(frozen=True)

@@ -10,10 +10,10 @@ from typing import Literal
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from builders.release.entries import Manifest, SplitEntry
 from builders.storage.atomic import atomic_path
+from builders.storage.parquet import read_parquet
 from hf_scripts.publish.versions import Changes, Version
 
 INLINE = 100
@@ -121,7 +121,7 @@ def _identities(path: Path | None) -> pa.Table:
     if path is None:
         kinds = [pa.string(), pa.int64(), pa.int64(), pa.string()]
         return pa.table({name: pa.chunked_array([], kind) for name, kind in zip(columns, kinds, strict=True)})
-    return pq.read_table(path, columns=columns).replace_schema_metadata(None)
+    return read_parquet(path, columns).replace_schema_metadata(None)
 
 
 def _first(manifest: Manifest) -> Iterator[str]:

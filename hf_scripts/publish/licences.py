@@ -11,7 +11,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Literal
 
-import pyarrow.parquet as pq
 from msgspec.structs import replace
 
 from builders.errors import BuildError
@@ -20,6 +19,7 @@ from builders.release.schema import is_demo
 from builders.sources.base import Source
 from builders.sources.noise import NOISE
 from builders.sources.registry import SOURCES
+from builders.storage.parquet import read_schema
 from hf_scripts.checks.rows import UNREADABLE
 
 Access = Literal["public", "gated", "private"]
@@ -77,7 +77,7 @@ def check_declared(folder: Path, manifest: Manifest) -> None:
         demo = manifest.benchmarks[config.benchmark].demo
         for file in split.files:
             try:
-                marked = is_demo(pq.read_schema(folder / file.path))
+                marked = is_demo(read_schema(folder / file.path))
             except UNREADABLE:
                 continue
             if marked != demo:

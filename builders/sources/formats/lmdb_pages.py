@@ -13,7 +13,7 @@ import itertools
 import os
 import struct
 from collections.abc import Iterator
-from io import FileIO
+from io import BytesIO, FileIO
 from typing import NamedTuple
 
 _MAGIC, _VERSION = 0xBEEFC0DE, 1
@@ -59,7 +59,7 @@ class _Meta(NamedTuple):
     transaction: int
 
 
-def entries(file: FileIO) -> list[Entry]:
+def entries(file: FileIO | BytesIO) -> list[Entry]:
     """List all entries in key order.
 
     Raises:
@@ -67,7 +67,7 @@ def entries(file: FileIO) -> list[Entry]:
         TruncatedError: the file is shorter than the database says.
     """
     page_size, meta = _metas(file)
-    length = os.fstat(file.fileno()).st_size
+    length = file.seek(0, os.SEEK_END)
     needed = (meta.last_page + 1) * page_size
     if length < needed:
         raise TruncatedError(needed, length)
@@ -81,7 +81,7 @@ def entries(file: FileIO) -> list[Entry]:
     return found
 
 
-def _metas(file: FileIO) -> tuple[int, _Meta]:
+def _metas(file: FileIO | BytesIO) -> tuple[int, _Meta]:
     """Read the first two pages, and return the page size and the page of the later transaction."""
     head = _read(file, 0, _HEADER.size + _META_BYTES)
     (page_size,) = struct.unpack_from("<I", head, _HEADER.size + 24)
@@ -106,7 +106,7 @@ def _meta(page: bytes) -> _Meta:
 class _Tree:
     """The pages of a database. Each has one place, so that a walk ends and values are no larger than the file."""
 
-    def __init__(self, file: FileIO, page_size: int, meta: _Meta) -> None:
+    def __init__(self, file: FileIO | BytesIO, page_size: int, meta: _Meta) -> None:
         if meta.depth > _DEEPEST:
             raise LmdbError(f"its tree has {meta.depth:,} levels")
         self.file, self.page_size, self.meta = file, page_size, meta
@@ -172,7 +172,7 @@ class _Tree:
                 raise LmdbError(f"page {second:,} has two places")
 
 
-def _read(file: FileIO, place: int, size: int) -> bytes:
+def _read(file: FileIO | BytesIO, place: int, size: int) -> bytes:
     file.seek(place)
     data = file.read(size)
     if data is None or len(data) != size:

@@ -7,6 +7,7 @@ Tested by `tests/builders/sources/test_layouts.py`.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -19,6 +20,8 @@ import pyarrow.compute as pc
 
 from builders.errors import BuildError, more, one_line
 from builders.sources.base import OtherDataError, PartitionIndex, Stray, partition_table
+from builders.storage.listing import names_in, names_in_each
+from builders.storage.paths import is_remote
 from builders.storage.text_files import read_lines
 
 Explain = Callable[["ClassFolder", str], str]
@@ -55,11 +58,23 @@ def child_names(folder: Path) -> list[str]:
     Raises:
         BuildError: it cannot be listed, for instance because it is a file.
     """
+    with _told(folder):
+        return names_in(folder)
+
+
+def _names_in_each(folders: Sequence[ClassFolder], root: Path) -> Iterator[list[str]]:
+    with _told(root):
+        yield from names_in_each([folder.path for folder in folders])
+
+
+@contextlib.contextmanager
+def _told(folder: object) -> Iterator[None]:
     try:
-        return sorted(os.listdir(folder))  # noqa: PTH208  a third of the time of iterdir, over 1.3 million names
+        yield
     except OSError as error:
+        place = folder if error.filename is None else error.filename
         raise BuildError(
-            f"Cannot list {printable(os.fspath(folder))}: {error.strerror}. Put the folder in its place, or remove it."
+            f"Cannot list {printable(str(place))}: {error.strerror}. Put the folder in its place, or remove it."
         ) from error
 
 
@@ -90,6 +105,8 @@ def printable(name: str) -> str:
 
 def relative(path: Path, root: Path) -> str:
     """Return a path below the root with forward slashes; `.` for the root itself."""
+    if is_remote(path):
+        return str(path).removeprefix(str(root)).strip("/") or "."
     text, above = os.fspath(path), os.fspath(root) + os.sep
     if text.startswith(above):  # a tenth of the time of pathlib, for each of some thousand folders
         return text.removeprefix(above).replace(os.sep, "/")
@@ -170,8 +187,8 @@ def scan_class_folders(
     code_of = class_codes(class_ids)
     ids, files, codes, counts = [], [], [], []
     strays: list[Stray] = []
-    for folder in folders:
-        names = match_names(child_names(folder.path), folder.pattern)
+    for folder, children in zip(folders, _names_in_each(folders, root), strict=True):
+        names = match_names(children, folder.pattern)
         if names.others and not len(names.images):
             refuse_strays_alone(title, folder, names.others, explain)
         place = "" if folder.path == root else relative(folder.path, root) + "/"

@@ -6,13 +6,13 @@ Tested by `tests/builders/sources/test_errors.py`.
 from __future__ import annotations
 
 import difflib
-import os
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from builders.sources.readers.folders import child_names, printable
+from builders.storage.listing import is_readable
 
 _DEPTH = 4
 _CHILDREN = 4
@@ -59,5 +59,5 @@ def _paths(folder: Path, place: str, depth: int) -> Iterator[str]:
         path = folder / name
         if not path.is_dir():
             yield place + printable(name)
-        elif depth and not path.is_symlink() and os.access(path, os.R_OK | os.X_OK):
+        elif depth and not path.is_symlink() and is_readable(path):
             yield from _paths(path, f"{place}{printable(name)}/", depth - 1)

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from builders.sources.readers.folders import printable
+from builders.sources.readers.folders import printable, relative
+from builders.storage.listing import folders_in, is_readable
 
 DEPTH = 4
 """Levels below the user's folder that are searched. Kaggle's ImageNet has three, `ILSVRC/Data/CLS-LOC`."""
@@ -65,29 +66,23 @@ def look(root: Path, read: Callable[[Path], T | None]) -> Looked[T]:
 
 def _inner(home: Path, top: Path, seen: set[Path], skipped: list[str], root: Path) -> list[Path]:
     """Return the subfolders to be searched, sorted; adds to `seen` and `skipped`."""
-    with os.scandir(home) as entries:
-        names = sorted(entry.name for entry in entries if not entry.name.startswith(".") and _is_folder(entry))
+    names = [name for name in folders_in(home) if not name.startswith(".")]
     inner = []
     for name in names if len(names) <= WIDTH else ():
         path = home / name
         reason = _closed(path, top)
         if reason:
-            skipped.append(f"{printable(os.fspath(path.relative_to(root)))} ({reason})")
+            skipped.append(f"{printable(relative(path, root))} ({reason})")
         elif (place := path.resolve()) not in seen:
             seen.add(place)
             inner.append(path)
     return inner
 
 
-def _is_folder(entry: os.DirEntry[str]) -> bool:
-    # A link may be circular, or lead where we have no permission; `isdir` is false for both.
-    return os.path.isdir(entry.path) if entry.is_symlink() else entry.is_dir()  # noqa: PTH112
-
-
 def _closed(path: Path, top: Path) -> str:
     """Return why a folder is not searched; empty if it is."""
     if not path.resolve().is_relative_to(top):
         return "a link to another place"
-    if not os.access(path, os.R_OK | os.X_OK):
+    if not is_readable(path):
         return "no permission"
     return "" if os.fsencode(path.name).decode("utf-8", "replace") == path.name else "its name is not UTF-8"

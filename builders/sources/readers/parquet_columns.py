@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from builders.errors import BuildError, one_line
 from builders.sources.base import OtherDataError
+from builders.storage.parquet import open_parquet
 from builders.storage.regular import require_regular
 
 _ROWS = 256
@@ -50,7 +51,7 @@ def opened(title: str, path: Path) -> Generator[pq.ParquetFile]:
     """
     require_regular(path)
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        with open_parquet(path, page_checksum_verification=True) as file:
             _check_rows(title, path, file.metadata)
             yield file
     except (OSError, pa.ArrowException, UnicodeDecodeError) as error:

@@ -27,9 +27,9 @@ def split_files(home: Path, split: str) -> list[Path]:
     """Return the sorted Parquet files of a split: in `data/`, in the folder itself, or where the Hub converts them."""
     folders = (_DATA, "", *(name.format(split) for name in _CONVERTED_FOLDERS))
     names = [
-        (home / folder / path.name).relative_to(home).as_posix()
+        f"{folder}/{path.name}" if folder else path.name
         for folder in folders
-        for path in (home / folder).glob("*.parquet")
+        for path in (home / folder if folder else home).glob("*.parquet")
     ]
     return [home / name for name in split_names(names, split)]
 

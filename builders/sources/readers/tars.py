@@ -26,7 +26,8 @@ from builders.sources.base import LARGEST_IMAGE, Container, PartitionIndex, Stra
 from builders.sources.formats import tar_headers
 from builders.sources.formats.tar_headers import TarError, shown
 from builders.sources.readers.folders import SideBySide, class_codes, class_column, match_names, printable, relative
-from builders.storage.regular import open_buffered, open_regular
+from builders.storage.paths import is_remote
+from builders.storage.regular import byte_count, open_buffered, open_regular
 
 # A compressed archive of images is about as large as they are. One that unpacks to far more was made to fill memory or
 # time: zeros shrink to a thousandth.
@@ -66,7 +67,7 @@ def members(path: Path) -> list[Member]:
             in pieces.
     """
     with _open(path) as file:
-        return _list(file, path, 0, _size(file))
+        return _list(file, path, 0, byte_count(file))
 
 
 def nested_members(path: Path) -> Iterator[tuple[str, list[Member]]]:
@@ -78,7 +79,8 @@ def nested_members(path: Path) -> Iterator[tuple[str, list[Member]]]:
         BuildError: as for `members`.
     """
     with _open(path) as file:
-        for outer in sorted(_list(file, path, 0, _size(file), largest=sys.maxsize), key=lambda member: member.name):
+        found = _list(file, path, 0, byte_count(file), largest=sys.maxsize)
+        for outer in sorted(found, key=lambda member: member.name):
             stem, suffix = os.path.splitext(outer.name)  # noqa: PTH122  a name in an archive, not a path
             if suffix == ".tar":
                 yield stem, _list(file, path, outer.offset, outer.offset + outer.size, outer.name)
@@ -223,7 +225,7 @@ def read_files(title: str, path: Path, wanted: Collection[PurePosixPath]) -> dic
 def _unpacked(path: Path, title: str = "") -> Iterator[tuple[tar_headers.Archive, tar_headers.File]]:
     """Yield the regular files of a tar.gz with the archive to read them from."""
     with _whole_archive(path, title), open_buffered(path) as packed, gzip.GzipFile(fileobj=packed) as archive:
-        end = max(_ALWAYS, _MOST_TIMES * os.fstat(packed.fileno()).st_size)
+        end = max(_ALWAYS, _MOST_TIMES * byte_count(packed))
         for file in tar_headers.files(archive, 0, end):
             yield archive, file
 
@@ -268,14 +270,10 @@ def match_members(found: Sequence[Member], pattern: str) -> MatchedMembers:
 
 def _open(path: Path) -> io.FileIO:
     file = open_regular(path)
-    if hasattr(os, "posix_fadvise"):
+    if hasattr(os, "posix_fadvise") and not is_remote(path):
         # Otherwise the system reads ahead at every header, and so reads most of 138 GB from a cold disk.
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
     return file
-
-
-def _size(file: io.FileIO) -> int:
-    return os.fstat(file.fileno()).st_size
 
 
 def _list(

@@ -1,0 +1,147 @@
+"""Paths as a person gives them: folders of this machine, or addresses such as s3://BUCKET/PREFIX.
+
+A local path is a `pathlib.Path`. An address becomes a `builders.storage.stores.path.StorePath`, which has the methods
+of a Path that these tools use and is typed as one; it has no `os.fspath`, so nothing opens it by mistake. Nothing here
+imports fsspec before the first address is given.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any, cast
+
+import click
+
+from builders.errors import BuildError, one_line
+from unknown_detection import durable
+
+INSTALL = "pip install 'unknown-detection[objects]'"
+"""How to get the packages that addresses take."""
+
+_ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
+
+_ELSEWHERE = {
+    "hf": "the Hub is no object storage: releases go there by `python -m hf_scripts.push`",
+    "memory": "its files live in one process, and a build has several",
+}
+"""Protocols of fsspec that are none of a store, and why."""
+
+
+def is_remote(place: object) -> bool:
+    """Whether a path, or the text of one, is an address in a store."""
+    return _ADDRESS.fullmatch(place) is not None if isinstance(place, str) else not isinstance(place, Path)
+
+
+def as_path(text: str | Path) -> Path:
+    """The path that a text names, on this machine or in a store.
+
+    Args:
+        text: a path, or an address `PROTOCOL://BUCKET/PREFIX`.
+
+    Raises:
+        BuildError: an address is of no store, has credentials in it, has a part that is empty, `.` or `..`, or takes
+            a package that is not installed.
+    """
+    found = _ADDRESS.fullmatch(text) if isinstance(text, str) else None
+    if found is None:
+        return Path(text) if isinstance(text, str) else text
+    protocol = found[1].lower()
+    _check_address(protocol, found[2])
+    try:
+        from builders.storage.stores.path import store_path
+
+        return cast(Path, store_path(f"{protocol}://{found[2].rstrip('/')}"))
+    except ImportError as error:
+        raise BuildError(
+            f"{one_line(text)} lies in a store, and a package for it is not installed ({one_line(error)}). Run "
+            f"{INSTALL}."
+        ) from error
+    except ValueError as error:
+        raise BuildError(
+            f"{one_line(text)} cannot be used: {one_line(error)}. Give it as s3://BUCKET/PREFIX."
+        ) from error
+
+
+def _check_address(protocol: str, rest: str) -> None:
+    """Refuse what is no address of a store; no message repeats credentials."""
+    if protocol in _ELSEWHERE:
+        raise BuildError(f"{protocol}:// cannot be used here: {_ELSEWHERE[protocol]}. Give a folder or s3://.")
+    if "@" in rest.partition("/")[0] or "?" in rest:
+        raise BuildError(
+            f"An address of {protocol}:// has a user, a password or a signature in it, and these tools take "
+            "credentials from the environment or a profile alone. Give the address without what is before @ and "
+            "after ?."
+        )
+    if not rest.isprintable() or "::" in rest or "#" in rest:
+        raise BuildError(f"{protocol}://{one_line(rest)} is no plain address. Give one as s3://BUCKET/PREFIX.")
+    names = rest.rstrip("/").split("/")
+    if any(name in ("", ".", "..") for name in (names[1:] if names[0] == "" else names)) or names == [""]:
+        raise BuildError(
+            f"{protocol}://{one_line(rest)} has a part that is empty, . or .., which stores take for names. Give it "
+            "as s3://BUCKET/PREFIX."
+        )
+
+
+def refuse_unreachable(path: Path, *, writing: bool = False) -> None:
+    """Ask the store of an address whether its bucket can be used, before anything is done for it.
+
+    Args:
+        path: the address; a folder of this machine is not asked for.
+        writing: whether to write a file of a release's state and remove it, too.
+
+    Raises:
+        BuildError: there is no such bucket, the store refuses the credentials, or it cannot be reached.
+    """
+    if is_remote(path):
+        path.ask(writing=writing)  # type: ignore[attr-defined]
+
+
+def files_of(root: Path) -> list[tuple[Path, int]]:
+    """All files below an address, with their sizes, sorted by path; a request for each thousand."""
+    found: list[tuple[Path, int]] = root.files()  # type: ignore[attr-defined]
+    return found
+
+
+def make_folder(path: Path) -> None:
+    """Create a folder with its parents, durably; a store has none."""
+    if not is_remote(path):
+        durable.make_folder(path)
+
+
+def real(path: Path) -> Path:
+    """A path without symbolic links; a store has none."""
+    return path if is_remote(path) else path.resolve()
+
+
+class PathType(click.ParamType[Any]):
+    """A flag's value that is a path.
+
+    Args:
+        remote: whether it may be an address.
+    """
+
+    name = "path"
+
+    def __init__(self, *, remote: bool = True) -> None:
+        self.remote = remote
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path.
+
+        Raises:
+            BuildError: it is no address that can be used, or an address where none may be given.
+        """
+        if not isinstance(value, str):
+            return value
+        if not self.remote and is_remote(value):
+            name = param.get_error_hint(ctx) if param is not None and ctx is not None else "this"
+            raise BuildError(
+                f"{name} takes a path of this machine, and was given an address. Copy the files here first, or from "
+                "here there afterwards, as with `aws s3 sync`."
+            )
+        return as_path(value)
+
+
+LOCAL = PathType(remote=False)
+"""A path of this machine; without it, an address would become a folder named s3: here."""

@@ -1,0 +1,161 @@
+"""What the clients of stores raise, as sentences."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+from builders.errors import BuildError, one_line
+
+_CLIENTS = {
+    "botocore.exceptions": ("BotoCoreError", "ClientError"),
+    "aiohttp.client_exceptions": ("ClientError",),
+    "google.auth.exceptions": ("GoogleAuthError",),
+    "gcsfs.retry": ("HttpError",),
+}
+"""Exceptions of clients that are no OSError, by the modules that define them."""
+
+_NO_CREDENTIALS = {
+    "NoCredentialsError",
+    "PartialCredentialsError",
+    "CredentialRetrievalError",
+    "ProfileNotFound",
+    "SSOTokenLoadError",
+    "TokenRetrievalError",
+    "UnauthorizedSSOTokenError",
+    "DefaultCredentialsError",
+    "RefreshError",
+}
+_REFUSED = {
+    "AccessDenied",
+    "AllAccessDisabled",
+    "ExpiredToken",
+    "InvalidAccessKeyId",
+    "InvalidToken",
+    "RequestTimeTooSkewed",
+    "SignatureDoesNotMatch",
+    "401",
+    "403",
+}
+_OTHER_REGION = {
+    "AuthorizationHeaderMalformed",
+    "IllegalLocationConstraintException",
+    "PermanentRedirect",
+    "TemporaryRedirect",
+    "301",
+    "307",
+}
+_BUSY = {"InternalError", "RequestTimeout", "ServiceUnavailable", "SlowDown", "429", "500", "502", "503", "504"}
+_UNREACHABLE = {
+    "ClientConnectorError",
+    "ConnectionClosedError",
+    "ConnectTimeoutError",
+    "EndpointConnectionError",
+    "HTTPClientError",
+    "ReadTimeoutError",
+    "ResponseStreamingError",
+    "ServerDisconnectedError",
+    "ClientPayloadError",
+}
+EMPTY = {"InvalidRange", "416"}
+"""What a store answers where the first byte of a file is asked for that has none."""
+
+NO_BUCKET = "there is no such bucket, or none that these credentials can see. Create it, or correct the address."
+
+_CHANGED = {"PreconditionFailed", "ConditionalRequestConflict", "412"}
+
+
+class ChangedMeanwhileError(BuildError):
+    """A file that another process changed since it was read."""
+
+    def __init__(self, address: object) -> None:
+        super().__init__(
+            f"Another run changed {address} at the same time. Run the same command again; it resumes, and keeps what "
+            "both have written."
+        )
+
+
+@contextlib.contextmanager
+def told(doing: str, address: object) -> Iterator[None]:
+    """Turn what a store's client raises into a `BuildError`, but for a file that is not there.
+
+    Args:
+        doing: the attempted action, as it follows "Cannot" and stands before the address.
+        address: the path.
+
+    Raises:
+        FileNotFoundError: there is no such file, though there is its bucket.
+        BuildError: anything else.
+    """
+    try:
+        yield
+    except client_errors() as error:
+        if isinstance(error, FileNotFoundError | NotADirectoryError) and code_of(error) != "NoSuchBucket":
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(address)) from error
+        raise BuildError(f"Cannot {doing} {address}: {reason(error)}") from error
+
+
+def client_errors() -> tuple[type[BaseException], ...]:
+    """All that clients raise: errors of the operating system, and those of the clients that were imported."""
+    found: list[type[BaseException]] = [OSError]
+    for module, names in _CLIENTS.items():
+        if module in sys.modules:
+            found += [getattr(sys.modules[module], name) for name in names]
+    if "gcsfs.retry" in sys.modules:
+        found.append(ValueError)  # gcsfs's for some answers with 400
+    return tuple(found)
+
+
+def is_change(error: BaseException) -> bool:
+    """Whether a store refused a conditional write since the file is another than was read, or is there, or is not."""
+    return code_of(error) in _CHANGED or isinstance(error, FileExistsError | FileNotFoundError)
+
+
+def reason(error: BaseException) -> str:
+    """Why a request failed and what to do, without a capital: `the store refused ... Check that ... .`."""
+    code, names = code_of(error), {type(one).__name__ for one in _chain(error)}
+    if names & _NO_CREDENTIALS:
+        return (
+            f"no credentials were found ({one_line(error)}). Set AWS_PROFILE, or AWS_ACCESS_KEY_ID and "
+            "AWS_SECRET_ACCESS_KEY, or for gs:// GOOGLE_APPLICATION_CREDENTIALS, and run the same command again."
+        )
+    if code == "NoSuchBucket" or isinstance(error, FileNotFoundError):
+        return NO_BUCKET
+    if code in _REFUSED or isinstance(error, PermissionError) or str(error).startswith("Forbidden: "):  # gcsfs's
+        said = f" ({code})" if code else ""
+        return f"the store refused these credentials{said}. Check them, and what they may do in this bucket."
+    if code in _CHANGED or "FileExpired" in names:
+        return "it changed while it was read. Run the same command again; it resumes."
+    if code in _OTHER_REGION:
+        return "the bucket is in another region. Set AWS_REGION to it, and run the same command again."
+    if code in _BUSY:
+        return f"the store is busy or failing ({code}), also when asked again. Run the same command again; it resumes."
+    if names & _UNREACHABLE or isinstance(error, ConnectionError | TimeoutError):
+        return (
+            f"the store cannot be reached or cuts connections ({one_line(error)}). Check the network and "
+            "AWS_ENDPOINT_URL, and run the same command again; it resumes."
+        )
+    return f"{one_line(error)}. Mend this, and run the same command again; it resumes."
+
+
+def code_of(error: BaseException) -> str:
+    """The code in a store's answer, such as NoSuchBucket or 403; empty if there was none."""
+    for one in _chain(error):
+        answer: Any = getattr(one, "response", None)
+        if isinstance(answer, dict):
+            return str(answer.get("Error", {}).get("Code", ""))
+        if type(one).__name__ == "HttpError":
+            return str(getattr(one, "code", ""))
+    return ""
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """An error and those that it came of."""
+    one: BaseException | None = error
+    while one is not None:
+        yield one
+        one = one.__cause__ or one.__context__

@@ -1,0 +1,259 @@
+"""Paths in a store, with the methods of `pathlib.Path` that these tools use."""
+
+from __future__ import annotations
+
+import fnmatch
+import io
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from upath.extensions import ProxyUPath
+
+from builders.errors import BuildError
+from builders.storage.stores import look
+from builders.storage.stores.errors import EMPTY, NO_BUCKET, code_of, told
+from builders.storage.stores.file import RemoteFile
+from builders.storage.stores.read_ahead import TOGETHER, GrowingReadAhead
+from builders.storage.stores.settings import (
+    ASKING_ATTEMPTS,
+    CUTS,
+    READ_AHEAD,
+    READ_WHOLE,
+    UPLOAD_PART,
+    options,
+)
+
+_OBJECTS = ("s3", "s3a", "gs", "gcs")
+"""Protocols of stores with buckets and without folders, whose clients take the size of parts."""
+
+
+def store_path(address: str) -> StorePath:
+    """The path of an address, which `builders.storage.paths.as_path` has checked.
+
+    Raises:
+        ImportError: the package of the address's protocol is not installed.
+        BuildError: its client cannot be set up.
+    """
+    protocol = address.partition("://")[0]
+    with told("use", address):
+        path = StorePath(address, **options(protocol))
+        path.fs.retries = CUTS  # of s3fs; others do not read it
+    return path
+
+
+def filesystem_of(address: str) -> Any:
+    """The filesystem of fsspec in which an address lies, which may be that of a file of any name."""
+    protocol, _, rest = address.partition("://")
+    return store_path(f"{protocol}://{rest.partition('/')[0]}").fs
+
+
+class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the extra is not installed
+    """A path in a store.
+
+    A universal-pathlib path, but for this: what a store refuses or fails to say is an error, where `UPath.is_file` and
+    `exists` answer False; listings are sorted; asking for a file takes one or two requests.
+
+    Its methods raise `FileNotFoundError` where there is no such file, and `BuildError` for what else a store answers.
+    """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return store_path, (str(self),)  # another process makes a client of its own
+
+    def resolve(self, strict: bool = False) -> StorePath:
+        """The path itself: a store has no links."""
+        return self
+
+    def asked_is_dir(self) -> bool:
+        """`is_dir`, asked with few attempts, so that what is wrong is told at once."""
+        return self._asking(str(self)).is_dir()
+
+    def _asking(self, address: str) -> StorePath:
+        path = type(self)(address, **options(self.protocol, ASKING_ATTEMPTS))
+        path.fs.retries = 1
+        return path
+
+    def ask(self, *, writing: bool = False) -> None:
+        """Ask for the bucket, so that a wrong address or credentials are told before anything is done.
+
+        Args:
+            writing: whether to write a file and remove it, too.
+
+        Raises:
+            BuildError: there is no such bucket, the store refuses the credentials, or it cannot be reached.
+        """
+        bucket = self.path.strip("/").partition("/")[0]
+        if self.protocol in _OBJECTS:
+            asked = self._asking(f"{self.protocol}://{bucket}/")
+            try:
+                with told("use", str(self)):
+                    asked.fs.info(bucket)
+            except FileNotFoundError as error:
+                raise BuildError(f"Cannot use {self}: {NO_BUCKET}") from error
+        if writing:
+            asked = self / ".state" / f"asked-{secrets.token_hex(8)}"  # no other run's
+            with told("write", str(self)):
+                asked.write(b"-")
+            asked.unlink(missing_ok=True)
+
+    def info(self) -> dict[str, Any] | None:
+        """What the store says of a file or folder: `type`, `size`, and more by its kind; None if it is not there.
+
+        While a source is looked at, listings answer (`builders.storage.stores.look`).
+        """
+        seen = look.current()
+        if seen is not None:
+            return seen.info(self)
+        try:
+            with told("look at", str(self)):
+                return dict(self.fs.info(self.path))
+        except FileNotFoundError:
+            return None
+
+    def exists(self, *, follow_symlinks: bool = True) -> bool:
+        """Whether there is a file, or a folder that has one."""
+        return self.info() is not None
+
+    def is_file(self) -> bool:
+        """Whether there is a file."""
+        found = self.info()
+        return found is not None and found["type"] == "file"
+
+    def is_dir(self) -> bool:
+        """Whether there is a folder that has a file."""
+        found = self.info()
+        return found is not None and found["type"] == "directory"
+
+    def is_symlink(self) -> bool:
+        """Whether it is a symbolic link, which stores do not have."""
+        return False
+
+    def lstat(self) -> Any:
+        """What the store says, which has no links."""
+        return self.stat()
+
+    def stat(self, *, follow_symlinks: bool = True) -> Any:
+        """What the store says, as `os.stat` does."""
+        if (seen := look.current()) is not None:
+            return seen.stat(self)
+        with told("look at", str(self)):
+            return self.__wrapped__.stat()
+
+    def names(self) -> list[str]:
+        """The sorted names in a folder.
+
+        Raises:
+            FileNotFoundError, NotADirectoryError: there is no such folder, or it is a file.
+        """
+        seen = look.current()
+        return (look.list_folder(self) if seen is None else seen.listing(self)).names
+
+    def iterdir(self) -> Iterator[StorePath]:
+        """The files and folders in a folder, sorted; none if there is no such folder."""
+        try:
+            names = self.names()
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        yield from (self / name for name in names)
+
+    def files(self) -> list[tuple[StorePath, int]]:
+        """All files below a folder with their sizes, sorted by path; one request for each thousand."""
+        try:
+            with told("list", str(self)):
+                found = self.fs.find(self.path, detail=True)
+        except FileNotFoundError:
+            return []
+        base = self.path.rstrip("/") + "/"
+        return [
+            (self / name.removeprefix(base), int(one["size"]))
+            for name, one in sorted(found.items())
+            if name.startswith(base) and not name.endswith("/")
+        ]
+
+    def glob(self, pattern: str, **_: Any) -> Iterator[StorePath]:
+        """What is in a folder whose name matches, sorted; the pattern has no slash."""
+        try:
+            names = self.names()
+        except (FileNotFoundError, NotADirectoryError):
+            return
+        yield from (self / name for name in names if fnmatch.fnmatchcase(name, pattern))
+
+    def rglob(self, pattern: str, **_: Any) -> Iterator[StorePath]:
+        """All files below a folder whose name matches, sorted; the pattern has no slash."""
+        yield from (one for one, _ in self.files() if fnmatch.fnmatchcase(one.name, pattern))
+
+    def unlink(self, missing_ok: bool = False) -> None:
+        """Remove a file."""
+        try:
+            with told("remove", str(self)):
+                self.fs.rm_file(self.path)
+        except FileNotFoundError:
+            if not missing_ok:
+                raise
+
+    def read_bytes(self) -> bytes:
+        """Read a whole file, in one request."""
+        return self._read(0)  # without a start, s3fs first asks for the size
+
+    def read_end(self, size: int) -> bytes:
+        """Read the last bytes of a file, or all that it has, in one request."""
+        return self._read(-size)
+
+    def _read(self, start: int) -> bytes:
+        try:
+            with told("read", str(self)):
+                return bytes(self.fs.cat_file(self.path, start=start))
+        except BuildError as error:
+            if code_of(error) in EMPTY:
+                return b""
+            raise
+
+    def read_text(self, encoding: str | None = None, errors: str | None = None, newline: str | None = None) -> str:
+        """Read a whole text."""
+        return io.TextIOWrapper(io.BytesIO(self.read_bytes()), encoding or "utf-8", errors, newline).read()
+
+    def open_ranges(self, read_ahead: int = READ_AHEAD) -> RemoteFile:
+        """Open a file to read it by ranges; bytes behind a range are kept for the next."""
+        kept = "readahead" if read_ahead else "none"
+        return self._opened(block_size=read_ahead or 1, cache_type=kept)
+
+    def open_growing(self) -> RemoteFile:
+        """Open a file to read it forward, with or without gaps: the more is read in a row, the more is read ahead."""
+        together = TOGETHER if self.fs.async_impl else 1
+        return self._opened(cache_type=GrowingReadAhead.name, cache_options={"together": together})
+
+    def _opened(self, **options: Any) -> RemoteFile:
+        with told("read", str(self)):
+            opened = self.fs.open(self.path, "rb", **options)
+            if (seen := look.current()) is not None:
+                seen.remember(self, getattr(opened, "details", None) or self.fs.info(self.path))
+            return RemoteFile(opened, str(self))
+
+    def open(self, mode: str = "r", *args: Any, **options: Any) -> Any:
+        """Open a file to read it from start to end; `builders.storage.atomic.atomic_path` writes files."""
+        if mode != "rb":
+            raise ValueError(f"{self} is opened as {mode!r}: files in a store are read as rb, or written as a whole")
+        return io.BufferedReader(self.open_ranges(read_ahead=0), READ_WHOLE)
+
+    def write(self, data: bytes, **condition: str) -> None:
+        """Write a small file in one request.
+
+        Args:
+            data: its bytes.
+            condition: what the store's client takes beside them. What it refuses then is its own exception.
+        """
+        if self.protocol not in _OBJECTS:
+            self.fs.makedirs(self.fs._parent(self.path), exist_ok=True)
+        self.fs.pipe_file(self.path, data, **condition)
+
+    def put(self, local: Path) -> None:
+        """Write a file from a local one: one request, or parts that become the file at the end or are given up.
+
+        The file has its new bytes, or what it was before.
+        """
+        given = {"chunksize": UPLOAD_PART} if self.protocol in _OBJECTS else {}
+        with told("write", str(self)):
+            if not given:
+                self.fs.makedirs(self.fs._parent(self.path), exist_ok=True)
+            self.fs.put_file(str(local), self.path, **given)

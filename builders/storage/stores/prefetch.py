@@ -1,0 +1,226 @@
+"""Fetches images from a store before they are asked for, many at the same time.
+
+A request takes 30 ms wherever the store is, and an image is read in one. A worker knows the images of its shard in
+their order, so while it works on some, the next are on their way. Ranges that lie close together in one archive are
+one request.
+
+Tested by `tests/builders/storage/stores/test_prefetch.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, NamedTuple
+
+from builders.storage.stores.errors import EMPTY, code_of, told
+from builders.storage.stores.path import filesystem_of
+from builders.storage.stores.settings import TOGETHER
+from builders.storage.stores.versions import refuse_changed
+
+BATCH_BYTES = 16 << 20
+"""Bytes of images that are fetched in one go (ours). Those in use, the next ones and the blocks that these are cut out
+of are in memory: 64 MB."""
+
+_BATCH_READS = 8192
+"""Images of a batch at most (ours)."""
+
+_GAP = 1 << 17
+"""Bytes between two ranges that are read rather than asked around (ours): a request takes 2 ms of processor time, in
+which 128 KB arrive."""
+
+_BLOCK = 4 << 20
+"""Bytes of a request that serves several images (ours)."""
+
+_BLOCKS = 2 * BATCH_BYTES
+"""Bytes of blocks that are in memory before the images are cut out of them."""
+
+
+class Read(NamedTuple):
+    """Some bytes of a file in a store, which is named by its address; `whole` if they should be all that it has."""
+
+    path: str
+    offset: int
+    size: int
+    whole: bool = False
+
+
+def read_starts(reads: Sequence[Read]) -> Iterator[bytes]:
+    """The bytes of some reads, many at the same time; fewer where a file ends before.
+
+    Raises:
+        BuildError: the store refuses or fails.
+        FileNotFoundError: a file is no longer there.
+    """
+    for blocks in _together(_Block(read.path, read.offset, read.offset + read.size, [read]) for read in reads):
+        yield from _fetch(blocks)
+
+
+class _Block(NamedTuple):
+    """What one request fetches: the bytes from one place up to another, for some reads."""
+
+    path: str
+    start: int
+    stop: int
+    reads: list[Read]
+
+
+class Prefetch:
+    """Gives the bytes of reads that were announced in their order, and of any others.
+
+    Args:
+        versions: of archives, by address: what `builders.storage.stores.look.version_of` said when they were listed.
+    """
+
+    def __init__(self, versions: Mapping[str, str]) -> None:
+        self._versions = versions
+        self._batches: list[list[Read]] = []
+        self._batch_of: dict[Read, int] = {}
+        self._number = -1
+        self._here: dict[Read, bytes] = {}
+        self._next: Future[dict[Read, bytes]] | None = None
+        self._used: set[str] = set()
+        self._thread = ThreadPoolExecutor(1)
+
+    def expect(self, reads: Iterable[Read]) -> None:
+        """Announce all reads in their order, and begin to fetch; what was announced before is forgotten."""
+        self._batches = list(_batches(reads))
+        self._batch_of = {read: number for number, batch in enumerate(self._batches) for read in batch}
+        self._number, self._here, self._next = -1, {}, None
+        self._begin(0)
+
+    def take(self, read: Read) -> bytes:
+        """The bytes of a read: fewer if the file ends before, one more if it should be whole and has more.
+
+        The last announced ones are given only once all archives still have the versions that were listed.
+
+        Raises:
+            BuildError: the store refuses or fails, or an archive changed.
+            FileNotFoundError: the file is no longer there.
+        """
+        if not read.size:
+            return b""
+        number = self._batch_of.get(read, -1)
+        while self._number < number and self._next is not None:
+            self._here, self._number = self._next.result(), self._number + 1
+            self._begin(self._number + 1)
+        if read not in self._here:
+            self._used.add(read.path)
+            found = self._fetched([read])[read]
+            self._refuse_changed()
+            return found
+        return self._here[read]
+
+    def close(self) -> None:
+        """Give back what was fetched; what is on its way is not waited for."""
+        self._here, self._batches = {}, []
+        self._thread.shutdown(wait=False, cancel_futures=True)
+
+    def _begin(self, number: int) -> None:
+        there = number < len(self._batches)
+        self._next = self._thread.submit(self._batch, number) if there else None
+
+    def _batch(self, number: int) -> dict[Read, bytes]:
+        batch = self._batches[number]
+        self._used.update(read.path for read in batch)
+        found = self._fetched(batch)
+        if number == len(self._batches) - 1:
+            self._refuse_changed()
+        return found
+
+    def _fetched(self, reads: Sequence[Read]) -> dict[Read, bytes]:
+        found: dict[Read, bytes] = {}
+        for blocks in _together(_blocks(reads)):
+            for block, data in zip(blocks, _fetch(blocks), strict=True):
+                if len(block.reads) == 1:
+                    found[block.reads[0]] = data
+                else:
+                    for read in block.reads:
+                        first = read.offset - block.start
+                        found[read] = data[first : first + read.size]
+        return found
+
+    def _refuse_changed(self) -> None:
+        for path in sorted(self._used & self._versions.keys()):
+            refuse_changed(path, self._versions[path])
+        self._used.clear()
+
+
+def _blocks(reads: Sequence[Read]) -> Iterator[_Block]:
+    """Put reads that are close together into blocks; a whole file is read a byte further, to see if it grew."""
+    block: _Block | None = None
+    for read in sorted(set(reads)):
+        stop = read.offset + read.size + read.whole
+        if (
+            block is not None
+            and read.path == block.path
+            and read.offset <= block.stop + _GAP
+            and stop - block.start <= _BLOCK
+        ):
+            block.reads.append(read)
+            block = block._replace(stop=max(block.stop, stop))
+            continue
+        if block is not None:
+            yield block
+        block = _Block(read.path, read.offset, stop, [read])
+    if block is not None:
+        yield block
+
+
+def _batches(reads: Iterable[Read]) -> Iterator[list[Read]]:
+    batch: list[Read] = []
+    size = 0
+    for read in reads:
+        if batch and (size + read.size > BATCH_BYTES or len(batch) == _BATCH_READS):
+            yield batch
+            batch, size = [], 0
+        if read.size:
+            batch.append(read)
+            size += read.size
+    if batch:
+        yield batch
+
+
+def _together(blocks: Iterable[_Block]) -> Iterator[list[_Block]]:
+    some: list[_Block] = []
+    size = 0
+    for block in blocks:
+        if some and size + block.stop - block.start > _BLOCKS:
+            yield some
+            some, size = [], 0
+        some.append(block)
+        size += block.stop - block.start
+    if some:
+        yield some
+
+
+def _fetch(blocks: Sequence[_Block]) -> list[bytes]:
+    """Send the requests of some blocks at the same time, and return their bytes; fewer where a file ends before."""
+    found: dict[int, bytes] = {}
+    by_store: dict[str, list[int]] = {}
+    for number, block in enumerate(blocks):
+        by_store.setdefault(block.path.partition("://")[0], []).append(number)
+    for numbers in by_store.values():
+        fs = filesystem_of(blocks[numbers[0]].path)
+        some = [blocks[number] for number in numbers]
+        paths = [fs._strip_protocol(block.path) for block in some]
+        with told("read", some[0].path):
+            answers = fs.cat_ranges(
+                paths,
+                [block.start for block in some],
+                [block.stop for block in some],
+                on_error="return",
+                **({"batch_size": TOGETHER} if fs.async_impl else {}),
+            )
+        for number, block, answer in zip(numbers, some, answers, strict=True):
+            found[number] = _bytes(answer, block.path)
+    return [found[number] for number in range(len(blocks))]
+
+
+def _bytes(answer: Any, path: str) -> bytes:
+    if isinstance(answer, BaseException):
+        if code_of(answer) in EMPTY:
+            return b""
+        with told("read", path):
+            raise answer
+    return bytes(answer)

@@ -1,0 +1,85 @@
+"""Replaces a file in a store only if it is still what was read: nobody's change is lost, without a lock.
+
+S3 and its kin do so themselves (`If-Match`, `If-None-Match`). gcsfs can refuse a file that is there; otherwise, and in
+other stores, it is looked at again just before it is written, which leaves the moment between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from builders.storage.stores.errors import ChangedMeanwhileError, client_errors, is_change, told
+from builders.storage.stores.look import changed, version_of
+from builders.storage.stores.path import StorePath, filesystem_of
+
+ABSENT = ""
+"""The version of a file that is not there."""
+
+
+def version(path: StorePath) -> str:
+    """What tells a file from others of its name: the ETag, or all that the store says; `ABSENT` if it is not there."""
+    found = path.info()
+    return ABSENT if found is None or found["type"] != "file" else version_of(found)
+
+
+def refuse_changed(address: str, listed: str) -> None:
+    """Refuse a file that has another version than was listed.
+
+    Raises:
+        BuildError: it has, or the store refuses or fails.
+        FileNotFoundError: it is no longer there.
+    """
+    fs = filesystem_of(address)
+    with told("look at", address):
+        found = fs.info(fs._strip_protocol(address))
+    if version_of(found) != listed:
+        raise changed(address)
+
+
+def replace(path: StorePath, data: bytes, before: str) -> None:
+    """Write a file if it still has the version that was read.
+
+    Raises:
+        ChangedMeanwhileError: it has another.
+        BuildError: the store refuses or fails.
+    """
+    try:
+        if path.protocol in ("s3", "s3a"):
+            condition = {"IfNoneMatch": "*"} if before == ABSENT else {"IfMatch": before}
+            path.write(data, **condition)
+        else:
+            if version(path) != before:
+                raise ChangedMeanwhileError(path)
+            if before == ABSENT and path.protocol in ("gs", "gcs"):
+                path.write(data, mode="create")
+            else:
+                path.write(data)
+    except client_errors() as error:
+        if not is_change(error):
+            with told("write", path):
+                raise
+        # A request that came through is sent again where its answer was cut, and then finds what it wrote itself.
+        if path.info() is None or path.read_bytes() != data:
+            raise ChangedMeanwhileError(path) from error
+
+
+def replace_read(path: StorePath, data: bytes, is_read: Callable[[bytes | None], bool]) -> None:
+    """Write a file if its bytes are still those that were read.
+
+    Args:
+        path: the file.
+        data: its new bytes.
+        is_read: whether bytes are those that were read; None stands for no file.
+
+    Raises:
+        ChangedMeanwhileError: they are not.
+        BuildError: the store refuses or fails.
+    """
+    before = version(path)
+    try:
+        found = None if before == ABSENT else path.read_bytes()
+    except FileNotFoundError:
+        found = None
+    if not is_read(found):
+        raise ChangedMeanwhileError(path)
+    replace(path, data, before)  # which refuses, too, what changed after its version was asked for

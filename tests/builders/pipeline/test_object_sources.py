@@ -1,0 +1,236 @@
+"""Builds from sources in object storage, over HTTP: the release is the local build's, also after faults."""
+
+import json
+
+import pytest
+
+from builders import cifar_benchmark, folder_benchmark
+from builders.cifar_benchmark import BENCHMARK
+from builders.demo.write import MARKER
+from builders.sources.__main__ import main as sources
+from builders.storage.paths import as_path
+from tests.builders import cifar_layouts, layouts
+from tests.builders.conftest import build_demo, files_of
+from tests.conftest import made_once
+from tests.store.fixtures import forget_clients
+from tests.store.proxy import CUT, NO_ANSWER
+from tests.store.server import KEY, SECRET
+
+CONVERTED = {
+    "cifar100": cifar_layouts.cifar100_archive,
+    "dtd": cifar_layouts.dtd_parquet,
+    "imagenet": layouts.imagenet_archives,
+    "lsun": None,
+    "svhn": None,
+}
+"""A pickle in a tar.gz, a Parquet mirror, tars in a tar, a database and MATLAB files."""
+
+SPLITS = (
+    "cifar/test",
+    "cifar/far_ood_svhn",
+    "cifar/far_ood_lsun_fix",
+    "cifar/far_ood_dtd",
+    "cifar/external_validation",
+)
+ONE = "cifar/far_ood_dtd"
+FLAGS = ("--workers", "1", "--quiet", "--allow-partial")
+
+
+@pytest.fixture(scope="module")
+def copies(demo, laid_out):
+    return {key: demo[key] if how is None else laid_out(key, how) for key, how in CONVERTED.items()}
+
+
+@pytest.fixture(scope="module")
+def uploaded(store_server, copies):
+    """The addresses of the same copies, each in a bucket of its own."""
+    return {key: store_server.upload(root) for key, root in copies.items()}
+
+
+@pytest.fixture(scope="module")
+def expected(copies, tmp_path_factory):
+    """The files of the release built from the local copies."""
+
+    def make(folder):
+        build_demo(copies, folder, benchmark=BENCHMARK, splits=SPLITS)
+
+    return files_of(made_once(tmp_path_factory, "object-sources-local", make))
+
+
+@pytest.fixture(scope="module")
+def textures(store_server, demo):
+    """The address of DTD's class folders."""
+    return store_server.upload(demo["dtd"])
+
+
+@pytest.fixture(scope="module")
+def expected_textures(demo, tmp_path_factory):
+    """The files of the one split that is built of them, by the command line."""
+
+    def make(folder):
+        assert built(demo["dtd"], folder) == 0
+
+    return files_of(made_once(tmp_path_factory, "object-sources-textures", make))
+
+
+def built(dtd, out, *more):
+    forget_clients()
+    return cifar_benchmark.main([f"--dtd={dtd}", "--out", str(out), "--splits", ONE, *FLAGS, *more])
+
+
+def test_a_release_built_from_a_store_is_the_local_one_and_says_nothing_of_the_store(
+    uploaded, expected, store, proxy, tmp_path
+):
+    out = tmp_path / "out"
+    build_demo({key: as_path(place) for key, place in uploaded.items()}, out, benchmark=BENCHMARK, splits=SPLITS)
+    assert files_of(out) == expected  # its manifest and card, too, which so name no address
+    buckets = [place.split("/")[2] for place in uploaded.values()]
+    for path in out.rglob("*"):
+        if path.is_file():
+            data = path.read_bytes()
+            found = [word for word in (KEY, SECRET, store.url, proxy.url, *buckets) if word.encode() in data]
+            assert not found, f"{path.relative_to(out)} has {found}"
+    # The headers of the tar and images that lie close together in it are read at once.
+    splits = json.loads(expected["manifest.json"])["configs"]["cifar"]["splits"]
+    rows = splits["external_validation"]["rows"]
+    read = [request for request in proxy.requests if request.path.endswith("_train.tar") and request.method == "GET"]
+    assert rows > 100
+    assert len(read) < rows / 4
+
+
+def test_a_release_is_built_from_one_store_into_another(textures, expected_textures, store, capsys):
+    out = f"s3://{store.bucket()}/release"
+    forget_clients()
+    flags = [f"--dtd={textures}", "--out", out, "--splits", ONE, "--workers", "1", "--allow-partial"]
+    assert cifar_benchmark.main(flags) == 0
+    shown = capsys.readouterr()
+    assert f"in {textures}" in shown.err  # where it was indexed
+    assert not [word for word in (KEY, SECRET) if word in shown.out + shown.err]
+    found = store.files(out.removeprefix("s3://"))
+    assert {name: data for name, data in found.items() if not name.startswith(".state/")} == expected_textures
+
+
+def test_a_dry_run_reads_no_image(textures, demo, proxy, tmp_path, capsys):
+    assert built(demo["dtd"], tmp_path / "out", "--dry-run", "--json") == 0
+    local = json.loads(capsys.readouterr().out)
+    assert built(textures, tmp_path / "out", "--dry-run", "--json") == 0
+    assert json.loads(capsys.readouterr().out) == local
+    assert not [request.path for request in proxy.requests if request.path.endswith(".jpg")]
+    assert not (tmp_path / "out").exists()
+
+
+def test_busy_answers_and_cut_ones_are_asked_again(textures, expected_textures, proxy, tmp_path):
+    proxy.fault = lambda request: {5: 503, 11: CUT, 17: NO_ANSWER}.get(len(proxy.requests) % 29)
+    assert built(textures, tmp_path / "out") == 0
+    assert files_of(tmp_path / "out") == expected_textures
+    assert {request.status for request in proxy.requests} > {503}
+
+
+def test_refused_credentials_end_the_run_in_a_sentence_and_the_same_command_goes_on(
+    textures, expected_textures, proxy, tmp_path, capsys
+):
+    images = []
+
+    def after_half(request):
+        images.append(request.path) if request.path.endswith(".jpg") else None
+        return 403 if len(images) > 100 else None
+
+    proxy.fault = after_half
+    assert built(textures, tmp_path / "out") == 2
+    said = capsys.readouterr().err
+    assert "the store refused these credentials" in said
+    assert "Traceback" not in said
+    assert files_of(tmp_path / "out") == {}
+    proxy.fault = None
+    assert built(textures, tmp_path / "out") == 0
+    assert files_of(tmp_path / "out") == expected_textures
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ({"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}, "no credentials were found"),
+        ({"AWS_ENDPOINT_URL": "http://127.0.0.1:9"}, "the store cannot be reached"),
+    ],
+)
+def test_what_is_wrong_with_the_store_is_told_before_anything_is_written(
+    textures, store, monkeypatch, tmp_path, capsys, setting, said
+):
+    for name, value in setting.items():
+        monkeypatch.setenv(name, value) if value else monkeypatch.delenv(name)
+    assert built(textures, tmp_path / "out") == 2
+    shown = capsys.readouterr()
+    assert said in shown.err
+    assert shown.out == ""
+    assert not (tmp_path / "out").exists()
+
+
+def test_several_wrong_addresses_are_told_together(store, tmp_path, capsys):
+    bucket = store.bucket()
+    store.client().pipe_file(f"{bucket}/dtd", b"a file")
+    flags = [f"--dtd=s3://{bucket}/dtd", f"--svhn=s3://{bucket}/svhn", "--splits", f"{ONE},cifar/far_ood_svhn"]
+    assert cifar_benchmark.main([*flags, "--out", str(tmp_path / "out"), *FLAGS]) == 2
+    said = capsys.readouterr().err
+    assert f"--dtd s3://{bucket}/dtd is a file, not a folder" in said
+    assert f"--svhn s3://{bucket}/svhn does not exist" in said
+
+
+def test_an_archive_that_is_replaced_during_the_build_is_refused(store, proxy, laid_out, tmp_path, capsys):
+    root = store.upload(laid_out("imagenet", layouts.imagenet_archives))
+    store.put(root.split("/")[2], {f"the copy/{MARKER}": b""})
+    flags = ["--imagenet", root, "--splits", "cifar/external_validation", *FLAGS]
+    assert cifar_benchmark.main([*flags, "--out", str(tmp_path / "out"), "--dry-run"]) == 0
+    name = next(request.path for request in proxy.requests if request.path.endswith("_train.tar"))
+    planned = sum(request.path == name and request.method == "GET" for request in proxy.requests)
+    proxy.requests.clear()
+    client, place = store.client(), name.lstrip("/")
+    whole = client.cat_file(place)
+
+    def replaced(request):
+        read = sum(one.path == name and one.method == "GET" for one in proxy.requests)
+        if request.path == name and read == planned + 1:
+            client.pipe_file(place, whole + bytes(512))
+        return None
+
+    proxy.fault = replaced
+    forget_clients()
+    assert cifar_benchmark.main([*flags, "--out", str(tmp_path / "out")]) == 2
+    assert f"{root}/ILSVRC2012_img_train.tar changed during the build" in capsys.readouterr().err
+    assert not [path for path in files_of(tmp_path / "out") if path.endswith(".parquet")]
+
+
+def test_addresses_may_stand_in_the_sources_file_and_are_scanned(textures, store, proxy, tmp_path, capsys):
+    listing = tmp_path / "sources.toml"
+    listing.write_text(f'dtd = "{textures}"\n')
+    assert sources(["--sources", str(listing), "--json"]) == 0
+    (dtd,) = [one for one in json.loads(capsys.readouterr().out) if one["source"] == "dtd"]
+    assert (dtd["folder"], dtd["folder_exists"], dtd["partitions_found"]) == (textures, None, None)
+    assert proxy.requests == []
+    forget_clients()
+    assert sources(["--sources", str(listing), "--scan", "--json"]) == 0
+    (dtd,) = [one for one in json.loads(capsys.readouterr().out) if one["source"] == "dtd"]
+    assert dtd["folder_exists"] is True
+    assert dtd["partitions_found"] == ["images"]
+
+
+def test_lists_to_adopt_are_read_from_this_machine_alone(textures, tmp_path, capsys):
+    assert built(textures, tmp_path / "out", "--adopt", "s3://bucket/lists") == 2
+    assert "--adopt s3://bucket/lists lies in a store or on the Hub" in capsys.readouterr().err
+
+
+def test_a_folder_of_ones_own_may_be_an_address(demo, store, tmp_path):
+    def run(known, unknown, out):
+        forget_clients()
+        flags = ["--in-distribution", str(known), "--unknown", f"far={unknown}", "--out", str(out)]
+        return folder_benchmark.main([*flags, "--workers", "1", "--quiet"])
+
+    known, unknown = tmp_path / "known", tmp_path / "unknown"
+    names = sorted(path.name for path in (demo["food101"] / "images").iterdir())
+    pictures = sorted((demo["caltech256"] / "256_ObjectCategories").glob("*/*.jpg"))
+    for place, path in enumerate(pictures[:40]):
+        target = known / names[place % 2] / f"{place}.jpg" if place < 30 else unknown / f"{place}.jpg"
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(path.read_bytes())
+    assert run(known, unknown, tmp_path / "local") == 0
+    assert run(store.upload(known), store.upload(unknown), tmp_path / "out") == 0
+    assert files_of(tmp_path / "out") == files_of(tmp_path / "local")

@@ -1,0 +1,348 @@
+"""Releases in object storage: built, resumed, checked, materialized and described, over HTTP, with faults."""
+
+import json
+import logging
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+
+from builders import cifar_benchmark
+from builders.audit.__main__ import main as audit
+from builders.cifar_benchmark import BENCHMARK
+from builders.report.__main__ import main as report
+from hf_scripts import card, export, materialize, push, verify
+from tests.builders.conftest import build_demo, files_of
+from tests.builders.executors.ray_cluster import needs_ray, start_cluster
+from tests.conftest import made_once
+from tests.store.fixtures import forget_clients
+from tests.store.proxy import CUT, NO_ANSWER
+from tests.store.server import KEY, SECRET
+
+ROOT = Path(__file__).parents[3]
+SPLITS = ("cifar/test", "cifar/far_ood_svhn", "cifar-train/train")
+"""Generated from arrays, from a container that is unpacked, and training images that the others are compared with."""
+
+FLAGS = ("--workers", "1", "--quiet", "--allow-partial")
+
+
+@pytest.fixture(scope="module")
+def expected(demo, tmp_path_factory):
+    """The files of the same release built into a folder of this machine."""
+    root = made_once(
+        tmp_path_factory, "objects-local", lambda folder: build_demo(demo, folder, benchmark=BENCHMARK, splits=SPLITS)
+    )
+    return files_of(root)
+
+
+@pytest.fixture(scope="module")
+def stored(store_server, demo, expected):
+    """A release that was built into a store, and is only read: its address, and the lines of the store's log."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in store_server.environment().items():
+            patch.setenv(name, value)
+        forget_clients()
+        address = f"s3://{store_server.bucket()}/some/release"
+        logged = _Lines()
+        logging.getLogger().addHandler(logged)
+        try:
+            build_demo(demo, as_path(address), benchmark=BENCHMARK, splits=SPLITS, workers=2)
+        finally:
+            logging.getLogger().removeHandler(logged)
+    forget_clients()
+    return address, logged.lines
+
+
+def as_path(address):
+    from builders.storage.paths import as_path
+
+    return as_path(address)
+
+
+class _Lines(logging.Handler):
+    def __init__(self):
+        super().__init__()
+        self.lines = []
+
+    def emit(self, record):
+        self.lines.append(record.getMessage())
+
+
+def published(store, address):
+    found = store.files(address.removeprefix("s3://"))
+    return {name: data for name, data in found.items() if not name.startswith(".state/")}
+
+
+def state(store, address):
+    found = store.files(address.removeprefix("s3://"))
+    return {name: data for name, data in found.items() if name.startswith(".state/")}
+
+
+def flags_of(demo, *keys):
+    return [f"--{key}={demo[key]}" for key in keys]
+
+
+def built(demo, address, *more, splits=SPLITS):
+    """Build splits by the command line; returns its exit code."""
+    sources = flags_of(demo, "cifar100", "svhn")
+    return cifar_benchmark.main([*sources, "--out", address, "--splits", ",".join(splits), *FLAGS, *more])
+
+
+def test_every_object_has_the_bytes_of_the_local_file(stored, store, expected):
+    address, _ = stored
+    assert published(store, address) == expected
+    assert store.uploads(address.split("/")[2]) == []
+
+
+def test_neither_objects_nor_logs_have_secrets_or_addresses(stored, store):
+    address, lines = stored
+    for name, data in store.files(address.removeprefix("s3://")).items():
+        for secret in (KEY, SECRET, address.split("/")[2], store.url):
+            assert secret.encode() not in data, f"{name} has {secret}"
+    assert lines
+    assert not [line for line in lines if SECRET in line or KEY in line]
+
+
+def test_the_state_that_another_machine_resumes_from_lies_beside_the_release(stored, store):
+    address, _ = stored
+    found = state(store, address)
+    assert ".state/cifar.json" in found
+    parts = {f".state/parts/{key}-00000-of-00001.parquet" for key in SPLITS}
+    assert parts <= found.keys()
+    assert not [name for name in found if name.endswith((".pack", ".sealed.parquet", ".lock", ".tmp", "/lock"))]
+
+
+def test_the_same_command_again_writes_the_same_and_reads_no_image(stored, store, demo, expected, proxy, capsys):
+    address, _ = stored
+    forget_clients()
+    assert built(demo, address) == 0
+    assert f"built {address}" in capsys.readouterr().out
+    assert published(store, address) == expected
+    written = [request.path for request in proxy.requests if request.method == "PUT"]
+    assert not [path for path in written if "/data/" in path or "/parts/" in path]
+
+
+def test_verify_reads_a_release_where_it_lies(stored, store, capsys, tmp_path):
+    address, _ = stored
+    assert verify.main([address, "--workers", "2"]) == 0
+    assert f"{address} is whole: 3 splits, 520 rows, 9 files" in capsys.readouterr().out
+    copy = f"s3://{store.bucket()}/damaged"
+    client = store.client()
+    client.copy(address.removeprefix("s3://") + "/", copy.removeprefix("s3://") + "/", recursive=True)
+    data = client.cat_file(f"{copy[5:]}/data/cifar/test-00000-of-00001.parquet")
+    client.pipe_file(f"{copy[5:]}/data/cifar/test-00000-of-00001.parquet", data[:-2000] + b"x" + data[-1999:])
+    client.rm_file(f"{copy[5:]}/excluded/cifar.csv")
+    client.pipe_file(f"{copy[5:]}/data/stray.parquet", b"x")
+    assert verify.main([copy, "--workers", "1", "--check", "fast"]) == 1
+    said = capsys.readouterr().out
+    assert "data/cifar/test-00000-of-00001.parquet: has the SHA-256" in said
+    assert "excluded/cifar.csv: the file is missing" in said
+    assert "data/stray.parquet: manifest.json does not list this file" in said
+
+
+def test_a_published_index_is_materialized_from_one_store_into_another(stored, store, demo, expected, tmp_path):
+    address, _ = stored
+    sources = flags_of(demo, "cifar100", "svhn")
+    flags = [address, *sources, "--splits", "cifar/far_ood_svhn,cifar-train/train", "--workers", "1", "--quiet"]
+    out = f"s3://{store.bucket()}"  # a whole bucket
+    assert materialize.main([*flags, "--out", out]) == 0
+    assert materialize.main([*flags, "--out", str(tmp_path / "out")]) == 0
+    found = published(store, out)
+    assert found == files_of(tmp_path / "out")
+    shard = "data/cifar/far_ood_svhn-00000-of-00001.parquet"
+    assert found[shard] == expected[shard]
+
+
+def test_reports_cards_audits_and_exports_read_it(stored, store, tmp_path, capsys):
+    address, _ = stored
+    assert card.main([address, "--check"]) == 0
+    assert report([address, "--out", str(tmp_path / "page.html")]) == 0
+    assert "cifar/test" in (tmp_path / "page.html").read_text(encoding="utf-8")
+    flags = ["--format", "imagefolder", "--out", str(tmp_path / "images"), "--splits", "cifar/far_ood_svhn", "--quiet"]
+    assert export.main([address, *flags]) == 0
+    assert len(list((tmp_path / "images").rglob("*.png"))) == 200
+    copy = f"s3://{store.bucket()}/audited"
+    store.client().copy(address[5:] + "/", copy[5:] + "/", recursive=True)
+    capsys.readouterr()
+    assert audit(["duplicates", copy, "--exact", "--workers", "1"]) == 0
+    assert audit(["sheet", copy, "--splits", "cifar/test"]) == 0
+    assert verify.main([copy, "--workers", "1", "--check", "fast"]) == 0
+    assert json.loads(published(store, copy)["manifest.json"])["audits"].keys() == {"duplicates", "cifar/sheet"}
+
+
+def test_what_takes_a_folder_says_so(stored, tmp_path, capsys):
+    address, _ = stored
+    for command, flags in (
+        (push.main, [address, "--repo", "org/name", "--tag", "v1.0.0"]),
+        (export.main, [str(tmp_path), "--format", "imagefolder", "--out", "s3://bucket/x"]),
+        (report, [str(tmp_path), "--out", "s3://bucket/x"]),
+        (report, [address]),
+    ):
+        assert command(flags) == 2
+        said = capsys.readouterr().err
+        assert said.startswith("error: ")
+        assert said.count("\n") == 1
+    assert not list(tmp_path.iterdir())
+    assert not (Path.cwd() / "s3:").exists()
+
+
+def test_a_killed_build_is_resumed_by_another_process(store, demo, expected, proxy, tmp_path):
+    """SIGKILL at the first upload of a second shard, and again when the card is sent."""
+    address = f"s3://{store.bucket()}/release"
+    code = "import sys; from builders.cifar_benchmark import main; sys.exit(main(sys.argv[1:]))"
+    sources = flags_of(demo, "cifar100", "svhn")
+    command = [*sources, "--out", address, "--splits", ",".join(SPLITS), *FLAGS]
+    environment = {**os.environ, "TMPDIR": str(tmp_path), "UNKNOWN_DETECTION_NO_SYNC": "1"}
+    running = []
+
+    def kill_at(wanted, nth):
+        seen = []
+
+        def fault(request):
+            if request.method == "PUT" and wanted in request.path:
+                seen.append(request.path)
+                if len(set(seen)) == nth:
+                    os.killpg(running[-1].pid, signal.SIGKILL)
+                    return NO_ANSWER
+            return None
+
+        return fault
+
+    for wanted, nth in (("/release/data/", 2), ("/release/README.md", 1)):
+        proxy.fault = kill_at(wanted, nth)
+        running.append(
+            subprocess.Popen(
+                [sys.executable, "-c", code, *command], cwd=ROOT, env=environment, start_new_session=True, stderr=-3
+            )
+        )
+        assert running[-1].wait(120) == -signal.SIGKILL
+        assert "manifest.json" not in published(store, address)
+        for name, data in published(store, address).items():
+            assert data == expected[name], f"{name} is not whole"
+    proxy.fault = None
+    proxy.requests.clear()
+    done = subprocess.run([sys.executable, "-c", code, *command], cwd=ROOT, env=environment, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert published(store, address) == expected
+    assert not [r for r in proxy.requests if r.method == "PUT" and "/data/" in r.path]  # which were all finished
+    assert not list(tmp_path.glob("unknown-detection-upload-*"))  # what killed processes left was swept
+
+
+def test_two_builds_of_different_splits_at_the_same_time_lose_nothing(store, demo, expected, proxy, monkeypatch):
+    """The first is held before its manifest until the second has written its own."""
+    address = f"s3://{store.bucket()}/release"
+    forget_clients()
+    waiting, go = threading.Event(), threading.Event()
+
+    def fault(request):
+        if request.method == "PUT" and request.path.endswith("manifest.json") and not waiting.is_set():
+            waiting.set()
+            assert go.wait(100)
+
+    proxy.fault = fault
+    code = "import sys; from builders.cifar_benchmark import main; sys.exit(main(sys.argv[1:]))"
+    sources = flags_of(demo, "cifar100", "svhn")
+    first = subprocess.Popen(
+        [sys.executable, "-c", code, *sources, "--out", address, "--splits", SPLITS[0], *FLAGS],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert waiting.wait(100)
+    assert built(demo, address, splits=SPLITS[1:]) == 0
+    after_second = published(store, address)
+    assert json.loads(after_second["manifest.json"])["configs"].keys() == {"cifar", "cifar-train"}
+    go.set()
+    _, said = first.communicate(timeout=100)
+    assert first.returncode == 0, said
+    assert published(store, address) == expected
+    refused = [r.status for r in proxy.requests if r.method == "PUT" and r.path.endswith("manifest.json")]
+    assert 412 in refused
+
+
+def test_a_store_that_is_busy_and_cuts_connections_is_asked_again(store, demo, expected, proxy):
+    address = f"s3://{store.bucket()}/release"
+    forget_clients()
+    faults = [503, CUT, NO_ANSWER]
+    count = iter(range(10**9))
+
+    def fault(request):
+        number = next(count)
+        return faults[number // 20 % 3] if number % 20 == 19 else None
+
+    proxy.fault = fault
+    assert built(demo, address) == 0
+    assert published(store, address) == expected
+    assert len([r for r in proxy.requests if r.status == 503]) > 1
+
+
+def test_what_a_store_refuses_is_a_sentence_in_the_first_seconds(store, demo, proxy, capsys, monkeypatch):
+    forget_clients()
+    bucket = store.bucket()
+    capsys.readouterr()
+
+    def said(address, *more):
+        assert built(demo, address, *more) == 2
+        lines = capsys.readouterr().err.splitlines()
+        assert lines[-1].startswith("error: ")
+        assert len(lines) == 1  # before anything was planned
+        assert SECRET not in lines[-1]
+        return lines[-1]
+
+    assert "there is no such bucket" in said("s3://no-such-bucket-anywhere/x")
+    client = store.client()
+    client.pipe_file(f"{bucket}/mine/notes.txt", b"x")
+    assert "has files that are not a release's" in said(f"s3://{bucket}/mine")
+    proxy.fault = lambda request: 403
+    assert "the store refused these credentials (403)" in said(f"s3://{bucket}/x")
+    proxy.fault = lambda request: 503
+    assert "the store is busy or failing" in said(f"s3://{bucket}/x")
+    proxy.fault = None
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    forget_clients()
+    assert "no credentials were found" in said(f"s3://{bucket}/x")
+    assert client.find(bucket) == [f"{bucket}/mine/notes.txt"]
+
+
+def test_a_refusal_in_the_middle_loses_nothing(store, demo, expected, proxy, capsys):
+    """Credentials that may read, and write all but the manifest."""
+    address = f"s3://{store.bucket()}/release"
+    forget_clients()
+    denied = lambda request: 403 if request.method == "PUT" and request.path.endswith("manifest.json") else None  # noqa: E731
+    proxy.fault = denied
+    assert built(demo, address) == 2
+    assert "the store refused these credentials (AccessDenied)" in capsys.readouterr().err
+    assert "manifest.json" not in published(store, address)
+    proxy.fault = None
+    assert built(demo, address) == 0
+    assert published(store, address) == expected
+
+
+@needs_ray
+def test_nodes_of_a_cluster_need_no_shared_folder_for_the_release(store, demo, expected):
+    from builders.executors.ray import RayExecutor
+
+    address = f"s3://{store.bucket()}/release"
+    with start_cluster(store.environment(), num_cpus=2) as cluster:
+        executor = RayExecutor(cluster.address)
+        build_demo(demo, as_path(address), benchmark=BENCHMARK, splits=SPLITS, executor=executor)
+    assert published(store, address) == expected
+
+
+def test_any_filesystem_of_fsspec_does(demo, expected, tmp_path, monkeypatch):
+    """fsspec's own filesystem of this machine, which knows neither buckets, nor conditions, nor uploads in parts."""
+    pytest.importorskip("upath")
+    address = f"local://{tmp_path}/release"
+    assert built(demo, address) == 0
+    assert files_of(tmp_path / "release") == expected
+    assert verify.main([address, "--workers", "1", "--check", "fast"]) == 0
+    shutil.rmtree(tmp_path / "release" / "data")
+    assert built(demo, address) == 0
+    assert files_of(tmp_path / "release") == expected

@@ -1,0 +1,152 @@
+"""Sources in object storage, over HTTP: what is found there, and its images, are those of the same local copy."""
+
+import numpy as np
+import pytest
+
+from builders.errors import BuildError
+from builders.sources.base import IN_PLACE, open_source
+from builders.sources.editions import refuse_resized
+from builders.sources.image_folder import find_images
+from builders.sources.registry import SOURCES
+from builders.sources.sizes import estimated_bytes, look_up_sizes
+from builders.sources.unpack import UNPACKERS
+from builders.storage.byte_ranges import Reader
+from builders.storage.paths import as_path
+from taxonomy import tables
+from tests.builders import broad_layouts, cifar_layouts, facets_layouts, layouts
+from tests.builders.trees import write_shards
+
+_READ = 40
+"""Images of a source that are compared, evenly spread."""
+
+LAYOUTS = (
+    ("cifar100", None),
+    ("coco2017", None),
+    ("dtd", None),
+    ("food101", None),
+    ("inaturalist", None),
+    ("lsun", None),
+    ("lsun_fix", None),
+    ("openimage_o", None),
+    ("partial_broad", None),
+    ("places365", None),
+    ("svhn", None),
+    ("svhn_full", None),
+    ("caltech256", layouts.caltech256_archive),
+    ("cifar100", cifar_layouts.cifar100_archive),
+    ("food101", layouts.food101_archive),
+    ("imagenet", layouts.imagenet_archives),
+    ("imagenet", layouts.imagenet_parquet),
+    ("imagenet_o", broad_layouts.imagenet_o_archive),
+    ("lsun", cifar_layouts.lsun_exported),
+    ("sun397", facets_layouts.sun397_archive),
+    ("svhn", cifar_layouts.svhn_parquet),
+)
+
+
+@pytest.mark.parametrize(
+    ("key", "convert"), LAYOUTS, ids=[f"{key}-{how.__name__ if how else 'official'}" for key, how in LAYOUTS]
+)
+def test_a_source_in_a_store_is_that_of_the_local_copy(key, convert, demo, laid_out, store, proxy):
+    local = demo[key] if convert is None else laid_out(key, convert)
+    root = store.upload(local)
+    source, partitions = SOURCES[key], tuple(SOURCES[key].expected())
+    expected, found = (open_source(source, place, partitions) for place in (local, as_path(root)))
+    assert found.table.equals(expected.table)
+    assert found.pieces == expected.pieces
+    heads = proxy.kinds().get("HeadObject", 0)
+    assert heads <= len(found.versions) * 4  # files that were opened by name; none for an image
+    rows = np.arange(0, found.table.num_rows, max(1, found.table.num_rows // _READ))
+    assert images(found, rows) == images(expected, rows)
+    assert all(path.startswith(root) for path in found.versions)
+
+
+def images(index, rows):
+    """The bytes of some images, as a build reads them."""
+    how = index.table["how"].take(rows).to_pylist()
+    files, offsets = (index.table[name].take(rows).to_pylist() for name in ("file", "offset"))
+    sizes = index.table["size"].take(rows).to_numpy().copy()
+    names = index.table["file"].take(rows).combine_chunks()
+    unknown = np.array([place for place, kind in enumerate(how) if kind == "file" and sizes[place] < 0], np.int64)
+    look_up_sizes(index, names, unknown, sizes, lambda _: None)
+    here = [place for place, kind in enumerate(how) if kind in IN_PLACE]
+    reads = [(str(index.root / files[place]), offsets[place], int(sizes[place])) for place in here]
+    with Reader(index.versions) as reader:
+        reader.expect(reads)
+        found = [reader.read(*read) for read in reads]
+    packed = sorted({(how[place], files[place]) for place in range(len(how)) if place not in here})
+    for kind, file in packed:
+        inside = sorted(offsets[place] for place in range(len(how)) if files[place] == file)
+        batches = UNPACKERS[kind](index.root / file, np.array(inside))
+        found += [bytes(image) for batch in batches for image in batch]
+    return found
+
+
+def test_a_plan_of_class_folders_asks_for_no_image(demo, store, proxy):
+    """A request a folder, and 64 to see by their sizes whether images were resized (`builders.sources.editions`)."""
+    root = as_path(store.upload(demo["food101"]))
+    index = open_source(SOURCES["food101"], root, ("images",))
+    listed = proxy.kinds()
+    assert listed["ListObjectsV2"] < 110  # 101 class folders
+    assert not [request.path for request in proxy.requests if request.path.endswith(".jpg")]
+    proxy.requests.clear()
+    refuse_resized(index)
+    assert proxy.kinds() == {"GetObject": 64}
+    proxy.requests.clear()
+    rows = np.arange(index.table.num_rows)
+    local = open_source(SOURCES["food101"], demo["food101"], ("images",))
+    assert estimated_bytes(index, rows) == estimated_bytes(local, rows)
+    assert "GetObject" not in proxy.kinds()
+
+
+def test_the_parquet_files_of_a_mirror_are_indexed_without_their_images(tmp_path, store, proxy):
+    wnids = [row.wnid for row in tables.imagenet1k()]
+    draw = np.random.default_rng(0)
+    rows = [(f"{wnids[0]}_{number}_{wnids[0]}.JPEG", 0, draw.bytes(100_000)) for number in range(200)]
+    write_shards(tmp_path / "data", "train", rows, wnids)
+    index = open_source(SOURCES["imagenet"], as_path(store.upload(tmp_path)), ("train",))
+    assert index.table.num_rows == 200
+    assert sum(request.received for request in proxy.requests) < 200 * 100_000 / 2
+
+
+@pytest.mark.parametrize("key", ["dtd", "lsun", "svhn"])
+def test_filesystems_that_are_not_asynchronous_are_read_too(key, demo):
+    pytest.importorskip("upath")
+    source, partitions = SOURCES[key], tuple(SOURCES[key].expected())
+    local, found = (open_source(source, place, partitions) for place in (demo[key], as_path(f"local://{demo[key]}")))
+    assert found.table.equals(local.table)
+    rows = np.arange(min(40, found.table.num_rows))
+    assert images(found, rows) == images(local, rows)
+
+
+def test_a_folder_of_ones_own_is_found_by_listings(demo, tmp_path, store, proxy):
+    for number, name in enumerate(("train/cat/deep/er/1.png", "train/dog/2.JPG", "val/cat/3.png", "val/dog/note.txt")):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(b"x" * number)
+    (tmp_path / "val/dog/4.png").write_bytes(b"4")
+    local, found = find_images(tmp_path), find_images(as_path(store.upload(tmp_path)))
+    assert found.files == local.files
+    assert found.strays == local.strays
+    assert set(proxy.kinds()) == {"ListObjectsV2"}
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ("no-bucket-of-anybody/imagenet", "there is no such bucket"),
+        ("{bucket}/imagenet", r"ImageNet.*: there is no folder s3://.*/imagenet\. Give the right one with --imagenet"),
+        ("{bucket}", r"is not in s3://[^/]*/?, which holds text\.txt"),
+    ],
+)
+def test_a_wrong_address_is_told_in_a_sentence(store, place, said):
+    bucket = store.bucket()
+    store.client().pipe_file(f"{bucket}/text.txt", b"1")
+    with pytest.raises(BuildError, match=said):
+        open_source(SOURCES["imagenet"], as_path(f"s3://{place.format(bucket=bucket)}"), ("train",))
+
+
+def test_a_damaged_archive_is_told_with_its_address(store, tmp_path):
+    (tmp_path / "ILSVRC2012_img_val.tar").write_bytes(b"x" * 700)
+    root = store.upload(tmp_path)
+    with pytest.raises(BuildError, match=rf"{root}/ILSVRC2012_img_val\.tar is not a whole, uncompressed tar"):
+        open_source(SOURCES["imagenet"], as_path(root), ("val",))

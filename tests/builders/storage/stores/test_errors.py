@@ -1,0 +1,108 @@
+"""What a store, or the way to it, answers: each in a sentence."""
+
+import socket
+import time
+import urllib.request
+
+import pytest
+
+from builders.errors import BuildError
+from builders.storage.atomic import write_text
+from builders.storage.paths import as_path
+from tests.store.fixtures import forget_clients
+from tests.store.proxy import CUT, NO_ANSWER
+from tests.store.server import SECRET
+
+
+@pytest.fixture
+def address(store):
+    return f"s3://{store.bucket()}/release"
+
+
+def said(action):
+    forget_clients()
+    with pytest.raises(BuildError) as raised:
+        action()
+    sentence = str(raised.value)
+    assert sentence.isprintable()
+    assert SECRET not in sentence
+    return sentence
+
+
+def test_a_bucket_that_is_not_there(store):
+    address = "s3://no-such-bucket-anywhere/x"
+    expected = f"{address}: there is no such bucket, or none that these credentials can see."
+    assert said(lambda: as_path(address).ask()).startswith(f"Cannot use {expected}")
+    assert said(lambda: as_path(address).read_bytes()).startswith(f"Cannot read {expected}")
+    assert said(lambda: write_text(as_path(address), "x")).startswith(f"Cannot write {expected}")
+    assert said(lambda: as_path(address).exists()).startswith(f"Cannot look at {expected}")
+    assert said(lambda: list(as_path(address).iterdir())).startswith(f"Cannot list {expected}")
+
+
+def test_no_credentials(address, monkeypatch):
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
+    assert "no credentials were found (Unable to locate credentials). Set AWS_PROFILE" in said(
+        lambda: as_path(address).ask()
+    )
+    monkeypatch.setenv("AWS_PROFILE", "mine")
+    assert "no credentials were found (The config profile (mine) could not be found). Set" in said(
+        lambda: as_path(address).ask()
+    )
+
+
+def test_credentials_that_the_store_refuses(address, store):
+    # moto checks keys and signatures from now on, as its documentation of IAM-like access control says.
+    def checked(count):
+        plain = {"Content-Type": "text/plain"}
+        urllib.request.urlopen(urllib.request.Request(f"{store.url}/moto-api/reset-auth", count, plain)).read()
+
+    checked(b"0")
+    try:
+        sentence = said(lambda: as_path(address).ask())
+        assert "the store refused these credentials (403). Check them" in sentence
+        sentence = said(lambda: write_text(as_path(address), "x"))
+        assert "the store refused these credentials (InvalidAccessKeyId). Check them" in sentence
+    finally:
+        checked(b"inf")
+
+
+def test_a_refusal_is_not_taken_for_a_file_that_is_not_there(address, proxy):
+    proxy.fault = lambda request: 403
+    for ask in ("exists", "is_file", "is_dir", "read_bytes", "stat"):
+        assert "the store refused these credentials" in said(lambda ask=ask: getattr(as_path(f"{address}/x"), ask)())
+
+
+def test_no_network_is_told_in_seconds(address, monkeypatch):
+    with socket.socket() as unused:
+        unused.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{unused.getsockname()[1]}")
+        started = time.monotonic()
+        sentence = said(lambda: as_path(address).ask())
+    assert "the store cannot be reached" in sentence
+    assert "Check the network" in sentence
+    assert time.monotonic() - started < 5
+
+
+@pytest.mark.parametrize("fault", [503, CUT, NO_ANSWER])
+def test_a_request_that_fails_twice_is_asked_again(address, proxy, fault):
+    forget_clients()
+    path = as_path(f"{address}/x")
+    write_text(path, "ä" * 1000)
+    left = [fault, fault]
+    proxy.fault = lambda request: left.pop() if left and request.kind == "GetObject" else None
+    assert path.read_text(encoding="utf-8") == "ä" * 1000
+    assert left == []
+    left += [fault, fault]
+    proxy.fault = lambda request: left.pop() if left and request.kind == "PutObject" else None
+    write_text(path, "ö")
+    assert path.read_bytes() == "ö".encode()
+    assert left == []
+
+
+def test_a_store_that_stays_busy_is_told_at_the_end(address, proxy, monkeypatch):
+    monkeypatch.setattr("builders.storage.stores.settings.ATTEMPTS", 2)
+    proxy.fault = lambda request: 503
+    sentence = said(lambda: as_path(f"{address}/x").read_bytes())
+    assert "the store is busy or failing" in sentence
+    assert sentence.endswith("Run the same command again; it resumes.")

@@ -1,0 +1,141 @@
+import pytest
+
+from builders.errors import BuildError
+from builders.storage.listing import file_sizes, files_below, folders_in, list_below, looking, names_in, names_in_each
+from builders.storage.paths import as_path
+from builders.storage.regular import read_regular
+from builders.storage.stores import look
+from builders.storage.stores.look import Listing
+
+
+@pytest.fixture
+def root(store):
+    """A folder of a bucket with a few files, a folder marker as consoles write it, and other folders beside it."""
+    bucket = store.bucket()
+    store.put(bucket, {"copy/b/2.jpg": b"22", "copy/b/1.jpg": b"1", "copy/a.txt": b"abc", "copy/b/c/3.jpg": b"333"})
+    store.put(bucket, {"copy/": b"", "copy/empty/": b"", "copy 2/other.jpg": b"", "top.txt": b""})
+    return as_path(f"s3://{bucket}/copy")
+
+
+def test_a_look_answers_from_one_listing_of_each_folder(root, proxy):
+    with looking(root):
+        assert root.is_dir()
+        assert not root.is_file()
+        assert names_in(root) == ["a.txt", "b", "empty"]
+        assert folders_in(root) == ["b", "empty"]
+        assert [path.name for path in root.iterdir()] == ["a.txt", "b", "empty"]
+        assert [path.name for path in (root / "b").glob("*.jpg")] == ["1.jpg", "2.jpg"]
+        assert (root / "a.txt").is_file()
+        assert (root / "a.txt").stat().st_size == 3
+        assert (root / "b/c").is_dir()
+        assert not any((root / "b" / str(number)).exists() for number in range(50))
+        assert not (root / "no/such/folder").is_dir()
+        assert not list((root / "no").glob("*"))
+        assert names_in(root / "empty") == []
+        with pytest.raises(FileNotFoundError):
+            (root / "b/4.jpg").stat()
+        with pytest.raises(NotADirectoryError):
+            names_in(root / "a.txt")
+        with pytest.raises(FileNotFoundError):
+            names_in(root / "no")
+    assert proxy.kinds() == {"ListObjectsV2": 3}  # of the folder, b and empty
+
+
+def test_what_lies_outside_of_the_given_folder_is_not_looked_at(root, proxy):
+    with looking(root):
+        assert not (root.parent / "top.txt").exists()
+        assert not (root.parent / "copy 2").is_dir()
+        with pytest.raises(FileNotFoundError):
+            names_in(root.parent)
+    assert proxy.kinds() == {}
+    assert (root.parent / "top.txt").is_file()
+
+
+def test_no_listing_outlives_its_look(root, store):
+    with looking(root) as versions, looking(root) as inner:
+        assert inner is versions
+        assert not (root / "new.txt").exists()
+        store.put(root.path.partition("/")[0], {"copy/new.txt": b"new"})
+        assert not (root / "new.txt").exists()
+    assert (root / "new.txt").is_file()
+    with looking(root):
+        assert (root / "new.txt").is_file()
+    assert look.current() is None
+
+
+def test_listings_are_given_back_beyond_a_number_of_names(root, monkeypatch, proxy):
+    monkeypatch.setattr(look, "_MOST_NAMES", 4)
+    with looking(root):
+        for _ in range(3):
+            assert (root / "b/c/3.jpg").is_file()
+            assert (root / "empty").is_dir()
+    assert proxy.kinds()["ListObjectsV2"] > 3
+
+
+def test_many_small_folders_are_listed_at_once(root, store, proxy):
+    files = {f"copy/deep/{number % 7}/{number % 5}/{number}.jpg": b"x" * number for number in range(35)}
+    store.put(root.path.partition("/")[0], files)
+    with looking(root):
+        assert (root / "deep").is_dir()
+        proxy.requests.clear()
+        list_below(root / "deep")
+        assert names_in(root / "deep") == [str(number) for number in range(7)]
+        assert all((root.parent / name).stat().st_size == len(data) for name, data in files.items())
+        assert (root / "deep/3/2").is_dir()
+        assert names_in(root / "deep/3/3") == ["3.jpg"]
+        assert not (root / "deep/9").exists()
+    assert proxy.kinds() == {"ListObjectsV2": 1}
+
+
+def test_a_file_that_changes_between_two_reads_of_one_look_is_noticed(root, store):
+    with looking(root) as versions:
+        assert read_regular(root / "a.txt") == b"abc"
+        assert list(versions) == [f"{root}/a.txt"]
+        store.put(root.path.partition("/")[0], {"copy/a.txt": b"xyz"})
+        with pytest.raises(BuildError, match=r"copy/a\.txt changed during the build: the store has another version"):
+            read_regular(root / "a.txt")
+
+
+def test_names_are_sorted_whatever_the_order_of_the_pages(root, monkeypatch):
+    """S3 sorts names; other stores of its kind (directory buckets of S3 Express) and fsspec's filesystems do not."""
+    fs = type(root.fs)
+    listed = fs.ls
+    monkeypatch.setattr(fs, "ls", lambda self, *args, **how: listed(self, *args, **how)[::-1])
+    assert names_in(root) == ["a.txt", "b", "empty"]
+    assert list(names_in_each([root / "b", root])) == [["1.jpg", "2.jpg", "c"], ["a.txt", "b", "empty"]]
+    assert list(files_below(root)) == ["a.txt", "b/1.jpg", "b/2.jpg", "b/c/3.jpg"]
+
+
+def test_sizes_come_from_listings_but_those_of_a_few_files(root, store, proxy):
+    names = [f"many/{number:04}.jpg" for number in range(1_100)]
+    store.put(root.path.partition("/")[0], {f"copy/{name}": b"x" * (place % 7) for place, name in enumerate(names)})
+    files = [*reversed(names), "b/2.jpg", "a.txt"]
+    assert list(file_sizes(root, files)) == [*reversed([place % 7 for place in range(1_100)]), 2, 3]
+    assert proxy.kinds() == {"ListObjectsV2": 2, "HeadObject": 2}
+    with pytest.raises(FileNotFoundError) as caught:
+        list(file_sizes(root, ["a.txt", "b/4.jpg"]))
+    assert caught.value.filename == f"{root}/b/4.jpg"
+    with pytest.raises(BuildError, match="b/c is a folder, not a regular file"):
+        list(file_sizes(root, ["b/c"]))
+
+
+def test_a_name_that_is_a_file_and_a_folder_is_a_folder(root, store):
+    store.put(root.path.partition("/")[0], {"copy/b": b"also a file"})
+    assert look.list_folder(root) == Listing(["a.txt", "b", "empty"], [3, look.FOLDER, look.FOLDER])
+
+
+def test_folders_are_listed_ahead_in_their_order(root, proxy):
+    folders = [root, root / "b", root / "no", root / "b/c", root / "a.txt"]
+    found = [listing.names for listing in look.list_ahead(folders, missing=True)]
+    assert found == [["a.txt", "b", "empty"], ["1.jpg", "2.jpg", "c"], [], ["3.jpg"], []]
+    with pytest.raises(FileNotFoundError):
+        list(look.list_ahead(folders))
+
+
+def test_a_store_that_refuses_is_no_empty_folder(root, proxy):
+    proxy.fault = lambda request: 403
+    with pytest.raises(BuildError, match="the store refused these credentials"), looking(root):
+        root.is_dir()
+    proxy.fault = lambda request: 403 if request.kind == "ListObjectsV2" else None
+    with pytest.raises(BuildError, match="the store refused these credentials"):
+        list(names_in_each([root, root / "b"]))

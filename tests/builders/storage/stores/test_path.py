@@ -1,0 +1,117 @@
+import pickle
+
+import pytest
+
+from builders.errors import BuildError
+from builders.storage.atomic import atomic_path, inside, write_text
+from builders.storage.paths import as_path, is_remote
+from builders.storage.regular import read_regular, require_regular
+
+
+@pytest.fixture
+def root(store):
+    return as_path(f"s3://{store.bucket()}/some/release")
+
+
+def test_paths_are_put_together_and_taken_apart_as_those_of_this_machine(root):
+    path = root / "data/cifar10/test-00000-of-00001.parquet"
+    assert is_remote(path)
+    assert is_remote(str(path))
+    assert str(path) == f"{root}/data/cifar10/test-00000-of-00001.parquet"
+    assert (path.name, path.suffix, path.stem) == ("test-00000-of-00001.parquet", ".parquet", "test-00000-of-00001")
+    assert path.parent.parent.parent == root
+    assert path.relative_to(root).as_posix() == "data/cifar10/test-00000-of-00001.parquet"
+    assert path.with_suffix(".npy").name == "test-00000-of-00001.npy"
+    assert path.with_name("x").parent == path.parent
+    assert pickle.loads(pickle.dumps(path)) == path
+    assert hash(pickle.loads(pickle.dumps(path))) == hash(path)
+    assert sorted([root / "b", root / "a"]) == [root / "a", root / "b"]
+    assert not hasattr(path, "__fspath__")
+
+
+def test_a_file_is_written_whole_and_read_back(root, store):
+    path = root / "data/x.txt"
+    assert not path.exists()
+    assert not path.is_file()
+    with pytest.raises(FileNotFoundError):
+        path.read_bytes()
+    with pytest.raises(FileNotFoundError):
+        read_regular(path)
+    with pytest.raises(BuildError, match="No such file"):
+        require_regular(path)
+    write_text(path, "ä\n")
+    assert path.read_text(encoding="utf-8") == "ä\n"
+    assert path.stat().st_size == 3
+    assert path.is_file()
+    assert not path.is_dir()
+    assert (root / "data").is_dir()
+    assert not (root / "data").is_file()
+    require_regular(path)
+    assert read_regular(path) == "ä\n".encode()
+    with pytest.raises(OSError, match="more than 2 bytes"):
+        read_regular(path, 2)
+    with path.open("rb") as opened:
+        opened.seek(1)
+        assert opened.read() == "ä\n".encode()[1:]
+    path.unlink()
+    path.unlink(missing_ok=True)
+    assert store.files(str(root).removeprefix("s3://")) == {}
+
+
+def test_nothing_is_written_where_the_block_fails(root, store, monkeypatch, tmp_path):
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    monkeypatch.setattr("tempfile.tempdir", None)
+    with pytest.raises(ZeroDivisionError), atomic_path(root / "x") as temporary:
+        temporary.write_bytes(b"half")
+        1 / 0  # noqa: B018
+    assert store.files(str(root).removeprefix("s3://")) == {}
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_listings_are_sorted(root):
+    for name in ("b/2", "a", "b/10", "b/c/1"):
+        write_text(root / name, name)
+    assert [one.name for one in root.iterdir()] == ["a", "b"]
+    assert [one.relative_to(root).as_posix() for one in root.rglob("*")] == ["a", "b/10", "b/2", "b/c/1"]
+    assert [one.name for one in (root / "b").glob("?")] == ["2", "c"]
+    assert [(one.name, size) for one, size in (root / "b").files()] == [("10", 4), ("2", 3), ("1", 5)]
+    assert list((root / "nothing").iterdir()) == []
+    assert (root / "nothing").files() == []
+
+
+def test_a_large_file_is_sent_in_parts_and_read_by_ranges(root, proxy):
+    from tests.store.fixtures import forget_clients
+
+    forget_clients()
+    path, data = as_path(f"{root}/large"), bytes(range(256)) * (160 << 10)
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(data)
+    sent = proxy.kinds()
+    assert (sent["CreateMultipartUpload"], sent["UploadPart"], sent["CompleteMultipartUpload"]) == (1, 3, 1)
+    proxy.requests.clear()
+    with path.open_ranges() as opened:
+        opened.seek(20 << 20)
+        assert opened.read(300) == data[20 << 20 :][:300]
+        assert opened.read(3) == data[(20 << 20) + 300 :][:3]  # which was read ahead
+    assert proxy.kinds() == {"HeadObject": 1, "GetObject": 1}
+    assert proxy.requests[-1].received == 300 + (1 << 20)
+
+
+def test_a_failed_upload_is_given_up(root, proxy, store):
+    from tests.store.fixtures import forget_clients
+
+    forget_clients()
+    path = as_path(f"{root}/large")
+    proxy.fault = lambda request: 403 if request.kind == "UploadPart" else None
+    with pytest.raises(BuildError, match="refused these credentials"), atomic_path(path) as temporary:
+        temporary.write_bytes(bytes(40 << 20))
+    assert proxy.kinds()["AbortMultipartUpload"] == 1
+    assert store.uploads(str(root).split("/")[2]) == []
+    assert store.files(str(root).removeprefix("s3://")) == {}
+
+
+def test_a_path_that_leads_out_is_refused(root):
+    for path in ("../x", "a/../../x", "/x", "a//b", ".", "", "a/\x1b"):
+        with pytest.raises(BuildError, match="does not lie inside"):
+            inside(root, path)
+    assert inside(root, "data/a.parquet") == root / "data/a.parquet"

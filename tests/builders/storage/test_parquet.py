@@ -1,0 +1,67 @@
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from builders.storage.atomic import atomic_path
+from builders.storage.parquet import (
+    arrow_rows,
+    load_array,
+    open_parquet,
+    read_parquet,
+    read_row_count,
+    read_schema,
+    write_arrow,
+)
+from builders.storage.paths import as_path
+from tests.store.fixtures import forget_clients
+
+IMAGES = np.random.default_rng(0).integers(0, 256, (40, 100_000), dtype=np.uint8)
+TABLE = pa.table({"image": [row.tobytes() for row in IMAGES], "id": [f"id{n}" for n in range(40)], "n": range(40)})
+
+
+@pytest.fixture(params=["here", "s3"])
+def folder(request, store, tmp_path):
+    return tmp_path if request.param == "here" else as_path(f"s3://{store.bucket()}/a")
+
+
+def written(path):
+    with atomic_path(path) as temporary:
+        pq.write_table(TABLE, temporary, row_group_size=20, compression="none", use_dictionary=False)
+    return path
+
+
+def test_parquet_files_are_read_alike_wherever_they_lie(folder):
+    path = written(folder / "x.parquet")
+    with open_parquet(path, buffer_size=1 << 20, pre_buffer=False) as opened:
+        assert opened.num_row_groups == 2
+        assert opened.read() == TABLE
+        assert pa.Table.from_batches(opened.iter_batches(batch_size=7)) == TABLE
+        assert opened.read_row_group(1, ["id"])["id"].to_pylist() == TABLE["id"].to_pylist()[20:]
+    assert read_parquet(path, ["n"]) == TABLE.select(["n"])
+    assert read_schema(path).names == TABLE.schema.names
+    assert read_row_count(path) == 40
+
+
+def test_arrow_files_and_arrays_are_read_alike_wherever_they_lie(folder):
+    rows = pa.table({"a": pa.chunked_array([range(30_000), range(30_000, 70_000)])})
+    write_arrow(folder / "plan/rows.arrow", rows)
+    for start, stop in ((0, 70_000), (16_384, 16_385), (16_383, 40_000), (69_999, 70_000), (5, 5)):
+        with arrow_rows(folder / "plan/rows.arrow", start, stop) as found:
+            assert found["a"].to_pylist() == list(range(start, stop))
+    with atomic_path(folder / "a.npy") as temporary, temporary.open("wb") as opened:
+        np.save(opened, IMAGES)
+    assert (load_array(folder / "a.npy") == IMAGES).all()
+    assert (load_array(folder / "a.npy", mapped=True) == IMAGES).all()
+
+
+def test_a_row_group_is_one_range(store, proxy):
+    forget_clients()
+    path = written(as_path(f"s3://{store.bucket()}/x.parquet"))
+    proxy.requests.clear()
+    with open_parquet(path) as opened:
+        for _ in opened.iter_batches():
+            pass
+    # Its size, its end, and the images of each of two groups with what lies behind them.
+    assert proxy.kinds() == {"HeadObject": 1, "GetObject": 3}
+    assert sum(request.received for request in proxy.requests) <= path.stat().st_size + (64 << 10)
