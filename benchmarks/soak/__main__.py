@@ -27,9 +27,11 @@ from random import Random
 from benchmarks.soak.commands import Launcher
 from benchmarks.soak.faults import local_kinds
 from benchmarks.soak.hub_faults import hub_kinds
-from benchmarks.soak.operations import operations
+from benchmarks.soak.operations import operations, store_operations
 from benchmarks.soak.places import make_world
 from benchmarks.soak.references import References, fitting
+from benchmarks.soak.store_faults import store_kinds
+from benchmarks.soak.stores import running_store
 from benchmarks.soak.table import last_line, table
 from benchmarks.soak.trial import Bench, Verdict
 
@@ -45,12 +47,14 @@ def main() -> int:
     args = _arguments()
     _enter_own_mounts()
     disks = os.environ.get(_OWN_MOUNTS) == "1"
-    with _scratch(args.scratch) as scratch, _cluster(wanted=args.ray) as ray:
+    with _scratch(args.scratch) as scratch, _cluster(wanted=args.ray) as ray, running_store() as store:
         print(f"full disks: {'a tmpfs of their own' if disks else 'RLIMIT_FSIZE, since no disk can be mounted here'}")
-        world = make_world(scratch, ray)
+        world = make_world(scratch, ray, store)
         before = world.stamps()
-        chosen = fitting(operations(Random(f"{args.seed}/operations")), world)
-        kinds = [kind for kind in (*local_kinds(disks=disks), *hub_kinds()) if any(kind.fits(each) for each in chosen)]
+        everything = operations(Random(f"{args.seed}/operations")) + (store_operations() if store else [])
+        chosen = fitting(everything, world)
+        known = [*local_kinds(disks=disks), *hub_kinds(), *(store_kinds() if store else [])]
+        kinds = [kind for kind in known if any(kind.fits(each) for each in chosen)]
         bench = Bench(world, chosen, kinds, References(world, disks), args.seed, args.failures)
         wanted = [kind.name for kind in kinds if args.only in (None, kind.name)]
         if not wanted:

@@ -95,39 +95,41 @@ class MovedRef(HubFault):
             del place.hub.repos[REPO].tags[self.tag]
 
 
-def _drawn(drawing: Random, routes: tuple[str, ...]) -> tuple[str, int]:
-    """A request of an undisturbed run: its route, and how many of that route came before."""
+def drawn(drawing: Random, routes: tuple[str, ...]) -> tuple[str, int]:
+    """Draw a request of an undisturbed run: its route, and how many of that route came before."""
     route = drawing.choice(sorted(set(routes)))
     return route, drawing.randrange(routes.count(route))
 
 
-def _times(drawing: Random) -> int | None:
+def times_drawn(drawing: Random) -> int | None:
+    """Draw how often a fault strikes; None for ever."""
     return None if drawing.random() < _FOR_EVER else drawing.choice((1, 1, 2, 3))
 
 
-def _often(times: int | None) -> str:
+def often(times: int | None) -> str:
+    """How often, in words."""
     return "for ever" if times is None else f"{times} times"
 
 
 def _refusing(drawing: Random, reference: Reference, warm: bool) -> Plan:
-    (route, skip), times, status = _drawn(drawing, reference.routes), _times(drawing), drawing.choice(STATUSES)
+    (route, skip), times, status = drawn(drawing, reference.routes), times_drawn(drawing), drawing.choice(STATUSES)
     body = drawing.choice(("<html>busy</html>", None))
-    text = f"{route} answers {status} {_often(times)} from request {skip + 1} on"
+    text = f"{route} answers {status} {often(times)} from request {skip + 1} on"
     return HubFault(text, lambda hub: hub.fail(route, status=status, body=body, times=times, skip=skip))
 
 
 def _cutting(drawing: Random, reference: Reference, warm: bool) -> Plan:
-    (route, skip), times = _drawn(drawing, reference.routes), _times(drawing)
+    (route, skip), times = drawn(drawing, reference.routes), times_drawn(drawing)
     after = int(10 ** drawing.uniform(0, 5))
     if drawing.random() < 0.5:
-        text = f"{route} hangs up after {after} bytes of the request, {_often(times)} from request {skip + 1} on"
+        text = f"{route} hangs up after {after} bytes of the request, {often(times)} from request {skip + 1} on"
         return HubFault(text, lambda hub: hub.drop(route, after=after, times=times, skip=skip))
-    text = f"{route} hangs up after {after} bytes of its answer, {_often(times)} from request {skip + 1} on"
+    text = f"{route} hangs up after {after} bytes of its answer, {often(times)} from request {skip + 1} on"
     return HubFault(text, lambda hub: hub.cut(route, after=after, times=times, skip=skip))
 
 
 def _slow(drawing: Random, reference: Reference, warm: bool) -> Plan:
-    route, skip = _drawn(drawing, reference.routes)
+    route, skip = drawn(drawing, reference.routes)
     number = drawing.choice((0, 0, signal.SIGINT, signal.SIGKILL))
     return SlowHub(route, skip, drawing.uniform(0.2, 3), number)
 
@@ -138,7 +140,7 @@ WRITING = ("commit", "create_tag", "create_repo", "lfs_put", "preupload", "lfs_b
 
 def _losing(drawing: Random, reference: Reference, warm: bool) -> Plan:
     writing = tuple(route for route in reference.routes if route in WRITING)
-    (route, skip), times = _drawn(drawing, writing or reference.routes), drawing.choice((1, 1, 2))
+    (route, skip), times = drawn(drawing, writing or reference.routes), drawing.choice((1, 1, 2))
     status = drawing.choice((None, 502, 504))
     text = f"{route} does what is asked, then {status or 'hangs up'}, {times} times from request {skip + 1} on"
     return HubFault(text, lambda hub: hub.lose_response(route, status=status, times=times, skip=skip))
@@ -146,7 +148,7 @@ def _losing(drawing: Random, reference: Reference, warm: bool) -> Plan:
 
 def _moving(operation_tag: str) -> Callable[[Random, Reference, bool], Plan]:
     def draw(drawing: Random, reference: Reference, warm: bool) -> Plan:
-        route, skip = _drawn(drawing, reference.routes)
+        route, skip = drawn(drawing, reference.routes)
         tag = operation_tag if operation_tag and drawing.random() < 0.4 else ""
         return MovedRef(route, skip, tag)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from random import Random
 
 from benchmarks.soak.commands import Ran
-from benchmarks.soak.places import REPO, USER, Place, World, sources
+from benchmarks.soak.places import REPO, USER, Place, sources
 from tests.hub.server import Hub
 
 Outcome = dict[str, str]
@@ -29,9 +29,10 @@ class Operation:
         name: as in the table, such as `build cifar`.
         variant: separates operations of one name.
         module: what `python -m` runs.
-        arguments: for a world.
+        arguments: in a place.
         prepare: puts what the command finds beside that.
         on_hub: whether it talks to a Hub.
+        on_store: whether it talks to object storage.
         workers: whether it takes --workers.
         ray: whether it takes --executor.
         says: whether what it prints is what it leaves.
@@ -42,9 +43,10 @@ class Operation:
     name: str
     variant: str
     module: str
-    arguments: Callable[[World], tuple[str, ...]]
+    arguments: Callable[[Place], tuple[str, ...]]
     prepare: Callable[[Place], None] = _nothing
     on_hub: bool = False
+    on_store: bool = False
     workers: bool = True
     ray: bool = False
     says: bool = False
@@ -61,8 +63,10 @@ class Operation:
         found = tree(place.out, "out") | {f"tmp/{name}": "" for name in _names(place.disk / "tmp")}
         if place.hub is not None:
             found |= hub_outcome(place.hub)
+        if place.store is not None:
+            found |= place.store.outcome()
         if self.says and ran is not None:
-            found["stdout"] = ran.out
+            found["stdout"] = ran.out.replace(place.store.address, "") if place.store else ran.out
         return found
 
 
@@ -88,14 +92,14 @@ def hub_outcome(hub: Hub) -> Outcome:
     return found
 
 
-PYTHONS = "pymp-"
-"""The start of the name of multiprocessing's folder for a socket, which stays in TMPDIR after SIGKILL."""
+PROBE = b"blat"
+"""What `tempfile` of Python's library writes into a folder for a moment, to see whether it can."""
 
 
 def _names(folder: Path) -> list[str]:
-    """The files of a temporary folder; an empty folder is not worth more than its name."""
-    names = (path.relative_to(folder).as_posix() for path in folder.rglob("*") if path.is_file())
-    return sorted(name for name in names if not name.startswith(PYTHONS))
+    """The files of a temporary folder but for Python's own; an empty folder is not worth more than its name."""
+    files = [path for path in folder.rglob("*") if path.is_file() and path.read_bytes() != PROBE]
+    return sorted(path.relative_to(folder).as_posix() for path in files)
 
 
 SPLITS = {
@@ -129,17 +133,55 @@ def operations(drawing: Random) -> list[Operation]:
         _push("second", "v1.1.0", _first_version),
         _materialize("folder", _materialized_folder),
         replace(_materialize("Hub", _materialized_hub), prepare=_both_versions, on_hub=True),
-        Operation("verify", "folder", "hf_scripts.verify", lambda world: (str(world.release),), says=True),
+        Operation("verify", "folder", "hf_scripts.verify", lambda place: (str(place.world.release),), says=True),
         Operation(
             "verify",
             "Hub",
             "hf_scripts.verify",
-            lambda world: (REPO, "--revision", "v1.1.0"),
+            lambda place: (REPO, "--revision", "v1.1.0"),
             _both_versions,
             on_hub=True,
             says=True,
         ),
     ]
+
+
+def store_operations() -> list[Operation]:
+    """Those whose release lies in object storage."""
+    return [
+        Operation("build cifar", "to S3", "builders.cifar_benchmark", _built_in_store, on_store=True),
+        Operation("materialize", "to S3", "hf_scripts.materialize", _materialized_in_store, on_store=True),
+        Operation(
+            "verify",
+            "S3",
+            "hf_scripts.verify",
+            lambda place: (_address(place),),
+            _in_store,
+            on_store=True,
+            says=True,
+        ),
+    ]
+
+
+def _address(place: Place) -> str:
+    assert place.store is not None
+    return place.store.address
+
+
+def _in_store(place: Place) -> None:
+    """A bucket that has the release."""
+    assert place.store is not None
+    place.store.put(place.world.release)
+
+
+def _built_in_store(place: Place) -> tuple[str, ...]:
+    splits = ("--splits", "cifar/validation,cifar/far_ood_svhn", "--limit-per-class", "2")
+    return (*sources(place.world, "cifar"), *splits, "--out", _address(place), "--quiet")
+
+
+def _materialized_in_store(place: Place) -> tuple[str, ...]:
+    chosen = ("--splits", "cifar/validation,cifar/far_ood_dtd")
+    return (str(place.world.release), *chosen, *_copies(place), "--out", _address(place), "--quiet")
 
 
 def _first_version(place: Place) -> None:
@@ -165,9 +207,9 @@ def _build(benchmark: str, number: int, drawing: Random) -> Operation:
         chosen, flags = [*chosen[:1], *MADE], ["--seed", "0"]
     text = ",".join(chosen)
 
-    def arguments(world: World) -> tuple[str, ...]:
-        adopted = ("--adopt-partial-broad", str(world.demo / "partial_broad")) if made else ()
-        given = sources(world, benchmark)
+    def arguments(place: Place) -> tuple[str, ...]:
+        adopted = ("--adopt-partial-broad", str(place.world.demo / "partial_broad")) if made else ()
+        given = sources(place.world, benchmark)
         return (*given, *adopted, "--splits", text, *flags, "--out", "out", "--quiet")
 
     return Operation(f"build {benchmark}", str(number), f"builders.{benchmark}_benchmark", arguments, ray=True)
@@ -179,9 +221,9 @@ def _build_more() -> Operation:
     def prepare(place: Place) -> None:
         shutil.copytree(place.world.part, place.out)
 
-    def arguments(world: World) -> tuple[str, ...]:
+    def arguments(place: Place) -> tuple[str, ...]:
         splits = ("--splits", "imagenet/near_ood,imagenet/far_ood_food32", "--limit-per-class", "1")
-        return (*sources(world, "imagenet"), *splits, "--out", "out", "--quiet")
+        return (*sources(place.world, "imagenet"), *splits, "--out", "out", "--quiet")
 
     shared = ("out/README.md", "out/manifest.json", "out/croissant.json", "out/duplicates/pairs.parquet")
     return Operation(
@@ -196,8 +238,8 @@ def _build_more() -> Operation:
 
 
 def _export(form: str) -> Operation:
-    def arguments(world: World) -> tuple[str, ...]:
-        return (str(world.release), "--format", form, "--out", "out", "--quiet")
+    def arguments(place: Place) -> tuple[str, ...]:
+        return (str(place.world.release), "--format", form, "--out", "out", "--quiet")
 
     # The list of finished splits grows with each.
     growing = ("out/README.txt", "out/.export/export.json")
@@ -205,25 +247,25 @@ def _export(form: str) -> Operation:
 
 
 def _push(variant: str, tag: str, prepare: Callable[[Place], None]) -> Operation:
-    def arguments(world: World) -> tuple[str, ...]:
-        return (str(world.release), "--repo", REPO, "--tag", tag, "--private")
+    def arguments(place: Place) -> tuple[str, ...]:
+        return (str(place.world.release), "--repo", REPO, "--tag", tag, "--private")
 
     return Operation("push", variant, "hf_scripts.push", arguments, prepare, on_hub=True, tag=tag)
 
 
-def _materialize(variant: str, arguments: Callable[[World], tuple[str, ...]]) -> Operation:
+def _materialize(variant: str, arguments: Callable[[Place], tuple[str, ...]]) -> Operation:
     # Its configs are built one after the other, and each leaves a whole release.
     return Operation("materialize", variant, "hf_scripts.materialize", arguments, ray=True, rewrites=OF_THE_WHOLE)
 
 
-def _materialized_folder(world: World) -> tuple[str, ...]:
-    return (str(world.release), *_copies(world), "--out", "out", "--quiet")
+def _materialized_folder(place: Place) -> tuple[str, ...]:
+    return (str(place.world.release), *_copies(place), "--out", "out", "--quiet")
 
 
-def _materialized_hub(world: World) -> tuple[str, ...]:
-    return (REPO, "--revision", "v1.1.0", *_copies(world), "--out", "out", "--quiet")
+def _materialized_hub(place: Place) -> tuple[str, ...]:
+    return (REPO, "--revision", "v1.1.0", *_copies(place), "--out", "out", "--quiet")
 
 
-def _copies(world: World) -> tuple[str, ...]:
+def _copies(place: Place) -> tuple[str, ...]:
     """The flags that give the sources of the release."""
-    return tuple(part for key in ("cifar100", "lsun", "dtd") for part in (f"--{key}", str(world.demo / key)))
+    return tuple(part for key in ("cifar100", "lsun", "dtd") for part in (f"--{key}", str(place.world.demo / key)))

@@ -9,8 +9,10 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from benchmarks.soak.commands import Job, Launcher
+from benchmarks.soak.commands import ROOT, Job, Launcher
+from benchmarks.soak.stores import StorePlace, new_store_place
 from builders.demo.write import write_demo
 from tests.hub.client import environment
 from tests.hub.server import Hub
@@ -48,6 +50,7 @@ class World:
         published: a repository with `part` as v1.0.0 and `release` as v1.1.0.
         first: the same repository before v1.1.0.
         ray: address of a Ray cluster; empty for the local executor.
+        store: a running object store; None where tests have none.
     """
 
     root: Path
@@ -57,10 +60,15 @@ class World:
     published: Published | None = None
     first: Published | None = None
     ray: str = ""
+    store: Any = None
 
     def environment(self) -> dict[str, str]:
-        """The environment of all commands, whose connections stay on this machine."""
-        return environment("http://127.0.0.1:9", None, self.root / "home")
+        """The environment of all commands, whose connections stay on this machine.
+
+        Those to a Ray cluster do so too, but under the machine's own address, which the guard of the others refuses.
+        """
+        found = environment("http://127.0.0.1:9", None, self.root / "home")
+        return found | {"PYTHONPATH": str(ROOT)} if self.ray else found
 
     def stamps(self) -> dict[str, tuple[int, int]]:
         """Size and time of change of every file that trials read."""
@@ -75,6 +83,7 @@ class Place:
     folder: Path
     world: World
     hub: Hub | None = None
+    store: StorePlace | None = None
 
     @property
     def disk(self) -> Path:
@@ -86,24 +95,30 @@ class Place:
         """What the command writes."""
         return self.disk / "out"
 
+    def requests(self) -> tuple[str, ...]:
+        """The kinds of the requests that servers have got, in order."""
+        if self.store is not None:
+            return self.store.requests()
+        return () if self.hub is None else tuple(request.route for request in self.hub.requests)
+
     def job(self, module: str, arguments: tuple[str, ...], name: str) -> Job:
         """The job of a command in this place."""
         own = {"TMPDIR": str(self.disk / "tmp"), "HOME": str(self.disk / "home"), "XDG_CACHE_HOME": ""}
+        own |= self.store.environment() if self.store else {}
         hub = {"endpoint": self.hub.endpoint, "token": self.hub.token} if self.hub else None
         return Job(module, arguments, self.disk, self.folder / name, own, hub)
 
 
 @contextlib.contextmanager
-def new_place(folder: Path, world: World, *, on_hub: bool) -> Iterator[Place]:
+def new_place(folder: Path, world: World, *, on_hub: bool, on_store: bool = False) -> Iterator[Place]:
     """A new place, which is removed at the end."""
     for name in ("tmp", "home"):
         (folder / "disk" / name).mkdir(parents=True)
     try:
-        if on_hub:
-            with Hub(folder / "hub", user=USER) as hub:
-                yield Place(folder, world, hub)
-        else:
-            yield Place(folder, world)
+        with contextlib.ExitStack() as stack:
+            hub = stack.enter_context(Hub(folder / "hub", user=USER)) if on_hub else None
+            store = stack.enter_context(new_store_place(world.store)) if on_store else None
+            yield Place(folder, world, hub, store)
     finally:
         shutil.rmtree(folder)
 
@@ -132,7 +147,7 @@ def _mount(*arguments: str) -> None:
     subprocess.run(["mount", *arguments], check=True, capture_output=True)
 
 
-def make_world(root: Path, ray: str = "") -> World:
+def make_world(root: Path, ray: str = "", store: Any = None) -> World:
     """Write the demo sources, build the releases, and publish them.
 
     Raises:
@@ -157,7 +172,7 @@ def make_world(root: Path, ray: str = "") -> World:
             kept = Hub(root / f"hub-{tag}")
             Published(place.hub.repos[REPO]).put(kept)
             found.append(Published(kept.repos[REPO]))
-    return World(root, demo, world.release, world.part, found[1], found[0], ray)
+    return World(root, demo, world.release, world.part, found[1], found[0], ray, store)
 
 
 def _done(launcher: Launcher, job: Job) -> None:

@@ -31,7 +31,7 @@ def executor_flags(operation: Operation, world: World, workers: int) -> tuple[st
 
 def job(operation: Operation, place: Place, name: str, workers: int) -> Job:
     """The job of an operation in a place."""
-    arguments = (*operation.arguments(place.world), *executor_flags(operation, place.world, workers))
+    arguments = (*operation.arguments(place), *executor_flags(operation, place.world, workers))
     return place.job(operation.module, arguments, name)
 
 
@@ -78,7 +78,7 @@ class References:
 
     def _run(self, operation: Operation, launcher: Launcher, *, workers: int, warm: bool) -> Reference:
         folder = self.world.root / f"r{next(self._numbers)}"  # short, for the sockets of workers
-        with new_place(folder, self.world, on_hub=operation.on_hub) as place:
+        with new_place(folder, self.world, on_hub=operation.on_hub, on_store=operation.on_store) as place:
             operation.prepare(place)
             before = operation.outcome(place, None)
             trace = folder / "trace"
@@ -95,7 +95,7 @@ class References:
                     raise RuntimeError(f"{ran.line} ended with {ran.code} without a fault: {ran.err}")
                 after = operation.outcome(place, ran)
             seen = moments.traced(trace)
-            routes = () if place.hub is None else tuple(request.route for request in place.hub.requests)
+            routes = place.requests()
         return Reference(before, after, ran.seconds, ran.seconds, most - there, seen, routes)
 
 

@@ -14,7 +14,7 @@ from random import Random
 from benchmarks.soak import judge
 from benchmarks.soak.commands import Launcher, Ran, Running
 from benchmarks.soak.faults import ENOUGH, Kind, Plan, Reference
-from benchmarks.soak.operations import PYTHONS, Operation
+from benchmarks.soak.operations import Operation
 from benchmarks.soak.places import Place, World, new_place, own_disk, resize
 from benchmarks.soak.references import References, job, used
 
@@ -60,14 +60,16 @@ class Bench:
     def operation(self, number: int) -> Operation:
         """The operation that a trial disturbs."""
         kind = self.kind(number)
-        return Random(f"{self.seed}/{number}/operation").choice([each for each in self.operations if kind.fits(each)])
+        fitting = [each for each in self.operations if kind.fits(each)]
+        return Random(f"{self.seed}/{number}/operation").choice(fitting)
 
     def run(self, number: int, launcher: Launcher) -> Verdict:
         """Make a trial. What failed is kept in a folder of its own."""
         kind, operation = self.kind(number), self.operation(number)
         reference = self.references.of(operation, launcher)
         trial = _Trial(self, Verdict(number, kind.name, operation.name), operation, reference, launcher)
-        with new_place(self.world.root / f"t{number}", self.world, on_hub=operation.on_hub) as place:
+        folder = self.world.root / f"t{number}"  # short, for the sockets of workers
+        with new_place(folder, self.world, on_hub=operation.on_hub, on_store=operation.on_store) as place:
             operation.prepare(place)
             trial.run(place, Random(f"{self.seed}/{number}"))
         return trial.verdict
@@ -157,6 +159,6 @@ class _Trial:
         name = f"{self.verdict.number}-{self.verdict.kind}-{self.operation.key}"
         kept = self.bench.failures / name.replace(" ", "-").replace(":", "")
         shutil.rmtree(kept, ignore_errors=True)
-        shutil.copytree(place.folder, kept, symlinks=True, ignore=shutil.ignore_patterns(f"{PYTHONS}*"))
+        shutil.copytree(place.folder, kept, symlinks=True, ignore=shutil.ignore_patterns("pymp-*"))  # sockets
         told = vars(self.verdict) | {"seed": self.bench.seed}
         (kept / "trial.json").write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
