@@ -15,6 +15,7 @@ import contextlib
 import itertools
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -46,6 +47,7 @@ def main() -> int:
     """Run the soak; returns 1 if a trial failed."""
     args = _arguments()
     _enter_own_mounts()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what it has started ends with it
     disks = os.environ.get(_OWN_MOUNTS) == "1"
     with _scratch(args.scratch) as scratch, _cluster(wanted=args.ray) as ray, running_store() as store:
         print(f"full disks: {'a tmpfs of their own' if disks else 'RLIMIT_FSIZE, since no disk can be mounted here'}")

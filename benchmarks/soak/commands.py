@@ -119,7 +119,7 @@ class Running:
 
     def session(self) -> list[int]:
         """The processes of its session."""
-        return [number for number, session in _sessions() if session == self.pid]
+        return [number for number, _, session in _processes() if session == self.pid]
 
     def finish(self) -> Ran:
         """Wait until it ends, and kill it if it hangs."""
@@ -143,16 +143,28 @@ class Running:
         return left
 
 
-def _sessions() -> list[tuple[int, int]]:
-    """Number and session of every process that has not ended: fields 3 and 6 of proc_pid_stat(5)."""
+def _processes() -> list[tuple[int, int, int]]:
+    """Number, parent and session of every process that has not ended: fields 3, 4 and 6 of proc_pid_stat(5)."""
     found = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
-                state, _, _, session = (entry / "stat").read_text().rpartition(")")[2].split()[:4]
+                state, parent, _, session = (entry / "stat").read_text().rpartition(")")[2].split()[:4]
                 if state != "Z":
-                    found.append((int(entry.name), int(session)))
+                    found.append((int(entry.name), int(parent), int(session)))
     return found
+
+
+def descendants(number: int) -> list[int]:
+    """The processes that a process has started, and that these have."""
+    known, due = _processes(), [number]
+    found: list[int] = []
+    while due:
+        parent = due.pop()
+        children = [child for child, of, _ in known if of == parent]
+        found += children
+        due += children
+    return sorted(found)
 
 
 def command_line(number: int) -> str:

@@ -11,11 +11,10 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from random import Random
 
 from benchmarks.soak import moments, places
-from benchmarks.soak.commands import Job, Running, command_line
+from benchmarks.soak.commands import Job, Running, command_line, descendants
 from benchmarks.soak.operations import Operation, Outcome
 from benchmarks.soak.places import Place
 
@@ -24,6 +23,9 @@ ENOUGH = 64 << 20
 
 _LONGEST_WAIT = 2.0
 """Seconds for which a worker is waited for."""
+
+CLUSTERS_WORKERS = ("ray::work", "ray::Worker", "ray::IDLE")
+"""What Ray calls the processes that run our tasks, or wait for one. With its agents it gives up the whole node."""
 
 _LATEST = 1.1
 """Times the seconds of an undisturbed run: the latest moment that is drawn."""
@@ -146,8 +148,9 @@ class WorkerKilled(Plan):
 
     def _workers(self, running: Running, place: Place) -> list[int]:
         if place.world.ray:
-            every = (int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit())
-            return sorted(number for number in every if command_line(number).startswith("ray::"))
+            # The cluster is this process's; others of the machine are left alone.
+            found = descendants(os.getpid())
+            return [number for number in found if command_line(number).startswith(CLUSTERS_WORKERS)]
         own = (number for number in running.session() if number != running.pid)
         return sorted(number for number in own if "resource_tracker" not in command_line(number))
 
