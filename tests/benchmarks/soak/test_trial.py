@@ -1,5 +1,6 @@
 """A trial of every kind of fault, and commands that lose something, which a trial has to find."""
 
+import dataclasses
 import itertools
 import json
 import signal
@@ -12,9 +13,11 @@ from benchmarks.soak.commands import Launcher
 from benchmarks.soak.faults import AtMoment, Kind, local_kinds
 from benchmarks.soak.hub_faults import hub_kinds
 from benchmarks.soak.moments import Strike
-from benchmarks.soak.operations import Operation, operations
+from benchmarks.soak.operations import Operation, operations, store_operations
 from benchmarks.soak.places import World
 from benchmarks.soak.references import References
+from benchmarks.soak.store_faults import store_kinds
+from benchmarks.soak.stores import has_stores, running_store
 from benchmarks.soak.table import last_line, table
 from benchmarks.soak.trial import Bench
 from tests.hf_scripts.samples import SPLITS, make_release
@@ -64,6 +67,19 @@ def test_every_kind_of_fault_is_survived(bench, launcher):
     lines = table(verdicts)
     assert sum(line.startswith("all ") for line in lines) == len(KINDS)
     assert last_line(verdicts, 1.0).startswith(f"survived: all of {len(KINDS)} trials")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not has_stores(), reason="takes releases in object storage, moto, s3fs and universal-pathlib")
+def test_every_fault_of_object_storage_is_survived(world, launcher, tmp_path):
+    with running_store() as store:
+        there = dataclasses.replace(world, store=store)
+        chosen = [operation for operation in store_operations() if operation.name == "verify"]
+        references = References(there, disks=False, twice=False)
+        made = Bench(there, chosen, store_kinds(), references, 0, tmp_path / "failures")
+        verdicts = [made.run(number, launcher) for number in range(len(made.kinds))]
+    assert [verdict.problems for verdict in verdicts] == [[]] * len(made.kinds), verdicts
+    assert all(verdict.struck for verdict in verdicts)
 
 
 def test_a_command_that_leaves_half_a_file_fails_and_its_folder_is_kept(bench, launcher, tmp_path):
