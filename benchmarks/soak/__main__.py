@@ -21,6 +21,7 @@ import sys
 import tempfile
 import threading
 import time
+import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from random import Random
@@ -64,6 +65,9 @@ def main() -> int:
             return 2
         soak = _Soak(bench, wanted, args)
         soak.run()
+        if soak.broken:
+            print("the soak itself failed, and ended early:", file=sys.stderr)
+            traceback.print_exception(soak.broken[0])
         print("\n".join(table(soak.verdicts)))
         changed = sorted(name for name, stamp in world.stamps().items() if before.get(name) != stamp)
         if changed:
@@ -74,8 +78,8 @@ def main() -> int:
                 print(f"failed: trial {verdict.number} ({verdict.kind}; {'; '.join(verdict.texts)}): {told}")
         if any(verdict.problems for verdict in soak.verdicts):
             print(f"the folders of failed trials are in {args.failures}")
-        print(last_line(soak.verdicts, soak.minutes))
-        return int(bool(changed) or any(verdict.problems for verdict in soak.verdicts))
+        print("FAILED: the soak itself ended early" if soak.broken else last_line(soak.verdicts, soak.minutes))
+        return int(bool(changed or soak.broken) or any(verdict.problems for verdict in soak.verdicts))
 
 
 def _arguments() -> argparse.Namespace:
@@ -105,7 +109,7 @@ class _Soak:
         self._started = time.monotonic()
         self._said = 0.0
         self._lock = threading.Lock()
-        self._broken: list[BaseException] = []
+        self.broken: list[BaseException] = []
         self.verdicts: list[Verdict] = []
 
     @property
@@ -114,11 +118,7 @@ class _Soak:
         return (time.monotonic() - self._started) / 60
 
     def run(self) -> None:
-        """Make trials.
-
-        Raises:
-            RuntimeError: the soak itself failed.
-        """
+        """Make trials; `broken` has what ended them early."""
         threads = [threading.Thread(target=self._lane, daemon=True) for _ in range(self.lanes)]
         for thread in threads:
             thread.start()
@@ -129,8 +129,6 @@ class _Soak:
                 self._until = 0.0
         if sys.stderr.isatty():
             print(file=sys.stderr)
-        if self._broken:
-            raise self._broken[0]
 
     def _wait(self) -> None:
         """Wait a moment, and draw the line."""
@@ -149,11 +147,11 @@ class _Soak:
                     with self._lock:
                         self.verdicts.append(verdict)
         except BaseException as error:  # noqa: BLE001  # raised again in the main thread
-            self._broken.append(error)
+            self.broken.append(error)
 
     def _next(self) -> int | None:
         with self._lock:
-            over = time.monotonic() > self._until or self._broken
+            over = time.monotonic() > self._until or self.broken
             return None if over else next(self._numbers, None)
 
     def _line(self) -> str:

@@ -196,6 +196,8 @@ class Launcher:
 
     def start(self, job: Job) -> Running:
         """Start a command."""
+        for name in ("out", "err"):  # which are there even if it is killed before it opens them
+            Path(f"{job.log}.{name}").touch()
         if not job.warm:
             return Running(self._start_cold(job), job, self)
         if self._warm is None:
