@@ -11,6 +11,7 @@ import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from random import Random
 
 from benchmarks.soak import moments, places
@@ -23,6 +24,9 @@ ENOUGH = 64 << 20
 
 _LONGEST_WAIT = 2.0
 """Seconds for which a worker is waited for."""
+
+_PAGE = 4096
+"""Bytes in which a tmpfs counts."""
 
 CLUSTERS_WORKERS = ("ray::work", "ray::Worker", "ray::IDLE")
 """What Ray calls the processes that run our tasks, or wait for one. With its agents it gives up the whole node."""
@@ -116,11 +120,16 @@ class AtMoment(Plan):
     def __init__(self, strike: moments.Strike, moment: str) -> None:
         self.strike = strike
         self.text = moments.in_words(strike, moment)
-        self.struck = True
+        self.trace = ""
 
     def change(self, job: Job) -> Job:
         """Have the process strike itself."""
-        return dataclasses.replace(job, strike=self.strike)
+        self.trace = f"{job.log}.trace"
+        return dataclasses.replace(job, strike=self.strike, trace=self.trace)
+
+    def mend(self, place: Place) -> None:
+        """See whether it came so far."""
+        self.struck = len(moments.traced(Path(self.trace))) >= self.strike.number
 
 
 class WorkerKilled(Plan):
@@ -158,10 +167,10 @@ class WorkerKilled(Plan):
 class SmallDisk(Plan):
     """A disk with too little space from the beginning."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, needed: int) -> None:
         self.disk = size
-        self.text = f"a disk of {size:,} bytes"
-        self.struck = True
+        self.text = f"a disk of {size:,} bytes, where {needed:,} are needed"
+        self.struck = size < needed
 
     def mend(self, place: Place) -> None:
         """Give it enough."""
@@ -231,7 +240,8 @@ def _refused(drawing: Random, reference: Reference, warm: bool) -> Plan:
 def _full(drawing: Random, reference: Reference, warm: bool) -> Plan:
     if drawing.random() < 0.5:
         return FilledDisk(reference.moment(drawing, warm=warm))
-    return SmallDisk(int(drawing.uniform(0.02, 1.02) * reference.size) // 4096 * 4096 + 4096)
+    size = int(drawing.uniform(0.02, 1.02) * reference.size) // _PAGE * _PAGE + _PAGE
+    return SmallDisk(size, reference.size)
 
 
 def _small_files(drawing: Random, reference: Reference, warm: bool) -> Plan:
