@@ -11,6 +11,7 @@ import multiprocessing
 import subprocess
 from types import CodeType, FunctionType
 
+from benchmarks.soak.commands import Launcher
 from builders import cifar_benchmark, facets_benchmark, imagenet_benchmark
 from builders.executors.local import LocalExecutor
 from builders.executors.ray import RayExecutor
@@ -24,6 +25,7 @@ COSTLY = (
     LocalExecutor,
     RayExecutor,
     Hub,
+    Launcher,
     run.write_release,
     from_index.rebuild,
     *(command.main for command in COMMANDS),

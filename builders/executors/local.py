@@ -53,6 +53,7 @@ class LocalExecutor:
         self._seen = (0, 0)
         self._closing = False
         self._starting: threading.Thread | None = None
+        self._refused: OSError | None = None
 
     def __enter__(self) -> LocalExecutor:
         if self._seats > 1:
@@ -69,8 +70,10 @@ class LocalExecutor:
                 if not self._closing:
                     worker.process.start()
                 worker.theirs.close()
-        except (OSError, EOFError):
-            pass  # no more processes or files, or no server: `run` finds the pipes closed
+        except OSError as error:
+            self._refused = error  # no more processes or files, no folder for a socket: `run` finds the pipes closed
+        except EOFError:
+            pass  # the server has ended, and so has the pipe
         finally:
             for worker in self._workers:
                 worker.theirs.close()
@@ -134,6 +137,11 @@ class LocalExecutor:
                 worker.process.kill()
 
     def _death(self, worker: _Worker) -> BuildError:
+        if worker.process.pid is None and self._refused is not None:
+            return BuildError(
+                f"A worker could not be started: {self._refused.strerror or self._refused}. Its socket lies in the "
+                "temporary folder, which TMPDIR names. Fix this, or run the same command with --workers 1."
+            )
         again = "Run the same command with fewer --workers" + ("; it resumes." if self._resumes else ".")
         return BuildError(f"A worker {worker.how_it_ended()}. {again}")
 

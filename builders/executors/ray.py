@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 import math
+import signal
+import threading
 from collections import deque
 from collections.abc import Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
@@ -63,6 +65,7 @@ class RayExecutor:
             )
         # Ray tells of lost workers at length on stdout, where results stand. What it could not mend is raised.
         ray._private.worker._worker_logs_enabled = False
+        ended = signal.getsignal(signal.SIGTERM)
         try:
             ray.init(address=self._address, log_to_driver=False, logging_level=logging.ERROR)
         except (ray.exceptions.RayError, ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
@@ -70,6 +73,9 @@ class RayExecutor:
                 f"Cannot join the Ray cluster at {self._address}: {one_line(error)}. Run this command on a machine of "
                 "the cluster (`ray start --address=...` adds one), with the cluster's versions of Ray and Python."
             ) from error
+        # Ray's handler prints its stack and ends the process with 1, where without it SIGTERM ends it.
+        if threading.current_thread() is threading.main_thread() and ended is not None:
+            signal.signal(signal.SIGTERM, ended)
         return self
 
     def __exit__(

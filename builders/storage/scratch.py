@@ -35,7 +35,7 @@ def scratch_folder(purpose: str) -> Iterator[Path]:
         yield root / "files"
     finally:
         lock.release()  # first, because Windows deletes no open file
-        shutil.rmtree(root, ignore_errors=True)
+        _remove(root)
 
 
 def _locked(root: Path) -> tuple[Path, FileLock] | None:
@@ -55,7 +55,14 @@ def _remove_leftovers(folder: Path, prefix: str) -> None:
             continue
         if (locked := _locked(root)) is not None:
             locked[1].release()
-            shutil.rmtree(root, ignore_errors=True)
+            _remove(root)
+
+
+def _remove(root: Path) -> None:
+    """Remove a folder as far as possible, its lock file last: by that a later run knows what was left."""
+    shutil.rmtree(root / "files", ignore_errors=True)
+    if not (root / "files").exists():
+        shutil.rmtree(root, ignore_errors=True)
 
 
 def _is_own(root: Path) -> bool:

@@ -3,11 +3,12 @@
 While a command imports what it needs, nothing has been done yet, so it prints the line and exits at once: a
 `KeyboardInterrupt` there would come out as a traceback, or be lost in a library's own handling of failed imports.
 While the command works, `Stopped` is raised, so that everything that it holds is closed. Afterwards, while Python
-ends, the process exits at once with the code that the command has.
+ends, the process exits at once with the code that the command has; in the last moments it ends by itself.
 """
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import os
 import signal
@@ -91,6 +92,8 @@ def watch() -> None:
     _process.watched, _process.pid = True, os.getpid()
     signal.signal(signal.SIGINT, _process.interrupted)
     sys.excepthook = _uncaught
+    # Behind its last exit handler, Python gives up ours and keeps this one: all is done, and the exit code stays.
+    atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
 
 
 def run_stoppable(work: Callable[[], int], says: str) -> int:

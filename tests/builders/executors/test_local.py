@@ -168,6 +168,32 @@ def test_the_sentence_says_how_a_worker_ended(what, sentence):
         executor.run([Call(what), Square(1)], nothing)
 
 
+START = """
+import sys
+from builders.errors import BuildError
+from builders.executors.local import LocalExecutor
+from tests.builders.executors.tasks import Square
+if __name__ == "__main__":
+    with LocalExecutor(2) as executor:
+        try:
+            executor.run([Square(1)], lambda *_: None)
+        except BuildError as error:
+            print(error)
+"""
+
+
+def test_workers_that_cannot_be_started_are_said_to_be_so_with_the_reason(tmp_path):
+    """A Unix socket's path has at most 107 characters on Linux (unix(7)), and Python puts the socket into TMPDIR."""
+    temporary = tmp_path / ("long" * 25)
+    temporary.mkdir()
+    command, environment = [sys.executable, "-c", START], {**os.environ, "TMPDIR": str(temporary)}
+    ran = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=60)
+    assert ran.stdout == (
+        "A worker could not be started: AF_UNIX path too long. Its socket lies in the temporary folder, which TMPDIR "
+        "names. Fix this, or run the same command with --workers 1.\n"
+    ), ran.stderr
+
+
 def test_where_nothing_can_be_resumed_a_death_stops_the_other_workers_at_once(tmp_path):
     with LocalExecutor(2, resumes=False) as executor, pytest.raises(BuildError, match=r"with fewer --workers\.$"):
         executor.run([Touch(tmp_path / "never", seconds=30), Call(tasks.die_at_work)], nothing)

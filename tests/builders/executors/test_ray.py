@@ -261,6 +261,20 @@ sys.exit(exit_code(command, [], stopped="stopped."))
 """
 
 
+TERMINATED = """
+import os, signal, sys
+from builders.executors.ray import RayExecutor
+with RayExecutor(sys.argv[1]):
+    os.kill(os.getpid(), signal.SIGTERM)
+"""
+
+
+@needs_ray
+def test_sigterm_ends_a_driver_as_any_command(cluster):
+    done = subprocess.run([sys.executable, "-c", TERMINATED, cluster], cwd=ROOT, capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGTERM, b"", b"")
+
+
 @needs_ray
 @pytest.mark.slow
 @pytest.mark.parametrize(("times", "seconds"), [(1, 1.5), (2, 60)])

@@ -54,6 +54,25 @@ def test_a_folder_of_a_killed_process_is_deleted_by_the_next(temporary):
     assert list(temporary.iterdir()) == []
 
 
+def test_what_could_not_be_deleted_is_deleted_by_the_next(temporary, monkeypatch):
+    """As after a kill in the middle: the lock file goes last, and by it the next run knows whose the rest is."""
+    unlink = os.unlink
+
+    def refusing(path, **keywords):
+        if str(path).endswith("download"):
+            raise PermissionError(path)
+        unlink(path, **keywords)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "unlink", refusing)
+        with scratch_folder("test") as folder:
+            (folder / "download").write_text("half")
+    assert (folder / "download").exists()
+    with scratch_folder("test"):
+        assert not folder.exists()
+    assert list(temporary.iterdir()) == []
+
+
 def test_folders_in_use_stay(temporary):
     with scratch_folder("test") as first, scratch_folder("test") as second:
         assert first.is_dir() and second.is_dir() and first != second

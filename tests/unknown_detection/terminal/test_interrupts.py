@@ -2,13 +2,14 @@
 
 import shutil
 import signal
+import subprocess
 import sys
 import time
 
 import pytest
 
 from tests.builders.conftest import files_of
-from tests.unknown_detection.terminal.running import interrupted, screen_of
+from tests.unknown_detection.terminal.running import ROOT, interrupted, screen_of
 from unknown_detection.terminal import interrupts
 
 RESUMES = "stopped; run the same command again and it goes on where this run stopped.\n"
@@ -103,6 +104,26 @@ def test_what_is_kept_is_said_only_where_it_is(capsys):
     assert interrupts.run_stoppable(work, "stopped.") == 130
     assert interrupts.run_stoppable(inside, "stopped.") == 130
     assert capsys.readouterr().err == "stopped.\nstopped; finished splits are kept.\n"
+
+
+IN_THE_END = """
+import os, signal, sys
+from unknown_detection.terminal import interrupts
+
+class Late:
+    def __del__(self, kill=os.kill, pid=os.getpid(), number=signal.SIGINT):
+        kill(pid, number)
+
+interrupts.watch()
+late = Late()
+sys.exit(interrupts.run_stoppable(lambda: 3, "stopped."))
+"""
+
+
+def test_ctrl_c_while_python_takes_its_modules_down_leaves_the_exit_code():
+    """Where Python has given up all handlers, so that a signal would end the process."""
+    done = subprocess.run([sys.executable, "-c", IN_THE_END], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert ended(done) == (3, "", "")
 
 
 def test_another_handler_stays_and_other_exceptions_pass():

@@ -1,0 +1,111 @@
+"""Undisturbed runs, each made once, in two ways that must leave the same."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import itertools
+import shutil
+import threading
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.soak import moments
+from benchmarks.soak.commands import Job, Launcher
+from benchmarks.soak.faults import ENOUGH, Reference
+from benchmarks.soak.judge import differences
+from benchmarks.soak.operations import Operation
+from benchmarks.soak.places import Place, World, new_place, own_disk
+
+_LOOK_SECONDS = 0.005
+"""How often the space that a run takes is looked at."""
+
+
+def executor_flags(operation: Operation, world: World, workers: int) -> tuple[str, ...]:
+    """The flags that say where the tasks of a command run."""
+    if operation.ray and world.ray:
+        return ("--executor", "ray", "--ray-address", world.ray)
+    return ("--workers", str(workers)) if operation.workers else ()
+
+
+def job(operation: Operation, place: Place, name: str, workers: int) -> Job:
+    """The job of an operation in a place."""
+    arguments = (*operation.arguments(place), *executor_flags(operation, place.world, workers))
+    return place.job(operation.module, arguments, name)
+
+
+@dataclass
+class References:
+    """The undisturbed runs of operations, made where they are first asked for.
+
+    Attributes:
+        world: what they read.
+        disks: whether disks can be mounted.
+        twice: whether each is made again, with more workers and started as by a user, and must be the same.
+    """
+
+    world: World
+    disks: bool
+    twice: bool = True
+    _made: dict[str, Reference] = field(default_factory=dict)
+    _locks: dict[str, threading.Lock] = field(default_factory=dict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+    _numbers: Iterator[int] = field(default_factory=itertools.count)
+
+    def of(self, operation: Operation, launcher: Launcher) -> Reference:
+        """The undisturbed run of an operation.
+
+        Raises:
+            RuntimeError: it failed, or two such runs differ.
+        """
+        with self._lock:
+            lock = self._locks.setdefault(operation.key, threading.Lock())
+        with lock:
+            if operation.key not in self._made:
+                self._made[operation.key] = self._make(operation, launcher)
+            return self._made[operation.key]
+
+    def _make(self, operation: Operation, launcher: Launcher) -> Reference:
+        first = self._run(operation, launcher, workers=1, warm=True)
+        if not self.twice:
+            return first
+        # Waits for a Hub are the same only where the command is forked.
+        second = self._run(operation, launcher, workers=2, warm=operation.on_hub)
+        if problems := differences(second.after, first.after):
+            raise RuntimeError(f"undisturbed runs of {operation.key} differ: {problems}")
+        return dataclasses.replace(first, cold_seconds=second.seconds)
+
+    def _run(self, operation: Operation, launcher: Launcher, *, workers: int, warm: bool) -> Reference:
+        folder = self.world.root / f"r{next(self._numbers)}"  # short, for the sockets of workers
+        with new_place(folder, self.world, on_hub=operation.on_hub, on_store=operation.on_store) as place:
+            operation.prepare(place)
+            before = operation.outcome(place, None)
+            trace = folder / "trace"
+            asked = job(operation, place, "run", workers)
+            asked = dataclasses.replace(asked, warm=warm, trace=str(trace) if warm else "")
+            with own_disk(place.disk, ENOUGH) if self.disks else contextlib.nullcontext():
+                there = most = used(place.disk, mounted=self.disks)
+                running = launcher.start(asked)
+                while not running.wait(_LOOK_SECONDS):
+                    most = max(most, used(place.disk, mounted=True)) if self.disks else most
+                ran = running.finish()
+                most = max(most, used(place.disk, mounted=self.disks))
+                if ran.code != 0:
+                    raise RuntimeError(f"{ran.line} ended with {ran.code} without a fault: {ran.err}")
+                after = operation.outcome(place, ran)
+            seen = moments.traced(trace)
+            routes = place.requests()
+        return Reference(before, after, ran.seconds, ran.seconds, most - there, seen, routes)
+
+
+def used(folder: Path, *, mounted: bool) -> int:
+    """Bytes that a disk, or a folder, holds."""
+    if mounted:
+        return shutil.disk_usage(folder).used
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+def fitting(operations: Sequence[Operation], world: World) -> list[Operation]:
+    """The operations of this soak: with a cluster those that can use it."""
+    return [operation for operation in operations if operation.ray or not world.ray]

@@ -1,0 +1,93 @@
+"""Object storage: moto's S3, which the tests use, with a bucket and a proxy for each trial."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import itertools
+import logging
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+_numbers = itertools.count()
+
+
+@dataclass
+class StorePlace:
+    """A bucket of a running store, behind a proxy of its own.
+
+    Attributes:
+        server: the store (`tests.store.server.Store`).
+        proxy: what commands talk to (`tests.store.proxy.Proxy`).
+        bucket: whose objects are compared.
+    """
+
+    server: Any
+    proxy: Any
+    bucket: str = field(default_factory=lambda: f"soak-{next(_numbers)}")
+
+    @property
+    def address(self) -> str:
+        """The release, as a command is given it."""
+        return f"s3://{self.bucket}/some/release"
+
+    def environment(self) -> dict[str, str]:
+        """What a command needs to find it."""
+        found: dict[str, str] = self.server.environment(self.proxy.url)
+        return found
+
+    def put(self, release: Path) -> None:
+        """Let it have a release."""
+        client = self.server.client()
+        for path in sorted(path for path in release.rglob("*") if path.is_file()):
+            client.pipe_file(f"{self.bucket}/some/release/{path.relative_to(release).as_posix()}", path.read_bytes())
+
+    def outcome(self) -> dict[str, str]:
+        """The digest of every object, and the uploads that are neither complete nor given up."""
+        found = {
+            f"s3/{name}": hashlib.sha256(data).hexdigest() for name, data in self.server.files(self.bucket).items()
+        }
+        return found | {f"s3 upload of {name}": "" for name in self.server.uploads(self.bucket)}
+
+    def requests(self) -> tuple[str, ...]:
+        """The kinds of the requests that came."""
+        return tuple(request.kind for request in self.proxy.requests)
+
+
+def has_stores() -> bool:
+    """Whether releases can lie in object storage, and the packages for a store to try it are installed."""
+    names = ("tests.store.server", "builders.storage.stores.path", "moto", "s3fs", "upath")
+    try:
+        return all(importlib.util.find_spec(name) is not None for name in names)
+    except ModuleNotFoundError:  # the folder of one of them
+        return False
+
+
+@contextlib.contextmanager
+def running_store() -> Iterator[Any]:
+    """A store on a free port until the block ends; None where there can be none."""
+    if not has_stores():
+        yield None
+        return
+    from tests.store.server import running
+
+    logging.getLogger("werkzeug").setLevel(logging.ERROR)  # it names every request
+    with running() as store:
+        yield store
+
+
+@contextlib.contextmanager
+def new_store_place(server: Any) -> Iterator[StorePlace]:
+    """A new bucket, behind a proxy."""
+    from tests.store.proxy import proxied
+
+    with proxied(server.port) as proxy:
+        place = StorePlace(server, proxy)
+        server.client().mkdir(place.bucket)
+        try:
+            yield place
+        finally:
+            server.client().rm(place.bucket, recursive=True)
