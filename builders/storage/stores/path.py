@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import io
+import logging
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
@@ -35,6 +36,7 @@ def store_path(address: str) -> StorePath:
         BuildError: its client cannot be set up.
     """
     protocol = address.partition("://")[0]
+    logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # it logs tracebacks of what it then raises
     with told("use", address):
         path = StorePath(address, **options(protocol))
         path.fs.retries = CUTS  # of s3fs; others do not read it
