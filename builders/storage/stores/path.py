@@ -193,8 +193,8 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
             raise ValueError(f"{self} is opened as {mode!r}: files in a store are read as rb, or written as a whole")
         return io.BufferedReader(self.open_ranges(read_ahead=0), READ_WHOLE)
 
-    def write(self, data: bytes, **condition: str) -> None:
-        """Write a small file in one request.
+    def write(self, data: bytes, **condition: Any) -> None:
+        """Write a file in one request, which may have 5 GB.
 
         Args:
             data: its bytes.
@@ -202,6 +202,8 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
         """
         if self.protocol not in _OBJECTS:
             self.fs.makedirs(self.fs._parent(self.path), exist_ok=True)
+        elif self.protocol in ("s3", "s3a"):
+            condition["chunksize"] = len(data) + 1  # or s3fs sends it in parts, and drops the condition
         self.fs.pipe_file(self.path, data, **condition)
 
     def put(self, local: Path) -> None:
