@@ -104,8 +104,8 @@ checks                  : builders.card builders.cli builders.duplicates builder
 publish                 : builders.card builders.cli builders.duplicates builders.errors builders.hub builders.release
                           builders.sources builders.sources.base builders.storage checks
 exports                 : builders.errors builders.release builders.storage checks
-card                    : builders.card builders.cli builders.errors builders.release unknown_detection.commands
-                          unknown_detection.help
+card                    : builders.card builders.cli builders.errors builders.release builders.storage
+                          unknown_detection.commands unknown_detection.help
 verify                  : builders.cli builders.errors builders.executors builders.hub builders.release
                           builders.storage checks publish unknown_detection.help
 push                    : builders.card builders.cli builders.errors builders.executors builders.hub

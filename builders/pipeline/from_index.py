@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import functools
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,6 +46,7 @@ from builders.release.schema import ROLES, arrow_schema
 from builders.release.tables import read_excluded, write_excluded, write_index
 from builders.sources.base import Source, SourceIndex, open_source
 from builders.storage.parquet import read_parquet
+from builders.storage.paths import copy_here
 from builders.writing.read_plan import ReadPlan
 
 
@@ -97,7 +97,7 @@ class Published:
         path = self.root / file.path
         if not path.is_file():
             raise BuildError(f"The published file {file.path} is not in {self.root}. Fetch it again.")
-        shutil.copyfile(path, target)
+        copy_here(path, target)
 
     def duplicates(self) -> Origin:
         """The release's table of duplicates.

@@ -8,6 +8,7 @@ imports fsspec before the first address is given.
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 from typing import Any, cast
 
@@ -101,6 +102,20 @@ def files_of(root: Path) -> list[tuple[Path, int]]:
     """All files below an address, with their sizes, sorted by path; a request for each thousand."""
     found: list[tuple[Path, int]] = root.files()  # type: ignore[attr-defined]
     return found
+
+
+def copy_here(path: Path, target: Path) -> None:
+    """Copy a file to one of this machine.
+
+    Raises:
+        OSError: the file is not there, or the target cannot be written.
+        BuildError: a store refuses or fails.
+    """
+    if not is_remote(path):
+        shutil.copyfile(path, target)
+        return
+    with path.open("rb") as source, target.open("wb") as sink:
+        shutil.copyfileobj(source, sink, 1 << 20)
 
 
 def make_folder(path: Path) -> None:

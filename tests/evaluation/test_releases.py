@@ -94,6 +94,7 @@ def test_images_are_decoded_by_datasets(folder):
         ("nowhere", None, "neither a folder nor a repository ORG/NAME; check the path"),
         ("folder", "v1.0.0", "--revision"),
         ("empty", None, "no release"),
+        ("s3://bucket/release", None, "is an address, and the evaluation reads folders and the Hub"),
     ],
 )
 def test_what_is_no_release(folder, tmp_path, monkeypatch, where, revision, found):

@@ -117,7 +117,7 @@ def is_change(error: BaseException) -> bool:
 
 def reason(error: BaseException) -> str:
     """Why a request failed and what to do, without a capital: `the store refused ... Check that ... .`."""
-    code, names = code_of(error), {type(one).__name__ for one in _chain(error)}
+    code, names = code_of(error), {kind.__name__ for one in _chain(error) for kind in type(one).__mro__}
     if names & _NO_CREDENTIALS:
         return (
             f"no credentials were found ({one_line(error)}). Set AWS_PROFILE, or AWS_ACCESS_KEY_ID and "
@@ -136,8 +136,8 @@ def reason(error: BaseException) -> str:
         return f"the store is busy or failing ({code}), also when asked again. Run the same command again; it resumes."
     if names & _UNREACHABLE or isinstance(error, ConnectionError | TimeoutError):
         return (
-            f"the store cannot be reached or cuts connections ({one_line(error)}). Check the network and "
-            "AWS_ENDPOINT_URL, and run the same command again; it resumes."
+            f"the store cannot be reached or cuts connections ({one_line(error)}). Check the network "
+            "(for another store of S3's kind AWS_ENDPOINT_URL, too), and run the same command again; it resumes."
         )
     return f"{one_line(error)}. Mend this, and run the same command again; it resumes."
 

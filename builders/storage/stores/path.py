@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import io
+import logging
 import secrets
 from collections.abc import Iterator
 from pathlib import Path
@@ -37,6 +38,7 @@ def store_path(address: str) -> StorePath:
         BuildError: its client cannot be set up.
     """
     protocol = address.partition("://")[0]
+    logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # it logs tracebacks of what it then raises
     with told("use", address):
         path = StorePath(address, **options(protocol))
         path.fs.retries = CUTS  # of s3fs; others do not read it
@@ -236,8 +238,8 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
             raise ValueError(f"{self} is opened as {mode!r}: files in a store are read as rb, or written as a whole")
         return io.BufferedReader(self.open_ranges(read_ahead=0), READ_WHOLE)
 
-    def write(self, data: bytes, **condition: str) -> None:
-        """Write a small file in one request.
+    def write(self, data: bytes, **condition: Any) -> None:
+        """Write a file in one request, which may have 5 GB.
 
         Args:
             data: its bytes.
@@ -245,6 +247,8 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
         """
         if self.protocol not in _OBJECTS:
             self.fs.makedirs(self.fs._parent(self.path), exist_ok=True)
+        elif self.protocol in ("s3", "s3a"):
+            condition["chunksize"] = len(data) + 1  # or s3fs sends it in parts, and drops the condition
         self.fs.pipe_file(self.path, data, **condition)
 
     def put(self, local: Path) -> None:

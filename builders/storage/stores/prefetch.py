@@ -85,7 +85,10 @@ class Prefetch:
     def expect(self, reads: Iterable[Read]) -> None:
         """Announce all reads in their order, and begin to fetch; what was announced before is forgotten."""
         self._batches = list(_batches(reads))
-        self._batch_of = {read: number for number, batch in enumerate(self._batches) for read in batch}
+        self._batch_of = {}
+        for number, batch in enumerate(self._batches):
+            for read in batch:
+                self._batch_of.setdefault(read, number)
         self._number, self._here, self._next = -1, {}, None
         self._begin(0)
 

@@ -7,11 +7,12 @@ import pytest
 
 from builders.cifar_benchmark import main
 from builders.cli.source_flags import listed_sources
-from builders.cli.source_places import as_place, default_cache, refuse_wrong_folders
+from builders.cli.source_places import LocalPath, as_place, default_cache, refuse_wrong_folders
 from builders.errors import BuildError
 from builders.hub.place import HubPlace
 from builders.release.manifest import read_manifest
 from builders.sources.registry import SOURCES
+from builders.storage.paths import is_remote
 from tests.builders import cifar_layouts
 from tests.hub.fixtures import api, hub, waits
 from tests.hub.guard import only_loopback
@@ -117,3 +118,14 @@ def test_a_build_from_the_hub_has_the_rows_of_one_from_folders(
     before = len(hub.asked("cdn"))
     assert run(*argv, "--dry-run")[0] == 0
     assert len(hub.asked("cdn")) == before
+
+
+def test_addresses_in_stores_are_places_and_what_is_adopted_lies_here(tmp_path):
+    pytest.importorskip("upath")
+    place = as_place("s3://bucket/imagenet/")
+    assert (str(place), is_remote(place)) == ("s3://bucket/imagenet", True)
+    with pytest.raises(BuildError, match="has a user, a password or a signature in it"):
+        as_place("s3://key:secret@bucket/imagenet")
+    assert LocalPath().convert(str(tmp_path), None, None) == tmp_path
+    with pytest.raises(BuildError, match=r"s3://bucket/lists lies in a store or on the Hub.*Copy it here"):
+        LocalPath().convert("s3://bucket/lists", None, None)

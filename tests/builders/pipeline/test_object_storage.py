@@ -233,37 +233,58 @@ def test_a_killed_build_is_resumed_by_another_process(store, demo, expected, pro
     assert not list(tmp_path.glob("unknown-detection-upload-*"))  # what killed processes left was swept
 
 
-def test_two_builds_of_different_splits_at_the_same_time_lose_nothing(store, demo, expected, proxy, monkeypatch):
-    """The first is held before its manifest until the second has written its own."""
+class _Held:
+    """Holds the first request that writes each of some files until the test lets it go on."""
+
+    def __init__(self, *names):
+        self.due = {name: (threading.Event(), threading.Event()) for name in names}
+
+    def __call__(self, request):
+        for name, (arrived, go) in self.due.items():
+            if request.method == "PUT" and request.path.endswith(name) and not arrived.is_set():
+                arrived.set()
+                assert go.wait(200)
+
+    def meanwhile(self, name, work):
+        arrived, go = self.due[name]
+        assert arrived.wait(200)
+        work()
+        go.set()
+
+
+def test_builds_of_different_splits_at_the_same_time_lose_nothing(store, demo, expected, proxy):
+    """One run is held before it writes what others write, too, and others write it meanwhile."""
     address = f"s3://{store.bucket()}/release"
     forget_clients()
-    waiting, go = threading.Event(), threading.Event()
-
-    def fault(request):
-        if request.method == "PUT" and request.path.endswith("manifest.json") and not waiting.is_set():
-            waiting.set()
-            assert go.wait(100)
-
-    proxy.fault = fault
+    shared = (".state/cifar.json", "excluded/cifar.csv", "manifest.json")
+    held = proxy.fault = _Held(*shared)
     code = "import sys; from builders.cifar_benchmark import main; sys.exit(main(sys.argv[1:]))"
     sources = flags_of(demo, "cifar100", "svhn")
-    first = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-c", code, *sources, "--out", address, "--splits", SPLITS[0], *FLAGS],
         cwd=ROOT,
         stderr=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
-    )
-    assert waiting.wait(100)
-    assert built(demo, address, splits=SPLITS[1:]) == 0
-    after_second = published(store, address)
-    assert json.loads(after_second["manifest.json"])["configs"].keys() == {"cifar", "cifar-train"}
-    go.set()
-    _, said = first.communicate(timeout=100)
+    ) as first:
+
+        def exclude():
+            line = b"split,source,partition,class_id,class_name,image,images,rule,evidence\n" + (
+                b"cifar/far_ood_svhn,svhn,test,,,theirs,1,unreadable,written by another run\n"
+            )
+            store.client().pipe_file(f"{address[5:]}/excluded/cifar.csv", line)
+
+        def build(split):
+            assert built(demo, address, splits=[split]) == 0
+
+        held.meanwhile(shared[0], lambda: build(SPLITS[2]))
+        held.meanwhile(shared[1], exclude)
+        held.meanwhile(shared[2], lambda: build(SPLITS[1]))
+        _, said = first.communicate(timeout=200)
     assert first.returncode == 0, said
     assert published(store, address) == expected
-    refused = [r.status for r in proxy.requests if r.method == "PUT" and r.path.endswith("manifest.json")]
-    assert 412 in refused
+    refused = {name for name in shared for r in proxy.requests if r.path.endswith(name) and r.status == 412}
+    assert refused == set(shared)
 
 
 def test_a_store_that_is_busy_and_cuts_connections_is_asked_again(store, demo, expected, proxy):

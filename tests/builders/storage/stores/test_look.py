@@ -1,7 +1,16 @@
 import pytest
 
 from builders.errors import BuildError
-from builders.storage.listing import file_sizes, files_below, folders_in, list_below, looking, names_in, names_in_each
+from builders.storage.listing import (
+    file_sizes,
+    files_below,
+    folders_in,
+    list_below,
+    looking,
+    names_in,
+    names_in_each,
+    refuse_changed,
+)
 from builders.storage.paths import as_path
 from builders.storage.regular import read_regular
 from builders.storage.stores import look
@@ -94,6 +103,18 @@ def test_a_file_that_changes_between_two_reads_of_one_look_is_noticed(root, stor
         store.put(root.path.partition("/")[0], {"copy/a.txt": b"xyz"})
         with pytest.raises(BuildError, match=r"copy/a\.txt changed during the build: the store has another version"):
             read_regular(root / "a.txt")
+
+
+def test_a_container_that_was_replaced_since_the_look_is_refused(root, store, tmp_path):
+    with looking(root) as versions:
+        read_regular(root / "a.txt")
+    for path in (root / "a.txt", root / "a.txt/member", root / "b/1.jpg", tmp_path):
+        refuse_changed(path, versions)
+    store.put(root.path.partition("/")[0], {"copy/a.txt": b"xyz"})
+    refuse_changed(root / "b/1.jpg", versions)
+    for path in (root / "a.txt", root / "a.txt/member"):
+        with pytest.raises(BuildError, match=r"copy/a\.txt changed during the build: the store has another version"):
+            refuse_changed(path, versions)
 
 
 def test_names_are_sorted_whatever_the_order_of_the_pages(root, monkeypatch):

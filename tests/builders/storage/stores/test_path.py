@@ -4,7 +4,7 @@ import pytest
 
 from builders.errors import BuildError
 from builders.storage.atomic import atomic_path, inside, write_text
-from builders.storage.paths import as_path, is_remote
+from builders.storage.paths import as_path, copy_here, is_remote
 from builders.storage.regular import read_regular, require_regular
 
 
@@ -56,6 +56,17 @@ def test_a_file_is_written_whole_and_read_back(root, store):
     path.unlink()
     path.unlink(missing_ok=True)
     assert store.files(str(root).removeprefix("s3://")) == {}
+
+
+def test_files_are_copied_here(root, tmp_path):
+    write_text(root / "x", "1")
+    write_text(root / "empty", "")
+    for name in ("x", "empty"):
+        copy_here(root / name, tmp_path / name)
+        copy_here(tmp_path / name, tmp_path / "again")
+        assert (tmp_path / name).read_bytes() == (tmp_path / "again").read_bytes() == (root / name).read_bytes()
+    with pytest.raises(FileNotFoundError):
+        copy_here(root / "nothing", tmp_path / "nothing")
 
 
 def test_nothing_is_written_where_the_block_fails(root, store, monkeypatch, tmp_path):

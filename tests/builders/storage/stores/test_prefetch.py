@@ -73,6 +73,16 @@ def test_batches_are_fetched_one_ahead_of_what_is_read(images, proxy, monkeypatc
     assert len(proxy.requests) == 40
 
 
+def test_an_image_may_be_announced_twice(images, proxy, monkeypatch):
+    monkeypatch.setattr(prefetch, "BATCH_BYTES", 500)
+    reads = [(address, 0, len(data)) for address, data in images.items()]
+    again = [*reads[:20], reads[0], *reads[20:]]
+    with Reader() as reader:
+        reader.expect(again)
+        assert read(reader, again) == [images[path] for path, _, _ in again]
+    assert len(proxy.requests) <= len(again) + 1  # what has passed is read by itself
+
+
 def test_what_was_not_announced_is_read_too(images):
     address, places = archive(images)
     first, second, *_ = images.values()

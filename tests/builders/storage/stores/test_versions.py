@@ -40,6 +40,18 @@ def test_a_change_of_somebody_else_is_kept(path):
     assert not path.exists()
 
 
+def test_a_large_file_is_replaced_as_carefully(store, proxy):
+    forget_clients()
+    path, data = as_path(f"s3://{store.bucket()}/a"), bytes(101 << 20)  # which s3fs would send in parts
+    replace(path, data, ABSENT)
+    before = version(path)
+    write_text(path, "theirs")
+    with pytest.raises(ChangedMeanwhileError):
+        replace(path, data, before)
+    assert path.read_bytes() == b"theirs"
+    assert "UploadPart" not in proxy.kinds()
+
+
 def test_a_write_whose_answer_was_lost_is_no_change_of_somebody_else(store, proxy):
     forget_clients()
     path = as_path(f"s3://{store.bucket()}/a")
