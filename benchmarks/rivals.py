@@ -15,15 +15,21 @@ from pathlib import Path
 
 @dataclass
 class Timed:
-    """Seconds of each run, and the largest resident set seen in any, in MB (0 where not measured)."""
+    """Seconds of each run, processor seconds of it and its children, and the largest resident set in MB, or 0."""
 
     seconds: list[float] = field(default_factory=list)
+    processor: list[float] = field(default_factory=list)
     peak_mb: float = 0.0
 
     @property
     def median(self) -> float:
         """Median seconds."""
         return statistics.median(self.seconds)
+
+    @property
+    def median_processor(self) -> float:
+        """Median processor seconds, which other work on the machine changes least."""
+        return statistics.median(self.processor)
 
 
 @dataclass(frozen=True)
@@ -48,11 +54,17 @@ def interleave(runs: Mapping[str, Run], repeats: int) -> dict[str, Timed]:
         for name, run in runs.items():
             run.clean()
             os.sync()
-            started = time.perf_counter()
+            started, before = time.perf_counter(), _processor_seconds()
             peak = run.work()
             results[name].seconds.append(time.perf_counter() - started)
+            results[name].processor.append(_processor_seconds() - before)
             results[name].peak_mb = max(results[name].peak_mb, peak)
     return results
+
+
+def _processor_seconds() -> float:
+    used = os.times()
+    return used.user + used.system + used.children_user + used.children_system
 
 
 def run_process(command: Sequence[str]) -> float:
@@ -71,8 +83,11 @@ def run_process(command: Sequence[str]) -> float:
 
 def report(results: Mapping[str, Timed], baseline: str) -> None:
     """Print medians and their ratio to the baseline's."""
-    base = results[baseline].median
+    base, processor = results[baseline].median, max(results[baseline].median_processor, 1e-9)
     for name, timed in results.items():
         runs = " ".join(f"{s:.2f}" for s in timed.seconds)
         peak = f"  peak {timed.peak_mb:,.0f} MB" if timed.peak_mb else ""
-        print(f"{name:28} median {timed.median:8.2f} s  ratio {timed.median / base:6.2f}{peak}  ({runs})")
+        print(
+            f"{name:28} median {timed.median:8.2f} s  ratio {timed.median / base:6.2f}  processor "
+            f"{timed.median_processor:8.2f} s  ratio {timed.median_processor / processor:6.2f}{peak}  ({runs})"
+        )

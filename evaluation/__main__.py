@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 import click
 
+from builders.errors import BuildError
 from evaluation.errors import EXTRA, EvaluationError, not_installed_message
 from unknown_detection.commands import as_started
 from unknown_detection.help import HelpGroup, as_helpful, usage_error
@@ -59,7 +60,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _run(argv: Sequence[str] | None) -> int:
     try:
         return int(command.main(args=argv, prog_name="python -m evaluation", standalone_mode=False) or 0)
-    except EvaluationError as error:
+    except (EvaluationError, BuildError) as error:
         said = as_started(f"error: {error}")
     except ModuleNotFoundError as error:
         if error.name not in EXTRA:

@@ -8,6 +8,7 @@ import io
 import json
 import os
 import re
+import secrets
 import stat
 import struct
 import zlib
@@ -31,6 +32,9 @@ _LONGEST_TEXT = 1 << 16
 
 _ROWS = 1024
 
+_MACHINE = secrets.randbelow(10**9)
+"""Separates processes of equal numbers on machines, or in containers, that share a folder."""
+
 DAMAGED = (
     *(ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, MemoryError, OSError, RuntimeError),
     *(SyntaxError, TypeError, ValueError, struct.error, zlib.error),
@@ -45,8 +49,8 @@ def atomic_path(path: Path) -> contextlib.AbstractContextManager[Path]:
         A context manager of the path to write to. It keeps the file's ending, because some writers choose the format
         by it.
     """
-    # With the process id, two processes that write the same file do not collide.
-    return replacing(path, path.with_name(f".{os.getpid()}.{path.name}"))
+    # Two processes that write the same file do not collide, also where they have one number on two machines.
+    return replacing(path, path.with_name(f".{os.getpid()}{_MACHINE:09d}.{path.name}"))
 
 
 def write_text(path: Path, text: str) -> None:

@@ -5,17 +5,21 @@
 
 Each step is a command that you could type, of `examples/train.py` or `python -m evaluation`. `OUT/logs` has what they
 print, first the command itself. What is finished is not done again, so the same command goes on after an interruption.
-With several devices, one process works on each. The margins of energy are chosen with seed 0 from the range of Liu et
+With several devices, one process works on each; with `--executor ray --devices cuda`, each training has a GPU of a Ray
+cluster. The margins of energy are chosen with seed 0 from the range of Liu et
 al. by the AUROC of validation against external_validation images, as `score` chooses the hyperparameters of detectors.
 `OUT/table.md` sets the means over seeds beside the published ones, and `OUT/table.csv` has both.
 """
 
 from __future__ import annotations
 
+import contextlib
 import csv
+import ctypes
 import itertools
 import queue
 import shlex
+import signal
 import statistics
 import subprocess
 import sys
@@ -26,6 +30,10 @@ from pathlib import Path
 
 import click
 
+from builders.cli.executor_flags import check_cluster_flags
+from builders.errors import BuildError
+from builders.executors.base import Executor, Progress, Resources
+from builders.executors.ray import RayExecutor
 from evaluation import auroc, open_release
 from evaluation.errors import EvaluationError
 from evaluation.protocols.results import read_figures
@@ -70,7 +78,7 @@ PAPERS_METRICS = {
 
 
 def execute(command: Sequence[str], log: Path) -> None:
-    """Run a command, with its output in a file.
+    """Run a command, with its output in a file. On Linux it ends when the thread that called this is killed.
 
     Raises:
         EvaluationError: it fails.
@@ -78,9 +86,15 @@ def execute(command: Sequence[str], log: Path) -> None:
     with log.open("a") as file:
         file.write(f"$ {shlex.join(command)}\n")
         file.flush()
-        code = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT, check=False).returncode
+        # A cluster starts a killed task again, and two processes would write one checkpoint.
+        bound = _killed_with_parent if sys.platform == "linux" else None
+        code = subprocess.run(command, stdout=file, stderr=subprocess.STDOUT, check=False, preexec_fn=bound).returncode
     if code:
         raise EvaluationError(f"A command ended with code {code}. {log} has what it printed; mend that and run again.")
+
+
+def _killed_with_parent() -> None:
+    ctypes.CDLL(None).prctl(1, signal.SIGKILL)  # PR_SET_PDEATHSIG (prctl(2))
 
 
 @dataclass(frozen=True)
@@ -98,17 +112,16 @@ class Grid:
     margins: tuple[tuple[float, float], ...] = MARGINS
     execute: Callable[[Sequence[str], Path], None] = execute
 
-    def run(self) -> None:
-        """Train, extract and score everything that is not there yet."""
+    def run(self, executor: Executor | None = None) -> None:
+        """Train, extract and score everything that is not there yet, in an executor's tasks if one is given."""
         for folder in ("logs", "models", "features", "scores"):
             (self.out / folder).mkdir(parents=True, exist_ok=True)
-        self._on_devices(
-            [self._job(method, seed) for method in self.methods if method != "energy" for seed in self._all]
-        )
+        plain = [method for method in self.methods if method != "energy"]
+        self._work([Training(self, method, seed) for method in plain for seed in self._all], executor)
         if "energy" in self.methods:
-            self._on_devices([self._job("energy", 0, margins) for margins in self.margins])
+            self._work([Training(self, "energy", 0, margins) for margins in self.margins], executor)
             chosen = max(self.margins, key=self._external_auroc)
-            self._on_devices([self._job("energy", seed, chosen) for seed in self._all])
+            self._work([Training(self, "energy", seed, chosen) for seed in self._all], executor)
         if "ce" in self.methods and self.seeds > 1:
             first, *others = (str(self.out / "features" / f"ce-seed{seed}") for seed in self._all)
             members = [word for other in others for word in ("--member", other)]
@@ -131,6 +144,14 @@ class Grid:
     def _scores(self, name: str) -> Path:
         return self.out / "scores" / f"{name}.parquet"
 
+    def _work(self, trainings: Sequence[Training], executor: Executor | None) -> None:
+        left = [one for one in trainings if not self._scores(one.name).exists()]
+        if executor is None:
+            self._on_devices([one.on for one in left])
+        else:
+            done = itertools.count(1)
+            executor.run(left, lambda models, size: click.echo(f"{next(done)} of {len(left)} trained and scored"))
+
     def _on_devices(self, jobs: Sequence[Callable[[str], None]]) -> None:
         """Give every job a device of its own while it runs."""
         free: queue.Queue[str] = queue.Queue()
@@ -147,31 +168,25 @@ class Grid:
         with ThreadPoolExecutor(len(self.devices)) as threads:
             list(threads.map(on_a_device, jobs))
 
-    def _job(self, method: str, seed: int, margins: tuple[float, float] | None = None) -> Callable[[str], None]:
-        name = _name(method, seed, margins)
-
-        def job(device: str) -> None:
-            if self._scores(name).exists():
-                return
-            trained, features = self.out / "models" / name, self.out / "features" / name
-            # train.py takes the network with dropout by itself, but not from somebody's own file.
-            model = self.model + "_dropout" * (method == "mcdropout" and ":" in self.model)
-            command = ["--release", self.release, "--known", f"{self.config}-train", "--method", method]
-            command += ["--seed", str(seed), "--model", model, "--device", device, "--out", str(trained)]
-            if margins is not None:
-                start = self.out / "models" / f"ce-seed{seed}" / "weights.safetensors"
-                command += ["--init", str(start), "--margins", *map(str, margins)]
-            if not (trained / "weights.safetensors").exists():
-                self._do(name, [str(HERE / "train.py"), *command, *self.train_options])
-            spec = self.model if ":" in self.model else f"{HERE / 'train.py'}:{self.model}"
-            of_model = ["--release", self.release, "--model", spec + "_dropout" * (method == "mcdropout")]
-            of_model += ["--weights", str(trained / "weights.safetensors"), "--device", device, "--quiet"]
-            splits = f"{self.config},{self.config}-train"
-            self._do(name, ["-m", "evaluation", "extract", *of_model, "--splits", splits, "--out", str(features)])
-            self._score(name, method, ["--features", str(features), "--seed", str(seed), *of_model])
-            click.echo(f"{name}: trained and scored on {device}")
-
-        return job
+    def train(self, training: Training, device: str) -> None:
+        """Train a model, unless it is there; extract its features and score them. Each step resumes."""
+        method, seed, name = training.method, training.seed, training.name
+        trained, features = self.out / "models" / name, self.out / "features" / name
+        # train.py takes the network with dropout by itself, but not from somebody's own file.
+        model = self.model + "_dropout" * (method == "mcdropout" and ":" in self.model)
+        command = ["--release", self.release, "--known", f"{self.config}-train", "--method", method]
+        command += ["--seed", str(seed), "--model", model, "--device", device, "--out", str(trained)]
+        if training.margins is not None:
+            start = self.out / "models" / f"ce-seed{seed}" / "weights.safetensors"
+            command += ["--init", str(start), "--margins", *map(str, training.margins)]
+        if not (trained / "weights.safetensors").exists():
+            self._do(name, [str(HERE / "train.py"), *command, *self.train_options])
+        spec = self.model if ":" in self.model else f"{HERE / 'train.py'}:{self.model}"
+        of_model = ["--release", self.release, "--model", spec + "_dropout" * (method == "mcdropout")]
+        of_model += ["--weights", str(trained / "weights.safetensors"), "--device", device, "--quiet"]
+        splits = f"{self.config},{self.config}-train"
+        self._do(name, ["-m", "evaluation", "extract", *of_model, "--splits", splits, "--out", str(features)])
+        self._score(name, method, ["--features", str(features), "--seed", str(seed), *of_model])
 
     def _score(self, name: str, method: str, given: Sequence[str]) -> None:
         if self._scores(name).exists():
@@ -196,6 +211,36 @@ class Grid:
         ]
         ids = [id_ for split in splits for id_ in split]
         return auroc([scores[id_] for id_ in ids], [False] * len(splits[0]) + [True] * len(splits[1]))
+
+
+@dataclass(frozen=True)
+class Training:
+    """A model of the grid, from its training to its scores; on a cluster a task, which may be killed and run again."""
+
+    grid: Grid
+    method: str
+    seed: int
+    margins: tuple[float, float] | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of its folders and files."""
+        return _name(self.method, self.seed, self.margins)
+
+    @property
+    def resources(self) -> Resources:
+        """What it occupies on a cluster, where `--devices` is one of any node."""
+        return Resources(gpus=int(self.grid.devices[0] == "cuda"))
+
+    def on(self, device: str) -> None:
+        """Train and score it on a device."""
+        self.grid.train(self, device)
+        click.echo(f"{self.name}: trained and scored on {device}")
+
+    def run(self, progress: Progress) -> None:
+        """Train and score it as a task."""
+        self.grid.train(self, self.grid.devices[0])
+        progress(1, 0)
 
 
 def _name(method: str, seed: int, margins: tuple[float, float] | None) -> str:
@@ -273,6 +318,8 @@ def write_tables(
 @click.option("--methods", default=",".join(Grid.methods), show_default=True, help="What is trained.")
 @click.option("--seeds", type=click.IntRange(1), default=5, show_default=True, help="Trainings of each method.")
 @click.option("--devices", default="cpu", show_default=True, help="Such as cuda:0,cuda:1: a process on each.")
+@click.option("--executor", type=click.Choice(["local", "ray"]), default="local", help="ray: tasks of a Ray cluster.")
+@click.option("--ray-address", metavar="HOST:PORT", help="The cluster. [default: RAY_ADDRESS, or this machine's]")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of all that is made.")
 @click.argument("train_options", nargs=-1, type=click.UNPROCESSED)
 def main(
@@ -282,6 +329,8 @@ def main(
     methods: str,
     seeds: int,
     devices: str,
+    executor: str,
+    ray_address: str | None,
     out: Path,
     train_options: tuple[str, ...],
 ) -> None:
@@ -294,11 +343,15 @@ def main(
         raise click.UsageError(f"{', '.join(unknown)} is no method. Choose among {', '.join(Grid.methods)}.")
     if "energy" in wanted and "ce" not in wanted:
         raise click.UsageError("energy fine-tunes the models of ce. Add ce to --methods.")
+    if executor == "ray" and devices not in ("cpu", "cuda"):
+        raise click.UsageError("A cluster gives each training a device of its own. Give --devices cuda, or cpu.")
     grid = Grid(release, config, out, tuple(devices.split(",")), seeds, wanted, model, train_options)
     try:
-        grid.run()
+        check_cluster_flags(executor, ray_address, dry_run=False)
+        with RayExecutor(ray_address) if executor == "ray" else contextlib.nullcontext() as tasks:
+            grid.run(tasks)
         write_tables(out, report(grid), published(config))
-    except EvaluationError as error:
+    except (EvaluationError, BuildError) as error:
         click.echo(f"error: {error}", err=True)
         raise SystemExit(2) from error
     click.echo((out / "table.md").read_text(encoding="utf-8"))

@@ -4,6 +4,7 @@ import ast
 import functools
 import re
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 
@@ -55,7 +56,8 @@ release                 : errors storage
 card                    : errors release storage taxonomy.decisions taxonomy.tables
 demo                    : storage taxonomy.tables
 sources.obtain          :
-sources.base            : demo errors release sources.obtain
+sources.compressed      :
+sources.base            : demo errors release sources.compressed sources.obtain
 sources.formats         :
 sources.readers         : errors sources.base sources.formats storage
 sources                 : demo errors release sources.base sources.formats sources.obtain sources.readers storage
@@ -121,16 +123,16 @@ releases                : duplicate_pairs errors files
 metrics                 : errors
 models                  : errors files
 detectors               : errors models
-features                : detectors errors files models releases
+features                : builders.executors detectors errors files models releases
 scoring                 : detectors duplicate_pairs errors features files metrics models releases
 protocols               : errors files metrics scoring
 reports                 : detectors errors files metrics protocols releases scoring
                           unknown_detection.pages
 graph                   : errors files releases reports scoring
 demo                    : detectors duplicate_pairs errors files models protocols releases
-commands                : demo detectors errors features graph models protocols releases reports
-                          scoring unknown_detection.commands unknown_detection.help
-__main__                : errors unknown_detection.commands unknown_detection.help
+commands                : builders.cli builders.executors demo detectors errors features graph models protocols
+                          releases reports scoring unknown_detection.commands unknown_detection.help
+__main__                : builders.errors errors unknown_detection.commands unknown_detection.help
 """
 
 ANYBODYS = ("unknown_detection.durable", "unknown_detection.terminal")
@@ -260,6 +262,16 @@ def test_a_release_needs_nothing_but_files_and_errors():
     assert table["builders.release"] == {"builders.errors", "builders.storage"}
     assert table["builders.storage"] == {"builders.errors"}
     assert table["builders.errors"] == set()
+
+
+def test_the_evaluation_takes_of_the_builders_what_runs_tasks_alone():
+    """Not only by name: what it imports imports nothing else either."""
+    code = "import sys, evaluation.__main__, evaluation.commands.extract, evaluation.features.extract\n"
+    code += "print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    ours = {name for name in done.stdout.split() if name.partition(".")[0] in ("builders", "hf_scripts", "taxonomy")}
+    without = {name for name in ours if not name.startswith("builders.executors")}
+    assert without == {"builders", "builders.cli", "builders.cli.executor_flags", "builders.errors"}
 
 
 def test_folders_can_be_held_in_the_head():

@@ -78,12 +78,12 @@ def adopt_list(split: Split, path: Path, indexes: Mapping[str, SourceIndex]) -> 
     if times > 1:
         raise BuildError(f"{path} lists the image {number} twice. Give the authors' own file.")
     ids = pa.array(sorted(map(split.authors.source_id, numbers)), pa.string())
-    rows = pc.index_in(ids, value_set=index.table["source_id"].combine_chunks())
+    rows = index.find(ids)
     lacking = ids.filter(pc.is_null(rows))
     if len(lacking):
         raise BuildError(
             f"{title}: {index.root} lacks {len(lacking):,} of the {len(ids):,} images that {path} lists, for instance "
             f"{lacking[0]}. Complete the source, or remove them from the list."
         )
-    class_ids = index.table["class_id"].cast(pa.string()).take(rows).to_pylist()
+    class_ids = index.take(["class_id"], rows.to_numpy())["class_id"].to_pylist()
     return Adopted(tuple(np.unique(class_ids).tolist()), tuple(ids.to_pylist()))

@@ -13,8 +13,6 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from builders.adopt.file_listing import FileListing
 from builders.errors import NAMED, BuildError
@@ -104,9 +102,10 @@ def _digest(path: Path) -> str:
 
 
 def _classes_of_pixels(index: SourceIndex, partitions: Collection[str]) -> dict[str, set[str]]:
-    wanted = pc.is_in(index.table["partition"].cast(pa.string()), pa.array(sorted(partitions), pa.string()))
     containers: dict[tuple[Container, str, str], list[tuple[int, str]]] = defaultdict(list)
-    for row in index.table.filter(wanted).to_pylist():
+    for row in index.take(
+        ["how", "file", "form", "offset", "class_id"], index.rows_of(sorted(partitions))
+    ).to_pylist():
         containers[row["how"], row["file"], row["form"]].append((row["offset"], row["class_id"]))
     known: dict[str, set[str]] = defaultdict(set)
     for (how, file, form), rows in sorted(containers.items()):

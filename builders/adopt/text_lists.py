@@ -255,7 +255,7 @@ class _Finder:
     def __init__(self, index: SourceIndex, partition: str) -> None:
         self.root = index.root
         self.classes = list(index.source.classes())
-        rows = index.table.filter(pc.equal(index.table["partition"].cast(pa.string()), partition))
+        rows = index.take(["source_id", "class_id"], index.rows_of([partition]))
         self.ids = rows["source_id"].combine_chunks()
         self.class_ids = rows["class_id"].cast(pa.string()).combine_chunks()
         self.names = pc.replace_substring_regex(self.ids, "^.*/", "")

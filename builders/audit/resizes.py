@@ -15,7 +15,6 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 from PIL import Image
 
 from builders.audit.smoothness import DISTANCES, Float64, auroc, smoothness_score, total_variation
@@ -158,7 +157,7 @@ def _resized(release: Path, key: str, split: SplitEntry, root: Path, most: int) 
 
 
 def _places(key: str, index: SourceIndex, ids: pa.ChunkedArray) -> npt.NDArray[np.int64]:
-    places = pc.index_in(ids, value_set=index.table["source_id"].combine_chunks()).combine_chunks()
+    places = index.find(ids)
     if places.null_count:
         raise BuildError(
             f"{index.source.title} in {index.root} lacks {places.null_count:,} of the originals of {key}. Give the "

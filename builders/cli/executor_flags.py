@@ -23,13 +23,18 @@ EXECUTOR_FLAGS = ("workers", "executor", "ray_address")
 
 def executor_options() -> list[Callable[[Any], Any]]:
     """Return --workers, --executor and --ray-address."""
+    workers = click.option(
+        "--workers",
+        type=click.IntRange(min=1),
+        show_default="all usable cores",
+        help="Processes that write shards. The result does not depend on it.",
+    )
+    return [workers, *cluster_options()]
+
+
+def cluster_options() -> list[Callable[[Any], Any]]:
+    """Return --executor and --ray-address."""
     return [
-        click.option(
-            "--workers",
-            type=click.IntRange(min=1),
-            show_default="all usable cores",
-            help="Processes that write shards. The result does not depend on it.",
-        ),
         click.option(
             "--executor",
             type=click.Choice(["local", "ray"]),
@@ -56,10 +61,19 @@ def check_executor(flags: Mapping[str, Any]) -> None:
             "--workers does not apply to --executor ray, which runs as many tasks as the nodes have cores. Leave it "
             "out, and start the nodes with `ray start --num-cpus=...`."
         )
-    if flags["executor"] != "ray" and flags["ray_address"] is not None:
+    check_cluster_flags(flags["executor"], flags["ray_address"], dry_run=flags["dry_run"])
+
+
+def check_cluster_flags(executor: str, ray_address: str | None, *, dry_run: bool) -> None:
+    """Check --executor and --ray-address, and unless nothing is to be done, that the Ray cluster answers.
+
+    Raises:
+        BuildError: as for `check_executor`.
+    """
+    if executor != "ray" and ray_address is not None:
         raise BuildError("--ray-address is only used with --executor ray. Add it, or leave the address out.")
-    if flags["executor"] == "ray" and not flags["dry_run"]:
-        check_cluster(flags["ray_address"])
+    if executor == "ray" and not dry_run:
+        check_cluster(ray_address)
 
 
 def chosen_executor(

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import math
-import pickle
 from collections import deque
 from collections.abc import Iterable, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from types import TracebackType
-from typing import Any
+from typing import Any, NamedTuple
 
 from builders.errors import BuildError, one_line
 from builders.executors.base import Progress, Resources, Result, Task
@@ -19,6 +19,9 @@ from builders.executors.worker import answered
 _RETRIES = 3
 """How often Ray runs a task again whose worker died, or starts an actor again; its own default for tasks
 (`ray.remote`, `max_retries`)."""
+
+_LOOK_SECONDS = 0.2
+"""How often the main thread looks for a Ctrl-C that did not wake it; ours."""
 
 
 def check_cluster(address: str | None) -> None:
@@ -113,6 +116,14 @@ class RayExecutor:
         return room
 
 
+class _Sent(NamedTuple):
+    """A task that Ray has: its number, Ray's reference to the answer, and its actor if it has one."""
+
+    number: int
+    ref: Any
+    actor: Any
+
+
 class _Run:
     """The state of one call of `RayExecutor.run`."""
 
@@ -120,8 +131,8 @@ class _Run:
         self._ray = _imported()
         self._tasks, self._driver = tasks, driver
         self._stopped = False
-        self.running: dict[Any, tuple[int, Any]] = {}
-        """The number of each task that was sent, and its actor if it has one, by Ray's reference to the answer."""
+        self.running: dict[Future[Answer], _Sent] = {}
+        """The tasks that were sent, by what their answers come in."""
         self.results: dict[int, Any] = {}
         self.failures: dict[int, BaseException] = {}
         self._for_actors: dict[Resources, deque[int]] = {}
@@ -139,21 +150,35 @@ class _Run:
         for number, task in enumerate(tasks):
             if not task.resources.gpus:
                 once = send.options(**_asked(task.resources), max_retries=_RETRIES)
-                self.running[once.remote(pickle.dumps(task), driver)] = (number, None)
+                self._send(number, once.remote(self._pickled(number), driver))
+
+    def _send(self, number: int, ref: Any, actor: Any = None) -> None:
+        self.running[ref.future()] = _Sent(number, ref, actor)
+
+    def _pickled(self, number: int) -> bytes:
+        # With what `__main__` defines, since a script's classes are in no module that workers could import.
+        data: bytes = self._ray.cloudpickle.dumps(self._tasks[number])
+        return data
 
     def _hand(self, actor: Any, resources: Resources) -> None:
         """Give an actor its next task. Without one its last reference goes, and Ray gives what it held to others."""
         numbers = self._for_actors[resources]
         if numbers:
             number = numbers.popleft()
-            self.running[actor.work.remote(pickle.dumps(self._tasks[number]), self._driver)] = (number, actor)
+            self._send(number, actor.work.remote(self._pickled(number), self._driver), actor)
 
     def listen(self, progress: Progress) -> None:
-        """Wait for an answer."""
-        (ref,), _ = self._ray.wait(list(self.running), num_returns=1)
-        number, actor = self.running.pop(ref)
+        """Wait for answers, or for a moment."""
+        # Not by `ray.wait`, which calls the handlers of signals itself and loses every exception of theirs but
+        # KeyboardInterrupt: `Stopped` would never come out of it. Nor for ever: see `builders.hub.background`.
+        done, _ = wait(self.running, _LOOK_SECONDS, FIRST_COMPLETED)
+        for future in done:
+            self._hear(future, progress)
+
+    def _hear(self, future: Future[Answer], progress: Progress) -> None:
+        number, _, actor = self.running.pop(future)
         try:
-            answer: Answer = self._ray.get(ref)
+            answer = future.result()
         except self._ray.exceptions.TaskCancelledError:
             if not self._stopped:
                 self._fail(number, BuildError("A task was cancelled from outside. Run the same command again."))
@@ -181,9 +206,9 @@ class _Run:
         self._stopped = True
         for numbers in self._for_actors.values():
             numbers.clear()
-        for ref, (_, actor) in self.running.items():
-            if actor is None:
-                self._ray.cancel(ref)  # which workers ignore once they run it
+        for sent in self.running.values():
+            if sent.actor is None:
+                self._ray.cancel(sent.ref)  # which workers ignore once they run it
 
 
 def _imported() -> Any:

@@ -267,7 +267,7 @@ def build(benchmark: Benchmark, module: str, flags: Mapping[str, Any], models: M
         work = LocalExecutor(1) if flags["dry_run"] else chosen_executor(flags, gpus=gpus, preload=WORKER_IMPORTS)
         with work as executor:
             planned = prepare(Run.of(benchmark, request, executor, meter))
-            images = sum(len(split.rows) for split in planned.planned)
+            images = sum(split.size for split in planned.planned)
             meter.note(f"planned {images:,} images in {time.monotonic() - started:.1f} s")
             if not flags["dry_run"]:
                 manifest = write_release(planned)

@@ -30,8 +30,10 @@ from builders.pipeline.recorded import (
 )
 from builders.pipeline.request import BuildRequest, Identity, Run
 from builders.pipeline.run import PlannedRelease, write_release
-from builders.plan.planner import PLAN_SCHEMA, PlannedSplit
+from builders.plan.drawn import Listed
+from builders.plan.planner import PlannedSplit
 from builders.plan.quotas import Rows
+from builders.plan.tables import PLAN_SCHEMA
 from builders.registry import BENCHMARKS
 from builders.release.columns import ID_OVERLAP
 from builders.release.digests import rows_digest
@@ -368,8 +370,9 @@ def _planned(
         places = _places(key, split, mine, index)
         if isinstance(split, Part):
             # A role may have several partitions of one source, each a part of its own.
-            inside = pc.is_in(index.table["partition"].take(places).cast(pa.string()), pa.array(split.partitions))
-            mine, places = mine.filter(inside), places.filter(inside.combine_chunks())
+            of_part = np.isin([piece.partition for piece in index.pieces], split.partitions)
+            inside = pa.array(of_part[index.piece_of(places.to_numpy())])
+            mine, places = mine.filter(inside), places.filter(inside)
         planned.append(
             PlannedSplit(
                 key=part,
@@ -377,8 +380,7 @@ def _planned(
                 split=split,
                 count=benchmark.count(part),
                 labels=entry.label_names,
-                table=mine.select([*PLAN_SCHEMA.names, *own]),
-                rows=places.to_numpy().astype(np.int64),
+                images=Listed(places.to_numpy().astype(np.int64), mine.select([*PLAN_SCHEMA.names, *own])),
                 available=listed.available,
                 excluded=(),
             )
@@ -388,14 +390,14 @@ def _planned(
 
 def _places(key: str, split: Split, rows: pa.Table, index: SourceIndex) -> pa.Array:
     """Where some published rows are in a person's source, as row numbers of its index."""
-    places = pc.index_in(rows["source_id"], value_set=index.table["source_id"].combine_chunks()).combine_chunks()
+    places = index.find(rows["source_id"])
     absent = rows["source_id"].filter(pc.is_null(places))
     if len(absent):
         raise BuildError(
             f"{split.source.title} in {index.root} lacks {len(absent):,} of the {rows.num_rows:,} images of {key}, "
             f"such as {absent[0]}. Give the whole edition ({split.source.edition})."
         )
-    found = index.table["class_id"].cast(pa.string()).take(places)
+    found = index.take(["class_id"], places.to_numpy())["class_id"].cast(pa.string())
     other = np.flatnonzero(pc.not_equal(found, rows["class_id"]).to_numpy())
     if len(other):
         at = int(other[0])

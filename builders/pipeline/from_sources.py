@@ -142,7 +142,7 @@ def _open_sources(run: Run, splits: Sequence[str]) -> dict[str, SourceIndex]:
         run.meter.note(f"{source.title}: indexing {', '.join(partitions)}{where}")
         index = indexes[source.key] = open_source(source, root, partitions)
         found = ", ".join(f"{partition} as {layout}" for partition, layout in index.layouts.items())
-        run.meter.note(f"{source.title}: {index.table.num_rows:,} images ({found})")
+        run.meter.note(f"{source.title}: {index.num_rows:,} images ({found})")
     return indexes
 
 
@@ -192,7 +192,7 @@ def _refuse_empty(planned: Sequence[PlannedSplit], indexes: Mapping[str, SourceI
     """Refuse a split without rows, also of a copy that is known to be partial: nothing was built of it."""
     rows: dict[str, int] = {}
     for split in planned:
-        rows[split.split_key] = rows.get(split.split_key, 0) + len(split.rows)
+        rows[split.split_key] = rows.get(split.split_key, 0) + split.size
     for split in planned:
         if not rows[split.split_key]:
             index = indexes[split.split.source.key]

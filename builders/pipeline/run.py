@@ -165,7 +165,7 @@ def locate_splits(planned: PlannedRelease, splits: Sequence[PlannedSplit]) -> li
     run, indexes = planned.run, planned.indexes
     staging = run.layout.state / STAGING
     _refuse_full_disk_for_packs(splits, indexes, run.layout)
-    run.meter.step("finding", sum(len(split.rows) for split in splits))
+    run.meter.step("finding", sum(split.size for split in splits))
     places = Places(
         indexes,
         {
@@ -200,7 +200,7 @@ def _refuse_full_disk_for_packs(
         return
     needed = 0
     for split in splits:
-        needed += _packed_bytes(indexes[split.split.source.key], split.split.partitions, split.rows)
+        needed += _packed_bytes(indexes[split.split.source.key], split.split.partitions, split.images.chosen)
         if (companions := split.split.companions) is not None:
             index = indexes[companions.of.key]
             rows = companion_rows(index, companions.partitions[0], split.table["source_id"])

@@ -65,9 +65,9 @@ def dry_run_text(planned: PlannedFromSources) -> str:
     """Return the text of a dry run: counts, bytes, and how much each rule leaves out."""
     rows: Counter[str] = Counter()
     for split in planned.planned:
-        rows[split.split_key] += len(split.rows)
+        rows[split.split_key] += split.size
     parts = [
-        (split.key, split.split, len(split.table["class_id"].unique()), len(split.rows))
+        (split.key, split.split, split.images.classes(), split.size)
         for split in planned.planned
         if isinstance(split.split, Part)
     ]
@@ -89,7 +89,7 @@ def dry_run_document(planned: PlannedFromSources) -> dict[str, Any]:
     run, splits = planned.run, dict[str, dict[str, Any]]()
     for split in planned.planned:
         count, rules = run.benchmark.count(split.split_key), _left_out(split)
-        described = {"rows": len(split.rows), "bytes": _estimated_bytes(planned, split), "left_out": rules}
+        described = {"rows": split.size, "bytes": _estimated_bytes(planned, split), "left_out": rules}
         entry = splits.setdefault(
             split.split_key,
             {"split": split.split_key, "rows": 0, "expected": count.rows, "paper": count.paper, "bytes": 0}
@@ -100,8 +100,7 @@ def dry_run_document(planned: PlannedFromSources) -> dict[str, Any]:
         for rule, images in rules.items():
             entry["left_out"][rule] = entry["left_out"].get(rule, 0) + images
         if isinstance(split.split, Part):
-            classes = len(split.table["class_id"].unique())
-            entry["parts"].append({"part": split.key, "classes": classes, **described})
+            entry["parts"].append({"part": split.key, "classes": split.images.classes(), **described})
     return {
         "benchmark": run.benchmark.name,
         "version": run.identity.version,
@@ -117,8 +116,8 @@ def _estimated_bytes(planned: PlannedFromSources, split: PlannedSplit) -> int:
     """About how many bytes the images of a split or part take."""
     generator = split.split.image_generator
     if generator is not None:
-        return int(generator.nominal_bytes * len(split.rows))
-    return int(estimated_bytes(planned.indexes[split.split.source.key], split.rows))
+        return int(generator.nominal_bytes * split.size)
+    return int(estimated_bytes(planned.indexes[split.split.source.key], split.images.chosen))
 
 
 def _left_out(split: PlannedSplit) -> dict[str, int]:

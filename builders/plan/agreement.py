@@ -9,11 +9,10 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-import pyarrow as pa
-
 from builders.benchmark import Largest
 from builders.errors import NAMED, more
 from builders.plan.classes import Draws
+from builders.plan.drawn import KeyedRanks
 from builders.plan.planner import PlannedSplit
 from builders.plan.quotas import IndexArrays, within_quota
 from builders.sources.base import SourceIndex
@@ -33,9 +32,9 @@ def agreements(draws: Draws, planned: Sequence[PlannedSplit], indexes: Mapping[s
             continue
         view = IndexArrays(indexes[plan.split.source.key])
         listed = authors.listed()
-        there = len(listed.keys() & set(view.ids.to_pylist()))
+        there = len(listed.keys() & set(view.index.column("source_id").to_pylist()))
         shared = len(listed.keys() & set(plan.table["source_id"].to_pylist()))
-        text = f"{plan.key}: {shared:,} of its {len(plan.rows):,} images are on the authors' list of {len(listed):,}"
+        text = f"{plan.key}: {shared:,} of its {plan.size:,} images are on the authors' list of {len(listed):,}"
         text += f", of which the source has {there:,}" if there < len(listed) else ""
         if authors.other_column:
             text += f"; by {authors.other_column} it would be {len(listed.keys() & _otherwise(draws, plan, view)):,}"
@@ -49,8 +48,8 @@ def _otherwise(draws: Draws, plan: PlannedSplit, view: IndexArrays) -> set[str]:
         raise ValueError(f"{plan.key} has another column to draw by, but no quota of the largest values")
     quota = dataclasses.replace(split.quota, by=split.authors.other_column)
     rows = view.rows(draws.classes(plan.key), split.partitions)
-    chosen = within_quota(dataclasses.replace(split, quota=quota), view, rows)
-    return set(view.ids.take(pa.array(chosen)).to_pylist())
+    ranks = KeyedRanks(view, draws.rank(plan.split_key))
+    return set(view.ids(within_quota(dataclasses.replace(split, quota=quota), view, rows, ranks)).to_pylist())
 
 
 def _other_counts(plan: PlannedSplit, listed: Mapping[str, str]) -> str:

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from builders.benchmark import Benchmark, Classes, ClassesOf, Config, FirstClasses, Split
-from builders.plan.ranking import keyed_order
+from builders.plan.ranking import Key, keyed_order
 from taxonomy import decisions
 
 Rows = npt.NDArray[np.int64]
@@ -91,6 +91,11 @@ class Draws:
                 if split.classes == config.labels and key in self.adopted:
                     return sorted(self.adopted[key].class_ids)
         return class_ids(config.labels, seed=self.seed)
+
+    def rank(self, key: str) -> Key:
+        """The key by which a split (`config/split`) ranks ids."""
+        config, _, split = key.partition("/")
+        return Key(self.seed, config, split)
 
     def order(self, ids: pa.Array, key: str) -> Rows:
         """Positions of some ids by the rank that a key (`config/split`) gives them, the first ones first."""

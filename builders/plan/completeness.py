@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
-import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.sources.base import Expected, PartitionIndex, SourceIndex
@@ -39,7 +37,7 @@ def shortfalls(index: SourceIndex, partitions: Collection[str], needed: Collecti
 
 
 def _compare(index: SourceIndex, piece: PartitionIndex, expected: Expected, needed: Collection[str]) -> str | None:
-    counts = _by_class(piece.table)
+    counts = piece.images_by_class
     listed = expected.per_class or _listed(piece, expected.total)
     if listed is not None:
         wanted = {class_id: (listed[class_id], listed[class_id]) for class_id in needed}
@@ -109,9 +107,3 @@ def _absent(piece: PartitionIndex, class_id: str) -> str:
     first = next(iter(of_class if len(of_class) else piece.missing), None)
     listed = f"; the first that its list names and the copy lacks is {first}" if first is not None else ""
     return listed + (f"; {piece.hint}" if piece.hint else "")
-
-
-def _by_class(table: pa.Table) -> dict[str, int]:
-    counted = pc.value_counts(table["class_id"])
-    names = counted.field("values").cast(pa.string()).to_pylist()
-    return dict(zip(names, np.asarray(counted.field("counts")).tolist(), strict=True))

@@ -36,11 +36,11 @@ class Accounts:
         """Count by class the images that the split does not draw.
 
         Args:
-            accounted: rows drawn for the split, and rows listed one by one.
+            accounted: rows drawn for the split, and rows listed one by one, ascending.
             reasons: rule and evidence by class id, from `reasons_by_class`.
         """
-        available = np.flatnonzero(self.view.in_partitions(self.split.partitions))
-        return self._counted(self.view.tally(available) - self.view.tally(accounted), reasons.__getitem__)
+        left = self.view.tally_all(self.split.partitions) - self.view.tally(accounted)
+        return self._counted(left, reasons.__getitem__)
 
     def beyond_limit(self, drawn: Rows, kept: Rows, limit: int | None) -> list[Exclusion]:
         """Count by class the images that a limit of so many images a class cuts off."""
@@ -50,10 +50,10 @@ class Accounts:
     def one_by_one(self, rows: Rows, ids: Sequence[str], evidence: Mapping[str, str], *, rule: str) -> list[Exclusion]:
         """List images that a rule leaves out one by one; `ids` are their row ids, `evidence` is by row id."""
         view, found = self.view, []
-        for row, row_id in zip(rows.tolist(), ids, strict=True):
-            class_id = str(view.class_ids[view.class_codes[row]])
-            partition = str(view.partitions[view.partition_codes[row]])
-            found.append(self._exclusion(partition, class_id, view.ids[row].as_py(), 1, (rule, evidence[row_id])))
+        places = zip(view.index.piece_of(rows).tolist(), view.class_codes[rows].tolist(), strict=True)
+        for (piece, code), image, row_id in zip(places, view.ids(rows).to_pylist(), ids, strict=True):
+            class_id = str(view.class_ids[code])
+            found.append(self._exclusion(view.partitions[piece], class_id, image, 1, (rule, evidence[row_id])))
         return sorted(found, key=lambda e: e.image)
 
     def strays(self) -> list[Exclusion]:
@@ -69,9 +69,7 @@ class Accounts:
         found = []
         for p, c in zip(*np.nonzero(counts), strict=True):
             class_id = str(self.view.class_ids[c])
-            found.append(
-                self._exclusion(str(self.view.partitions[p]), class_id, "", int(counts[p, c]), reason(class_id))
-            )
+            found.append(self._exclusion(self.view.partitions[p], class_id, "", int(counts[p, c]), reason(class_id)))
         return found
 
     def _exclusion(self, partition: str, class_id: str, image: str, images: int, reason: tuple[str, str]) -> Exclusion:

@@ -23,8 +23,8 @@ ORIGINAL_ID = "original_id"
 
 def original_ids(index: SourceIndex, partitions: Sequence[str]) -> pa.Array:
     """Sorted ids of the originals of some partitions, each once."""
-    inside = pc.is_in(index.table["partition"].cast(pa.string()), value_set=pa.array(partitions, pa.string()))
-    ids = index.table[ORIGINAL_ID].filter(inside).combine_chunks().unique()
+    columns = [piece.table[ORIGINAL_ID] for piece in index.pieces if piece.partition in partitions]
+    ids = pa.chunked_array([chunk for column in columns for chunk in column.chunks], pa.string()).unique()
     return ids.take(pc.array_sort_indices(ids))
 
 
@@ -34,23 +34,22 @@ def companion_rows(index: SourceIndex, partition: str, source_ids: pa.ChunkedArr
     Raises:
         BuildError: it has none that is made of one of them.
     """
-    inside = np.flatnonzero(pc.equal(index.table["partition"].cast(pa.string()), partition).to_numpy())
-    originals = index.table[ORIGINAL_ID].take(pa.array(inside)).combine_chunks()
-    places = pc.index_in(source_ids, value_set=originals)
+    number = [piece.partition for piece in index.pieces].index(partition)
+    places = pc.index_in(source_ids, value_set=index.pieces[number].table[ORIGINAL_ID].combine_chunks())
     if places.null_count:
         lost = source_ids.filter(pc.is_null(places))
         raise BuildError(
             f"{index.source.title} in {index.root} has no image in {partition} that is made of {lost[0]}, nor of "
             f"{len(lost) - 1:,} others. Give the edition that the publisher used ({index.source.edition})."
         )
-    rows: npt.NDArray[np.int64] = inside[places.to_numpy()].astype(np.int64)
+    rows: npt.NDArray[np.int64] = places.to_numpy().astype(np.int64) + index.starts[number]
     return rows
 
 
 def missing_originals(quota: Originals, made: SourceIndex, source: SourceIndex) -> str:
     """Say which originals a source lacks, as a sentence without a full stop; empty if it has all."""
     wanted = original_ids(made, quota.partitions)
-    lost = wanted.filter(pc.invert(pc.is_in(wanted, value_set=source.table["source_id"].combine_chunks())))
+    lost = wanted.filter(pc.is_null(source.find(wanted)))
     if not len(lost):
         return ""
     return (
@@ -70,9 +69,7 @@ def shared_originals(quota: Originals, made: SourceIndex) -> str:
         shared = (
             f"the partitions do not share all originals: {len(every):,} in total, {len(common):,} in all ({counts})"
         )
-    classes = dict(
-        zip(made.table[ORIGINAL_ID].to_pylist(), made.table["class_id"].cast(pa.string()).to_pylist(), strict=True)
-    )
+    classes = dict(zip(made.column(ORIGINAL_ID).to_pylist(), made.column("class_id").to_pylist(), strict=True))
     sizes = Counter(Counter(classes[image] for image in every).values())
     by_class = ", ".join(f"{images} in {number:,}" for images, number in sorted(sizes.items()))
     return f"{shared}; images a class: {by_class} {'class' if sizes.total() == 1 else 'classes'}"

@@ -6,37 +6,24 @@ on disk and the layout of the sources.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.benchmark import ClassesOf, Config, Count, Originals, Split, group_name, split_of
-from builders.plan.classes import Adopted, Draws
+from builders.benchmark import Config, Count, Originals, Split, group_name, split_of
+from builders.plan.classes import Draws
+from builders.plan.drawn import Drawn, Images, KeyedRanks
 from builders.plan.exclusions import Accounts, in_order, reasons_by_class
 from builders.plan.originals import original_ids
-from builders.plan.quotas import IndexArrays, Rows, within_quota
-from builders.plan.ranking import first_of_each
-from builders.release.columns import ID_OVERLAP, OODNESS
-from builders.release.schema import ROLES, UNKNOWN_ROLES
+from builders.plan.quotas import IndexArrays, Rows, first_by_rank, within_quota
+from builders.plan.tables import planned_table, row_ids
 from builders.release.tables import Exclusion
 from builders.sources.base import SourceIndex
-from taxonomy import overlaps
-
-PLAN_SCHEMA = pa.schema(
-    [
-        ("label", pa.int64()),
-        ("role", pa.int64()),
-        ("class_id", pa.string()),
-        ("class_name", pa.string()),
-        ("source", pa.string()),
-        ("source_id", pa.string()),
-        ("id", pa.string()),
-    ]
-)
-"""Columns of a plan. `label` is a position in the config's label names, or -1; `role` is a position in `ROLES`."""
 
 
 @dataclass(frozen=True)
@@ -44,10 +31,9 @@ class PlannedSplit:
     """The plan of one split, or of one part of a joined split.
 
     `key` is `config/split` or `config/split.part`, and `count` its rows in complete sources and in the paper.
-    `labels` are the label names of the config. `table` has the columns of `PLAN_SCHEMA`, and `oodness`, `id_overlap`
-    and the sources' own columns if the config has them, in the order of the release; `rows` are the same images as row
-    numbers of the source's index. `available` counts the source's images in the split's partitions: the sum of
-    `len(rows)` and the excluded images.
+    `labels` are the label names of the config. The images' table has the columns of `PLAN_SCHEMA`, and `oodness`,
+    `id_overlap` and the sources' own columns if the config has them. `available` counts the source's images in the
+    split's partitions: the sum of `size` and the excluded images.
     """
 
     key: str
@@ -55,10 +41,24 @@ class PlannedSplit:
     split: Split
     count: Count
     labels: tuple[str, ...]
-    table: pa.Table
-    rows: Rows = field(repr=False)
+    images: Images = field(repr=False)
     available: int
     excluded: tuple[Exclusion, ...] = field(repr=False)
+
+    @property
+    def table(self) -> pa.Table:
+        """The rows of the release, made when first asked for."""
+        return self.images.table
+
+    @property
+    def rows(self) -> Rows:
+        """The same images as row numbers of the source's index."""
+        return self.images.rows
+
+    @property
+    def size(self) -> int:
+        """How many images."""
+        return len(self.images.chosen)
 
     @property
     def split_key(self) -> str:
@@ -107,7 +107,7 @@ class _Planner:
         self.draws, self.benchmark = draws, draws.benchmark
         self.declared = self.benchmark.by_key()
         self.views = {key: IndexArrays(index) for key, index in indexes.items()}
-        self.ranked: dict[tuple[str, str], Rows] = {}
+        self.words: dict[tuple[str, str], npt.NDArray[np.uint64]] = {}
         self.limit = limit_per_class
         self.withdrawn = withdrawn
         self.duplicates = duplicates
@@ -118,11 +118,11 @@ class _Planner:
         view = self.views[split.source.key]
         drawn = self.select(key)
         left, withdrawn = self.without_withdrawn(split, drawn)
-        kept = self.within_limit(view, left)
+        kept = self.within_limit(key, view, left)
         others = self.others_of(config)
-        twice = self.named(split, view.rows(self.draws.classes(key), split.partitions), others)
+        twice = self.named(split, self.candidates(key), others)
         accounts = Accounts(key, split, view)
-        counted = accounts.by_class(np.concatenate([drawn, twice]), self.reasons(key))
+        counted = accounts.by_class(np.sort(np.concatenate([drawn, twice])), self.reasons(key))
         counted += accounts.beyond_limit(left, kept, self.limit)
         ids = [self.row_ids(split, rows).to_pylist() for rows in (withdrawn, twice)]
         labels = tuple(self.draws.label_names(config))
@@ -132,9 +132,8 @@ class _Planner:
             split=split,
             count=self.benchmark.count(key),
             labels=labels,
-            table=self.table(key, labels, kept),
-            rows=kept,
-            available=int(view.in_partitions(split.partitions).sum()),
+            images=Drawn(view, kept, functools.partial(self.order, key), functools.partial(self.table, key, labels)),
+            available=view.available(split.partitions),
             excluded=(
                 *in_order([*counted, *accounts.strays()]),
                 *accounts.one_by_one(withdrawn, ids[0], self.withdrawn, rule="withdrawn"),
@@ -142,11 +141,11 @@ class _Planner:
             ),
         )
 
-    def within_limit(self, view: IndexArrays, rows: Rows) -> Rows:
+    def within_limit(self, key: str, view: IndexArrays, rows: Rows) -> Rows:
         """The first rows of each class by keyed rank, where there is a limit."""
         if self.limit is None:
             return rows
-        return first_of_each(view.class_codes, rows, np.full(len(view.class_ids), self.limit))
+        return first_by_rank(view, rows, np.full(len(view.class_ids), self.limit), self.ranks(key))
 
     def reasons(self, key: str) -> dict[str, tuple[str, str]]:
         _, split = self.declared[key]
@@ -155,63 +154,59 @@ class _Planner:
         return reasons_by_class(split, view.names, self.draws.classes(key), adopted, before)
 
     def row_ids(self, split: Split, rows: Rows) -> pa.Array:
-        return _row_ids(split, self.views[split.source.key].ids.take(pa.array(rows)))
+        """Ids of some rows of a split."""
+        return row_ids(split, self.views[split.source.key].ids(rows))
 
     def select(self, key: str) -> Rows:
         if key not in self.selected:
             self.selected[key] = self._select(key)
         return self.selected[key]
 
+    def candidates(self, key: str) -> Rows:
+        """Ascending rows of the images that a split may draw."""
+        _, split = self.declared[key]
+        return self.views[split.source.key].rows(self.draws.classes(key), split.partitions)
+
     def _select(self, key: str) -> Rows:
         config, split = self.declared[key]
         view = self.views[split.source.key]
-        candidates = view.rows(self.draws.classes(key), split.partitions)
+        candidates = self.candidates(key)
         candidates = candidates[~view.mask(self.named(split, candidates, self.others_of(config)))[candidates]]
         listed = self.draws.adopted[key].source_ids if key in self.draws.adopted else None
         if listed is not None:
-            ids = view.ids.take(pa.array(candidates))
-            keep = pc.is_in(ids, value_set=pa.array(listed, pa.string()))
+            keep = pc.is_in(view.ids(candidates), value_set=pa.array(listed, pa.string()))
             candidates = candidates[keep.to_numpy(zero_copy_only=False)]
         elif isinstance(split.quota, Originals):
             made = original_ids(self.views[split.quota.of.key].index, split.quota.partitions)
-            keep = pc.is_in(view.ids.take(pa.array(candidates)), value_set=made)
+            keep = pc.is_in(view.ids(candidates), value_set=made)
             candidates = candidates[keep.to_numpy(zero_copy_only=False)]
         else:
             for first in self.benchmark.drawn_before(key):
                 candidates = candidates[~view.mask(self.select(first))[candidates]]
-        order = self._order(key, split, candidates)
-        return order if listed is not None else within_quota(split, view, order)
+        return candidates if listed is not None else within_quota(split, view, candidates, self.ranks(key))
 
-    def _order(self, key: str, split: Split, candidates: Rows) -> Rows:
+    def ranks(self, key: str) -> KeyedRanks:
+        """The ranks by which a split draws its images, and in whose order its rows are."""
+        _, split = self.declared[key]
         view = self.views[split.source.key]
         if not split.ranked_as:
-            return candidates[self.draws.order(view.ids.take(pa.array(candidates)), split_of(key))]
+            return KeyedRanks(view, self.draws.rank(split_of(key)))
         # Many splits of a large source share this ranking, so all its images are ranked once.
         place = (split.source.key, split.ranked_as)
-        if place not in self.ranked:
-            self.ranked[place] = self.draws.order(view.ids, split.ranked_as)
-        ranked = self.ranked[place]
-        return ranked[view.mask(candidates)[ranked]]
+        rank = self.draws.rank(split.ranked_as)
+        if place not in self.words:
+            self.words[place] = KeyedRanks(view, rank).words(np.arange(view.index.num_rows))
+        return KeyedRanks(view, rank, self.words[place])
+
+    def order(self, key: str, rows: Rows) -> Rows:
+        """Put a split's ascending rows into the order of the release."""
+        ranks = self.ranks(key)
+        return ranks.ordered(rows, ranks.words(rows))
 
     def table(self, key: str, labels: Sequence[str], rows: Rows) -> pa.Table:
+        """The table of some rows of a split."""
         config, split = self.declared[key]
-        view = self.views[split.source.key]
-        table = _plan_table(labels, split, view, rows, has_labels=config.has_labels(split))
-        if OODNESS in config.columns:
-            values = _oodness(split, self.draws.adopted.get(key))
-            by_code = np.array([values.get(str(class_id), np.nan) for class_id in view.class_ids])
-            table = table.append_column(OODNESS.name, pa.array(by_code[view.class_codes[rows]]))
-        if config.overlaps:
-            of_class = _overlaps(config, split, labels)
-            by_class = pa.array([of_class.get(str(class_id)) for class_id in view.class_ids], ID_OVERLAP.arrow)
-            table = table.append_column(ID_OVERLAP.name, by_class.take(pa.array(view.class_codes[rows])))
-        for column in config.source_columns:
-            if column in split.source.columns:
-                own = view.index.table[column.name].take(pa.array(rows))
-            else:
-                own = pa.repeat(pa.scalar(column.absent, column.arrow), len(rows))
-            table = table.append_column(column.name, own)
-        return table
+        return planned_table(config, split, self.views[split.source.key], rows, labels, self.draws.adopted.get(key))
 
     def without_withdrawn(self, split: Split, drawn: Rows) -> tuple[Rows, Rows]:
         """Divide rows into kept and withdrawn ones."""
@@ -230,51 +225,3 @@ class _Planner:
         mask = pc.is_in(self.row_ids(split, rows), value_set=pa.array(list(ids), pa.string()))
         found: Rows = rows[mask.to_numpy(zero_copy_only=False)]
         return found
-
-
-def _oodness(split: Split, adopted: Adopted | None) -> Mapping[str, float]:
-    """Distance of each class of a split from the in-distribution classes, by class id."""
-    if adopted is not None and adopted.oodness is not None:
-        return dict(zip(adopted.class_ids, adopted.oodness, strict=True))
-    if split.oodness is None:
-        raise ValueError(f"the config has the column oodness, but its split {split.name} declares none")
-    return split.oodness.of()
-
-
-def _overlaps(config: Config, split: Split, labels: Sequence[str]) -> Mapping[str, str]:
-    """The known class that each unknown class of a split overlaps most closely, by class id; empty for known ones."""
-    if split.role not in UNKNOWN_ROLES:
-        return {}
-    if config.overlaps == overlaps.BY_NAME and isinstance(config.labels, ClassesOf):
-        return overlaps.same_names(split.source.classes(), config.labels.source.classes())
-    closest = overlaps.closest(config.overlaps, split.source.key, labels)
-    return {class_id: overlap.known for class_id, overlap in closest.items()}
-
-
-def _plan_table(labels: Sequence[str], split: Split, view: IndexArrays, rows: Rows, *, has_labels: bool) -> pa.Table:
-    numbers = {name: i for i, name in enumerate(labels)}
-    class_ids = [str(c) for c in view.class_ids]
-    of_class = np.array([numbers.get(c, -1) for c in class_ids], dtype=np.int64)
-    codes = view.class_codes[rows]
-    class_of_row = pa.array(codes)
-    source_ids = view.ids.take(pa.array(rows))
-    count = len(rows)
-    source = pa.repeat(pa.scalar(split.source.key), count)
-    return pa.Table.from_arrays(
-        [
-            pa.array(of_class[codes] if has_labels else np.full(count, -1)),
-            pa.array(np.full(count, ROLES.index(split.role))),
-            pa.array(class_ids).take(class_of_row),
-            pa.array([view.names[c] for c in class_ids]).take(class_of_row),
-            source,
-            source_ids,
-            _row_ids(split, source_ids),
-        ],
-        schema=PLAN_SCHEMA,
-    )
-
-
-def _row_ids(split: Split, source_ids: pa.Array) -> pa.Array:
-    ids = pc.binary_join_element_wise(pa.scalar(split.source.key), source_ids, "/")
-    generator = split.image_generator
-    return ids if generator is None else pc.binary_join_element_wise(ids, generator.row_id(""), "")

@@ -5,7 +5,9 @@ Tested by `tests/builders/plan/test_planner.py`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import itertools
+from collections.abc import Iterator, Sequence
+from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -17,35 +19,79 @@ from builders.sources.base import SourceIndex
 
 Rows = npt.NDArray[np.int64]
 
+_RANKED_TOGETHER = 1 << 20
+"""Rows that are ranked at a time (ours): 24 MB of numbers."""
+
+
+class Ranks(Protocol):
+    """The keyed ranks of a source's images for one split."""
+
+    def words(self, rows: Rows) -> npt.NDArray[np.uint64]:
+        """A number by which each of some rows is ranked, lowest first."""
+
+    def ordered(self, rows: Rows, words: npt.NDArray[np.uint64]) -> Rows:
+        """Put rows in the order of their ranks, given their words."""
+
 
 class IndexArrays:
-    """A source's index as NumPy arrays of class and partition codes."""
+    """A source's index: class codes of all images as a NumPy array, and ids that are read by blocks.
+
+    Attributes:
+        index: the index.
+        class_codes: position in `class_ids` of each image's class.
+        class_ids: ids of the classes.
+        partitions: the partitions, in which row numbers ascend.
+        names: names of the source's classes, by id.
+    """
 
     def __init__(self, index: SourceIndex) -> None:
         self.index = index
-        table = index.table
-        self.ids = table["source_id"].combine_chunks()
-        self.class_codes, self.class_ids = _codes(table["class_id"])
-        self.partition_codes, self.partitions = _codes(table["partition"])
+        self.class_codes, self.class_ids = _codes(index.column("class_id"))
+        self.partitions = [piece.partition for piece in index.pieces]
         self.names = index.source.classes()
-        self._inside: dict[tuple[str, ...], npt.NDArray[np.bool_]] = {}
 
     def rows(self, class_ids: Sequence[str], partitions: Sequence[str]) -> Rows:
         """Ascending row numbers of the images of some classes in some partitions."""
-        wanted = np.isin(self.class_ids, list(class_ids))[self.class_codes]
-        return np.flatnonzero(wanted & self.in_partitions(partitions))
+        wanted = np.isin(self.class_ids, list(class_ids))
+        return np.concatenate(
+            [np.empty(0, np.int64)]
+            + [
+                np.flatnonzero(wanted[self.class_codes[start:stop]]) + start
+                for start, stop in self._bounds(partitions)
+            ]
+        )
 
-    def in_partitions(self, partitions: Sequence[str]) -> npt.NDArray[np.bool_]:
-        """Mask of the images in some partitions; cached, because every split of a source needs it several times."""
-        names = tuple(partitions)
-        if names not in self._inside:
-            self._inside[names] = np.isin(self.partitions, list(names))[self.partition_codes]
-        return self._inside[names]
+    def inside(self, rows: Rows, partitions: Sequence[str]) -> npt.NDArray[np.bool_]:
+        """Which of some rows are in some partitions."""
+        return np.isin(self.partitions, list(partitions))[self.index.piece_of(rows)]
+
+    def available(self, partitions: Sequence[str]) -> int:
+        """Images in some partitions."""
+        return sum(stop - start for start, stop in self._bounds(partitions))
+
+    def ids(self, rows: Rows) -> pa.Array:
+        """Source ids of some rows."""
+        found = self.index.take(["source_id"], rows)["source_id"].combine_chunks()
+        return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found
+
+    def blocks_of_ids(self, rows: Rows) -> Iterator[tuple[slice, pa.Array]]:
+        """Source ids of ascending rows, some at a time: which of the rows, and their ids."""
+        bounds = np.searchsorted(rows, self.index.starts).tolist()
+        starts = self.index.starts.tolist()
+        for piece, first, start, stop in zip(self.index.pieces, starts, bounds, bounds[1:], strict=False):
+            for inside, table in piece.table.blocks(["source_id"], rows[start:stop] - first):
+                place = slice(start + inside.start, start + inside.stop)
+                yield place, table["source_id"].combine_chunks()
 
     def values(self, column: str) -> npt.NDArray[np.float64]:
         """The values of one of the source's own columns of numbers."""
-        found: npt.NDArray[np.float64] = self.index.table[column].to_numpy().astype(np.float64)
+        found: npt.NDArray[np.float64] = self.index.column(column).to_numpy().astype(np.float64)
         return found
+
+    def _bounds(self, partitions: Sequence[str]) -> list[tuple[int, int]]:
+        """First row of each of some partitions, and the first behind it."""
+        bounds = itertools.pairwise(self.index.starts.tolist())
+        return [b for b, name in zip(bounds, self.partitions, strict=True) if name in partitions]
 
     def mask(self, rows: Rows) -> npt.NDArray[np.bool_]:
         """Mask of some rows over all images."""
@@ -54,52 +100,79 @@ class IndexArrays:
         return found
 
     def tally(self, rows: Rows) -> npt.NDArray[np.int64]:
-        """Count rows by partition and class; shape (partitions, classes)."""
+        """Count ascending rows by partition and class; shape (partitions, classes)."""
+        bounds = itertools.pairwise(np.searchsorted(rows, self.index.starts).tolist())
+        return np.array([self.sizes(rows[start:stop]) for start, stop in bounds])
+
+    def tally_all(self, partitions: Sequence[str]) -> npt.NDArray[np.int64]:
+        """The same of all images of some partitions."""
+        bounds = zip(itertools.pairwise(self.index.starts.tolist()), self.partitions, strict=True)
         width = len(self.class_ids)
-        cells = self.partition_codes[rows].astype(np.int64) * width + self.class_codes[rows]
-        return np.bincount(cells, minlength=len(self.partitions) * width).reshape(-1, width)
+        return np.array(
+            [
+                np.bincount(self.class_codes[start : stop if name in partitions else start], minlength=width)
+                for (start, stop), name in bounds
+            ]
+        )
+
+    def sizes(self, rows: Rows) -> npt.NDArray[np.int64]:
+        """Count rows by class."""
+        return np.bincount(self.class_codes[rows], minlength=len(self.class_ids))
 
 
-def within_quota(split: Split, view: IndexArrays, order: Rows) -> Rows:
-    """Cut ranked candidates, best first, down to the split's quota."""
+def within_quota(split: Split, view: IndexArrays, candidates: Rows, ranks: Ranks) -> Rows:
+    """Cut ascending candidates down to the split's quota, by rank; returns ascending rows."""
     quota = split.quota
     if isinstance(quota, AllImages | Originals | Rest):
-        return order
+        return candidates
     if isinstance(quota, Total):
-        return _taken_total(quota, split, view, order)
+        return _taken_total(quota, split, view, candidates, ranks)
     if isinstance(quota, Largest):
-        return _largest(quota, view, order)
-    sizes = np.bincount(view.class_codes[order], minlength=len(view.class_ids))
+        return _largest(quota, view, candidates)
+    sizes = view.sizes(candidates)
     if isinstance(quota, Half):
         quotas = np.array([round(size * 0.5) for size in sizes.tolist()], dtype=np.int64)
     else:
         quotas = np.minimum(quota.images, sizes // 2 if quota.half else sizes)
-    return first_of_each(view.class_codes, order, quotas)
+    return first_by_rank(view, candidates, quotas, ranks)
 
 
-def _taken_total(quota: Total, split: Split, view: IndexArrays, order: Rows) -> Rows:
-    left = min(quota.images, len(order) // 2) if quota.half else quota.images
-    chosen = []
+def first_by_rank(view: IndexArrays, rows: Rows, quotas: npt.NDArray[np.int64], ranks: Ranks) -> Rows:
+    """The first rows of each class by rank, up to its quota; takes and returns ascending rows.
+
+    Of so many rows at a time only those are kept that can be among the first, so memory follows the quotas.
+    """
+    kept, words = np.empty(0, np.int64), np.empty(0, np.uint64)
+    for start in range(0, len(rows), _RANKED_TOGETHER):
+        some = rows[start : start + _RANKED_TOGETHER]
+        kept, words = np.concatenate([kept, some]), np.concatenate([words, ranks.words(some)])
+        mask = view.mask(first_of_each(view.class_codes, ranks.ordered(kept, words), quotas))[kept]
+        kept, words = kept[mask], words[mask]
+    return kept
+
+
+def _taken_total(quota: Total, split: Split, view: IndexArrays, candidates: Rows, ranks: Ranks) -> Rows:
+    left = min(quota.images, len(candidates) // 2) if quota.half else quota.images
+    chosen = [np.empty(0, np.int64)]
     for partition in split.partitions:
-        pool = order[view.in_partitions([partition])[order]]
-        sizes = np.bincount(view.class_codes[pool], minlength=len(view.class_ids))
-        quotas = largest_remainders(min(left, len(pool)), sizes.tolist())
-        chosen.append(first_of_each(view.class_codes, pool, np.array(quotas, dtype=np.int64)))
+        pool = candidates[view.inside(candidates, [partition])]
+        quotas = largest_remainders(min(left, len(pool)), view.sizes(pool).tolist())
+        chosen.append(first_by_rank(view, pool, np.array(quotas, dtype=np.int64), ranks))
         left -= len(chosen[-1])
-    return order[view.mask(np.concatenate(chosen))[order]]
+    return np.sort(np.concatenate(chosen))
 
 
-def _largest(quota: Largest, view: IndexArrays, order: Rows) -> Rows:
-    """Take the rows of the largest values; the order that is returned stays that of the candidates."""
+def _largest(quota: Largest, view: IndexArrays, rows: Rows) -> Rows:
+    """Take the rows of the largest values; returns ascending rows."""
     values = view.values(quota.by)
-    candidates = order[values[order] > 0]
-    ids = np.array(view.ids.take(pa.array(candidates)).to_pylist(), dtype=np.str_)
+    candidates = rows[values[rows] > 0]
+    ids = np.array(view.ids(candidates).to_pylist(), dtype=np.str_)
     best = candidates[np.lexsort((ids, -values[candidates]))]
     if quota.evenly:
         sizes = np.bincount(view.class_codes[best], minlength=len(view.class_ids)).tolist()
         by_id = [str(class_id) for class_id in view.class_ids]
         best = first_of_each(view.class_codes, best, np.array(even_shares(quota.images, sizes, by_id), np.int64))
-    return order[view.mask(best[: quota.images])[order]]
+    return np.sort(best[: quota.images])
 
 
 def not_drawn(quota: Quota, before: Sequence[str]) -> tuple[str, str]:
@@ -130,8 +203,10 @@ def not_drawn(quota: Quota, before: Sequence[str]) -> tuple[str, str]:
     return ("image-not-drawn", first + rank)
 
 
-def _codes(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.int32], npt.NDArray[np.str_]]:
+def _codes(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.integer], npt.NDArray[np.str_]]:
     array = column.combine_chunks()
     if isinstance(array, pa.ChunkedArray):
         array = array.unify_dictionaries().combine_chunks()
-    return array.indices.to_numpy(), np.array(array.dictionary.to_pylist(), dtype=np.str_)
+    names = np.array(array.dictionary.to_pylist(), dtype=np.str_)
+    # NumPy sorts 16-bit integers with a radix sort, ten times faster, and hardly any source has more classes.
+    return array.indices.to_numpy().astype(np.uint16 if len(names) <= 1 << 16 else np.int32), names

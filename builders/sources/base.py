@@ -9,18 +9,21 @@ Tested by `tests/builders/sources/test_errors.py`.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Literal
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.demo.base import Demo
 from builders.errors import BuildError
 from builders.release.columns import Column
+from builders.sources.compressed import CompressedTable, Stacked, repeated_text
 from builders.sources.obtain import Obtain
 
 Container = Literal["file", "span", "parquet", "pickle", "mat", "targz", "made"]
@@ -41,6 +44,8 @@ Encoding = Literal["encoded", "rgb32", "planar32", "none"]
 `encoded`: an image file. `rgb32`: 32 rows of 32 RGB pixels, 3,072 bytes, interleaved. `planar32`: the same pixels as a
 red, a green and a blue plane. `none`: no bytes (`made`).
 """
+
+Int64 = npt.NDArray[np.int64]
 
 RGB32_BYTES = 32 * 32 * 3
 
@@ -123,18 +128,50 @@ class PartitionIndex:
     `form` is the encoding of the bytes. `missing` holds the ids of the owner's list in this copy for which the copy
     has no image; empty without a list. `hint` is a possible reason for a low count, in a few words. Neither is an
     error by itself. `listed` counts that list's images by class, for a source whose counts by class are not known
-    otherwise.
+    otherwise. `table` is given as a `pyarrow.Table` and kept compressed, so that only the partition that is being
+    listed takes the memory of its names.
     """
 
     partition: str
     layout: str
     how: Container
-    table: pa.Table
+    table: CompressedTable = field(repr=False)
     strays: tuple[Stray, ...] = ()
     missing: pa.Array = field(default_factory=lambda: pa.array([], pa.string()), repr=False)
     form: Encoding = "encoded"
     hint: str = ""
     listed: Mapping[str, int] | None = field(default=None, repr=False)
+
+    def __post_init__(self) -> None:
+        if isinstance(self.table, pa.Table):
+            object.__setattr__(self, "table", CompressedTable(self.table))
+
+    @functools.cached_property
+    def images_by_class(self) -> Mapping[str, int]:
+        """The images of each class that has any, by class id."""
+        counted = pc.value_counts(self.table["class_id"])
+        names = counted.field("values").cast(pa.string()).to_pylist()
+        return dict(zip(names, counted.field("counts").to_pylist(), strict=True))
+
+    def read(self, names: Sequence[str] | None = None) -> pa.Table:
+        """All rows of some columns, or of all, `partition`, `how` and `form` among them."""
+        names = [*self.table.schema.names, *_OF_A_PARTITION] if names is None else names
+        return self._with_own(
+            self.table.read([n for n in names if n not in _OF_A_PARTITION]), names, self.table.num_rows
+        )
+
+    def take(self, names: Sequence[str], rows: Int64) -> pa.Table:
+        """The same of some rows, in the given order."""
+        return self._with_own(self.table.take([n for n in names if n not in _OF_A_PARTITION], rows), names, len(rows))
+
+    def _with_own(self, table: pa.Table, names: Sequence[str], rows: int) -> pa.Table:
+        same = pa.repeat(pa.scalar(0, pa.int32()), rows)
+        own = {n: pa.DictionaryArray.from_arrays(same, [getattr(self, n)]) for n in _OF_A_PARTITION if n in names}
+        return pa.table({name: own[name] if name in own else table[name] for name in names})
+
+
+_OF_A_PARTITION = ("partition", "how", "form")
+"""Columns with one value for all images of a partition, which are not stored."""
 
 
 @dataclass(frozen=True)
@@ -177,18 +214,34 @@ class Source:
 
 
 @dataclass(frozen=True)
-class SourceIndex:
-    """A source as found in `root`: its pieces as one table, each row with its `partition`, `how` and `form`."""
+class SourceIndex(Stacked):
+    """A source as found in `root`: its partitions, whose rows are counted on from one partition to the next.
+
+    Columns of rows are those of the pieces' tables, and `partition`, `how` and `form`.
+    """
 
     source: Source
     root: Path
     pieces: tuple[PartitionIndex, ...]
-    table: pa.Table = field(repr=False)
 
     @property
     def layouts(self) -> dict[str, str]:
         """The layout that was recognised, by partition."""
         return {piece.partition: piece.layout for piece in self.pieces}
+
+    def rows_of(self, partitions: Sequence[str]) -> Int64:
+        """Ascending row numbers of the images in some partitions."""
+        wanted = [piece.partition in partitions for piece in self.pieces]
+        return np.flatnonzero(np.repeat(wanted, np.diff(self.starts)))
+
+    def find(self, ids: pa.Array | pa.ChunkedArray) -> pa.Array:
+        """Row numbers of the images with some ids, null where there is none; reads one partition's ids at a time."""
+        found = pa.nulls(len(ids), pa.int64())
+        for piece, start in zip(self.pieces, self.starts.tolist(), strict=False):
+            places = pc.index_in(ids, value_set=piece.table["source_id"].combine_chunks())
+            places = places.combine_chunks() if isinstance(places, pa.ChunkedArray) else places
+            found = pc.coalesce(found, pc.add(places.cast(pa.int64()), start))
+        return found
 
 
 def open_source(source: Source, root: Path, partitions: Sequence[str]) -> SourceIndex:
@@ -204,10 +257,13 @@ def open_source(source: Source, root: Path, partitions: Sequence[str]) -> Source
     """
     if source.on_disk and not root.is_dir():
         raise BuildError(f"{source.title}: there is no folder {root}. Give the right one with --{source.key}.")
-    pieces = tuple(source.scan(root, partitions))
-    table = pa.concat_tables(_with_constants(piece) for piece in pieces).unify_dictionaries()
-    _refuse_duplicates(source, root, table)
-    return SourceIndex(source, root, pieces, table)
+    index = SourceIndex(source, root, tuple(source.scan(root, partitions)))
+    repeated = repeated_text([piece.table for piece in index.pieces], "source_id")
+    if repeated is not None:
+        rows = pc.indices_nonzero(pc.equal(index.column("source_id"), repeated)).to_numpy().astype(np.int64)
+        places = " and ".join(index.take(["file"], rows[:2])["file"].to_pylist())
+        raise BuildError(f"{source.title}: {root} has the image {repeated} twice ({places}). Remove one of the two.")
+    return index
 
 
 def partition_table(
@@ -229,37 +285,3 @@ def partition_table(
     for name, values in (own or {}).items():
         table = table.append_column(name, values)
     return table
-
-
-def _with_constants(piece: PartitionIndex) -> pa.Table:
-    table = piece.table
-    for name, value in (("partition", piece.partition), ("how", piece.how), ("form", piece.form)):
-        table = table.append_column(name, _constant(value, table.num_rows))
-    return table
-
-
-def _constant(value: str, rows: int) -> pa.DictionaryArray:
-    codes = pa.repeat(pa.scalar(0, pa.int32()), rows)
-    return pa.DictionaryArray.from_arrays(codes, pa.array([value]))
-
-
-def _refuse_duplicates(source: Source, root: Path, table: pa.Table) -> None:
-    ids = table["source_id"]
-    # For ImageNet's 1.3 million ids Arrow's distinct count takes 600 MB; this takes 10 MB and a fifth of the time.
-    hashes = np.concatenate([np.fromiter(map(hash, part.to_pylist()), np.int64, len(part)) for part in _parts(ids)])
-    hashes.sort()
-    if not (hashes[1:] == hashes[:-1]).any():
-        return
-    counts = pc.value_counts(ids)
-    repeated = pc.min(counts.field("values").filter(pc.greater(counts.field("counts"), 1))).as_py()
-    if repeated is None:  # two ids with one hash
-        return
-    places = table.filter(pc.equal(ids, repeated))["file"].to_pylist()[:2]
-    raise BuildError(
-        f"{source.title}: {root} has the image {repeated} twice ({' and '.join(places)}). Remove one of the two."
-    )
-
-
-def _parts(column: pa.ChunkedArray) -> list[pa.Array]:
-    rows = 1 << 16
-    return [column.slice(start, rows) for start in range(0, max(len(column), 1), rows)]

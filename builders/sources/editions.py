@@ -10,7 +10,6 @@ from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 import pyarrow.compute as pc
 from PIL import Image
 
@@ -100,15 +99,16 @@ def sampled_sizes(root: Path, piece: PartitionIndex) -> Iterator[Size]:
 
 def _heads(root: Path, piece: PartitionIndex) -> Iterator[bytes]:
     if piece.how in IN_PLACE:
-        places = piece.table.select(["file", "offset", "size"]).take(pa.array(_drawn(piece.table.num_rows, _SAMPLE)))
+        places = piece.table.take(["file", "offset", "size"], _drawn(piece.table.num_rows, _SAMPLE))
         for row in places.to_pylist():
             with open_regular(root / row["file"]) as opened:
                 opened.seek(row["offset"])
                 yield opened.read(_HEAD if row["size"] < 0 else min(_HEAD, row["size"]))
         return
-    files = piece.table["file"].unique().sort()
+    table = piece.table.read(["file", "offset"])
+    files = table["file"].unique().sort()
     for number in _drawn(len(files), _CONTAINERS):
-        inside = piece.table.filter(pc.equal(piece.table["file"], files[number]))
+        inside = table.filter(pc.equal(table["file"], files[number]))
         first = np.sort(inside["offset"].to_numpy())[: _SAMPLE // min(_CONTAINERS, len(files))]
         for batch in UNPACKERS[piece.how](root / files[number].as_py(), first):
             yield from (bytes(memoryview(image)[:_HEAD]) for image in batch)

@@ -32,7 +32,7 @@ def estimated_bytes(index: SourceIndex, rows: Int64) -> int:
     if len(rows) == 0:
         return 0
     sample = rows[:: -(-len(rows) // _SAMPLE)]
-    places = index.table.select(["how", "file", "size"]).take(pa.array(sample)).to_pylist()
+    places = index.take(["how", "file", "size"], sample).to_pylist()
     averages: dict[str, float] = {}
     total = 0.0
     for place in places:
@@ -52,7 +52,7 @@ def image_sizes(index: SourceIndex, rows: Int64) -> tuple[Int64, Callable[[int],
     Raises:
         BuildError: the images are in containers, where reading one image means reading a hundred.
     """
-    places = index.table.select(["how", "file", "offset", "size"]).take(pa.array(rows))
+    places = index.take(["how", "file", "offset", "size"], rows)
     how = places["how"].cast(pa.string()).to_numpy(zero_copy_only=False)
     packed = how[~np.isin(how, IN_PLACE)]
     if len(packed):

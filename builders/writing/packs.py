@@ -124,7 +124,7 @@ def unpack(index: SourceIndex, rows: Int64, staging: Path, advance: Callable[[in
     Raises:
         BuildError: a container cannot be read, or a row has no image bytes.
     """
-    places = index.table.select(["file", "offset", "how"]).take(pa.array(rows))
+    places = index.take(["file", "offset", "how"], rows)
     files = places["file"].combine_chunks().dictionary_encode()
     hows = places["how"].cast(pa.string())
     codes, inside = files.indices.to_numpy(), places["offset"].to_numpy()

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from builders.generate.inputs import COMPANION_VALUE
 from builders.plan.originals import companion_rows
@@ -56,7 +55,7 @@ class Places:
             BuildError: a file of the index is no longer there or cannot be looked at.
         """
         index = self.indexes[key]
-        places = index.table.select(["how", "file", "offset", "size"]).take(pa.array(rows))
+        places = index.take(["how", "file", "offset", "size"], rows)
         files = places["file"].combine_chunks()
         roots = pa.array([key] * len(rows), pa.string())
         packs: tuple[Pack, ...] = ()
@@ -86,13 +85,13 @@ class Places:
         rows = companion_rows(index, companions.partitions[0], planned.table["source_id"])
         found = self.find(companions.of.key, rows)
         columns = {f"companion_{name}": column for name, column in found.columns.items()}
-        hashes = index.table["original_hash"].take(pa.array(rows)).combine_chunks()
+        hashes = index.take(["original_hash"], rows)["original_hash"].combine_chunks()
         return Located({**columns, f"{COMPANION_VALUE}original_hash": hashes}, found.sizes, found.packs)
 
 
 def rows_taken(indexes: Mapping[str, SourceIndex], splits: Sequence[PlannedSplit], key: str) -> list[Int64]:
     """The rows of a source that some splits take, each split's own and those of its companions."""
-    rows = [split.rows for split in splits if split.split.source.key == key]
+    rows = [split.images.chosen for split in splits if split.split.source.key == key]
     for split in splits:
         companions = split.split.companions
         if companions is not None and companions.of.key == key:
@@ -104,9 +103,9 @@ def packed_rows(index: SourceIndex, taken: Sequence[Int64]) -> Int64:
     """The rows among those taken of an index that lie in containers, ascending."""
     if not taken or all(piece.how in IN_PLACE for piece in index.pieces):
         return np.zeros(0, np.int64)
-    in_place = pc.is_in(index.table["how"].cast(pa.string()), value_set=pa.array(IN_PLACE)).to_numpy()
     rows = np.unique(np.concatenate(taken))
-    wanted: Int64 = rows[~in_place[rows]]
+    in_place = np.array([piece.how in IN_PLACE for piece in index.pieces])
+    wanted: Int64 = rows[~in_place[index.piece_of(rows)]]
     return wanted
 
 

@@ -112,7 +112,7 @@ def locate(planned: PlannedSplit, places: Places, *, shard_bytes: int = SHARD_BY
     """
     key = planned.split.source.key
     found, beside = places.find(key, planned.rows), places.find_companions(planned)
-    form = places.indexes[key].table["form"].take(pa.array(planned.rows)).cast(pa.string())
+    form = places.indexes[key].take(["form"], planned.rows)["form"].cast(pa.string())
     columns = {**found.columns, "form": form, **(beside.columns if beside else {})}
     table = planned.table
     for name, column in columns.items():

@@ -5,11 +5,14 @@ Tested by `tests/evaluation/features/test_extract.py`.
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 from typing import Any
 
 import click
 
+from builders.cli.executor_flags import check_cluster_flags
+from builders.executors.ray import RayExecutor
 from evaluation.commands import options
 from evaluation.releases import open_release
 from unknown_detection.commands import as_started
@@ -41,30 +44,44 @@ from unknown_detection.commands import as_started
     help="Folder for the features; later runs on the same model and release add splits to it.",
 )
 @options.run_options
+@options.cluster_options
 @click.option("--dry-run", is_flag=True, help="Check the inputs and print what would be extracted; write nothing.")
 def command(
-    release: str, revision: str | None, splits: str, model: str, pretrained: str | None, out: Path, **given: Any
+    release: str,
+    revision: str | None,
+    splits: str,
+    model: str,
+    pretrained: str | None,
+    out: Path,
+    executor: str,
+    ray_address: str | None,
+    **given: Any,
 ) -> None:
     """Extract features of a release with a model, in one forward pass per image.
 
     Stores each image's logits, penultimate features (the input of the last linear layer) and pooled block outputs. An
     interrupted run resumes. Images that the release says are prepared for a model's input are used as they are stored
     if the model has this input, and resized otherwise. Known test images come first: the model's accuracy on them is
-    printed beside the published one, and a difference of over one point ends the run.
+    printed beside the published one, and a difference of over one point ends the run. With --executor ray, tasks on a
+    running Ray cluster share the images, each with a GPU if --device is cuda.
     """
+    check_cluster_flags(executor, ray_address, dry_run=given["dry_run"])
     from evaluation.features.extract import extract
 
     opened = open_release(release, revision)
     here = {config: opened.splits(config) for config in opened.configs}
-    extract(
-        opened,
-        options.model_name(model, pretrained),
-        out,
-        splits=options.choose_splits(here, splits, opened.name),
-        pretrained=pretrained is not None,
-        log=click.echo,
-        **given,
-    )
+    tasks = RayExecutor(ray_address) if executor == "ray" and not given["dry_run"] else contextlib.nullcontext()
+    with tasks as entered:
+        extract(
+            opened,
+            options.model_name(model, pretrained),
+            out,
+            splits=options.choose_splits(here, splits, opened.name),
+            pretrained=pretrained is not None,
+            executor=entered,
+            log=click.echo,
+            **given,
+        )
     if given["dry_run"]:
         click.echo("nothing was written")
     else:

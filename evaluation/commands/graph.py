@@ -14,7 +14,7 @@ from evaluation.graph.picture import EDGES, draw_graph
 from evaluation.graph.pruning import ACCEPTED, MIN_WEIGHT, STEPS, Stage, prune, write_edges, write_graphml
 from evaluation.graph.transitions import PREFERRED_DETECTOR, read_transitions, scored_transitions
 from evaluation.releases import open_release
-from evaluation.reports.plots import save
+from evaluation.reports.canvas import save
 from evaluation.reports.tables import aligned
 
 

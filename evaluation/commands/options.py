@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 
 import click
 
+from builders.cli import executor_flags
 from evaluation.errors import EvaluationError, require_known
 from unknown_detection.help import no_sync_option
 
@@ -80,12 +81,17 @@ def run_options(command: Command) -> Command:
             "--workers",
             type=click.IntRange(min=0),
             help="Worker processes that decode images; 0 decodes in the main process. Results do not depend on it. "
-            "Default: one per core.",
+            "Default: one per core; on a cluster, of each task, 4 with a GPU and else 0.",
         ),
         no_sync_option,
         click.option("--quiet", is_flag=True, help="No progress bars."),
     )
     return _all(options, command)
+
+
+def cluster_options(command: Command) -> Command:
+    """--executor and --ray-address."""
+    return _all(executor_flags.cluster_options(), command)
 
 
 def _all(options: Sequence[Callable[[Command], Command]], command: Command) -> Command:

@@ -63,7 +63,7 @@ class RowBlocks:
         for path in sorted(self.folder.glob("*")):
             if path.name not in wanted or not _is_sound(path) or {**(_told(path) or {}), **expected} != _told(path):
                 path.unlink()
-        return [block for name, block in wanted.items() if not (self.folder / name).exists()]
+        return [block for block in wanted.values() if not self.has(block)]
 
     def write(self, block: range, columns: Arrays, rows: int, environment: Mapping[str, Any]) -> None:
         """Write one block; equal arguments produce equal bytes."""
@@ -77,6 +77,15 @@ class RowBlocks:
             pa.ipc.new_file(str(temporary), table.schema) as writer,
         ):
             writer.write_table(table)
+
+    def has(self, block: range) -> bool:
+        """Return whether a block was written; after `begin`, only those of its size and environment were."""
+        return (self.folder / _name(block)).exists()
+
+    def remove_unfinished(self) -> None:
+        """Delete the files that killed writers left, which nobody may be writing any more."""
+        for path in sorted(self.folder.glob(".*")):
+            path.unlink()
 
     def is_whole(self) -> bool:
         """Return whether all rows exist; their digests are compared when they are read, or by `is_sound`."""

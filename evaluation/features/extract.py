@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
+from builders.executors.base import Executor
 from evaluation.errors import EvaluationError
-from evaluation.features.runner import Columns, PassCounts, Runner
-from evaluation.features.store import Identity, Store, block_column
+from evaluation.features.runner import PassCounts, Runner, outputs_of, threads
+from evaluation.features.store import Identity, Store
+from evaluation.features.tasks import Key, Setup, Spread, on_a_cluster
 from evaluation.models.models import Model, open_model
 from evaluation.releases import Release, open_release
 from unknown_detection.terminal.interrupts import stopping_says
@@ -31,6 +33,7 @@ def extract(
     device: str = "auto",
     batch_size: int = 64,
     workers: int | None = None,
+    executor: Executor | None = None,
     dry_run: bool = False,
     quiet: bool = True,
     log: Log = lambda text: None,
@@ -59,7 +62,10 @@ def extract(
         accept: go on where the accuracy on known test rows differs from the published one (`write_receipt`).
         device: as for `pick_device`.
         batch_size: images per batch.
-        workers: worker processes that decode images; None for one per core.
+        workers: worker processes that decode images, of each task if there is an `executor`; None for one per core,
+            or as `tasks.on_a_cluster` says.
+        executor: runs the model in tasks, on a cluster for instance. The model is then one by name, and so are its
+            tasks' devices, `cpu`, `cuda` or `auto`; which of them `auto` is, this machine decides.
         dry_run: check the inputs and say what would be extracted; write nothing.
         quiet: no progress bars.
         log: receives lines about the model, each split and the receipt.
@@ -70,6 +76,7 @@ def extract(
     Raises:
         EvaluationError: as for `open_model`, `Runner.run` and `write_receipt`, the configs' classes differ, or the
             folder has features of another release or model.
+        BuildError: as for `Executor.run`.
     """
     opened = open_release(release) if isinstance(release, str) else release
     every = ((config, split) for config in opened.configs for split in opened.splits(config))
@@ -77,28 +84,41 @@ def extract(
     tests, others = ([key for key in chosen if (key[1] == TEST) is test] for test in (True, False))
     chosen = [*tests, *others]  # what the receipt is of comes first
     names = _one_label_set(opened, [config for config, _ in chosen])
+    file, labels = (None if path is None else Path(path) for path in (weights, classes))
+    if executor is not None:
+        if not isinstance(model, str):
+            raise EvaluationError("An executor's tasks open the model themselves: give its name, and its weights.")
+        device, workers = on_a_cluster(device, workers)
     if isinstance(model, str):
-        file, labels = (None if path is None else Path(path) for path in (weights, classes))
-        model = open_model(model, file, names, pretrained=pretrained, classes=labels, device=device)
-    whose = identity(opened, model, names, accuracy)
+        # For tasks it is opened here to say what it is, and this machine may have no GPU.
+        place = device if executor is None else "cpu"
+        ready = open_model(model, file, names, pretrained=pretrained, classes=labels, device=place)
+    else:
+        ready = model
+    whose = identity(opened, ready, names, accuracy)
     there = Store.check(Path(out), whose)
-    _describe(opened, model, whose, chosen, log)
+    _describe(opened, ready, ready.device if executor is None else device, whose, chosen, log)
     if dry_run:
-        size = _bytes_a_row(model)
+        size = _bytes_a_row(ready)
         for config, split in chosen:
             rows = len(opened.rows(config, split))
             done = there is not None and there.row_blocks(config, split).is_sound()
             log(f"{config}/{split}: {'there already' if done else f'{rows:,} images, {rows * size:,} bytes'}")
         return Store(Path(out), whose)
-    store = Store.begin(Path(out), whose, model.head)
-    runner = Runner(opened, model, batch_size, workers)
+    compute: Callable[[Store, Sequence[Key]], Iterator[tuple[Key, PassCounts]]]
+    if executor is None:
+        compute = partial(_here, Runner(opened, ready, batch_size, workers), quiet)
+    else:
+        whole = (opened.source, opened.revision, opened.digest)
+        named = (str(model), file, names, pretrained, labels)
+        setup = Setup(whole, named, ready.digest, device, batch_size, workers or 0, threads())
+        compute = Spread.over(executor, setup, opened, quiet).run
+    store = Store.begin(Path(out), whose, ready.head)
     with store.writing(), stopping_says("stopped; finished splits are kept. Run the same command again to continue."):
         store.expect(chosen)
         for keys in (tests, others):
-            for config, split in keys:
+            for (config, split), new in compute(store, keys):
                 rows = len(opened.rows(config, split))
-                with bar(rows, f"{config}/{split}", quiet=quiet) as progress:
-                    new = extract_split(runner, store, config, split, progress.update)
                 what = f"{new.computed:,} of {rows:,} images" if new.computed else f"there already, {rows:,} images"
                 if new.reused:
                     what = f"{new.computed:,} of {rows:,} images; other splits have {new.reused:,} of the rest"
@@ -106,6 +126,14 @@ def extract(
             for line in write_receipt(store, tests, accept=accept) if keys is tests else ():
                 log(line)
     return store
+
+
+def _here(runner: Runner, quiet: bool, store: Store, keys: Sequence[Key]) -> Iterator[tuple[Key, PassCounts]]:
+    """Run the model over splits in this process; yield each with its counts."""
+    for config, split in keys:
+        with bar(len(runner.release.rows(config, split)), f"{config}/{split}", quiet=quiet) as progress:
+            new = extract_split(runner, store, config, split, progress.update)
+        yield (config, split), new
 
 
 def extract_split(runner: Runner, store: Store, config: str, split: str, progress: Progress) -> PassCounts:
@@ -122,15 +150,8 @@ def extract_split(runner: Runner, store: Store, config: str, split: str, progres
         EvaluationError: as for `Runner.run`, an image is not of the size that it is prepared for, or the logits are
             not the output of the last linear layer.
     """
-    model = runner.model
-
-    def compute(images: Any, ids: Sequence[str]) -> Columns:
-        outputs = model.forward(images)
-        columns = {"logits": outputs.logits, "penultimate": outputs.penultimate}
-        columns |= {block_column(number): outputs.blocks[name] for number, name in enumerate(model.layers.blocks)}
-        return {name: values.float().cpu().numpy() for name, values in columns.items()}
-
-    return runner.run(compute, store.row_blocks(config, split), config, split, progress, store.others(config, split))
+    blocks, others = store.row_blocks(config, split), store.others(config, split)
+    return runner.run(outputs_of(runner.model), blocks, config, split, progress, others)
 
 
 def identity(release: Release, model: Model, label_names: tuple[str, ...], accuracy: float | None = None) -> Identity:
@@ -151,10 +172,12 @@ def identity(release: Release, model: Model, label_names: tuple[str, ...], accur
     )
 
 
-def _describe(release: Release, model: Model, whose: Identity, keys: Sequence[tuple[str, str]], log: Log) -> None:
+def _describe(
+    release: Release, model: Model, device: str, whose: Identity, keys: Sequence[tuple[str, str]], log: Log
+) -> None:
     """Say what is extracted, and what is unusual about the model."""
     log(f"release  {release.name}, digest {release.digest[:12]}")
-    log(f"model    {model.name} on {model.device}, digest {model.digest[:12]}")
+    log(f"model    {model.name} on {device}, digest {model.digest[:12]}")
     layer = model.layers.head or model.layers.blocks[-1]
     log(f"features {len(whose.label_names)} logits, and what goes into {layer}; blocks {', '.join(whose.blocks)}")
     if not model.layers.linear:

@@ -17,6 +17,7 @@ import numpy.typing as npt
 
 from evaluation.errors import EvaluationError
 from evaluation.features.blocks import ReusableFeatures, RowBlocks
+from evaluation.features.store import block_column
 from evaluation.models.models import Model, out_of_memory
 from evaluation.models.precision import FLOAT32
 from evaluation.models.preprocessing import batches
@@ -31,6 +32,11 @@ BatchFunction = Callable[[Any, Sequence[str]], Columns]
 """Computes columns of B rows from preprocessed images (B, 3, H, W) on the CPU and their ids."""
 
 
+def block_rows(batch_size: int) -> int:
+    """Return how many rows a stored block has, but for a split's last."""
+    return -(-ROWS // batch_size) * batch_size
+
+
 def default_workers() -> int:
     """Return the number of processes that decode images by default: the cores that this process may use.
 
@@ -41,11 +47,44 @@ def default_workers() -> int:
     return count if count > 1 else 0
 
 
+def threads() -> int:
+    """Return the number of torch's threads on the CPU."""
+    import torch
+
+    return int(torch.get_num_threads())
+
+
+def environment(device: str, batch_size: int) -> dict[str, Any]:
+    """Return the environment of this process besides the model and the image: any change may alter the last digits."""
+    import torch
+
+    cuda = device.startswith("cuda")
+    return {
+        "device": torch.cuda.get_device_name(device) if cuda else f"{device} {platform.machine()}",
+        "batch_size": batch_size,
+        "threads": threads() if device == "cpu" else 0,
+        "torch": str(torch.__version__),
+        "float32": FLOAT32,
+    }
+
+
 class PassCounts(NamedTuple):
     """Counts of a pass over a split: images that went through the model, and those reused from other splits."""
 
     computed: int
     reused: int
+
+
+def outputs_of(model: Model) -> BatchFunction:
+    """Return what computes a model's logits, penultimate features and pooled blocks, as float32."""
+
+    def compute(images: Any, ids: Sequence[str]) -> Columns:
+        outputs = model.forward(images)
+        columns = {"logits": outputs.logits, "penultimate": outputs.penultimate}
+        columns |= {block_column(number): outputs.blocks[name] for number, name in enumerate(model.layers.blocks)}
+        return {name: values.float().cpu().numpy() for name, values in columns.items()}
+
+    return compute
 
 
 @dataclass
@@ -66,18 +105,8 @@ class Runner:
 
     @property
     def environment(self) -> dict[str, Any]:
-        """The environment besides the model and the image: any change may alter the last digits."""
-        import torch
-
-        device = self.model.device
-        cuda = device.startswith("cuda")
-        return {
-            "device": torch.cuda.get_device_name(device) if cuda else f"{device} {platform.machine()}",
-            "batch_size": self.batch_size,
-            "threads": torch.get_num_threads() if device == "cpu" else 0,
-            "torch": str(torch.__version__),
-            "float32": FLOAT32,
-        }
+        """The environment of this process, see `environment`."""
+        return environment(self.model.device, self.batch_size)
 
     def run(
         self,
@@ -134,15 +163,32 @@ class Runner:
         progress: Progress,
         others: Iterable[RowBlocks],
     ) -> PassCounts:
-        rows = self.release.rows(*key)
-        size = -(-ROWS // self.batch_size) * self.batch_size
-        missing = row_blocks.begin(len(rows), size, self.environment)
-        progress(len(rows) - sum(map(len, missing)))
-        if not missing:
+        rows = len(self.release.rows(*key))
+        missing = row_blocks.begin(rows, block_rows(self.batch_size), self.environment)
+        progress(rows - sum(map(len, missing)))
+        return self.fill(compute, row_blocks, key, missing, progress, others)
+
+    def fill(
+        self,
+        compute: BatchFunction,
+        row_blocks: RowBlocks,
+        key: tuple[str, str],
+        blocks: Sequence[range],
+        progress: Progress,
+        others: Iterable[RowBlocks],
+    ) -> PassCounts:
+        """Compute and store some blocks of a split (config, split); the rest as for `run`.
+
+        Raises:
+            EvaluationError: as for `run`, but for the memory of the device.
+            RuntimeError: the device has too little memory (`out_of_memory`).
+        """
+        if not blocks:
             return PassCounts(0, 0)
+        rows = self.release.rows(*key)
         ids, labels = np.array(rows["id"].to_pylist()), rows["label"].to_numpy()
         reusable = ReusableFeatures(ids.tolist(), others, self.environment)
-        new = [np.flatnonzero(~reusable.has[block.start : block.stop]) + block.start for block in missing]
+        new = [np.flatnonzero(~reusable.has[block.start : block.stop]) + block.start for block in blocks]
         side = self.release.prepared(*key)
         images = batches(
             self.release.images(*key),
@@ -152,7 +198,7 @@ class Runner:
             workers=default_workers() if self.workers is None else self.workers,
             pinned=self.model.device.startswith("cuda"),
         )
-        for block, numbers in zip(missing, new, strict=True):
+        for block, numbers in zip(blocks, new, strict=True):
             everyone = np.arange(block.start, block.stop)
             old = everyone[reusable.has[everyone]]
             pieces = [reusable.take(old)] if len(old) else []
@@ -163,7 +209,7 @@ class Runner:
             own = {"id": ids[everyone], "label": labels[everyone]}
             row_blocks.write(block, own | joined, len(rows), self.environment)
         computed = sum(map(len, new))
-        return PassCounts(computed, sum(map(len, missing)) - computed)
+        return PassCounts(computed, sum(map(len, blocks)) - computed)
 
     def _batches(
         self,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from evaluation.graph.pruning import Edge, heaviest
-from evaluation.reports.plots import styled
+from evaluation.reports.canvas import styled
 
 EDGES = 40
 """Default number of edges to draw."""

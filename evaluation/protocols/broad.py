@@ -104,7 +104,9 @@ def figures(rows: Rows) -> list[Figure]:
 def absent(rows: Rows) -> list[str]:
     """List in sentences which of the paper's sets are not among the rows, and which others are averaged with them."""
     lost = [config for kind, (config, _) in PAPER.items() if not np.any(rows.role == kind)]
-    notes = [f"no rows of {', '.join(lost)}: BROAD's means are over the other kinds of shift"] if lost else []
+    notes = []
+    if lost:
+        notes.append(f"There are no rows of {', '.join(lost)}: BROAD's means are over the other kinds of shift")
     for kind, (config, splits) in PAPER.items():
         here = set(rows.split[(rows.role == kind) & (rows.config == config)].tolist())
         missing = [split for split in splits if split not in here]

@@ -153,6 +153,6 @@ def _fitting(fitting: Mapping[str, Mapping[str, Any]]) -> Table:
         values = ", ".join(f"{key} {value:g}" for key, value in told["hyperparameters"].items())
         used = [told.get(key) or None for key in ("fitted_on", "tuned_on", "threshold_on")]
         rows.append([detector_name(name), *used, values or None])
-    note = "A dash: the detector uses no such rows. `extract` computes in exact float32, without TF32."
+    note = "A dash: the detector uses no such rows. extract computes in exact float32, without TF32."
     columns = [Column(name) for name in names]
     return Table("fitting", "What each detector was fitted and tuned on", columns, rows, note, True, 12)

@@ -6,33 +6,16 @@ tables and figures do not need it.
 
 from __future__ import annotations
 
-import functools
-import io
-import re
-import textwrap
-from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from evaluation.files import atomic_path
 from evaluation.protocols.calibration import Reliability
+from evaluation.reports.canvas import COLUMN, INK, PAGE, new_figure, readable, styled, wrapped
 
 Floats = npt.NDArray[np.float64]
-
-COLUMN, PAGE = 3.25, 6.75
-"""Widths in inches of one column and of both, in the two-column style of ICML and CVPR."""
-
-DPI = 300
-"""Resolution of PNGs in dots per inch."""
-
-ON_SCREEN = 130
-"""Pixels per inch on a page, on which 7 points are read easily."""
-
-INK = "#1a1a1a"
-"""Colour of words and lines, which on a page follow the colour of its text."""
 
 # Okabe and Ito's palette, which colour-blind readers can distinguish.
 ROLES: Mapping[str, tuple[str, str]] = {
@@ -49,45 +32,7 @@ ROLES: Mapping[str, tuple[str, str]] = {
 """Label and colour of each role, in the order of legends."""
 
 _LINES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
-_OTHERS, _GRID = "#999999", "#99999955"
-
-_STYLE: Mapping[str, Any] = {
-    "font.size": 7,
-    "axes.titlesize": 7,
-    "axes.spines.top": False,
-    "axes.spines.right": False,
-    "axes.axisbelow": True,
-    "axes.linewidth": 0.6,
-    "axes.edgecolor": INK,
-    "axes.labelcolor": INK,
-    "text.color": INK,
-    "xtick.color": INK,
-    "ytick.color": INK,
-    "grid.color": _GRID,
-    "legend.frameon": False,
-    "figure.titlesize": 8,
-    "pdf.fonttype": 42,  # fonts that journals accept
-    "svg.fonttype": "none",  # keep text as text, for search and screen readers
-    "svg.hashsalt": "unknown-detection",
-}
-
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
-
-
-def styled(draw: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Apply our style while drawing, independent of the user's matplotlib settings."""
-
-    @functools.wraps(draw)
-    def styled(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        import matplotlib
-
-        with matplotlib.rc_context():
-            matplotlib.rcdefaults()
-            matplotlib.rcParams.update(_STYLE)
-            return draw(*args, **kwargs)
-
-    return styled
+_OTHERS = "#999999"
 
 
 @styled
@@ -104,7 +49,7 @@ def risk_coverage(
     """
     ranked = sorted(curves, key=lambda name: (curves[name][2], name))
     named = [name for name in ranked if name != baseline][:shown]
-    figure, ((axes,),) = _figure(title, COLUMN, 2.6 + 0.13 * (len(named) // 2 + 2))
+    figure, ((axes,),) = new_figure(title, COLUMN, 2.6 + 0.13 * (len(named) // 2 + 2))
     for name in ranked:
         coverage, risk, area = curves[name]
         at = _thinned(len(risk))
@@ -134,7 +79,7 @@ def densities(scores: Mapping[str, Mapping[str, Floats]], *, title: str) -> Any:
     """
     wide = min(4, len(scores))
     high = -(-len(scores) // wide)
-    figure, panels = _figure(title, PAGE if wide > 2 else COLUMN, 1.25 * high + 0.9, high, wide)
+    figure, panels = new_figure(title, PAGE if wide > 2 else COLUMN, 1.25 * high + 0.9, high, wide)
     roles = [role for role in ROLES if any(role in by_role for by_role in scores.values())]
     for place, (name, by_role) in zip(panels.flat, scores.items(), strict=False):
         edges = np.linspace(*_range(by_role), 41)
@@ -176,7 +121,7 @@ def changes(changed: Mapping[str, tuple[float, float | None]], *, title: str, ax
         title: title of the plot.
         axis: label of the axis, with the unit.
     """
-    figure, ((axes,),) = _figure(title, COLUMN, 0.15 * len(changed) + 1.1)
+    figure, ((axes,),) = new_figure(title, COLUMN, 0.15 * len(changed) + 1.1)
     ordered = sorted(changed.items(), key=lambda item: (item[1][0], item[0]))
     values = np.array([value for _, (value, _) in ordered])
     limit = 3 * float(np.quantile(np.abs(values), 0.75)) or np.inf
@@ -192,7 +137,7 @@ def changes(changed: Mapping[str, tuple[float, float | None]], *, title: str, ax
     axes.axvline(0, color=INK, linewidth=0.6)
     axes.grid(axis="x")
     axes.tick_params(axis="y", length=0)
-    axes.set_xlabel(_wrapped(figure, axis, 1.9, 7))
+    axes.set_xlabel(wrapped(figure, axis, 1.9, 7))
     axes.margins(y=0.01)
     return figure
 
@@ -210,7 +155,7 @@ def heatmap(values: Floats, rows: Sequence[str], columns: Sequence[str], *, titl
     """
     import matplotlib
 
-    figure, ((axes,),) = _figure(title, COLUMN if len(columns) <= 4 else PAGE, 0.14 * len(rows) + 1.5)
+    figure, ((axes,),) = new_figure(title, COLUMN if len(columns) <= 4 else PAGE, 0.14 * len(rows) + 1.5)
     colors, scale = matplotlib.colormaps["viridis"], matplotlib.colors.Normalize(50, 100)
     image = axes.imshow(values * 100, cmap=colors, norm=scale, aspect="auto")
     for row, column in np.ndindex(values.shape):
@@ -233,7 +178,7 @@ def reliability(bins: Mapping[str, Reliability], *, title: str) -> Any:
         bins: by name, rows, mean confidence and accuracy of each bin, shape (B,), NaN for empty ones, and the ECE.
         title: title of the plot.
     """
-    figure, ((axes,),) = _figure(title, COLUMN, 2.6 + 0.13 * len(bins))
+    figure, ((axes,),) = new_figure(title, COLUMN, 2.6 + 0.13 * len(bins))
     axes.plot([0, 100], [0, 100], color=INK, linewidth=0.8, linestyle="--", label="calibrated")
     for number, (name, (rows, confidence, accuracy, error)) in enumerate(bins.items()):
         full, color = rows > 0, _LINES[number % len(_LINES)]
@@ -244,83 +189,6 @@ def reliability(bins: Mapping[str, Reliability], *, title: str) -> Any:
     axes.grid()
     figure.legend(loc="outside lower center")
     return figure
-
-
-@styled
-def save(figure: Any, folder: Path, name: str, suffixes: Sequence[str] = (".png", ".svg")) -> list[str]:
-    """Write a figure as `name` with each suffix, such as `.png`, `.svg` or `.pdf`; return the files' names."""
-    _settle(figure)
-    # No dates or versions in the metadata: equal figures produce equal bytes.
-    metadata = {
-        ".png": {"Software": None},
-        ".svg": {"Date": None, "Creator": None},
-        ".pdf": {"CreationDate": None, "Creator": None, "Producer": None},
-    }
-    for suffix in suffixes:
-        with atomic_path(folder / f"{name}{suffix}") as temporary:
-            figure.savefig(temporary, dpi=DPI, metadata=metadata[suffix])
-    return [f"{name}{suffix}" for suffix in suffixes]
-
-
-@styled
-def inline_svg(figure: Any, name: str) -> str:
-    """Return a figure as an SVG element for a page, in the colour of the page's text.
-
-    Its ids begin with `name`, since those of all figures on a page have to differ.
-    """
-    _settle(figure)
-    text = io.StringIO()
-    figure.savefig(text, format="svg", metadata={"Date": None, "Creator": None}, transparent=True)
-    svg = text.getvalue()
-    svg = svg[svg.index("<svg") :].replace(INK, "currentColor")
-    svg = re.sub(r"<metadata>.*?</metadata>", "", svg, count=1, flags=re.DOTALL)
-    size = " ".join(
-        f'{side}="{ON_SCREEN * inches:.0f}"'
-        for side, inches in zip(("width", "height"), figure.get_size_inches(), strict=True)
-    )
-    size += ' class="wide"' if figure.get_size_inches()[0] > COLUMN else ""
-    svg = re.sub(r'width="[^"]+" height="[^"]+"', size, svg, count=1)
-    return re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", svg)
-
-
-def readable(color: Any) -> str:
-    """Return black or white, whichever is easier to read on a colour: at least 4.5 to 1 (WCAG 2, contrast)."""
-    from matplotlib.colors import to_rgb
-
-    linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in to_rgb(color)]
-    luminance = float(np.dot([0.2126, 0.7152, 0.0722], linear))
-    return "black" if (luminance + 0.05) ** 2 > 1.05 * 0.05 else "white"
-
-
-def _figure(title: str, width: float, height: float, rows: int = 1, columns: int = 1) -> tuple[Any, Any]:
-    """Return a figure without a window or global state, and its panels, shape (rows, columns)."""
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(width, height), layout="constrained")
-    FigureCanvasAgg(figure)
-    heading = _wrapped(figure, title, width - 0.2, 8)
-    figure.set_size_inches(width, height + 0.13 * heading.count("\n"))
-    figure.suptitle(heading)
-    return figure, figure.subplots(rows, columns, squeeze=False)
-
-
-def _settle(figure: Any) -> None:
-    """Compute the layout once, not for each file."""
-    figure.draw_without_rendering()
-    figure.set_layout_engine("none")
-
-
-def _wrapped(figure: Any, text: str, width: float, size: float) -> str:
-    """Break text into lines that are at most `width` inches long at a font size."""
-    from matplotlib.font_manager import FontProperties
-
-    font, renderer = FontProperties(size=size), figure.canvas.get_renderer()
-    for letters in range(int(width * 30), 1, -1):
-        lines = textwrap.wrap(text, letters)
-        if all(renderer.get_text_width_height_descent(line, font, False)[0] <= width * figure.dpi for line in lines):
-            return "\n".join(lines)
-    return text
 
 
 def _range(by_role: Mapping[str, Floats]) -> tuple[float, float]:

@@ -130,7 +130,7 @@ def report(
         inline = []
         with bar(len(drawn), "drawing", quiet=quiet, unit=" pictures") as progress:
             for picture in drawn:
-                from evaluation.reports.plots import inline_svg, save
+                from evaluation.reports.canvas import inline_svg, save
 
                 drawing = picture.figure()
                 inline.append((picture, inline_svg(drawing, picture.name)))

@@ -19,8 +19,4 @@ def whole_index(source, partitions):
         zeros = pa.repeat(pa.scalar(0, pa.int64()), len(codes))
         table = pa.Table.from_arrays([column, ids, ids, zeros, zeros], schema=PARTITION_SCHEMA)
         pieces.append(PartitionIndex(partition, "", "file", table))
-    constant = [
-        p.table.append_column("partition", pa.array([p.partition] * p.table.num_rows).dictionary_encode())
-        for p in pieces
-    ]
-    return SourceIndex(source, None, tuple(pieces), pa.concat_tables(constant).unify_dictionaries())
+    return SourceIndex(source, None, tuple(pieces))

@@ -1,11 +1,18 @@
 """The grid of methods and seeds on scikit-learn's digits, and the published tables."""
 
+import contextlib
 import csv
+import os
 import re
+import signal
+import subprocess
 import sys
+import time
+from pathlib import Path
 
 import pytest
 
+from tests.builders.executors.ray_cluster import needs_ray, start_cluster
 from tests.examples.paths import EXAMPLES, SHARED
 
 for _package in ("torch", "pytorch_ood", "torchvision", "sklearn"):
@@ -147,6 +154,50 @@ def test_jobs_never_share_a_device(tmp_path):
 
     grid._on_devices([job] * 6)
     assert sorted(seen) == ["cuda:0"] * 3 + ["cuda:1"] * 3
+
+
+@needs_ray
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="finds the worker of a command in /proc")
+def test_a_cluster_s_training_that_is_killed_goes_on_to_the_same_weights(digits_release, tmp_path):
+    """Its worker is killed behind the first epoch: the command ends with it, and the task is run again."""
+    many = (*QUICK, "--epochs=20")  # so that the first is not the last by the time that it is noticed
+    given = ["--config=digits", "--methods=ce", "--seeds=1", f"--model={NETS}:small", f"--out={tmp_path}"]
+    command = [sys.executable, str(EXAMPLES / "reproduce.py"), f"--release={digits_release}", *given, "--executor=ray"]
+    with start_cluster(num_cpus=2) as cluster:
+        command += [f"--ray-address={cluster.address}", *many]
+        environment = {**os.environ, "PYTHONPATH": str(EXAMPLES.parent)}
+        process = subprocess.Popen(command, cwd=EXAMPLES.parent, env=environment, stdout=-1, stderr=-1, text=True)
+        while not (tmp_path / "models" / "ce-seed0" / "checkpoint.pt").exists():
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.01)
+        ((training, worker),) = processes_with(str(tmp_path / "models" / "ce-seed0"))
+        os.kill(worker, signal.SIGKILL)
+        deadline = time.monotonic() + 10
+        while (Path("/proc") / str(training) / "cmdline").exists() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        assert not (Path("/proc") / str(training) / "cmdline").exists()
+        out, err = process.communicate(timeout=500)
+    assert (process.returncode, err) == (0, "")
+    assert out.startswith("1 of 1 trained and scored\n")
+    said = (tmp_path / "logs" / "ce-seed0.log").read_text()
+    counts = [said.count(f"$ {sys.executable} {what}") for what in (EXAMPLES / "train.py", "-m evaluation extract")]
+    assert counts == [2, 1]
+    alone = ["--known=digits-train", "--method=ce", "--seed=0", "--device=cpu", f"--out={tmp_path / 'alone'}"]
+    with pytest.raises(SystemExit):
+        train.main([f"--release={digits_release}", f"--model={NETS}:small", *alone, *many])
+    weights = tmp_path / "models" / "ce-seed0" / "weights.safetensors"
+    assert weights.read_bytes() == (tmp_path / "alone" / "weights.safetensors").read_bytes()
+
+
+def processes_with(text):
+    """Processes in whose command a text stands, but for those of this test's own, each with its parent."""
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            words = (folder / "cmdline").read_bytes().split(b"\0")
+            if text.encode() in words:
+                yield int(folder.name), int((folder / "stat").read_text().rpartition(")")[2].split()[1])
 
 
 def test_the_published_figures_stand_in_the_paper():

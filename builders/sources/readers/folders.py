@@ -67,12 +67,19 @@ def match_names(names: Sequence[str], pattern: str) -> Names:
     """Split sorted names into those that match a pattern of ASCII characters and the others."""
     # Only ASCII names go to Arrow: it takes no invalid UTF-8, and no pattern matches other characters.
     plain = names if "".join(names).isascii() else [name for name in names if name.isascii()]
-    candidates = pa.array(plain, pa.string())
+    candidates = text_array(plain)
     matches = pc.match_substring_regex(candidates, pattern)
     if len(plain) == len(names) and pc.all(matches).as_py():
         return Names(candidates, [])
     images = candidates.filter(matches)
     return Names(images, sorted(set(names).difference(images.to_pylist())))
+
+
+def text_array(texts: Sequence[str]) -> pa.Array:
+    """Return texts as an Arrow array; one text that Arrow divides goes there three times as fast as many."""
+    divided = pc.split_pattern(pa.array(["\0".join(texts)], pa.string()), "\0").values
+    # No file system has a name with a zero byte, but an archive may.
+    return divided if len(divided) == len(texts) else pa.array(texts, pa.string())
 
 
 def printable(name: str) -> str:
@@ -83,6 +90,9 @@ def printable(name: str) -> str:
 
 def relative(path: Path, root: Path) -> str:
     """Return a path below the root with forward slashes; `.` for the root itself."""
+    text, above = os.fspath(path), os.fspath(root) + os.sep
+    if text.startswith(above):  # a tenth of the time of pathlib, for each of some thousand folders
+        return text.removeprefix(above).replace(os.sep, "/")
     return path.relative_to(root).as_posix()
 
 

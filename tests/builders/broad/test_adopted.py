@@ -7,7 +7,6 @@ import json
 import shutil
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
@@ -235,9 +234,9 @@ def test_whether_the_sets_share_their_originals_is_counted(demo, tmp_path):
     assert shared_originals(ORIGINALS, other).endswith("images a class: 3 in 1 class")
     imagenet = open_source(SOURCES["imagenet"], demo["imagenet"], ("val",))
     assert missing_originals(_of("adversarial_pgd_vit"), index, imagenet) == ""
-    ids = imagenet.table["source_id"]
-    few = pa.table({"source_id": ids.filter(pc.not_equal(ids, "val/ILSVRC2012_val_00000003.JPEG"))})
-    short = type(imagenet)(imagenet.source, imagenet.root, (), few)
+    (piece,) = imagenet.pieces
+    few = piece.table.read().filter(pc.not_equal(piece.table["source_id"], "val/ILSVRC2012_val_00000003.JPEG"))
+    short = dataclasses.replace(imagenet, pieces=(dataclasses.replace(piece, table=few),))
     assert missing_originals(_of("adversarial_pgd_vit"), index, short) == (
         "ImageNet-1k (ILSVRC2012) lacks 1 of the 10 images from which PartialBROAD has images in adversarial_pgd_vit, "
         "such as val/ILSVRC2012_val_00000003.JPEG"

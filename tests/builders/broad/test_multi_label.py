@@ -21,7 +21,7 @@ from builders.plan.classes import Draws
 from builders.plan.planner import plan
 from builders.plan.quotas import IndexArrays, within_quota
 from builders.plan.ranking import even_shares
-from builders.sources.base import SourceIndex, open_source
+from builders.sources.base import PartitionIndex, SourceIndex, open_source
 from builders.sources.coco2017 import COCO2017
 from hf_scripts import verify
 from taxonomy import tables
@@ -77,6 +77,10 @@ def test_cocomagenet_is_what_a_plain_loop_finds(index, coco, count):
     assert numbers(drawn(index, count, 1)[SEVERAL]) == set(coco_oracle.cocomagenet(coco, count))
 
 
+UNRANKED = None
+"""Ranks of images that are drawn by their values alone."""
+
+
 def test_the_other_reading_ranks_by_last_objects(index, coco):
     """A dictionary of areas that each object of a category overwrites, in the order of the file."""
     seconds = {}
@@ -91,9 +95,9 @@ def test_the_other_reading_ranks_by_last_objects(index, coco):
     assert benchmark.version.endswith("+last-object-areas")
     split = next(split for key, (_, split) in benchmark.by_key().items() if key == SEVERAL)
     few = dataclasses.replace(split, quota=dataclasses.replace(split.quota, images=20))
-    rows = within_quota(few, view := IndexArrays(index), np.arange(94))
+    rows = within_quota(few, view := IndexArrays(index), np.arange(94), UNRANKED)
     expected = sorted(seconds, key=lambda image: (-seconds[image], image))[:20]
-    assert {int(view.ids[row].as_py()[10:22]) for row in rows.tolist()} == set(expected)
+    assert {int(name[10:22]) for name in view.ids(rows).to_pylist()} == set(expected)
     assert set(expected) != set(coco_oracle.cocomagenet(coco, 20))
 
 
@@ -152,23 +156,23 @@ def valued(values, ids, classes=None):
     table = pa.table(
         {
             "class_id": pa.array(classes).dictionary_encode(),
-            "source_id": ids,
-            "partition": pa.array(["train"] * len(ids)).dictionary_encode(),
+            "source_id": pa.array(ids),
             "second_area": pa.array(values, pa.float64()),
         }
     )
-    return IndexArrays(SourceIndex(COCO2017, None, (), table))
+    return IndexArrays(SourceIndex(COCO2017, None, (PartitionIndex("train", "made up", "file", table),)))
 
 
 def test_of_equal_values_the_lesser_id_is_taken_whatever_the_order():
-    view = valued([0.2, 0.5, 0.2, 0.2, 0.0], ["d", "a", "b", "c", "e"])
+    images = list(zip([0.2, 0.5, 0.2, 0.2, 0.0], ["d", "a", "b", "c", "e"], strict=True))
     split = dataclasses.replace(MULTI_LABEL.splits[0], quota=Largest(3, "second_area"))
     for order in ([0, 1, 2, 3, 4], [4, 3, 2, 1, 0], [2, 0, 4, 1, 3]):
-        rows = within_quota(split, view, np.array(order))
-        assert {view.ids[row].as_py() for row in rows.tolist()} == {"a", "b", "c"}
-        assert [row for row in order if row in rows.tolist()] == rows.tolist()
+        view = valued(*zip(*(images[place] for place in order), strict=True))
+        rows = within_quota(split, view, np.arange(5), UNRANKED)
+        assert set(view.ids(rows).to_pylist()) == {"a", "b", "c"}
+        assert rows.tolist() == sorted(rows.tolist())
     everything = dataclasses.replace(split, quota=Largest(9, "second_area"))
-    assert len(within_quota(everything, view, np.arange(5))) == 4  # what has none is never taken
+    assert len(within_quota(everything, view, np.arange(5), UNRANKED)) == 4  # what has none is never taken
 
 
 def test_columns_are_declared_and_have_numbers():

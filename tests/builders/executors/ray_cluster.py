@@ -22,9 +22,11 @@ def start_cluster(environment=(), **resources):
     from ray.cluster_utils import Cluster
 
     folder = tempfile.mkdtemp(prefix="ray")  # Ray's sockets lie in it, whose paths must be short
+    # Ray's workers are nice by 15, and would wait for the other tests that run at the time.
+    settings = {"RAY_TMPDIR": folder, "RAY_worker_niceness": "0", "PYTHONPATH": str(ROOT)}
     small = {"object_store_memory": 100_000_000, "include_dashboard": False}
     with pytest.MonkeyPatch.context() as patch:
-        for name, value in {**dict(environment), "RAY_TMPDIR": folder, "PYTHONPATH": str(ROOT)}.items():
+        for name, value in {**dict(environment), **settings}.items():
             patch.setenv(name, value)
         cluster = Cluster(initialize_head=True, head_node_args={**small, **resources}, shutdown_at_exit=False)
     try:

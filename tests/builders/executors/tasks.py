@@ -45,13 +45,16 @@ class Call:
 
 @dataclass(frozen=True)
 class Touch:
-    """Waits, and creates a file."""
+    """Waits, and creates a file; another one as soon as it runs."""
 
     path: Path
     seconds: float = 0
     resources: Resources = ONE_CORE
+    begun: Path | None = None
 
     def run(self, progress):
+        if self.begun is not None:
+            self.begun.touch()
         time.sleep(self.seconds)
         self.path.touch()
 
@@ -107,12 +110,18 @@ class Fail:
 
 @dataclass(frozen=True)
 class Interval:
-    """Returns when it began and ended, and in which process."""
+    """Returns when it began and ended, and in which process; waits until a number of tasks have begun in a folder."""
 
     resources: Resources = ONE_CORE
+    folder: Path | None = None
+    together: int = 1
 
     def run(self, progress):
         begun = time.monotonic()
+        if self.folder is not None:
+            (self.folder / f"{os.getpid()}-{begun}").touch()
+            while len(list(self.folder.iterdir())) < self.together and time.monotonic() < begun + 60:
+                time.sleep(0.01)
         time.sleep(0.02)
         return begun, time.monotonic(), os.getpid()
 

@@ -285,7 +285,7 @@ def most_at_once(intervals):
     return max(sum(begun <= at < ended for begun, ended, _ in intervals) for at, _, _ in intervals)
 
 
-def test_tasks_run_together_as_far_as_their_resources_allow():
+def test_tasks_run_together_as_far_as_their_resources_allow(tmp_path):
     expected = {
         Resources(): 3,
         Resources(cpus=2): 1,
@@ -296,9 +296,11 @@ def test_tasks_run_together_as_far_as_their_resources_allow():
     }
     found = {}
     with LocalExecutor(3, gpus=1) as executor:
-        executor.run([Interval()] * 30, nothing)  # so that all workers have started
-        for resources in expected:
-            found[resources] = most_at_once(executor.run([Interval(resources)] * 9, nothing))
+        for number, (resources, together) in enumerate(expected.items()):
+            (tmp_path / str(number)).mkdir()
+            # The first ones wait for the last, whose worker may take long to start.
+            work = [Interval(resources, tmp_path / str(number), together)] * 9
+            found[resources] = most_at_once(executor.run(work, nothing))
     assert found == expected
 
 

@@ -31,7 +31,7 @@ def copy_of(key, partition, counts, **fields):
     zeros = pa.repeat(pa.scalar(0, pa.int64()), len(codes))
     table = pa.Table.from_arrays([column, ids, ids, zeros, zeros], schema=PARTITION_SCHEMA)
     piece = PartitionIndex(partition, "a copy", "file", table, **fields)
-    return SourceIndex(SOURCES[key], None, (piece,), table)
+    return SourceIndex(SOURCES[key], None, (piece,))
 
 
 def counts_of(key, partition):

@@ -9,7 +9,7 @@ import pytest
 from PIL import Image
 
 from builders.errors import BuildError
-from builders.plan.planner import PLAN_SCHEMA
+from builders.plan.tables import PLAN_SCHEMA
 from builders.release.schema import arrow_schema
 from builders.storage.atomic import atomic_path
 from builders.writing.read_plan import shard_starts

@@ -109,7 +109,7 @@ def test_prepared_rows_are_evaluated_as_stored_and_a_resize_is_declared(extract,
     said = capsys.readouterr().out
     notes = [line.removeprefix("note: ") for line in said.splitlines() if line.startswith("note: ")]
     assert notes == [
-        "no rows of broad-novel-classes, broad-synthetic: BROAD's means are over the other kinds of shift",
+        "There are no rows of broad-novel-classes, broad-synthetic: BROAD's means are over the other kinds of shift",
         "broad-adversarial has no autoattack_resnet50, autoattack_vit: its mean is over the other splits",
         "broad-corruptions has no defocus_blur, gaussian_noise, brightness: its mean is over the other splits",
         f"timm:{MODEL} got images of {RESIZED}: broad-adversarial/pgd_vit",

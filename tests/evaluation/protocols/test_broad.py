@@ -168,7 +168,7 @@ def test_rows_held_out_are_on_no_side():
 def test_what_a_release_lacks_of_the_paper_is_said():
     other = ("broad-corruptions", "fog", "corruption", [1.0])
     assert broad.absent(make_rows(*BY_HAND, other)) == [
-        "no rows of broad-novel-classes, broad-synthetic: BROAD's means are over the other kinds of shift",
+        "There are no rows of broad-novel-classes, broad-synthetic: BROAD's means are over the other kinds of shift",
         "broad-adversarial has no autoattack_resnet50, pgd_vit, autoattack_vit: its mean is over the other splits",
         "broad-corruptions has no defocus_blur, gaussian_noise, brightness: its mean is over the other splits",
         "broad-corruptions has fog, which the paper has not: its mean is over these, too",

@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("matplotlib", reason="needs the extra `evaluate`")
 
 from evaluation.metrics.metrics import aurc, risk_coverage
-from evaluation.reports import plots
+from evaluation.reports import canvas, plots
 
 
 def curves(count):
@@ -47,7 +47,7 @@ def test_pictures_come_in_three_formats_and_the_same_bytes_again(tmp_path):
     for folder in ("one", "two"):
         for name, figure in drawn().items():
             files = [f"{name}{suffix}" for suffix in (".png", ".svg", ".pdf")]
-            assert plots.save(figure, tmp_path / folder, name, (".png", ".svg", ".pdf")) == files
+            assert canvas.save(figure, tmp_path / folder, name, (".png", ".svg", ".pdf")) == files
     files = sorted(path.name for path in (tmp_path / "one").iterdir())
     assert len(files) == 15
     for name in files:
@@ -57,7 +57,7 @@ def test_pictures_come_in_three_formats_and_the_same_bytes_again(tmp_path):
 
 def test_pictures_say_what_they_show(tmp_path):
     for name, figure in drawn().items():
-        plots.save(figure, tmp_path, name)
+        canvas.save(figure, tmp_path, name)
     said = {name: words((tmp_path / f"{name}.svg").read_text(encoding="utf-8")) for name in drawn()}
     assert "4 others" in said["curves"]
     assert [text for text in said["curves"] if text.startswith("D0 (")], "the baseline is named though it is worst"
@@ -101,10 +101,10 @@ def test_pictures_fit_the_columns_of_a_paper():
 
 
 def test_a_page_gets_pictures_in_the_colour_of_its_text_with_ids_of_their_own():
-    one, two = (plots.inline_svg(drawn()["changes"], name) for name in ("one", "two"))
+    one, two = (canvas.inline_svg(drawn()["changes"], name) for name in ("one", "two"))
     assert one.startswith("<svg")
     assert "currentColor" in one
-    assert plots.INK not in one
+    assert canvas.INK not in one
     ids = [set(re.findall(r'\bid="([^"]+)"', svg)) for svg in (one, two)]
     assert not ids[0] & ids[1]
     used = set(re.findall(r'(?:url\(#|href="#)([^")]+)', one))
@@ -157,16 +157,16 @@ def beyond_the_axis(text):
 def test_a_persons_own_settings_change_nothing(tmp_path):
     import matplotlib
 
-    plots.save(plots.changes({"a": (1.0, None)}, title="t", axis="x"), tmp_path, "one")
+    canvas.save(plots.changes({"a": (1.0, None)}, title="t", axis="x"), tmp_path, "one")
     with matplotlib.rc_context({"font.size": 30, "savefig.dpi": 10, "svg.fonttype": "path"}):
-        plots.save(plots.changes({"a": (1.0, None)}, title="t", axis="x"), tmp_path, "two")
+        canvas.save(plots.changes({"a": (1.0, None)}, title="t", axis="x"), tmp_path, "two")
         assert matplotlib.rcParams["font.size"] == 30
     assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
 
 
 def test_scores_that_are_all_equal_are_drawn_too(tmp_path):
     flat = {"flat": {"in_distribution": np.zeros(5), "near_ood": np.zeros(4)}}
-    assert plots.save(plots.densities(flat, title="Flat"), tmp_path, "flat") == ["flat.png", "flat.svg"]
+    assert canvas.save(plots.densities(flat, title="Flat"), tmp_path, "flat") == ["flat.png", "flat.svg"]
 
 
 def test_a_long_curve_is_thinned_but_keeps_its_start_and_its_end():

@@ -1,0 +1,86 @@
+import hashlib
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from builders.plan import quotas
+from builders.plan.drawn import Drawn, KeyedRanks
+from builders.plan.quotas import IndexArrays, first_by_rank
+from builders.plan.ranking import Key, in_rank_order
+from builders.sources import compressed
+from builders.sources.base import PartitionIndex, Source, SourceIndex, partition_table
+
+KEY = Key(7, "c", "s")
+SOURCE = Source("toy", "Toy", "", None, "", None, (), lambda: {"a": "A", "b": "B"}, dict, lambda *_: [])
+
+
+def digest(name):
+    """The rank as DESIGN states it."""
+    return hashlib.sha256(f"7\0c\0s\0{name}".encode()).digest()
+
+
+def view_of(sizes):
+    """A source with so many images in each partition, of the classes a and b in turn."""
+    pieces = []
+    for place, size in enumerate(sizes):
+        ids = pa.array([f"{place}/{i}" for i in range(size)], pa.string())
+        codes = pa.array(np.arange(size, dtype=np.int32) % 2)
+        column = pa.DictionaryArray.from_arrays(codes, pa.array(["a", "b"]))
+        pieces.append(PartitionIndex(f"p{place}", "made up", "file", partition_table(column, ids, ids)))
+    return IndexArrays(SourceIndex(SOURCE, None, tuple(pieces)))
+
+
+@settings(deadline=None)
+@given(st.lists(st.text(max_size=5), unique=True, max_size=40))
+def test_ids_with_equal_words_are_told_apart_by_their_digests(names):
+    """Words of two bits, of which many are equal; of whole digests no two equal words are known."""
+    words = np.array([digest(name)[0] >> 6 for name in names], np.uint64)
+    array = pa.array(names, pa.string())
+    order = in_rank_order(words, lambda positions: KEY.digests(array.take(pa.array(positions))))
+    assert [names[i] for i in order] == sorted(names, key=digest)
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 12), min_size=1, max_size=3), st.tuples(st.integers(0, 5), st.integers(0, 5)))
+def test_the_first_of_each_class_do_not_depend_on_how_many_are_ranked_together(sizes, limits):
+    view = view_of(sizes)
+    names = view.index.column("source_id").to_pylist()
+    classes = view.index.column("class_id").to_pylist()
+    expected = []
+    for class_id, limit in zip("ab", limits, strict=True):
+        rows = [row for row, found in enumerate(classes) if found == class_id]
+        expected += sorted(rows, key=lambda row: digest(names[row]))[:limit]
+    limits_by_code = np.array([dict(zip("ab", limits, strict=True))[name] for name in view.class_ids], np.int64)
+    before = quotas._RANKED_TOGETHER, compressed.BLOCK
+    try:
+        for together in (2, 1 << 20):
+            quotas._RANKED_TOGETHER = compressed.BLOCK = together
+            view = view_of(sizes)
+            taken = first_by_rank(view, np.arange(len(names)), limits_by_code, KeyedRanks(view, KEY))
+            assert taken.tolist() == sorted(expected)
+    finally:
+        quotas._RANKED_TOGETHER, compressed.BLOCK = before
+
+
+def test_an_order_is_made_when_it_is_asked_for():
+    view = view_of([5, 4])
+    ranks, ordered = KeyedRanks(view, KEY), []
+
+    def order(rows):
+        ordered.append(len(rows))
+        return ranks.ordered(rows, ranks.words(rows))
+
+    drawn = Drawn(view, np.array([1, 2, 6, 8]), order, lambda rows: pa.table({"id": view.ids(rows)}))
+    assert drawn.classes() == 2
+    assert ordered == []
+    assert drawn.table["id"].to_pylist() == sorted(["0/1", "0/2", "1/1", "1/3"], key=digest)
+    assert drawn.rows is drawn.rows
+    assert ordered == [4]
+    known = KeyedRanks(view, KEY, ranks.words(np.arange(9)))
+    assert known.words(drawn.chosen).tolist() == ranks.words(drawn.chosen).tolist()
+    counted = view.tally(np.array([1, 2, 6, 8])).tolist()
+    assert counted == [[1, 1], [0, 2]]
+    assert view.tally_all(["p1"]).tolist() == [[0, 0], [2, 2]]
+    assert view.available(["p0", "p1"]) == 9

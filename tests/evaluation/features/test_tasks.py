@@ -1,0 +1,287 @@
+"""Extraction by tasks on a real Ray cluster of this machine: one process's bytes, and what is lost is run again."""
+
+import platform
+import socket
+import subprocess
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="runs torch models")
+pytest.importorskip("torchvision", reason="preprocesses images")
+
+from builders.errors import BuildError  # noqa: E402
+from builders.executors.local import LocalExecutor  # noqa: E402
+from builders.executors.ray import RayExecutor  # noqa: E402
+from evaluation.__main__ import main  # noqa: E402
+from evaluation.errors import EvaluationError  # noqa: E402
+from evaluation.features import runner  # noqa: E402
+from evaluation.features.extract import extract  # noqa: E402
+from evaluation.features.tasks import Setup, Spread, on_a_cluster  # noqa: E402
+from evaluation.models.models import open_model  # noqa: E402
+from tests.builders.conftest import files_of  # noqa: E402
+from tests.builders.executors.ray_cluster import needs_ray, start_cluster  # noqa: E402
+from tests.evaluation import small_models  # noqa: E402
+from tests.evaluation.samples import CONFIG, LABELS, fitted, small_release  # noqa: E402
+
+ROOT = Path(__file__).parents[3]
+
+pytestmark = pytest.mark.timeout(300)
+
+ENVIRONMENT = {"device": f"cpu {platform.machine()}", "batch_size": 8, "threads": 1, "float32": runner.FLOAT32}
+
+NODE = "A_TEST_S_FOLDER"
+"""Variable of the cluster's processes, and of no other: a folder in which the model below leaves notes."""
+
+MODEL = f"""
+import os
+import signal
+import time
+from pathlib import Path
+
+from tests.evaluation.small_models import Small
+
+notes = Path(os.environ["{NODE}"]) if "{NODE}" in os.environ else None
+
+
+class Noted(Small):
+    def forward(self, images):
+        if notes and (notes / "kill").exists() and len(images) == 8:
+            (notes / "kill").unlink()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return super().forward(images)
+
+
+def cnn(num_classes):
+    if notes:
+        with (notes / "opened").open("a") as file:
+            file.write(f"{{os.getpid()}}\\n")
+    return Noted(num_classes)
+
+
+def elsewhere(num_classes):
+    if notes:
+        import a_package_of_one_machine
+    return Noted(num_classes)
+
+
+class Slow(Noted):
+    def forward(self, images):
+        time.sleep(0.3 if notes and len(images) == 8 else 0)
+        return super().forward(images)
+
+
+def slow(num_classes):
+    return Slow(num_classes)
+"""
+
+SPLITS = {
+    f"{CONFIG}/test": range(60),
+    f"{CONFIG}/validation": range(100, 160),
+    f"{CONFIG}/near_ood": range(24),
+    # As FACETS' configs have it: images of test again, and others.
+    f"{CONFIG}-again/test": range(30, 90),
+}
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """A release, a model's file and its weights; read only."""
+    folder = tmp_path_factory.mktemp("given")
+    small_release(folder / "release", SPLITS)
+    (folder / "model.py").write_text(MODEL)
+    torch.save(fitted(small_models.cnn).state_dict(), folder / "cnn.pt")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def notes(tmp_path_factory):
+    return tmp_path_factory.mktemp("notes")
+
+
+@pytest.fixture(scope="module")
+def cluster(notes, tmp_path_factory):
+    """Address of a cluster with two cores, and a GPU in name."""
+    environment = {NODE: str(notes), "HF_DATASETS_CACHE": str(tmp_path_factory.mktemp("cache"))}
+    with start_cluster(environment, num_cpus=2, num_gpus=1) as started:
+        yield started.address
+
+
+@pytest.fixture(scope="module")
+def executor(cluster):
+    with RayExecutor(cluster) as executor:
+        yield executor
+
+
+@pytest.fixture(autouse=True)
+def _small_blocks(monkeypatch):
+    """Blocks of 16 rows and tasks of one block: the driver says so to its tasks."""
+    monkeypatch.setattr(runner, "ROWS", 16)
+    monkeypatch.setattr("evaluation.features.tasks._BLOCKS", 1)
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+def extracted(folder, out, executor=None, function="cnn", **options):
+    """The files of an extraction, and the lines that it logged."""
+    lines = []
+    given = {"weights": folder / "cnn.pt", "device": "cpu", "batch_size": 8, "log": lines.append, **options}
+    extract(str(folder / "release"), f"{folder / 'model.py'}:{function}", out, executor=executor, **given)
+    return {name: data for name, data in files_of(out).items() if name != ".lock"}, lines
+
+
+@needs_ray
+@pytest.mark.parametrize("workers", [None, 2])
+def test_features_have_the_bytes_of_one_process(folder, executor, notes, tmp_path, workers):
+    (notes / "opened").unlink(missing_ok=True)
+    expected, said = extracted(folder, tmp_path / "expected", workers=0)
+    found, lines = extracted(folder, tmp_path / "out", executor, workers=workers)
+    assert found == expected
+    assert lines == said
+    assert f"{CONFIG}-again/test: 30 of 60 images; other splits have 30 of the rest" in lines
+    # Fifteen tasks; each worker opened the model once.
+    opened = (notes / "opened").read_text().split()
+    assert len(opened) == len(set(opened)) <= 4
+
+
+@needs_ray
+def test_a_worker_that_is_killed_costs_its_block_alone(folder, executor, notes, tmp_path):
+    expected, said = extracted(folder, tmp_path / "expected", workers=0)
+    (notes / "kill").touch()
+    found, lines = extracted(folder, tmp_path / "out", executor)
+    assert not (notes / "kill").exists()
+    assert found == expected  # and nothing that the killed one began
+    assert lines == said
+
+
+KILLED = """
+import sys
+from pathlib import Path
+from builders.executors.ray import RayExecutor
+from tests.evaluation.features import test_tasks
+test_tasks.runner.ROWS = 16
+test_tasks.torch.set_num_threads(1)
+with RayExecutor(sys.argv[1]) as executor:
+    test_tasks.extracted(Path(sys.argv[2]), Path(sys.argv[3]), executor, function="slow")
+"""
+
+
+@needs_ray
+@pytest.mark.slow
+def test_a_driver_that_is_killed_goes_on_when_it_is_started_again(folder, cluster, executor, tmp_path):
+    out = tmp_path / "out"
+    expected, _ = extracted(folder, tmp_path / "expected", function="slow", workers=0)
+    process = subprocess.Popen([sys.executable, "-c", KILLED, cluster, str(folder), str(out)], cwd=ROOT)
+    while not list(out.glob("features/*/*/*.arrow")):
+        assert process.poll() is None
+        time.sleep(0.02)
+    process.kill()
+    process.wait()
+    finished = {path: path.stat().st_mtime_ns for path in out.glob("features/*/*/*.arrow")}
+    assert 0 < len(finished) < 12
+    found, _ = extracted(folder, out, executor, function="slow")
+    assert found == expected
+    assert {path: path.stat().st_mtime_ns for path in finished} == finished
+
+
+@needs_ray
+@pytest.mark.slow
+def test_the_command_joins_the_cluster(folder, cluster, tmp_path, monkeypatch):
+    """In a process of its own, since this one has joined it; its model is one by a relative path."""
+    monkeypatch.setattr(runner, "ROWS", 512)
+    splits = [(CONFIG, "near_ood"), (CONFIG, "validation")]
+    expected, said = extracted(folder, tmp_path / "expected", workers=0, splits=splits)
+    for name, value in {
+        "OMP_NUM_THREADS": "1", "HF_DATASETS_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)
+    }.items():  # fmt: skip
+        monkeypatch.setenv(name, value)
+    given = ["--release=release", "--model=model.py:cnn", "--weights=cnn.pt", "--device=cpu", "--batch-size=8"]
+    given += [f"--splits={CONFIG}/near_ood,{CONFIG}/validation", "--executor=ray", f"--ray-address={cluster}"]
+    command = [sys.executable, "-m", "evaluation", "extract", *given, "--out", str(tmp_path / "out")]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert done.stdout.splitlines()[1:-1] == said[1:]
+    assert {name: data for name, data in files_of(tmp_path / "out").items() if name != ".lock"} == expected
+
+
+# What is refused
+
+
+def refused(capsys, *flags):
+    """What the command says on stderr; it ends with exit code 2, and before it opens the release."""
+    assert main(["extract", "--release=nowhere", "--splits=a", "--model=b", "--out=out", *flags]) == 2
+    return capsys.readouterr().err
+
+
+@needs_ray
+def test_an_address_that_does_not_answer_is_refused_at_once(tmp_path, capsys):
+    with socket.create_server(("127.0.0.1", 0)) as server:  # accepts, and never answers
+        started = time.monotonic()
+        port = server.getsockname()[1]
+        said = refused(capsys, "--executor=ray", f"--ray-address=127.0.0.1:{port}")
+        assert said.startswith(f"error: No Ray cluster answers at 127.0.0.1:{port}: no answer within 3 seconds.")
+        assert time.monotonic() - started < 5
+    said = refused(capsys, "--executor=ray", f"--ray-address=127.0.0.1:{port}")
+    assert said.startswith(f"error: No Ray cluster answers at 127.0.0.1:{port}: Connection refused.")
+
+
+def test_without_the_extra_or_without_the_executor_a_sentence_says_so(capsys, monkeypatch):
+    assert "--ray-address is only used with --executor ray" in refused(capsys, "--ray-address=here:1")
+    monkeypatch.setitem(sys.modules, "ray", None)
+    assert "Run pip install 'unknown-detection[ray]'" in refused(capsys, "--executor=ray")
+
+
+def test_devices_of_one_machine_are_no_clusters(folder, tmp_path):
+    for device in ("cuda:1", "mps"):
+        with pytest.raises(EvaluationError, match=f"--device {device} names a device of one machine"):
+            extracted(folder, tmp_path / "out", LocalExecutor(1), device=device)
+    assert on_a_cluster("cuda", None) == ("cuda", 4)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_model_that_is_open_already_cannot_be_sent_to_tasks(folder, tmp_path):
+    model = open_model(f"{folder / 'model.py'}:cnn", folder / "cnn.pt", LABELS, device="cpu")
+    with pytest.raises(EvaluationError, match="tasks open the model themselves"):
+        extract(str(folder / "release"), model, tmp_path / "out", executor=LocalExecutor(1))
+
+
+@needs_ray
+def test_a_gpu_that_no_node_has_is_refused_before_anything_is_written(folder, cluster, executor, tmp_path):
+    flags = {"workers": 1, "device": "cuda"}
+    # The node has a GPU in name only, so there torch looks for it.
+    if not torch.cuda.is_available():
+        with pytest.raises(EvaluationError, match=r"torch finds no CUDA device"):
+            extracted(folder, tmp_path / "out", executor, **flags)
+    with pytest.raises(BuildError, match=r"^No node of the Ray cluster at .* \(4 cores, 1 GPUs\)\."):
+        extracted(folder, tmp_path / "out", executor, device="cuda")
+    with pytest.MonkeyPatch.context() as patch:
+        nodes = [{"Alive": True, "Resources": {"CPU": 2.0}}]
+        patch.setattr("ray.nodes", lambda: nodes)
+        with pytest.raises(BuildError, match=r"^Too few GPUs: a task needs 1, and no node .* has more than 0\."):
+            extracted(folder, tmp_path / "out", executor, **flags)
+    assert not (tmp_path / "out").exists()
+
+
+@needs_ray
+def test_what_a_node_lacks_or_has_otherwise_is_named(folder, executor, tmp_path, monkeypatch):
+    with pytest.raises(
+        BuildError, match=r"^A package that a task needs is not on the Ray node .*a_package_of_one_mach"
+    ):
+        extracted(folder, tmp_path / "out", executor, function="elsewhere")
+    with monkeypatch.context() as patch:
+        patch.setattr(
+            "evaluation.features.extract.Setup",
+            lambda release, model, digest, *rest: Setup(release, model, "0" * 64, *rest),
+        )
+        with pytest.raises(EvaluationError, match=r"^The model .*:cnn on the node .* where the command runs 0{12}\."):
+            extracted(folder, tmp_path / "other", executor)
+    ask = Spread.over
+    with monkeypatch.context() as patch:
+        patch.setattr(Spread, "over", lambda *given: replace(ask(*given), environment={**ENVIRONMENT, "torch": "0"}))
+        with pytest.raises(EvaluationError, match=r"other last digits than the first one: torch \S+ instead of 0\."):
+            extracted(folder, tmp_path / "third", executor)
