@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import multiprocessing
+import os
 import pickle
 import signal
 import threading
@@ -152,7 +153,7 @@ class _Worker:
     def __init__(self, context: BaseContext, shared: Any, number: int) -> None:
         self.ours, self.theirs = context.Pipe()
         self.process: BaseProcess = context.Process(  # type: ignore[attr-defined]  # every context has it
-            target=serve, args=(self.theirs, shared, number), name=f"worker {number + 1}"
+            target=serve, args=(self.theirs, shared, number, dict(os.environ)), name=f"worker {number + 1}"
         )
         self.ready = False
         self.task: int | None = None

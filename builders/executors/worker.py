@@ -8,10 +8,11 @@ Tested by `tests/builders/executors/test_local.py`.
 
 from __future__ import annotations
 
+import os
 import pickle
 import signal
 import traceback
-from collections.abc import MutableSequence
+from collections.abc import Mapping, MutableSequence
 from multiprocessing.connection import Connection
 from typing import Any
 
@@ -45,7 +46,7 @@ class Counters:
         self._shared[self._first + 1] = self._size
 
 
-def serve(connection: Connection, shared: MutableSequence[int], worker: int) -> None:
+def serve(connection: Connection, shared: MutableSequence[int], worker: int, environment: Mapping[str, str]) -> None:
     """Run tasks until the parent closes the pipe; the main function of a worker.
 
     Args:
@@ -53,7 +54,11 @@ def serve(connection: Connection, shared: MutableSequence[int], worker: int) -> 
             and its result or exception.
         shared: counters of all workers.
         worker: this worker's number.
+        environment: the caller's variables. A worker that a server forks has those of when the server was started,
+            which may lack the credentials of a store.
     """
+    os.environ.clear()
+    os.environ.update(environment)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C reaches the parent, which decides
     without_pandas()
     end_with_parent()

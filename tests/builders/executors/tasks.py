@@ -242,3 +242,8 @@ def die_receiving_the_next_task(progress):
         die()
 
     multiprocessing.connection.Connection._recv = receive
+
+
+def variable(progress):
+    """A variable that the test sets, as a worker sees it."""
+    return os.environ.get("UNKNOWN_DETECTION_TEST")

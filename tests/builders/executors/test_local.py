@@ -351,6 +351,17 @@ def test_what_is_costly_is_set_up_once_in_each_worker(tmp_path):
     assert set(written.values()) <= {"one two ", "one ", "two "}
 
 
+def test_workers_have_the_environment_of_the_caller_and_not_of_when_their_server_started(monkeypatch):
+    """Such as credentials that somebody sets in a notebook after a first build."""
+    for value in ("one", "other", None):
+        if value is None:
+            monkeypatch.delenv("UNKNOWN_DETECTION_TEST")
+        else:
+            monkeypatch.setenv("UNKNOWN_DETECTION_TEST", value)
+        with LocalExecutor(2) as executor:
+            assert executor.run([Call(tasks.variable)] * 2, nothing) == [value, value]
+
+
 def test_an_executor_that_was_not_entered_runs_nothing():
     with pytest.raises(RuntimeError, match="was not entered"):
         LocalExecutor(2).run([Square(1)], nothing)

@@ -252,8 +252,8 @@ class _Held:
         go.set()
 
 
-def test_builds_of_different_splits_at_the_same_time_lose_nothing(store, demo, expected, proxy):
-    """One run is held before it writes what others write, too, and others write it meanwhile."""
+def test_builds_of_different_splits_at_the_same_time_lose_nothing(store, demo, expected, proxy, monkeypatch):
+    """One run is held before it writes what others write, too, and others write it meanwhile, past the proxy."""
     address = f"s3://{store.bucket()}/release"
     forget_clients()
     shared = (".state/cifar.json", "excluded/cifar.csv", "manifest.json")
@@ -267,6 +267,8 @@ def test_builds_of_different_splits_at_the_same_time_lose_nothing(store, demo, e
         stdout=subprocess.PIPE,
         text=True,
     ) as first:
+        monkeypatch.setenv("AWS_ENDPOINT_URL", store.url)
+        forget_clients()
 
         def exclude():
             line = b"split,source,partition,class_id,class_name,image,images,rule,evidence\n" + (

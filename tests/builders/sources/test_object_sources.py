@@ -5,7 +5,7 @@ import pytest
 
 from builders.errors import BuildError
 from builders.sources.base import IN_PLACE, open_source
-from builders.sources.editions import refuse_resized
+from builders.sources.editions import sampled_sizes
 from builders.sources.image_folder import find_images
 from builders.sources.registry import SOURCES
 from builders.sources.sizes import estimated_bytes, look_up_sizes
@@ -90,7 +90,7 @@ def test_a_plan_of_class_folders_asks_for_no_image(demo, store, proxy):
     assert listed["ListObjectsV2"] < 110  # 101 class folders
     assert not [request.path for request in proxy.requests if request.path.endswith(".jpg")]
     proxy.requests.clear()
-    refuse_resized(index)
+    assert len(list(sampled_sizes(root, index.pieces[0]))) == 64
     assert proxy.kinds() == {"GetObject": 64}
     proxy.requests.clear()
     rows = np.arange(index.table.num_rows)
