@@ -48,12 +48,15 @@ def stored(store_server, demo, expected):
             patch.setenv(name, value)
         forget_clients()
         address = f"s3://{store_server.bucket()}/some/release"
-        logged = _Lines()
-        logging.getLogger().addHandler(logged)
+        logged, everybody = _Lines(), logging.getLogger()
+        level = everybody.level
+        everybody.setLevel(logging.INFO)  # at which botocore says where it found credentials
+        everybody.addHandler(logged)
         try:
             build_demo(demo, as_path(address), benchmark=BENCHMARK, splits=SPLITS, workers=2)
         finally:
-            logging.getLogger().removeHandler(logged)
+            everybody.removeHandler(logged)
+            everybody.setLevel(level)
     forget_clients()
     return address, logged.lines
 
