@@ -20,6 +20,11 @@ __all__ = ["chromium", "open_page", "proxy", "store", "store_server"]
 os.environ[NO_SYNC] = "1"
 
 
+def pytest_xdist_auto_num_workers():
+    """Workers of `-n auto`: one more than there are cores, since many tests wait for processes and servers."""
+    return (os.cpu_count() or 1) + 1
+
+
 @pytest.fixture
 def flushed(monkeypatch):
     """Files are flushed to the disk as for users."""

@@ -58,6 +58,7 @@ def bench(world, references, tmp_path):
 KINDS = [*local_kinds(disks=False), *hub_kinds()]
 
 
+@pytest.mark.slow
 def test_every_kind_of_fault_is_survived(bench, launcher):
     chosen = [each for each in operations(Random(0)) if f"{each.name} {each.variant}" in QUICK]
     made = bench(chosen, KINDS)
