@@ -8,7 +8,7 @@ import pytest
 @pytest.fixture(scope="session")
 def store_server():
     """moto's S3, one a worker of pytest."""
-    pytest.importorskip("moto", reason="takes moto[server], s3fs and universal-pathlib, of the extra `test`")
+    pytest.importorskip("moto", reason="takes moto, s3fs and universal-pathlib, of the extra `test`")
     pytest.importorskip("s3fs")
     pytest.importorskip("upath")
     from tests.store.server import running
