@@ -194,9 +194,9 @@ def test_a_file_of_another_name_and_an_empty_list_are_refused(demo, tmp_path, ca
     [
         (b"\xff\xfe0 sun", "Line 1 of {path} is not UTF-8 (invalid start byte). Give the authors' list"),
         (b"\n0 sun 1\x1b[2J a", "Line 2 of {path} has the control character \\x1b. Give the authors' list"),
-        (b"\n0 sun 1 " + b"9" * 10**8, "Line 2 of {path} has 100,000,008 characters. Give the authors' list"),
+        (b"\n0 sun 1 " + b"9" * 10**7, "Line 2 of {path} has 10,000,008 characters. Give the authors' list"),
     ],
-    ids=["UTF-16", "escape", "100 MB"],
+    ids=["UTF-16", "escape", "10 MB"],
 )
 def test_a_list_that_is_no_text_is_refused(tmp_path, content, words):
     path = tmp_path / "facets_ood_val_t1.txt"

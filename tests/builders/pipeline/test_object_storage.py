@@ -194,6 +194,7 @@ def test_what_takes_a_folder_says_so(stored, tmp_path, capsys):
     assert not (Path.cwd() / "s3:").exists()
 
 
+@pytest.mark.slow
 def test_a_killed_build_is_resumed_by_another_process(store, demo, expected, proxy, tmp_path):
     """SIGKILL at the first upload of a second shard, and again when the card is sent."""
     address = f"s3://{store.bucket()}/release"
@@ -337,6 +338,7 @@ def test_what_a_store_refuses_is_a_sentence_in_the_first_seconds(store, demo, pr
     assert client.find(bucket) == [f"{bucket}/mine/notes.txt"]
 
 
+@pytest.mark.slow
 def test_a_refusal_in_the_middle_loses_nothing(store, demo, expected, proxy, capsys):
     """Credentials that may read, and write all but the manifest."""
     address = f"s3://{store.bucket()}/release"
