@@ -1,12 +1,9 @@
-"""The flag `--device` of all models that make images, what its values stand for, and full float32 on a GPU.
+"""The flag `--device` of all models that make images, and what its values stand for.
 
-Tested by `tests/builders/generate/adversarial/test_flags.py`. `tests/test_gpu.py` compares a GPU with the CPU.
+Tested by `tests/builders/generate/adversarial/test_flags.py`.
 """
 
 from __future__ import annotations
-
-from collections.abc import Iterator
-from contextlib import contextmanager
 
 from builders.errors import BuildError
 from builders.generate.flags import Flag
@@ -32,20 +29,3 @@ def device_name(device: str) -> str:
     import torch
 
     return str(torch.cuda.get_device_name()) if device == "cuda" else device
-
-
-@contextmanager
-def exact_float32() -> Iterator[None]:
-    """Compute products and convolutions within the block in full float32, and deterministically on a GPU.
-
-    By default cuDNN rounds inputs to a 10-bit mantissa (TF32), and a program may allow the same for matrix products.
-    """
-    from torch import backends
-
-    allowed = backends.cuda.matmul.allow_tf32
-    backends.cuda.matmul.allow_tf32 = False
-    try:
-        with backends.cudnn.flags(enabled=True, deterministic=True, allow_tf32=False):
-            yield
-    finally:
-        backends.cuda.matmul.allow_tf32 = allowed

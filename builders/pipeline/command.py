@@ -408,7 +408,8 @@ def _roots(
         )
         lines.append(f"  {module} --demo --out build/unknown-detection")
         raise BuildError("\n".join(lines))
-    given = {source: flags[source.key] for source in every_source(benchmark) if flags.get(source.key) is not None}
+    found = (source for source in every_source(benchmark) if source.on_disk)  # a key may also be the flag of a model
+    given = {source: flags[source.key] for source in found if flags.get(source.key) is not None}
     refuse_wrong_folders({**given, **places})  # also of sources that these splits do not need
     downloads = Downloads(flags["cache"], meter.note, quiet=flags["quiet"], only_look=flags["dry_run"])
     return downloads.folders(places, needed_partitions(benchmark, splits))

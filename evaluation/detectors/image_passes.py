@@ -24,7 +24,7 @@ from evaluation.detectors.rows import Doubles, dots
 from evaluation.errors import EvaluationError
 from evaluation.models.layers import channels_last
 from evaluation.models.models import Model
-from evaluation.models.precision import exact_float32
+from unknown_detection.precision import exact_float32
 
 Columns = Mapping[str, npt.NDArray[Any]]
 

@@ -23,7 +23,7 @@ from evaluation.detectors.rows import Doubles, as_float64
 from evaluation.errors import EvaluationError
 from evaluation.models.features import Features
 from evaluation.models.models import check_device, out_of_memory, pick_device
-from evaluation.models.precision import exact_float32
+from unknown_detection.precision import exact_float32
 
 Integers = npt.NDArray[np.int64]
 Result = TypeVar("Result")

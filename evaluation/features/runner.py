@@ -19,9 +19,9 @@ from evaluation.errors import EvaluationError
 from evaluation.features.blocks import ReusableFeatures, RowBlocks
 from evaluation.features.store import block_column
 from evaluation.models.models import Model, out_of_memory
-from evaluation.models.precision import FLOAT32
 from evaluation.models.preprocessing import batches
 from evaluation.releases import Release
+from unknown_detection.precision import FLOAT32
 from unknown_detection.terminal.progress import Progress, log
 
 ROWS = 512

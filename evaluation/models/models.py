@@ -19,8 +19,8 @@ from evaluation.models.classes import of_wnids, read_classes
 from evaluation.models.dropout import DropoutCalls, dropout_drawn, dropout_off
 from evaluation.models.features import Head, NoHead
 from evaluation.models.layers import BatchOutputs, Layers, capture_outputs, check_head, find_layers
-from evaluation.models.precision import exact_float32
 from evaluation.models.preprocessing import Preprocessing
+from unknown_detection.precision import exact_float32
 
 _DEVICES = re.compile(r"auto|cpu|mps|cuda(:[0-9]+)?")
 

@@ -42,7 +42,7 @@ def test_every_option_exists():
         known = {name for option in command.params if isinstance(option, click.Option) for name in option.opts}
         assert {word for word in words if word.startswith("--")} <= known, words
         checked += 1
-    assert checked == 7
+    assert checked == 8
 
 
 def test_every_file_and_method_of_the_page_exists():

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from typing import Any
 
-from builders.generate.devices import exact_float32
+from unknown_detection.precision import exact_float32
 
 _TOLERANCE = 1e-4
 """How much logits may differ from those of the network itself, relative to the largest: float32 rounding."""

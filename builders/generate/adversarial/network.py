@@ -13,7 +13,7 @@ from builders.errors import BuildError
 from builders.generate.adversarial.folding import folded
 from builders.generate.adversarial.models import Model
 from builders.generate.adversarial.weights import load_strictly, read_weights
-from builders.generate.devices import exact_float32
+from unknown_detection.precision import exact_float32
 
 
 class Judged(NamedTuple):

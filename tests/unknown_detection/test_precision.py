@@ -4,7 +4,7 @@ import pytest
 
 torch = pytest.importorskip("torch", reason="reads torch's settings")
 
-from evaluation.models.precision import exact_float32  # noqa: E402
+from unknown_detection.precision import exact_float32  # noqa: E402
 
 if not hasattr(torch.backends.cudnn, "conv"):
     pytest.skip("reads settings that torch has since 2.9", allow_module_level=True)

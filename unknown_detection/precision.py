@@ -1,6 +1,6 @@
 """Exact float32: models run without TF32 or bfloat16 in place of float32, whatever a model file has set.
 
-`torch` is imported within functions only.
+`torch` is imported within functions only. `tests/test_gpu.py` compares a GPU with the CPU.
 """
 
 from __future__ import annotations
