@@ -199,6 +199,7 @@ toy.build_toy(Path(sys.argv[3]), Path(sys.argv[4]), benchmark=toy.sealed_benchma
 )
 
 
+@pytest.mark.slow
 def test_a_killed_opening_resumes(release, published, photographs, tmp_path):
     points = range(1, 42, 8)
     watched = watched_at_renames(points, tmp_path / "out", OPEN, published, photographs, tmp_path / "out")

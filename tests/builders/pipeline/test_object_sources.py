@@ -119,6 +119,7 @@ def test_a_dry_run_reads_no_image(textures, demo, proxy, tmp_path, capsys):
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_busy_answers_and_cut_ones_are_asked_again(textures, expected_textures, proxy, tmp_path):
     proxy.fault = lambda request: {5: 503, 11: CUT, 17: NO_ANSWER}.get(len(proxy.requests) % 29)
     assert built(textures, tmp_path / "out") == 0

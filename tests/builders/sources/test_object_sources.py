@@ -19,6 +19,9 @@ from tests.builders.trees import write_shards
 _READ = 40
 """Images of a source that are compared, evenly spread."""
 
+LARGEST = ("places365", None)
+"""365 folders, of which each is listed and asked for."""
+
 LAYOUTS = (
     ("cifar100", None),
     ("coco2017", None),
@@ -29,7 +32,7 @@ LAYOUTS = (
     ("lsun_fix", None),
     ("openimage_o", None),
     ("partial_broad", None),
-    ("places365", None),
+    LARGEST,
     ("svhn", None),
     ("svhn_full", None),
     ("caltech256", layouts.caltech256_archive),
@@ -45,7 +48,9 @@ LAYOUTS = (
 
 
 @pytest.mark.parametrize(
-    ("key", "convert"), LAYOUTS, ids=[f"{key}-{how.__name__ if how else 'official'}" for key, how in LAYOUTS]
+    ("key", "convert"),
+    [pytest.param(*one, marks=[pytest.mark.slow] if one == LARGEST else []) for one in LAYOUTS],
+    ids=[f"{key}-{how.__name__ if how else 'official'}" for key, how in LAYOUTS],
 )
 def test_a_source_in_a_store_is_that_of_the_local_copy(key, convert, demo, laid_out, store, proxy):
     local = demo[key] if convert is None else laid_out(key, convert)
