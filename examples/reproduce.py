@@ -6,8 +6,8 @@
 Each step is a command that you could type, of `examples/train.py` or `python -m evaluation`. `OUT/logs` has what they
 print, first the command itself. What is finished is not done again, so the same command goes on after an interruption.
 With several devices, one process works on each; with `--executor ray --devices cuda`, each training has a GPU of a Ray
-cluster. The margins of energy are chosen with seed 0 from the range of Liu et
-al. by the AUROC of validation against external_validation images, as `score` chooses the hyperparameters of detectors.
+cluster. The margins of energy are chosen with seed 0 from the range of Liu et al. by the AUROC of validation against
+external_validation images, as `score` chooses the hyperparameters of detectors.
 `OUT/table.md` sets the means over seeds beside the published ones, and `OUT/table.csv` has both.
 """
 

@@ -52,6 +52,8 @@ def main() -> int:
     disks = os.environ.get(_OWN_MOUNTS) == "1"
     with _scratch(args.scratch) as scratch, _cluster(wanted=args.ray) as ray, running_store() as store:
         print(f"full disks: {'a tmpfs of their own' if disks else 'RLIMIT_FSIZE, since no disk can be mounted here'}")
+        if store is None:
+            print("object storage: left out, since it takes moto, s3fs and universal-pathlib")
         world = make_world(scratch, ray, store)
         before = world.stamps()
         everything = operations(Random(f"{args.seed}/operations")) + (store_operations() if store else [])

@@ -17,7 +17,7 @@ import click
 from builders.errors import BuildError, one_line
 from unknown_detection import durable
 
-INSTALL = "pip install 'unknown-detection[objects]'"
+INSTALL = "pip install 'unknown-detection[objects]' (in a checkout: pip install -e '.[objects]')"
 """How to get the packages that addresses take."""
 
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)

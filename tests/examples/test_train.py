@@ -341,6 +341,45 @@ def test_half_precision_trains(digits_release, tmp_path, precision):
     assert log(tmp_path / "out")[-1]["validation_accuracy"] > 0.7
 
 
+def test_a_compiled_model_has_the_names_of_a_plain_one(digits_release, tmp_path):
+    """So its weights start another training, of a model that is not compiled."""
+    assert run(digits_release, tmp_path / "out", "--method=ce", "--rate=0.03", "--compile") == 0
+    assert log(tmp_path / "out")[-1]["validation_accuracy"] > 0.7
+    tuned = ["--method=energy", "--rate=0.001", f"--init={tmp_path / 'out' / 'weights.safetensors'}"]
+    assert run(digits_release, tmp_path / "tuned", *tuned, "--margins", "-5", "-1") == 0
+
+
+def test_the_cifar_release_trains_with_its_own_external_images(cifar_release, tmp_path):
+    """With the options of the page: `--known cifar-train`, and `cifar-external` for external images by default."""
+    given = ["--known=cifar-train", "--method=oe", f"--model={NETS}:small", "--epochs=1", "--device=cpu"]
+    with pytest.raises(SystemExit) as ended:
+        train.main([f"--release={cifar_release}", *given, f"--out={tmp_path / 'out'}"])
+    assert ended.value.code == 0
+    assert len(log(tmp_path / "out")) == 1
+
+
+def test_a_release_of_folders_trains(tmp_path, capsys):
+    """Two classes of plain images that differ in brightness, which one epoch tells apart."""
+    from PIL import Image
+
+    from builders.folder_benchmark import main as build
+
+    draw = np.random.default_rng(0)
+    for name, level in (("known/dark", 40), ("known/light", 200), ("unknown/grey", 120)):
+        (tmp_path / name).mkdir(parents=True)
+        for number in range(60):
+            pixels = draw.integers(level - 30, level + 30, (8, 8, 3), dtype=np.uint8)
+            Image.fromarray(pixels).save(tmp_path / name / f"{number}.png")
+    release = tmp_path / "release"
+    folders = ["--in-distribution", str(tmp_path / "known"), "--unknown", f"far={tmp_path / 'unknown'}"]
+    assert build([*folders, "--out", str(release), "--workers=1", "--quiet"]) == 0, capsys.readouterr().err
+    given = ["--known=folder-train", f"--model={NETS}:small", "--epochs=3", "--batch=8", "--rate=0.03", "--device=cpu"]
+    with pytest.raises(SystemExit) as ended:
+        train.main([f"--release={release}", *given, f"--out={tmp_path / 'out'}"])
+    assert ended.value.code == 0
+    assert log(tmp_path / "out")[-1]["validation_accuracy"] > 0.7
+
+
 def test_mistakes_end_with_a_sentence(digits_release, runs, tmp_path, capsys):
     assert run(digits_release, runs / "ce", "--method=crl", "--rate=0.03") == 2
     assert "another method" in capsys.readouterr().err

@@ -71,7 +71,7 @@ def test_every_kind_of_fault_is_survived(bench, launcher):
 
 
 @pytest.mark.slow
-@pytest.mark.skipif(not has_stores(), reason="takes releases in object storage, moto, s3fs and universal-pathlib")
+@pytest.mark.skipif(not has_stores(), reason="takes moto, s3fs and universal-pathlib")
 def test_every_fault_of_object_storage_is_survived(world, launcher, tmp_path):
     with running_store() as store:
         there = dataclasses.replace(world, store=store)
