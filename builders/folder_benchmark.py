@@ -231,7 +231,7 @@ def _command(**flags: Any) -> None:
 
 def make_command() -> click.Command:
     """The click command."""
-    from builders.pipeline.command import HOW, build_options
+    from builders.cli.build_options import HOW, build_options
 
     command = helpful(
         MODULE,

@@ -85,7 +85,7 @@ broad_benchmark         : benchmark broad executors generate.exact papers source
 registry                : benchmark broad_benchmark cifar_benchmark facets_benchmark imagenet_benchmark
 cli                     : benchmark errors executors generate hub release sources sources.base storage
                           unknown_detection.commands unknown_detection.help
-demo.write              : demo errors sources
+demo.write              : demo errors sources storage
 demo.__main__           : cli demo.write errors registry unknown_detection.help
 audit                   : card cli duplicates errors executors generate generate.exact release sources sources.base
                           storage taxonomy.tables unknown_detection.help

@@ -9,14 +9,17 @@ troubled images and stray files (`builders.demo.base`) and duplicates
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Collection
 from importlib import resources
 from pathlib import Path
 
 from builders.demo.base import Demo, DemoContainers, DemoFiles
-from builders.demo.duplicates import COPIES, DUPLICATES
+from builders.demo.duplicates import COPIES, DUPLICATES, Duplicate
 from builders.demo.images import digest, draw, jpeg
 from builders.errors import BuildError
 from builders.sources.registry import SOURCES
+from builders.storage.atomic import write_text
+from unknown_detection.durable import flush_tree, make_folder
 from unknown_detection.terminal.progress import bar
 
 DEMOS: dict[str, Demo] = {key: source.demo for key, source in SOURCES.items() if source.demo is not None}
@@ -25,43 +28,48 @@ DEMOS: dict[str, Demo] = {key: source.demo for key, source in SOURCES.items() if
 MARKER = "DEMO.txt"
 """The file in the demo's root and in each source's folder that says that the images are made up."""
 
+_FINISHED = ".finished"
+"""The record of a folder of `keep_demo`: the edition, then the key of every source that is there, a line each."""
+
 _MARKER_TEXT = """This folder was written by `python -m builders.demo`.
 Its images are drawn by a program. They have the names and the layout of a real dataset and nothing else of it:
 results computed from them mean nothing. Remove the folder whenever you like.
 """
 
 
-def write_demo(root: Path, *, seed: int = 0, progress: bool = False) -> dict[str, Path]:
-    """Write a demo copy of every source.
+def write_demo(
+    root: Path, keys: Collection[str] | None = None, *, seed: int = 0, progress: bool = False
+) -> dict[str, Path]:
+    """Write a demo copy of every source, or of some.
 
     Args:
-        root: a new or empty folder, or a demo to be written again.
+        root: a new or empty folder, or a demo to which these sources are added, or in which they are written again.
+        keys: the sources' keys; None for all. A source has the same bytes whichever others are written.
         seed: seed of the pixels.
         progress: show a bar on stderr if that is a terminal.
 
     Returns:
-        The folder of each source by its key.
+        The folder of each written source by its key.
 
     Raises:
         BuildError: `root` holds other files.
     """
     if root.exists() and not is_demo(root) and (not root.is_dir() or any(root.iterdir())):
         raise BuildError(f"{root} holds other files than a demo. Name a new or empty folder.")
+    demos = {key: demo for key, demo in DEMOS.items() if keys is None or key in keys}
     _write(root / MARKER, _MARKER_TEXT.encode())
-    for key in DEMOS:
+    for key in demos:
         _write(root / key / MARKER, _MARKER_TEXT.encode())
-    files = {key: demo for key, demo in DEMOS.items() if isinstance(demo, DemoFiles)}
-    drawings = {key: list(demo.images()) for key, demo in files.items()}
+    drawings = {key: list(demo.images()) for key, demo in demos.items() if isinstance(demo, DemoFiles)}
     with bar(sum(map(len, drawings.values())), "drawing demo sources", quiet=not progress) as shown:
         for key, images in drawings.items():
             for image in images:
-                _write(root / key / image.path, files[key].encoded(key, image, seed))
+                _write(root / key / image.path, _files_of(key).encoded(key, image, seed))
                 shown.update()
     for copy in DUPLICATES:
-        if {copy.source, copy.of_source} <= drawings.keys():
-            original = (root / copy.of_source / copy.of_path).read_bytes()
-            _write(root / copy.source / copy.path, COPIES[copy.kind](original))
-    for key, demo in DEMOS.items():
+        if copy.source in drawings and copy.of_source in DEMOS:
+            _write(root / copy.source / copy.path, COPIES[copy.kind](_original(copy, seed)))
+    for key, demo in demos.items():
         if isinstance(demo, DemoContainers):
             demo.write(root / key, seed)
         else:
@@ -69,10 +77,35 @@ def write_demo(root: Path, *, seed: int = 0, progress: bool = False) -> dict[str
                 _write(root / key / name, text.encode())
         for stray in demo.strays:
             _write_stray(root / key / stray, stray, digest(seed, key, stray))
-    return {key: root / key for key in DEMOS}
+    return {key: root / key for key in demos}
 
 
-def edition() -> str:
+def keep_demo(root: Path, keys: Collection[str], *, progress: bool = False) -> dict[str, Path]:
+    """Write the demo copies of some sources that are not yet in a folder, so that later runs find them there.
+
+    Args:
+        root: a folder for demos alone.
+        keys: the sources' keys.
+        progress: show a bar on stderr if that is a terminal.
+
+    Returns:
+        The folder of each source by its key.
+    """
+    record, today = root / _FINISHED, _edition()
+    there: set[str] = set()
+    if record.is_file():
+        edition, *finished = record.read_text(encoding="utf-8").splitlines() or [""]
+        there = set(finished) if edition == today else set()
+    lacking = sorted(set(keys) - there)
+    if lacking:
+        make_folder(root)
+        write_demo(root, lacking, progress=progress)
+        flush_tree(root)
+        write_text(record, "".join(f"{line}\n" for line in (today, *sorted(there.union(lacking)))))
+    return {key: root / key for key in sorted(keys)}
+
+
+def _edition() -> str:
     """Digest of all that a demo with seed 0 follows from: this folder's code and the tables of classes."""
     tables = resources.files("taxonomy") / "data"
     files = [*Path(__file__).parent.glob("*.py"), *(file for file in tables.iterdir() if file.name.endswith(".csv"))]
@@ -83,6 +116,20 @@ def edition() -> str:
 def is_demo(folder: Path) -> bool:
     """Whether a folder is a demo or one of its sources."""
     return (folder / MARKER).is_file()
+
+
+def _files_of(key: str) -> DemoFiles:
+    demo = DEMOS[key]
+    if not isinstance(demo, DemoFiles):
+        raise TypeError(f"the demo of {key} keeps no image in a file of its own")
+    return demo
+
+
+def _original(copy: Duplicate, seed: int) -> bytes:
+    """The file that a copy is made of, drawn again, since its source may not be written."""
+    demo = _files_of(copy.of_source)
+    image = next(image for image in demo.images() if image.path == copy.of_path)
+    return demo.encoded(copy.of_source, image, seed)
 
 
 def _write_stray(path: Path, name: str, drawn_from: bytes) -> None:

@@ -5,16 +5,17 @@ from __future__ import annotations
 import contextlib
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from pathlib import Path
 from typing import Any
 
 import click
 
 from builders.benchmark import Benchmark, Variant, split_of
+from builders.cli.build_options import ESSENTIAL, HOW, build_options, source_choices, which_rows
 from builders.cli.demo_models import NO_MODELS, ModelsOfDemo, left_out, without
-from builders.cli.documents import check_json, json_option, print_document
-from builders.cli.executor_flags import EXECUTOR_FLAGS, check_executor, chosen_executor, executor_options
+from builders.cli.documents import check_json, print_document
+from builders.cli.executor_flags import check_executor, chosen_executor
 from builders.cli.progress import TerminalMeter
 from builders.cli.runner import exit_code
 from builders.cli.setting_flags import given_values, setting_flags, setting_options
@@ -24,10 +25,9 @@ from builders.cli.source_flags import (
     missing_sources,
     refuse_sources_of_demo,
     source_options,
-    sources_option,
 )
-from builders.cli.source_places import Downloads, LocalPath, cache_option, refuse_wrong_folders
-from builders.cli.split_choice import is_named, named, refuse_unknown, splits_option
+from builders.cli.source_places import Downloads, refuse_wrong_folders
+from builders.cli.split_choice import is_named, named, refuse_unknown
 from builders.cli.variant_flags import chosen_reading, every_source, variant_options
 from builders.errors import NAMED, BuildError, more, os_errors_as_build_errors
 from builders.executors.local import LocalExecutor
@@ -49,10 +49,8 @@ from builders.pipeline.summary import built_text, dry_run_document, dry_run_text
 from builders.plan.withdrawals import DUPLICATES, read_withdrawn
 from builders.release.layout import Layout
 from builders.sources.base import Source
-from builders.storage.atomic import write_text
-from builders.storage.paths import PathType, is_remote, refuse_unreachable
-from unknown_detection.durable import flush_tree, make_folder
-from unknown_detection.help import ESSENTIALS, helpful, no_sync_option
+from builders.storage.paths import is_remote, refuse_unreachable
+from unknown_detection.help import ESSENTIALS, helpful
 
 WORKER_IMPORTS = ("builders.pipeline.command", "builders.generate.task", "numpy.ma")
 """All that a build's workers use. pyarrow asks for the last at the first array that it makes of one of NumPy's."""
@@ -84,7 +82,7 @@ def make_command(benchmark: Benchmark) -> click.Command:
         sections={
             ESSENTIALS: ESSENTIAL,
             "Sources (run without any to see where to get each, and its layouts)": [*sources, "sources"],
-            "Which rows": _which_rows(benchmark),
+            "Which rows": which_rows(benchmark),
             "Models that make images": [flag.name.replace("-", "_") for flag in setting_flags(benchmark)],
             "How it is built": HOW,
         },
@@ -106,21 +104,10 @@ def make_command(benchmark: Benchmark) -> click.Command:
         *variant_options(benchmark),
         *setting_options(benchmark),
         *build_options(benchmark.seed, list(benchmark.parts())),
-        *_source_choices(benchmark),
+        *source_choices(benchmark),
     ):
         command = option(command)
     return command
-
-
-ESSENTIAL = ("demo", "out", "splits", "dry_run")
-HOW = ("index_only", "allow_partial", "check", *EXECUTOR_FLAGS, "no_sync", "quiet", "as_json")
-"""The options of `build_options`, in sections of the help."""
-
-
-def _which_rows(benchmark: Benchmark) -> list[str]:
-    """The options that choose other rows than the published ones, as sections of the help have them."""
-    variants = [variant.name.replace("-", "_") for variant in benchmark.variants]
-    return ["benchmark_version", *variants, "adopt", "withdraw", "limit_per_class", "seed"]
 
 
 def _demo_models(
@@ -130,74 +117,6 @@ def _demo_models(
     replaced = {config.name for variant in chosen for config in variant.configs}
     others = {config.name for config in benchmark.configs} - configs if configs else set()
     return ModelsOfDemo.of(benchmark, values, without=replaced | others)
-
-
-def build_options(seed: int, splits: Sequence[str] = ()) -> list[Callable[[Any], Any]]:
-    """Return the flags of every build: where to, which splits, how much of them, and how they are checked."""
-    return [
-        click.option(
-            "--out",
-            type=PathType(),
-            default=Path("build/unknown-detection"),
-            show_default=True,
-            metavar="DIR",
-            help="Release folder, or an address (s3://BUCKET/PREFIX). Several benchmarks and runs may share one.",
-        ),
-        splits_option("Build only these; only their sources are needed.", keys=splits),
-        click.option("--dry-run", is_flag=True, help="Plan and print counts; write nothing."),
-        json_option(only="--dry-run"),
-        click.option("--index-only", is_flag=True, help="Write the rows and their digests without pixels."),
-        click.option(
-            "--limit-per-class",
-            type=click.IntRange(min=1),
-            metavar="N",
-            help="Keep at most N images a class, for a quick look.",
-        ),
-        click.option(
-            "--allow-partial",
-            is_flag=True,
-            help="Build from short sources and leave unreadable images out; the manifest will say so.",
-        ),
-        click.option(
-            "--check",
-            type=click.Choice(["fast", "decode"]),
-            default="fast",
-            show_default=True,
-            help="fast: look at every image's signature and end, decode those that look cut. decode: decode all.",
-        ),
-        *executor_options(),
-        click.option(
-            "--seed",
-            type=int,
-            default=seed,
-            show_default=True,
-            help="Keys every draw. Another seed is another benchmark.",
-        ),
-        no_sync_option,
-        click.option("--quiet", is_flag=True, help="No progress on stderr."),
-    ]
-
-
-def _source_choices(benchmark: Benchmark) -> list[Callable[[Any], Any]]:
-    return [
-        click.option(
-            "--adopt",
-            type=LocalPath(),
-            metavar="PATH",
-            help="The authors' lists (a folder or one file): use exactly the images that they list."
-            if benchmark.index_words
-            else "A copy of the published benchmark (folder), or a CSV of split,class: use its classes and images.",
-        ),
-        click.option(
-            "--withdraw",
-            metavar="FILE|duplicates",
-            help="CSV of id,reason: rows that are left out, with the reason, in a new release. The word duplicates "
-            "builds a variant without pictures that the benchmark has twice.",
-        ),
-        click.option("--demo", is_flag=True, help="Use small synthetic sources made on the spot, to try the tools."),
-        sources_option(),
-        cache_option(),
-    ]
 
 
 def build(benchmark: Benchmark, module: str, flags: Mapping[str, Any], models: ModelsOfDemo = NO_MODELS) -> None:
@@ -217,7 +136,6 @@ def build(benchmark: Benchmark, module: str, flags: Mapping[str, Any], models: M
     known = [*benchmark.parts(), *(key for key in models.generators if key not in benchmark.parts())]
     refuse_unknown(names, known, f"The benchmark {benchmark.name}")
     out: Path = flags["out"]
-    variant = flags["withdraw"] == DUPLICATES
     refuse_unreachable(out)
     refuse_foreign(out)
     refuse_unreachable(out, writing=not flags["dry_run"])
@@ -228,59 +146,80 @@ def build(benchmark: Benchmark, module: str, flags: Mapping[str, Any], models: M
         if models.wanted:
             check_installed({key: made for key, made in models.generators.items() if is_named(key, names)})
             benchmark = _with_demo_models(benchmark, models, out, cleanup, dry_run=flags["dry_run"])
-        splits = _chosen_splits(benchmark, names)
         lacking = without_packages(models.generators)
-        if not flags["dry_run"]:
-            splits = _installed_splits(benchmark, splits, flags, lacking)
+        benchmark, splits = _with_packages(benchmark, _chosen_splits(benchmark, names), flags, lacking)
+        needed = compared_with(benchmark, splits) if flags["withdraw"] == DUPLICATES else splits
         if flags["demo"]:
-            # Nor does a demo compare with them what it builds.
-            others = {
-                key: made for key, made in generators_of(benchmark, benchmark.usual()).items() if key not in splits
-            }
-            benchmark = without(benchmark, without_packages(others))
-        if variant and not flags["dry_run"]:
-            _check_compared(benchmark, splits)
-        if flags["demo"]:
-            roots = _demo_roots(out, cleanup, dry_run=flags["dry_run"], quiet=flags["quiet"])
+            keys = [source.key for source in _on_disk(benchmark, needed)]
+            roots = _demo_roots(out, keys, cleanup, dry_run=flags["dry_run"], quiet=flags["quiet"])
         else:
-            roots = _roots(benchmark, module, compared_with(benchmark, splits) if variant else splits, flags, meter)
-        demo = _any_demo(roots)
-        request = BuildRequest(
-            out=out,
-            splits=splits,
-            roots=roots,
-            seed=flags["seed"],
-            limit_per_class=flags["limit_per_class"],
-            index_only=flags["index_only"],
-            allow_partial=flags["allow_partial"] or demo,
-            decode=flags["check"] == "decode",
-            adopt=flags["adopt"],
-            demo=demo,
-            withdrawn=read_withdrawn(Path(flags["withdraw"])) if flags["withdraw"] and not variant else {},
-            without_duplicates=variant,
-        )
-        if not flags["splits"]:
+            roots = _roots(benchmark, module, needed, flags, meter)
+        if not names:
             for key in [key for key in benchmark.usual() if benchmark.needs(key) and key not in lacking]:
                 meter.note(f"{key}: left out, since it is made with {benchmark.needs(key)}")
-        started = time.monotonic()
-        gpus = max((made.resources.gpus for made in generators_of(benchmark, splits).values()), default=0)
-        work = LocalExecutor(1) if flags["dry_run"] else chosen_executor(flags, gpus=gpus, preload=WORKER_IMPORTS)
-        with work as executor:
-            planned = prepare(Run.of(benchmark, request, executor, meter))
-            images = sum(split.size for split in planned.planned)
-            meter.note(f"planned {images:,} images in {time.monotonic() - started:.1f} s")
-            if not flags["dry_run"]:
-                manifest = write_release(planned)
-                meter.done()
-                click.echo(built_text(benchmark, manifest, out, splits))
-                return
-            if variant:
-                meter.note("--withdraw duplicates: which images are duplicates is known once they have been read")
+        _carry_out(benchmark, _request(flags, splits, roots), flags, meter)
+
+
+def _with_packages(
+    benchmark: Benchmark, splits: tuple[str, ...], flags: Mapping[str, Any], of_models: Mapping[str, Generator]
+) -> tuple[Benchmark, tuple[str, ...]]:
+    """The benchmark and the splits as the installed packages let them be generated.
+
+    A demo leaves out, and compares with nothing, what takes packages that are not installed. `of_models` are splits
+    that lack packages for the demo's models.
+
+    Raises:
+        BuildError: a package is missing without which the wanted splits cannot be built.
+    """
+    if not flags["dry_run"]:
+        splits = _installed_splits(benchmark, splits, flags, of_models)
+    if flags["demo"]:
+        others = {key: made for key, made in generators_of(benchmark, benchmark.usual()).items() if key not in splits}
+        benchmark = without(benchmark, without_packages(others))
+    if flags["withdraw"] == DUPLICATES and not flags["dry_run"]:
+        _check_compared(benchmark, splits)
+    return benchmark, splits
+
+
+def _request(flags: Mapping[str, Any], splits: tuple[str, ...], roots: Mapping[str, Path]) -> BuildRequest:
+    variant, demo = flags["withdraw"] == DUPLICATES, _any_demo(roots)
+    return BuildRequest(
+        out=flags["out"],
+        splits=splits,
+        roots=roots,
+        seed=flags["seed"],
+        limit_per_class=flags["limit_per_class"],
+        index_only=flags["index_only"],
+        allow_partial=flags["allow_partial"] or demo,
+        decode=flags["check"] == "decode",
+        adopt=flags["adopt"],
+        demo=demo,
+        withdrawn=read_withdrawn(Path(flags["withdraw"])) if flags["withdraw"] and not variant else {},
+        without_duplicates=variant,
+    )
+
+
+def _carry_out(benchmark: Benchmark, request: BuildRequest, flags: Mapping[str, Any], meter: TerminalMeter) -> None:
+    """Plan what is asked for, write it unless this is a dry run, and print what there is."""
+    started = time.monotonic()
+    gpus = max((made.resources.gpus for made in generators_of(benchmark, request.splits).values()), default=0)
+    work = LocalExecutor(1) if flags["dry_run"] else chosen_executor(flags, gpus=gpus, preload=WORKER_IMPORTS)
+    with work as executor:
+        planned = prepare(Run.of(benchmark, request, executor, meter))
+        images = sum(split.size for split in planned.planned)
+        meter.note(f"planned {images:,} images in {time.monotonic() - started:.1f} s")
+        if not flags["dry_run"]:
+            manifest = write_release(planned)
             meter.done()
-            if flags["as_json"]:
-                print_document("build", dry_run_document(planned))
-            else:
-                click.echo(dry_run_text(planned))
+            click.echo(built_text(benchmark, manifest, request.out, request.splits))
+            return
+        if request.without_duplicates:
+            meter.note("--withdraw duplicates: which images are duplicates is known once they have been read")
+        meter.done()
+        if flags["as_json"]:
+            print_document("build", dry_run_document(planned))
+        else:
+            click.echo(dry_run_text(planned))
 
 
 def _chosen_splits(benchmark: Benchmark, names: Sequence[str]) -> tuple[str, ...]:
@@ -349,24 +288,18 @@ def _with_demo_models(
         return models.added_to(benchmark, layout.state / "demo-models")
 
 
-def _demo_roots(out: Path, cleanup: contextlib.ExitStack, *, dry_run: bool, quiet: bool) -> dict[str, Path]:
-    from builders.demo.write import edition, write_demo
+def _demo_roots(
+    out: Path, keys: Sequence[str], cleanup: contextlib.ExitStack, *, dry_run: bool, quiet: bool
+) -> dict[str, Path]:
+    """Folders with the demo copies of some sources."""
+    from builders.demo.write import keep_demo, write_demo
 
     if dry_run or is_remote(out):
-        return write_demo(Path(cleanup.enter_context(tempfile.TemporaryDirectory())), progress=not quiet)
+        return write_demo(Path(cleanup.enter_context(tempfile.TemporaryDirectory())), keys, progress=not quiet)
     # Beside the release's state, so that a second run finds the same files; the folder is never pushed.
     layout = Layout(out)
-    root = layout.state / "demo"
-    finished = root / ".finished"
     with locked(layout):
-        if finished.is_file() and finished.read_text(encoding="utf-8") == edition():
-            return {path.name: path for path in sorted(root.iterdir()) if path.is_dir()}
-        finished.unlink(missing_ok=True)
-        make_folder(root)
-        written = write_demo(root, progress=not quiet)
-        flush_tree(root)
-        write_text(finished, edition())
-    return written
+        return keep_demo(layout.state / "demo", keys, progress=not quiet)
 
 
 def _any_demo(roots: Mapping[str, Path]) -> bool:
@@ -385,11 +318,8 @@ def _in_few_words(benchmark: Benchmark, parts: Sequence[str]) -> str:
     return ", ".join(names[:NAMED]) + more(names)
 
 
-def _roots(
-    benchmark: Benchmark, module: str, splits: Sequence[str], flags: Mapping[str, Any], meter: TerminalMeter
-) -> dict[str, Path]:
-    """Folders of the sources that the splits need; what is on the Hub is downloaded."""
-    listed = listed_sources(flags["sources"])
+def _on_disk(benchmark: Benchmark, splits: Sequence[str]) -> dict[Source, list[str]]:
+    """The sources of the splits that are folders, each with the parts that need it."""
     needing: dict[Source, list[str]] = {}
     declared = benchmark.by_key()
     for key in parts_of(benchmark, splits):
@@ -397,6 +327,15 @@ def _roots(
         for source in dict.fromkeys(source for part in (key, *drawn_from) for source in declared[part][1].sources):
             if source.on_disk:
                 needing.setdefault(source, []).append(key)
+    return needing
+
+
+def _roots(
+    benchmark: Benchmark, module: str, splits: Sequence[str], flags: Mapping[str, Any], meter: TerminalMeter
+) -> dict[str, Path]:
+    """Folders of the sources that the splits need; what is on the Hub is downloaded."""
+    listed = listed_sources(flags["sources"])
+    needing = _on_disk(benchmark, splits)
     named = {source: flags.get(source.key) or listed.get(source.key) for source in needing}
     places = {source: place for source, place in named.items() if place is not None}
     missing = [source for source in needing if source not in places]

@@ -12,7 +12,7 @@ from builders.demo.__main__ import main
 from builders.demo.arrays import CHANGES
 from builders.demo.base import DemoContainers
 from builders.demo.cifar100 import near_duplicates
-from builders.demo.write import DEMOS, MARKER, is_demo, write_demo
+from builders.demo.write import DEMOS, MARKER, is_demo, keep_demo, write_demo
 from builders.errors import BuildError
 from builders.sources.registry import SOURCES
 from taxonomy import tables
@@ -118,6 +118,38 @@ def test_pixels_depend_on_the_seed_and_names_do_not(demo, tmp_path, monkeypatch)
     assert [path.relative_to(other) for path in images(other)] == names
     assert all((again / name).read_bytes() == (demo["food101"] / name).read_bytes() for name in names)
     assert not any((other / name).read_bytes() == (demo["food101"] / name).read_bytes() for name in names)
+
+
+def every_file(folder):
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_a_kept_demo_gains_the_sources_that_it_lacks(demo, tmp_path, monkeypatch):
+    """Each with the files that it has beside all others: some of SUN397 are copies of Places365's."""
+    root = tmp_path / "demo"
+    for keys in (["sun397", "svhn_full"], ["svhn_full", "dtd"]):
+        assert keep_demo(root, keys) == {key: root / key for key in sorted(keys)}
+    assert {path.name for path in root.iterdir()} == {"sun397", "svhn_full", "dtd", MARKER, ".finished"}
+    for key in ("sun397", "svhn_full", "dtd"):
+        assert every_file(root / key) == every_file(demo[key]), key
+    written = []
+    monkeypatch.setattr(demo_module, "write_demo", lambda _root, keys, **_: written.append(keys))
+    keep_demo(root, ["sun397", "dtd"])
+    assert written == []
+    monkeypatch.setattr(demo_module, "_edition", lambda: "of another version")
+    keep_demo(root, ["sun397", "dtd"])
+    assert written == [["dtd", "sun397"]]
+
+
+def test_a_source_that_was_not_written_to_its_end_is_written_again(tmp_path, monkeypatch):
+    keep_demo(tmp_path / "demo", ["svhn_full"])
+    with monkeypatch.context() as patch:
+        patch.setattr(demo_module, "digest", lambda *_: 1 / 0)  # the last step of a source
+        with pytest.raises(ZeroDivisionError):
+            keep_demo(tmp_path / "demo", ["food101"])
+    (tmp_path / "demo" / "food101" / "images" / "baklava" / "3020152.jpg").unlink()
+    assert keep_demo(tmp_path / "demo", ["food101", "svhn_full"]).keys() == {"food101", "svhn_full"}
+    assert (tmp_path / "demo" / "food101" / "images" / "baklava" / "3020152.jpg").is_file()
 
 
 def test_containers_depend_on_the_seed_and_keys_and_labels_do_not(demo, tmp_path, monkeypatch):

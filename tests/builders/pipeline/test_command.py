@@ -39,6 +39,7 @@ def test_the_main_job_on_the_demo_builds_what_the_api_builds(run, release, tmp_p
     code, out, err = run("--demo", "--out", "build/unknown-detection", "--workers", "2")
     assert code == 0, err
     assert files_of(tmp_path / "build/unknown-detection") == files_of(release)
+    assert {path.name for path in left.iterdir() if path.is_dir()} == set(SOURCES)  # and no other benchmark's
     lines = out.splitlines()
     assert lines[0].split() == ["split", "built", "expected", "difference", "paper", "digest"]
     assert lines[8].split()[:5] == ["imagenet-train/train", "400", "248,758", "-248,358", "250,000"]
