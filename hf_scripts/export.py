@@ -15,8 +15,9 @@ from builders.cli.runner import exit_code
 from builders.cli.split_choice import chosen_splits, splits_option
 from builders.cli.tables import aligned
 from builders.errors import BuildError, os_errors_as_build_errors
-from builders.release.entries import Manifest, SplitEntry
+from builders.release.entries import Manifest
 from builders.release.manifest import read_manifest
+from builders.release.split_entries import SplitEntry
 from builders.storage.atomic import write_text
 from builders.storage.paths import LOCAL, PathType, is_remote
 from hf_scripts.exports import readme

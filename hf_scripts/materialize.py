@@ -28,8 +28,8 @@ from builders.pipeline.from_index import Published, find, needed_sources, rebuil
 from builders.pipeline.recorded import Bring
 from builders.pipeline.summary import loading
 from builders.release.digests import file_sha256
-from builders.release.entries import FileEntry, SplitEntry
 from builders.release.manifest import read_manifest
+from builders.release.split_entries import FileEntry, SplitEntry
 from builders.sources.base import Source
 from builders.sources.registry import SOURCES
 from builders.storage.paths import PathType, refuse_unreachable

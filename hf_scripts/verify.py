@@ -16,8 +16,9 @@ from builders.errors import NAMED, BuildError, more
 from builders.executors.cores import usable_cores
 from builders.executors.local import LocalExecutor
 from builders.hub.repo_id import folder_or_repository
-from builders.release.entries import FileEntry, Manifest
+from builders.release.entries import Manifest
 from builders.release.layout import Layout
+from builders.release.split_entries import FileEntry
 from builders.storage.locks import is_held
 from builders.storage.parquet import read_row_count
 from builders.storage.paths import LOCAL

@@ -20,9 +20,10 @@ from builders.card.words import ROLE_NAMES, role_order
 from builders.errors import BuildError
 from builders.release import images
 from builders.release.duplicates import Pair, read_pairs
-from builders.release.entries import Manifest, SplitEntry
+from builders.release.entries import Manifest
 from builders.release.layout import Layout
 from builders.release.schema import ROLES, UNKNOWN_ROLES, Role
+from builders.release.split_entries import SplitEntry
 
 _LOCAL = "The picture shows images of the sources, so it is not published."
 _FRAMED = "Framed images are unknown: their classes are not among the in-distribution ones."

@@ -27,7 +27,8 @@ from builders.duplicates.search import THRESHOLD
 from builders.duplicates.search_tasks import find_in_files
 from builders.executors.base import Executor, Meter
 from builders.release.duplicates import Pair, Row, groups, is_known_and_unknown, pair_of
-from builders.release.entries import Manifest, SplitEntry, is_training
+from builders.release.entries import Manifest
+from builders.release.split_entries import SplitEntry, is_training
 
 KEY = "duplicates"
 

@@ -22,9 +22,10 @@ from builders.errors import BuildError
 from builders.generate.arrays import SIDE
 from builders.generate.exact.resize import fixed_resize, lsun_fix
 from builders.release import images
-from builders.release.entries import Manifest, SplitEntry
+from builders.release.entries import Manifest
 from builders.release.reader import config_of, read_images
 from builders.release.schema import ROLES
+from builders.release.split_entries import SplitEntry
 from builders.sources.base import SourceIndex, open_source
 from builders.sources.registry import SOURCES
 from builders.sources.sizes import image_sizes

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.errors import BuildError, one_line
-from builders.release.entries import SplitEntry
 from builders.release.schema import arrow_schema
+from builders.release.split_entries import SplitEntry
 from builders.storage.parquet import open_parquet, read_parquet
 
 _BATCH_ROWS = 256

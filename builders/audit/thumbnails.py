@@ -19,7 +19,7 @@ from builders.executors.base import ONE_CORE, Counted, Executor, Meter, Progress
 from builders.generate.arrays import SIDE
 from builders.generate.exact.resize import fixed_resize
 from builders.release import images
-from builders.release.entries import SplitEntry
+from builders.release.split_entries import SplitEntry
 
 Pixels = npt.NDArray[np.uint8]
 

@@ -18,9 +18,10 @@ from builders.card.front_matter import card_configs, data_path
 from builders.card.responsible import COLLECTION_TYPE, statements
 from builders.card.words import ROLE_MEANINGS
 from builders.release.columns import ColumnType
-from builders.release.entries import ConfigEntry, FileEntry, Manifest
+from builders.release.entries import ConfigEntry, Manifest
 from builders.release.layout import INDEX_SUFFIX
 from builders.release.schema import ROLES, arrow_schema
+from builders.release.split_entries import FileEntry
 
 CONFORMS_TO = ("http://mlcommons.org/croissant/1.0", "http://mlcommons.org/croissant/RAI/1.0")
 

@@ -12,17 +12,10 @@ from functools import partial
 
 from builders.card.words import role_order, rule_meaning
 from builders.release.columns import Column
-from builders.release.entries import (
-    OPEN,
-    BenchmarkEntry,
-    ConfigEntry,
-    Manifest,
-    SourceEntry,
-    SplitEntry,
-    pieces_by_key,
-)
+from builders.release.entries import OPEN, BenchmarkEntry, ConfigEntry, Manifest, SourceEntry
 from builders.release.layout import INDEX_SUFFIX
 from builders.release.schema import ROLES, SHIFT_ROLES, Role
+from builders.release.split_entries import SplitEntry, pieces_by_key
 from taxonomy import tables
 
 _FIELD = r"(?m)^\s*{}\s*=\s*[{{\"]+([^}}\"]+)"

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from builders.release.duplicates import CONFIG, SPLIT
-from builders.release.entries import FileEntry, Manifest
+from builders.release.entries import Manifest
 from builders.release.layout import INDEX_SUFFIX, SEALED_SUFFIX
 from builders.release.manifest import SHARD_NUMBER
+from builders.release.split_entries import FileEntry
 
 # The Hub's categories (hub-docs, datasetcard.md); the larger ones are beyond any release of ours.
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))

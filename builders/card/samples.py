@@ -15,10 +15,11 @@ import pyarrow.compute as pc
 from builders.card.grid import Column, Row, Shown, grid
 from builders.errors import BuildError, one_line
 from builders.release import images
-from builders.release.entries import OPEN, ConfigEntry, FileEntry, Manifest, SourceEntry, SplitEntry
+from builders.release.entries import OPEN, ConfigEntry, Manifest, SourceEntry
 from builders.release.layout import Layout
 from builders.release.manifest import file_entry
 from builders.release.schema import ROLES, UNKNOWN_ROLES
+from builders.release.split_entries import FileEntry, SplitEntry
 from builders.storage.atomic import atomic_path
 from builders.storage.parquet import open_parquet
 

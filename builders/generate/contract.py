@@ -20,8 +20,8 @@ from PIL import Image
 from builders.errors import BuildError
 from builders.executors.base import ONE_CORE, Resources
 from builders.release.columns import PREPARED_SHA256, Column, Value
-from builders.release.entries import GeneratorEntry, PreparationEntry, Reproducible
 from builders.release.images import Stored
+from builders.release.split_entries import GeneratorEntry, PreparationEntry, Reproducible
 from builders.storage.regular import open_buffered
 
 

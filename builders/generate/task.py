@@ -23,8 +23,8 @@ from builders.generate.pack import PackWriter
 from builders.generate.sealed import Original, prepare, seal
 from builders.release import images
 from builders.release.columns import PREPARED_SHA256
-from builders.release.entries import PreparationEntry
 from builders.release.images import LEAVE_OUT, unreadable
+from builders.release.split_entries import PreparationEntry
 from builders.sources.broken import known_broken
 from builders.storage.atomic import atomic_path
 from builders.storage.byte_ranges import Reader

@@ -25,23 +25,11 @@ from builders.plan.planner import PlannedSplit
 from builders.release.columns import ID_OVERLAP
 from builders.release.digests import file_sha256, rows_digest
 from builders.release.duplicates import read_pairs, summary
-from builders.release.entries import (
-    BenchmarkEntry,
-    ConfigEntry,
-    FileEntry,
-    LicenceEntry,
-    Manifest,
-    PartEntry,
-    SourceEntry,
-    SplitEntry,
-    WithdrawnRow,
-    column_entry,
-    is_training,
-    pieces_by_key,
-)
+from builders.release.entries import BenchmarkEntry, ConfigEntry, LicenceEntry, Manifest, SourceEntry, column_entry
 from builders.release.layout import Layout
 from builders.release.manifest import file_entry
 from builders.release.schema import arrow_schema
+from builders.release.split_entries import FileEntry, PartEntry, SplitEntry, WithdrawnRow, is_training, pieces_by_key
 from builders.release.tables import Exclusion, write_excluded, write_index
 from builders.sources import broken
 from builders.sources.base import Source

@@ -37,12 +37,13 @@ from builders.plan.tables import PLAN_SCHEMA
 from builders.registry import BENCHMARKS
 from builders.release.columns import ID_OVERLAP
 from builders.release.digests import rows_digest
-from builders.release.entries import ConfigEntry, FileEntry, Manifest, SplitEntry, pieces_by_key
+from builders.release.entries import ConfigEntry, Manifest
 from builders.release.images import LEAVE_OUT
 from builders.release.layout import Layout
 from builders.release.manifest import file_entry, read_manifest
 from builders.release.reader import config_of
 from builders.release.schema import ROLES, arrow_schema
+from builders.release.split_entries import FileEntry, SplitEntry, pieces_by_key
 from builders.release.tables import read_excluded, write_excluded, write_index
 from builders.sources.base import Source, SourceIndex, open_source
 from builders.storage.parquet import read_parquet

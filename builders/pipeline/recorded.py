@@ -22,8 +22,8 @@ from builders.generate.exact.opened import CONTENT, opened
 from builders.generate.inputs import COMPANION_COLUMNS, COMPANION_VALUE
 from builders.pipeline.request import generators_of
 from builders.release.digests import file_sha256
-from builders.release.entries import FileEntry, GeneratorEntry, SplitEntry
 from builders.release.layout import Layout
+from builders.release.split_entries import FileEntry, GeneratorEntry, SplitEntry
 from builders.storage.atomic import atomic_path
 from builders.storage.byte_ranges import PACK_SUFFIX
 from builders.storage.sealed_files import published_residuals

@@ -27,9 +27,10 @@ from builders.pipeline.request import Run, generators_of
 from builders.pipeline.state import TRIES, State, locked
 from builders.plan.originals import companion_rows
 from builders.plan.planner import PlannedSplit
-from builders.release.entries import Manifest, SplitEntry
+from builders.release.entries import Manifest
 from builders.release.layout import Layout
 from builders.release.manifest import read_or_empty
+from builders.release.split_entries import SplitEntry
 from builders.sources.base import IN_PLACE, SourceIndex
 from builders.sources.sizes import estimated_bytes
 from builders.storage.atomic import ChangedMeanwhileError

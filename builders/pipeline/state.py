@@ -17,9 +17,10 @@ import msgspec
 from builders.errors import BuildError
 from builders.generate.contract import Generator, differences
 from builders.pipeline.request import Identity, Run
-from builders.release.entries import Manifest, pieces_by_key
+from builders.release.entries import Manifest
 from builders.release.layout import Layout
 from builders.release.manifest import read_or_empty
+from builders.release.split_entries import pieces_by_key
 from builders.storage.atomic import ChangedMeanwhileError, replace_text
 from builders.storage.locks import held
 from builders.storage.paths import make_folder

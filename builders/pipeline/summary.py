@@ -14,8 +14,9 @@ from builders.benchmark import Benchmark, Part, Split
 from builders.cli.tables import aligned
 from builders.pipeline.from_sources import PlannedFromSources
 from builders.plan.planner import PlannedSplit
-from builders.release.entries import Manifest, SplitEntry, pieces_by_key
+from builders.release.entries import Manifest
 from builders.release.layout import INDEX_SUFFIX
+from builders.release.split_entries import SplitEntry, pieces_by_key
 from builders.sources.broken import RULE
 from builders.sources.sizes import estimated_bytes
 from builders.storage.paths import is_remote

@@ -20,20 +20,7 @@ from builders.errors import BuildError, printable
 from builders.release.columns import PREPARED_SHA256
 from builders.release.digests import file_sha256
 from builders.release.duplicates import CONFIG
-from builders.release.entries import (
-    EMPTY,
-    FORMAT,
-    NAME,
-    OPEN,
-    PATTERNS,
-    AuditEntry,
-    ConfigEntry,
-    FileEntry,
-    Manifest,
-    SourceEntry,
-    SplitEntry,
-    listed_column,
-)
+from builders.release.entries import EMPTY, FORMAT, OPEN, AuditEntry, ConfigEntry, Manifest, SourceEntry, listed_column
 from builders.release.layout import (
     CARD,
     CHANGELOG,
@@ -46,6 +33,7 @@ from builders.release.layout import (
     samples_path,
     shows_images,
 )
+from builders.release.split_entries import NAME, PATTERNS, FileEntry, SplitEntry
 from builders.storage.atomic import replace_text
 from builders.storage.regular import read_regular
 

@@ -14,7 +14,8 @@ from PIL import Image
 
 from builders.errors import BuildError, one_line
 from builders.release import images
-from builders.release.entries import ConfigEntry, Manifest, SplitEntry
+from builders.release.entries import ConfigEntry, Manifest
+from builders.release.split_entries import SplitEntry
 from builders.storage.parquet import open_parquet
 
 _BATCH_ROWS = 256

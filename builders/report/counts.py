@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from builders.card.words import ROLE_NAMES
-from builders.release.entries import ConfigEntry, Manifest, PartEntry
+from builders.release.entries import ConfigEntry, Manifest
+from builders.release.split_entries import PartEntry
 from builders.release.tables import Exclusion
 from builders.report.charts import chip, filled, stacked
 from builders.sources import broken

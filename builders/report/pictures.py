@@ -20,8 +20,9 @@ from PIL import Image
 
 from builders.audit.row_groups import row_groups, undecodable
 from builders.release import images
-from builders.release.entries import Manifest, SplitEntry
+from builders.release.entries import Manifest
 from builders.release.schema import Role
+from builders.release.split_entries import SplitEntry
 from builders.report.rows import FIRST, SplitRows
 from builders.sources.noise import NOISE
 from builders.sources.registry import SOURCES

@@ -16,8 +16,8 @@ import pyarrow.compute as pc
 
 from builders.audit.row_groups import read_index
 from builders.errors import BuildError
-from builders.release.entries import SplitEntry
 from builders.release.schema import ROLES, Role
+from builders.release.split_entries import SplitEntry
 
 _COLUMNS = ("role", "source", "class_id", "class_name")
 

@@ -20,7 +20,8 @@ from builders.release.duplicates import (
     read_pairs,
     unfolded,
 )
-from builders.release.entries import METHODS, DuplicatesEntry, Manifest, is_training
+from builders.release.entries import METHODS, DuplicatesEntry, Manifest
+from builders.release.split_entries import is_training
 from hf_scripts.checks.images import DecodedImage
 from hf_scripts.checks.problems import Problems
 

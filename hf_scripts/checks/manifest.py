@@ -8,9 +8,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from builders.release.digests import file_sha256
-from builders.release.entries import FileEntry, Manifest
+from builders.release.entries import Manifest
 from builders.release.layout import CHANGES, FOLDERS, Layout, shows_images
 from builders.release.manifest import ManifestError, read_manifest
+from builders.release.split_entries import FileEntry
 from builders.storage.atomic import TEMPORARY
 from builders.storage.paths import files_of, is_remote
 from hf_scripts.checks.problems import Problems

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.release.columns import ID_OVERLAP
-from builders.release.entries import Manifest, SplitEntry, pieces_by_key
+from builders.release.entries import Manifest
 from builders.release.schema import ROLES
+from builders.release.split_entries import SplitEntry, pieces_by_key
 from builders.release.tables import TableError, read_audit, read_excluded
 from builders.storage.parquet import read_parquet
 from hf_scripts.checks.problems import Problems

@@ -17,8 +17,8 @@ import pyarrow.parquet as pq
 
 from builders.executors.base import ONE_CORE, Progress, Resources
 from builders.release.digests import rows_digest
-from builders.release.entries import FileEntry
 from builders.release.schema import ROLES, arrow_schema
+from builders.release.split_entries import FileEntry
 from builders.storage.parquet import open_parquet
 from builders.storage.row_groups import row_group
 from hf_scripts.checks.images import DecodedImage, check_images, decode_rows

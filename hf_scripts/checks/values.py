@@ -14,9 +14,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.release.columns import ID_OVERLAP, PREPARED_SHA256, Column
-from builders.release.entries import ConfigEntry, SplitEntry
+from builders.release.entries import ConfigEntry
 from builders.release.images import BY_PIXELS, Stored
 from builders.release.schema import ROLES, UNKNOWN_ROLES, Role
+from builders.release.split_entries import SplitEntry
 from hf_scripts.checks.problems import Problems
 
 _STORED = pa.array(get_args(Stored))

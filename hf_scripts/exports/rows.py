@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from builders.errors import BuildError
 from builders.release import images
 from builders.release.digests import rows_digest
-from builders.release.entries import SplitEntry
+from builders.release.split_entries import SplitEntry
 from builders.storage.parquet import open_parquet
 from hf_scripts.checks.rows import UNREADABLE
 from hf_scripts.exports.names import extension

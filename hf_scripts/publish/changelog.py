@@ -11,7 +11,8 @@ from typing import Literal
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.release.entries import Manifest, SplitEntry
+from builders.release.entries import Manifest
+from builders.release.split_entries import SplitEntry
 from builders.storage.atomic import atomic_path
 from builders.storage.parquet import read_parquet
 from hf_scripts.publish.versions import Changes, Version

@@ -8,7 +8,8 @@ from msgspec.structs import replace
 
 from builders.cli.split_choice import chosen_splits
 from builders.errors import BuildError
-from builders.release.entries import BenchmarkEntry, ConfigEntry, Manifest, SplitEntry, pieces_by_key
+from builders.release.entries import BenchmarkEntry, ConfigEntry, Manifest
+from builders.release.split_entries import SplitEntry, pieces_by_key
 from hf_scripts.publish.versions import unpublished, without_unused
 
 # The choices that a benchmark's rows depend on (builders.pipeline.state.Identity), except `version`, which is compared

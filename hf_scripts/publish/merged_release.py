@@ -17,9 +17,10 @@ from builders.duplicates.table import complete, origin, table_entry, write_table
 from builders.errors import BuildError
 from builders.hub.repository import RemoteFile, Repository
 from builders.release.duplicates import read_pairs
-from builders.release.entries import EMPTY, ConfigEntry, FileEntry, Manifest
+from builders.release.entries import EMPTY, ConfigEntry, Manifest
 from builders.release.layout import CARD, CHANGELOG, CROISSANT, Layout
 from builders.release.manifest import file_entry, read_manifest
+from builders.release.split_entries import FileEntry
 from builders.release.tables import read_audit, read_excluded, write_audit, write_excluded
 from builders.storage.atomic import write_text
 from hf_scripts.checks import manifest as check_manifest

@@ -9,7 +9,7 @@ from typing import Literal
 
 from builders.errors import BuildError, one_line
 from builders.release.columns import Value
-from builders.release.entries import PreparationEntry
+from builders.release.split_entries import PreparationEntry
 
 _TIMM = "timm:"
 """Prefix of a model that is named as timm names it."""

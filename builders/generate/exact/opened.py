@@ -14,8 +14,8 @@ from builders.executors.base import ONE_CORE
 from builders.generate.contract import Generate, Generated, Generator, SourceImage, Weights
 from builders.generate.sealed import Original, open_row, prepare
 from builders.release.columns import PREPARED_SHA256
-from builders.release.entries import GeneratorEntry, PreparationEntry
 from builders.release.images import TooNarrowError, UnreadableImageError, decode_or_mend
+from builders.release.split_entries import GeneratorEntry, PreparationEntry
 
 CONTENT = "content_sha256"
 """The value of a companion, besides those of the generator's columns, that an opened image is compared with."""

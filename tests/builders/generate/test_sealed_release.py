@@ -19,7 +19,7 @@ from builders.generate.contract import Generator, SourceImage
 from builders.generate.exact import opened
 from builders.generate.sealed import Original, unseal
 from builders.release.digests import rows_digest
-from builders.release.entries import PreparationEntry
+from builders.release.split_entries import PreparationEntry
 from builders.writing.read_plan import locate
 from hf_scripts import card, materialize, verify
 from tests.builders.conftest import files_of

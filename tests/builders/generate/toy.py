@@ -28,7 +28,7 @@ from builders.pipeline.from_sources import prepare
 from builders.pipeline.request import BuildRequest, Run
 from builders.pipeline.run import write_release
 from builders.release.columns import PREPARED_SHA256, Column
-from builders.release.entries import PreparationEntry
+from builders.release.split_entries import PreparationEntry
 from builders.sources.caltech256 import CALTECH256
 from builders.sources.noise import NOISE
 from tests.builders.photographs import pieces
