@@ -43,12 +43,16 @@ def watch(folder: str, trace: str, strike: Strike | None) -> None:
         strike: what happens when.
     """
     opened = os.open(trace, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644) if trace else -1
-    count = 0
+    count, removed = 0, ""
 
     def heard(name: str, arguments: tuple[Any, ...]) -> None:
-        nonlocal count
+        nonlocal count, removed
+        if name == "shutil.rmtree":
+            removed = os.fsdecode(arguments[0])
         if name not in NAMES or not _is_change(name, arguments):
             return
+        if name == "open" and arguments[1] is None and os.fsdecode(arguments[0]) == removed:
+            return  # to remove what is in it, which no full disk refuses
         path = os.fspath(arguments[1] if name == "os.rename" else arguments[0])
         path = path.decode() if isinstance(path, bytes) else path
         if not os.path.abspath(path).startswith(folder):  # noqa: PTH100  # pathlib is too slow in here
@@ -74,7 +78,7 @@ def _is_change(name: str, arguments: tuple[Any, ...]) -> bool:
     path, mode, flags = arguments
     if flags & (os.O_WRONLY | os.O_RDWR):
         return True
-    # A flush opens a path. What removes a tree opens its folders by their names alone, and would be refused forever.
+    # A flush opens a path. What removes a tree opens the folders below by their names alone.
     return mode is None and os.sep in os.fsdecode(path)
 
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 from filelock import FileLock, Timeout
 
+from builders.errors import os_errors_as_build_errors
+
 _PREFIX = "unknown-detection-"
 _LOCK = ".lock"
 
@@ -24,18 +26,34 @@ def scratch_folder(purpose: str) -> Iterator[Path]:
 
     Args:
         purpose: a word for the folder's name. Only leftovers of the same purpose are removed.
+
+    Raises:
+        BuildError: no folder can be made.
     """
     prefix = f"{_PREFIX}{purpose}-"
-    _remove_leftovers(Path(tempfile.gettempdir()), prefix)
-    while (locked := _locked(Path(tempfile.mkdtemp(prefix=prefix)))) is None:
-        pass  # another run took the new folder for a leftover, and removed it
-    root, lock = locked
+    with os_errors_as_build_errors("make a temporary folder"):
+        _remove_leftovers(Path(tempfile.gettempdir()), prefix)
+        root, lock = _new(prefix)
     try:
-        (root / "files").mkdir()
+        with os_errors_as_build_errors("make a temporary folder"):
+            (root / "files").mkdir()
         yield root / "files"
     finally:
         lock.release()  # first, because Windows deletes no open file
         _remove(root)
+
+
+def _new(prefix: str) -> tuple[Path, FileLock]:
+    """Make a folder and lock it; without its lock it would stay for good."""
+    while True:
+        root = Path(tempfile.mkdtemp(prefix=prefix))
+        try:
+            locked = _locked(root)
+        except OSError:
+            _remove(root)
+            raise
+        if locked is not None:
+            return locked  # else another run took the new folder for a leftover, and removed it
 
 
 def _locked(root: Path) -> tuple[Path, FileLock] | None:

@@ -1,5 +1,6 @@
 """Scratch folders go when their block ends, and those of killed processes when the next one begins."""
 
+import errno
 import os
 import subprocess
 import sys
@@ -7,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from builders.errors import BuildError
 from builders.storage.scratch import scratch_folder
 
 KILLED = """
@@ -70,6 +72,29 @@ def test_what_could_not_be_deleted_is_deleted_by_the_next(temporary, monkeypatch
     assert (folder / "download").exists()
     with scratch_folder("test"):
         assert not folder.exists()
+    assert list(temporary.iterdir()) == []
+
+
+@pytest.mark.parametrize("refused", ["a folder", "its lock", "what is in it"])
+def test_a_disk_that_refuses_one_is_a_sentence_and_leaves_nothing(temporary, monkeypatch, refused):
+    """Found by the soak: a push ended with a traceback."""
+
+    def refusing(call):
+        def refuse(path, *arguments, **keywords):
+            what = {"files": "what is in it", ".lock": "its lock"}.get(Path(path).name, "a folder")
+            if what == refused:
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+            return call(path, *arguments, **keywords)
+
+        return refuse
+
+    sentence = r"^Cannot make a temporary folder: /.*: no space left on device\. Fix this"
+    with monkeypatch.context() as patch, pytest.raises(BuildError, match=sentence):
+        patch.setattr(os, "mkdir", refusing(os.mkdir))
+        if refused == "its lock":
+            patch.setattr(os, "open", refusing(os.open))
+        with scratch_folder("test"):
+            pass
     assert list(temporary.iterdir()) == []
 
 

@@ -1,0 +1,230 @@
+"""The entries of splits in a manifest, and the types of a manifest's values.
+
+`builders.release.entries` has the other entries.
+
+Tested by `tests/builders/release/test_manifest.py`.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct, field
+from msgspec.structs import asdict
+
+from builders.errors import UNPRINTABLE
+from builders.release.schema import Role
+
+Reproducible = Literal["exact", "recorded"]
+"""Whether generated images can be generated again: `exact` pixels are the same on every machine; `recorded` ones
+depend on hardware, library versions or batches, so only the published pixels exist."""
+
+TEXT = rf"\A[^{UNPRINTABLE}]*\Z"
+PROSE = rf"\A([^{UNPRINTABLE}]|[\n\t])*\Z"
+SHA256 = r"\A[0-9a-f]{64}\Z"
+CONFIG_NAME = r"\A[a-z0-9]+(-[a-z0-9]+)*\Z"
+SPLIT_NAME = r"\A[a-z0-9]+(_[a-z0-9]+)*\Z"
+NAME = r"\A[a-z0-9]+([_-][a-z0-9]+)*\Z"
+REPOSITORY = r"\A[A-Za-z0-9._-]+/[A-Za-z0-9._-]+\Z"
+
+PATTERNS = {
+    TEXT: "one line of printable text",
+    PROSE: "printable text",
+    SHA256: "a SHA-256 in lower-case hex",
+    CONFIG_NAME: "a config's name (a-z, 0-9, hyphens between)",
+    SPLIT_NAME: "a split's name (a-z, 0-9, underscores between)",
+    NAME: "a name (a-z, 0-9, hyphens or underscores between)",
+    REPOSITORY: "the name of a repository, ORG/NAME",
+}
+"""Descriptions of the patterns, for messages."""
+
+Text = Annotated[str, Meta(pattern=TEXT, max_length=10_000)]
+"""A line of printable text."""
+
+Prose = Annotated[str, Meta(pattern=PROSE, max_length=100_000)]
+"""Printable text that may have several lines."""
+
+Count = Annotated[int, Meta(ge=0, le=10**15)]
+"""A number of rows, images or bytes; the limit is far above any release, and exact in every JSON reader."""
+
+Seed = Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)]
+Sha256 = Annotated[str, Meta(pattern=SHA256)]
+
+ConfigName = Annotated[str, Meta(pattern=CONFIG_NAME, max_length=100)]
+"""Configs have hyphens in their names; splits have underscores, because the Hub allows no hyphens there."""
+
+SplitName = Annotated[str, Meta(pattern=SPLIT_NAME, max_length=100)]
+Name = Annotated[str, Meta(pattern=NAME, max_length=100)]
+
+
+class FileEntry(Struct, frozen=True, forbid_unknown_fields=True):
+    """A file of the release: its path below the root (with forward slashes), size in bytes and SHA-256."""
+
+    path: Text
+    size: Count = field(name="bytes")
+    sha256: Sha256
+
+
+class PartEntry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Rows of one role from one source: a part of a joined split, or a split that is not joined.
+
+    `rows` and `excluded` add up to `available`, the images of the source in `partitions`. `adopted` is the digest of
+    the lists from which the images were adopted, empty if they were drawn. For a split that is not joined, `name` is
+    empty and `classes` are not counted.
+    """
+
+    role: Role
+    source: Name
+    partitions: tuple[Text, ...]
+    rows: Count
+    expected: Count
+    paper: Count
+    why: Prose
+    available: Count
+    excluded: Count
+    excluded_by_rule: dict[Text, Count]
+    adopted: Text
+    name: Text
+    labelled: bool
+    classes: Count
+    paper_classes: Count
+
+
+class WithdrawnRow(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A withdrawn row; `split` (`config/split`) is given in the release's list, and empty in a split's own."""
+
+    id: Text
+    reason: Prose
+    split: Text = ""
+
+
+InputSize = Annotated[int, Meta(ge=0, le=2**16 - 1)]
+"""Width and height of a model's input in pixels; 0 for none."""
+
+
+PreparedSide = Annotated[int, Meta(ge=1, le=4096)]
+"""Pixels of a side of a prepared original. The limit is ours: several times the largest input of timm's models."""
+
+
+class PreparationEntry(Struct, frozen=True, forbid_unknown_fields=True):
+    """How originals are prepared before their images are generated (`builders.generate.sealed.prepare`).
+
+    The shorter side is resized to `resize` pixels, and the centre of `size` x `size` pixels is cropped.
+    """
+
+    size: PreparedSide
+    resize: PreparedSide
+    interpolation: Literal["bilinear", "bicubic"]
+
+
+class GeneratorEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A generator of images as recorded (`builders.generate.contract.Generator`); `weights` are SHA-256 by name.
+
+    `prepared`: the input size of the models that the images are prepared for; they are to be evaluated as they are
+    stored, without another resize or crop. `sealed`: the images are also there as sealed residuals against their
+    originals, which are prepared like this.
+    """
+
+    name: Text
+    version: Count
+    parameters: dict[Text, Text | bool | int | float]
+    weights: dict[Text, Sha256]
+    reproducible: Reproducible
+    prepared: InputSize = 0
+    sealed: PreparationEntry | None = None
+
+    def identity(self) -> dict[str, object]:
+        """What determines the images, by name, for `builders.generate.contract.differences`.
+
+        `prepared` and `sealed` say how to evaluate and to publish them and change no pixel: a generator that works at
+        that size, or prepares its originals, has this among its parameters.
+        """
+        return {name: value for name, value in asdict(self).items() if name not in ("prepared", "sealed")}
+
+
+class SplitEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True, kw_only=True):
+    """A split: its counts, its files, and the digest of its rows.
+
+    A joined split lists its `parts` instead of a role, source, partitions and adoption; `pieces` gives the parts of
+    every split. `made` describes how its images were generated, and `generator` records it. `sealed` are the files of
+    sealed residuals of its images, one for each shard. `samples` is a picture of some of its images, of sources whose
+    licence lets images be public. `near_duplicates` is only in releases with the column
+    `near_duplicate_of`. `overlaps` counts rows with an `id_overlap`, in configs with this column. `labelled` is only
+    there if rows have labels although they are not in-distribution, or none although they are.
+    """
+
+    rows: Count
+    expected: Count
+    paper: Count
+    why: Prose
+    available: Count
+    excluded: Count
+    excluded_by_rule: dict[Text, Count]
+    withdrawn: tuple[WithdrawnRow, ...]
+    shortfalls: tuple[Prose, ...]
+    digest: Sha256
+    data: tuple[FileEntry, ...]
+    index: FileEntry
+    role: Role | None = None
+    source: Name | None = None
+    partitions: tuple[Text, ...] | None = None
+    adopted: Text | None = None
+    made: Prose | None = None
+    generator: GeneratorEntry | None = None
+    sealed: tuple[FileEntry, ...] = ()
+    samples: FileEntry | None = None
+    near_duplicates: Count | None = None
+    overlaps: Count | None = None
+    parts: tuple[PartEntry, ...] | None = None
+    labelled: bool | None = None
+
+    def pieces(self) -> tuple[PartEntry, ...]:
+        """The parts of a joined split; otherwise the split itself as its only part, with an empty name."""
+        if self.parts is not None:
+            return self.parts
+        if self.role is None or self.source is None or self.partitions is None or self.adopted is None:
+            raise ValueError("a split that is not joined needs a role, a source, partitions and an adoption")
+        return (
+            PartEntry(
+                role=self.role,
+                source=self.source,
+                partitions=self.partitions,
+                rows=self.rows,
+                expected=self.expected,
+                paper=self.paper,
+                why=self.why,
+                available=self.available,
+                excluded=self.excluded,
+                excluded_by_rule=self.excluded_by_rule,
+                adopted=self.adopted,
+                name="",
+                labelled=self.role == "in_distribution" if self.labelled is None else self.labelled,
+                classes=0,
+                paper_classes=0,
+            ),
+        )
+
+    @property
+    def files(self) -> tuple[FileEntry, ...]:
+        """Its files: the index, shards, and sealed residuals."""
+        return (self.index, *self.data, *self.sealed)
+
+    @property
+    def roles(self) -> tuple[Role, ...]:
+        """The roles of the rows without repetition, in the order of the parts."""
+        return tuple(dict.fromkeys(piece.role for piece in self.pieces()))
+
+    @property
+    def sources(self) -> tuple[str, ...]:
+        """The keys of the sources of the rows without repetition, in the order of the parts."""
+        return tuple(dict.fromkeys(piece.source for piece in self.pieces()))
+
+
+def pieces_by_key(key: str, split: SplitEntry) -> dict[str, PartEntry]:
+    """The parts of a joined split by `config/split.part`; any other split by `config/split`."""
+    return {f"{key}.{piece.name}" if piece.name else key: piece for piece in split.pieces()}
+
+
+def is_training(key: str, split: SplitEntry) -> bool:
+    """Whether a split (`config/split`) is a training split of in-distribution images."""
+    return key.endswith("/train") and split.roles == ("in_distribution",)
