@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from builders.errors import BuildError, one_line
 from builders.executors.base import Progress, Resources, Result, Task
-from builders.executors.ray_address import answering_address
+from builders.executors.ray_address import answering_address, answers
 from builders.executors.ray_worker import Answer, Driver, Worker, work
 from builders.executors.worker import answered
 
@@ -32,8 +32,22 @@ def check_cluster(address: str | None) -> None:
     Raises:
         BuildError: it is not, or nothing does.
     """
-    _imported()
-    answering_address(address)
+    _joined_address(address)
+
+
+def _joined_address(given: str | None) -> str:
+    """The address of a cluster that answers where Ray will ask for it."""
+    ray = _imported()
+    address = answering_address(given)
+    host, _, port = address.rpartition(":")
+    own = ray.util.get_node_ip_address()
+    # Ray takes the machine's own address for these, and waits without end where nothing answers there.
+    if host in ("localhost", "127.0.0.1", "[::1]") and own not in host and not answers(own, int(port)):
+        raise BuildError(
+            f"The Ray cluster at {address} does not answer at {own}, by which Ray joins a cluster of this machine. "
+            "Start it with `ray start --head`, without another address."
+        )
+    return address
 
 
 class RayExecutor:
@@ -55,7 +69,7 @@ class RayExecutor:
 
     def __enter__(self) -> RayExecutor:
         ray = _imported()
-        self._address = answering_address(self._given)
+        self._address = _joined_address(self._given)
         # Ray itself looks for a node on this machine for a minute, by the same function.
         find_nodes = getattr(ray._private.services, "find_node_ids", None)
         if find_nodes is not None and not find_nodes():

@@ -52,6 +52,11 @@ def answering_address(given: str | None) -> str:
     return address
 
 
+def answers(host: str, port: int) -> bool:
+    """Whether a gRPC server answers at a host's port in time."""
+    return not _problem(host, port)
+
+
 def _problem(host: str, port: int) -> str:
     """Say in a few words why no gRPC server answers; empty if one does."""
     problems = [_SILENCE]

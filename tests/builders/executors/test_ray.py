@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -322,6 +323,29 @@ def test_an_address_that_does_not_answer_is_refused_at_once(listening, tmp_path,
     assert imagenet_benchmark.main(build) == 2
     assert "ray://head:10001 is no address of a Ray cluster. Give the HOST:PORT" in capsys.readouterr().err
     assert list(tmp_path.iterdir()) == []
+
+
+@needs_ray
+def test_a_cluster_of_the_loopback_address_alone_is_refused(monkeypatch):
+    """Ray asks at the machine's own address instead, where such a cluster does not listen, and waited without end."""
+    settings = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])  # an empty frame, as a gRPC server begins with (RFC 9113, 6.5)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve():
+            connection, _ = server.accept()
+            with connection:
+                connection.sendall(settings)
+                connection.recv(100)
+
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
+        port = server.getsockname()[1]
+        monkeypatch.setattr("ray.util.get_node_ip_address", lambda: "127.0.0.2")  # this machine too, and refused
+        with pytest.raises(
+            BuildError, match=rf"^The Ray cluster at localhost:{port} does not answer at 127\.0\.0\.2,"
+        ):
+            RayExecutor(f"localhost:{port}").__enter__()
+        thread.join(10)
 
 
 @needs_ray
