@@ -1,10 +1,13 @@
+import gzip
 import sys
 import tempfile
+import zlib
 from pathlib import Path
 
 import pytest
 
 from tests.fuzz import __main__, harness
+from tests.fuzz.bombs import gzip_bomb, zlib_bomb
 from tests.fuzz.faulty import FAULTS
 from tests.fuzz.mutations import damaged
 
@@ -27,6 +30,13 @@ def outcomes():
 def test_each_kind_of_fault_is_noticed(outcomes, name):
     assert outcomes[name].kind == name.split()[0]
     assert outcomes[name].sound == (name.split()[0] in ("value", "refused"))
+
+
+def test_bombs_are_what_the_libraries_read():
+    head, zeros = b"the head", bytes(3 << 20)
+    assert zlib.decompress(zlib_bomb(head, 3)) == head + zeros
+    assert gzip.decompress(gzip_bomb(head, 3)) == head + zeros
+    assert gzip.decompress(gzip_bomb(head, 3, b"the tail")) == head + zeros + b"the tail"
 
 
 def test_every_input_has_one_outcome_in_order(outcomes):

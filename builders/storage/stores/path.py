@@ -5,7 +5,6 @@ from __future__ import annotations
 import fnmatch
 import io
 import logging
-import secrets
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -94,7 +93,7 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
             except FileNotFoundError as error:
                 raise BuildError(f"Cannot use {self}: {NO_BUCKET}") from error
         if writing:
-            asked = self / ".state" / f"asked-{secrets.token_hex(8)}"  # no other run's
+            asked = self / ".state" / "asked"  # one name for all, so that what a run had to leave goes with the next
             with told("write", str(self)):
                 asked.write(b"-")
             asked.unlink(missing_ok=True)

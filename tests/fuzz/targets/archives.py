@@ -14,6 +14,7 @@ import numpy as np
 from builders.fetch import unzip
 from builders.sources.readers import tars
 from tests.builders.trees import add
+from tests.fuzz.bombs import gzip_bomb
 from tests.fuzz.target import Target
 
 _BLOCK = 512
@@ -138,8 +139,8 @@ def packed_cases() -> dict[str, bytes]:
     """The cases compressed, and those of compressed archives alone."""
     images = FIRST + member(b"b.jpg", 9000, np.random.default_rng(0).bytes(9000)) + END
     return {name: gzip.compress(data, 1) for name, data in CASES.items()} | {
-        "bomb": gzip.compress(member(b"x.jpg", 300 << 20) + bytes(300 << 20) + END, 9),
-        "bomb after the end": gzip.compress(FIRST + bytes(300 << 20), 9),
+        "bomb": gzip_bomb(member(b"x.jpg", 300 << 20), 300, END),
+        "bomb after the end": gzip_bomb(FIRST, 300),
         "cut in two": gzip.compress(images)[:5000],
         "other bytes at the end": gzip.compress(images) + b"x" * 100,
         "in a hundred pieces": b"".join(gzip.compress(images[at : at + 100]) for at in range(0, len(images), 100)),

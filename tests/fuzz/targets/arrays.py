@@ -6,7 +6,6 @@ import functools
 import io
 import pickle
 import struct
-import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -20,6 +19,7 @@ from builders.sources.readers import pickles
 from builders.sources.registry import SOURCES
 from builders.sources.unpack import UNPACKERS
 from taxonomy import tables
+from tests.fuzz.bombs import zlib_bomb
 from tests.fuzz.target import Target
 
 _PIXELS = np.random.default_rng(0).integers(0, 256, (3, 3072), dtype=np.uint8)
@@ -152,11 +152,12 @@ def element(kind: int, data: bytes, length: int | None = None) -> bytes:
     return struct.pack("<II", kind, len(data) if length is None else length) + data + padding
 
 
-def matrix(dimensions: Sequence[int], content: bytes, *, kind: int = 9, name: bytes = b"X") -> bytes:
-    """A variable (kind 1 is a cell array, 2 a structure, 9 holds bytes)."""
+def matrix(dimensions: Sequence[int], content: bytes, *, kind: int = 9, name: bytes = b"X", further: int = 0) -> bytes:
+    """A variable (kind 1 is a cell array, 2 a structure, 9 holds bytes), which has further bytes behind these."""
     flags = element(6, struct.pack("<II", kind, 0))
     shape = element(5, struct.pack(f"<{len(dimensions)}i", *dimensions))
-    return element(14, flags + shape + element(1, name) + content)
+    whole = flags + shape + element(1, name) + content
+    return element(14, whole, len(whole) + further)
 
 
 def mat(*variables: bytes) -> bytes:
@@ -166,6 +167,8 @@ def mat(*variables: bytes) -> bytes:
 
 # MATLAB 7.3: a text of 116 bytes, 8 of offset, version 2.0 and the byte order, then HDF5 from byte 512.
 HDF5 = b"MATLAB 7.3 MAT-file".ljust(116) + bytes(8) + b"\x00\x02IM" + bytes(384) + b"\x89HDF\r\n\x1a\n"
+_ZEROS = 600 << 20
+_LONG = matrix((_ZEROS, 1), element(2, b"", _ZEROS), name=b"y", further=_ZEROS)
 _Y = matrix((2, 1), element(2, b"\1\2"), name=b"y")
 _CELLS = functools.reduce(lambda inner, _: matrix((1, 1), inner, kind=1), range(3000), _Y)
 VARIABLES = {
@@ -186,10 +189,10 @@ VARIABLES = {
     ),
     "of deep cells": mat(_CELLS),
     "of a name of control characters": mat(matrix((1, 1), element(2, b"a"), name=b"\x1b[2J\n")),
-    "of a bomb": mat(element(15, zlib.compress(element(14, bytes(600 << 20)), 9))),
+    "of a bomb": mat(element(15, zlib_bomb(element(14, b"", _ZEROS), _ZEROS >> 20))),
     "of a bomb in y": mat(
         matrix((32, 32, 3, 2), element(2, bytes(6144))),
-        element(15, zlib.compress(matrix((600 << 20, 1), element(2, bytes(600 << 20)), name=b"y"), 9)),
+        element(15, zlib_bomb(_LONG, _ZEROS >> 20)),
     ),
 }
 

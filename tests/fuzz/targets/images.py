@@ -13,6 +13,7 @@ from PIL import Image
 from builders.errors import BuildError
 from builders.release import images
 from builders.release.jpeg import has_hole, looks_whole, read_header
+from tests.fuzz.bombs import zlib_bomb
 from tests.fuzz.target import Target
 
 PIXELS = np.random.default_rng(0).integers(0, 256, (24, 32, 3), dtype=np.uint8)
@@ -86,8 +87,8 @@ _STRIPS = ((273, 4, 1, 100), (278, 4, 1, SIDE), (279, 4, 1, SIDE * SIDE % 2**32)
 
 def cases() -> dict[str, bytes]:
     """Pictures that take memory or time."""
-    flat = zlib.compress(bytes(12_000 * 12_001), 1)
-    large = zlib.compress(bytes(100 << 20), 1)
+    flat = zlib_bomb(bytes(12_000 * 12_001 % (1 << 20)), 12_000 * 12_001 >> 20)
+    large = zlib_bomb(b"", 100)
     text = b"a\0\0" + zlib.compress(bytes(1 << 20))
     webp = bytearray(encoded("WEBP", lossless=True))
     webp[21:25] = struct.pack("<I", 0x3FFF | 0x3FFF << 14)

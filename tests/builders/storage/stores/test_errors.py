@@ -106,3 +106,14 @@ def test_a_store_that_stays_busy_is_told_at_the_end(address, proxy, monkeypatch)
     sentence = said(lambda: as_path(f"{address}/x").read_bytes())
     assert "the store is busy or failing" in sentence
     assert sentence.endswith("Run the same command again; it resumes.")
+
+
+def test_what_a_run_had_to_leave_goes_with_the_next(address, proxy, monkeypatch):
+    """Found by the soak: the file that shows whether one may be written stayed where it could not be removed."""
+    monkeypatch.setattr("builders.storage.stores.settings.ATTEMPTS", 2)
+    proxy.fault = lambda request: 503 if request.kind == "DeleteObject" else None
+    assert said(lambda: as_path(address).ask(writing=True)).startswith(f"Cannot remove {address}/.state/asked: ")
+    proxy.fault = None
+    forget_clients()
+    as_path(address).ask(writing=True)
+    assert not as_path(address).exists()
