@@ -10,14 +10,17 @@ from builders.facets_benchmark import BENCHMARK as FACETS
 from tests.browser import chromium, open_page
 from tests.builders.conftest import build_demo
 from tests.endtoend import is_endtoend
-from tests.store.fixtures import proxy, store, store_server
+from tests.store.fixtures import google, google_server, proxy, store, store_server
 from unknown_detection.durable import NO_SYNC
 
-__all__ = ["chromium", "open_page", "proxy", "store", "store_server"]
+__all__ = ["chromium", "google", "google_server", "open_page", "proxy", "store", "store_server"]
 
 
 # Thousands of small files are written, of which none has to survive a power cut. Tests of flushing use `flushed`.
 os.environ[NO_SYNC] = "1"
+
+# gcsfs asks Google over gRPC what kind of bucket one is, which no emulator answers, and gives up after a minute.
+os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
 
 
 def pytest_xdist_auto_num_workers():

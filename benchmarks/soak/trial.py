@@ -88,16 +88,18 @@ class _Trial:
         """Disturb the command once or twice, run it without a fault, and judge."""
         warm = self.operation.on_hub or drawing.random() >= _COLD
         plan = self._plan(drawing, warm)
+        plans = [plan]
         with self._disk(place, plan):
             self._disturbed(place, plan, drawing, warm)
             if not plan.disk and drawing.random() < _TWICE:
-                plan = self._plan(drawing, warm)
-                if not plan.disk:
-                    self._disturbed(place, plan, drawing, warm)
+                plans.append(self._plan(drawing, warm))
+                if not plans[1].disk:
+                    self._disturbed(place, plans[1], drawing, warm)
             ran = self._run(place, "again", workers=drawing.choice(_WORKERS))
-            if plan.refuses and ran.code == 2:
+            if any(each.refuses for each in plans) and ran.code == 2:
                 self.verdict.problems += judge.ending(ran, disturbed=True)
-                plan.concede(place)
+                for each in plans:
+                    each.concede(place)
                 ran = self._run(place, "conceded", workers=1)
             self.verdict.problems += judge.ending(ran, disturbed=False)
             for running in self.left:

@@ -334,8 +334,8 @@ def _tag(repository: Repository, tag: str, commit: str) -> None:
     if named != commit:
         raise BuildError(
             f"Another publisher set the tag {tag} of {repository.name} to {named[:12] or 'no commit'} in the "
-            f"meantime, so commit {commit[:12]} has no tag. Run the same command again: it says whether that version "
-            "is this release, and which tag is free."
+            f"meantime, so commit {commit[:12]} has no tag. If theirs is a mistake, delete it on the Hub and run the "
+            "same command again; otherwise publish under another tag, with --allow-moved-tags."
         )
 
 

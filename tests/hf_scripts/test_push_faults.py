@@ -293,6 +293,7 @@ def test_a_tag_that_another_sets_first(begun, hub):
     hub.race(lambda: hub.tag(REPO, "v1.1.0", elsewhere))
     error = begun("more", tag="v1.1.0").error
     assert "Another publisher set the tag v1.1.0 of org/name" in error
+    assert error.rstrip().endswith("otherwise publish under another tag, with --allow-moved-tags.")
     assert hub.tags(REPO)["v1.1.0"] == elsewhere
     # Their tag names a commit that did not publish that version.
     error = begun("more", tag="v1.1.0").error

@@ -1,6 +1,7 @@
 """Fixtures of tests that use object storage; they skip where its packages are not installed."""
 
 import logging
+import sys
 
 import pytest
 
@@ -38,8 +39,30 @@ def proxy(store, monkeypatch):
         yield proxy
 
 
+@pytest.fixture(scope="session")
+def google_server():
+    """An emulator of Google's storage, one a worker of pytest."""
+    pytest.importorskip("gcp_storage_emulator", reason="takes gcp-storage-emulator, of the extra `test`")
+    pytest.importorskip("gcsfs")
+    pytest.importorskip("upath")
+    from tests.store.google import running
+
+    with running() as store:
+        yield store
+
+
+@pytest.fixture
+def google(google_server, monkeypatch):
+    """Google's storage, and the environment in which this process and those that it starts find it."""
+    for name, value in google_server.environment().items():
+        monkeypatch.setenv(name, value)
+    forget_clients()
+    yield google_server
+    forget_clients()
+
+
 def forget_clients():
     """Drop the clients that fsspec keeps in this process, which took their endpoint and credentials from before."""
-    import s3fs
-
-    s3fs.S3FileSystem.clear_instance_cache()
+    for module, name in (("s3fs", "S3FileSystem"), ("gcsfs", "GCSFileSystem")):
+        if module in sys.modules:
+            getattr(sys.modules[module], name).clear_instance_cache()

@@ -94,7 +94,8 @@ def told(doing: str, address: object) -> Iterator[None]:
     try:
         yield
     except client_errors() as error:
-        if isinstance(error, FileNotFoundError | NotADirectoryError) and code_of(error) != "NoSuchBucket":
+        absent = isinstance(error, FileNotFoundError | NotADirectoryError) and code_of(error) != "NoSuchBucket"
+        if absent and doing != "write":  # which is told of a bucket only
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(address)) from error
         raise BuildError(f"Cannot {doing} {address}: {reason(error)}") from error
 
@@ -139,7 +140,9 @@ def reason(error: BaseException) -> str:
             f"the store cannot be reached or cuts connections ({one_line(error)}). Check the network "
             "(for another store of S3's kind AWS_ENDPOINT_URL, too), and run the same command again; it resumes."
         )
-    return f"{one_line(error)}. Mend this, and run the same command again; it resumes."
+    said = one_line(error).strip(", ")
+    said = f"the store answered {code}" if said == code else said  # gcsfs's, where an answer has no text
+    return f"{said}. Mend this, and run the same command again; it resumes."
 
 
 def code_of(error: BaseException) -> str:

@@ -161,6 +161,23 @@ def test_a_published_index_is_materialized_from_one_store_into_another(stored, s
     assert found[shard] == expected[shard]
 
 
+@pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")  # aiohttp's, of what gcsfs sends
+def test_googles_storage_holds_the_same(google, demo, expected, tmp_path, capsys):
+    """Built, built again, verified and materialized from there."""
+    bucket = google.bucket()
+    for _ in range(2):
+        assert built(demo, f"gs://{bucket}/release", splits=SPLITS) == 0
+    found = google.files(f"{bucket}/release")
+    assert {name: data for name, data in found.items() if not name.startswith(".state/")} == expected
+    assert verify.main([f"gs://{bucket}/release", "--workers", "2"]) == 0
+    assert f"gs://{bucket}/release is whole: 3 splits, 520 rows, 9 files" in capsys.readouterr().out
+    sources = flags_of(demo, "cifar100", "svhn")
+    flags = [f"gs://{bucket}/release", *sources, "--splits", "cifar/far_ood_svhn", "--workers", "1", "--quiet"]
+    assert materialize.main([*flags, "--out", str(tmp_path / "out")]) == 0
+    shard = "data/cifar/far_ood_svhn-00000-of-00001.parquet"
+    assert files_of(tmp_path / "out")[shard] == expected[shard]
+
+
 def test_reports_cards_audits_and_exports_read_it(stored, store, tmp_path, capsys):
     address, _ = stored
     assert card.main([address, "--check"]) == 0

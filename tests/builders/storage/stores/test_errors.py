@@ -39,6 +39,12 @@ def test_a_bucket_that_is_not_there(store):
     assert said(lambda: list(as_path(address).iterdir())).startswith(f"Cannot list {expected}")
 
 
+def test_a_bucket_that_google_does_not_have(google):
+    path = as_path("gs://no-such-bucket-anywhere/x")
+    for action in (path.ask, lambda: write_text(path, "x")):
+        assert "gs://no-such-bucket-anywhere/x: there is no such bucket, or none that" in said(action)
+
+
 def test_no_credentials(address, monkeypatch):
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")

@@ -13,6 +13,18 @@ def root(store):
     return as_path(f"s3://{store.bucket()}/some/release")
 
 
+@pytest.fixture(params=["s3", "gs"])
+def place(request):
+    """A folder in each kind of store, and the store."""
+    store = request.getfixturevalue("store" if request.param == "s3" else "google")
+    return as_path(f"{request.param}://{store.bucket()}/some/release"), store
+
+
+def files(place):
+    root, store = place
+    return store.files(str(root).partition("://")[2])
+
+
 def test_paths_are_put_together_and_taken_apart_as_those_of_this_machine(root):
     path = root / "data/cifar10/test-00000-of-00001.parquet"
     assert is_remote(path)
@@ -29,7 +41,8 @@ def test_paths_are_put_together_and_taken_apart_as_those_of_this_machine(root):
     assert not hasattr(path, "__fspath__")
 
 
-def test_a_file_is_written_whole_and_read_back(root, store):
+def test_a_file_is_written_whole_and_read_back(place):
+    root, _ = place
     path = root / "data/x.txt"
     assert not path.exists()
     assert not path.is_file()
@@ -55,10 +68,11 @@ def test_a_file_is_written_whole_and_read_back(root, store):
         assert opened.read() == "ä\n".encode()[1:]
     path.unlink()
     path.unlink(missing_ok=True)
-    assert store.files(str(root).removeprefix("s3://")) == {}
+    assert files(place) == {}
 
 
-def test_files_are_copied_here(root, tmp_path):
+def test_files_are_copied_here(place, tmp_path):
+    root, _ = place
     write_text(root / "x", "1")
     write_text(root / "empty", "")
     for name in ("x", "empty"):
@@ -69,17 +83,19 @@ def test_files_are_copied_here(root, tmp_path):
         copy_here(root / "nothing", tmp_path / "nothing")
 
 
-def test_nothing_is_written_where_the_block_fails(root, store, monkeypatch, tmp_path):
+def test_nothing_is_written_where_the_block_fails(place, monkeypatch, tmp_path):
+    root, _ = place
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr("tempfile.tempdir", None)
     with pytest.raises(ZeroDivisionError), atomic_path(root / "x") as temporary:
         temporary.write_bytes(b"half")
         1 / 0  # noqa: B018
-    assert store.files(str(root).removeprefix("s3://")) == {}
+    assert files(place) == {}
     assert list(tmp_path.iterdir()) == []
 
 
-def test_listings_are_sorted(root):
+def test_listings_are_sorted(place):
+    root, _ = place
     for name in ("b/2", "a", "b/10", "b/c/1"):
         write_text(root / name, name)
     assert [one.name for one in root.iterdir()] == ["a", "b"]
@@ -88,6 +104,19 @@ def test_listings_are_sorted(root):
     assert [(one.name, size) for one, size in (root / "b").files()] == [("10", 4), ("2", 3), ("1", 5)]
     assert list((root / "nothing").iterdir()) == []
     assert (root / "nothing").files() == []
+
+
+@pytest.mark.filterwarnings("ignore:Sending a large body:ResourceWarning")  # aiohttp's, of what gcsfs sends
+def test_a_large_file_in_googles_storage(google):
+    """Which gcsfs sends in parts of its own; ranges are read as from S3."""
+    path, data = as_path(f"gs://{google.bucket()}/large"), bytes(range(256)) * (160 << 10)
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(data)
+    assert path.read_bytes() == data
+    assert path.read_end(300) == data[-300:]
+    with path.open_ranges() as opened:
+        opened.seek(20 << 20)
+        assert opened.read(300) == data[20 << 20 :][:300]
 
 
 def test_a_large_file_is_sent_in_parts_and_read_by_ranges(root, proxy):
