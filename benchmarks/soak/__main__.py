@@ -49,6 +49,7 @@ def main() -> int:
     args = _arguments()
     _enter_own_mounts()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what it has started ends with it
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what it runs in the background
     disks = os.environ.get(_OWN_MOUNTS) == "1"
     with _scratch(args.scratch) as scratch, _cluster(wanted=args.ray) as ray, running_store() as store:
         print(f"full disks: {'a tmpfs of their own' if disks else 'RLIMIT_FSIZE, since no disk can be mounted here'}")
