@@ -10,10 +10,9 @@ from pathlib import Path
 from typing import Any
 
 import click
-import numpy as np
 
 from builders.audit.record import Findings, audited, paths, picture_format, record, save_picture, table_text
-from builders.audit.smoothness import DISTANCES, Float64, auroc, smoothness_score, total_variation
+from builders.audit.smoothness import DISTANCES, SEPARABLE, has_known_test, table_lines
 from builders.cli.progress import TerminalMeter
 from builders.cli.runner import exit_code
 from builders.cli.split_choice import chosen_splits, splits_option
@@ -23,16 +22,10 @@ from builders.executors.cores import usable_cores
 from builders.executors.local import LocalExecutor
 from builders.release.entries import Manifest
 from builders.release.manifest import read_manifest
-from builders.release.reader import read_images
-from builders.release.schema import ROLES
 from builders.storage.atomic import write_text
 from builders.storage.paths import LOCAL, PathType
 from builders.storage.scratch import scratch_folder
 from unknown_detection.help import HelpGroup
-from unknown_detection.terminal.progress import bar
-
-SEPARABLE = 0.75
-"""The AUROC from which on a split counts as separable by smoothness (ours: halfway between chance and certainty)."""
 
 _WORKER_IMPORTS = ("builders.audit.duplicates", "builders.audit.measures", "numpy.ma")
 
@@ -92,7 +85,7 @@ def smoothness(release: Path, splits: Sequence[str], threshold: float) -> None:
     with os_errors_as_build_errors("read the release"):
         manifest = read_manifest(release)
         chosen = _by_config(release, manifest, splits)
-        with_known = {config: names for config, names in chosen.items() if _has_known_test(manifest, config)}
+        with_known = {config: names for config, names in chosen.items() if has_known_test(manifest, config)}
         if not with_known or (splits and len(with_known) < len(chosen)):
             config = next(config for config in chosen if config not in with_known)
             found = ", ".join(sorted(manifest.configs[config].splits))
@@ -102,7 +95,7 @@ def smoothness(release: Path, splits: Sequence[str], threshold: float) -> None:
             )
         lines = [["split", "role", "images", "variation", "AUROC", "verdict"]]
         for config, names in with_known.items():
-            lines += _smoothness_lines(release, manifest, config, names, threshold)
+            lines += table_lines(release, manifest, config, names, threshold)
     click.echo("\n".join(aligned(lines)))
 
 
@@ -113,32 +106,6 @@ def _by_config(release: Path, manifest: Manifest, wanted: Sequence[str]) -> dict
         config, _, name = key.partition("/")
         found.setdefault(config, []).append(name)
     return found
-
-
-def _has_known_test(manifest: Manifest, config: str) -> bool:
-    test = manifest.configs[config].splits.get("test")
-    return test is not None and "in_distribution" in test.roles
-
-
-def _smoothness_lines(
-    release: Path, manifest: Manifest, config: str, names: Sequence[str], threshold: float
-) -> Iterator[list[str]]:
-    """The lines of the table for one config: its known test images, and each unknown role of the named splits."""
-    splits = manifest.configs[config].splits
-    read = sorted({*names, "test", *(["validation"] if "validation" in splits else [])})
-    variations = _variations(release, manifest, [f"{config}/{name}" for name in read])
-    # The mean comes from other known images than those of the test split, if there are any.
-    known_test = variations[f"{config}/test", "in_distribution"]
-    mean = float(np.mean(variations.get((f"{config}/validation", "in_distribution"), known_test)))
-    known = smoothness_score(known_test, mean)
-    yield [f"{config}/test", "in_distribution", f"{len(known):,}", f"{np.mean(known_test):.4f}", "-", "-"]
-    for key, role in sorted(variations):
-        if role == "in_distribution" or key.partition("/")[2] not in names:
-            continue
-        unknown = variations[key, role]
-        area = auroc(known, smoothness_score(unknown, mean))
-        verdict = "SEPARABLE by smoothness alone" if max(area, 1 - area) >= threshold else "not separable"
-        yield [key, role, f"{len(unknown):,}", f"{np.mean(unknown):.4f}", f"{area:.3f}", verdict]
 
 
 @command.command(
@@ -395,19 +362,6 @@ def _working(workers: int) -> Iterator[tuple[LocalExecutor, TerminalMeter]]:
         LocalExecutor(workers, preload=_WORKER_IMPORTS, resumes=False) as executor,
     ):
         yield executor, meter
-
-
-def _variations(release: Path, manifest: Manifest, keys: Sequence[str]) -> dict[tuple[str, str], Float64]:
-    """Total variation of every image of some splits, by split (`config/split`) and role."""
-    known = manifest.by_key()
-    found: dict[tuple[str, str], list[float]] = {}
-    total = sum(known[key].rows for key in keys)
-    with bar(total, "measuring") as shown:
-        for key in keys:
-            for row, image in read_images(release, key, known[key]):
-                found.setdefault((key, ROLES[row["role"]]), []).append(total_variation(np.asarray(image)))
-                shown.update()
-    return {key: np.array(values) for key, values in found.items()}
 
 
 def main(argv: Sequence[str] | None = None) -> int:

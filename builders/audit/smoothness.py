@@ -7,11 +7,21 @@ showed that total variation alone separates the resized LSUN and ImageNet images
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
 import numpy as np
 import numpy.typing as npt
 
+from builders.release.entries import Manifest
+from builders.release.reader import read_images
+from builders.release.schema import ROLES
+from unknown_detection.terminal.progress import bar
+
 Float64 = npt.NDArray[np.float64]
 
+SEPARABLE = 0.75
+"""The AUROC from which on a split counts as separable by smoothness (ours: halfway between chance and certainty)."""
 
 DISTANCES = ("euclidean", "squared")
 """Distances between two pixels, over the channels scaled to [0, 1]: the length of their difference, or its square."""
@@ -77,3 +87,51 @@ def auroc(known: Float64, unknown: Float64) -> float:
     ranks = rankdata(np.concatenate([known, unknown]))
     excess = ranks[len(known) :].sum() - len(unknown) * (len(unknown) + 1) / 2
     return float(excess / (len(known) * len(unknown)))
+
+
+def has_known_test(manifest: Manifest, config: str) -> bool:
+    """Whether a config has in-distribution images in its split `test`."""
+    test = manifest.configs[config].splits.get("test")
+    return test is not None and "in_distribution" in test.roles
+
+
+def table_lines(
+    release: Path, manifest: Manifest, config: str, names: Sequence[str], threshold: float
+) -> Iterator[list[str]]:
+    """Yield the table's lines for one config: its known test images, and each unknown role of the named splits.
+
+    Args:
+        release: the release's folder.
+        manifest: its manifest.
+        config: a config with known test images.
+        names: its splits to compare with them.
+        threshold: the AUROC, or 1 minus it, from which on a split counts as separable.
+    """
+    splits = manifest.configs[config].splits
+    read = sorted({*names, "test", *(["validation"] if "validation" in splits else [])})
+    variations = _variations(release, manifest, [f"{config}/{name}" for name in read])
+    # The mean comes from other known images than those of the test split, if there are any.
+    known_test = variations[f"{config}/test", "in_distribution"]
+    mean = float(np.mean(variations.get((f"{config}/validation", "in_distribution"), known_test)))
+    known = smoothness_score(known_test, mean)
+    yield [f"{config}/test", "in_distribution", f"{len(known):,}", f"{np.mean(known_test):.4f}", "-", "-"]
+    for key, role in sorted(variations):
+        if role == "in_distribution" or key.partition("/")[2] not in names:
+            continue
+        unknown = variations[key, role]
+        area = auroc(known, smoothness_score(unknown, mean))
+        verdict = "SEPARABLE by smoothness alone" if max(area, 1 - area) >= threshold else "not separable"
+        yield [key, role, f"{len(unknown):,}", f"{np.mean(unknown):.4f}", f"{area:.3f}", verdict]
+
+
+def _variations(release: Path, manifest: Manifest, keys: Sequence[str]) -> dict[tuple[str, str], Float64]:
+    """Total variation of every image of some splits, by split (`config/split`) and role."""
+    known = manifest.by_key()
+    found: dict[tuple[str, str], list[float]] = {}
+    total = sum(known[key].rows for key in keys)
+    with bar(total, "measuring") as shown:
+        for key in keys:
+            for row, image in read_images(release, key, known[key]):
+                found.setdefault((key, ROLES[row["role"]]), []).append(total_variation(np.asarray(image)))
+                shown.update()
+    return {key: np.array(values) for key, values in found.items()}
