@@ -1,5 +1,6 @@
 """A small classifier of ten classes for tests, which classifies its images right."""
 
+import copy
 import functools
 
 import numpy as np
@@ -39,6 +40,23 @@ def network():
             torch.nn.functional.cross_entropy(module(inputs), torch.from_numpy(labels)).backward()
             optimizer.step()
     return Network(MODEL, module, "cpu")
+
+
+def double_network():
+    """The same in double precision, rounded once: no logit and no gradient depends on the batch."""
+    import torch
+
+    class InDouble(torch.nn.Module):
+        def __init__(self, module):
+            super().__init__()
+            self.module = copy.deepcopy(module).double()
+
+        def forward(self, pixels):
+            return self.module(pixels.double()).float()
+
+    found = copy.copy(network())
+    found.module, found.fast = InDouble(found.module), InDouble(found.fast)
+    return found
 
 
 @functools.cache

@@ -137,7 +137,8 @@ def test_images_depend_on_their_row_alone(folder):
     alone = [generator.start(generator)([row])[0] for row in reversed(given)][::-1]
     for row, made, again in zip(given, together, alone, strict=True):
         assert made.pixels.shape == (256, 256, 3)
-        assert np.array_equal(made.pixels, again.pixels)
+        # By a level at most: a CPU may add up in another order in a batch of another size.
+        assert np.abs(made.pixels.astype(int) - again.pixels).max() <= 1
         assert made.values == again.values == {"seed": row.seed}
     assert not np.array_equal(together[0].pixels, together[1].pixels)
 
