@@ -90,6 +90,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--minutes", type=float, default=10, help="how long new trials are begun")
     parser.add_argument("--seed", type=int, default=0, help="draws operations, faults and moments")
     parser.add_argument("--only", metavar="KIND", default="", help="only faults whose name begins so")
+    parser.add_argument("--each", type=int, metavar="N", help="end when each kind was tried N times, if not before")
     parser.add_argument("--trial", type=int, help="this trial alone")
     parser.add_argument("--first", type=int, default=0, help="the first trial, to go on where a soak ended")
     parser.add_argument("--lanes", type=int, default=2, help="trials at a time")
@@ -107,7 +108,8 @@ class _Soak:
     def __init__(self, bench: Bench, wanted: list[str], args: argparse.Namespace) -> None:
         self.bench, self.lanes = bench, 1 if args.trial is not None else args.lanes
         numbers = itertools.count(args.first) if args.trial is None else iter([args.trial])
-        self._numbers = (number for number in numbers if bench.kind(number).name in wanted)
+        chosen = (number for number in numbers if bench.kind(number).name in wanted)
+        self._numbers = itertools.islice(chosen, args.each and args.each * len(wanted))
         self._until = time.monotonic() + 60 * args.minutes
         self._started = time.monotonic()
         self._said = 0.0
