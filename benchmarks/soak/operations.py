@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -60,7 +61,7 @@ class Operation:
 
     def outcome(self, place: Place, ran: Ran | None) -> Outcome:
         """What is there now, and what the command printed if that matters."""
-        found = tree(place.out, "out") | {f"tmp/{name}": "" for name in _names(place.disk / "tmp")}
+        found = tree(place.out, "out") | {f"tmp/{name}": "" for name in left_in(place.disk / "tmp")}
         if place.hub is not None:
             found |= hub_outcome(place.hub)
         if place.store is not None:
@@ -92,14 +93,16 @@ def hub_outcome(hub: Hub) -> Outcome:
     return found
 
 
-PROBE = b"blat"
-"""What `tempfile` of Python's library writes into a folder for a moment, to see whether it can."""
-
-
-def _names(folder: Path) -> list[str]:
+def left_in(folder: Path) -> list[str]:
     """The files of a temporary folder but for Python's own; an empty folder is not worth more than its name."""
-    files = [path for path in folder.rglob("*") if path.is_file() and path.read_bytes() != PROBE]
+    files = [path for path in folder.rglob("*") if path.is_file() and not _is_probe(path, folder)]
     return sorted(path.relative_to(folder).as_posix() for path in files)
+
+
+def _is_probe(path: Path, folder: Path) -> bool:
+    """Whether Python made a file for a moment to see whether it can: `tempfile._get_default_tempdir`."""
+    named = path.parent == folder and re.fullmatch(r"[a-z0-9_]{8}", path.name)
+    return bool(named) and path.read_bytes() in (b"", b"blat")  # killed before or after it wrote
 
 
 SPLITS = {

@@ -1,12 +1,15 @@
 """The judge of the soak: whatever a fault may not leave is found, and an undisturbed result passes."""
 
+import re
 import signal
+import tempfile
+from pathlib import Path
 
 import pytest
 
 from benchmarks.soak import judge
 from benchmarks.soak.commands import Ran
-from benchmarks.soak.operations import Operation
+from benchmarks.soak.operations import Operation, left_in
 
 BEFORE = {"out/manifest.json": "old", "out/.state/lock": "x"}
 AFTER = {
@@ -96,3 +99,19 @@ def test_ways_to_end_with_a_fault_are_none_without(code, err):
 )
 def test_what_is_visible_in_the_meantime_is_old_or_new(found, told):
     assert judge.torn(found, BEFORE, AFTER, BUILD) == told
+
+
+def test_only_pythons_own_probe_may_lie_in_the_temporary_folder(tmp_path):
+    folder = tmp_path / "tmp"
+    with tempfile.TemporaryDirectory() as elsewhere:
+        assert re.fullmatch("tmp[a-z0-9_]{8}", Path(elsewhere).name)  # the names that `tempfile` draws
+    for name, text in (
+        ("z3wuwypc", ""),
+        ("abcdef12", "blat"),
+        ("abcdef34", "ours"),
+        ("notes.txt", ""),
+        ("a/b", "blat"),
+    ):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    assert left_in(folder) == ["a/b", "abcdef34", "notes.txt"]
