@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 import signal
 import threading
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
 from types import TracebackType
 from typing import Any, NamedTuple
@@ -79,17 +80,14 @@ class RayExecutor:
             )
         # Ray tells of lost workers at length on stdout, where results stand. What it could not mend is raised.
         ray._private.worker._worker_logs_enabled = False
-        ended = signal.getsignal(signal.SIGTERM)
         try:
-            ray.init(address=self._address, log_to_driver=False, logging_level=logging.ERROR)
+            with _sigterm_waits():
+                ray.init(address=self._address, log_to_driver=False, logging_level=logging.ERROR)
         except (ray.exceptions.RayError, ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
             raise BuildError(
                 f"Cannot join the Ray cluster at {self._address}: {one_line(error)}. Run this command on a machine of "
                 "the cluster (`ray start --address=...` adds one), with the cluster's versions of Ray and Python."
             ) from error
-        # Ray's handler prints its stack and ends the process with 1, where without it SIGTERM ends it.
-        if threading.current_thread() is threading.main_thread() and ended is not None:
-            signal.signal(signal.SIGTERM, ended)
         return self
 
     def __exit__(
@@ -134,6 +132,25 @@ class RayExecutor:
                 "that has, with `ray start --address=...`."
             )
         return room
+
+
+@contextlib.contextmanager
+def _sigterm_waits() -> Iterator[None]:
+    """Let SIGTERM wait while Ray is joined, and then do what it did before.
+
+    Ray's handlers, one in Python and one in C++, print a stack and end the process with another code.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield  # where Ray sets none
+        return
+    does = signal.getsignal(signal.SIGTERM)
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    try:
+        yield
+    finally:
+        if does is not None:
+            signal.signal(signal.SIGTERM, does)
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class _Sent(NamedTuple):

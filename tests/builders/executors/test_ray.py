@@ -276,6 +276,28 @@ def test_sigterm_ends_a_driver_as_any_command(cluster):
     assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGTERM, b"", b"")
 
 
+WHILE_JOINING = """
+import os, signal, sys, ray
+from builders.executors import ray as ours
+init = ray.init
+def joined(**given):
+    os.kill(os.getpid(), signal.SIGTERM)
+    init(**given)
+    os.kill(os.getpid(), signal.SIGTERM)
+    print("joined", flush=True)
+ray.init = joined
+with ours.RayExecutor(sys.argv[1]):
+    print("not reached", flush=True)
+"""
+
+
+@needs_ray
+def test_sigterm_while_ray_is_joined_waits_until_then(cluster):
+    """Found by the soak: Ray's handlers ended the process with 15, or with a stack."""
+    done = subprocess.run([sys.executable, "-c", WHILE_JOINING, cluster], cwd=ROOT, capture_output=True, check=False)
+    assert (done.returncode, done.stdout, done.stderr) == (-signal.SIGTERM, b"joined\n", b"")
+
+
 @needs_ray
 @pytest.mark.slow
 @pytest.mark.parametrize(("times", "seconds"), [(1, 1.5), (2, 60)])

@@ -7,7 +7,8 @@ import pytest
 from builders.errors import BuildError
 from builders.imagenet_benchmark import BENCHMARK
 from builders.pipeline.request import BuildRequest
-from builders.pipeline.state import State
+from builders.pipeline.state import State, locked
+from builders.release.layout import Layout
 from tests.builders.planning import planning_run
 
 ADOPTED, PLANS = {"imagenet/test": ""}, {"imagenet/test": "ab" * 32}
@@ -75,3 +76,15 @@ def test_a_named_pipe_is_not_waited_for(run):
     os.mkfifo(path)
     with pytest.raises(BuildError, match="is a named pipe, not a regular file"):
         read(run)
+
+
+def test_half_written_files_go_before_a_run_and_after_it(tmp_path):
+    """A worker of a Ray cluster lives some seconds longer than its driver that was killed, and leaves its file."""
+    left = tmp_path / "data" / "cifar" / ".test-00000-of-00001.parquet.12.tmp"
+    left.parent.mkdir(parents=True)
+    (tmp_path / "manifest.json").write_text("{}")
+    left.touch()
+    with locked(Layout(tmp_path)):
+        assert not left.exists()
+        left.touch()
+    assert not left.exists()
