@@ -22,7 +22,7 @@ import tempfile
 import threading
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from random import Random
 
@@ -102,14 +102,21 @@ def _arguments() -> argparse.Namespace:
     return args
 
 
+def chosen_trials(
+    numbers: Iterable[int], kind_of: Callable[[int], str], wanted: Sequence[str], each: int | None = None
+) -> Iterator[int]:
+    """Choose the trials of wanted kinds, `each` of every kind or without end; the kinds take turns."""
+    chosen = (number for number in numbers if kind_of(number) in wanted)
+    return itertools.islice(chosen, each and each * len(wanted))
+
+
 class _Soak:
     """Trials in several threads, until the time is over."""
 
     def __init__(self, bench: Bench, wanted: list[str], args: argparse.Namespace) -> None:
         self.bench, self.lanes = bench, 1 if args.trial is not None else args.lanes
         numbers = itertools.count(args.first) if args.trial is None else iter([args.trial])
-        chosen = (number for number in numbers if bench.kind(number).name in wanted)
-        self._numbers = itertools.islice(chosen, args.each and args.each * len(wanted))
+        self._numbers = chosen_trials(numbers, lambda number: bench.kind(number).name, wanted, args.each)
         self._until = time.monotonic() + 60 * args.minutes
         self._started = time.monotonic()
         self._said = 0.0

@@ -58,7 +58,7 @@ class StorePlace:
 
 
 def has_stores() -> bool:
-    """Whether the packages are installed that a store and its clients take."""
+    """Whether the packages that a store and its clients need are installed."""
     return all(importlib.util.find_spec(name) is not None for name in ("moto", "s3fs", "upath"))
 
 

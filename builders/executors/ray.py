@@ -144,13 +144,15 @@ def _sigterm_waits() -> Iterator[None]:
         yield  # where Ray sets none
         return
     does = signal.getsignal(signal.SIGTERM)
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+    can_wait = hasattr(signal, "pthread_sigmask")  # not on Windows
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM}) if can_wait else set()
     try:
         yield
     finally:
         if does is not None:
             signal.signal(signal.SIGTERM, does)
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+        if can_wait:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 class _Sent(NamedTuple):

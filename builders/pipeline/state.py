@@ -47,7 +47,7 @@ def locked(layout: Layout) -> Iterator[None]:
     with held(layout.lock, busy):
         layout.remove_temporary()
         yield
-        layout.remove_temporary()  # of a worker that a Ray cluster ended some seconds after the driver that was killed
+        layout.remove_temporary()  # left by Ray workers that outlived a killed driver
 
 
 class _Recorded(msgspec.Struct, omit_defaults=True):

@@ -95,7 +95,7 @@ def told(doing: str, address: object) -> Iterator[None]:
         yield
     except client_errors() as error:
         absent = isinstance(error, FileNotFoundError | NotADirectoryError) and code_of(error) != "NoSuchBucket"
-        if absent and doing != "write":  # which is told of a bucket only
+        if absent and doing != "write":  # a write fails so only where there is no bucket
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(address)) from error
         raise BuildError(f"Cannot {doing} {address}: {reason(error)}") from error
 

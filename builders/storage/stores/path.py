@@ -93,7 +93,7 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
             except FileNotFoundError as error:
                 raise BuildError(f"Cannot use {self}: {NO_BUCKET}") from error
         if writing:
-            asked = self / ".state" / "asked"  # one name for all, so that what a run had to leave goes with the next
+            asked = self / ".state" / "asked"  # one name, so that the next run removes what this one could not
             with told("write", str(self)):
                 asked.write(b"-")
             asked.unlink(missing_ok=True)
