@@ -1,4 +1,4 @@
-"""`python -m builders.audit duplicates` against hashes and nearest neighbours, on 60,000 and 20,000 images.
+"""`python -m builders.commands.audit duplicates` against hashes and nearest neighbours, on 60,000 and 20,000 images.
 
 `python -m benchmarks.audit_duplicates` writes a release of 32 x 32 images (coloured noise with the spectrum of
 photographs, no files are needed): a training split, and a test split whose every tenth image is a changed copy of a
@@ -191,7 +191,7 @@ def main(references: int, queries: int, sample: int, repeats: int) -> None:
         reading: list[float] = []
 
         def audit() -> float:
-            run_process([sys.executable, "-m", "builders.audit", "duplicates", str(root)])
+            run_process([sys.executable, "-m", "builders.commands.audit", "duplicates", str(root)])
             found["audit"] = by_audit(root)
             return 0.0  # the peak that the system tells begins with this process's own memory
 

@@ -6,8 +6,8 @@ import dataclasses
 import sys
 
 from builders.cifar_benchmark import BENCHMARK
+from builders.commands.build import run_command
 from builders.executors.processes import without_pandas
-from builders.pipeline.command import run_command
 
 if __name__ == "__main__":
     without_pandas()

@@ -30,10 +30,10 @@ import pyarrow.compute as pc
 
 from builders.benchmark import AllClasses, AllImages, Benchmark, ClassesOf, Config, PaperCount, PerClass, Rest, Split
 from builders.cli.progress import TerminalMeter
+from builders.commands.summary import dry_run_text
 from builders.executors.local import LocalExecutor
 from builders.pipeline.from_sources import prepare
 from builders.pipeline.request import BuildRequest, Run
-from builders.pipeline.summary import dry_run_text
 from builders.sources.base import Expected, Licence, PartitionIndex, Source, partition_table
 
 CLASSES = tuple(f"n{1440764 + 97 * number:08d}" for number in range(1000))

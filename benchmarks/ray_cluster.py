@@ -24,6 +24,7 @@ from ray.cluster_utils import Cluster
 from benchmarks.corruptions import write_plan
 from benchmarks.fixed_resize import write_tree
 from benchmarks.rivals import Run, interleave, report
+from builders.commands.build import WORKER_IMPORTS
 from builders.executors.base import ONE_CORE, Executor, Progress, Resources, Task
 from builders.executors.local import LocalExecutor
 from builders.executors.processes import without_pandas
@@ -31,7 +32,6 @@ from builders.executors.ray import RayExecutor
 from builders.generate import batches
 from builders.generate.exact.resize import FIXED_RESIZE
 from builders.generate.task import BatchTask
-from builders.pipeline.command import WORKER_IMPORTS
 
 WORKERS = 2
 

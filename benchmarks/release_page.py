@@ -3,8 +3,8 @@
 `python -m benchmarks.release_page --scratch DIR` writes a release with the configs of all benchmarks' usual size: 40
 splits of 20,000 rows, of all 1,000 classes of ILSVRC2012, with a table of exclusions for each and with images (the
 same few photographs' worth of noise, 375 x 500 pixels, in the first row group of each split). It times
-`python -m builders.report`, and as its rival what nobody can go below: reading the indexes' columns with pyarrow. On a
-machine that is shared, look at the processor's seconds: 4.8 where the page took 15.6 s with 14 processes waiting for
+`python -m builders.commands.report`, and as its rival what nobody can go below: reading the indexes' columns with
+pyarrow. On a machine that is shared, look at the processor's seconds: 4.8 where the page took 15.6 s with 14 processes waiting for
 two cores, and 343 MB; reading the indexes took 2.4 s then.
 """
 
@@ -159,10 +159,10 @@ def main() -> int:
     if not Layout(root).manifest.exists():
         shutil.rmtree(root, ignore_errors=True)
         write_release(root)
-    command = [sys.executable, "-m", "builders.report", str(root)]
+    command = [sys.executable, "-m", "builders.commands.report", str(root)]
     runs = {
         "reading the indexes": Run(lambda: None, lambda: run_process([sys.executable, "-c", READ, str(root)])),
-        "python -m builders.report": Run(
+        "python -m builders.commands.report": Run(
             lambda: page.unlink(missing_ok=True), lambda: run_process([*command, "--out", str(page)])
         ),
     }
@@ -176,7 +176,7 @@ def main() -> int:
     text = page.read_text(encoding="utf-8")
     pictures = sum(len(part.partition('"')[0]) for part in text.split('src="data:')[1:])
     print(f"{CONFIGS * SPLITS * ROWS:,} rows: a page of {len(text.encode()):,} bytes, {pictures:,} of them pictures")
-    ours = found["python -m builders.report"]
+    ours = found["python -m builders.commands.report"]
     within = ours.median < LIMIT_SECONDS and ours.peak_mb < LIMIT_MB and pictures <= LIMIT_PICTURES
     print(f"{'within' if within else 'BEYOND'} {LIMIT_SECONDS} s, {LIMIT_MB:,} MB and {LIMIT_PICTURES:,} bytes")
     return 0 if within else 1

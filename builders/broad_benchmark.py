@@ -46,6 +46,7 @@ from builders.sources.imagenet_o import IMAGENET_O
 from builders.sources.inaturalist import INATURALIST
 from builders.sources.openimage_o import OPENIMAGE_O
 from builders.sources.partial_broad import PARTIAL_BROAD
+from unknown_detection.commands import run_builder
 
 ALL_NEW = AllClasses("the set was made of classes that ImageNet-1k does not have (section 2.1)")
 
@@ -174,9 +175,7 @@ BENCHMARK = Benchmark(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns its exit code."""
-    from builders.pipeline.command import run_command
-
-    return run_command(BENCHMARK, argv)
+    return run_builder(BENCHMARK, argv)
 
 
 if __name__ == "__main__":

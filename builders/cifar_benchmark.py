@@ -36,6 +36,7 @@ from builders.sources.lsun import LSUN
 from builders.sources.lsun_fix import LSUN_FIX
 from builders.sources.noise import NOISE
 from builders.sources.svhn import SVHN
+from unknown_detection.commands import run_builder
 
 # Two of the five classes of each superclass are known (CIFAR-40), the other three near (CIFAR-60).
 _DRAW = Draw(2, key="cifar/test", of_each_group=True)
@@ -201,9 +202,7 @@ BENCHMARK = Benchmark(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns its exit code."""
-    from builders.pipeline.command import run_command
-
-    return run_command(BENCHMARK, argv)
+    return run_builder(BENCHMARK, argv)
 
 
 if __name__ == "__main__":

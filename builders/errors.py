@@ -1,6 +1,6 @@
 """Errors that the user can fix: a message without a traceback, and exit code 2.
 
-Tested by `tests/builders/pipeline/test_command.py`.
+Tested by `tests/builders/commands/test_build.py`.
 """
 
 from __future__ import annotations

@@ -54,6 +54,7 @@ from builders.sources.svhn_full import SVHN_FULL
 from taxonomy.decisions import load
 from taxonomy.grading import NO_ANIMALS
 from taxonomy.rules import facets
+from unknown_detection.commands import run_builder
 
 KNOWN, UNKNOWN = "in_distribution", "out_of_distribution"
 ALL_KNOWN = AllClasses("the benchmark's in-distribution classes are all 365 (section IV)")
@@ -224,9 +225,7 @@ BENCHMARK = Benchmark(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns its exit code."""
-    from builders.pipeline.command import run_command
-
-    return run_command(BENCHMARK, argv)
+    return run_builder(BENCHMARK, argv)
 
 
 if __name__ == "__main__":

@@ -206,7 +206,7 @@ def _unknown(given: str) -> Unknown:
 
 
 def _command(**flags: Any) -> None:
-    from builders.pipeline.command import build
+    from builders.commands.build import build
     from builders.registry import BENCHMARKS
 
     name: str = flags["name"]

@@ -17,6 +17,7 @@ from builders.sources.caltech256 import CALTECH256
 from builders.sources.food101 import FOOD101
 from builders.sources.imagenet import IMAGENET
 from builders.sources.places365 import PLACES365
+from unknown_detection.commands import run_builder
 
 KNOWN = Classes("imagenet", "in_distribution")
 EXTERNAL = Classes("imagenet", "external")
@@ -162,9 +163,7 @@ BENCHMARK = Benchmark(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns its exit code."""
-    from builders.pipeline.command import run_command
-
-    return run_command(BENCHMARK, argv)
+    return run_builder(BENCHMARK, argv)
 
 
 if __name__ == "__main__":

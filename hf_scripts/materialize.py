@@ -19,6 +19,7 @@ from builders.cli.source_flags import SOURCES_FILE, listed_sources, missing_sour
 from builders.cli.source_places import Downloads, cache_option
 from builders.cli.split_choice import chosen_splits, splits_option
 from builders.cli.tables import aligned
+from builders.commands.summary import loading
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.executors.processes import without_pandas
 from builders.hub.client import hub_settings
@@ -26,7 +27,6 @@ from builders.hub.repo_id import folder_or_repository
 from builders.hub.repository import Repository
 from builders.pipeline.from_index import Published, find, needed_sources, rebuild
 from builders.pipeline.recorded import Bring
-from builders.pipeline.summary import loading
 from builders.release.digests import file_sha256
 from builders.release.manifest import read_manifest
 from builders.release.split_entries import FileEntry, SplitEntry

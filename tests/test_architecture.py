@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 
 from builders.registry import BENCHMARKS
-from builders.sources.registry import SOURCES
 from unknown_detection.commands import COMMANDS
 
 ROOT = Path(__file__).parents[1]
@@ -20,146 +19,8 @@ PACKAGES = ("benchmarks", "builders", "cards", "evaluation", "hf_scripts", "taxo
 
 OURS = ("unknown_detection", "taxonomy", "builders", "hf_scripts", "evaluation")
 
-# From the bottom up, each folder (or module at the top of a package) and what it imports of ours. Names without their
-# package are of the section's own. A line names all that is imported and nothing else, and only what stands above it,
-# so that no import goes up.
-ARROWS = """
-[unknown_detection]
-terminal                :
-pages                   :
-durable                 :
-precision               :
-commands                :
-help                    : commands
-__main__                : commands help
-
-[taxonomy]
-errors                  :
-tables                  :
-cli                     : errors unknown_detection.help
-grading                 :
-decisions               : errors grading tables
-wordnet                 : errors
-overlaps                : tables
-rules                   : decisions errors grading overlaps tables wordnet
-freeze                  : decisions overlaps rules
-explain_facets          : decisions grading overlaps rules tables wordnet
-explain                 : decisions errors explain_facets overlaps rules wordnet
-compile_wordnet         : cli unknown_detection.help wordnet
-__main__                : cli explain freeze unknown_detection.help
-
-[builders]
-errors                  :
-papers                  :
-storage                 : errors
-executors               : errors
-release                 : errors storage
-card                    : errors release storage taxonomy.decisions taxonomy.tables
-demo                    : storage taxonomy.tables
-sources.obtain          :
-sources.compressed      :
-sources.base            : demo errors release sources.compressed sources.obtain storage
-sources.formats         :
-sources.readers         : errors sources.base sources.formats storage
-sources                 : demo errors release sources.base sources.formats sources.obtain sources.readers storage
-                          taxonomy.decisions taxonomy.tables taxonomy.wordnet
-hub                     : errors release sources.base sources.readers storage
-generate                : errors executors release sources storage
-generate.exact          : errors executors generate release storage
-generate.adversarial    : errors executors generate release sources storage unknown_detection.precision
-generate.synthetic      : errors executors generate release sources storage taxonomy.wordnet
-selection               : sources.base taxonomy.decisions
-splits                  : generate release selection sources.base
-declaration_checks      : release selection splits taxonomy.decisions taxonomy.overlaps
-benchmark               : declaration_checks errors generate selection sources.base splits
-duplicates              : benchmark executors generate release storage
-plan                    : benchmark errors release sources.base storage taxonomy.decisions taxonomy.overlaps
-adopt                   : benchmark errors plan release sources sources.base sources.readers storage
-writing                 : benchmark errors executors generate plan release sources sources.base storage
-imagenet_benchmark      : benchmark executors papers sources
-cifar_benchmark         : benchmark executors generate.exact papers sources
-facets_benchmark        : benchmark executors papers sources taxonomy.decisions taxonomy.grading taxonomy.rules
-broad                   : benchmark generate generate.adversarial generate.exact generate.synthetic sources
-                          taxonomy.tables
-broad_benchmark         : benchmark broad executors generate.exact papers sources
-registry                : benchmark broad_benchmark cifar_benchmark facets_benchmark imagenet_benchmark
-cli                     : benchmark errors executors generate hub release sources sources.base storage
-                          unknown_detection.commands unknown_detection.help
-demo.write              : demo errors sources storage
-demo.__main__           : cli demo.write errors registry unknown_detection.help
-audit                   : card cli duplicates errors executors generate generate.exact release sources sources.base
-                          storage taxonomy.tables unknown_detection.help
-pipeline                : adopt benchmark card cli demo.write duplicates errors executors generate generate.exact plan
-                          registry release sources sources.base storage unknown_detection.help writing
-report                  : audit card cli errors registry release sources storage taxonomy.decisions
-                          taxonomy.tables taxonomy.wordnet unknown_detection.help unknown_detection.pages
-fetch                   : benchmark errors hub pipeline registry sources.base sources.obtain storage
-sources.__main__        : cli errors fetch sources sources.base unknown_detection.help
-folder_benchmark        : benchmark cli errors executors pipeline registry release sources sources.base storage
-                          taxonomy.overlaps unknown_detection.help
-__main__                : unknown_detection.__main__
-
-[hf_scripts]
-checks                  : builders.card builders.cli builders.duplicates builders.errors builders.executors
-                          builders.hub builders.release builders.storage
-publish                 : builders.card builders.cli builders.duplicates builders.errors builders.hub builders.release
-                          builders.sources builders.sources.base builders.storage checks
-exports                 : builders.errors builders.release builders.storage checks
-card                    : builders.card builders.cli builders.errors builders.release builders.storage
-                          unknown_detection.commands unknown_detection.help
-verify                  : builders.cli builders.errors builders.executors builders.hub builders.release
-                          builders.storage checks publish unknown_detection.help
-push                    : builders.card builders.cli builders.errors builders.executors builders.hub
-                          builders.release builders.storage checks publish unknown_detection.help verify
-export                  : builders.cli builders.errors builders.release builders.storage exports unknown_detection.help
-materialize             : builders.cli builders.errors builders.executors builders.pipeline builders.release
-                          builders.sources builders.sources.base builders.storage builders.hub unknown_detection.help
-__main__                : unknown_detection.__main__
-
-[evaluation]
-errors                  :
-files                   : errors
-duplicate_pairs         : errors files
-releases                : duplicate_pairs errors files
-metrics                 : errors
-models                  : errors files unknown_detection.precision
-detectors               : errors models unknown_detection.precision
-features                : builders.executors detectors errors files models releases unknown_detection.precision
-scoring                 : detectors duplicate_pairs errors features files metrics models releases
-protocols               : errors files metrics scoring
-reports                 : detectors errors files metrics protocols releases scoring
-                          unknown_detection.pages
-graph                   : errors files releases reports scoring
-demo                    : detectors duplicate_pairs errors files models protocols releases
-commands                : builders.cli builders.executors demo detectors errors features graph models protocols
-                          releases reports scoring unknown_detection.commands unknown_detection.help
-__main__                : builders.errors errors unknown_detection.commands unknown_detection.help
-"""
-
-ANYBODYS = ("unknown_detection.durable", "unknown_detection.terminal")
-"""What every module may import, so that `ARROWS` does not say so of each."""
-
-# The one import that goes up: `python -m builders.<name>_benchmark` runs the command line that builds it.
-COMMAND_LINE = "builders.pipeline.command"
-
-FEWEST, MOST = 5, 12
-"""Modules of a folder, without `__init__`."""
-
-REGISTRIES = {"builders/demo", "builders/sources", "evaluation/detectors"}
-"""Folders with a module for each source or family of detectors, which may have more."""
-
-SMALL = {
-    "builders/sources/formats",
-    "evaluation/demo",
-    "evaluation/graph",
-    "taxonomy/wordnet",
-    "unknown_detection/pages",
-    "unknown_detection/terminal",
-}
-"""Folders that are whole with fewer."""
-
-OVERVIEWS = {"builders/__main__.py", "hf_scripts/__main__.py"}
-"""Three lines that start `unknown-detection`: not among the modules of their folders."""
+OVERVIEWS = {"builders", "hf_scripts"}
+"""Packages whose `__main__` is the command `unknown-detection`."""
 
 
 @functools.cache
@@ -169,23 +30,15 @@ def parsed(path):
 
 @functools.cache
 def imports(path):
-    """Every module that a file imports, wherever in the file, but for a benchmark's command line."""
-    return tuple(_imports(path))
-
-
-def _imports(path):
-    tree = parsed(path)
-    command = [node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "main"]
-    started = {id(node) for main in command for node in ast.walk(main)} if path.stem.endswith("_benchmark") else set()
-    for node in ast.walk(tree):
+    """Every module that a file imports, wherever in the file."""
+    found = []
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            found += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}: relative import"
-            if id(node) in started and node.module == COMMAND_LINE:
-                continue
-            yield node.module
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            found += [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    return tuple(found)
 
 
 CORE_WEIGHT = {"torch", "torchvision", "diffusers", "timm", "torchattacks", "imagecorruptions", "ray", "matplotlib"}
@@ -195,73 +48,11 @@ def sources(package):
     return sorted((ROOT / package).rglob("*.py"))
 
 
-def arrows():
-    """`ARROWS` as what each folder imports, by full names, from the bottom up."""
-    found, package, line = {}, "", ""
-    for text in ARROWS.strip().splitlines():
-        if text.startswith("["):
-            package = text.strip("[]")
-        elif text.strip():
-            names, colon, imported = text.rpartition(":")
-            line = f"{package}.{names.strip()}" if colon else line
-            short = imported.split()
-            full = [name if name.split(".")[0] in OURS else f"{package}.{name}" for name in short]
-            found[line] = found.get(line, set()) | set(full)
-    return found
-
-
-def folder_of(module, folders):
-    """The line of the table that a module belongs to; None for what is not ours."""
-    parts = module.split(".")
-    names = (".".join(parts[:end]) for end in range(len(parts), 1, -1))
-    return next((name for name in names if name in folders), None)
-
-
-def modules():
-    """Every module of ours but for `__init__`, with its file."""
-    for package in OURS:
-        for path in sources(package):
-            if path.name != "__init__.py":
-                yield path.relative_to(ROOT).with_suffix("").as_posix().replace("/", "."), path
-
-
-def test_no_arrow_goes_up():
-    above = set()
-    for folder, imported in arrows().items():
-        assert imported <= above, f"{folder} imports {sorted(imported - above)}, which stand below it in the table"
-        above.add(folder)
-
-
-def test_imports_are_those_of_the_table():
-    table = arrows()
-    found = {folder: set() for folder in table}
-    for module, path in modules():
-        folder = folder_of(module, table)
-        assert folder, f"{module} is in no line of ARROWS"
-        for imported in imports(path):
-            other = folder_of(imported, table)
-            if other and other != folder and not other.startswith(ANYBODYS):
-                assert other in table[folder], f"{path.relative_to(ROOT)} imports {imported}"
-                found[folder].add(other)
-    unused = {folder: sorted(table[folder] - found[folder]) for folder in table if table[folder] - found[folder]}
-    assert not unused, f"arrows that no import needs: {unused}"
-
-
-def test_no_modules_import_each_other_in_circles():
-    imported = {module: set(imports(path)) for module, path in modules()}
-    left = dict(imported)
-    while left:
-        free = [module for module in left if not imported[module] & (left.keys() - {module})]
-        assert free, f"modules that import each other: {sorted(left)}"
-        for module in free:
-            del left[module]
-
-
-def test_a_release_needs_nothing_but_files_and_errors():
-    table = arrows()
-    assert table["builders.release"] == {"builders.errors", "builders.storage"}
-    assert table["builders.storage"] == {"builders.errors"}
-    assert table["builders.errors"] == set()
+def test_imports_go_down():
+    """The layers are in pyproject.toml, by whole folders; import-linter finds what goes up and every circle."""
+    code = "import sys; from importlinter.cli import lint_imports; sys.exit(lint_imports(no_cache=True))"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
 
 
 def test_the_evaluation_takes_of_the_builders_what_runs_tasks_alone():
@@ -272,45 +63,6 @@ def test_the_evaluation_takes_of_the_builders_what_runs_tasks_alone():
     ours = {name for name in done.stdout.split() if name.partition(".")[0] in ("builders", "hf_scripts", "taxonomy")}
     without = {name for name in ours if not name.startswith("builders.executors")}
     assert without == {"builders", "builders.cli", "builders.cli.executor_flags", "builders.errors"}
-
-
-def test_folders_can_be_held_in_the_head():
-    for package in OURS:
-        for folder in {path.parent for path in sources(package)}:
-            name = folder.relative_to(ROOT).as_posix()
-            modules = {path.relative_to(ROOT).as_posix() for path in folder.glob("*.py") if path.name != "__init__.py"}
-            count = len(modules - OVERVIEWS)
-            if name in REGISTRIES:
-                assert count > MOST, f"{name} has {count} modules and needs no exception"
-            elif name in SMALL:
-                assert count < FEWEST, f"{name} has {count} modules and needs no exception"
-            else:
-                assert FEWEST <= count <= MOST, f"{name} has {count} modules"
-
-
-MOST_ARGUMENTS = 6
-
-MANY_ARGUMENTS = {
-    "builders.sources.readers.parquet.read_shard": "the columns of a mirror, and what to say where one is not there",
-    "evaluation.detectors.openmax.make_openmax": "the hyperparameters of its papers, by name",
-    "evaluation.features.extract.extract": "the options of a public function, by name",
-    "evaluation.reports.report.report": "the options of a public function, by name",
-    "evaluation.scoring.run.score": "the options of a public function, by name",
-    "hf_scripts.publish.read_back._check_small": "both sides of a comparison",
-}
-"""Functions with more arguments than `MOST_ARGUMENTS`, each with the reason; click's commands have one per option."""
-
-
-def test_functions_take_few_arguments_or_give_a_reason():
-    many = set()
-    for module, path in modules():
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if not isinstance(node, ast.FunctionDef) or any("click" in ast.unparse(d) for d in node.decorator_list):
-                continue
-            given = [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]
-            if len([argument for argument in given if argument.arg not in ("self", "cls")]) > MOST_ARGUMENTS:
-                many.add(f"{module}.{node.name}")
-    assert many == set(MANY_ARGUMENTS)
 
 
 WATCHES = "from unknown_detection.terminal import interrupts\ninterrupts.watch_imports(__name__)"
@@ -330,33 +82,6 @@ def test_packages_import_nothing_and_say_what_they_hold():
                     path != ROOT / "evaluation" / "__init__.py"
                 ):  # tests/test_public_names.py: imports on first use only
                     assert len(tree.body) == 1, f"{path.relative_to(ROOT)} does more than say what the folder holds"
-
-
-def test_contributing_names_every_folder_in_its_own_words():
-    rows = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").splitlines()
-    for package in OURS:
-        for path in sources(package):
-            if path.name == "__init__.py":
-                folder = path.parent.relative_to(ROOT).as_posix()
-                sentence = ast.get_docstring(parsed(path)).splitlines()[0]
-                assert f"| `{folder}/` | {sentence} |" in rows, f"CONTRIBUTING.md has no such row for {folder}/"
-
-
-def test_every_module_has_a_test_file_or_names_one():
-    for module, path in modules():
-        folder, _, name = module.rpartition(".")
-        own = ROOT / "tests" / folder.replace(".", "/") / f"test_{name.strip('_')}.py"
-        if not own.exists():
-            named = re.search(r"Tested by `(tests/[\w/]+\.py)`\.", ast.get_docstring(parsed(path)) or "")
-            assert named, f"{module} has no {own.relative_to(ROOT)} and names no other"
-            assert (ROOT / named[1]).is_file(), f"{module} names {named[1]}"
-
-
-def test_tests_stand_where_what_they_test_stands():
-    for package in OURS:
-        for path in sources(f"tests/{package}"):
-            folder = path.parent.relative_to(ROOT / "tests")
-            assert (ROOT / folder).is_dir(), f"{path.relative_to(ROOT)} mirrors no folder"
 
 
 IN_FUNCTIONS = {"unknown_detection/precision.py": {"torch"}, "builders/executors/ray.py": {"ray"}}
@@ -410,17 +135,6 @@ def test_the_core_imports_nothing_heavy():
             if "generate" not in path.parts:
                 heavy = CORE_WEIGHT & {module.split(".")[0] for module in imports(path)}
                 assert heavy == IN_FUNCTIONS.get(path.relative_to(ROOT).as_posix(), set()), path
-
-
-def test_packages_are_listed_and_tests_are_not_installed():
-    listed = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["packages"]
-    found = {
-        path.parent.relative_to(ROOT).as_posix().replace("/", ".")
-        for package in PACKAGES
-        if package != "benchmarks"
-        for path in (ROOT / package).rglob("__init__.py")
-    }
-    assert set(listed) == found
 
 
 def test_the_core_install_has_no_torch():
@@ -481,40 +195,6 @@ def test_ci_runs_the_commands_of_the_readme():
     assert len(shown) == 2
     ci = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
     assert set(shown) <= set(ci)
-
-
-NAMES_SOURCES = {
-    "builders/broad/adopted.py": "the configs that draw from PartialBROAD",
-    "builders/broad/multi_label.py": "the config that draws from COCO",
-    "builders/broad/originals.py": "the images that are shifted, which are ImageNet's",
-    "builders/broad/synthetic.py": "the config whose labels are ImageNet's",
-    "builders/demo/duplicates.py": "pictures that two sources share",
-    "builders/demo/partial_broad.py": "ciphers of another source's images",
-    "builders/sources/registry.py": "the registry",
-    "builders/sources/svhn_full.py": "has the licence of the other SVHN",
-    "builders/sources/unpack.py": "one unpacker for each kind of container",
-}
-"""What names a source beside the source's own files and the benchmarks, and why."""
-
-
-def test_a_source_is_named_in_its_own_files_alone():
-    own = {f"builders/{folder}/{key}.py" for folder in ("sources", "demo") for key in SOURCES}
-    assert all((ROOT / path).is_file() for path in own)
-    found, of_sources = set(), modules_of_sources()
-    for path in (*sources("builders"), *sources("hf_scripts")):
-        name = path.relative_to(ROOT).as_posix()
-        if name.endswith("_benchmark.py"):
-            continue
-        tree = parsed(path)
-        named = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)} & set(SOURCES)
-        named |= {module.rpartition(".")[2] for module in imports(path) if module in of_sources}
-        if named - ({path.stem} if name in own else set()):
-            found.add(name)
-    assert found == set(NAMES_SOURCES)
-
-
-def modules_of_sources():
-    return {f"builders.{folder}.{key}" for folder in ("sources", "demo") for key in SOURCES}
 
 
 def test_every_benchmark_is_registered_and_has_configs_of_its_own():

@@ -6,8 +6,8 @@ import click
 import pytest
 
 from builders import facets_benchmark, folder_benchmark, imagenet_benchmark
-from builders.audit import __main__ as audit
-from builders.pipeline.command import make_command
+from builders.commands import audit as audit
+from builders.commands.build import make_command
 from hf_scripts import card, export, materialize, push, verify
 
 FLAG = re.compile(r"(?<![\w-])--[a-z][\w-]*")

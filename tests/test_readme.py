@@ -3,8 +3,8 @@
 import re
 from pathlib import Path
 
+from builders.commands.summary import built_text
 from builders.imagenet_benchmark import BENCHMARK
-from builders.pipeline.summary import built_text
 from builders.release.manifest import read_manifest
 from hf_scripts import verify
 from taxonomy.__main__ import main as taxonomy

@@ -6,10 +6,13 @@ started `unknown-detection`.
 
 from __future__ import annotations
 
+import importlib
 import re
 import sys
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 PROGRAM = "unknown-detection"
 """The installed command."""
@@ -50,19 +53,18 @@ class Command:
     @property
     def entry(self) -> str:
         """The module that has `main` and the click command."""
-        return self.module if "." in self.module and self.module not in _PACKAGES else f"{self.module}.__main__"
+        return self.module if "." in self.module else f"{self.module}.__main__"
 
-
-_PACKAGES = ("builders.audit", "builders.report", "builders.sources")
-"""The modules of commands that are packages, besides those at the top."""
 
 _BUILD, _CHECK, _SHARE, _EVALUATE = "Build a release", "Look into it", "Share it", "Evaluate detectors"
 
-BUILDER = "builders.pipeline.command"
+BUILDER = "builders.commands.build"
 """The module whose `make_command` takes the `BENCHMARK` that a module declares."""
 
 COMMANDS = (
-    Command("sources", "builders.sources", "List the source datasets: where to get them, what is here.", _BUILD),
+    Command(
+        "sources", "builders.commands.sources", "List the source datasets: where to get them, what is here.", _BUILD
+    ),
     Command(
         "build imagenet",
         "builders.imagenet_benchmark",
@@ -98,9 +100,9 @@ COMMANDS = (
         _BUILD,
     ),
     Command("verify", "hf_scripts.verify", "Check every digest, row and image, of a folder or on the Hub.", _CHECK),
-    Command("audit", "builders.audit", "Find overlaps, duplicates and artifacts that spoil results.", _CHECK),
+    Command("audit", "builders.commands.audit", "Find overlaps, duplicates and artifacts that spoil results.", _CHECK),
     Command("explain", "taxonomy", "Explain why a class is in or out.", _CHECK, inside="explain"),
-    Command("report", "builders.report", "Write one HTML page about the release.", _CHECK),
+    Command("report", "builders.commands.report", "Write one HTML page about the release.", _CHECK),
     Command("push", "hf_scripts.push", "Publish on the Hugging Face Hub, as one commit and a tag.", _SHARE),
     Command(
         "materialize",
@@ -121,6 +123,15 @@ _BY_PYTHON = {command.python: command.name for command in COMMANDS} | {MODULE: "
 _NAMED = re.compile(
     "(" + "|".join(re.escape(name) for name in sorted(_BY_PYTHON, key=len, reverse=True)) + r")(?!\.?\w)"
 )
+
+
+def run_builder(benchmark: Any, argv: Sequence[str] | None) -> int:
+    """Run the command line that builds a declared benchmark; returns its exit code.
+
+    A declaration stands below the commands, so the command is found by its name as all others are.
+    """
+    code: int = importlib.import_module(BUILDER).run_command(benchmark, argv)
+    return code
 
 
 def program() -> str:

@@ -41,7 +41,7 @@ MODULES = (
 """The commands."""
 
 _IMPORTED_LATE = (
-    "builders.pipeline.command",
+    "builders.commands.build",
     "builders.pipeline.from_index",
     "builders.hub.client",
     "builders.hub.repository",

@@ -1,1 +1,1 @@
-"""Audits a finished release: `python -m builders.audit`."""
+"""Audits a finished release: `python -m builders.commands.audit`."""

@@ -1,6 +1,6 @@
 """Contact sheets of a release: the first images of every split, or images above their duplicates.
 
-Tested by `tests/builders/audit/test_main.py`.
+Tested by `tests/builders/commands/test_audit.py`.
 """
 
 from __future__ import annotations

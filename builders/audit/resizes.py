@@ -3,7 +3,7 @@
 Tack et al. and Kim et al. (section 3.1) say of the resized LSUN images in circulation that smoothness alone gives them
 away. Whoever has the originals of a split can see how much of that is the resize.
 
-Tested by `tests/builders/audit/test_main.py`.
+Tested by `tests/builders/commands/test_audit.py`.
 """
 
 from __future__ import annotations

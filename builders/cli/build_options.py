@@ -1,6 +1,6 @@
 """The options of a build: where to, which rows, and how it is done.
 
-Tested by `tests/builders/pipeline/test_command.py`.
+Tested by `tests/builders/commands/test_build.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The flags and the file that give the folders of the sources.
 
-Tested by `tests/builders/pipeline/test_command.py`.
+Tested by `tests/builders/commands/test_build.py`.
 """
 
 from __future__ import annotations
@@ -125,7 +125,7 @@ def _shorter_ways(source: Source) -> list[str]:
     """The ways to get a source that are one command or one flag."""
     obtain, ways = source.obtain, []
     if obtain is not None and obtain.is_plain:
-        ways.append(f"or run python -m builders.sources get {source.key} --into DIR")
+        ways.append(f"or run python -m builders.commands.sources get {source.key} --into DIR")
     if obtain is not None and obtain.mirror is not None and obtain.mirror.at:
         gate = ", once your account has accepted its terms" if obtain.mirror.gated else ""
         ways.append(f"or give --{source.key} {obtain.mirror.at}{gate}")

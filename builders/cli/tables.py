@@ -1,6 +1,6 @@
 """Formats tables with aligned columns for terminals.
 
-Tested by `tests/builders/pipeline/test_command.py`.
+Tested by `tests/builders/commands/test_build.py`.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Writes small made-up copies of every source: `python -m builders.demo`."""
+"""Writes small made-up copies of every source: `python -m builders.commands.demo`."""

@@ -1,6 +1,6 @@
 """What a source's demo is: the files to draw, or a function that writes its containers.
 
-Each source has a module of its name beside this one, which its declaration in `builders.sources` names. Class names
+Each source has a module beside this one, named by its key. Class names
 are the real ones, file names are fixed, and only the pixels depend on the seed.
 
 Tested by `tests/builders/demo/test_write.py`.

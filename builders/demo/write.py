@@ -9,6 +9,7 @@ troubled images and stray files (`builders.demo.base`) and duplicates
 from __future__ import annotations
 
 import hashlib
+import importlib
 from collections.abc import Collection
 from importlib import resources
 from pathlib import Path
@@ -22,8 +23,8 @@ from builders.storage.atomic import write_text
 from unknown_detection.durable import flush_tree, make_folder
 from unknown_detection.terminal.progress import bar
 
-DEMOS: dict[str, Demo] = {key: source.demo for key, source in SOURCES.items() if source.demo is not None}
-"""Every source's demo by its key."""
+DEMOS: dict[str, Demo] = {key: importlib.import_module(f"builders.demo.{key}").DEMO for key in SOURCES}
+"""Every source's demo by its key, which is the name of its module."""
 
 MARKER = "DEMO.txt"
 """The file in the demo's root and in each source's folder that says that the images are made up."""
@@ -31,7 +32,7 @@ MARKER = "DEMO.txt"
 _FINISHED = ".finished"
 """The record of a folder of `keep_demo`: the edition, then the key of every source that is there, a line each."""
 
-_MARKER_TEXT = """This folder was written by `python -m builders.demo`.
+_MARKER_TEXT = """This folder was written by `python -m builders.commands.demo`.
 Its images are drawn by a program. They have the names and the layout of a real dataset and nothing else of it:
 results computed from them mean nothing. Remove the folder whenever you like.
 """

@@ -1,6 +1,6 @@
 """What one run was asked for, which sources that takes, and what the run works with.
 
-Tested by `tests/builders/pipeline/test_command.py`.
+Tested by `tests/builders/commands/test_build.py`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Reads the images of a release's splits, for audits of pixels.
 
-Tested by `tests/builders/audit/test_main.py`.
+Tested by `tests/builders/commands/test_audit.py`.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Writes one HTML page about a release: `python -m builders.report`."""
+"""Writes one HTML page about a release: `python -m builders.commands.report`."""

@@ -20,7 +20,7 @@ from builders.storage.text_files import read_csv
 from unknown_detection.pages.content import Cell, Column, Style, Table, Value, anchor
 
 _AREA = re.compile(r"[01]\.\d{1,10}")
-_ADVICE = "Run the audit again with python -m builders.audit."
+_ADVICE = "Run the audit again with python -m builders.commands.audit."
 _OVERLAP = ("split", "known_class", "unknown_class", "unknown_class_name", "rows", "rows_of_split")
 _ARTIFACTS = ("split", "role", "number", "auroc", "flagged")
 
@@ -168,4 +168,4 @@ def _number(text: str) -> int | str:
 
 
 def _command(audit: str, root: Path, *more: str) -> str:
-    return shlex.join(["python", "-m", "builders.audit", audit, str(root), *more])
+    return shlex.join(["python", "-m", "builders.commands.audit", audit, str(root), *more])

@@ -20,7 +20,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.demo.base import Demo
 from builders.errors import BuildError
 from builders.release.columns import Column
 from builders.sources.compressed import CompressedTable, Stacked, repeated_text
@@ -189,7 +188,7 @@ class Source:
 
     `arrays` marks a source whose images are pixel arrays upstream: rows hold them as PNG and are identified by their
     pixels, so that every layout gives equal rows. `pixel_sizes` is None where a copy's edition does not show in its
-    images' sizes. `demo` writes a small made-up copy. `columns` are what the source says of each image beside its
+    images' sizes. `columns` are what the source says of each image beside its
     class; the pieces' tables have them, and so has every row of a release that comes from the source.
     """
 
@@ -205,7 +204,6 @@ class Source:
     scan: Callable[[Path, Sequence[str]], list[PartitionIndex]]
     arrays: bool = False
     pixel_sizes: PixelSizes | None = None
-    demo: Demo | None = None
     columns: tuple[Column, ...] = ()
 
     @property

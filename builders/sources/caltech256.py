@@ -12,7 +12,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.demo.caltech256 import DEMO
 from builders.sources.base import Expected, Licence, PartitionIndex, PixelSizes, Source
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers import parquet, parquet_files, tars
@@ -136,5 +135,4 @@ CALTECH256 = Source(
     expected=expected,
     scan=_SEARCH.scan,
     pixel_sizes=PixelSizes(),
-    demo=DEMO,
 )

@@ -15,7 +15,6 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.demo.cifar100 import DEMO
 from builders.errors import BuildError
 from builders.sources.base import Expected, Licence, PartitionIndex, Source
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
@@ -288,5 +287,4 @@ CIFAR100 = Source(
     expected=expected,
     scan=_SEARCH.scan,
     arrays=True,
-    demo=DEMO,
 )

@@ -14,7 +14,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from builders.demo.coco2017 import DEMO
 from builders.errors import BuildError
 from builders.sources.base import (
     Container,
@@ -282,5 +281,4 @@ COCO2017 = Source(
     scan=_SEARCH.scan,
     columns=COLUMNS,
     pixel_sizes=PixelSizes(),
-    demo=DEMO,
 )

@@ -9,7 +9,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.demo.dtd import DEMO
 from builders.sources.base import Expected, Licence, PartitionIndex, PixelSizes, Source
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers import parquet, parquet_files, tars
@@ -142,5 +141,4 @@ DTD = Source(
     expected=expected,
     scan=_SEARCH.scan,
     pixel_sizes=PixelSizes(),
-    demo=DEMO,
 )

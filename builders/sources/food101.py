@@ -8,7 +8,6 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping
 
-from builders.demo.food101 import DEMO
 from builders.sources.base import Expected, Licence, PixelSizes, Source
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers import tars
@@ -115,5 +114,4 @@ FOOD101 = Source(
     expected=expected,
     scan=_SEARCH.scan,
     pixel_sizes=PixelSizes(),
-    demo=DEMO,
 )

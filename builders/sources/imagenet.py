@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.demo.imagenet import DEMO
 from builders.errors import BuildError
 from builders.sources import ilsvrc_devkit
 from builders.sources.base import (
@@ -349,5 +348,4 @@ IMAGENET = Source(
             (n, n): f"ImageNet resized to {n} x {n} (Chrabaszcz, Loshchilov and Hutter, 2017)" for n in _DOWNSAMPLED
         }
     ),
-    demo=DEMO,
 )

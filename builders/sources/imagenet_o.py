@@ -13,7 +13,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.demo.imagenet_o import DEMO
 from builders.release.columns import Column
 from builders.sources.base import Expected, Licence, OtherDataError, PartitionIndex, Source
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
@@ -200,6 +199,5 @@ IMAGENET_O = Source(
     classes=classes,
     expected=expected,
     scan=_SEARCH.scan,
-    demo=DEMO,
     columns=(SOURCE_CLASS, PREDICTED, CONFIDENCE, *COLUMNS),
 )

@@ -14,7 +14,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.demo.inaturalist import DEMO
 from builders.sources.base import Expected, Licence, PartitionIndex, PixelSizes, Source
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.overlap import COLUMNS, overlap
@@ -142,6 +141,5 @@ INATURALIST = Source(
     expected=expected,
     scan=_SEARCH.scan,
     pixel_sizes=PixelSizes(),
-    demo=DEMO,
     columns=COLUMNS,
 )

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from builders.demo.lsun import DEMO
 from builders.errors import BuildError
 from builders.sources.base import Expected, Licence, OtherDataError, PartitionIndex, Source, Stray, partition_table
 from builders.sources.formats import lmdb_pages
@@ -228,5 +227,4 @@ LSUN = Source(
     classes=classes,
     expected=expected,
     scan=_SEARCH.scan,
-    demo=DEMO,
 )

@@ -18,7 +18,6 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.demo.lsun_fix import DEMO
 from builders.sources.base import Expected, Licence, OtherDataError, PartitionIndex, Source
 from builders.sources.editions import sampled_sizes
 from builders.sources.obtain import Obtain
@@ -153,5 +152,4 @@ LSUN_FIX = Source(
     expected=expected,
     scan=_SEARCH.scan,
     arrays=True,
-    demo=DEMO,
 )

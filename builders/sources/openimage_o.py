@@ -18,7 +18,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.demo.openimage_o import DEMO
 from builders.errors import BuildError
 from builders.sources.base import Expected, Licence, OtherDataError, PartitionIndex, PixelSizes, Source
 from builders.sources.editions import sampled_sizes
@@ -212,6 +211,5 @@ OPENIMAGE_O = Source(
     expected=expected,
     scan=_SEARCH.scan,
     pixel_sizes=PixelSizes(),
-    demo=DEMO,
     columns=COLUMNS,
 )

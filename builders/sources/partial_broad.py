@@ -20,7 +20,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.demo.partial_broad import DEMO
 from builders.sources.base import Expected, Licence, OtherDataError, PartitionIndex, Source
 from builders.sources.obtain import Mirror, Obtain
 from builders.sources.readers import parquet, parquet_files
@@ -191,5 +190,4 @@ PARTIAL_BROAD = Source(
     classes=classes,
     expected=expected,
     scan=scan,
-    demo=DEMO,
 )

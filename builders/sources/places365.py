@@ -15,7 +15,6 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv as pacsv
 
-from builders.demo.places365 import DEMO
 from builders.errors import BuildError, one_line
 from builders.sources import places365_mirrors
 from builders.sources.base import Expected, Licence, PartitionIndex, PixelSizes, Source, Stray, partition_table
@@ -324,5 +323,4 @@ PLACES365 = Source(
     scan=_scan,
     # The large edition has many images whose shorter side is 512, the small one only 256 x 256.
     pixel_sizes=PixelSizes(shared=(256, 512)),
-    demo=DEMO,
 )

@@ -10,7 +10,6 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from builders.demo.sun397 import DEMO
 from builders.errors import BuildError, one_line
 from builders.sources.base import Expected, Licence, OtherDataError, PartitionIndex, PixelSizes, Source, Stray
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
@@ -273,5 +272,4 @@ SUN397 = Source(
     expected=expected,
     scan=_SEARCH.scan,
     pixel_sizes=PixelSizes(),
-    demo=DEMO,
 )

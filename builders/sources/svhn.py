@@ -10,7 +10,6 @@ from typing import IO, Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from builders.demo.svhn import DEMO
 from builders.errors import NAMED, BuildError, more
 from builders.sources.base import Expected, Licence, PartitionIndex, Source
 from builders.sources.formats import matlab
@@ -205,5 +204,4 @@ SVHN = Source(
     expected=expected,
     scan=_SEARCH.scan,
     arrays=True,
-    demo=DEMO,
 )

@@ -11,7 +11,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.demo.svhn_full import DEMO
 from builders.errors import BuildError
 from builders.sources import svhn
 from builders.sources.base import Expected, PartitionIndex, Source, Stray, partition_table
@@ -158,5 +157,4 @@ SVHN_FULL = Source(
     classes=classes,
     expected=expected,
     scan=_SEARCH.scan,
-    demo=DEMO,
 )

@@ -5,9 +5,9 @@ import dataclasses
 import pytest
 
 from builders.cli.progress import TerminalMeter
+from builders.commands.build import WORKER_IMPORTS
 from builders.executors.local import LocalExecutor
 from builders.imagenet_benchmark import BENCHMARK
-from builders.pipeline.command import WORKER_IMPORTS
 from builders.pipeline.from_sources import prepare
 from builders.pipeline.request import BuildRequest, Run
 from builders.pipeline.run import write_release

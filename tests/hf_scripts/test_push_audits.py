@@ -2,7 +2,7 @@
 
 import pytest
 
-from builders.audit import __main__ as audit
+from builders.commands import audit as audit
 from builders.release.layout import Layout, shows_images
 from hf_scripts import card, verify
 from tests.hf_scripts.samples import REPO, SPLITS, make_release

@@ -2,7 +2,7 @@
 
 import pytest
 
-from builders.report import __main__ as report
+from builders.commands import report as report
 from hf_scripts import verify
 from tests.hf_scripts.samples import REPO
 

@@ -37,7 +37,7 @@ def test_every_benchmark_can_be_built():
         ("/here/unknown_detection/__main__.py", MODULE),
         ("/here/builders/__main__.py", MODULE),
         ("/here/hf_scripts/__main__.py", MODULE),
-        ("/here/builders/audit/__main__.py", ""),
+        ("/here/builders/commands/audit.py", ""),
         ("/here/builders/imagenet_benchmark.py", ""),
         ("/venv/bin/pytest", ""),
         ("", ""),
@@ -50,7 +50,7 @@ def test_how_the_user_started_it(monkeypatch, started, expected):
 
 SPELLINGS = [
     ("python -m builders.imagenet_benchmark --demo", "build imagenet --demo"),
-    ("python -m builders.audit artifacts DIR", "audit artifacts DIR"),
+    ("python -m builders.commands.audit artifacts DIR", "audit artifacts DIR"),
     ("python -m hf_scripts.verify.", "verify."),
     ("`python -m hf_scripts.verify`", "verify"),
     ("python -m taxonomy explain cifar mushroom", "explain cifar mushroom"),
@@ -73,7 +73,7 @@ def test_a_message_names_the_command_that_was_started(monkeypatch, started, pyth
         "python -m taxonomy freeze --check",  # no command of the table
         "python -m hf_scripts.verify_more",
         "python -m evaluation.commands",
-        "python -m builders.demo DIR",
+        "python -m builders.commands.demo DIR",
         "python -m benchmarks.metrics",
     ],
 )

@@ -11,8 +11,8 @@ import pytest
 from PIL import Image
 from sklearn.metrics import roc_auc_score
 
-from builders.audit.__main__ import main
 from builders.audit.artifacts import known_test
+from builders.commands.audit import main
 from builders.errors import BuildError
 from builders.release.manifest import read_manifest
 from hf_scripts import card, verify

@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from PIL import Image
 
 from builders.audit import duplicates
-from builders.audit.__main__ import main
+from builders.commands.audit import main
 from builders.release.manifest import read_manifest
 from hf_scripts import verify
 from tests.builders import demo_pairs

@@ -8,7 +8,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from builders.audit import overlap
-from builders.audit.__main__ import main
+from builders.commands.audit import main
 from builders.release.columns import Column
 from builders.release.layout import Layout
 from builders.release.manifest import read_manifest

@@ -6,8 +6,8 @@ import pytest
 from filelock import FileLock
 from PIL import Image
 
-from builders.audit.__main__ import main
 from builders.audit.record import picture_format
+from builders.commands.audit import main
 from builders.release.layout import Layout, shows_images
 from builders.release.manifest import read_manifest
 from hf_scripts import card, verify

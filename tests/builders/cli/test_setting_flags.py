@@ -7,8 +7,8 @@ import pytest
 
 from builders.broad.synthetic import SYNTHETIC
 from builders.broad_benchmark import BENCHMARK, main
+from builders.commands.build import make_command, run_command
 from builders.imagenet_benchmark import BENCHMARK as IMAGENET
-from builders.pipeline.command import make_command, run_command
 from tests.builders.conftest import files_of
 
 MODELS = {"biggan": "broad-synthetic/biggan", "stable-diffusion": "broad-synthetic/stable_diffusion"}

@@ -7,8 +7,8 @@ import numpy as np
 import PIL.Image
 import pytest
 
+from builders.commands.demo import main
 from builders.demo import write as demo_module
-from builders.demo.__main__ import main
 from builders.demo.arrays import CHANGES
 from builders.demo.base import DemoContainers
 from builders.demo.cifar100 import near_duplicates
@@ -205,7 +205,7 @@ def test_other_peoples_folders_are_left_alone(tmp_path, capsys):
 
 
 def test_command_writes_a_demo_and_names_the_next_ones(tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr(demo_module, "DEMOS", {"caltech256": FILES["caltech256"], "lsun": SOURCES["lsun"].demo})
+    monkeypatch.setattr(demo_module, "DEMOS", {"caltech256": FILES["caltech256"], "lsun": demo_module.DEMOS["lsun"]})
     root = tmp_path / "demo"
     for _ in range(2):  # the second run writes the demo again
         assert main([str(root), "--seed", "3"]) == 0

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
+from builders.commands.build import make_command
 from builders.executors.cores import usable_cores
 from builders.imagenet_benchmark import BENCHMARK
-from builders.pipeline.command import make_command
 from hf_scripts import materialize, push, verify
 
 ROOT = Path(__file__).parents[3]

@@ -9,9 +9,9 @@ from PIL import Image
 
 from builders.cifar_benchmark import BENCHMARK as CIFAR
 from builders.cli.progress import TerminalMeter
+from builders.commands.build import WORKER_IMPORTS
 from builders.errors import BuildError
 from builders.executors.local import LocalExecutor
-from builders.pipeline.command import WORKER_IMPORTS
 from builders.pipeline.from_index import Published, rebuild
 from tests.builders.conftest import build_demo, files_of
 from tests.killing import watched_at_renames

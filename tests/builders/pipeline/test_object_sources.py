@@ -6,8 +6,8 @@ import pytest
 
 from builders import cifar_benchmark, folder_benchmark
 from builders.cifar_benchmark import BENCHMARK
+from builders.commands.sources import main as sources
 from builders.demo.write import MARKER
-from builders.sources.__main__ import main as sources
 from builders.storage.paths import as_path
 from tests.builders import cifar_layouts, layouts
 from tests.builders.conftest import build_demo, files_of

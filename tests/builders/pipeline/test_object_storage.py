@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from builders import cifar_benchmark
-from builders.audit.__main__ import main as audit
 from builders.cifar_benchmark import BENCHMARK
-from builders.report.__main__ import main as report
+from builders.commands.audit import main as audit
+from builders.commands.report import main as report
 from hf_scripts import card, export, materialize, push, verify
 from tests.builders.conftest import build_demo, files_of
 from tests.builders.executors.ray_cluster import needs_ray, start_cluster

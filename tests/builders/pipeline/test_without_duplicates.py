@@ -11,10 +11,10 @@ from builders.broad.originals import originals
 from builders.broad_benchmark import BENCHMARK as BROAD
 from builders.broad_benchmark import REFERENCE
 from builders.cifar_benchmark import BENCHMARK as CIFAR
+from builders.commands.build import run_command
 from builders.facets_benchmark import BENCHMARK as FACETS
 from builders.generate.exact.resize import FIXED_RESIZE
 from builders.imagenet_benchmark import BENCHMARK, main
-from builders.pipeline.command import run_command
 from builders.pipeline.request import compared_with
 from builders.pipeline.without_duplicates import leaving
 from builders.release.duplicates import Row, pair_of, read_pairs

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from builders.commands.summary import built_text
 from builders.errors import BuildError
-from builders.pipeline.summary import built_text
 from builders.release.manifest import read_manifest
 from builders.release.tables import read_excluded
 from builders.sources.broken import RULE, broken, known_broken

@@ -6,9 +6,9 @@ import numpy as np
 import PIL.Image
 import pytest
 
+from builders.commands.build import run_command
 from builders.errors import BuildError
 from builders.imagenet_benchmark import BENCHMARK
-from builders.pipeline.command import run_command
 from builders.sources import editions
 from builders.sources.base import open_source
 from builders.sources.editions import refuse_resized

@@ -5,6 +5,7 @@ import random
 import pytest
 
 from builders.cli.source_flags import missing_sources
+from builders.demo.write import DEMOS
 from builders.imagenet_benchmark import BENCHMARK
 from builders.plan.classes import Draws
 from builders.plan.planner import plan
@@ -61,10 +62,10 @@ def test_every_layout_has_the_same_ids_classes_and_bytes_and_gives_one_plan(offi
 
 
 @pytest.mark.parametrize("key", SOURCES)
-def test_a_source_says_how_to_get_it_and_what_its_demo_is(key):
+def test_a_source_says_how_to_get_it_and_has_a_demo(key):
     source = SOURCES[key]
     assert source.key == key
-    assert source.demo is not None
+    assert DEMOS[key].per_class
     assert source.obtain.page.startswith(("https://", "http://"))
     assert source.obtain.steps
     assert not source.obtain.steps.endswith(".")
@@ -77,7 +78,7 @@ def test_a_missing_source_is_shown_with_the_way_to_get_it_and_its_layouts():
         "      get it from https://www.robots.ox.ac.uk/~vgg/data/dtd/: download release 1.0.1, dtd-r1.0.1.tar.gz; it "
         "can stay packed"
     )
-    assert get == "      or run python -m builders.sources get dtd --into DIR"
+    assert get == "      or run python -m builders.commands.sources get dtd --into DIR"
     assert mirror == "      or give --dtd hf://datasets/bitmind/dtd"
     assert [line.strip() for line in layouts_shown] == list(SOURCES["dtd"].layouts)
 

@@ -6,7 +6,7 @@ import datasets
 import pytest
 
 from builders.benchmark import AllClasses, AllImages, Benchmark, Classes, Config, PaperCount, Split
-from builders.pipeline.command import run_command
+from builders.commands.build import run_command
 from builders.release import images
 from builders.sources.sun397 import SUN397
 from builders.sources.svhn_full import SVHN_FULL

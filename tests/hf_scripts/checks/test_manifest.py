@@ -2,7 +2,7 @@
 
 import pytest
 
-from builders.audit import __main__ as audit
+from builders.commands import audit as audit
 from hf_scripts import card, export, materialize, push, verify
 from tests.builders.conftest import files_of
 from tests.hf_scripts.samples import make_release

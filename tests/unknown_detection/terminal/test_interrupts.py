@@ -31,7 +31,7 @@ def ended(done):
     ("module", "arguments", "imported"),
     [
         ("builders.imagenet_benchmark", ["--demo"], "builders.benchmark"),
-        ("builders.audit", ["overlap", "x"], "pyarrow"),
+        ("builders.commands.audit", ["overlap", "x"], "pyarrow"),
         ("hf_scripts.push", ["x"], "click"),
         ("evaluation", ["demo"], "click"),
         ("taxonomy", ["freeze"], "numpy"),

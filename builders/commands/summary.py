@@ -1,6 +1,6 @@
 """The text that a build prints: the table of built and expected counts, and how to go on.
 
-Tested by `tests/builders/pipeline/test_command.py`.
+Tested by `tests/builders/commands/test_build.py`.
 """
 
 from __future__ import annotations

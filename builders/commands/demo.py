@@ -1,4 +1,4 @@
-"""Write small demo copies of every source: `python -m builders.demo DIR`.
+"""Write small demo copies of every source: `python -m builders.commands.demo DIR`.
 
 Tested by `tests/builders/demo/test_write.py`.
 """
@@ -18,7 +18,7 @@ from builders.registry import BENCHMARKS
 from unknown_detection.help import helpful
 
 
-@helpful("python -m builders.demo", examples=("python -m builders.demo demo",))
+@helpful("python -m builders.commands.demo", examples=("python -m builders.commands.demo demo",))
 @click.argument("folder", metavar="DIR", type=click.Path(path_type=Path))
 @click.option("--seed", default=0, show_default=True, help="Seed of the pixels; file names do not depend on it.")
 def command(folder: Path, seed: int) -> None:

@@ -29,6 +29,7 @@ from builders.cli.source_flags import (
 from builders.cli.source_places import Downloads, refuse_wrong_folders
 from builders.cli.split_choice import is_named, named, refuse_unknown
 from builders.cli.variant_flags import chosen_reading, every_source, variant_options
+from builders.commands.summary import built_text, dry_run_document, dry_run_text
 from builders.errors import NAMED, BuildError, more, os_errors_as_build_errors
 from builders.executors.local import LocalExecutor
 from builders.generate.contract import Generator
@@ -45,14 +46,13 @@ from builders.pipeline.request import (
 )
 from builders.pipeline.run import write_release
 from builders.pipeline.state import locked, refuse_foreign
-from builders.pipeline.summary import built_text, dry_run_document, dry_run_text
 from builders.plan.withdrawals import DUPLICATES, read_withdrawn
 from builders.release.layout import Layout
 from builders.sources.base import Source
 from builders.storage.paths import is_remote, refuse_unreachable
 from unknown_detection.help import ESSENTIALS, helpful
 
-WORKER_IMPORTS = ("builders.pipeline.command", "builders.generate.task", "numpy.ma")
+WORKER_IMPORTS = ("builders.commands.build", "builders.generate.task", "numpy.ma")
 """All that a build's workers use. pyarrow asks for the last at the first array that it makes of one of NumPy's."""
 
 

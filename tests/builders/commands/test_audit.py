@@ -1,4 +1,4 @@
-"""`python -m builders.audit` on releases of photographs, whose unknown split is shrunk well or badly."""
+"""`python -m builders.commands.audit` on releases of photographs, whose unknown split is shrunk well or badly."""
 
 import dataclasses
 import itertools
@@ -10,12 +10,12 @@ import pytest
 from click.testing import CliRunner
 from PIL import Image
 
-from builders.audit.__main__ import command, main
 from builders.audit.measures import NUMBERS
 from builders.audit.resizes import aliased
 from builders.benchmark import AllImages, Benchmark, Classes, Config, PaperCount, Split
 from builders.card.grid import CELL, UNKNOWN_COLOUR
 from builders.cli.progress import TerminalMeter
+from builders.commands.audit import command, main
 from builders.executors.local import LocalExecutor
 from builders.generate.contract import Generated, Generator
 from builders.generate.exact.resize import FIXED_RESIZE

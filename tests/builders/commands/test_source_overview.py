@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from builders.fetch.needs import overview
+from builders.commands.source_overview import overview
 from builders.hub.place import parse_place
 from builders.registry import BENCHMARKS
 from builders.sources.registry import SOURCES

@@ -1,6 +1,6 @@
-"""Writes one HTML page about a release: `python -m builders.report RELEASE`.
+"""Writes one HTML page about a release: `python -m builders.commands.report RELEASE`.
 
-Tested by `tests/builders/report/test_main.py`.
+Tested by `tests/builders/commands/test_report.py`.
 """
 
 from __future__ import annotations
@@ -22,7 +22,10 @@ from unknown_detection.help import helpful
 from unknown_detection.pages.content import byte_text
 
 
-@helpful("python -m builders.report", examples=("python -m builders.report build/unknown-detection --out page.html",))
+@helpful(
+    "python -m builders.commands.report",
+    examples=("python -m builders.commands.report build/unknown-detection --out page.html",),
+)
 @click.argument("release", metavar="RELEASE", type=PathType())
 @click.option(
     "--out",

@@ -1,4 +1,4 @@
-"""The command `python -m builders.sources`: its table, and getting files by it."""
+"""The command `python -m builders.commands.sources`: its table, and getting files by it."""
 
 import dataclasses
 import hashlib
@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from builders.sources import __main__ as sources
+from builders.commands import sources as sources
 from builders.sources.registry import SOURCES
 from tests.builders.fetch.conftest import only_loopback, site, waits
 

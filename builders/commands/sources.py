@@ -1,6 +1,6 @@
-"""Show the sources and get their files: `python -m builders.sources`.
+"""Show the sources and get their files: `python -m builders.commands.sources`.
 
-Tested by `tests/builders/sources/test_main.py`.
+Tested by `tests/builders/commands/test_sources.py`.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ import click
 from builders.cli.runner import exit_code
 from builders.cli.source_flags import listed_sources, sources_option
 from builders.cli.tables import aligned
+from builders.commands.source_overview import HEADINGS, MAY_PUBLISH, overview
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.fetch.get import free_bytes, get, needed_bytes, states, toml_line
-from builders.fetch.needs import HEADINGS, MAY_PUBLISH, overview
 from builders.sources.base import Source
 from builders.sources.registry import SOURCES
 from unknown_detection.help import HelpGroup, no_sync_option
 
 
 @click.group(
-    name="python -m builders.sources",
+    name="python -m builders.commands.sources",
     invoke_without_command=True,
     cls=HelpGroup,
-    examples=("python -m builders.sources get cifar100 svhn dtd --into sources",),
+    examples=("python -m builders.commands.sources get cifar100 svhn dtd --into sources",),
 )
 @sources_option()
 @click.option("--scan", is_flag=True, help="Look into each folder and say which partitions are recognised.")
@@ -47,7 +47,7 @@ def command(context: click.Context, sources: Path | None, scan: bool, as_json: b
         click.echo(line)
 
 
-@command.command("show", examples=("python -m builders.sources show imagenet",))
+@command.command("show", examples=("python -m builders.commands.sources show imagenet",))
 @click.argument("name", type=click.Choice(list(SOURCES)), metavar="SOURCE")
 @click.pass_context
 def show(context: click.Context, name: str) -> None:
@@ -74,7 +74,7 @@ def show(context: click.Context, name: str) -> None:
         click.echo(f"layout     {layout}")
 
 
-@command.command("get", examples=("python -m builders.sources get cifar100 --into sources",))
+@command.command("get", examples=("python -m builders.commands.sources get cifar100 --into sources",))
 @click.argument("names", type=click.Choice(list(SOURCES)), nargs=-1, required=True, metavar="SOURCE...")
 @click.option(
     "--into",

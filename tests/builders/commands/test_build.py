@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 
 from builders import imagenet_benchmark
+from builders.commands.build import make_command
 from builders.demo.write import MARKER
 from builders.imagenet_benchmark import BENCHMARK
-from builders.pipeline.command import make_command
 from builders.pipeline.state import locked
 from builders.release.layout import Layout
 from tests.builders.conftest import files_of
@@ -217,7 +217,7 @@ def test_ctrl_c_says_how_to_go_on(run, monkeypatch):
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("builders.pipeline.command.prepare", interrupted)
+    monkeypatch.setattr("builders.commands.build.prepare", interrupted)
     code, _, err = run("--demo", "--out", "out")
     assert code == 130
     assert "run the same command again" in err

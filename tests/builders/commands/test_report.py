@@ -1,7 +1,10 @@
 import pytest
 from click.testing import CliRunner
 
-from builders.report.__main__ import command, main
+from builders.commands.report import command, main
+from tests.builders.report.conftest import small
+
+__all__ = ["small"]
 
 
 def files(root):

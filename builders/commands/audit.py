@@ -1,4 +1,4 @@
-"""Audits a release for properties that make its results mean less: `python -m builders.audit AUDIT RELEASE`."""
+"""Audits a release for properties that make its results mean less."""
 
 from __future__ import annotations
 
@@ -51,9 +51,9 @@ def _out(what: str) -> Callable[[Any], Any]:
 
 
 @click.group(
-    "python -m builders.audit",
+    "python -m builders.commands.audit",
     cls=HelpGroup,
-    examples=("python -m builders.audit artifacts build/unknown-detection --splits cifar",),
+    examples=("python -m builders.commands.audit artifacts build/unknown-detection --splits cifar",),
 )
 def command() -> None:
     """Audit a release folder for properties that make its results mean less than they seem to.
@@ -65,7 +65,7 @@ def command() -> None:
 
 @command.command(
     short_help="Smoothness alone against the known test images.",
-    examples=("python -m builders.audit smoothness build/unknown-detection --splits cifar",),
+    examples=("python -m builders.commands.audit smoothness build/unknown-detection --splits cifar",),
 )
 @_release
 @_splits
@@ -110,7 +110,7 @@ def _by_config(release: Path, manifest: Manifest, wanted: Sequence[str]) -> dict
 
 @command.command(
     short_help="Unknown rows whose class overlaps a known class.",
-    examples=("python -m builders.audit overlap build/unknown-detection",),
+    examples=("python -m builders.commands.audit overlap build/unknown-detection",),
 )
 @_release
 @_dry_run
@@ -130,7 +130,7 @@ def overlap(release: Path, dry_run: bool) -> None:
 
 @command.command(
     short_help="The same picture in two rows, exactly or nearly.",
-    examples=("python -m builders.audit duplicates build/unknown-detection",),
+    examples=("python -m builders.commands.audit duplicates build/unknown-detection",),
 )
 @_release
 @click.option(
@@ -176,7 +176,7 @@ def duplicates(
 
 @command.command(
     short_help="Single numbers of an image that separate splits.",
-    examples=("python -m builders.audit artifacts build/unknown-detection --splits cifar",),
+    examples=("python -m builders.commands.audit artifacts build/unknown-detection --splits cifar",),
 )
 @_release
 @_splits
@@ -212,7 +212,7 @@ def artifacts(release: Path, splits: Sequence[str], sample: int, workers: int, d
 @command.command(
     short_help="Originals of a split, resized in three ways.",
     examples=(
-        "python -m builders.audit resizes build/unknown-detection --splits cifar/far_ood_lsun_fix "
+        "python -m builders.commands.audit resizes build/unknown-detection --splits cifar/far_ood_lsun_fix "
         "--originals /data/lsun",
     ),
 )
@@ -250,7 +250,7 @@ def resizes(release: Path, splits: Sequence[str], originals: Path, images: int) 
 
 @command.command(
     short_help="A picture of the first images of splits.",
-    examples=("python -m builders.audit sheet build/unknown-detection --splits cifar --out sheet.png",),
+    examples=("python -m builders.commands.audit sheet build/unknown-detection --splits cifar --out sheet.png",),
 )
 @_release
 @_splits
@@ -276,7 +276,7 @@ def sheet(release: Path, splits: Sequence[str], out: Path | None, images: int, d
 
 @command.command(
     short_help="A picture of images above their duplicates.",
-    examples=("python -m builders.audit pairs build/unknown-detection --splits cifar/test --out pairs.png",),
+    examples=("python -m builders.commands.audit pairs build/unknown-detection --splits cifar/test --out pairs.png",),
 )
 @_release
 @_splits

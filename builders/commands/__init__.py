@@ -1,0 +1,1 @@
+"""The command lines of `builders`, one a file; nothing but the tests imports them."""
