@@ -28,9 +28,19 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.benchmark import AllClasses, AllImages, Benchmark, ClassesOf, Config, PaperCount, PerClass, Rest, Split
 from builders.cli.progress import TerminalMeter
 from builders.commands.summary import dry_run_text
+from builders.declare.benchmark import (
+    AllClasses,
+    AllImages,
+    Benchmark,
+    ClassesOf,
+    Config,
+    PaperCount,
+    PerClass,
+    Rest,
+    Split,
+)
 from builders.executors.local import LocalExecutor
 from builders.pipeline.from_sources import prepare
 from builders.pipeline.request import BuildRequest, Run

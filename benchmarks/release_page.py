@@ -4,8 +4,8 @@
 splits of 20,000 rows, of all 1,000 classes of ILSVRC2012, with a table of exclusions for each and with images (the
 same few photographs' worth of noise, 375 x 500 pixels, in the first row group of each split). It times
 `python -m builders.commands.report`, and as its rival what nobody can go below: reading the indexes' columns with
-pyarrow. On a machine that is shared, look at the processor's seconds: 4.8 where the page took 15.6 s with 14 processes waiting for
-two cores, and 343 MB; reading the indexes took 2.4 s then.
+pyarrow. On a machine that is shared, look at the processor's seconds: 4.8 where the page took 15.6 s with 14 processes
+waiting for two cores, and 343 MB; reading the indexes took 2.4 s then.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from builders.benchmark import Benchmark
+from builders.declare.benchmark import Benchmark
 from builders.pipeline.request import needed_partitions
 from builders.registry import BENCHMARKS
 from builders.sources.imagenet import IMAGENET

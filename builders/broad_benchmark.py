@@ -23,8 +23,13 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from builders import papers
-from builders.benchmark import (
+from builders.broad.adopted import ADOPTED, ORIGINALS
+from builders.broad.adversarial import ADVERSARIAL, ATTACKS
+from builders.broad.multi_label import LAST_OBJECTS, MULTI_LABEL
+from builders.broad.originals import ALL_KNOWN, LABELS, originals
+from builders.broad.synthetic import GENERATIVE_MODELS, SYNTHETIC
+from builders.declare import papers
+from builders.declare.benchmark import (
     AllClasses,
     AllImages,
     Benchmark,
@@ -34,11 +39,6 @@ from builders.benchmark import (
     Split,
     Variant,
 )
-from builders.broad.adopted import ADOPTED, ORIGINALS
-from builders.broad.adversarial import ADVERSARIAL, ATTACKS
-from builders.broad.multi_label import LAST_OBJECTS, MULTI_LABEL
-from builders.broad.originals import ALL_KNOWN, LABELS, originals
-from builders.broad.synthetic import GENERATIVE_MODELS, SYNTHETIC
 from builders.executors.processes import without_pandas
 from builders.generate.exact.corruptions import DESCRIPTIONS, SEVERITIES, corruption
 from builders.sources.imagenet import IMAGENET

@@ -29,8 +29,8 @@ import functools
 import sys
 from collections.abc import Sequence
 
-from builders import papers
-from builders.benchmark import (
+from builders.declare import papers
+from builders.declare.benchmark import (
     AllClasses,
     Benchmark,
     Classes,

@@ -15,7 +15,8 @@ from typing import Any
 
 import click
 
-from builders.benchmark import (
+from builders.cli.source_places import default_cache
+from builders.declare.benchmark import (
     AllClasses,
     AllImages,
     Benchmark,
@@ -27,7 +28,6 @@ from builders.benchmark import (
     Rest,
     Split,
 )
-from builders.cli.source_places import default_cache
 from builders.errors import BuildError, more, one_line, os_errors_as_build_errors
 from builders.executors.processes import without_pandas
 from builders.release.schema import Role

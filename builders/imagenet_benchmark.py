@@ -10,8 +10,19 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from builders import papers
-from builders.benchmark import AllImages, Benchmark, Classes, Config, Draw, PaperCount, PerClass, Rest, Split, Total
+from builders.declare import papers
+from builders.declare.benchmark import (
+    AllImages,
+    Benchmark,
+    Classes,
+    Config,
+    Draw,
+    PaperCount,
+    PerClass,
+    Rest,
+    Split,
+    Total,
+)
 from builders.executors.processes import without_pandas
 from builders.sources.caltech256 import CALTECH256
 from builders.sources.food101 import FOOD101

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from builders import broad_benchmark, cifar_benchmark, facets_benchmark, imagenet_benchmark
-from builders.benchmark import Benchmark
+from builders.declare.benchmark import Benchmark
 
 BENCHMARKS: Mapping[str, Benchmark] = {
     benchmark.name: benchmark

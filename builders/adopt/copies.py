@@ -18,7 +18,7 @@ from builders.adopt.id_lists import adopt_list, are_listed, find_lists
 from builders.adopt.image_sets import adopt_class_folders, adopt_classes, adopt_folder
 from builders.adopt.matching import Matcher
 from builders.adopt.shared_draws import follow_draws, follow_rests, sharing_draws
-from builders.benchmark import Benchmark, Classes, Split
+from builders.declare.benchmark import Benchmark, Classes, Split
 from builders.errors import NAMED, BuildError, more, one_line
 from builders.plan.classes import Adopted, decided_classes
 from builders.sources.base import SourceIndex

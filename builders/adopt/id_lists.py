@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.adopt.file_listing import reading_copy
-from builders.benchmark import Benchmark, Split
+from builders.declare.benchmark import Benchmark, Split
 from builders.errors import BuildError
 from builders.plan.classes import Adopted
 from builders.sources.base import SourceIndex

@@ -14,7 +14,7 @@ from builders.adopt.class_names import ClassNames
 from builders.adopt.file_listing import FileListing, Log, list_images
 from builders.adopt.matching import Matched, Matcher
 from builders.adopt.numbered import are_numbered, classes_by_pixels, classes_in_label_order
-from builders.benchmark import Classes, ClassesOf, Config, Split
+from builders.declare.benchmark import Classes, ClassesOf, Config, Split
 from builders.errors import NAMED, BuildError, more
 from builders.plan.classes import Adopted, decided_classes
 from builders.sources.base import SourceIndex

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from builders.benchmark import Benchmark, Classes, Config, Rest, Split
+from builders.declare.benchmark import Benchmark, Classes, Config, Rest, Split
 from builders.errors import BuildError, more
 from builders.plan.classes import Adopted, decided_classes, split_classes
 

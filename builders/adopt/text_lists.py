@@ -24,7 +24,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.adopt.file_listing import Log, reading_copy
-from builders.benchmark import Benchmark, Split
+from builders.declare.benchmark import Benchmark, Split
 from builders.errors import NAMED, BuildError, more, one_line
 from builders.plan.classes import Adopted
 from builders.sources.base import SourceIndex

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import functools
 
-from builders.benchmark import AllClasses, AllImages, ClassesOf, Config, Originals, PaperCount, Split
+from builders.declare.benchmark import AllClasses, AllImages, ClassesOf, Config, Originals, PaperCount, Split
 from builders.generate.exact.deciphered import partial_broad
 from builders.sources.imagenet import IMAGENET
 from builders.sources.partial_broad import ADVERSARIAL, PARTIAL_BROAD

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from builders.benchmark import Config, DemoModels, FirstClasses, PaperCount, Settings, Split
 from builders.broad.originals import LABELS, originals
+from builders.declare.benchmark import Config, DemoModels, FirstClasses, PaperCount, Settings, Split
 from builders.generate.adversarial import demo, flags
 from builders.generate.contract import Generator
 

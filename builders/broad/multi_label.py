@@ -25,7 +25,7 @@ import dataclasses
 import functools
 from collections.abc import Mapping
 
-from builders.benchmark import (
+from builders.declare.benchmark import (
     AllClasses,
     AuthorsImages,
     Classes,

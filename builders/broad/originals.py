@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 
-from builders.benchmark import AllClasses, ClassesOf, PerClass, Split
+from builders.declare.benchmark import AllClasses, ClassesOf, PerClass, Split
 from builders.sources.imagenet import IMAGENET
 
 LABELS = ClassesOf(IMAGENET)

@@ -9,7 +9,7 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-from builders.benchmark import (
+from builders.declare.benchmark import (
     AllClasses,
     AllImages,
     ClassesOf,

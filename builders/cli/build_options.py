@@ -11,12 +11,12 @@ from typing import Any
 
 import click
 
-from builders.benchmark import Benchmark
 from builders.cli.documents import json_option
 from builders.cli.executor_flags import EXECUTOR_FLAGS, executor_options
 from builders.cli.source_flags import sources_option
 from builders.cli.source_places import LocalPath, cache_option
 from builders.cli.split_choice import splits_option
+from builders.declare.benchmark import Benchmark
 from builders.storage.paths import PathType
 from unknown_detection.help import no_sync_option
 

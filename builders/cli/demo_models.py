@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from builders.benchmark import Benchmark, DemoModels, Settings, Split
 from builders.cli.setting_flags import is_given
+from builders.declare.benchmark import Benchmark, DemoModels, Settings, Split
 from builders.generate.contract import Generator
 from builders.generate.extra import INSTALL, not_installed, without_packages
 from unknown_detection.durable import make_folder

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from builders.benchmark import Benchmark, Variant
+from builders.declare.benchmark import Benchmark, Variant
 from builders.errors import BuildError
 from builders.generate.devices import DEVICE
 from builders.generate.flags import Flag

@@ -12,9 +12,9 @@ from typing import Any
 
 import click
 
-from builders.benchmark import Benchmark, Variant
 from builders.cli.source_flags import listed_sources
 from builders.cli.source_places import as_place
+from builders.declare.benchmark import Benchmark, Variant
 from builders.errors import BuildError
 from builders.hub.place import HubPlace
 from builders.sources.base import Source

@@ -11,7 +11,6 @@ from typing import Any
 
 import click
 
-from builders.benchmark import Benchmark, Variant, split_of
 from builders.cli.build_options import ESSENTIAL, HOW, build_options, source_choices, which_rows
 from builders.cli.demo_models import NO_MODELS, ModelsOfDemo, left_out, without
 from builders.cli.documents import check_json, print_document
@@ -30,6 +29,7 @@ from builders.cli.source_places import Downloads, refuse_wrong_folders
 from builders.cli.split_choice import is_named, named, refuse_unknown
 from builders.cli.variant_flags import chosen_reading, every_source, variant_options
 from builders.commands.summary import built_text, dry_run_document, dry_run_text
+from builders.declare.benchmark import Benchmark, Variant, split_of
 from builders.errors import NAMED, BuildError, more, os_errors_as_build_errors
 from builders.executors.local import LocalExecutor
 from builders.generate.contract import Generator

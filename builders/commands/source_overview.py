@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from builders.benchmark import Benchmark
+from builders.declare.benchmark import Benchmark
 from builders.errors import BuildError
 from builders.hub.place import HubPlace
 from builders.pipeline.request import needed_partitions

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from builders.benchmark import Benchmark, Part, Split
 from builders.cli.tables import aligned
+from builders.declare.benchmark import Benchmark, Part, Split
 from builders.pipeline.from_sources import PlannedFromSources
 from builders.plan.planner import PlannedSplit
 from builders.release.entries import Manifest

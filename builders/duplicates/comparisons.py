@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.benchmark import Benchmark
+from builders.declare.benchmark import Benchmark
 from builders.duplicates.distance import scaled
 from builders.duplicates.exact import DIGEST, Digests, exact_pairs, index_digests, rows_at
 from builders.duplicates.table import Table

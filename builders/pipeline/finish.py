@@ -14,9 +14,9 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.benchmark import Config, Part
 from builders.card import card
 from builders.card.samples import with_samples
+from builders.declare.benchmark import Config, Part
 from builders.duplicates.comparisons import PixelComparisons
 from builders.duplicates.table import Origin, carried, complete, origin, write_table
 from builders.generate.contract import Generator

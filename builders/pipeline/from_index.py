@@ -14,7 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.benchmark import Benchmark, Part, Split
+from builders.declare.benchmark import Benchmark, Part, Split
+from builders.declare.quotas import Rows
 from builders.duplicates.table import Origin, origin
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.executors.base import Executor, Meter
@@ -32,7 +33,6 @@ from builders.pipeline.request import BuildRequest, Identity, Run
 from builders.pipeline.run import PlannedRelease, write_release
 from builders.plan.drawn import Listed
 from builders.plan.planner import PlannedSplit
-from builders.plan.quotas import Rows
 from builders.plan.tables import PLAN_SCHEMA
 from builders.registry import BENCHMARKS
 from builders.release.columns import ID_OVERLAP

@@ -16,7 +16,6 @@ import pyarrow as pa
 
 from builders.adopt.copies import adopt, adoption_digest
 from builders.adopt.text_lists import adopt_indexes
-from builders.benchmark import Originals
 from builders.errors import NAMED, BuildError, more
 from builders.pipeline.finish import Contents, contents_of, finish_split
 from builders.pipeline.request import Run, compared_with, needed_partitions, parts_of, with_parents
@@ -167,12 +166,12 @@ def _lacking(
             continue  # the copy names its images, and each of them was found
         index = indexes[split.source.key]
         short = [(sentence, index.root) for sentence in shortfalls(index, split.partitions, draws.classes(key))]
-        if isinstance(split.quota, Originals):
-            made = indexes[split.quota.of.key]
+        if (originals := split.originals) is not None:
+            made = indexes[originals.of.key]
             # Other validation images than the originals may be missing.
-            sentences = shortfalls(made, split.quota.partitions, list(made.source.classes()))
+            sentences = shortfalls(made, originals.partitions, list(made.source.classes()))
             short = [(sentence, made.root) for sentence in sentences]
-            if sentence := missing_originals(split.quota, made, index):
+            if sentence := missing_originals(originals, made, index):
                 short.append((sentence, index.root))
         if short:
             lacking[key] = short
@@ -183,9 +182,9 @@ def _note_originals(run: Run, parts: Sequence[str], indexes: Mapping[str, Source
     """Say of a split that takes the originals of several partitions whether these share them."""
     declared = run.benchmark.by_key()
     for key in parts:
-        quota = declared[key][1].quota
-        if isinstance(quota, Originals) and len(quota.partitions) > 1:
-            run.meter.note(f"{key}: of {quota.of.title}, {shared_originals(quota, indexes[quota.of.key])}")
+        made = declared[key][1].originals
+        if made is not None and len(made.partitions) > 1:
+            run.meter.note(f"{key}: of {made.of.title}, {shared_originals(made, indexes[made.of.key])}")
 
 
 def _refuse_empty(planned: Sequence[PlannedSplit], indexes: Mapping[str, SourceIndex]) -> None:

@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from builders.benchmark import Benchmark, Config, Split
+from builders.declare.benchmark import Benchmark, Config, Split
 from builders.errors import BuildError
 from builders.generate.contract import Generator, differences
 from builders.generate.exact.opened import CONTENT, opened
@@ -90,7 +90,7 @@ def with_sealed(benchmark: Benchmark, config: str, entries: Mapping[str, SplitEn
     """The benchmark with generators that open sealed residuals, in place of those that made the images.
 
     A published split of somebody's own model is declared like one of the config's sealed splits, of which it is one
-    more (`builders.benchmark.Settings`).
+    more (`builders.declare.benchmark.Settings`).
 
     Args:
         benchmark: the declaration.

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from builders.benchmark import Benchmark, Originals, group_name
+from builders.declare.benchmark import Benchmark, group_name
 from builders.executors.base import Executor, Meter
 from builders.generate.contract import Generator
 from builders.release.entries import BenchmarkEntry
@@ -139,6 +139,6 @@ def needed_partitions(benchmark: Benchmark, splits: Sequence[str]) -> dict[Sourc
     for key in with_parents(benchmark, splits):
         _, split = declared[key]
         needed.setdefault(split.source.key, {}).update(dict.fromkeys(split.partitions))
-        if isinstance(split.quota, Originals):
-            needed.setdefault(split.quota.of.key, {}).update(dict.fromkeys(split.quota.partitions))
+        if (originals := split.originals) is not None:
+            needed.setdefault(originals.of.key, {}).update(dict.fromkeys(originals.partitions))
     return {source: tuple(needed[source.key]) for source in benchmark.sources() if source.key in needed}

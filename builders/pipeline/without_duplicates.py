@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from builders.benchmark import Benchmark, group_name
+from builders.declare.benchmark import Benchmark, group_name
 from builders.duplicates.comparisons import are_compared
 from builders.duplicates.exact import DIGEST, exact_pairs
 from builders.pipeline.survey import Survey

@@ -9,12 +9,12 @@ import dataclasses
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
-from builders.benchmark import Largest
+from builders.declare.benchmark import Largest
 from builders.errors import NAMED, more
+from builders.plan.candidates import IndexArrays, RankedCandidates
 from builders.plan.classes import Draws
 from builders.plan.drawn import KeyedRanks
 from builders.plan.planner import PlannedSplit
-from builders.plan.quotas import IndexArrays, within_quota
 from builders.sources.base import SourceIndex
 
 
@@ -49,7 +49,7 @@ def _otherwise(draws: Draws, plan: PlannedSplit, view: IndexArrays) -> set[str]:
     quota = dataclasses.replace(split.quota, by=split.authors.other_column)
     rows = view.rows(draws.classes(plan.key), split.partitions)
     ranks = KeyedRanks(view, draws.rank(plan.split_key))
-    return set(view.ids(within_quota(dataclasses.replace(split, quota=quota), view, rows, ranks)).to_pylist())
+    return set(view.ids(quota.take(RankedCandidates(view, rows, ranks, split.partitions))).to_pylist())
 
 
 def _other_counts(plan: PlannedSplit, listed: Mapping[str, str]) -> str:

@@ -12,8 +12,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from builders.benchmark import Benchmark, Classes, ClassesOf, Config, FirstClasses, Split
-from builders.plan.ranking import Key, keyed_order
+from builders.declare.benchmark import Benchmark, Classes, ClassesOf, Config, FirstClasses, Split
+from builders.declare.ranking import Key, keyed_order
 from taxonomy import decisions
 
 Rows = npt.NDArray[np.int64]

@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from builders.plan.quotas import IndexArrays, Rows
-from builders.plan.ranking import Key, in_rank_order
+from builders.declare.quotas import Rows
+from builders.declare.ranking import Key, in_rank_order
+from builders.plan.candidates import IndexArrays
 
 
 class Images(abc.ABC):

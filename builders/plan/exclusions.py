@@ -11,9 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from builders.benchmark import AllClasses, Classes, FirstClasses, Split
+from builders.declare.benchmark import AllClasses, Classes, FirstClasses, Split
+from builders.declare.quotas import Rows
+from builders.plan.candidates import IndexArrays
 from builders.plan.classes import Adopted
-from builders.plan.quotas import IndexArrays, Rows, not_drawn
 from builders.release.tables import Exclusion
 from taxonomy import decisions
 
@@ -96,7 +97,7 @@ def reasons_by_class(
         before: keys of the splits that draw from the same images before.
     """
     drawn = set(chosen)
-    beyond = not_drawn(split.quota, before)
+    beyond = split.quota.reason(before)
     if adopted is not None:
         rule = ("not-adopted", "not in the copy of the published benchmark that was adopted")
         by_rule = adopted.source_ids is None  # the copy names classes, and their images are drawn

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.benchmark import Originals
+from builders.declare.benchmark import Originals
 from builders.errors import BuildError
 from builders.sources.base import SourceIndex
 

@@ -15,12 +15,13 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.benchmark import Config, Count, Originals, Split, group_name, split_of
+from builders.declare.benchmark import Config, Count, Split, group_name, split_of
+from builders.declare.quotas import Rows
+from builders.plan.candidates import IndexArrays, RankedCandidates, first_by_rank
 from builders.plan.classes import Draws
 from builders.plan.drawn import Drawn, Images, KeyedRanks
 from builders.plan.exclusions import Accounts, in_order, reasons_by_class
 from builders.plan.originals import original_ids
-from builders.plan.quotas import IndexArrays, Rows, first_by_rank, within_quota
 from builders.plan.tables import planned_table, row_ids
 from builders.release.tables import Exclusion
 from builders.sources.base import SourceIndex
@@ -83,8 +84,8 @@ def plan(
         splits: keys of `Benchmark.by_key`.
         limit_per_class: keep only this many images per class, the first by keyed rank.
         withdrawn: the reason by row id for rows that may no longer be published; no other rows take their place.
-        duplicates: ids of rows that are never drawn, by `builders.benchmark.group_name`, each with the id of the row
-            that shows its picture; other rows take their place.
+        duplicates: ids of rows that are never drawn, by `group_name`, each with the id of the row that shows its
+            picture; other rows take their place.
 
     Returns:
         One plan for each of `splits`, in that order.
@@ -176,14 +177,16 @@ class _Planner:
         if listed is not None:
             keep = pc.is_in(view.ids(candidates), value_set=pa.array(listed, pa.string()))
             candidates = candidates[keep.to_numpy(zero_copy_only=False)]
-        elif isinstance(split.quota, Originals):
-            made = original_ids(self.views[split.quota.of.key].index, split.quota.partitions)
+        elif (originals := split.originals) is not None:
+            made = original_ids(self.views[originals.of.key].index, originals.partitions)
             keep = pc.is_in(view.ids(candidates), value_set=made)
             candidates = candidates[keep.to_numpy(zero_copy_only=False)]
         else:
             for first in self.benchmark.drawn_before(key):
                 candidates = candidates[~view.mask(self.select(first))[candidates]]
-        return candidates if listed is not None else within_quota(split, view, candidates, self.ranks(key))
+        if listed is not None:
+            return candidates
+        return split.quota.take(RankedCandidates(view, candidates, self.ranks(key), split.partitions))
 
     def ranks(self, key: str) -> KeyedRanks:
         """The ranks by which a split draws its images, and in whose order its rows are."""

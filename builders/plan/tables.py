@@ -11,9 +11,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.benchmark import ClassesOf, Config, Split
+from builders.declare.benchmark import ClassesOf, Config, Split
+from builders.declare.quotas import Rows
+from builders.plan.candidates import IndexArrays
 from builders.plan.classes import Adopted
-from builders.plan.quotas import IndexArrays, Rows
 from builders.release.columns import ID_OVERLAP, OODNESS
 from builders.release.schema import ROLES, UNKNOWN_ROLES
 from taxonomy import overlaps

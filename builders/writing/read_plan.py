@@ -19,7 +19,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.benchmark import Config, Part
+from builders.declare.benchmark import Config, Part
 from builders.generate.contract import Generator
 from builders.plan.planner import PlannedSplit
 from builders.release.columns import ID_OVERLAP

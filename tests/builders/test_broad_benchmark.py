@@ -7,8 +7,8 @@ import datasets
 import pyarrow.parquet as pq
 import pytest
 
-from builders.benchmark import DeclarationError, PaperCount
 from builders.broad_benchmark import BENCHMARK, REFERENCE, main, originals
+from builders.declare.benchmark import DeclarationError, PaperCount
 from builders.generate.exact.resize import FIXED_RESIZE
 from builders.plan.classes import Draws
 from builders.plan.planner import plan

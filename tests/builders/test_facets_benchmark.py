@@ -15,16 +15,16 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from builders.benchmark import Part
 from builders.cli.progress import TerminalMeter
+from builders.declare.benchmark import Part
+from builders.declare.ranking import Key
 from builders.executors.local import LocalExecutor
 from builders.facets_benchmark import BENCHMARK, main
 from builders.pipeline.from_index import Published, rebuild
+from builders.plan.candidates import IndexArrays, RankedCandidates
 from builders.plan.classes import Draws
 from builders.plan.drawn import KeyedRanks
 from builders.plan.planner import plan
-from builders.plan.quotas import IndexArrays, within_quota
-from builders.plan.ranking import Key
 from builders.release.duplicates import unfolded
 from builders.release.manifest import read_manifest
 from builders.release.schema import ROLES
@@ -134,7 +134,7 @@ def test_the_authors_grades_would_give_the_papers_sun397_rows(indexes):
     split = BENCHMARK.by_key()["facets-t1/validation.sun397_known"][1]
     everything = view.rows(list(view.names), ("images",))
     ranks = KeyedRanks(view, Key(0, "facets-t1", "validation"))
-    assert len(within_quota(split, view, everything, ranks)) == 54_381
+    assert len(split.quota.take(RankedCandidates(view, everything, ranks, split.partitions))) == 54_381
     # Half to even, as Python rounds: an odd count gives its spare image to either split.
     assert [round(n * 0.5) for n in (1, 2, 3, 5, 7)] == [0, 1, 2, 2, 4]
 

@@ -9,18 +9,18 @@ import pyarrow as pa
 import pytest
 from datasets import load_dataset
 
-from builders.benchmark import Benchmark, DeclarationError, Largest
 from builders.broad.multi_label import MULTI_LABEL
 from builders.broad_benchmark import BENCHMARK, main
 from builders.cli.progress import TerminalMeter
+from builders.declare.benchmark import Benchmark, DeclarationError, Largest
+from builders.declare.ranking import even_shares
 from builders.demo.write import MARKER
 from builders.executors.local import LocalExecutor
 from builders.pipeline.from_index import Published, rebuild
 from builders.plan.agreement import agreements
+from builders.plan.candidates import IndexArrays, RankedCandidates
 from builders.plan.classes import Draws
 from builders.plan.planner import plan
-from builders.plan.quotas import IndexArrays, within_quota
-from builders.plan.ranking import even_shares
 from builders.sources.base import PartitionIndex, SourceIndex, open_source
 from builders.sources.coco2017 import COCO2017
 from hf_scripts import verify
@@ -78,6 +78,12 @@ def test_cocomagenet_is_what_a_plain_loop_finds(index, coco, count):
 
 
 UNRANKED = None
+
+
+def taken(split, view, rows):
+    return split.quota.take(RankedCandidates(view, rows, UNRANKED, split.partitions))
+
+
 """Ranks of images that are drawn by their values alone."""
 
 
@@ -95,7 +101,7 @@ def test_the_other_reading_ranks_by_last_objects(index, coco):
     assert benchmark.version.endswith("+last-object-areas")
     split = next(split for key, (_, split) in benchmark.by_key().items() if key == SEVERAL)
     few = dataclasses.replace(split, quota=dataclasses.replace(split.quota, images=20))
-    rows = within_quota(few, view := IndexArrays(index), np.arange(94), UNRANKED)
+    rows = taken(few, view := IndexArrays(index), np.arange(94))
     expected = sorted(seconds, key=lambda image: (-seconds[image], image))[:20]
     assert {int(name[10:22]) for name in view.ids(rows).to_pylist()} == set(expected)
     assert set(expected) != set(coco_oracle.cocomagenet(coco, 20))
@@ -168,11 +174,11 @@ def test_of_equal_values_the_lesser_id_is_taken_whatever_the_order():
     split = dataclasses.replace(MULTI_LABEL.splits[0], quota=Largest(3, "second_area"))
     for order in ([0, 1, 2, 3, 4], [4, 3, 2, 1, 0], [2, 0, 4, 1, 3]):
         view = valued(*zip(*(images[place] for place in order), strict=True))
-        rows = within_quota(split, view, np.arange(5), UNRANKED)
+        rows = taken(split, view, np.arange(5))
         assert set(view.ids(rows).to_pylist()) == {"a", "b", "c"}
         assert rows.tolist() == sorted(rows.tolist())
     everything = dataclasses.replace(split, quota=Largest(9, "second_area"))
-    assert len(within_quota(everything, view, np.arange(5), UNRANKED)) == 4  # what has none is never taken
+    assert len(taken(everything, view, np.arange(5))) == 4  # what has none is never taken
 
 
 def test_columns_are_declared_and_have_numbers():

@@ -12,10 +12,10 @@ from PIL import Image
 
 from builders.audit.measures import NUMBERS
 from builders.audit.resizes import aliased
-from builders.benchmark import AllImages, Benchmark, Classes, Config, PaperCount, Split
 from builders.card.grid import CELL, UNKNOWN_COLOUR
 from builders.cli.progress import TerminalMeter
 from builders.commands.audit import command, main
+from builders.declare.benchmark import AllImages, Benchmark, Classes, Config, PaperCount, Split
 from builders.executors.local import LocalExecutor
 from builders.generate.contract import Generated, Generator
 from builders.generate.exact.resize import FIXED_RESIZE

@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from builders.benchmark import AllClasses, AllImages, Benchmark, Classes, Config, PaperCount, Split, Total
 from builders.cli.progress import TerminalMeter
+from builders.declare.benchmark import AllClasses, AllImages, Benchmark, Classes, Config, PaperCount, Split, Total
 from builders.errors import BuildError
 from builders.executors.base import Resources
 from builders.executors.local import LocalExecutor

@@ -6,12 +6,12 @@ import json
 import pyarrow.parquet as pq
 import pytest
 
-from builders.benchmark import PaperCount
 from builders.broad.originals import originals
 from builders.broad_benchmark import BENCHMARK as BROAD
 from builders.broad_benchmark import REFERENCE
 from builders.cifar_benchmark import BENCHMARK as CIFAR
 from builders.commands.build import run_command
+from builders.declare.benchmark import PaperCount
 from builders.facets_benchmark import BENCHMARK as FACETS
 from builders.generate.exact.resize import FIXED_RESIZE
 from builders.imagenet_benchmark import BENCHMARK, main

@@ -6,8 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from builders.benchmark import AllImages
 from builders.cifar_benchmark import BENCHMARK as CIFAR
+from builders.declare.benchmark import AllImages
 from builders.facets_benchmark import BENCHMARK as FACETS
 from builders.imagenet_benchmark import BENCHMARK as IMAGENET
 from builders.plan.classes import split_classes

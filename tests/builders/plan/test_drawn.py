@@ -5,10 +5,10 @@ import pyarrow as pa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from builders.plan import quotas
+from builders.declare.ranking import Key, in_rank_order
+from builders.plan import candidates
+from builders.plan.candidates import IndexArrays, first_by_rank
 from builders.plan.drawn import Drawn, KeyedRanks
-from builders.plan.quotas import IndexArrays, first_by_rank
-from builders.plan.ranking import Key, in_rank_order
 from builders.sources import compressed
 from builders.sources.base import PartitionIndex, Source, SourceIndex, partition_table
 
@@ -53,15 +53,15 @@ def test_the_first_of_each_class_do_not_depend_on_how_many_are_ranked_together(s
         rows = [row for row, found in enumerate(classes) if found == class_id]
         expected += sorted(rows, key=lambda row: digest(names[row]))[:limit]
     limits_by_code = np.array([dict(zip("ab", limits, strict=True))[name] for name in view.class_ids], np.int64)
-    before = quotas._RANKED_TOGETHER, compressed.BLOCK
+    before = candidates._RANKED_TOGETHER, compressed.BLOCK
     try:
         for together in (2, 1 << 20):
-            quotas._RANKED_TOGETHER = compressed.BLOCK = together
+            candidates._RANKED_TOGETHER = compressed.BLOCK = together
             view = view_of(sizes)
             taken = first_by_rank(view, np.arange(len(names)), limits_by_code, KeyedRanks(view, KEY))
             assert taken.tolist() == sorted(expected)
     finally:
-        quotas._RANKED_TOGETHER, compressed.BLOCK = before
+        candidates._RANKED_TOGETHER, compressed.BLOCK = before
 
 
 def test_an_order_is_made_when_it_is_asked_for():

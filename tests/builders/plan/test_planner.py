@@ -7,8 +7,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from builders.benchmark import AllClasses, Benchmark, ClassesOf, Config, JoinedSplit, PaperCount, Part, PerClass
 from builders.cifar_benchmark import BENCHMARK as CIFAR
+from builders.declare.benchmark import (
+    AllClasses,
+    Benchmark,
+    ClassesOf,
+    Config,
+    JoinedSplit,
+    PaperCount,
+    Part,
+    PerClass,
+)
 from builders.imagenet_benchmark import BENCHMARK
 from builders.plan.classes import Draws, class_ids, decided_classes
 from builders.plan.completeness import shortfalls

@@ -5,8 +5,8 @@ import json
 import datasets
 import pytest
 
-from builders.benchmark import AllClasses, AllImages, Benchmark, Classes, Config, PaperCount, Split
 from builders.commands.build import run_command
+from builders.declare.benchmark import AllClasses, AllImages, Benchmark, Classes, Config, PaperCount, Split
 from builders.release import images
 from builders.sources.sun397 import SUN397
 from builders.sources.svhn_full import SVHN_FULL

@@ -30,7 +30,7 @@ def ended(done):
 @pytest.mark.parametrize(
     ("module", "arguments", "imported"),
     [
-        ("builders.imagenet_benchmark", ["--demo"], "builders.benchmark"),
+        ("builders.imagenet_benchmark", ["--demo"], "builders.declare.benchmark"),
         ("builders.commands.audit", ["overlap", "x"], "pyarrow"),
         ("hf_scripts.push", ["x"], "click"),
         ("evaluation", ["demo"], "click"),

@@ -4,8 +4,8 @@ import importlib.metadata
 
 import pytest
 
-from builders.benchmark import split_of
 from builders.broad_benchmark import BENCHMARK, main
+from builders.declare.benchmark import split_of
 from builders.errors import BuildError
 from builders.generate.adversarial import flags
 from tests.builders.generate.adversarial.real import TORCH, needed

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders.plan.ranking import first_of_each, keyed_order, largest_remainders
+from builders.declare.ranking import first_of_each, keyed_order, largest_remainders
 
 names = st.lists(st.text(min_size=1, max_size=12).filter(lambda s: "\0" not in s), unique=True, max_size=40)
 

@@ -1,23 +1,23 @@
-"""Per-class quotas: cuts a split's ranked candidates down to its size.
+"""A source's index as arrays, and the candidates of a split among its images.
 
 Tested by `tests/builders/plan/test_planner.py`.
 """
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from builders.benchmark import AllImages, Half, Largest, Originals, PerClass, Quota, Rest, Split, Total
-from builders.plan.ranking import even_shares, first_of_each, largest_remainders
+from builders.declare.quotas import Rows
+from builders.declare.ranking import first_of_each
 from builders.sources.base import SourceIndex
-
-Rows = npt.NDArray[np.int64]
 
 _RANKED_TOGETHER = 1 << 20
 """Rows that are ranked at a time (ours): 24 MB of numbers."""
@@ -120,23 +120,6 @@ class IndexArrays:
         return np.bincount(self.class_codes[rows], minlength=len(self.class_ids))
 
 
-def within_quota(split: Split, view: IndexArrays, candidates: Rows, ranks: Ranks) -> Rows:
-    """Cut ascending candidates down to the split's quota, by rank; returns ascending rows."""
-    quota = split.quota
-    if isinstance(quota, AllImages | Originals | Rest):
-        return candidates
-    if isinstance(quota, Total):
-        return _taken_total(quota, split, view, candidates, ranks)
-    if isinstance(quota, Largest):
-        return _largest(quota, view, candidates)
-    sizes = view.sizes(candidates)
-    if isinstance(quota, Half):
-        quotas = np.array([round(size * 0.5) for size in sizes.tolist()], dtype=np.int64)
-    else:
-        quotas = np.minimum(quota.images, sizes // 2 if quota.half else sizes)
-    return first_by_rank(view, candidates, quotas, ranks)
-
-
 def first_by_rank(view: IndexArrays, rows: Rows, quotas: npt.NDArray[np.int64], ranks: Ranks) -> Rows:
     """The first rows of each class by rank, up to its quota; takes and returns ascending rows.
 
@@ -151,56 +134,45 @@ def first_by_rank(view: IndexArrays, rows: Rows, quotas: npt.NDArray[np.int64], 
     return kept
 
 
-def _taken_total(quota: Total, split: Split, view: IndexArrays, candidates: Rows, ranks: Ranks) -> Rows:
-    left = min(quota.images, len(candidates) // 2) if quota.half else quota.images
-    chosen = [np.empty(0, np.int64)]
-    for partition in split.partitions:
-        pool = candidates[view.inside(candidates, [partition])]
-        quotas = largest_remainders(min(left, len(pool)), view.sizes(pool).tolist())
-        chosen.append(first_by_rank(view, pool, np.array(quotas, dtype=np.int64), ranks))
-        left -= len(chosen[-1])
-    return np.sort(np.concatenate(chosen))
+@dataclass(frozen=True)
+class RankedCandidates:
+    """The images that a split may take (`builders.declare.quotas.Candidates`), in the order of its keyed ranks."""
 
+    view: IndexArrays
+    rows: Rows
+    ranks: Ranks
+    partitions: Sequence[str]
 
-def _largest(quota: Largest, view: IndexArrays, rows: Rows) -> Rows:
-    """Take the rows of the largest values; returns ascending rows."""
-    values = view.values(quota.by)
-    candidates = rows[values[rows] > 0]
-    ids = np.array(view.ids(candidates).to_pylist(), dtype=np.str_)
-    best = candidates[np.lexsort((ids, -values[candidates]))]
-    if quota.evenly:
-        sizes = np.bincount(view.class_codes[best], minlength=len(view.class_ids)).tolist()
-        by_id = [str(class_id) for class_id in view.class_ids]
-        best = first_of_each(view.class_codes, best, np.array(even_shares(quota.images, sizes, by_id), np.int64))
-    return np.sort(best[: quota.images])
+    @property
+    def class_ids(self) -> npt.NDArray[np.str_]:
+        """Ids of the source's classes."""
+        return self.view.class_ids
 
+    @property
+    def class_codes(self) -> npt.NDArray[np.integer]:
+        """The class of every image of the source."""
+        return self.view.class_codes
 
-def not_drawn(quota: Quota, before: Sequence[str]) -> tuple[str, str]:
-    """Rule and evidence for the images of a class that a split draws from but does not take.
+    def sizes(self) -> npt.NDArray[np.int64]:
+        """Images of each class."""
+        return self.view.sizes(self.rows)
 
-    `before` are the keys of the splits that draw from the same images before it.
-    """
-    drawn = f"drawn for {' or '.join(before)}"
-    if isinstance(quota, Rest):
-        return ("in-other-split", drawn)
-    if isinstance(quota, AllImages):
-        return ("image-not-drawn", "every image of the class is taken")
-    if isinstance(quota, Originals):
-        return ("image-not-drawn", f"{quota.of.title} has no image made of it in {', '.join(quota.partitions)}")
-    if isinstance(quota, Half):
-        return ("image-not-drawn", "keyed rank beyond half of the class's images")
-    if isinstance(quota, Largest):
-        share = "the class's even share of " * quota.evenly
-        return (
-            "image-not-drawn",
-            f"not among {share}the {quota.images:,} images with the greatest {quota.by} above 0",
-        )
-    first = f"{drawn}, or " if before else ""
-    if isinstance(quota, PerClass):
-        rank = f"keyed rank beyond the class's {quota.images}" + " (or half of a class that is short)" * quota.half
-    else:
-        rank = f"keyed rank beyond the class's share of {quota.images} images"
-    return ("image-not-drawn", first + rank)
+    def first(self, quotas: npt.NDArray[np.int64]) -> Rows:
+        """The first images of each class by rank, up to its quota."""
+        return first_by_rank(self.view, self.rows, quotas, self.ranks)
+
+    def by_partition(self) -> Sequence[RankedCandidates]:
+        """The candidates of each partition."""
+        rows = self.rows
+        return [dataclasses.replace(self, rows=rows[self.view.inside(rows, [name])]) for name in self.partitions]
+
+    def values(self, column: str) -> npt.NDArray[np.float64]:
+        """A column of the source's own numbers."""
+        return self.view.values(column)
+
+    def ids(self, rows: Rows) -> npt.NDArray[np.str_]:
+        """Source ids of some rows."""
+        return np.array(self.view.ids(rows).to_pylist(), dtype=np.str_)
 
 
 def _codes(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.integer], npt.NDArray[np.str_]]:

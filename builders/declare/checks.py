@@ -1,6 +1,6 @@
 """Checks a benchmark's declaration, so that mistakes fail at import and not during a build.
 
-Tested by `tests/builders/test_benchmark.py`.
+Tested by `tests/builders/declare/test_benchmark.py`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
+from builders.declare.classes import Classes
+from builders.declare.quotas import Largest, Rest
+from builders.declare.splits import Config, JoinedSplit, Part, Split
 from builders.release.schema import UNKNOWN_ROLES
-from builders.selection import Classes, Largest, Originals, Rest, parent
-from builders.splits import Config, JoinedSplit, Part, Split
 from taxonomy import decisions
 from taxonomy.overlaps import BY_NAME, LABEL_SPACES
 
@@ -92,14 +93,16 @@ def _wrong_split(key: str, split: Split, declared: Mapping[str, Split], whole: C
             yield f"{split.source.title} has no partition {partition} (it has {', '.join(known)})"
     if isinstance(split.classes, Classes):
         yield from _wrong_classes(split.classes, whole)
-    if isinstance(split.quota, Originals):
-        for partition in split.quota.partitions:
-            if partition not in split.quota.of.expected():
-                yield f"{split.quota.of.title} has no partition {partition}"
-    if split.generator is not None and split.generator.companions:
-        one = isinstance(split.quota, Originals) and len(split.quota.partitions) == 1
-        if not one:
-            yield "its generator takes companions, so its quota is the originals of one partition"
+    originals = split.originals
+    for partition in originals.partitions if originals else ():
+        if originals and partition not in originals.of.expected():
+            yield f"{originals.of.title} has no partition {partition}"
+    if (
+        split.generator is not None
+        and split.generator.companions
+        and (not originals or len(originals.partitions) != 1)
+    ):
+        yield "its generator takes companions, so its quota is the originals of one partition"
     if split.ranked_as and split.ranked_as not in whole:
         yield f"ranked_as names {split.ranked_as}, which is no split"
     if isinstance(split.quota, Largest):
@@ -108,7 +111,7 @@ def _wrong_split(key: str, split: Split, declared: Mapping[str, Split], whole: C
             there = ", ".join(of_numbers) or "none"
             yield f"{split.source.title} has no column of numbers {split.quota.by} (it has {there})"
     seen = {key}
-    while first := parent(split.quota):
+    while first := split.quota.parent:
         if first not in declared:
             yield f"its quota names {first}, which is no split or part"
             return

@@ -2,7 +2,7 @@
 
 Nothing here selects, reads or writes. A new split is a new entry in a declaration; a new benchmark is a new module
 with one `Benchmark` value, which checks itself on construction. The other types of declarations are defined in
-`builders.splits` and `builders.selection`, and can be imported from here.
+`builders.declare.splits` and `builders.declare.classes`, and can be imported from here.
 """
 
 from __future__ import annotations
@@ -13,18 +13,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from builders.declaration_checks import problems
-from builders.errors import BuildError, printable
-from builders.generate.contract import Generator
-from builders.generate.flags import Flag
-from builders.selection import (
-    AllClasses,
+from builders.declare.checks import problems
+from builders.declare.classes import AllClasses, Classes, ClassesOf, Draw, FirstClasses, class_sizes
+from builders.declare.quotas import (
     AllImages,
-    Classes,
-    ClassesOf,
     DeclarationError,
-    Draw,
-    FirstClasses,
     Half,
     Largest,
     Originals,
@@ -32,12 +25,12 @@ from builders.selection import (
     Quota,
     Rest,
     Total,
-    class_sizes,
-    images_of,
-    parent,
 )
+from builders.declare.splits import AuthorsImages, Config, JoinedSplit, Oodness, PaperCount, Part, Split
+from builders.errors import BuildError, printable
+from builders.generate.contract import Generator
+from builders.generate.flags import Flag
 from builders.sources.base import Source
-from builders.splits import AuthorsImages, Config, JoinedSplit, Oodness, PaperCount, Part, Split
 
 __all__ = [
     "AllClasses",
@@ -67,7 +60,6 @@ __all__ = [
     "Split",
     "Total",
     "Variant",
-    "parent",
     "split_of",
 ]
 
@@ -307,15 +299,13 @@ class Benchmark:
     def drawn_before(self, key: str) -> tuple[str, ...]:
         """The keys of the splits or parts that draw from the same images before one does, the first last."""
         declared, found = self.by_key(), []
-        while key := parent(declared[key][1].quota):
+        while key := declared[key][1].quota.parent:
             found.append(key)
         return tuple(found)
 
     def _rows(self, declared: Mapping[str, tuple[Config, Split]], key: str) -> int:
         _, split = declared[key]
-        if isinstance(split.quota, Largest) or (isinstance(split.quota, Total) and not split.quota.half):
-            return split.quota.images
-        images = images_of(split.quota, class_sizes(split.source, split.partitions, split.classes))
+        images = split.quota.expected(lambda: class_sizes(split.source, split.partitions, split.classes))
         if not isinstance(split.quota, Rest):
             return images
         return images - sum(self._rows(declared, first) for first in self.drawn_before(key))

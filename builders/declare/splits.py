@@ -1,6 +1,6 @@
 """Declarations of configs: their splits, splits joined from parts, and the paper's counts.
 
-Tested by `tests/builders/test_benchmark.py`.
+Tested by `tests/builders/declare/test_benchmark.py`.
 """
 
 from __future__ import annotations
@@ -9,11 +9,12 @@ import dataclasses
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
+from builders.declare.classes import ChosenClasses, Classes, ClassesOf
+from builders.declare.quotas import Originals, Quota
 from builders.generate.arrays import AS_PNG
 from builders.generate.contract import Generator
 from builders.release.columns import ID_OVERLAP, OODNESS, Column
 from builders.release.schema import KNOWN_CLASS_ROLES, Role
-from builders.selection import ChosenClasses, Classes, ClassesOf, Originals, Quota, after
 from builders.sources.base import Source
 
 
@@ -89,13 +90,18 @@ class Split:
     @property
     def sources(self) -> tuple[Source, ...]:
         """Its source, and one that says which of its images are taken."""
-        return (self.source, self.quota.of) if isinstance(self.quota, Originals) else (self.source,)
+        return (self.source,) if self.originals is None else (self.source, self.originals.of)
+
+    @property
+    def originals(self) -> Originals | None:
+        """Its quota, if that is the originals of another source's images."""
+        return self.quota if isinstance(self.quota, Originals) else None
 
     @property
     def companions(self) -> Originals | None:
         """The images that its generator is given beside the source's, if it takes any."""
         takes = self.generator is not None and self.generator.companions
-        return self.quota if takes and isinstance(self.quota, Originals) else None
+        return self.originals if takes else None
 
     @property
     def columns(self) -> tuple[Column, ...]:
@@ -127,7 +133,7 @@ class JoinedSplit:
     def remainder(self, config: str, name: str, published: str = "") -> JoinedSplit:
         """A split with equal parts, each drawn from the images that this split leaves; both belong to `config`."""
         parts = (
-            dataclasses.replace(part, quota=after(part.quota, f"{config}/{self.name}.{part.name}"))
+            dataclasses.replace(part, quota=part.quota.after(f"{config}/{self.name}.{part.name}"))
             for part in self.parts
         )
         return JoinedSplit(name, tuple(parts), published)

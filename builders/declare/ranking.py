@@ -140,7 +140,7 @@ def first_of_each(
     Returns:
         The row numbers taken, in the given order.
     """
-    # As `builders.plan.quotas` has them: 16 bits, which NumPy sorts ten times faster.
+    # As `builders.plan.candidates` has them: 16 bits, which NumPy sorts ten times faster.
     in_order = codes[order].astype(np.uint16 if len(quotas) <= 1 << 16 else np.int64)
     grouped = np.argsort(in_order, kind="stable")
     starts = np.searchsorted(in_order[grouped], np.arange(len(quotas)))

@@ -1,0 +1,1 @@
+"""Declarations of benchmarks: configs, splits, classes and quotas, as values that check themselves."""
