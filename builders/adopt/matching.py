@@ -46,10 +46,10 @@ class Matcher:
 
     def __init__(self, index: SourceIndex) -> None:
         self.index = index
-        self.ids = index.column("source_id")
+        self.ids = index.table["source_id"]
         self.names = pc.replace_substring_regex(self.ids, pattern="^.*/", replacement="").cast(pa.binary())
-        self.class_codes, self.class_ids = _codes(index.column("class_id"))
-        self.partition_codes, self.partitions = _codes(index.column("partition"))
+        self.class_codes, self.class_ids = _codes(index.table["class_id"])
+        self.partition_codes, self.partitions = _codes(index.table["partition"])
 
     def match(
         self,

@@ -68,7 +68,7 @@ def dry_run_text(planned: PlannedFromSources) -> str:
     for split in planned.planned:
         rows[split.split_key] += split.size
     parts = [
-        (split.key, split.split, split.images.classes(), split.size)
+        (split.key, split.split, split.classes, split.size)
         for split in planned.planned
         if isinstance(split.split, Part)
     ]
@@ -101,7 +101,7 @@ def dry_run_document(planned: PlannedFromSources) -> dict[str, Any]:
         for rule, images in rules.items():
             entry["left_out"][rule] = entry["left_out"].get(rule, 0) + images
         if isinstance(split.split, Part):
-            entry["parts"].append({"part": split.key, "classes": split.images.classes(), **described})
+            entry["parts"].append({"part": split.key, "classes": split.classes, **described})
     return {
         "benchmark": run.benchmark.name,
         "version": run.identity.version,
@@ -118,7 +118,7 @@ def _estimated_bytes(planned: PlannedFromSources, split: PlannedSplit) -> int:
     generator = split.split.image_generator
     if generator is not None:
         return int(generator.nominal_bytes * split.size)
-    return int(estimated_bytes(planned.indexes[split.split.source.key], split.images.chosen))
+    return int(estimated_bytes(planned.indexes[split.split.source.key], split.rows))
 
 
 def _left_out(split: PlannedSplit) -> dict[str, int]:

@@ -142,7 +142,7 @@ def _part(planned: PlannedSplit, dropped: Mapping[str, str], lacking: Sequence[s
         adopted=adopted,
         name=split.name if isinstance(split, Part) else "",
         labelled=planned.config.has_labels(split),
-        classes=len(planned.table["class_id"].unique()),
+        classes=planned.classes,
         paper_classes=planned.count.classes,
     )
     withdrawn = [WithdrawnRow(split.row_id(e.image), e.evidence) for e in exclusions if e.rule == "withdrawn"]

@@ -31,7 +31,6 @@ from builders.pipeline.recorded import (
 )
 from builders.pipeline.request import BuildRequest, Identity, Run
 from builders.pipeline.run import PlannedRelease, write_release
-from builders.plan.drawn import Listed
 from builders.plan.planner import PlannedSplit
 from builders.plan.tables import PLAN_SCHEMA
 from builders.registry import BENCHMARKS
@@ -381,7 +380,8 @@ def _planned(
                 split=split,
                 count=benchmark.count(part),
                 labels=entry.label_names,
-                images=Listed(places.to_numpy().astype(np.int64), mine.select([*PLAN_SCHEMA.names, *own])),
+                rows=places.to_numpy().astype(np.int64),
+                table=mine.select([*PLAN_SCHEMA.names, *own]),
                 available=listed.available,
                 excluded=(),
             )

@@ -201,7 +201,7 @@ def _refuse_full_disk_for_packs(
         return
     needed = 0
     for split in splits:
-        needed += _packed_bytes(indexes[split.split.source.key], split.split.partitions, split.images.chosen)
+        needed += _packed_bytes(indexes[split.split.source.key], split.split.partitions, split.rows)
         if (companions := split.split.companions) is not None:
             index = indexes[companions.of.key]
             rows = companion_rows(index, companions.partitions[0], split.table["source_id"])

@@ -18,7 +18,6 @@ import pyarrow.compute as pc
 from builders.duplicates.exact import DIGEST
 from builders.pipeline.generated import ShardWork
 from builders.pipeline.request import Run
-from builders.plan.drawn import Listed
 from builders.plan.planner import PlannedSplit
 from builders.release.schema import PIXEL_DIGEST
 from builders.sources.base import SourceIndex
@@ -77,7 +76,7 @@ class Survey:
         self.seen.update(ids)
         if not mask.any():
             return None
-        return dataclasses.replace(split, images=Listed(split.rows[mask], split.table.filter(pa.array(mask))))
+        return dataclasses.replace(split, rows=split.rows[mask], table=split.table.filter(pa.array(mask)))
 
     def _read(self, splits: Sequence[ReadPlan], work: ShardWork) -> None:
         """Read images whose bytes pass, as shards without pixels do it; what an earlier run read is there."""

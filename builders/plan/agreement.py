@@ -11,9 +11,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from builders.declare.benchmark import Largest
 from builders.errors import NAMED, more
-from builders.plan.candidates import IndexArrays, RankedCandidates
+from builders.plan.candidates import IndexArrays, KeyedRanks, RankedCandidates
 from builders.plan.classes import Draws
-from builders.plan.drawn import KeyedRanks
 from builders.plan.planner import PlannedSplit
 from builders.sources.base import SourceIndex
 
@@ -32,7 +31,7 @@ def agreements(draws: Draws, planned: Sequence[PlannedSplit], indexes: Mapping[s
             continue
         view = IndexArrays(indexes[plan.split.source.key])
         listed = authors.listed()
-        there = len(listed.keys() & set(view.index.column("source_id").to_pylist()))
+        there = len(listed.keys() & set(view.index.table["source_id"].to_pylist()))
         shared = len(listed.keys() & set(plan.table["source_id"].to_pylist()))
         text = f"{plan.key}: {shared:,} of its {plan.size:,} images are on the authors' list of {len(listed):,}"
         text += f", of which the source has {there:,}" if there < len(listed) else ""

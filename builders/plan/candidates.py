@@ -7,34 +7,23 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from typing import Protocol
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
 from builders.declare.quotas import Rows
-from builders.declare.ranking import first_of_each
+from builders.declare.ranking import Key, first_of_each, in_rank_order
 from builders.sources.base import SourceIndex
 
 _RANKED_TOGETHER = 1 << 20
 """Rows that are ranked at a time (ours): 24 MB of numbers."""
 
 
-class Ranks(Protocol):
-    """The keyed ranks of a source's images for one split."""
-
-    def words(self, rows: Rows) -> npt.NDArray[np.uint64]:
-        """A number by which each of some rows is ranked, lowest first."""
-
-    def ordered(self, rows: Rows, words: npt.NDArray[np.uint64]) -> Rows:
-        """Put rows in the order of their ranks, given their words."""
-
-
 class IndexArrays:
-    """A source's index: class codes of all images as a NumPy array, and ids that are read by blocks.
+    """A source's index: class codes of all images as a NumPy array, and ids of some.
 
     Attributes:
         index: the index.
@@ -46,7 +35,7 @@ class IndexArrays:
 
     def __init__(self, index: SourceIndex) -> None:
         self.index = index
-        self.class_codes, self.class_ids = _codes(index.column("class_id"))
+        self.class_codes, self.class_ids = _codes(index.table["class_id"])
         self.partitions = [piece.partition for piece in index.pieces]
         self.names = index.source.classes()
 
@@ -74,18 +63,9 @@ class IndexArrays:
         found = self.index.take(["source_id"], rows)["source_id"].combine_chunks()
         return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found
 
-    def blocks_of_ids(self, rows: Rows) -> Iterator[tuple[slice, pa.Array]]:
-        """Source ids of ascending rows, some at a time: which of the rows, and their ids."""
-        bounds = np.searchsorted(rows, self.index.starts).tolist()
-        starts = self.index.starts.tolist()
-        for piece, first, start, stop in zip(self.index.pieces, starts, bounds, bounds[1:], strict=False):
-            for inside, table in piece.table.blocks(["source_id"], rows[start:stop] - first):
-                place = slice(start + inside.start, start + inside.stop)
-                yield place, table["source_id"].combine_chunks()
-
     def values(self, column: str) -> npt.NDArray[np.float64]:
         """The values of one of the source's own columns of numbers."""
-        found: npt.NDArray[np.float64] = self.index.column(column).to_numpy().astype(np.float64)
+        found: npt.NDArray[np.float64] = self.index.table[column].to_numpy().astype(np.float64)
         return found
 
     def _bounds(self, partitions: Sequence[str]) -> list[tuple[int, int]]:
@@ -120,7 +100,30 @@ class IndexArrays:
         return np.bincount(self.class_codes[rows], minlength=len(self.class_ids))
 
 
-def first_by_rank(view: IndexArrays, rows: Rows, quotas: npt.NDArray[np.int64], ranks: Ranks) -> Rows:
+@dataclass(frozen=True)
+class KeyedRanks:
+    """Ranks a source's images by the digests of their ids; `known` has the words of all rows where they are known."""
+
+    view: IndexArrays
+    key: Key
+    known: npt.NDArray[np.uint64] | None = field(default=None, repr=False)
+
+    def words(self, rows: Rows) -> npt.NDArray[np.uint64]:
+        """The first words of the digests of some rows, by which they are ranked, lowest first."""
+        if self.known is not None:
+            return self.known[rows]
+        words = np.empty(len(rows), np.uint64)
+        for start in range(0, len(rows), _RANKED_TOGETHER):
+            some = slice(start, start + _RANKED_TOGETHER)
+            words[some] = self.key.words(self.view.ids(rows[some]))
+        return words
+
+    def ordered(self, rows: Rows, words: npt.NDArray[np.uint64]) -> Rows:
+        """Put rows in the order of their digests, given their words."""
+        return rows[in_rank_order(words, lambda tied: self.key.digests(self.view.ids(rows[tied])))]
+
+
+def first_by_rank(view: IndexArrays, rows: Rows, quotas: npt.NDArray[np.int64], ranks: KeyedRanks) -> Rows:
     """The first rows of each class by rank, up to its quota; takes and returns ascending rows.
 
     Of so many rows at a time only those are kept that can be among the first, so memory follows the quotas.
@@ -140,7 +143,7 @@ class RankedCandidates:
 
     view: IndexArrays
     rows: Rows
-    ranks: Ranks
+    ranks: KeyedRanks
     partitions: Sequence[str]
 
     @property

@@ -69,7 +69,7 @@ def shared_originals(quota: Originals, made: SourceIndex) -> str:
         shared = (
             f"the partitions do not share all originals: {len(every):,} in total, {len(common):,} in all ({counts})"
         )
-    classes = dict(zip(made.column(ORIGINAL_ID).to_pylist(), made.column("class_id").to_pylist(), strict=True))
+    classes = dict(zip(made.table[ORIGINAL_ID].to_pylist(), made.table["class_id"].to_pylist(), strict=True))
     sizes = Counter(Counter(classes[image] for image in every).values())
     by_class = ", ".join(f"{images} in {number:,}" for images, number in sorted(sizes.items()))
     return f"{shared}; images a class: {by_class} {'class' if sizes.total() == 1 else 'classes'}"

@@ -6,7 +6,6 @@ on disk and the layout of the sources.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -17,14 +16,14 @@ import pyarrow.compute as pc
 
 from builders.declare.benchmark import Config, Count, Split, group_name, split_of
 from builders.declare.quotas import Rows
-from builders.plan.candidates import IndexArrays, RankedCandidates, first_by_rank
+from builders.plan.candidates import IndexArrays, KeyedRanks, RankedCandidates, first_by_rank
 from builders.plan.classes import Draws
-from builders.plan.drawn import Drawn, Images, KeyedRanks
 from builders.plan.exclusions import Accounts, in_order, reasons_by_class
 from builders.plan.originals import original_ids
 from builders.plan.tables import planned_table, row_ids
 from builders.release.tables import Exclusion
 from builders.sources.base import SourceIndex
+from builders.storage.spilled import spilled
 
 
 @dataclass(frozen=True)
@@ -32,9 +31,10 @@ class PlannedSplit:
     """The plan of one split, or of one part of a joined split.
 
     `key` is `config/split` or `config/split.part`, and `count` its rows in complete sources and in the paper.
-    `labels` are the label names of the config. The images' table has the columns of `PLAN_SCHEMA`, and `oodness`,
-    `id_overlap` and the sources' own columns if the config has them. `available` counts the source's images in the
-    split's partitions: the sum of `size` and the excluded images.
+    `labels` are the label names of the config. `rows` are the images as row numbers of the source's index, in the
+    order of the release, and `table` has the columns of `PLAN_SCHEMA` of each, and `oodness`, `id_overlap` and the
+    sources' own columns if the config has them. `available` counts the source's images in the split's partitions: the
+    rows and the excluded images.
     """
 
     key: str
@@ -42,24 +42,20 @@ class PlannedSplit:
     split: Split
     count: Count
     labels: tuple[str, ...]
-    images: Images = field(repr=False)
+    rows: Rows = field(repr=False)
+    table: pa.Table = field(repr=False)
     available: int
     excluded: tuple[Exclusion, ...] = field(repr=False)
 
     @property
-    def table(self) -> pa.Table:
-        """The rows of the release, made when first asked for."""
-        return self.images.table
-
-    @property
-    def rows(self) -> Rows:
-        """The same images as row numbers of the source's index."""
-        return self.images.rows
-
-    @property
     def size(self) -> int:
         """How many images."""
-        return len(self.images.chosen)
+        return len(self.rows)
+
+    @property
+    def classes(self) -> int:
+        """How many classes they are of."""
+        return len(self.table["class_id"].unique())
 
     @property
     def split_key(self) -> str:
@@ -127,13 +123,15 @@ class _Planner:
         counted += accounts.beyond_limit(left, kept, self.limit)
         ids = [self.row_ids(split, rows).to_pylist() for rows in (withdrawn, twice)]
         labels = tuple(self.draws.label_names(config))
+        rows = self.order(key, kept)
         return PlannedSplit(
             key=key,
             config=config,
             split=split,
             count=self.benchmark.count(key),
             labels=labels,
-            images=Drawn(view, kept, functools.partial(self.order, key), functools.partial(self.table, key, labels)),
+            rows=rows,
+            table=spilled(planned_table(config, split, view, rows, labels, self.draws.adopted.get(key))),
             available=view.available(split.partitions),
             excluded=(
                 *in_order([*counted, *accounts.strays()]),
@@ -205,11 +203,6 @@ class _Planner:
         """Put a split's ascending rows into the order of the release."""
         ranks = self.ranks(key)
         return ranks.ordered(rows, ranks.words(rows))
-
-    def table(self, key: str, labels: Sequence[str], rows: Rows) -> pa.Table:
-        """The table of some rows of a split."""
-        config, split = self.declared[key]
-        return planned_table(config, split, self.views[split.source.key], rows, labels, self.draws.adopted.get(key))
 
     def without_withdrawn(self, split: Split, drawn: Rows) -> tuple[Rows, Rows]:
         """Divide rows into kept and withdrawn ones."""

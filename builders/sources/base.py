@@ -9,6 +9,7 @@ Tested by `tests/builders/sources/test_errors.py`.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,9 +23,10 @@ import pyarrow.compute as pc
 
 from builders.errors import BuildError
 from builders.release.columns import Column
-from builders.sources.compressed import CompressedTable, Stacked, repeated_text
 from builders.sources.obtain import Obtain
+from builders.sources.repeated import repeated_text
 from builders.storage.listing import looking
+from builders.storage.spilled import spilled
 
 Container = Literal["file", "span", "parquet", "pickle", "mat", "targz", "made"]
 """The container from which an image's bytes are read.
@@ -128,23 +130,18 @@ class PartitionIndex:
     `form` is the encoding of the bytes. `missing` holds the ids of the owner's list in this copy for which the copy
     has no image; empty without a list. `hint` is a possible reason for a low count, in a few words. Neither is an
     error by itself. `listed` counts that list's images by class, for a source whose counts by class are not known
-    otherwise. `table` is given as a `pyarrow.Table` and kept compressed, so that only the partition that is being
-    listed takes the memory of its names.
+    otherwise.
     """
 
     partition: str
     layout: str
     how: Container
-    table: CompressedTable = field(repr=False)
+    table: pa.Table = field(repr=False)
     strays: tuple[Stray, ...] = ()
     missing: pa.Array = field(default_factory=lambda: pa.array([], pa.string()), repr=False)
     form: Encoding = "encoded"
     hint: str = ""
     listed: Mapping[str, int] | None = field(default=None, repr=False)
-
-    def __post_init__(self) -> None:
-        if isinstance(self.table, pa.Table):
-            object.__setattr__(self, "table", CompressedTable(self.table))
 
     @functools.cached_property
     def images_by_class(self) -> Mapping[str, int]:
@@ -153,25 +150,13 @@ class PartitionIndex:
         names = counted.field("values").cast(pa.string()).to_pylist()
         return dict(zip(names, counted.field("counts").to_pylist(), strict=True))
 
-    def read(self, names: Sequence[str] | None = None) -> pa.Table:
-        """All rows of some columns, or of all, `partition`, `how` and `form` among them."""
-        names = [*self.table.schema.names, *_OF_A_PARTITION] if names is None else names
-        return self._with_own(
-            self.table.read([n for n in names if n not in _OF_A_PARTITION]), names, self.table.num_rows
-        )
-
-    def take(self, names: Sequence[str], rows: Int64) -> pa.Table:
-        """The same of some rows, in the given order."""
-        return self._with_own(self.table.take([n for n in names if n not in _OF_A_PARTITION], rows), names, len(rows))
-
-    def _with_own(self, table: pa.Table, names: Sequence[str], rows: int) -> pa.Table:
-        same = pa.repeat(pa.scalar(0, pa.int32()), rows)
-        own = {n: pa.DictionaryArray.from_arrays(same, [getattr(self, n)]) for n in _OF_A_PARTITION if n in names}
-        return pa.table({name: own[name] if name in own else table[name] for name in names})
-
-
-_OF_A_PARTITION = ("partition", "how", "form")
-"""Columns with one value for all images of a partition, which are not stored."""
+    def stacked(self) -> pa.Table:
+        """The table with the columns `partition`, `how` and `form` behind it, each of one value."""
+        same = pa.repeat(pa.scalar(0, pa.int32()), self.table.num_rows)
+        table = self.table
+        for name in ("partition", "how", "form"):
+            table = table.append_column(name, pa.DictionaryArray.from_arrays(same, [getattr(self, name)]))
+        return table
 
 
 @dataclass(frozen=True)
@@ -213,7 +198,7 @@ class Source:
 
 
 @dataclass(frozen=True)
-class SourceIndex(Stacked):
+class SourceIndex:
     """A source as found in `root`: its partitions, whose rows are counted on from one partition to the next.
 
     Columns of rows are those of the pieces' tables, and `partition`, `how` and `form`. `versions` are those of the
@@ -224,6 +209,29 @@ class SourceIndex(Stacked):
     root: Path
     pieces: tuple[PartitionIndex, ...]
     versions: Mapping[str, str] = field(default_factory=dict, repr=False)
+
+    @functools.cached_property
+    def table(self) -> pa.Table:
+        """All rows."""
+        return pa.concat_tables([piece.stacked() for piece in self.pieces]).unify_dictionaries()
+
+    @functools.cached_property
+    def starts(self) -> Int64:
+        """Number of the first row of each partition, and of all rows; (partitions + 1,)."""
+        return np.cumsum([0, *(piece.table.num_rows for piece in self.pieces)])
+
+    @property
+    def num_rows(self) -> int:
+        """Images of all partitions."""
+        return int(self.starts[-1])
+
+    def piece_of(self, rows: Int64) -> Int64:
+        """Position in `pieces` of the partition that each of some rows is of."""
+        return np.searchsorted(self.starts, rows, side="right") - 1
+
+    def take(self, names: Sequence[str], rows: Int64) -> pa.Table:
+        """Some columns of some rows, in the given order."""
+        return self.table.select(list(names)).take(pa.array(rows))
 
     @property
     def layouts(self) -> dict[str, str]:
@@ -236,13 +244,9 @@ class SourceIndex(Stacked):
         return np.flatnonzero(np.repeat(wanted, np.diff(self.starts)))
 
     def find(self, ids: pa.Array | pa.ChunkedArray) -> pa.Array:
-        """Row numbers of the images with some ids, null where there is none; reads one partition's ids at a time."""
-        found = pa.nulls(len(ids), pa.int64())
-        for piece, start in zip(self.pieces, self.starts.tolist(), strict=False):
-            places = pc.index_in(ids, value_set=piece.table["source_id"].combine_chunks())
-            places = places.combine_chunks() if isinstance(places, pa.ChunkedArray) else places
-            found = pc.coalesce(found, pc.add(places.cast(pa.int64()), start))
-        return found
+        """Row numbers of the images with some ids, null where there is none."""
+        places = pc.index_in(ids, value_set=self.table["source_id"].combine_chunks())
+        return (places.combine_chunks() if isinstance(places, pa.ChunkedArray) else places).cast(pa.int64())
 
 
 def open_source(source: Source, root: Path, partitions: Sequence[str]) -> SourceIndex:
@@ -259,11 +263,12 @@ def open_source(source: Source, root: Path, partitions: Sequence[str]) -> Source
     with looking(root) as versions:
         if source.on_disk and not root.is_dir():
             raise BuildError(f"{source.title}: there is no folder {root}. Give the right one with --{source.key}.")
-        index = SourceIndex(source, root, tuple(source.scan(root, partitions)), versions)
-    repeated = repeated_text([piece.table for piece in index.pieces], "source_id")
+        pieces = (dataclasses.replace(piece, table=spilled(piece.table)) for piece in source.scan(root, partitions))
+        index = SourceIndex(source, root, tuple(pieces), versions)
+    repeated = repeated_text([piece.table["source_id"] for piece in index.pieces])
     if repeated is not None:
-        rows = pc.indices_nonzero(pc.equal(index.column("source_id"), repeated)).to_numpy().astype(np.int64)
-        places = " and ".join(index.take(["file"], rows[:2])["file"].to_pylist())
+        twice = index.table.filter(pc.equal(index.table["source_id"], repeated))
+        places = " and ".join(twice["file"][:2].to_pylist())
         raise BuildError(f"{source.title}: {root} has the image {repeated} twice ({places}). Remove one of the two.")
     return index
 

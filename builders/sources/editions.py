@@ -99,7 +99,7 @@ def sampled_sizes(root: Path, piece: PartitionIndex) -> Iterator[Size]:
 
 def _heads(root: Path, piece: PartitionIndex) -> Iterator[bytes]:
     if piece.how in IN_PLACE:
-        places = piece.table.take(["file", "offset", "size"], _drawn(piece.table.num_rows, _SAMPLE))
+        places = piece.table.select(["file", "offset", "size"]).take(_drawn(piece.table.num_rows, _SAMPLE))
         yield from read_starts(
             root,
             [
@@ -108,7 +108,7 @@ def _heads(root: Path, piece: PartitionIndex) -> Iterator[bytes]:
             ],
         )
         return
-    table = piece.table.read(["file", "offset"])
+    table = piece.table
     files = table["file"].unique().sort()
     for number in _drawn(len(files), _CONTAINERS):
         inside = table.filter(pc.equal(table["file"], files[number]))

@@ -121,7 +121,7 @@ def _split_folders(root: Path, home: Path) -> PartitionIndex | None:
         _PARTITION,
         " and ".join(piece.layout for piece in found),
         "file",
-        pa.concat_tables(piece.table.read() for piece in found),
+        pa.concat_tables(piece.table for piece in found),
         tuple(stray for piece in found for stray in piece.strays),
     )
 

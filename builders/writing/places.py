@@ -91,7 +91,7 @@ class Places:
 
 def rows_taken(indexes: Mapping[str, SourceIndex], splits: Sequence[PlannedSplit], key: str) -> list[Int64]:
     """The rows of a source that some splits take, each split's own and those of its companions."""
-    rows = [split.images.chosen for split in splits if split.split.source.key == key]
+    rows = [split.rows for split in splits if split.split.source.key == key]
     for split in splits:
         companions = split.split.companions
         if companions is not None and companions.of.key == key:

@@ -130,7 +130,7 @@ def shuffled(index):
     for piece in index.pieces:
         order = list(range(piece.table.num_rows))
         random.Random(1).shuffle(order)
-        pieces.append(dataclasses.replace(piece, table=piece.table.read().take(pa.array(order))))
+        pieces.append(dataclasses.replace(piece, table=piece.table.take(pa.array(order))))
     return dataclasses.replace(index, pieces=tuple(reversed(pieces)))
 
 

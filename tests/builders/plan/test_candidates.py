@@ -7,9 +7,7 @@ from hypothesis import strategies as st
 
 from builders.declare.ranking import Key, in_rank_order
 from builders.plan import candidates
-from builders.plan.candidates import IndexArrays, first_by_rank
-from builders.plan.drawn import Drawn, KeyedRanks
-from builders.sources import compressed
+from builders.plan.candidates import IndexArrays, KeyedRanks, first_by_rank
 from builders.sources.base import PartitionIndex, Source, SourceIndex, partition_table
 
 KEY = Key(7, "c", "s")
@@ -46,41 +44,35 @@ def test_ids_with_equal_words_are_told_apart_by_their_digests(names):
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=3), st.tuples(st.integers(0, 5), st.integers(0, 5)))
 def test_the_first_of_each_class_do_not_depend_on_how_many_are_ranked_together(sizes, limits):
     view = view_of(sizes)
-    names = view.index.column("source_id").to_pylist()
-    classes = view.index.column("class_id").to_pylist()
+    names = view.index.table["source_id"].to_pylist()
+    classes = view.index.table["class_id"].to_pylist()
     expected = []
     for class_id, limit in zip("ab", limits, strict=True):
         rows = [row for row, found in enumerate(classes) if found == class_id]
         expected += sorted(rows, key=lambda row: digest(names[row]))[:limit]
     limits_by_code = np.array([dict(zip("ab", limits, strict=True))[name] for name in view.class_ids], np.int64)
-    before = candidates._RANKED_TOGETHER, compressed.BLOCK
+    before = candidates._RANKED_TOGETHER
     try:
         for together in (2, 1 << 20):
-            candidates._RANKED_TOGETHER = compressed.BLOCK = together
+            candidates._RANKED_TOGETHER = together
             view = view_of(sizes)
             taken = first_by_rank(view, np.arange(len(names)), limits_by_code, KeyedRanks(view, KEY))
             assert taken.tolist() == sorted(expected)
     finally:
-        candidates._RANKED_TOGETHER, compressed.BLOCK = before
+        candidates._RANKED_TOGETHER = before
 
 
-def test_an_order_is_made_when_it_is_asked_for():
+def test_ranks_that_are_known_are_those_that_are_computed():
     view = view_of([5, 4])
-    ranks, ordered = KeyedRanks(view, KEY), []
-
-    def order(rows):
-        ordered.append(len(rows))
-        return ranks.ordered(rows, ranks.words(rows))
-
-    drawn = Drawn(view, np.array([1, 2, 6, 8]), order, lambda rows: pa.table({"id": view.ids(rows)}))
-    assert drawn.classes() == 2
-    assert ordered == []
-    assert drawn.table["id"].to_pylist() == sorted(["0/1", "0/2", "1/1", "1/3"], key=digest)
-    assert drawn.rows is drawn.rows
-    assert ordered == [4]
+    ranks, chosen = KeyedRanks(view, KEY), np.array([1, 2, 6, 8])
+    ordered = ranks.ordered(chosen, ranks.words(chosen))
+    assert view.ids(ordered).to_pylist() == sorted(["0/1", "0/2", "1/1", "1/3"], key=digest)
     known = KeyedRanks(view, KEY, ranks.words(np.arange(9)))
-    assert known.words(drawn.chosen).tolist() == ranks.words(drawn.chosen).tolist()
-    counted = view.tally(np.array([1, 2, 6, 8])).tolist()
-    assert counted == [[1, 1], [0, 2]]
+    assert known.words(chosen).tolist() == ranks.words(chosen).tolist()
+
+
+def test_images_are_counted_by_partition_and_class():
+    view = view_of([5, 4])
+    assert view.tally(np.array([1, 2, 6, 8])).tolist() == [[1, 1], [0, 2]]
     assert view.tally_all(["p1"]).tolist() == [[0, 0], [2, 2]]
     assert view.available(["p0", "p1"]) == 9

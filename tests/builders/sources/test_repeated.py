@@ -1,0 +1,69 @@
+import tempfile
+
+import numpy as np
+import pyarrow as pa
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from builders.sources.base import PartitionIndex, SourceIndex, partition_table
+from builders.sources.repeated import repeated_text
+from builders.storage import spilled as spilled_module
+from builders.storage.spilled import spilled
+
+texts = st.lists(st.text(max_size=3), max_size=14)
+
+
+def columns_of(columns):
+    return [pa.chunked_array([names], pa.string()) for names in columns]
+
+
+def test_a_large_table_lies_in_a_file_without_a_name(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    parts = [
+        pa.table({"id": pa.array(list("ab")), "class_id": pa.array([name, "z"]).dictionary_encode()}) for name in "xy"
+    ]
+    table = pa.concat_tables(parts)
+    monkeypatch.setattr(spilled_module, "LARGE", 1)
+    before = pa.total_allocated_bytes()
+    kept = spilled(table)
+    assert kept.to_pylist() == table.to_pylist()
+    assert {column.num_chunks for column in kept.columns} == {1}
+    assert pa.total_allocated_bytes() == before
+    assert not list(tmp_path.iterdir())
+
+
+@settings(deadline=None)
+@given(st.lists(texts, max_size=4), st.booleans())
+def test_repeated_text_is_what_a_loop_finds(columns, ascending):
+    if ascending:
+        columns = [sorted(set(names)) for names in columns]
+    every = [name for names in columns for name in names]
+    twice = [name for name in every if every.count(name) > 1]
+    assert repeated_text(columns_of(columns)) == min(twice, default=None)
+
+
+def test_a_range_around_two_others_is_compared_with_both():
+    columns = [["a", "z"], ["b", "c"], ["m", "z"]]
+    assert repeated_text(columns_of(columns)) == "z"
+
+
+@settings(deadline=None)
+@given(st.lists(st.lists(st.integers(0, 99), max_size=9), min_size=1, max_size=3), st.data())
+def test_rows_of_an_index_count_through_its_partitions(numbers, data):
+    pieces = []
+    for place, some in enumerate(numbers):
+        ids = pa.array([f"{place}/{n}/{i}" for i, n in enumerate(some)], pa.string())
+        column = pa.DictionaryArray.from_arrays(pa.array([n % 3 for n in some], pa.int32()), pa.array(["a", "b", "c"]))
+        table = partition_table(column, ids, ids, pa.array(some, pa.int64()), pa.array(some, pa.int64()))
+        pieces.append(PartitionIndex(f"p{place}", "made up", ("file", "span", "mat")[place], table))
+    index = SourceIndex(None, None, tuple(pieces))
+    whole = index.table
+    assert index.num_rows == whole.num_rows == sum(map(len, numbers))
+    rows = np.array(data.draw(st.lists(st.integers(0, index.num_rows - 1), max_size=9)) if index.num_rows else [], int)
+    names = ["how", "source_id", "partition", "class_id", "size"]
+    assert index.take(names, rows).to_pylist() == whole.select(names).take(pa.array(rows, pa.int64())).to_pylist()
+    assert [f"p{piece}" for piece in index.piece_of(rows)] == index.take(["partition"], rows)["partition"].to_pylist()
+    ids = whole["source_id"].take(pa.array(rows, pa.int64()))
+    assert index.find(pa.concat_arrays([*ids.chunks, pa.array(["none"])])).to_pylist() == [*rows.tolist(), None]
+    inside = [row for row in range(index.num_rows) if whole["partition"][row].as_py() == "p0"]
+    assert index.rows_of(["p0"]).tolist() == inside
