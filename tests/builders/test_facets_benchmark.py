@@ -21,9 +21,8 @@ from builders.declare.ranking import Key
 from builders.executors.local import LocalExecutor
 from builders.facets_benchmark import BENCHMARK, main
 from builders.pipeline.from_index import Published, rebuild
-from builders.plan.candidates import IndexArrays, RankedCandidates
+from builders.plan.candidates import IndexArrays, KeyedRanks, RankedCandidates
 from builders.plan.classes import Draws
-from builders.plan.drawn import KeyedRanks
 from builders.plan.planner import plan
 from builders.release.duplicates import unfolded
 from builders.release.manifest import read_manifest
