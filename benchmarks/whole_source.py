@@ -15,7 +15,7 @@ from builders.executors.local import LocalExecutor
 from builders.executors.processes import without_pandas
 from builders.generate.contract import Generator
 from builders.generate.exact.resize import FIXED_RESIZE
-from builders.pipeline.from_sources import PlannedFromSources
+from builders.pipeline.build_plan import BuildPlan
 from builders.pipeline.request import BuildRequest, Run
 from builders.pipeline.run import write_release
 from builders.plan.classes import Draws
@@ -65,7 +65,8 @@ def main() -> None:
         draws = Draws(benchmark, 0)
         planned = plan(draws, indexes, splits=[SPLIT])
         run = Run.of(benchmark, request, executor, meter)
-        write_release(PlannedFromSources(run, indexes, draws, {}, tuple(planned)))
+        labels = {config.name: draws.label_names(config) for config in benchmark.configs}
+        write_release(BuildPlan(run, indexes, draws, tuple(planned), labels, {SPLIT: ""}))
 
 
 if __name__ == "__main__":

@@ -25,8 +25,10 @@ from builders.executors.processes import without_pandas
 from builders.hub.client import hub_settings
 from builders.hub.repo_id import folder_or_repository
 from builders.hub.repository import Repository
-from builders.pipeline.from_index import Published, find, needed_sources, rebuild
+from builders.pipeline.from_index import find
+from builders.pipeline.published import Published, needed_sources
 from builders.pipeline.recorded import Bring
+from builders.pipeline.run import rebuild
 from builders.release.digests import file_sha256
 from builders.release.manifest import read_manifest
 from builders.release.split_entries import FileEntry, SplitEntry

@@ -15,7 +15,7 @@ from benchmarks.soak.commands import Launcher
 from builders import cifar_benchmark, facets_benchmark, imagenet_benchmark
 from builders.executors.local import LocalExecutor
 from builders.executors.ray import RayExecutor
-from builders.pipeline import from_index, run
+from builders.pipeline import run
 from tests.hub.server import Hub
 
 COMMANDS = (imagenet_benchmark, cifar_benchmark, facets_benchmark)
@@ -27,7 +27,7 @@ COSTLY = (
     Hub,
     Launcher,
     run.write_release,
-    from_index.rebuild,
+    run.rebuild,
     *(command.main for command in COMMANDS),
 )
 

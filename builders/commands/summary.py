@@ -12,7 +12,7 @@ from typing import Any
 
 from builders.cli.tables import aligned
 from builders.declare.benchmark import Benchmark, Part, Split
-from builders.pipeline.from_sources import PlannedFromSources
+from builders.pipeline.build_plan import BuildPlan
 from builders.plan.planner import PlannedSplit
 from builders.release.entries import Manifest
 from builders.release.layout import INDEX_SUFFIX
@@ -62,7 +62,7 @@ def loading(out: Path, config: str, split: str, entry: SplitEntry) -> str:
     return f'load_dataset("parquet", data_files="{named}", split="train")'
 
 
-def dry_run_text(planned: PlannedFromSources) -> str:
+def dry_run_text(planned: BuildPlan) -> str:
     """Return the text of a dry run: counts, bytes, and how much each rule leaves out."""
     rows: Counter[str] = Counter()
     for split in planned.planned:
@@ -85,7 +85,7 @@ def dry_run_text(planned: PlannedFromSources) -> str:
     )
 
 
-def dry_run_document(planned: PlannedFromSources) -> dict[str, Any]:
+def dry_run_document(planned: BuildPlan) -> dict[str, Any]:
     """Return what `--json` prints of a dry run; a split that is joined has its parts."""
     run, splits = planned.run, dict[str, dict[str, Any]]()
     for split in planned.planned:
@@ -113,7 +113,7 @@ def dry_run_document(planned: PlannedFromSources) -> dict[str, Any]:
     }
 
 
-def _estimated_bytes(planned: PlannedFromSources, split: PlannedSplit) -> int:
+def _estimated_bytes(planned: BuildPlan, split: PlannedSplit) -> int:
     """About how many bytes the images of a split or part take."""
     generator = split.split.image_generator
     if generator is not None:

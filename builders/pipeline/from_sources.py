@@ -6,20 +6,16 @@ Tested by `tests/builders/pipeline/test_run.py`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+import functools
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-
-import numpy as np
-import numpy.typing as npt
-import pyarrow as pa
 
 from builders.adopt.copies import adopt, adoption_digest
 from builders.adopt.text_lists import adopt_indexes
 from builders.errors import NAMED, BuildError, more
-from builders.pipeline.finish import Contents, contents_of, finish_split
+from builders.pipeline.build_plan import BuildPlan
+from builders.pipeline.locating import locate_splits
 from builders.pipeline.request import Run, compared_with, needed_partitions, parts_of, with_parents
-from builders.pipeline.run import PlannedRelease, locate_splits
 from builders.pipeline.survey import Survey
 from builders.pipeline.without_duplicates import Gone, find_duplicates, short_classes
 from builders.plan.agreement import agreements
@@ -27,83 +23,51 @@ from builders.plan.classes import Adopted, Draws
 from builders.plan.completeness import shortfalls
 from builders.plan.originals import missing_originals, shared_originals
 from builders.plan.planner import PlannedSplit, plan
-from builders.release.entries import Manifest
 from builders.sources.base import SourceIndex, open_source
 from builders.sources.editions import refuse_resized
-from builders.writing.read_plan import ReadPlan
 
 
-@dataclass(frozen=True)
-class PlannedFromSources(PlannedRelease):
-    """A planned build: what each source was found to be, what it lacks, and the plan of every chosen split or part.
+def _plan(
+    run: Run, draws: Draws, indexes: Mapping[str, SourceIndex], keys: Sequence[str], duplicates: Gone
+) -> tuple[PlannedSplit, ...]:
+    """Plan some splits or parts without some duplicates."""
+    request = run.request
+    planned = plan(
+        draws,
+        indexes,
+        splits=keys,
+        limit_per_class=request.limit_per_class,
+        withdrawn=request.withdrawn,
+        duplicates=duplicates,
+    )
+    return tuple(planned)
 
-    `lacking` and the plans go by the keys of parts where a split is joined.
+
+def leave_duplicates_out(first: BuildPlan) -> BuildPlan:
+    """Plan again without duplicates, of all splits that are compared with those that are built.
+
+    The images are read for it, so the folder must be held.
+
+    Raises:
+        BuildError: an image is missing or unreadable.
     """
-
-    run: Run
-    indexes: Mapping[str, SourceIndex]
-    draws: Draws
-    lacking: Mapping[str, tuple[str, ...]]
-    planned: tuple[PlannedSplit, ...]
-
-    @property
-    def adopted_digests(self) -> Mapping[str, str]:
-        """A digest of what each split or part, and each that one is the rest of, is adopted from; or empty."""
-        keys = with_parents(self.run.benchmark, self.run.request.splits)
-        return {key: adoption_digest(self.draws.adopted.get(key)) for key in keys}
-
-    def labels(self) -> Mapping[str, Sequence[str]]:
-        """In-distribution classes by config, of the whole benchmark."""
-        return {config.name: self.draws.label_names(config) for config in self.run.benchmark.configs}
-
-    def order(self, key: str) -> Callable[[pa.Table], npt.NDArray[np.int64]]:
-        """The order of a joined split's rows: by keyed rank."""
-        return lambda table: self.draws.order(table["id"].combine_chunks(), key)
-
-    def plan(self, keys: Sequence[str], duplicates: Gone) -> tuple[PlannedSplit, ...]:
-        """Plan some splits or parts without some duplicates."""
-        request = self.run.request
-        planned = plan(
-            self.draws,
-            self.indexes,
-            splits=keys,
-            limit_per_class=request.limit_per_class,
-            withdrawn=request.withdrawn,
-            duplicates=duplicates,
-        )
-        return tuple(planned)
-
-    def final(self) -> PlannedFromSources:
-        """Return the same, or for the variant without duplicates what is planned once the images have been read."""
-        return self._without_duplicates() if self.run.request.without_duplicates else self
-
-    def describe(self, written: Sequence[ReadPlan], before: Manifest) -> Contents:
-        """Write the indexes and the tables of exclusions of what was written, and describe it."""
-        finished = []
-        for split in written:
-            demo = self.run.identity.demo
-            finished.append(finish_split(self.run.layout, split, self.lacking, self.adopted_digests, demo=demo))
-            self.run.meter.advance(split.table.num_rows)
-        return contents_of(self.run, finished, before)
-
-    def _without_duplicates(self) -> PlannedFromSources:
-        """Plan again without duplicates, of all splits that are compared with those that are built."""
-        run = self.run
-        every = parts_of(run.benchmark, compared_with(run.benchmark, run.request.splits))
-        survey = Survey(run, self.indexes, lambda splits: locate_splits(self, splits))
-        gone = find_duplicates(run.benchmark, lambda found: self.plan(every, found), survey, run.meter.note)
-        final = self.plan(parts_of(run.benchmark, run.request.splits), gone)
-        short = short_classes(self.planned, final)
-        for key, sentence in short.items():
-            run.meter.note(f"{key}: {sentence}")
-        lacking = {
-            split.key: (*self.lacking.get(split.key, ()), *((short[split.key],) if split.key in short else ()))
-            for split in final
-        }
-        return dataclasses.replace(self, planned=final, lacking=lacking)
+    run, benchmark = first.run, first.run.benchmark
+    replan = functools.partial(_plan, run, first.draws, first.indexes)
+    every = parts_of(benchmark, compared_with(benchmark, run.request.splits))
+    survey = Survey(run, first.indexes, lambda splits: locate_splits(first, splits))
+    gone = find_duplicates(benchmark, lambda found: replan(every, found), survey, run.meter.note)
+    planned = replan(parts_of(benchmark, run.request.splits), gone)
+    short = short_classes(first.planned, planned)
+    for key, sentence in short.items():
+        run.meter.note(f"{key}: {sentence}")
+    lacking = {
+        split.key: (*first.lacking.get(split.key, ()), *((short[split.key],) if split.key in short else ()))
+        for split in planned
+    }
+    return dataclasses.replace(first, planned=planned, lacking=lacking)
 
 
-def prepare(run: Run) -> PlannedFromSources:
+def prepare(run: Run) -> BuildPlan:
     """Open the sources that the chosen splits need, check that they are whole, and plan.
 
     Raises:
@@ -124,13 +88,20 @@ def prepare(run: Run) -> PlannedFromSources:
         )
     _refuse_resized(run, indexes)
     _note_originals(run, needed, indexes)
-    opened = PlannedFromSources(run, indexes, draws, lacking, ())
-    planned = opened.plan(parts_of(benchmark, request.splits), {})
+    planned = _plan(run, draws, indexes, parts_of(benchmark, request.splits), {})
     _note_strangers(run, planned)
     for line in agreements(draws, planned, indexes):
         run.meter.note(line)
     _refuse_empty(planned, indexes)
-    return dataclasses.replace(opened, planned=planned)
+    return BuildPlan(
+        run=run,
+        indexes=indexes,
+        draws=draws,
+        planned=planned,
+        labels={config.name: draws.label_names(config) for config in benchmark.configs},
+        adopted={key: adoption_digest(draws.adopted.get(key)) for key in with_parents(benchmark, request.splits)},
+        lacking=lacking,
+    )
 
 
 def _open_sources(run: Run, splits: Sequence[str]) -> dict[str, SourceIndex]:

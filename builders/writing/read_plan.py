@@ -126,12 +126,12 @@ def locate(planned: PlannedSplit, places: Places, *, shard_bytes: int = SHARD_BY
     return ReadPlan((planned,), table, starts, _digest(planned.config, planned.table, starts), packs)
 
 
-def join(parts: Sequence[ReadPlan], order: Callable[[pa.Table], Int64], *, shard_bytes: int = SHARD_BYTES) -> ReadPlan:
+def join(parts: Sequence[ReadPlan], order: Callable[[pa.Array], Int64], *, shard_bytes: int = SHARD_BYTES) -> ReadPlan:
     """Put the located parts of one split together and cut the whole into shards.
 
     Args:
         parts: all parts of the split, in declared order; or a split that has none, alone, which stays as it is.
-        order: gives the order of the rows, as row numbers of the parts' tables end to end.
+        order: gives the order of the rows, given their ids part by part.
         shard_bytes: image bytes in one shard.
 
     Raises:
@@ -143,7 +143,7 @@ def join(parts: Sequence[ReadPlan], order: Callable[[pa.Table], Int64], *, shard
     if any(part.image_generator is not None for part in parts):
         raise ValueError(f"a part of {parts[0].key} makes its images")
     table = pa.concat_tables(part.table for part in parts)
-    table = table.take(pa.array(order(table))).combine_chunks()
+    table = table.take(pa.array(order(table["id"].combine_chunks()))).combine_chunks()
     starts = shard_starts(table["size"].to_numpy(), shard_bytes)
     packs = {pack.path: pack for part in parts for pack in part.packs}
     return ReadPlan(

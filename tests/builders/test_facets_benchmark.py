@@ -20,7 +20,8 @@ from builders.declare.benchmark import Part
 from builders.declare.ranking import Key
 from builders.executors.local import LocalExecutor
 from builders.facets_benchmark import BENCHMARK, main
-from builders.pipeline.from_index import Published, rebuild
+from builders.pipeline.published import Published
+from builders.pipeline.run import rebuild
 from builders.plan.candidates import IndexArrays, KeyedRanks, RankedCandidates
 from builders.plan.classes import Draws
 from builders.plan.planner import plan

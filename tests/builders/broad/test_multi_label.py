@@ -16,7 +16,8 @@ from builders.declare.benchmark import Benchmark, DeclarationError, Largest
 from builders.declare.ranking import even_shares
 from builders.demo.write import MARKER
 from builders.executors.local import LocalExecutor
-from builders.pipeline.from_index import Published, rebuild
+from builders.pipeline.published import Published
+from builders.pipeline.run import rebuild
 from builders.plan.agreement import agreements
 from builders.plan.candidates import IndexArrays, RankedCandidates
 from builders.plan.classes import Draws

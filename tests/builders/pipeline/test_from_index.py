@@ -12,7 +12,8 @@ from builders.cli.progress import TerminalMeter
 from builders.commands.build import WORKER_IMPORTS
 from builders.errors import BuildError
 from builders.executors.local import LocalExecutor
-from builders.pipeline.from_index import Published, rebuild
+from builders.pipeline.published import Published
+from builders.pipeline.run import rebuild
 from tests.builders.conftest import build_demo, files_of
 from tests.killing import watched_at_renames
 from tests.manifests import as_json, write_json
@@ -144,7 +145,7 @@ def test_a_config_that_is_not_there_is_refused(published, demo, tmp_path):
 
 
 KILLED = """
-from builders.pipeline.from_index import Published
+from builders.pipeline.published import Published
 from tests.builders.pipeline.test_from_index import materialize
 materialize(Published(Path(sys.argv[2]), "imagenet"), sources(sys.argv[4]), Path(sys.argv[3]))
 """

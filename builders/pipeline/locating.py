@@ -1,0 +1,94 @@
+"""Finds where the images of a plan lie, and refuses a disk that has no space for what is unpacked or written.
+
+Tested by `tests/builders/pipeline/test_run.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+import shutil
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from builders.declare.quotas import Rows
+from builders.errors import BuildError
+from builders.pipeline.build_plan import BuildPlan
+from builders.plan.originals import companion_rows
+from builders.plan.planner import PlannedSplit
+from builders.release.layout import Layout
+from builders.sources.base import IN_PLACE, SourceIndex
+from builders.sources.sizes import estimated_bytes
+from builders.storage.paths import is_remote
+from builders.writing.packs import unpack
+from builders.writing.places import STAGING, Places, packed_rows, rows_taken
+from builders.writing.read_plan import ReadPlan, join, locate
+
+
+def locate_splits(plan: BuildPlan, splits: Sequence[PlannedSplit]) -> list[ReadPlan]:
+    """Find the images of some splits, and join those that are declared in parts.
+
+    Raises:
+        BuildError: a source changed since it was opened, or the disk has no space for what is unpacked.
+    """
+    run, indexes = plan.run, plan.indexes
+    staging = run.layout.state / STAGING
+    _refuse_full_disk_for_packs(splits, indexes, run.layout)
+    run.meter.step("finding", sum(split.size for split in splits))
+    places = Places(
+        indexes,
+        {
+            key: unpack(index, rows, staging, run.meter.advance)
+            for key, index in indexes.items()
+            if len(rows := packed_rows(index, rows_taken(indexes, splits, key)))
+        },
+        run.meter.advance,
+    )
+    parts: dict[str, list[ReadPlan]] = {}
+    for split in splits:
+        located = locate(split, places)
+        parts.setdefault(split.split_key, []).append(located)
+    return [join(found, functools.partial(plan.order, key)) for key, found in parts.items()]
+
+
+def _refuse_full_disk_for_packs(
+    splits: Sequence[PlannedSplit], indexes: Mapping[str, SourceIndex], layout: Layout
+) -> None:
+    # Images from containers lie on the disk twice during a build; until they are unpacked their bytes are an estimate.
+    if (layout.state / STAGING).exists():
+        return
+    needed = 0
+    for split in splits:
+        needed += _packed_bytes(indexes[split.split.source.key], split.split.partitions, split.rows)
+        if (companions := split.split.companions) is not None:
+            index = indexes[companions.of.key]
+            rows = companion_rows(index, companions.partitions[0], split.table["source_id"])
+            needed += _packed_bytes(index, companions.partitions, rows)
+    if not is_remote(layout.root):
+        refuse_full_disk([needed], layout)
+
+
+def _packed_bytes(index: SourceIndex, partitions: Sequence[str], rows: Rows) -> int:
+    pieces = [piece for piece in index.pieces if piece.partition in partitions]
+    return 2 * estimated_bytes(index, rows) if any(piece.how not in IN_PLACE for piece in pieces) else 0
+
+
+def refuse_full_disk(sizes: Sequence[int], layout: Layout) -> None:
+    """Refuse files that do not fit: all of them, or for a store the largest, which is written here first.
+
+    Raises:
+        BuildError: there is too little free space.
+    """
+    if not is_remote(layout.root):
+        needed, folder, remedy = sum(sizes), layout.root, "Free some, or give another --out"
+    else:
+        needed, folder = max(sizes, default=0), Path(tempfile.gettempdir())
+        remedy = (
+            "Files are written there before they are sent: set TMPDIR to a folder with space for one of each worker"
+        )
+    free = shutil.disk_usage(folder).free
+    if needed > free:
+        raise BuildError(
+            f"{folder} has {free / 1e9:,.1f} GB of free space, and the build needs {needed / 1e9:,.1f} GB. {remedy}, "
+            "and run the same command again."
+        )

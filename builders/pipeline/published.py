@@ -1,0 +1,172 @@
+"""A published config as a build takes it: its rows, its files, and the declaration that it was built from.
+
+Tested by `tests/builders/pipeline/test_from_index.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from builders.declare.benchmark import Benchmark
+from builders.duplicates.table import Origin, origin
+from builders.errors import BuildError
+from builders.pipeline.recorded import Bring, recorded_splits, with_sealed
+from builders.registry import BENCHMARKS
+from builders.release.digests import rows_digest
+from builders.release.entries import ConfigEntry, Manifest
+from builders.release.layout import Layout
+from builders.release.manifest import read_manifest
+from builders.release.reader import config_of
+from builders.release.schema import arrow_schema
+from builders.release.split_entries import FileEntry, SplitEntry, pieces_by_key
+from builders.sources.base import Source
+from builders.storage.parquet import read_parquet
+from builders.storage.paths import copy_here
+
+
+@dataclass(frozen=True)
+class Published:
+    """One config of a release, without pixels: the folder that has its files, and the manifest they are listed in.
+
+    `name` is what messages call a release that was fetched into a folder of no interest, and `fetch` brings a file of
+    it to a path that was not fetched before. `only` has the names of the splits that are wanted; all if it is empty.
+    """
+
+    root: Path
+    config: str
+    name: str = ""
+    fetch: Bring | None = None
+    only: frozenset[str] = frozenset()
+
+    @functools.cached_property
+    def manifest(self) -> Manifest:
+        """The manifest of the whole release."""
+        return read_manifest(self.root, self.name)
+
+    def entry(self) -> ConfigEntry:
+        """The config in the manifest.
+
+        Raises:
+            BuildError: the release has no such config.
+        """
+        return config_of(self.manifest, self.config)
+
+    def splits(self) -> dict[str, SplitEntry]:
+        """The entries of its wanted splits in the manifest, by `config/split`."""
+        return {
+            f"{self.config}/{name}": split
+            for name, split in sorted(self.entry().splits.items())
+            if not self.only or name in self.only
+        }
+
+    def bring(self, file: FileEntry, target: Path) -> None:
+        """Copy or fetch a file of the release to a path.
+
+        Raises:
+            BuildError: the release does not have it.
+        """
+        if self.fetch is not None:
+            self.fetch(file, target)
+            return
+        path = self.root / file.path
+        if not path.is_file():
+            raise BuildError(f"The published file {file.path} is not in {self.root}. Fetch it again.")
+        copy_here(path, target)
+
+    def duplicates(self) -> Origin:
+        """The release's table of duplicates.
+
+        Raises:
+            BuildError: the file is no such table.
+        """
+        return origin(self.manifest, Layout(self.root).duplicates)
+
+    def adopted(self) -> dict[str, str]:
+        """A digest of what the publisher adopted each split or part from, or empty, by its key."""
+        return {
+            part: listed.adopted
+            for key, split in self.splits().items()
+            for part, listed in pieces_by_key(key, split).items()
+        }
+
+    def rows(self, split: str) -> pa.Table:
+        """The rows of one split, as published.
+
+        Raises:
+            BuildError: the index is not there or is not the one that the manifest lists.
+        """
+        listed = self.entry().splits[split]
+        path = self.root / listed.index.path
+        if not path.is_file():
+            raise BuildError(f"The published index {listed.index.path} is not in {self.root}. Fetch it again.")
+        try:
+            rows = read_parquet(path)
+            rows.validate(full=True)  # which finds text that is not UTF-8
+        except (OSError, pa.ArrowException) as error:
+            reason = str(error).partition("\n")[0]
+            raise BuildError(f"Cannot read the published index {path} ({reason}). Fetch the release again.") from error
+        entry = self.entry()
+        expected = arrow_schema(entry.label_names, entry.own_columns(), image=False)
+        nullable = {column.name for column in entry.own_columns() if column.nullable}
+        empty = any(rows[name].null_count for name in rows.column_names if name not in nullable)
+        if not rows.schema.equals(expected) or empty:
+            raise BuildError(
+                f"The published index {listed.index.path} has other columns than its manifest says, or cells without "
+                "a value. Fetch the release again."
+            )
+        if rows_digest(rows) != listed.digest:
+            raise BuildError(
+                f"The published index {listed.index.path} has other rows than its manifest says (digest "
+                f"{listed.digest}). Fetch the release again."
+            )
+        return rows.replace_schema_metadata(None)
+
+
+def benchmark_of(published: Published) -> Benchmark:
+    """The declaration that a published config was built from.
+
+    Raises:
+        BuildError: this version of the tools has no such benchmark, or another version of it.
+    """
+    name = published.entry().benchmark
+    version = published.manifest.benchmarks[name].version
+    if name not in BENCHMARKS:
+        known = ", ".join(sorted(BENCHMARKS))
+        raise BuildError(f"These tools do not build the benchmark {name}, only {known}. Update the tools.")
+    # What is asked for with flags stands after the plus; a variant without duplicates has the benchmark's declaration.
+    plain, _, variants = version.partition("+")
+    read = BENCHMARKS[name].at_version(plain).with_variants(variants.split("."))
+    benchmark = with_sealed(read, published.config, published.splits())
+    _refuse_undeclared(published, benchmark)
+    return benchmark
+
+
+def _refuse_undeclared(published: Published, benchmark: Benchmark) -> None:
+    """Refuse splits or parts that the benchmark does not declare, or of other sources or partitions."""
+    declared = {part: (split.source.key, tuple(split.partitions)) for part, (_, split) in benchmark.by_key().items()}
+    for key, entry in published.splits().items():
+        for part, listed in pieces_by_key(key, entry).items():
+            if declared.get(part) != (listed.source, listed.partitions):
+                raise BuildError(
+                    f"{part} in {published.name or published.root} has other sources or partitions than version "
+                    f"{benchmark.version} of the benchmark {benchmark.name} declares, or is not in it. Fetch the "
+                    "release again, or use the tools that published it."
+                )
+
+
+def needed_sources(published: Published) -> dict[Source, tuple[str, ...]]:
+    """The sources that a published config takes, each with its partitions."""
+    benchmark = benchmark_of(published)
+    wanted: dict[str, dict[str, None]] = {}
+    entries = published.splits()
+    for key in sorted(entries.keys() - recorded_splits(benchmark, entries, published.root)):
+        for part in entries[key].pieces():
+            wanted.setdefault(part.source, {}).update(dict.fromkeys(part.partitions))
+        companions = benchmark.by_key()[key][1].companions if key in benchmark.by_key() else None
+        if companions is not None:
+            wanted.setdefault(companions.of.key, {}).update(dict.fromkeys(companions.partitions))
+    return {source: tuple(wanted[source.key]) for source in benchmark.sources() if source.key in wanted}
