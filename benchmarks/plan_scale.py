@@ -3,9 +3,7 @@
 `python -m benchmarks.plan_scale` plans a made-up source of 1,000 classes whose index is generated: names are made
 class by class, and there are no files. Each line is a process of its own, whose largest resident set the kernel
 reports, Python and imports included. `counted` names are ImageNet's (`train0/n01440764/n01440764_1002.JPEG`); `random`
-ones end in 16 random hexadecimal digits, which no compression can spare. Both go the way of a dry run. `ordered` also
-puts the rows of all splits in the order of the release, and `tables` makes their tables and keeps them, as a build
-does.
+ones end in 16 random hexadecimal digits. Every name is a row of two splits, whose tables are made.
 """
 
 from __future__ import annotations
@@ -60,7 +58,7 @@ SIZES = (
 """Names and partitions of each line (ours); the first is what starting takes."""
 
 
-KINDS = ("counted", "random", "ordered", "tables")
+KINDS = ("counted", "random")
 
 
 @dataclass(frozen=True)
@@ -147,7 +145,7 @@ def _classes() -> dict[str, str]:
     return dict(zip(CLASSES, CLASSES, strict=True))
 
 
-def plan_once(generated: Generated, kind: str) -> dict[str, float]:
+def plan_once(generated: Generated) -> dict[str, float]:
     """Plan in this process; returns rows, seconds, processor seconds and MB."""
     benchmark = generated.benchmark()
     request = BuildRequest(out=Path("nowhere"), splits=tuple(benchmark.parts()), roots={}, seed=0)
@@ -155,8 +153,6 @@ def plan_once(generated: Generated, kind: str) -> dict[str, float]:
     with TerminalMeter(quiet=True) as meter, contextlib.redirect_stderr(io.StringIO()):
         planned = prepare(Run.of(benchmark, request, LocalExecutor(1), meter))
         dry_run_text(planned)
-        for split in planned.planned if kind in ("ordered", "tables") else ():
-            _ = split.rows if kind == "ordered" else split.table
     index = planned.indexes["generated"]
     return {
         "names": index.num_rows,
@@ -176,13 +172,13 @@ def main() -> None:
     args = parser.parse_args()
     if args.child:
         names, partitions, kind = args.child
-        print(json.dumps(plan_once(Generated(int(names), int(partitions), kind == "random"), kind)))
+        print(json.dumps(plan_once(Generated(int(names), int(partitions), kind == "random"))))
         return
     print("     names partitions    kind        rows  peak MB  kept MB  B/name  cpu s      s")
     for kind in KINDS:
         start = 0.0
         for names, partitions in SIZES:
-            if names > (args.most if kind != "tables" else min(args.most, 2_000_000)):
+            if names > args.most:
                 continue
             child = [sys.executable, "-m", "benchmarks.plan_scale", "--child"]
             output = subprocess.run([*child, *map(str, (names, partitions)), kind], check=True, capture_output=True)

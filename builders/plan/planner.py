@@ -6,7 +6,7 @@ on disk and the layout of the sources.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -23,7 +23,7 @@ from builders.plan.originals import original_ids
 from builders.plan.tables import planned_table, row_ids
 from builders.release.tables import Exclusion
 from builders.sources.base import SourceIndex
-from builders.storage.spilled import spilled
+from builders.storage.spilled import BLOCK, spilled
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class _Planner:
             count=self.benchmark.count(key),
             labels=labels,
             rows=rows,
-            table=spilled(planned_table(config, split, view, rows, labels, self.draws.adopted.get(key))),
+            table=spilled(self.tables(key, labels, rows)),
             available=view.available(split.partitions),
             excluded=(
                 *in_order([*counted, *accounts.strays()]),
@@ -203,6 +203,13 @@ class _Planner:
         """Put a split's ascending rows into the order of the release."""
         ranks = self.ranks(key)
         return ranks.ordered(rows, ranks.words(rows))
+
+    def tables(self, key: str, labels: Sequence[str], rows: Rows) -> Iterator[pa.Table]:
+        """The table of some rows of a split, some at a time."""
+        config, split = self.declared[key]
+        view, adopted = self.views[split.source.key], self.draws.adopted.get(key)
+        for start in range(0, max(len(rows), 1), BLOCK):
+            yield planned_table(config, split, view, rows[start : start + BLOCK], labels, adopted)
 
     def without_withdrawn(self, split: Split, drawn: Rows) -> tuple[Rows, Rows]:
         """Divide rows into kept and withdrawn ones."""

@@ -26,7 +26,7 @@ from builders.release.columns import Column
 from builders.sources.obtain import Obtain
 from builders.sources.repeated import repeated_text
 from builders.storage.listing import looking
-from builders.storage.spilled import spilled
+from builders.storage.spilled import in_blocks, spilled
 
 Container = Literal["file", "span", "parquet", "pickle", "mat", "targz", "made"]
 """The container from which an image's bytes are read.
@@ -263,7 +263,10 @@ def open_source(source: Source, root: Path, partitions: Sequence[str]) -> Source
     with looking(root) as versions:
         if source.on_disk and not root.is_dir():
             raise BuildError(f"{source.title}: there is no folder {root}. Give the right one with --{source.key}.")
-        pieces = (dataclasses.replace(piece, table=spilled(piece.table)) for piece in source.scan(root, partitions))
+        pieces = (
+            dataclasses.replace(piece, table=spilled(in_blocks(piece.table)))
+            for piece in source.scan(root, partitions)
+        )
         index = SourceIndex(source, root, tuple(pieces), versions)
     repeated = repeated_text([piece.table["source_id"] for piece in index.pieces])
     if repeated is not None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
@@ -15,19 +16,40 @@ import pyarrow as pa
 LARGE = 1 << 25
 """Bytes from which on a table is spilled (ours): smaller ones are not worth a file."""
 
+BLOCK = 1 << 20
+"""Rows that are in memory at a time (ours): of a plan, some 150 MB."""
 
-def spilled(table: pa.Table) -> pa.Table:
-    """The same rows with one chunk a column; of a large table, mapped from a temporary file that has no name.
+
+def in_blocks(table: pa.Table) -> Iterator[pa.Table]:
+    """A table as blocks of `BLOCK` rows, at least one, with one chunk a column."""
+    table = table.unify_dictionaries()
+    for start in range(0, max(table.num_rows, 1), BLOCK):
+        yield table.slice(start, BLOCK).combine_chunks()
+
+
+def spilled(blocks: Iterable[pa.Table]) -> pa.Table:
+    """The rows of some tables end to end; if they are large, mapped from a temporary file that has no name.
 
     Pages of the file take memory only while they are read, and the system drops them when it needs the space.
+
+    Args:
+        blocks: at least one table; all have one schema, and equal dictionaries.
     """
-    table = table.unify_dictionaries().combine_chunks()
-    if table.nbytes < LARGE:
-        return table
+    rest, first, size = iter(blocks), [], 0
+    for block in rest:
+        first.append(block)
+        size += block.nbytes
+        if size >= LARGE:
+            break
+    else:
+        return pa.concat_tables(first)
     handle, path = tempfile.mkstemp(suffix=".arrow")
     try:
-        with os.fdopen(handle, "wb") as sink, pa.ipc.new_file(sink, table.schema) as writer:
-            writer.write_table(table)
+        with os.fdopen(handle, "wb") as sink, pa.ipc.new_file(sink, first[0].schema) as writer:
+            while first:
+                writer.write_table(first.pop(0))
+            for block in rest:
+                writer.write_table(block)
         return pa.ipc.open_file(pa.memory_map(path)).read_all()
     finally:
         with contextlib.suppress(PermissionError):  # Windows keeps a mapped file

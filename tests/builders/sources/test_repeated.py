@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from builders.sources.base import PartitionIndex, SourceIndex, partition_table
 from builders.sources.repeated import repeated_text
 from builders.storage import spilled as spilled_module
-from builders.storage.spilled import spilled
+from builders.storage.spilled import in_blocks, spilled
 
 texts = st.lists(st.text(max_size=3), max_size=14)
 
@@ -25,9 +25,10 @@ def test_a_large_table_lies_in_a_file_without_a_name(tmp_path, monkeypatch):
     table = pa.concat_tables(parts)
     monkeypatch.setattr(spilled_module, "LARGE", 1)
     before = pa.total_allocated_bytes()
-    kept = spilled(table)
+    monkeypatch.setattr(spilled_module, "BLOCK", 3)
+    kept = spilled(in_blocks(table))
     assert kept.to_pylist() == table.to_pylist()
-    assert {column.num_chunks for column in kept.columns} == {1}
+    assert {column.num_chunks for column in kept.columns} == {2}
     assert pa.total_allocated_bytes() == before
     assert not list(tmp_path.iterdir())
 
