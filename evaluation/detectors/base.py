@@ -22,7 +22,11 @@ Fit = Literal["none", "train", "validation"]
 
 
 class Detector(Protocol):
-    """A fitted detector. A row's score depends on this row only, not on the batch or the order of rows."""
+    """A fitted detector. A row's score depends on this row only, not on the batch or the order of rows.
+
+    The labels of rows to score and to tune on are -1. A detector of the user's own gets hashes in place of their ids,
+    from which it may seed random numbers.
+    """
 
     def score(self, features: Features) -> Scores:
         """Score every row; shape (n,), float64, higher = more unknown."""

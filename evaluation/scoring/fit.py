@@ -57,6 +57,11 @@ class Fitted:
     hyperparameters: Mapping[str, float]
     trials: tuple[Trial, ...] = ()
 
+    @property
+    def remark(self) -> str:
+        """What is special of the rows that it was fitted on, in words; empty for most detectors."""
+        return str(getattr(self.detector, "remark", ""))
+
 
 @dataclass
 class Scorer:
@@ -103,7 +108,7 @@ class Scorer:
         if (name, key) not in self._scores:
             fitted = self.fit(name)
             features = self._read(fitted.method, fitted.hyperparameters, key)
-            self._scores[name, key] = fitted.detector.score(features)
+            self._scores[name, key] = fitted.detector.score(features.unlabelled())
         return self._scores[name, key]
 
     @cached_property
@@ -125,7 +130,8 @@ class Scorer:
         """Return the predicted classes of a split, shape (n,); -1 where a detector predicts none of the classes."""
         fitted = self.fit(name)
         if isinstance(fitted.detector, PredictingDetector):
-            return fitted.detector.predict(self._read(fitted.method, fitted.hyperparameters, key))
+            features = self._read(fitted.method, fitted.hyperparameters, key)
+            return fitted.detector.predict(features.unlabelled())
         return self.cache.predictions(fitted.method, fitted.hyperparameters, key)
 
     def forget(self, key: Key) -> None:
@@ -189,7 +195,7 @@ class Scorer:
         unknown = self._read(chosen, hyperparameters, self.fit_splits.external)
         truth = np.repeat([False, True], [len(known), len(unknown)])
         together = chosen.score_together or (lambda several, rows: [one.score(rows) for one in several])
-        sides = (together(detectors, features) for features in (known, unknown))
+        sides = (together(detectors, features.unlabelled()) for features in (known, unknown))
         return [auroc(np.concatenate(pair), truth) for pair in zip(*sides, strict=True)]
 
     def _make(self, chosen: Method, hyperparameters: Mapping[str, float]) -> Detector:

@@ -258,6 +258,8 @@ def _rows_used(scorer: Scorer, fitted: Fitted) -> dict[str, str]:
     splits = scorer.fit_splits
     tuned = splits.tune_name(halved=bool(scorer.fit_half.any()))
     used = {"fitted_on": {"train": splits.fit_name, "validation": tuned, "none": ""}[fitted.method.fit]}
+    if fitted.remark:
+        used["fitted_on"] += f", {fitted.remark}"
     if fitted.trials and splits.external is not None:
         used["tuned_on"] = f"{tuned} against {'/'.join(splits.external)}"
     used["threshold_on"] = tuned
@@ -280,7 +282,7 @@ def write_trials(path: Path, fitted: Sequence[Fitted]) -> None:
 
 def describe_fitted(fitted: Fitted) -> str:
     """Describe a fitted detector in one line."""
-    values = format_hyperparameters(fitted.hyperparameters)
+    values = ", ".join(filter(None, [format_hyperparameters(fitted.hyperparameters), fitted.remark]))
     if not fitted.trials:
         return f"{fitted.method.name}: {values}" if values else fitted.method.name
     best = next(trial for trial in fitted.trials if trial.hyperparameters == fitted.hyperparameters)
