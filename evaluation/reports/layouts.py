@@ -197,15 +197,21 @@ def _od_test(lines: Sequence[Line], builder: Builder) -> LaidOutTables:
 
 
 def _openood(lines: Sequence[Line], builder: Builder) -> LaidOutTables:
-    """Lay out each setting of OpenOOD v1.5: the means over near, far and novel splits, and each split."""
-    for (config, setting, known), found in grouped(lines, "config", "setting", "known"):
+    """Lay out each setting of OpenOOD v1.5: the means over near, far and novel splits, accuracy, and each split."""
+    accuracies = [line for line in lines if line["metric"] == "accuracy"]
+    others = [line for line in lines if line["metric"] != "accuracy"]
+    for (config, setting, known), found in grouped(others, "config", "setting", "known"):
         title = f"OpenOOD v1.5 on {config}: {setting_name(setting)}"
-        note = f"In percent; unknown rows are positive for FPR@95%TPR. Known rows: {known}."
+        note = f"In percent; unknown rows are positive for FPR@95%TPR, AUPR is by trapezoids. Known rows: {known}."
         means, splits = (
             [line for line in distinct(found) if bool(line["statistic"]) == mean] for mean in (True, False)
         )
         parts = (openood.NAME, config, setting)
         columns = [(heading(f"{set_name(line['unknown'])} mean", line), line) for line in means]
+        if setting != "open_set":  # OSCR has the accuracy in it
+            of = [line for line in accuracies if (line["config"], line["known"]) == (config, f"{known}, right")]
+            columns += [(heading("", line), line) for line in distinct(of)]
+            found = [*found, *of]
         yield builder.by_method(parts, title, note, columns, found), True
         columns = [(heading(set_name(line["unknown"]), line), line) for line in splits]
         yield builder.by_method((*parts, "splits"), f"{title}, each split", note, columns, found), False
