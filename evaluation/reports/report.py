@@ -112,7 +112,7 @@ def report(
         return None
     with bar(sum(len(one.rows) for one in scored), "judging", quiet=quiet, unit=" detectors") as progress:
         evaluated = judging.compute_figures(scored, wanted, progress.update)
-    for hint in judging.reversed_signs(evaluated):
+    for hint in (*judging.reversed_signs(evaluated), *judging.too_few_left(evaluated, left_out)):
         log(f"note: {hint}")
         notes.append(hint)
     figures = _tabulate(evaluated, opened)

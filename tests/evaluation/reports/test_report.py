@@ -157,6 +157,18 @@ def test_thresholds_are_chosen_on_rows_that_detectors_were_not_fitted_on(tmp_pat
     assert report(tmp_path / "other", root, "--scores", path) == 2
 
 
+def test_detectors_that_were_fitted_on_the_rows_of_their_thresholds_are_named(tmp_path, root, rows, capsys):
+    """As temperature scaling, KL matching and mixtures are; training rows are no rows of thresholds."""
+    tuned = f"{CONFIG}/validation"
+    used = {"msp": {"threshold_on": tuned}, "mine": {"fitted_on": tuned, "threshold_on": tuned}}
+    path = write(tmp_path / "run.parquet", root, rows(0), rows=used)
+    said = f"od-test chooses the thresholds of mine on rows of {tuned} that they were fitted on"
+    assert report(tmp_path / "out", root, "--scores", path, "--protocol", "od-test", "--dry-run") == 0
+    assert f"note: {said}\n" in capsys.readouterr().out
+    assert report(tmp_path / "out", root, "--scores", path, "--dry-run") == 0
+    assert "od-test chooses" not in capsys.readouterr().out, "a protocol without thresholds"
+
+
 def test_every_line_says_of_what_and_by_whom(tmp_path, root, rows):
     assert report(tmp_path / "out", root, "--scores", write(tmp_path / "run.parquet", root, rows(0), seed=7)) == 0
     line = read_figures(tmp_path / "out").to_pylist()[-1]

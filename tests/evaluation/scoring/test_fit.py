@@ -319,6 +319,20 @@ def test_without_training_rows_one_half_of_validation_is_fitted_on_and_the_other
     assert about.rows["msp"] == {"threshold_on": tuned}
 
 
+def test_a_class_that_is_fitted_on_wrong_rows_too_is_named(score, tmp_path):
+    """SHE and OpenMax refuse nothing because a model gets one class wrong, and say what they took instead."""
+    logits = TRAIN.logits.copy()
+    logits[TRAIN.labels == 2, 2] = -100
+    fill(tmp_path / "wrong", SPLITS | {("toy-train", "train"): dataclasses.replace(TRAIN, logits=logits)})
+    code, out, _ = score("--no-search", detectors="msp,she,openmax", features=tmp_path / "wrong")
+    assert code == 0
+    assert "she: with all rows of class 2, of which none is classified right\n" in out
+    used = read_scores(tmp_path / "scores.parquet")[1].rows
+    assert used["she"]["fitted_on"] == "toy-train/train, with all rows of class 2, of which none is classified right"
+    said = "with all rows of class 2, of which fewer than 3 are classified right"
+    assert used["openmax"]["fitted_on"] == f"toy-train/train, {said}"
+
+
 def test_validation_that_is_too_small_to_divide_is_not_fitted_on(score, tmp_path):
     """With one row of a class; what is not fitted on training rows still works on the whole of it."""
     few = VALIDATION.take(np.unique(VALIDATION.labels, return_index=True)[1])

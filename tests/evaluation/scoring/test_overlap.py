@@ -85,6 +85,14 @@ def test_where_nothing_overlaps_both_figures_are_the_same(tmp_path):
     assert "No evaluated row has a class that overlaps" in page_of(out)
 
 
+def test_where_all_unknown_rows_overlap_the_report_says_that_there_are_no_figures_without(tmp_path):
+    overlaps = dict.fromkeys(("n0", "n1", "n2", "f0", "f1"), "a cat")
+    out = report(tmp_path, make_release(tmp_path / "release", overlaps=overlaps))
+    assert {line["rows"] for line in lines(out)} == {"as_published", "without_duplicates"}
+    said = "too few rows of imagenet are left for figures of unknown-detection without overlap"
+    assert said in read_record(read_figures(out))["notes"]
+
+
 def test_figures_without_overlap_are_compared_only_where_as_many_rows_are_left_out(tmp_path):
     """The digest of a release does not cover the column, so that an older table of overlaps has the same digest."""
     first = report(tmp_path, make_release(tmp_path / "release", overlaps=OVERLAPS), name="first")
