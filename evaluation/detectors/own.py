@@ -247,9 +247,10 @@ def _scores(name: str, returned: object, features: Features) -> Scores:
 def _column(name: str, returned: Any, features: Features, kinds: str) -> npt.NDArray[Any]:
     """Return what a detector returned as one number per row."""
     if np.ma.is_masked(returned):
+        masked = np.count_nonzero(np.ma.getmaskarray(returned))
         raise EvaluationError(
-            f"{name} returned an array that is masked in {np.ma.count_masked(returned):,} of {len(features):,} rows. "
-            "Return a number for every row."
+            f"{name} returned an array that is masked in {masked:,} of {len(features):,} rows. Return a number for "
+            "every row."
         )
     try:
         values = np.asarray(returned)

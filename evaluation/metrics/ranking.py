@@ -177,9 +177,7 @@ def unmasked(what: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
         EvaluationError: some are masked; `np.asarray` would take what lies under the mask for values.
     """
     if np.ma.is_masked(values):
-        raise EvaluationError(
-            f"{np.ma.count_masked(values):,} {what} are masked. Leave these rows out of all arguments, or fill them."
-        )
+        raise EvaluationError(f"Some {what} are masked. Leave these rows out of all arguments, or fill them.")
     return np.asarray(values)
 
 

@@ -63,26 +63,21 @@ def default_protocol(config: str) -> str:
 
 def _without(left_out: Mask, protocol: Protocol, rows: Rows, published: Sequence[Figure], named: str) -> list[Figure]:
     """Figures without some rows, under the names of the published ones, with the number of rows that they lack."""
+    by_name = {figure.name: figure for figure in published}
     found = []
     for figure in protocol.figures(rows.where(~left_out), lenient=True) if left_out.any() else published:
-        whole = _published(figure, published)
+        # With fewer configs or splits left, a figure is over a part of what the published one is over.
+        whole = by_name.get(figure.name) or next(one for one in published if _is_part(figure, one))
         lacking = whole.n_known + whole.n_unknown - figure.n_known - figure.n_unknown
-        counts = {"value": figure.value, "n_known": figure.n_known, "n_unknown": figure.n_unknown}
-        found.append(replace(whole, rows=named, left_out=lacking, **counts))
+        one = replace(figure, config=whole.config, known=whole.known, unknown=whole.unknown, fitted_on=whole.fitted_on)
+        found.append(replace(one, rows=named, left_out=lacking))
     return found
 
 
-_JOINED = ("config", "known", "unknown", "fitted_on")
-"""Fields of a figure that join what it is over by ` + `."""
-
-
-def _published(figure: Figure, published: Sequence[Figure]) -> Figure:
-    """The published figure of the same name, or over more configs and splits, of which some have no row left."""
-    same = [whole for whole in published if whole.name == figure.name]
-    return (same or [whole for whole in published if _is_part(figure, whole)])[0]
-
-
 def _is_part(figure: Figure, whole: Figure) -> bool:
-    blank = dict.fromkeys(_JOINED, "")
-    parts = [[set(getattr(one, name).split(" + ")) for name in _JOINED] for one in (figure, whole)]
-    return replace(figure.name, **blank) == replace(whole.name, **blank) and all(map(set.issubset, *parts))
+    """Return whether a figure is over some of the configs and splits, joined by ` + `, of another one."""
+    one, other = (replace(each.name, config="", known="", unknown="", fitted_on="") for each in (figure, whole))
+    return one == other and all(
+        set(getattr(figure, name).split(" + ")) <= set(getattr(whole, name).split(" + "))
+        for name in ("config", "known", "unknown", "fitted_on")
+    )

@@ -171,7 +171,10 @@ def too_few_left(evaluated: Sequence[DetectorFigures], left_out: RowsLeftOut) ->
         for figure in found
         for config in figure.config.split(" + ")
     }
-    kinds = {WITHOUT_DUPLICATES: left_out.duplicates or (), WITHOUT_OVERLAP: left_out.overlapping or ()}
+    kinds: dict[str, Sequence[LeftOut | Overlapping]] = {
+        WITHOUT_DUPLICATES: left_out.duplicates or (),
+        WITHOUT_OVERLAP: left_out.overlapping or (),
+    }
     lacking = _gathered(
         ((one.protocol, kind), one.config)
         for kind, places in kinds.items()
