@@ -76,6 +76,11 @@ class _Score(HelpCommand):
     multiple=True,
     help="Features of another model of the same release, for ensembles; may be repeated.",
 )
+@click.option(
+    "--times",
+    is_flag=True,
+    help="Also time each detector relative to a forward pass, on one batch; needs the model. Written beside --out.",
+)
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed.")
 @click.option("--out", type=options.FILE, required=True, help="Scores file to write, .parquet.")
 @options.release(required=False)
