@@ -267,7 +267,9 @@ def _rows_used(scorer: Scorer, fitted: Fitted) -> dict[str, str]:
     splits = scorer.fit_splits
     tuned = splits.tune_name(halved=bool(scorer.fit_half.any()))
     used = {"fitted_on": {"train": splits.fit_name, "validation": tuned, "none": ""}[fitted.method.fit]}
-    if fitted.trials and splits.external is not None:
+    if fitted.trials and fitted.method.chosen_by == "errors":
+        used["tuned_on"] = f"{tuned}, right against wrong"
+    elif fitted.trials and splits.external is not None:
         used["tuned_on"] = f"{tuned} against {'/'.join(splits.external)}"
     used["threshold_on"] = tuned
     return {name: value for name, value in used.items() if value}
@@ -278,12 +280,15 @@ def write_trials(path: Path, fitted: Sequence[Fitted]) -> None:
     if not any(one.trials for one in fitted):
         path.unlink(missing_ok=True)
         return
-    lines: list[list[object]] = [["detector", "hyperparameters", "auroc_external_validation", "chosen", "problem"]]
+    areas = {"external": "auroc_external_validation", "errors": "auroc_error_detection"}
+    lines: list[list[object]] = [["detector", "hyperparameters", *areas.values(), "chosen", "problem"]]
     for one in fitted:
         for trial in one.trials:
             area = "" if trial.auroc is None else repr(trial.auroc)
             chosen = int(trial.hyperparameters == one.hyperparameters)
-            lines.append([one.method.name, format_hyperparameters(trial.hyperparameters), area, chosen, trial.problem])
+            values = [area if one.method.chosen_by == way else "" for way in areas]
+            name = format_hyperparameters(trial.hyperparameters)
+            lines.append([one.method.name, name, *values, chosen, trial.problem])
     write_text(path, as_csv_text(lines))
 
 
@@ -295,10 +300,8 @@ def describe_fitted(fitted: Fitted) -> str:
     best = next(trial for trial in fitted.trials if trial.hyperparameters == fitted.hyperparameters)
     failed = sum(trial.auroc is None for trial in fitted.trials)
     without = f", {failed} of which cannot be used here" if failed else ""
-    return (
-        f"{fitted.method.name}: {values}, the best of {len(fitted.trials)} with AUROC {best.auroc:.4f} on "
-        f"external_validation{without}"
-    )
+    where = "of errors in validation" if fitted.method.chosen_by == "errors" else "on external_validation"
+    return f"{fitted.method.name}: {values}, the best of {len(fitted.trials)} with AUROC {best.auroc:.4f} {where}{without}"
 
 
 def format_hyperparameters(hyperparameters: Mapping[str, float]) -> str:
