@@ -23,10 +23,14 @@ from evaluation.reports.inputs import ScoredRun
 from evaluation.reports.judging import confidences
 from evaluation.reports.layouts import headlines
 from evaluation.reports.names import BASELINE, detector_name, metric, set_name
+from evaluation.reports.plots import Floats
 from evaluation.scoring.rows import Rows, unknown_splits
 
 _MAPPED = {unknown_detection.NAME: "ood_detection", broad.NAME: "dsd", facets.NAME: "ood_detection"}
 """Settings for which AUROC is plotted as a heatmap, with a column per OoD set."""
+
+HELD_OUT_SPLITS = ("held_out", "validation")
+"""In-distribution rows outside training and test, the first that has scores."""
 
 _PANELS = 12
 """Number of detectors whose scores are plotted: the best by the headline figure, and the baseline."""
@@ -51,7 +55,8 @@ def pictures(scored: Sequence[ScoredRun], lines: Sequence[Line], wanted: Mapping
 
     Returns:
         For each training method: heatmaps of AUROC, changes against the baseline, risk-coverage curves and score
-        densities of the first run for each config of unknown detection and FACETS, and reliability diagrams.
+        densities of the first run for each config of unknown detection and FACETS, reliability diagrams, and, for
+        BROAD, correlations of the first run's scores.
     """
     found: list[Picture] = []
     variants = list(dict.fromkeys(one.run.variant for one in scored))
@@ -66,11 +71,13 @@ def pictures(scored: Sequence[ScoredRun], lines: Sequence[Line], wanted: Mapping
             for config in wanted.get(protocol, ()):
                 first = next((one for one in runs if config in one.configs), None)
                 found += [] if first is None else _of_rows(first, protocol, config, mine, labels)
+        first = next((one for one in runs if set(wanted.get(broad.NAME, ())) & set(one.configs)), None)
+        found += [] if first is None else _correlations(first, wanted[broad.NAME], labels)
         for config in dict.fromkeys(line["config"] for line in mine if line["protocol"] == calibration.NAME):
-            first = next(one for one in runs if config in one.configs and confidences(one))
-            title = f"Reliability on {config}, {first.run.name}"
+            confident = next(one for one in runs if config in one.configs and confidences(one))
+            title = f"Reliability on {config}, {confident.run.name}"
             name = file_name(calibration.NAME, config, *labels)
-            found.append(Picture(calibration.NAME, name, title, partial(_draw_reliability, first, config)))
+            found.append(Picture(calibration.NAME, name, title, partial(_draw_reliability, confident, config)))
     return found
 
 
@@ -92,6 +99,30 @@ def _of_rows(
     title = f"Scores by role on {where}{which}"
     chosen = {name: evaluated[name] for name in names}
     yield Picture(protocol, file_name("densities", config, *labels), title, partial(_draw_densities, chosen))
+
+
+def _correlations(scored: ScoredRun, configs: Sequence[str], labels: Sequence[str]) -> Iterator[Picture]:
+    """Plot correlations of scores on in-distribution rows: BROAD, figure 3, by which Ens-V and Ens-R were chosen.
+
+    On held-out rows as there, else on those of `test`. The paper calls them covariances; detectors have units of their
+    own, so they are of standardized scores here (ours).
+    """
+    of_configs = {name: scored.of_configs(rows, configs) for name, rows in scored.rows.items()}
+    for split in (*HELD_OUT_SPLITS, "test"):
+        known = {name: rows.score[rows.known & (rows.split == split)] for name, rows in of_configs.items()}
+        varied = {name: scores for name, scores in known.items() if len(scores) > 1 and np.ptp(scores) > 0}
+        if len(varied) > 1:
+            title = f"Correlation of scores on in-distribution rows of {split}, {scored.run.name}"
+            name = file_name("correlation", broad.NAME, *labels)
+            yield Picture(broad.NAME, name, title, partial(_draw_correlations, varied))
+            return
+
+
+def _draw_correlations(scores: Mapping[str, Floats], title: str) -> Any:
+    names = [detector_name(name) for name in scores]
+    values = np.asarray(np.corrcoef(np.stack(list(scores.values()))))
+    shades = plots.Shades((-100, 100), "RdBu_r", "{:z.0f}")
+    return plots.heatmap(values, names, names, title=title, bar="correlation (%)", shades=shades)
 
 
 def _evaluated(rows: Rows, protocol: str) -> Rows:

@@ -151,7 +151,7 @@ class Scorer:
             raise EvaluationError(trials[0].problem)
         # `max` returns the first of equals, so the default wins ties.
         best = max(trials, key=lambda trial: -1.0 if trial.auroc is None else trial.auroc).hyperparameters
-        return Fitted(chosen, self._make(chosen, best), best, trials)
+        return Fitted(chosen, self._make(chosen, best), best, tuple(trials))
 
     def _trials(self, chosen: Method, sets: Sequence[Mapping[str, float]]) -> tuple[Sequence[Trial], str]:
         """Try hyperparameters; returns the trials, or none and what is missing for them."""

@@ -301,7 +301,8 @@ def describe_fitted(fitted: Fitted) -> str:
     failed = sum(trial.auroc is None for trial in fitted.trials)
     without = f", {failed} of which cannot be used here" if failed else ""
     where = "of errors in validation" if fitted.method.chosen_by == "errors" else "on external_validation"
-    return f"{fitted.method.name}: {values}, the best of {len(fitted.trials)} with AUROC {best.auroc:.4f} {where}{without}"
+    found = f"the best of {len(fitted.trials)} with AUROC {best.auroc:.4f} {where}{without}"
+    return f"{fitted.method.name}: {values}, {found}"
 
 
 def format_hyperparameters(hyperparameters: Mapping[str, float]) -> str:
