@@ -16,8 +16,8 @@ pytest.importorskip("matplotlib", reason="needs the extra `evaluate`")
 DETECTORS = ("msp", "energy", "knn")
 
 
-def test_scores_are_correlated_on_held_out_known_rows(tmp_path):
-    """Against Pearson's formula on the sixteen rows of `held_out`; shifted and test rows have other scores."""
+def test_scores_are_drawn_by_kind_of_shift_and_correlated_on_held_out_known_rows(tmp_path):
+    """Figures 2 and 3. Against Pearson's formula on the rows of `held_out`; others have other scores."""
     make_broad(tmp_path / "release")
     release, numbers, held_out = open_release(str(tmp_path / "release")), np.random.default_rng(5), {}
     with (tmp_path / "run.csv").open("w", newline="") as file:
@@ -44,3 +44,7 @@ def test_scores_are_correlated_on_held_out_known_rows(tmp_path):
             expected.append(f"{100 * (a @ b) / np.sqrt((a @ a) * (b @ b)):z.0f}")
     cells = "\n".join(said)
     assert "\n".join(expected) in cells.replace("−", "-")
+    svg = (tmp_path / "out" / "plots" / "densities-broad.svg").read_text(encoding="utf-8")
+    drawn = set(re.findall(r"<text[^>]*>([^<]+)</text>", svg))
+    assert {"known", "adversarial", "corruption", "multi-label", "rows (%)"} <= drawn
+    assert {detector_name(name) for name in DETECTORS} <= drawn
