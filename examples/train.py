@@ -124,19 +124,30 @@ def crl_loss(confidences: Tensor, correctness: Tensor) -> Tensor:
     return F.relu(gaps.abs() - gaps.sign() * (confidences - confidences.roll(-1))).mean()
 
 
-def edl_loss(logits: Tensor, labels: Tensor, weight: float) -> Tensor:
-    """Log loss of Dirichlet distributions and a penalty on false evidence (Sensoy et al., equation 3 and section 4).
+OBJECTIVES = ("log", "digamma", "mse")
+"""Losses of Sensoy et al., equations 3, 4 and 5; the benchmark chose the first (table 5)."""
 
-    Evidence is exp(logit), with logits, shape (B, C), clamped to [-10, 10] as in the benchmark's code. The penalty is
-    the divergence of the Dirichlet distribution without the label's evidence from the uniform one.
+
+def edl_loss(logits: Tensor, labels: Tensor, weight: float, objective: str = "log") -> Tensor:
+    """Loss of Dirichlet distributions and a penalty on false evidence (Sensoy et al., section 4).
+
+    The loss is -log E[p_y] (`log`), -E[log p_y] (`digamma`) or E[|y - p|^2] (`mse`), under the distribution. Evidence
+    is exp(logit), with logits, shape (B, C), clamped to [-10, 10] as in the benchmark's code. The penalty is the
+    divergence of the Dirichlet distribution without the label's evidence from the uniform one.
     """
     alpha = 1 + _at_least_float32(logits).clamp(-10, 10).exp()
-    log_loss = alpha.sum(dim=1).log() - alpha.gather(1, labels[:, None])[:, 0].log()
+    whole, own = alpha.sum(dim=1), alpha.gather(1, labels[:, None])[:, 0]
+    if objective == "mse":
+        mean = alpha / whole[:, None]
+        far = (F.one_hot(labels, logits.shape[1]) - mean).square()
+        loss = (far + mean * (1 - mean) / (whole[:, None] + 1)).sum(dim=1)
+    else:
+        loss = whole.digamma() - own.digamma() if objective == "digamma" else whole.log() - own.log()
     others = alpha.scatter(1, labels[:, None], 1.0)
     total = others.sum(dim=1, keepdim=True)
     divergence = total.lgamma()[:, 0] - math.lgamma(logits.shape[1]) - others.lgamma().sum(dim=1)
     divergence = divergence + ((others - 1) * (others.digamma() - total.digamma())).sum(dim=1)
-    return (log_loss + weight * divergence).mean()
+    return (loss + weight * divergence).mean()
 
 
 def oe_loss(known: Tensor, labels: Tensor, external: Tensor, weight: float = 0.5) -> Tensor:
@@ -344,7 +355,8 @@ class Training:
     def _loss(self, logits: Tensor, labels: Tensor, external: Tensor, rows: Tensor) -> Tensor:
         method, epoch = self.settings.method, len(self.log)
         if method == "edl":
-            return edl_loss(logits, labels, min(1.0, epoch / 10))  # annealed as by Sensoy et al., section 4
+            annealed = min(1.0, epoch / 10)  # as by Sensoy et al., section 4
+            return edl_loss(logits, labels, annealed, self.settings.objective or OBJECTIVES[0])
         if method == "oe":
             return oe_loss(logits, labels, external)
         if method == "energy":
@@ -410,6 +422,7 @@ def train(
 @click.option("--batch", type=click.IntRange(1), help="Known images in a batch.")
 @click.option("--rate", type=click.FloatRange(0, min_open=True), help="Learning rate at the start.")
 @click.option("--margins", type=(float, float), default=(-27.0, -5.0), show_default=True, help="Of energy: in, out.")
+@click.option("--objective", type=click.Choice(OBJECTIVES), help="Of edl.  [default: log]")
 @click.option("--init", default="", help="Weights to start from; energy needs them.")
 @click.option("--precision", type=click.Choice(["float32", "bfloat16", "float16"]), default="float32")
 @click.option("--device", default="cuda" if torch.cuda.is_available() else "cpu", show_default=True)

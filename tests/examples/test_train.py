@@ -74,6 +74,25 @@ def test_edl_loss_by_hand(kind):
     assert torch.isfinite(far.grad).all()
 
 
+def test_edl_objectives_by_hand():
+    """alpha = (2, 2): psi(4) - psi(2) = 1/2 + 1/3; and squares 1/4 + 1/4 with variances (1/4 + 1/4) / 5."""
+    zeros, label = torch.zeros(1, 2, dtype=torch.float64), torch.tensor([0])
+    assert train.edl_loss(zeros, label, 0.0, "digamma").item() == pytest.approx(5 / 6, rel=1e-12)
+    assert train.edl_loss(zeros, label, 0.0, "mse").item() == pytest.approx(0.6, rel=1e-12)
+
+
+@pytest.mark.parametrize(("objective", "name"), [("digamma", "expected log"), ("mse", "expected square")])
+def test_edl_objectives_are_expectations_under_the_dirichlet(objective, name):
+    """By 400,000 draws of torch's distribution, to five standard errors."""
+    torch.manual_seed(0)
+    logits, label = torch.tensor([[0.5, -0.3, 1.0]], dtype=torch.float64), torch.tensor([2])
+    drawn = torch.distributions.Dirichlet(1 + logits[0].exp()).sample((400_000,))
+    squares = (drawn - torch.tensor([0.0, 0.0, 1.0])).square().sum(dim=1)
+    values = squares if name == "expected square" else -drawn[:, 2].log()
+    error = 5 * values.std().item() / 400_000**0.5
+    assert train.edl_loss(logits, label, 0.0, objective).item() == pytest.approx(values.mean().item(), abs=error)
+
+
 def test_edl_loss_by_torchs_dirichlet_distributions():
     logits = 2 * torch.randn(20, 7, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     labels = torch.arange(20) % 7
