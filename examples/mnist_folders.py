@@ -76,9 +76,10 @@ def main(idx: Path, out: Path, noisy: Path | None) -> None:
     for part, (images, labels) in found.items():
         for number, (pixels, label) in enumerate(zip(images, labels.tolist(), strict=True)):
             save(out / part / str(label) / f"{number:05d}.png", pixels)
-    for kind in ("gaussian", "uniform") if noisy is not None else ():
-        for number in range(len(found["test"][0])):
-            save(noisy / kind / f"{number:05d}.png", noise(kind, number))
+    if noisy is not None:
+        for kind in ("gaussian", "uniform"):
+            for number in range(len(found["test"][0])):
+                save(noisy / kind / f"{number:05d}.png", noise(kind, number))
     click.echo(f"{len(found['train'][0]):,} training and {len(found['test'][0]):,} test images are in {out}")
 
 
