@@ -129,7 +129,7 @@ scoring                 : detectors duplicate_pairs errors features files metric
 protocols               : errors files metrics scoring
 reports                 : detectors errors files metrics protocols releases scoring
                           unknown_detection.pages
-graph                   : errors files releases reports scoring
+graph                   : detectors errors features files releases reports scoring
 demo                    : detectors duplicate_pairs errors files models protocols releases
 commands                : builders.cli builders.executors demo detectors errors features graph models protocols
                           releases reports scoring unknown_detection.commands unknown_detection.help

@@ -55,7 +55,9 @@ class Method:
             formula. It raises `EvaluationError` if rows are missing, unlabelled, too few, not finite or of another
             width than the layer, or a hyperparameter is out of range; so does `score` of what it returns.
         fit: the in-distribution rows to fit on.
-        grid: for each hyperparameter, the values that the search on `external_validation` tries, the default first.
+        grid: for each hyperparameter, the values that the search tries, the default first.
+        chosen_by: what the search compares: the AUROC of validation against `external_validation` rows, or that of
+            right against wrong validation rows, which needs no unknown ones.
         reads: the input of the score: the `Features` of one model; the logits of several members in
             `Features.members`; or the model and the images, in a second pass.
         reads_head: whether the score depends on the weights of the last linear layer; if not, `make` may get None for
@@ -74,6 +76,7 @@ class Method:
     make: Callable[..., Detector]
     fit: Fit = "none"
     grid: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    chosen_by: Literal["external", "errors"] = "external"
     reads: Literal["features", "members", "images"] = "features"
     reads_head: bool = False
     base_methods: tuple[str, ...] = ()

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from evaluation.errors import EvaluationError, unknown_name
-from evaluation.protocols import broad, facets, od_test, openood, robustness, unknown_detection
+from evaluation.protocols import broad, equal_numbers, facets, od_test, openood, robustness, unknown_detection
 from evaluation.protocols.figures import WITHOUT_DUPLICATES, WITHOUT_OVERLAP, Figure, Protocol
 from evaluation.scoring.left_out import made_from_duplicates
 from evaluation.scoring.rows import Rows
@@ -17,7 +17,7 @@ from evaluation.scoring.rows import Rows
 Mask = npt.NDArray[np.bool_]
 
 PROTOCOLS: Mapping[str, Protocol] = {
-    module.NAME: module.PROTOCOL for module in (unknown_detection, facets, broad, od_test, openood)
+    module.NAME: module.PROTOCOL for module in (unknown_detection, facets, broad, od_test, openood, equal_numbers)
 }
 """All protocols that evaluate one run; the optimizer paper's compares several: `evaluation.protocols.robustness`."""
 

@@ -117,6 +117,8 @@ def report(
         notes.append(hint)
     figures = _tabulate(evaluated, opened)
     record = _record(figures, files, wanted, notes, left_out)
+    for line, one in zip(record["runs"], scored, strict=True):
+        line["times"] = dict(one.times)
     tables = paper_tables(over_runs(figures), left_out.duplicates or (), left_out.overlapping or ())
     drawn = []
     if plots is not False:

@@ -27,6 +27,7 @@ from evaluation.scoring.fit_splits import find_fit_splits
 from evaluation.scoring.joining import FIT_AND_TUNE_SPLITS
 from evaluation.scoring.scores import Provenance, write_scores
 from evaluation.scoring.settings import Settings
+from evaluation.scoring.times import measure_times, write_times
 from unknown_detection.terminal.progress import Log, Progress, bar
 
 
@@ -43,6 +44,7 @@ def score(
     seed: int = 0,
     device: str = "cpu",
     accept: bool = False,
+    times: bool = False,
     out: Path | None = None,
     quiet: bool = True,
     log: Log = lambda text: None,
@@ -64,6 +66,7 @@ def score(
         seed: random seed.
         device: where distances to neighbours are computed, as for `pick_device`.
         accept: go on where the model's accuracy differs from the published one (`write_receipt`).
+        times: also time each detector on a batch of images, with the runner's model; written beside `out`.
         out: scores file to write, .parquet; the trials of the search are written beside it.
         quiet: no progress bars.
         log: receives a line about each detector that is left out or cannot be searched.
@@ -74,10 +77,14 @@ def score(
 
     Raises:
         EvaluationError: there are no such features, configs or detectors, a detector named here cannot be fitted, the
-            runner's model is another, or as for `write_receipt`.
+            runner's model is another, `times` has no runner or no file, or as for `write_receipt`.
     """
     if out is not None and out.suffix != ".parquet":
         raise EvaluationError(f"--out must end in .parquet, found {out}. Rename it.")
+    if times and (runner is None or out is None):
+        raise EvaluationError(
+            "Times are measured with the model. Give --release, --model and --weights, or leave out --times."
+        )
     store = Store.open(Path(features))
     keys = choose_keys(store, splits, fit_configs)
     chosen = tuple(dict.fromkeys(config for config, _ in keys))
@@ -104,8 +111,10 @@ def score(
         say(describe_fitted(one))
     with on_device(device), bar(len(keys), "scoring", quiet=quiet, unit=" splits") as progress:
         scores = score_all(scorer, fitted, keys, progress.update)
+        measured = measure_times(scorer, fitted, keys[0]) if times else []
     if out is not None:
         write_trials(out.with_suffix(".search.csv"), fitted)
+        write_times(out, measured)
         write_scores(out, scores, run_provenance(scorer, chosen, fitted, receipt))
         say(f"{len(scores):,} scores of {len(fitted)} detectors are in {out}")
     return scores
@@ -260,7 +269,9 @@ def _rows_used(scorer: Scorer, fitted: Fitted) -> dict[str, str]:
     used = {"fitted_on": {"train": splits.fit_name, "validation": tuned, "none": ""}[fitted.method.fit]}
     if fitted.remark:
         used["fitted_on"] += f", {fitted.remark}"
-    if fitted.trials and splits.external is not None:
+    if fitted.trials and fitted.method.chosen_by == "errors":
+        used["tuned_on"] = f"{tuned}, right against wrong"
+    elif fitted.trials and splits.external is not None:
         used["tuned_on"] = f"{tuned} against {'/'.join(splits.external)}"
     used["threshold_on"] = tuned
     return {name: value for name, value in used.items() if value}
@@ -271,12 +282,15 @@ def write_trials(path: Path, fitted: Sequence[Fitted]) -> None:
     if not any(one.trials for one in fitted):
         path.unlink(missing_ok=True)
         return
-    lines: list[list[object]] = [["detector", "hyperparameters", "auroc_external_validation", "chosen", "problem"]]
+    areas = {"external": "auroc_external_validation", "errors": "auroc_error_detection"}
+    lines: list[list[object]] = [["detector", "hyperparameters", *areas.values(), "chosen", "problem"]]
     for one in fitted:
         for trial in one.trials:
             area = "" if trial.auroc is None else repr(trial.auroc)
             chosen = int(trial.hyperparameters == one.hyperparameters)
-            lines.append([one.method.name, format_hyperparameters(trial.hyperparameters), area, chosen, trial.problem])
+            values = [area if one.method.chosen_by == way else "" for way in areas]
+            name = format_hyperparameters(trial.hyperparameters)
+            lines.append([one.method.name, name, *values, chosen, trial.problem])
     write_text(path, as_csv_text(lines))
 
 
@@ -288,10 +302,9 @@ def describe_fitted(fitted: Fitted) -> str:
     best = next(trial for trial in fitted.trials if trial.hyperparameters == fitted.hyperparameters)
     failed = sum(trial.auroc is None for trial in fitted.trials)
     without = f", {failed} of which cannot be used here" if failed else ""
-    return (
-        f"{fitted.method.name}: {values}, the best of {len(fitted.trials)} with AUROC {best.auroc:.4f} on "
-        f"external_validation{without}"
-    )
+    where = "of errors in validation" if fitted.method.chosen_by == "errors" else "on external_validation"
+    found = f"the best of {len(fitted.trials)} with AUROC {best.auroc:.4f} {where}{without}"
+    return f"{fitted.method.name}: {values}, {found}"
 
 
 def format_hyperparameters(hyperparameters: Mapping[str, float]) -> str:

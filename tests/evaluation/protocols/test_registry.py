@@ -1,12 +1,13 @@
 """Each protocol on rows few enough to count, against sums done here or scikit-learn."""
 
+import hashlib
 import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
 from sklearn.metrics import auc as area_under
-from sklearn.metrics import precision_recall_curve, roc_auc_score
+from sklearn.metrics import average_precision_score, precision_recall_curve, roc_auc_score
 
 from evaluation.errors import EvaluationError
 from evaluation.metrics.metrics import METRICS
@@ -201,6 +202,44 @@ def test_openood_needs_one_in_distribution():
         figures("openood", make_rows(CIFAR[0], SPECTRUM[-3]))
 
 
+def first_by_hash(split, role, scores, count):
+    """The scores of the rows whose ids have the least SHA-256 with the protocol's key."""
+    ids = [f"cifar/{split}/{role}/{i:04d}" for i in range(len(scores))]
+    ranked = sorted(ids, key=lambda id_: hashlib.sha256(f"equal-numbers\t{id_}".encode()).hexdigest())
+    return [scores[ids.index(id_)] for id_ in ranked[:count]]
+
+
+def test_equal_numbers_draws_from_the_larger_side_by_a_keyed_hash():
+    """60 known rows against 40 and 30 unknown ones, and against 80, of which 60 are drawn; by scikit-learn's areas."""
+    large = draw(80, 1.5)
+    groups = [*CIFAR, ("cifar", "far_ood_large", "far_ood", large)]
+    found = figures("equal-numbers", make_rows(*groups))
+    for split, role, unknown in (
+        ("near_ood", "near_ood", NEAR),
+        ("far_ood_svhn", "far_ood", SVHN),
+        ("far_ood_large", "far_ood", large),
+    ):
+        count = min(60, len(unknown))
+        known = first_by_hash("test", "in_distribution", TEST, count)
+        mine = first_by_hash(split, role, unknown, count)
+        scores, truth = np.array([*known, *mine]), np.repeat([0, 1], count)
+        fpr = fpr_at_95(known, mine)
+        expected = {
+            "fpr_at_95_tpr_known_positive": fpr,
+            # At the threshold the TPR is the least share of known rows that is 95 % or more.
+            "detection_error_known_positive": 0.5 * (1 - math.ceil(count * 0.95 - 1e-9) / count) + 0.5 * fpr,
+            "auroc": roc_auc_score(truth, scores),
+            "aupr_out_average_precision": average_precision_score(truth, scores),
+            "aupr_in_average_precision": average_precision_score(1 - truth, -scores),
+        }
+        of_split = [f for f in found if f.unknown == split]
+        assert {f.metric: f.value for f in of_split} == pytest.approx(expected, abs=1e-12)
+        assert {(f.n_known, f.n_unknown) for f in of_split} == {(count, count)}
+    # On all rows, AUPR is another one.
+    everything = average_precision_score([0] * 60 + [1] * 30, [*TEST, *SVHN])
+    assert only(found, unknown="far_ood_svhn", metric="aupr_out_average_precision").value > everything + 0.05
+
+
 def test_several_configs_are_judged_apart():
     imagenet = [("imagenet", *group[1:]) for group in CIFAR]
     both = figures("unknown-detection", make_rows(*CIFAR, *imagenet))
@@ -260,9 +299,7 @@ def test_settings_that_need_predictions_are_left_out_without_them(name):
 def rows_for(name, **options):
     from tests.evaluation.protocols.test_broad import GROUPS
 
-    groups = {"unknown-detection": CIFAR, "od-test": CIFAR, "facets": FACETS, "broad": GROUPS, "openood": SPECTRUM}[
-        name
-    ]
+    groups = {"facets": FACETS, "broad": GROUPS, "openood": SPECTRUM}.get(name, CIFAR)
     return make_rows(*groups, **options)
 
 
@@ -362,6 +399,7 @@ def test_a_model_that_is_always_right_or_wrong_leaves_a_gap_and_no_guess(wrong):
         ("facets", ["in_distribution"], "test of facets-t1 has in-distribution rows only"),
         ("od-test", ["near_ood", "far_ood"], "validation of cifar has no in-distribution rows"),
         ("od-test", ["in_distribution", "near_ood"], "cifar has only one OoD split, near_ood"),
+        ("equal-numbers", ["in_distribution"], "cifar has no rows of the role near_ood or far_ood"),
         ("broad", ["in_distribution"], "There are no shifted rows .* only in_distribution"),
         ("broad", ["synthetic"], "test of broad-synthetic has no in-distribution rows"),
     ],

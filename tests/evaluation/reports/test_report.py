@@ -237,6 +237,12 @@ def test_several_ways_of_training_with_several_seeds_are_judged_for_robustness(t
             path = tmp_path / f"{variant}-{seed}.parquet"
             files.append(f"{variant}={write(path, root, rows(10 * number + seed), seed=seed)}")
     assert report(tmp_path / "out", root, "--scores", *files) == 0
+    drawn = ("--protocol", "equal-numbers", "--protocol", "optimizer-robustness")
+    assert report(tmp_path / "equal", root, *drawn, "--scores", *files) == 0
+    equal = [line for line in read_figures(tmp_path / "equal").to_pylist() if line["statistic"] == "robustness"]
+    assert {"aupr_in_average_precision", "detection_error_known_positive"} < {line["metric"] for line in equal}
+    assert {line["n_known"] - line["n_unknown"] for line in equal} == {0}
+    assert "Equal numbers on digits" in page_of(tmp_path / "equal")
     lines = read_figures(tmp_path / "out").to_pylist()
     robust = [line for line in lines if line["protocol"] == "optimizer-robustness"]
     assert {line["variant"] for line in robust} == {"*", "adam", "sgd"}
