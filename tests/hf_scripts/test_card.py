@@ -363,3 +363,15 @@ def test_papers_have_links(cifar_release):
 def test_a_folder_without_a_release_is_refused(tmp_path, capsys):
     assert main([str(tmp_path)]) == 2
     assert "is not a release: it has no manifest.json" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["README.md", "croissant.json"])
+def test_a_byte_of_no_text_is_an_edit_like_others(name, tmp_path, capsys):
+    root = make_release(tmp_path / "release", {"bench/test": range(1)})
+    good = (root / name).read_bytes()
+    (root / name).write_bytes(good[:40] + b"\xff" + good[40:])
+    assert main([str(root), "--check"]) == 1
+    line = good[:40].count(b"\n") + 1
+    assert f"{root / name} is out of date from line {line} on" in capsys.readouterr().out
+    assert main([str(root)]) == 0
+    assert (root / name).read_bytes() == good
