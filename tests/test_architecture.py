@@ -27,6 +27,7 @@ ARROWS = """
 [unknown_detection]
 terminal                :
 pages                   :
+csv_text                :
 durable                 :
 precision               :
 commands                :
@@ -136,7 +137,7 @@ commands                : builders.cli builders.executors demo detectors errors 
 __main__                : builders.errors errors unknown_detection.commands unknown_detection.help
 """
 
-ANYBODYS = ("unknown_detection.durable", "unknown_detection.terminal")
+ANYBODYS = ("unknown_detection.csv_text", "unknown_detection.durable", "unknown_detection.terminal")
 """What every module may import, so that `ARROWS` does not say so of each."""
 
 # The one import that goes up: `python -m builders.<name>_benchmark` runs the command line that builds it.

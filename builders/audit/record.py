@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import csv
-import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +18,7 @@ from builders.release.manifest import file_entry, read_manifest
 from builders.storage.atomic import atomic_path, write_text
 from builders.storage.locks import held, is_held
 from builders.storage.paths import make_folder
+from unknown_detection.csv_text import csv_text
 
 Cell = str | int | float
 
@@ -118,11 +117,7 @@ def paths(root: Path, findings: Findings) -> list[str]:
 
 def table_text(findings: Findings) -> str:
     """The table of an audit as CSV."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(findings.columns)
-    writer.writerows(findings.rows)
-    return text.getvalue()
+    return csv_text([findings.columns, *findings.rows])
 
 
 def save_picture(picture: Image.Image, path: Path) -> None:

@@ -10,6 +10,7 @@ import re
 from typing import TYPE_CHECKING
 
 import msgspec
+from markupsafe import Markup
 
 from builders.card import croissant, facts, responsible, words
 from builders.card.front_matter import front_matter
@@ -55,7 +56,7 @@ def render(manifest: Manifest) -> str:
 
     front = yaml.safe_dump(front_matter(manifest), sort_keys=False, allow_unicode=True)
     text: str = _template().render(
-        front_matter=front, manifest=manifest, facts=facts, words=words, said=_said(manifest)
+        front_matter=Markup(front), manifest=manifest, facts=facts, words=words, said=_said(manifest)
     )
     # What a template leaves out leaves blank lines behind; those of examples stay.
     pieces = re.split(r"(^```.*?^```$)", text, flags=re.M | re.S)
@@ -86,6 +87,11 @@ def _said(manifest: Manifest) -> dict[str, object]:
     }
 
 
+def _without_html(value: object) -> object:
+    """A text of the manifest as Markdown in which no element and no comment of HTML begins; YAML is Markup here."""
+    return value if isinstance(value, Markup) or not isinstance(value, str) else value.replace("<", "&lt;")
+
+
 @functools.cache
 def _template() -> jinja2.Template:
     import jinja2
@@ -96,5 +102,6 @@ def _template() -> jinja2.Template:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        finalize=_without_html,
     )
     return environment.get_template("dataset_card.md.j2")

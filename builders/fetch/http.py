@@ -32,7 +32,10 @@ READ_TIMEOUT = 60.0
 _BLOCK = 1 << 16
 """Bytes written at a time. Of a block that is cut in the middle nothing is kept."""
 
-_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
+_MOST_DIGITS = 18
+"""Of a size that a server says, which is less than 2**63 bytes."""
+
+_RANGE = re.compile(rf"bytes (\d{{1,{_MOST_DIGITS}}})-(\d{{1,{_MOST_DIGITS}}})/(\d{{1,{_MOST_DIGITS}}})", re.ASCII)
 _TRANSIENT = (408, 425, 429, 500, 502, 503, 504)
 
 Log = Callable[[str], object]
@@ -101,7 +104,7 @@ def _continue(url: str, part: Path, size: int, advance: Advance) -> None:
                 _forget(part, advance)
                 raise _CutError("the server has no byte behind those that there are, so they are thrown away")
             _refuse_status(url, answer)
-            total = _total(answer, start)
+            total = _total(url, answer, start)
             if size and total not in (0, size):
                 raise BuildError(
                     f"{url} has {total:,} bytes, and the published file {size:,}. The address serves something else; "
@@ -120,14 +123,24 @@ def _continue(url: str, part: Path, size: int, advance: Advance) -> None:
         raise _CutError(f"the transfer ended after {_length(part):,} of {wanted:,} bytes")
 
 
-def _total(answer: requests.Response, start: int) -> int:
-    """The size of the whole file as the server says it; 0 if it does not."""
+def _total(url: str, answer: requests.Response, start: int) -> int:
+    """The size of the whole file as the server says it; 0 if it does not.
+
+    Raises:
+        _CutError: the server sent another range than was asked for.
+        BuildError: no file has the size that it says.
+    """
     if answer.status_code == HTTPStatus.PARTIAL_CONTENT:
         found = _RANGE.fullmatch(answer.headers.get("Content-Range", ""))
         if found is None or int(found[1]) != start:
             raise _CutError("the server sent another range than the one that was asked for")
         return int(found[3])
     length = answer.headers.get("Content-Length", "")
+    if len(length) > _MOST_DIGITS:
+        raise BuildError(
+            f"{url} says a size of {len(length):,} digits. The address serves something else; look at the owner's "
+            "page."
+        )
     return int(length) if length.isdecimal() else 0
 
 

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from builders.benchmark import Benchmark, Part, Split
 from builders.duplicates.table import Origin, origin
-from builders.errors import BuildError, os_errors_as_build_errors
+from builders.errors import BuildError, one_line, os_errors_as_build_errors
 from builders.executors.base import Executor, Meter
 from builders.pipeline.finish import Contents, data_entries
 from builders.pipeline.recorded import (
@@ -41,8 +41,7 @@ from builders.release.entries import ConfigEntry, Manifest
 from builders.release.images import LEAVE_OUT
 from builders.release.layout import Layout
 from builders.release.manifest import file_entry, read_manifest
-from builders.release.reader import config_of
-from builders.release.schema import ROLES, arrow_schema
+from builders.release.schema import ROLES, arrow_schema, without_values
 from builders.release.split_entries import FileEntry, SplitEntry, pieces_by_key
 from builders.release.tables import read_excluded, write_excluded, write_index
 from builders.sources.base import Source, SourceIndex, open_source
@@ -76,7 +75,11 @@ class Published:
         Raises:
             BuildError: the release has no such config.
         """
-        return config_of(self.manifest, self.config)
+        configs = self.manifest.configs
+        if self.config not in configs:
+            named = one_line(self.config) or "without a name"
+            raise BuildError(f"The release has no config {named}. Name one of {', '.join(sorted(configs))}.")
+        return configs[self.config]
 
     def splits(self) -> dict[str, SplitEntry]:
         """The entries of its wanted splits in the manifest, by `config/split`."""
@@ -126,9 +129,7 @@ class Published:
             raise BuildError(f"Cannot read the published index {path} ({reason}). Fetch the release again.") from error
         entry = self.entry()
         expected = arrow_schema(entry.label_names, entry.own_columns(), image=False)
-        nullable = {column.name for column in entry.own_columns() if column.nullable}
-        empty = any(rows[name].null_count for name in rows.column_names if name not in nullable)
-        if not rows.schema.equals(expected) or empty:
+        if not rows.schema.equals(expected) or without_values(rows, entry.own_columns()):
             raise BuildError(
                 f"The published index {listed.index.path} has other columns than its manifest says, or cells without "
                 "a value. Fetch the release again."

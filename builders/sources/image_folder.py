@@ -7,6 +7,7 @@ Tested by `tests/builders/sources/test_image_folder.py`.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from builders.sources.base import Expected, Licence, PartitionIndex, Source, Str
 from builders.sources.obtain import Obtain
 from builders.sources.readers.folders import child_names, class_codes, class_column, printable
 from builders.storage.listing import files_below, looking
+from builders.storage.paths import is_remote
 from taxonomy import tables
 
 ALL = "images"
@@ -72,14 +74,15 @@ def find_images(root: Path, flat: str = "") -> Images:
     """List the images of a folder; no file is opened.
 
     Folders with the names of `PARTITIONS`, and no others beside them, are partitions. Any other folder is that of a
-    class, and what is in it at any depth belongs to the class. Links to folders are not followed.
+    class, and what is in it at any depth belongs to the class. Links are not followed.
 
     Args:
         root: the folder.
         flat: the class of images that lie in no class folder; empty if there has to be one.
 
     Raises:
-        BuildError: it cannot be listed, has no image, has a class folder without one, or images beside class folders.
+        BuildError: it cannot be listed, has no image, has a class folder without one, images beside class folders, or
+            a link to a class folder or an image.
     """
     with looking(root):
         return _found_images(root, flat)
@@ -171,7 +174,19 @@ def _of_partition(root: Path, name: str, flat: str) -> tuple[tuple[tuple[str, st
         others += [path for path in found if _reason(path)]
     if not files:
         raise BuildError(f"{home} has no image (a file that ends in {', '.join(ENDINGS)}). Give another folder.")
+    _refuse_links(root, [path for path, _ in files])
     return tuple(sorted(files)), tuple(Stray(printable(path), _reason(path)) for path in sorted(others))
+
+
+def _refuse_links(root: Path, paths: Sequence[str]) -> None:
+    """Refuse images that are links, which may lead to a picture that nobody meant to give away."""
+    start = f"{root}{os.sep}"
+    links = [] if is_remote(root) else sorted(path for path in paths if os.path.islink(start + path))  # noqa: PTH114 - a Path costs more than the call
+    if links:
+        raise BuildError(
+            f"{root} has images that are links: {', '.join(links[:NAMED])}{more(links)}. Links are not followed; put "
+            "copies or hard links of the images in their place."
+        )
 
 
 def _folders(folder: Path) -> list[str]:

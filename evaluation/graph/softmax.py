@@ -16,8 +16,9 @@ from evaluation.detectors.members import average
 from evaluation.detectors.rows import Doubles, pieces
 from evaluation.features.cache import Key
 from evaluation.features.store import Store
-from evaluation.files import as_csv_text, file_name, write_text
+from evaluation.files import file_name, write_text
 from evaluation.releases import Release
+from unknown_detection.csv_text import csv_text
 
 
 @dataclass(frozen=True)
@@ -79,7 +80,7 @@ def write_softmax(folder: Path, key: Key, found: MeanSoftmax) -> str:
     """
     name = file_name("softmax", *key)
     lines = zip(found.classes, found.images, found.values.tolist(), strict=True)
-    text = as_csv_text([["class", "images", *found.known], *([name, count, *values] for name, count, values in lines)])
+    text = csv_text([["class", "images", *found.known], *([name, count, *values] for name, count, values in lines)])
     write_text(folder / f"{name}.csv", text)
     return name
 

@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.parquet as pq
 
 from evaluation.errors import EvaluationError, one_line
-from evaluation.files import atomic_path, parse_json, read_parquet
+from evaluation.files import atomic_path, parse_json, read_parquet, write_text
 from evaluation.protocols.figures import Figure
+from unknown_detection.csv_text import csv_text
 
 FORMAT = 4
 """Version of the schema below; readers refuse other versions."""
@@ -186,12 +186,12 @@ def write_figures(path: Path, figures: pa.Table, record: Mapping[str, Any] | Non
         figures: the result of `tidy`.
         record: what else a report states, kept as JSON in the Parquet schema's metadata.
     """
+    if path.suffix == ".csv":
+        write_text(path, csv_text([figures.column_names, *zip(*figures.to_pydict().values(), strict=True)]))
+        return
+    metadata = {METADATA: json.dumps({**(record or {}), "format": FORMAT}, sort_keys=True)}
     with atomic_path(path) as temporary:
-        if path.suffix == ".csv":
-            pa.csv.write_csv(figures, temporary, pa.csv.WriteOptions(quoting_style="needed"))
-        else:
-            metadata = {METADATA: json.dumps({**(record or {}), "format": FORMAT}, sort_keys=True)}
-            pq.write_table(figures.replace_schema_metadata(metadata), temporary, compression="zstd")
+        pq.write_table(figures.replace_schema_metadata(metadata), temporary, compression="zstd")
 
 
 def read_figures(where: Path) -> pa.Table:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from evaluation.protocols.calibration import Reliability
-from evaluation.reports.canvas import COLUMN, INK, PAGE, new_figure, readable, styled, wrapped
+from evaluation.reports.canvas import COLUMN, INK, PAGE, legend_label, new_figure, readable, styled, wrapped
 
 Floats = npt.NDArray[np.float64]
 
@@ -60,7 +60,7 @@ def risk_coverage(
         look: dict[str, Any] = {"color": _OTHERS, "linewidth": 0.5, "alpha": 0.5}
         if name in named or name == baseline:
             color = INK if name == baseline else _LINES[named.index(name) % len(_LINES)]
-            look = {"color": color, "linewidth": 1.2, "zorder": 3, "label": f"{name} ({area:.1f})"}
+            look = {"color": color, "linewidth": 1.2, "zorder": 3, "label": legend_label(f"{name} ({area:.1f})")}
         axes.plot(coverage[at] * 100, risk[at] * 100, **look)
     others = len(ranked) - len({*named, baseline} & {*ranked})
     if others:
@@ -213,7 +213,7 @@ def reliability(bins: Mapping[str, Reliability], *, title: str) -> Any:
     for number, (name, (rows, confidence, accuracy, error)) in enumerate(bins.items()):
         full, color = rows > 0, _LINES[number % len(_LINES)]
         x, y = confidence[full] * 100, accuracy[full] * 100
-        axes.plot(x, y, linewidth=0.8, color=color, label=f"{name} (ECE {100 * error:.2f} %)")
+        axes.plot(x, y, linewidth=0.8, color=color, label=legend_label(f"{name} (ECE {100 * error:.2f} %)"))
         axes.scatter(x, y, s=3 + 60 * rows[full] / rows.sum(), color=color, zorder=3, clip_on=False)
     axes.set(xlim=(0, 100), ylim=(0, 100), xlabel="confidence (%); dots by rows", ylabel="accuracy (%)")
     axes.grid()

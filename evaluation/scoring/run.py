@@ -21,13 +21,14 @@ from evaluation.features.cache import FeatureCache, Key
 from evaluation.features.extract import identity, write_receipt
 from evaluation.features.runner import Runner
 from evaluation.features.store import Store
-from evaluation.files import as_csv_text, write_text
+from evaluation.files import write_text
 from evaluation.scoring.fit import Fitted, Scorer, expand
 from evaluation.scoring.fit_splits import find_fit_splits
 from evaluation.scoring.joining import FIT_AND_TUNE_SPLITS
 from evaluation.scoring.scores import Provenance, write_scores
 from evaluation.scoring.settings import Settings
 from evaluation.scoring.times import measure_times, write_times
+from unknown_detection.csv_text import csv_text
 from unknown_detection.terminal.progress import Log, Progress, bar
 
 
@@ -291,7 +292,7 @@ def write_trials(path: Path, fitted: Sequence[Fitted]) -> None:
             values = [area if one.method.chosen_by == way else "" for way in areas]
             name = format_hyperparameters(trial.hyperparameters)
             lines.append([one.method.name, name, *values, chosen, trial.problem])
-    write_text(path, as_csv_text(lines))
+    write_text(path, csv_text(lines))
 
 
 def describe_fitted(fitted: Fitted) -> str:

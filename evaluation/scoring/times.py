@@ -23,10 +23,11 @@ from evaluation.errors import EvaluationError, first_line
 from evaluation.features.cache import Key, of_pass
 from evaluation.features.runner import Runner, outputs_of
 from evaluation.features.store import block_column
-from evaluation.files import as_csv_text, write_text
+from evaluation.files import write_text
 from evaluation.models.features import Features
 from evaluation.models.preprocessing import batches
 from evaluation.scoring.fit import Fitted, Scorer
+from unknown_detection.csv_text import csv_text
 
 COLUMNS = ("detector", "forward_passes", "seconds", "images", "device")
 
@@ -118,7 +119,7 @@ def write_times(path: Path, lines: Sequence[Mapping[str, object]]) -> None:
     """Write times beside a scores file, as CSV; without any, delete the file of an earlier run."""
     beside = path.with_suffix(ENDING)
     if lines:
-        write_text(beside, as_csv_text([COLUMNS, *([line[name] for name in COLUMNS] for line in lines)]))
+        write_text(beside, csv_text([COLUMNS, *([line[name] for name in COLUMNS] for line in lines)]))
     else:
         beside.unlink(missing_ok=True)
 

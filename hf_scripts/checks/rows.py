@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -279,7 +280,7 @@ def _check_schema(found: pa.Schema, split: Split, path: str, problems: Problems,
 def _features(schema: pa.Schema) -> dict[str, Any] | None:
     try:
         features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, RecursionError, TypeError, ValueError):
         return None
     return features if isinstance(features, dict) else None
 
@@ -292,8 +293,8 @@ def _difference(wanted: Any, found: Any) -> str:
             if len(ours) != len(theirs):
                 return f"has {len(theirs)} names, not {len(ours)}"
             at = next(i for i, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b)
-            return f"name {at} is {theirs[at]}, not {ours[at]}"
-    return f"expected {json.dumps(wanted)}, found {json.dumps(found)}"
+            return f"name {at} is {theirs[at] if isinstance(theirs[at], str) else 'no text'}, not {ours[at]}"
+    return f"expected {json.dumps(wanted)}, found {reprlib.repr(found)}"  # of any depth and length
 
 
 def _check_structure(parquet: pq.ParquetFile, path: str, problems: Problems) -> None:

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from builders.release.columns import ID_OVERLAP, PREPARED_SHA256, Column
 from builders.release.entries import ConfigEntry
 from builders.release.images import BY_PIXELS, Stored
-from builders.release.schema import ROLES, UNKNOWN_ROLES, Role
+from builders.release.schema import ROLES, UNKNOWN_ROLES, Role, without_values
 from builders.release.split_entries import SplitEntry
 from hf_scripts.checks.problems import Problems
 
@@ -97,8 +97,7 @@ class _Checker:
 
     def missing(self) -> bool:
         """Report cells without a value; True if there are any, since the other checks need all values."""
-        nullable = {column.name for column in self.split.columns if column.nullable}
-        empty = [name for name in self.rows.column_names if self.rows[name].null_count and name not in nullable]
+        empty = without_values(self.rows, self.split.columns)
         for name in empty:
             self.problems.add_rows(
                 "value missing",

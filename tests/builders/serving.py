@@ -11,7 +11,8 @@ from tests.hub.connection import Listener
 class Site:
     """Serves `files` by path. What stands in `faults` is used up, a request each, before answers are right again.
 
-    A fault is a number of bytes after which the connection is cut, `no answer`, or a status.
+    A fault is a number of bytes after which the connection is cut, `no answer`, or a status. `claims` are headers that
+    every answer has, right or wrong.
     """
 
     def __init__(self):
@@ -19,6 +20,7 @@ class Site:
         self.faults = deque()
         self.ranges = True
         self.shifted = 0
+        self.claims = {}
         self.requests = []
 
     def url(self, path):
@@ -47,6 +49,7 @@ class Site:
             return Answer(fault, b"no")
         answer = self._serve(call)
         answer.cut = fault
+        answer.headers.update(self.claims)
         return answer
 
     def _serve(self, call):

@@ -112,3 +112,17 @@ def test_a_server_that_is_not_there_is_tried_a_few_times(site, waits, tmp_path):
     with pytest.raises(BuildError, match=r"the connection was cut or refused\. 0 bytes are kept"):
         download("http://127.0.0.1:9/x.bin", tmp_path / "x.bin", 0, lambda _: None, lambda _: None)
     assert waits == list(WAITS)
+
+
+def test_a_size_of_thousands_of_digits_is_refused_at_once(fetch, site, waits):
+    site.claims = {"Content-Length": "9" * 5_000}
+    with pytest.raises(BuildError, match="says a size of 5,000 digits"):
+        fetch()
+    assert waits == []
+
+
+def test_a_range_with_thousands_of_digits_is_another_than_asked_for(fetch, site, waits):
+    site.claims = {"Content-Range": f"bytes 1000-{len(DATA) - 1}/{'9' * 5_000}"}
+    with pytest.raises(BuildError, match="another range than the one that was asked for"):
+        fetch(have=DATA[:1000])
+    assert waits == list(WAITS)
