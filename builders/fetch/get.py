@@ -16,7 +16,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from builders.errors import BuildError
-from builders.fetch.http import Log, download, part_of
+from builders.fetch.http import Log, download, part_bytes, part_of
 from builders.fetch.integrity import problem, refuse_other
 from builders.fetch.unzip import unzip
 from builders.sources.base import Source
@@ -140,8 +140,7 @@ def _state(source: Source, file: OwnerFile, folder: Path) -> FileState:
     path = inside(folder, file.name)
     if (file.unpacked and (folder / file.unpacked).exists()) or path.is_file():
         return FileState(source, file, path, file.size, True)
-    part = part_of(path)
-    return FileState(source, file, path, part.stat().st_size if part.is_file() else 0, False)
+    return FileState(source, file, path, part_bytes(part_of(path)), False)
 
 
 def _bring(state: FileState, log: Log, *, quiet: bool) -> None:
@@ -179,7 +178,7 @@ def _bring(state: FileState, log: Log, *, quiet: bool) -> None:
 def _download(state: FileState, title: str, have: int, log: Log, *, quiet: bool) -> tuple[Path, str]:
     """Download what a part file lacks; returns that file, and what is wrong with it, or an empty text."""
     with _bar(title, state.file.size, have, quiet=quiet) as advance:
-        part = download(state.file.url, state.path, state.file.exact_size, log, advance)
+        part = download(state.file, state.path, log, advance)
     with _bar(f"checking {title}", part.stat().st_size, 0, quiet=quiet) as advance:
         return part, problem(state.file, part, advance)
 
