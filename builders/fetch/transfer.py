@@ -2,6 +2,8 @@
 
 It is read in a thread. A timeout of a socket starts again with each byte, in the head of an answer and between the
 chunks of a body, too, so that nothing in the reading thread could end a transfer that trickles.
+
+Tested by `tests/builders/fetch/test_http.py`.
 """
 
 from __future__ import annotations
