@@ -17,6 +17,7 @@ from builders.release import images
 from builders.release.entries import ConfigEntry, Manifest
 from builders.release.split_entries import SplitEntry
 from builders.storage.parquet import open_parquet
+from builders.storage.regular import require_regular
 
 _BATCH_ROWS = 256
 
@@ -37,14 +38,13 @@ def read_images(root: Path, key: str, split: SplitEntry) -> Iterator[tuple[dict[
     """The rows of a split in order, each without its image column, and its image as RGB.
 
     Raises:
-        BuildError: the split has no shards here, or one is missing.
+        BuildError: the split has no shards here, or one is missing or no regular file.
     """
     if not split.data:
         raise BuildError(f"{key} has no images in {root}, only an index. Build it without --index-only.")
     for file in split.data:
         path = root / file.path
-        if not path.is_file():
-            raise BuildError(f"The shard {path} is missing. Build the release again.")
+        require_regular(path)
         with open_parquet(path) as opened:
             for batch in opened.iter_batches(batch_size=_BATCH_ROWS):
                 encoded = pc.struct_field(batch.column("image"), "bytes")
