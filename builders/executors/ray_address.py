@@ -35,7 +35,7 @@ def answering_address(given: str | None) -> str:
     """
     address = given or os.environ.get("RAY_ADDRESS")
     if not address:
-        # Ray runs what a cluster sends it: whoever listens on the default port first would be taken for one.
+        # Results are unpickled, so whoever listens on the default port before Ray does could run code here.
         raise BuildError(
             "--executor ray needs the address of a cluster. Give the HOST:PORT that `ray start --head` printed with "
             "--ray-address or in the variable RAY_ADDRESS; on this machine it is 127.0.0.1:6379 unless chosen."
