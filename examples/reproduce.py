@@ -348,7 +348,7 @@ def write_tables(
 @click.option("--seeds", type=click.IntRange(1), default=5, show_default=True, help="Trainings of each method.")
 @click.option("--devices", default="cpu", show_default=True, help="Such as cuda:0,cuda:1: a process on each.")
 @click.option("--executor", type=click.Choice(["local", "ray"]), default="local", help="ray: tasks of a Ray cluster.")
-@click.option("--ray-address", metavar="HOST:PORT", help="The cluster. [default: RAY_ADDRESS, or this machine's]")
+@click.option("--ray-address", metavar="HOST:PORT", help="The cluster. [default: the variable RAY_ADDRESS]")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of all that is made.")
 @click.argument("train_options", nargs=-1, type=click.UNPROCESSED)
 def main(

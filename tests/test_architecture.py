@@ -52,8 +52,9 @@ __main__                : cli explain freeze unknown_detection.help
 [builders]
 errors                  :
 papers                  :
-storage                 : errors
-executors               : errors
+storage.scratch         : errors
+storage                 : errors storage.scratch
+executors               : errors storage.scratch
 release                 : errors storage
 card                    : errors release storage taxonomy.decisions taxonomy.tables
 demo                    : storage taxonomy.tables
@@ -89,7 +90,7 @@ cli                     : benchmark errors executors generate hub release source
 demo.write              : demo errors sources storage
 demo.__main__           : cli demo.write errors registry unknown_detection.help
 audit                   : card cli duplicates errors executors generate generate.exact release sources sources.base
-                          storage taxonomy.tables unknown_detection.help
+                          storage storage.scratch taxonomy.tables unknown_detection.help
 pipeline                : adopt benchmark card cli demo.write duplicates errors executors generate generate.exact plan
                           registry release sources sources.base storage unknown_detection.help writing
 report                  : audit card cli errors registry release sources storage taxonomy.decisions
@@ -102,19 +103,21 @@ __main__                : unknown_detection.__main__
 
 [hf_scripts]
 checks                  : builders.card builders.cli builders.duplicates builders.errors builders.executors
-                          builders.hub builders.release builders.storage
+                          builders.hub builders.release builders.storage builders.storage.scratch
 publish                 : builders.card builders.cli builders.duplicates builders.errors builders.hub builders.release
-                          builders.sources builders.sources.base builders.storage checks
+                          builders.sources builders.sources.base builders.storage builders.storage.scratch checks
 exports                 : builders.errors builders.release builders.storage checks
 card                    : builders.card builders.cli builders.errors builders.release builders.storage
                           unknown_detection.commands unknown_detection.help
 verify                  : builders.cli builders.errors builders.executors builders.hub builders.release
                           builders.storage checks publish unknown_detection.help
 push                    : builders.card builders.cli builders.errors builders.executors builders.hub
-                          builders.release builders.storage checks publish unknown_detection.help verify
+                          builders.release builders.storage builders.storage.scratch checks publish
+                          unknown_detection.help verify
 export                  : builders.cli builders.errors builders.release builders.storage exports unknown_detection.help
 materialize             : builders.cli builders.errors builders.executors builders.pipeline builders.release
-                          builders.sources builders.sources.base builders.storage builders.hub unknown_detection.help
+                          builders.sources builders.sources.base builders.storage builders.storage.scratch
+                          builders.hub unknown_detection.help
 __main__                : unknown_detection.__main__
 
 [evaluation]
@@ -261,7 +264,7 @@ def test_no_modules_import_each_other_in_circles():
 def test_a_release_needs_nothing_but_files_and_errors():
     table = arrows()
     assert table["builders.release"] == {"builders.errors", "builders.storage"}
-    assert table["builders.storage"] == {"builders.errors"}
+    assert table["builders.storage"] == {"builders.errors", "builders.storage.scratch"}
     assert table["builders.errors"] == set()
 
 
@@ -272,7 +275,14 @@ def test_the_evaluation_takes_of_the_builders_what_runs_tasks_alone():
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
     ours = {name for name in done.stdout.split() if name.partition(".")[0] in ("builders", "hf_scripts", "taxonomy")}
     without = {name for name in ours if not name.startswith("builders.executors")}
-    assert without == {"builders", "builders.cli", "builders.cli.executor_flags", "builders.errors"}
+    assert without == {
+        "builders",
+        "builders.cli",
+        "builders.cli.executor_flags",
+        "builders.errors",
+        "builders.storage",
+        "builders.storage.scratch",
+    }
 
 
 def test_folders_can_be_held_in_the_head():

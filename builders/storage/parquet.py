@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from builders.storage.atomic import atomic_path
 from builders.storage.paths import is_remote
+from builders.storage.regular import refuse_irregular
 
 _END = 1 << 16
 """Bytes of the end of a Parquet file that pyarrow reads first, which hold the footer of all but wide or long files."""
@@ -38,11 +39,12 @@ def open_parquet(path: Path, **options: Any) -> pq.ParquetFile:
 
     Raises:
         OSError, pa.ArrowException: the file is not there, is no Parquet file, or has two columns of one name.
-        BuildError: the store refuses or fails.
+        BuildError: there is no regular file, or the store refuses or fails.
     """
     if is_remote(path):
         options |= {"pre_buffer": False, "buffer_size": 0}
         return _open(path.open_ranges(), **options)  # type: ignore[attr-defined]
+    refuse_irregular(path, path.stat().st_mode)
     return _open(path, **options)
 
 
