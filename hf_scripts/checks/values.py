@@ -42,7 +42,7 @@ class Split:
 
     `key` is `config/split`. `kinds` has several entries only if the split is joined from parts. `columns` are the
     config's own columns. `prepared` is the width and height of its images if they are prepared for a model's input;
-    `sealed` says whether they are there as sealed residuals.
+    `sealed` says whether they are there as sealed residuals, and `demo` whether they are of demo sources.
     """
 
     key: str
@@ -51,14 +51,15 @@ class Split:
     columns: tuple[Column, ...] = ()
     prepared: int = 0
     sealed: bool = False
+    demo: bool = False
 
 
-def split_of(key: str, config: ConfigEntry, entry: SplitEntry) -> Split:
-    """Read them from the manifest's entries of a config and of its split."""
+def split_of(key: str, config: ConfigEntry, entry: SplitEntry, *, demo: bool = False) -> Split:
+    """Read them from the manifest's entries of a config and of its split, and from that of its benchmark."""
     kinds = [Kind(piece.role, piece.source, piece.labelled) for piece in entry.pieces()]
     prepared = entry.generator.prepared if entry.generator is not None else 0
     columns = config.own_columns()
-    return Split(key, tuple(dict.fromkeys(kinds)), config.label_names, columns, prepared, bool(entry.sealed))
+    return Split(key, tuple(dict.fromkeys(kinds)), config.label_names, columns, prepared, bool(entry.sealed), demo)
 
 
 def check_values(rows: pa.Table, split: Split, path: str, first: int, problems: Problems) -> None:
