@@ -104,15 +104,15 @@ def _tasks(root: Path, manifest: Manifest, scope: Scope) -> list[FileTask]:
     tasks: dict[str, FileTask] = {}
     compared = duplicates.compared_by(manifest)
     for key, config, entry in manifest.splits():
-        split = split_of(key, config, entry, demo=manifest.benchmarks[config.benchmark].demo)
+        demo, by = manifest.benchmarks[config.benchmark].demo, compared.get(key, frozenset())
+        split = split_of(key, config, entry, demo=demo, compared=by)
         index = entry.index
         values = not entry.data or key not in scope.splits
         tasks.setdefault(index.path, IndexTask(root, index, split, entry.digest, values=values))
         if key not in scope.splits:
             continue
-        by = compared.get(key, frozenset())
         for file, rows, first in _places(root, index, entry.data):
-            tasks.setdefault(file.path, ShardTask(root, file, split, rows, first, scope.decode, by))
+            tasks.setdefault(file.path, ShardTask(root, file, split, rows, first, scope.decode))
         for file, rows, first in _places(root, index, entry.sealed):
             tasks.setdefault(file.path, SealedTask(root, file, split, rows, first))
     files = {file.path: file for file in files_in(manifest, scope.splits)}
@@ -143,7 +143,7 @@ def _decoded(tasks: Sequence[FileTask], outcomes: Sequence[Outcome]) -> dict[str
     """The decoded images of splits that were compared by them, by `config/split`; shards are sorted by their names."""
     parts: dict[str, list[Decoded]] = {}
     for task, outcome in zip(tasks, outcomes, strict=True):
-        if isinstance(task, ShardTask) and task.decode and task.compared:
+        if isinstance(task, ShardTask) and task.decode and task.split.compared:
             parts.setdefault(task.split.key, []).append(outcome.decoded)
     return {key: joined(some) for key, some in parts.items()}
 

@@ -18,8 +18,8 @@ import pyarrow.compute as pc
 
 from builders.duplicates.distance import SIDE, scaled
 from builders.release import images
-from builders.release.entries import By
 from hf_scripts.checks.problems import Problems
+from hf_scripts.checks.values import Split
 
 
 @dataclass(frozen=True)
@@ -42,14 +42,7 @@ def joined(parts: Sequence[Decoded]) -> Decoded:
 
 
 def check_images(
-    rows: pa.RecordBatch,
-    path: str,
-    first: int,
-    problems: Problems,
-    *,
-    decode: bool,
-    prepared: int = 0,
-    compared: frozenset[By] = frozenset(),
+    rows: pa.RecordBatch, path: str, first: int, problems: Problems, *, split: Split, decode: bool
 ) -> Decoded:
     """Check the file name, the digest and, with `decode`, the decoding of every image.
 
@@ -58,19 +51,18 @@ def check_images(
         path: the shard, for messages.
         first: number of the first row in the shard.
         problems: collects the problems.
+        split: the facts of the manifest.
         decode: decode by `datasets`, as whoever loads the release does. Without it no image is decoded, so the digests
             of generated images, which are over pixels, are not compared either.
-        prepared: width and height that decoded images must have; 0 for any.
-        compared: how images of this split were compared with others.
 
     Returns:
-        What comparisons by pixels and by similarity need of the decoded images.
+        What the comparisons of the split's images with others take of the decoded images.
     """
     column = rows.column("image")
     names = pc.struct_field(column, "path").to_pylist()
     stored, listed = rows.column("stored").to_pylist(), rows.column("content_sha256").to_pylist()
     digests: list[str] = []
-    pixels = np.zeros((rows.num_rows if "similarity" in compared else 0, SIDE, SIDE, 3), np.uint8)
+    pixels = np.zeros((rows.num_rows if "similarity" in split.compared else 0, SIDE, SIDE, 3), np.uint8)
     for i, value in enumerate(pc.struct_field(column, "bytes")):
         where = f"{path} row {first + i}"
         if not names[i] or "/" in names[i] or "\\" in names[i]:
@@ -81,11 +73,11 @@ def check_images(
         elif stored[i] not in images.BY_PIXELS:
             found = hashlib.sha256(buffer).hexdigest()  # which needs no copy of the bytes
         if decode and buffer is not None:
-            image = _decoded(buffer, names[i], where, problems, prepared)
-            if image is not None and (compared or stored[i] in images.BY_PIXELS):
+            image = _decoded(buffer, names[i], where, problems, split.prepared)
+            if image is not None and (split.compared or stored[i] in images.BY_PIXELS):
                 pixel_digest = images.pixel_sha256(image)
                 found = found or pixel_digest
-                if "similarity" in compared:
+                if "similarity" in split.compared:
                     pixels[i] = scaled(image)
         if found and found != listed[i]:
             problems.add(
@@ -93,7 +85,7 @@ def check_images(
                 f"{where}: the image has the digest {found}, not {listed[i]} as in content_sha256",
             )
         digests.append(pixel_digest)
-    return Decoded(digests if compared else (), pixels)
+    return Decoded(digests if split.compared else (), pixels)
 
 
 def _decoded(

@@ -17,7 +17,6 @@ import pyarrow.parquet as pq
 
 from builders.executors.base import ONE_CORE, Progress, Resources
 from builders.release.digests import rows_digest
-from builders.release.entries import By
 from builders.release.schema import ROLES, arrow_schema
 from builders.release.split_entries import FileEntry
 from builders.storage.parquet import open_parquet
@@ -89,14 +88,13 @@ class ShardTask(FileTask):
     """Checks one shard.
 
     Its rows are compared with those of the file `index` from row `first` on, unless `index` is None. `decode` decodes
-    every image, and returns what the comparisons `compared` of the split take.
+    every image, and returns what comparisons of the split take.
     """
 
     split: Split
     index: str | None
     first: int
     decode: bool
-    compared: frozenset[By] = frozenset()
 
     def check(self) -> Outcome:
         """Check the file, its schema and structure, and every row with its image."""
@@ -121,12 +119,7 @@ class ShardTask(FileTask):
             for batch in parquet.iter_batches(batch_size=_BATCH_ROWS, row_groups=[group]):
                 rows = pa.Table.from_batches([batch])
                 check_values(rows.drop_columns("image"), self.split, self.file.path, first, problems)
-                found = check_images(
-                    *(batch, self.file.path, first, problems),
-                    decode=self.decode,
-                    prepared=self.split.prepared,
-                    compared=self.compared,
-                )
+                found = check_images(batch, self.file.path, first, problems, split=self.split, decode=self.decode)
                 decoded.append(found)
                 if index is not None:
                     _compare(rows, index.take(batch.num_rows), self, first, problems)
