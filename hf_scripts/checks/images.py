@@ -73,12 +73,19 @@ def check_images(
         elif stored[i] not in images.BY_PIXELS:
             found = hashlib.sha256(buffer).hexdigest()  # which needs no copy of the bytes
         if decode and buffer is not None:
-            image = _decoded(buffer, names[i], where, problems, split.prepared)
-            if image is not None and (split.compared or stored[i] in images.BY_PIXELS):
-                pixel_digest = images.pixel_sha256(image)
-                found = found or pixel_digest
+            try:
+                image = _decoded(buffer, names[i])
+                if split.compared or stored[i] in images.BY_PIXELS:
+                    pixel_digest = images.pixel_sha256(image)
+                    found = found or pixel_digest
                 if "similarity" in split.compared:
                     pixels[i] = scaled(image)
+                if split.prepared and image.size != (split.prepared, split.prepared):
+                    problems.add("image size", f"{where}: {_other_size(image, split)}")
+            except images.DECODE_ERRORS as error:
+                # Pillow's message for unknown bytes ends with the address of a buffer.
+                reason = str(error).split(" <_io.BytesIO")[0] or type(error).__name__
+                problems.add("image decoding", f"{where}: datasets cannot decode the image: {reason}")
         if found and found != listed[i]:
             problems.add(
                 "image digest",
@@ -88,26 +95,17 @@ def check_images(
     return Decoded(digests if split.compared else (), pixels)
 
 
-def _decoded(
-    buffer: pa.Buffer, name: str | None, where: str, problems: Problems, prepared: int
-) -> PIL.Image.Image | None:
-    """The image as `datasets` gives it, orientation and all; None if it does not decode."""
+def _decoded(buffer: pa.Buffer, name: str | None) -> PIL.Image.Image:
+    """The image as `datasets` gives it, orientation and all."""
     from datasets import Image
 
-    try:
-        with warnings.catch_warnings():
-            # Pillow warns of odd metadata in thousands of ImageNet's files, which decode all the same.
-            warnings.simplefilter("ignore")
-            image: PIL.Image.Image = Image().decode_example({"bytes": buffer.to_pybytes(), "path": name})
-    except images.DECODE_ERRORS as error:
-        # Pillow's message for unknown bytes ends with the address of a buffer.
-        reason = str(error).split(" <_io.BytesIO")[0] or type(error).__name__
-        problems.add("image decoding", f"{where}: datasets cannot decode the image: {reason}")
-        return None
-    if prepared and image.size != (prepared, prepared):
-        problems.add(
-            "image size",
-            f"{where}: the image has {image.width} x {image.height} pixels in a split prepared for {prepared} x "
-            f"{prepared}",
-        )
+    with warnings.catch_warnings():
+        # Pillow warns of odd metadata in thousands of ImageNet's files, which decode all the same.
+        warnings.simplefilter("ignore")
+        image: PIL.Image.Image = Image().decode_example({"bytes": buffer.to_pybytes(), "path": name})
     return image
+
+
+def _other_size(image: PIL.Image.Image, split: Split) -> str:
+    size = f"{split.prepared} x {split.prepared}"
+    return f"the image has {image.width} x {image.height} pixels in a split prepared for {size}"

@@ -17,7 +17,7 @@ from tests.conftest import made_once
 from tests.hf_scripts.folder_mutations import CONFIGS, Folder, mutate, oriented, xmp
 from tests.hf_scripts.folder_mutations import chunk as png_chunk
 from tests.hf_scripts.law import TEST, breach, code_of, copied, everything_known, tiny_release
-from tests.hf_scripts.tampering import replace, write_shard
+from tests.hf_scripts.tampering import replace, rewrite, with_cells, write_shard
 from tests.manifests import as_json, manifest_of, write_json
 
 SHARD = "data/bench/test-0000{}-of-00002.parquet"
@@ -293,6 +293,19 @@ def test_other_metadata_of_a_schema(folder, says, path, feature, change):
     folder.render()
     (line,) = says(folder, "--check", "fast")
     assert line.startswith(f"{path}: ") and ("metadata" in line or "is not a table of duplicates" in line)
+
+
+# What digests do not cover
+
+
+def test_what_the_digest_of_a_split_does_not_cover(folder):
+    """Other names of classes, in all places at once, leave the digests of rows as papers print them."""
+    digests = [split["digest"] for split in manifest_of(folder.root)["configs"]["bench"]["splits"].values()]
+    rewrite(folder.root, TEST, lambda table: with_cells(table, 0, class_name="another class"))
+    assert code_of(folder.root) == 0
+    assert [split["digest"] for split in manifest_of(folder.root)["configs"]["bench"]["splits"].values()] == digests
+    rewrite(folder.root, TEST, lambda table: with_cells(table, 0, id="source/test/9.png", source_id="test/9.png"))
+    assert [split["digest"] for split in manifest_of(folder.root)["configs"]["bench"]["splits"].values()] != digests
 
 
 # Thousands
