@@ -13,7 +13,7 @@ import msgspec
 from markupsafe import Markup
 
 from builders.card import croissant, facts, responsible, words
-from builders.card.front_matter import front_matter
+from builders.card.front_matter import front_matter_text
 from builders.release.entries import Manifest, without_outdated_audits
 from builders.release.layout import INDEX_SUFFIX, Layout
 from builders.release.manifest import file_entry, write_manifest
@@ -52,11 +52,12 @@ def write_card_and_manifest(layout: Layout, manifest: Manifest, before: Manifest
 
 def render(manifest: Manifest) -> str:
     """Render the card of a manifest."""
-    import yaml
-
-    front = yaml.safe_dump(front_matter(manifest), sort_keys=False, allow_unicode=True)
     text: str = _template().render(
-        front_matter=Markup(front), manifest=manifest, facts=facts, words=words, said=_said(manifest)
+        front_matter=Markup(front_matter_text(manifest)),
+        manifest=manifest,
+        facts=facts,
+        words=words,
+        said=_said(manifest),
     )
     # What a template leaves out leaves blank lines behind; those of examples stay.
     pieces = re.split(r"(^```.*?^```$)", text, flags=re.M | re.S)

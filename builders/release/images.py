@@ -27,7 +27,7 @@ Stored = Literal["source", "metadata_removed", "pixels", "adopted"]
 `source`: the bytes of the source file. `metadata_removed`: these without EXIF and XMP blocks that break decoding.
 `pixels`: a generated image, as PNG. `adopted`: an image that the benchmark's authors generated, as PNG.
 `content_sha256` is over the stored bytes in the first two cases, and over the pixels in the others (`BY_PIXELS`),
-because PNG bytes differ between encoder versions.
+because PNG bytes differ between encoder versions. Pixels are those that a reader sees: turned as EXIF or XMP say.
 """
 
 BY_PIXELS: frozenset[str] = frozenset({"pixels", "adopted"})
@@ -166,11 +166,15 @@ def decode_or_mend(data: bytes) -> tuple[Image.Image, bytes | None]:
         raise UnreadableImageError(_reason(error)) from error
 
 
-def content_sha256(stored: Stored, data: bytes) -> str:
-    """The digest that identifies a row's content, as lower-case hex; see `Stored`."""
+def content_sha256(stored: str, data: bytes | memoryview) -> str:
+    """The digest that identifies a row's content, as lower-case hex; see `Stored`.
+
+    Raises:
+        UnreadableImageError: a digest over pixels is asked for, and the image cannot be decoded.
+    """
     if stored not in BY_PIXELS:
         return hashlib.sha256(data).hexdigest()
-    return pixel_sha256(Image.open(io.BytesIO(data)))
+    return pixel_sha256(decode_or_mend(bytes(data))[0])
 
 
 def pixel_sha256(image: Image.Image) -> str:

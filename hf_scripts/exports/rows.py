@@ -6,7 +6,6 @@ Tested by `tests/hf_scripts/test_export.py`.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -121,10 +120,8 @@ def _rows(batch: pa.RecordBatch, key: str, root: Path) -> Iterator[Row]:
 
 
 def _content_sha256(stored: str, image: memoryview, where: str) -> str:
-    if stored not in images.BY_PIXELS:
-        return hashlib.sha256(image).hexdigest()
     try:
-        return images.pixel_sha256(images.decode_or_mend(bytes(image))[0])
+        return images.content_sha256(stored, image)
     except images.UnreadableImageError as error:
         raise BuildError(f"The image of row {where} does not decode ({error}). Build that split again.") from error
 
