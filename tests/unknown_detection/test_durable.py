@@ -52,7 +52,7 @@ def test_a_folder_is_named_after_all_that_is_in_it_was_flushed(disk):
 
 
 def test_files_of_a_folder_are_flushed_several_at_a_time(tmp_path, monkeypatch):
-    """Each call waits for the four others, as a journal lets many wait for one commit; one after the other would fail."""
+    """Each call waits for the four others, as a journal lets many wait for one commit; the first alone would fail."""
     for number in range(4):
         (tmp_path / f"file-{number}").write_text("1")
     meeting = threading.Barrier(5, timeout=20)  # the files and their folder
