@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -104,7 +105,9 @@ def _make(detector: str, base_methods: tuple[str, ...]) -> Callable[..., ScoreMi
     return make
 
 
-_SOURCE = "Guille-Escuret et al. 2023, section 3"
-ENS_V = Method("ens_v", "Ens-V", _SOURCE, _make("ens_v", VIT_PARTS), fit="validation", base_methods=VIT_PARTS)
-ENS_R = Method("ens_r", "Ens-R", _SOURCE, _make("ens_r", RESNET_PARTS), fit="validation", base_methods=RESNET_PARTS)
-ENS_F = Method("ens_f", "Ens-F", _SOURCE, _make("ens_f", FAST_PARTS), fit="validation", base_methods=FAST_PARTS)
+_ensemble = functools.partial(
+    Method, source="Guille-Escuret et al. 2023, section 3", fit="validation", requires=("sklearn",)
+)
+ENS_V = _ensemble("ens_v", "Ens-V", make=_make("ens_v", VIT_PARTS), base_methods=VIT_PARTS)
+ENS_R = _ensemble("ens_r", "Ens-R", make=_make("ens_r", RESNET_PARTS), base_methods=RESNET_PARTS)
+ENS_F = _ensemble("ens_f", "Ens-F", make=_make("ens_f", FAST_PARTS), base_methods=FAST_PARTS)
