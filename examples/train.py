@@ -33,20 +33,27 @@ from typing import Any
 
 import click
 import numpy as np
-import torch
-import torchvision
 from PIL import Image
-from pytorch_ood.loss import EnergyRegularizedLoss
-from safetensors.torch import save_file
-from torch import Tensor, nn
-from torch.nn import functional as F  # noqa: N812 - as torch's own documentation names it
-from torchvision.models.resnet import BasicBlock, Bottleneck
 from tqdm import tqdm
 
 from evaluation.errors import EvaluationError
 from evaluation.models.blueprints import make_blueprint
 from evaluation.models.weights import load_weights, read_weights
 from evaluation.releases import Release, open_release
+
+try:
+    import torch
+    import torchvision
+    from pytorch_ood.loss import EnergyRegularizedLoss
+    from safetensors.torch import save_file
+    from torch import Tensor, nn
+    from torch.nn import functional as F  # noqa: N812 - as torch's own documentation names it
+    from torchvision.models.resnet import BasicBlock, Bottleneck
+except ModuleNotFoundError as error:
+    if __name__ != "__main__":
+        raise
+    click.echo(f"error: {error.name} is not installed, which training needs: pip install -e '.[train]'", err=True)
+    raise SystemExit(2) from error
 
 METHODS = ("ce", "crl", "edl", "mcdropout", "augmix", "oe", "energy")
 

@@ -26,6 +26,7 @@ OURS = ("unknown_detection", "taxonomy", "builders", "hf_scripts", "evaluation")
 ARROWS = """
 [unknown_detection]
 terminal                :
+starting                :
 pages                   :
 csv_text                :
 durable                 :
@@ -324,7 +325,7 @@ def test_functions_take_few_arguments_or_give_a_reason():
     assert many == set(MANY_ARGUMENTS)
 
 
-WATCHES = "from unknown_detection.terminal import interrupts\ninterrupts.watch_imports(__name__)"
+WATCHES = "import unknown_detection.starting"
 """What a package with commands does before anything else: Ctrl-C while they import is no traceback."""
 
 

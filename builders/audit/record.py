@@ -45,19 +45,20 @@ class Findings:
 
 
 @contextlib.contextmanager
-def audited(root: Path, *, dry_run: bool) -> Iterator[Manifest]:
+def audited(root: Path, *, dry_run: bool, doing: str = "audit the release") -> Iterator[Manifest]:
     """Read a release's manifest, and keep builds out of its folder until the audit is recorded.
 
     Args:
         root: the release folder.
         dry_run: only ask whether a build is writing, and write nothing, not even the lock file.
+        doing: what is done, as it follows "Cannot" where the operating system refuses.
 
     Raises:
         BuildError: it is no release, cannot be read or written, or a build or another audit is writing to it.
     """
     layout = Layout(root)
     busy = f"A build or another audit is writing to {root}. Wait until it ends, and run the same command again."
-    with os_errors_as_build_errors("audit the release"), contextlib.ExitStack() as stack:
+    with os_errors_as_build_errors(doing), contextlib.ExitStack() as stack:
         read_manifest(root)  # before a lock file is written into a folder that may be no release
         if dry_run:
             refuse_build_in_progress(root, busy)

@@ -6,7 +6,8 @@ Tested by `tests/builders/pipeline/test_run.py`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +17,7 @@ import pyarrow as pa
 
 from builders.adopt.copies import adopt, adoption_digest
 from builders.adopt.text_lists import adopt_indexes
-from builders.benchmark import Originals
+from builders.benchmark import Half, Originals
 from builders.errors import NAMED, BuildError, more
 from builders.pipeline.finish import Contents, contents_of, finish_split
 from builders.pipeline.request import Run, compared_with, needed_partitions, parts_of, with_parents
@@ -130,7 +131,7 @@ def prepare(run: Run) -> PlannedFromSources:
     _note_strangers(run, planned)
     for line in agreements(draws, planned, indexes):
         run.meter.note(line)
-    _refuse_empty(planned, indexes)
+    _refuse_empty(planned, draws, indexes)
     return dataclasses.replace(opened, planned=planned)
 
 
@@ -188,7 +189,7 @@ def _note_originals(run: Run, parts: Sequence[str], indexes: Mapping[str, Source
             run.meter.note(f"{key}: of {quota.of.title}, {shared_originals(quota, indexes[quota.of.key])}")
 
 
-def _refuse_empty(planned: Sequence[PlannedSplit], indexes: Mapping[str, SourceIndex]) -> None:
+def _refuse_empty(planned: Sequence[PlannedSplit], draws: Draws, indexes: Mapping[str, SourceIndex]) -> None:
     """Refuse a split without rows, also of a copy that is known to be partial: nothing was built of it."""
     rows: dict[str, int] = {}
     for split in planned:
@@ -198,9 +199,27 @@ def _refuse_empty(planned: Sequence[PlannedSplit], indexes: Mapping[str, SourceI
             index = indexes[split.split.source.key]
             where = f" in {index.root}" if index.source.on_disk else ""
             raise BuildError(
-                f"{split.split_key} would have no rows: {index.source.title}{where} has no image of its classes that "
-                "is not withdrawn. Complete that source, or leave the split out with --splits."
+                f"{split.split_key} would have no rows: {index.source.title}{where} "
+                f"{_why_none(split, draws.classes(split.key))}. Complete that source, or leave the split out with "
+                "--splits."
             )
+
+
+def _why_none(split: PlannedSplit, drawn: Collection[str]) -> str:
+    """Say why a split without rows has none: the rule that leaves out most images of the classes it draws from."""
+    left_out: Counter[tuple[str, str]] = Counter()
+    for exclusion in split.excluded:
+        if exclusion.class_id in drawn:
+            left_out[exclusion.rule, exclusion.evidence] += exclusion.images
+    if not left_out:
+        return "has no image of its classes"
+    (rule, evidence), images = left_out.most_common(1)[0]
+    halved = isinstance(split.split.quota, Half) or getattr(split.split.quota, "half", False)
+    why = f"{evidence}; half of one image is none" if halved else evidence
+    return (
+        f"has {left_out.total():,} images of its classes, and all are left out, {images:,} of them by the rule {rule} "
+        f"({why})"
+    )
 
 
 def _refuse_resized(run: Run, indexes: Mapping[str, SourceIndex]) -> None:

@@ -80,7 +80,7 @@ def artifacts(root: Path, manifest: Manifest, config: str) -> Audit:
     """
     entry = manifest.audits.get(f"{config}/artifacts")
     if entry is None:
-        return Audit(config, command=_command("artifacts", root, config))
+        return Audit(config, command=_command("artifacts", root, "--splits", config))
     cells: dict[tuple[str, str], dict[str, Cell]] = {}
     numbers: dict[str, None] = {}
     for line in _lines(root, entry, _ARTIFACTS):

@@ -10,18 +10,21 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from builders.errors import NAMED, BuildError, more
+from builders.errors import NAMED, BuildError, more, one_line
+from builders.release.images import UnreadableImageError, check
 from builders.sources.base import Expected, Licence, PartitionIndex, Source, Stray, partition_table
 from builders.sources.obtain import Obtain
 from builders.sources.readers.folders import child_names, class_codes, class_column, printable
 from builders.storage.listing import files_below, looking
 from builders.storage.paths import is_remote
+from builders.storage.regular import read_regular
 from taxonomy import tables
 
 ALL = "images"
@@ -39,6 +42,9 @@ PARTITIONS: Mapping[str, str] = {
 ENDINGS = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 """Endings of the files that are taken for images, in any case. `torchvision.datasets.folder` (0.28) lists the same,
 but for .gif, which `datasets.Image` decodes."""
+
+_LISTED = 50
+"""Images that a message lists at most (ours): a screen or two."""
 
 _LICENCE = Licence(
     name="not stated",
@@ -102,6 +108,40 @@ def _found_images(root: Path, flat: str) -> Images:
     for name, partition in divided.items():
         files[partition], strays[partition] = _of_partition(root, name, flat)
     return Images(root, files, strays)
+
+
+def refuse_unreadable(folders: Sequence[Images], *, decode: bool, progress: Callable[[int], object]) -> None:
+    """Read all images once, and refuse those that are not whole, all in one message.
+
+    Args:
+        folders: what some folders hold.
+        decode: decode every image; otherwise as `builders.release.images.check` does.
+        progress: called for every image.
+
+    Raises:
+        BuildError: there are such images.
+        OSError: a file cannot be read.
+    """
+    paths = [found.root / path for found in folders for files in found.files.values() for path, _ in files]
+    wrong = []
+    with ThreadPoolExecutor() as threads:
+        for path, reason in zip(paths, threads.map(lambda path: _problem(path, decode=decode), paths), strict=True):
+            progress(1)
+            if reason:
+                wrong.append(f"  {one_line(path)} ({reason})")
+    if wrong:
+        head = "1 image is not whole" if len(wrong) == 1 else f"{len(wrong):,} images are not whole"
+        listed = "\n".join(wrong[:_LISTED]) + more(wrong, _LISTED)
+        raise BuildError(f"{head}:\n{listed}\nReplace or remove them, or leave them out with --allow-partial.")
+
+
+def _problem(path: Path, *, decode: bool) -> str:
+    """Why an image cannot be decoded; empty if it can."""
+    try:
+        check(read_regular(path), decode=decode)
+    except UnreadableImageError as error:
+        return str(error)
+    return ""
 
 
 def image_folder(key: str, title: str, images: Images) -> Source:

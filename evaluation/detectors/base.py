@@ -68,6 +68,7 @@ class Method:
         score_together: computes the scores of several detectors, fitted on the same rows with different
             hyperparameters, at once if they share most of their work; else None.
         digest: SHA-256 of the file that defines it, for a detector of the user's own; else empty.
+        requires: optional modules that fitting imports, checked before any detector is fitted.
     """
 
     name: str
@@ -83,3 +84,4 @@ class Method:
     score_together: Callable[[Sequence[Any], Features], list[Scores]] | None = None
     ranges: Mapping[str, str] = field(default_factory=dict)
     digest: str = ""
+    requires: tuple[str, ...] = ()

@@ -110,9 +110,16 @@ _COMPONENTS = {"components": (10.0, 1.0, 2.0, 5.0, 20.0)}
 
 
 def _ensemble(name: str, title: str, parts: tuple[str, ...]) -> Method:
-    source = "Guille-Escuret et al. 2023, section 3"
     return Method(
-        name, title, source, _make(name, parts), "validation", _COMPONENTS, chosen_by="errors", base_methods=parts
+        name,
+        title,
+        source="Guille-Escuret et al. 2023, section 3",
+        make=_make(name, parts),
+        fit="validation",
+        grid=_COMPONENTS,
+        chosen_by="errors",
+        base_methods=parts,
+        requires=("sklearn",),
     )
 
 

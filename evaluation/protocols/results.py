@@ -204,6 +204,8 @@ def read_figures(where: Path) -> pa.Table:
         EvaluationError: there are no figures, or they have another format.
     """
     path = where / FILE if where.is_dir() else where
+    if not where.exists():
+        raise EvaluationError(f"There is no report at {where}: no such file or folder. Check the path.")
     if not path.is_file():
         raise EvaluationError(f"{where} is not a report: it has no {path.name}. Check the path.")
     table = read_parquet(path, f"the figures {path}")

@@ -14,9 +14,11 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from evaluation.detectors.base import Method
 from evaluation.detectors.nearest import on_device
 from evaluation.detectors.own import Own, choose
-from evaluation.errors import EvaluationError
+from evaluation.detectors.registry import method
+from evaluation.errors import EvaluationError, require_packages
 from evaluation.features.cache import FeatureCache, Key
 from evaluation.features.extract import identity, write_receipt
 from evaluation.features.runner import Runner
@@ -93,6 +95,8 @@ def score(
     if runner is not None:
         store.require(identity(runner.release, runner.model, store.identity.label_names))
     listed, own = choose(detectors)
+    names = expand(listed, own)
+    _require_packages_of(names, own)
     cache = FeatureCache(store, [Store.open(Path(member)) for member in members], runner, seed, quiet)
     scorer = Scorer(cache, fit_splits, search=search, settings=settings or {}, own=own, log=log)
     receipt = write_receipt(store, keys, accept=accept) if store.identity.source else []
@@ -104,7 +108,6 @@ def score(
             "There are no features of training rows, so detectors are fitted on half of the validation rows and tuned "
             "on the other half. The rows fitted on get no scores"
         )
-    names = expand(listed, own)
     leave_out = listed is None or "all" in listed
     with on_device(device), bar(len(names), "fitting", quiet=quiet, unit=" detectors") as progress:
         fitted = fit_all(scorer, names, leave_out=leave_out, progress=progress.update)
@@ -119,6 +122,18 @@ def score(
         write_scores(out, scores, run_provenance(scorer, chosen, fitted, receipt))
         say(f"{len(scores):,} scores of {len(fitted)} detectors are in {out}")
     return scores
+
+
+def _require_packages_of(names: Sequence[str], own: Mapping[str, Method]) -> None:
+    """Check that what the detectors' fitting imports is installed, before any is fitted.
+
+    Raises:
+        EvaluationError: a package is not installed.
+    """
+    needing = [(name, method(name, own).requires) for name in names]
+    modules = sorted({module for _, required in needing for module in required})
+    fitted = ", ".join(name for name, required in needing if required)
+    require_packages(*modules, to=f"fit {fitted}", instead="choose others with --detectors")
 
 
 def choose_keys(store: Store, wanted: Iterable[Key] | None, fit_configs: Sequence[str] = ()) -> list[Key]:

@@ -221,3 +221,46 @@ def test_a_benchmark_of_its_own_name_shares_a_release(release, folders, tmp_path
     manifest = manifest_of(out)
     assert sorted(manifest["benchmarks"]) == ["folder", "second"]
     assert {key for key in manifest["sources"] if key.startswith("second-")} == {"second-in-distribution"}
+
+
+def test_all_broken_images_are_named_at_once_and_the_command_goes_on_when_they_are_mended(
+    folders, release, tmp_path, capsys
+):
+    mine = shutil.copytree(folders, tmp_path / "mine")
+    broken = [mine / name for name in ("far/0.jpg", "known/ant/03.jpg", "known/bee/01.jpg", "near/wasp/1.png")]
+    for path in broken:
+        path.write_bytes(path.read_bytes()[:-40])
+    assert folder_benchmark.main(arguments(mine, tmp_path / "out")) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    head, *listed, last = said.err.splitlines()
+    assert head == "error: 4 images are not whole:"
+    assert sorted(line.split(" (")[0].strip() for line in listed) == [str(path) for path in sorted(broken)]
+    assert last == "Replace or remove them, or leave them out with --allow-partial."
+    assert not (tmp_path / "out").exists()
+    for path in broken:
+        shutil.copy(folders / path.relative_to(mine), path)
+    assert folder_benchmark.main(arguments(mine, tmp_path / "out")) == 0
+    assert files_of(tmp_path / "out") == files_of(release)
+
+
+def test_damage_inside_of_an_image_is_found_before_the_build_if_all_are_decoded(folders, tmp_path, capsys):
+    """The pixels of a PNG whose signature and end are whole: bytes in the middle of its compressed data."""
+    mine = shutil.copytree(folders, tmp_path / "mine")
+    path = mine / "near" / "wasp" / "1.png"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2 : len(data) // 2 + 20] = bytes(20)
+    path.write_bytes(data)
+    assert folder_benchmark.main(arguments(mine, tmp_path / "out", "--check=decode")) == 2
+    assert f"error: 1 image is not whole:\n  {path} (" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_whose_images_are_all_left_out_is_an_error_with_the_reason(folders, tmp_path, capsys):
+    mine = shutil.copytree(folders, tmp_path / "mine")
+    for path in (mine / "far").iterdir():
+        path.write_bytes(b"")
+    assert folder_benchmark.main(arguments(mine, tmp_path / "out", "--allow-partial")) == 2
+    said = "folder/far_ood_flat would have no rows: all 7 of its images were left out, 7 of them because: the file is "
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "out" / "manifest.json").exists()

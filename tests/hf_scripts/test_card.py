@@ -230,7 +230,7 @@ def test_withdrawn_rows_and_the_version_are_named(cifar_release):
     assert f"- `{row['id']}` (cifar/far_ood_dtd): its owner asked" in text
     assert "**Version 2.0.0.**" in text
     assert 'load_dataset("org/name", "cifar", split="test", revision="v2.0.0")' in text
-    assert "hf_scripts.materialize org/name CONFIG --revision v2.0.0" in text
+    assert "hf_scripts.materialize org/name --splits CONFIG --revision v2.0.0" in text
 
 
 def test_size_categories_are_the_hubs():

@@ -664,3 +664,18 @@ def test_detectors_on_features_need_no_torch(folder, tmp_path):
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert (tmp_path / "scores.parquet").exists()
+
+
+@pytest.mark.parametrize("detectors", ["msp,oodl,ens_v", "all"])
+def test_a_package_that_is_not_installed_is_named_before_anything_is_fitted(detectors, score, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    monkeypatch.setattr(Scorer, "fit", lambda *_: pytest.fail("fits"))
+    code, out, err = score(detectors=detectors)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: sklearn is not installed, but needed to fit ") and "oodl" in err
+    assert err.endswith("or choose others with --detectors.\n")
+
+
+def test_detectors_that_need_no_package_are_fitted_without_it(score, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    assert score(detectors="msp,energy")[0] == 0
