@@ -117,6 +117,8 @@ def notes(release: Release, scored: Sequence[ScoredRun], wanted: Wanted, left_ou
         f"{release_name(release)} is a demo release: its figures try the tools out, and are no results"
     ] * release.is_demo
     found += _missing(scored, wanted)
+    accepted = dict.fromkeys(one.run.accepted for one in scored if one.run.accepted)
+    found += [f"{difference}; the run went on with --accept" for difference in accepted]
     found += [
         f"{model} got images of {way}: {', '.join(keys)}"
         for (model, way), keys in _gathered(
