@@ -44,7 +44,7 @@ from tqdm import tqdm
 
 from evaluation.errors import EvaluationError
 from evaluation.models.blueprints import make_blueprint
-from evaluation.models.preprocessing import default_resize
+from evaluation.models.preprocessing import as_rgb, default_resize
 from evaluation.models.weights import load_weights, read_weights
 from evaluation.releases import Release, open_release
 
@@ -153,7 +153,7 @@ def load_images(release: Release, where: str, size: int, resize: int | None, dev
     side, shorter = resize or size, resize or default_resize([size])
 
     def decoded(number: int) -> np.ndarray:
-        image = rows[number]["image"].convert("RGB")
+        image = as_rgb(rows[number]["image"])
         if resize or image.size != (side, side):
             lengths = [max(shorter, round(shorter * length / min(image.size))) for length in image.size]
             left, top = ((length - side) // 2 for length in lengths)

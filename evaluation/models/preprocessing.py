@@ -70,8 +70,8 @@ class Preprocessing:
         return str(self.description.get("interpolation", INTERPOLATIONS[1]))
 
     def __call__(self, image: Any) -> Any:
-        """Convert an image to RGB and transform it."""
-        return self.transform(image.convert("RGB"))
+        """Convert an image to RGB, as `as_rgb` does, and transform it."""
+        return self.transform(as_rgb(image))
 
     def prepared(self, side: int) -> Preprocessing:
         """Return the preprocessing of images that are prepared for an input of side x side pixels.
@@ -89,6 +89,19 @@ class Preprocessing:
             return f"{side} x {side} pixels as stored"
         height, width = self.size
         return f"{side} x {side} pixels resized to {width} x {height} ({self._interpolation})"
+
+
+def as_rgb(image: Any) -> Any:
+    """Convert a Pillow image to RGB.
+
+    Raises:
+        EvaluationError: it has values of 16 or 32 bits, of which Pillow (11 to 13) makes all above 255 white.
+    """
+    if image.mode.startswith(("I", "F")):
+        raise EvaluationError(
+            f"it has values of more than 8 bits (mode {image.mode}), and which is white is not known"
+        )
+    return image.convert("RGB")
 
 
 def _transformed(image: Any, side: int, transform: Callable[[Any], Any]) -> Any:

@@ -1,6 +1,7 @@
 """A release of somebody's own folders: which images are drawn, what it says, and what is refused."""
 
 import csv
+import re
 import shutil
 
 import datasets
@@ -213,6 +214,21 @@ def test_folders_that_cannot_be_divided(folders, tmp_path, capsys):
     assert "no training image of bee" in refused(f"--in-distribution={tmp_path / 'trained'}")
     twice = f"--unknown=near={folders / 'far'}"
     assert "two folders for near_ood" in refused(f"--in-distribution={folders / 'known'}", twice)
+
+
+def test_images_of_16_bits_are_named_and_can_be_left_out(folders, tmp_path, capsys):
+    shutil.copytree(folders / "far", tmp_path / "far")
+    Image.fromarray(np.full((40, 48), 30_000, np.uint16)).save(tmp_path / "far/x-ray.png")
+    flags = arguments(
+        folders, tmp_path / "out", f"--unknown=far:deep={tmp_path / 'far'}", "--splits=folder/far_ood_deep"
+    )
+    assert folder_benchmark.main(flags) == 2
+    named = r"far/x-ray\.png cannot be used \(it has values of more than 8 bits, mode I;16; save it with 8 bits\)\. .*"
+    assert re.search(named + "or leave it out with --allow-partial", capsys.readouterr().err)
+    assert folder_benchmark.main([*flags, "--allow-partial"]) == 0
+    split = manifest_of(tmp_path / "out")["configs"]["folder"]["splits"]["far_ood_deep"]
+    assert (split["rows"], split["excluded_by_rule"]) == (7, {"unreadable": 1})
+    assert "values of more than 8 bits" in (tmp_path / "out/excluded/folder.csv").read_text()
 
 
 def test_a_benchmark_of_its_own_name_shares_a_release(release, folders, tmp_path):
