@@ -133,7 +133,9 @@ def notes(release: Release, scored: Sequence[ScoredRun], wanted: Wanted, left_ou
         ).items()
     ]
     found += [] if left_out.duplicates is None else [describe_left_out(left_out.duplicates)]
-    return found + ([] if left_out.overlapping is None else [describe_overlaps(left_out.overlapping)])
+    found += [] if left_out.overlapping is None else [describe_overlaps(left_out.overlapping)]
+    configs = sorted({config for one in scored for config in one.configs})
+    return found + [remark for config in configs for remark in release.remarks_on_classes(config)]
 
 
 def reversed_signs(evaluated: Sequence[DetectorFigures]) -> list[str]:

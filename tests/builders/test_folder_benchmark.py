@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from builders import folder_benchmark
+from builders.audit import __main__ as audit
 from builders.sources.image_folder import find_images
 from hf_scripts import materialize, verify
 from tests.builders.conftest import files_of
@@ -86,6 +87,38 @@ def test_unknown_classes_with_the_name_of_a_known_one_overlap(release):
     assert {(row["class_id"], row["id_overlap"]) for row in found["near_ood"]} == {("Bee_", "bee"), ("wasp", None)}
     assert {row["id_overlap"] for row in [*found["test"], *found["far_ood_flat"]]} == {None}
     assert manifest_of(release)["configs"]["folder"]["splits"]["near_ood"]["overlaps"] == 3
+
+
+@pytest.fixture(scope="module")
+def of_wnids(tmp_path_factory):
+    """A release whose known classes are named by wnids, and the unknown ones by words."""
+    root = tmp_path_factory.mktemp("wnids")
+    known = ("n02099601", "n02123045", "n01641577", "n03417042")  # golden retriever, tabby, bullfrog, garbage truck
+    for seed, name in enumerate((*known, "dog", "cat", "frog", "truck", "seal", "zxq_7")):
+        for image in range(5 if name in known else 1):
+            draw(root / ("known" if name in known else "near") / name / f"{image}.png", 10 * seed + image)
+    flags = [f"--in-distribution={root / 'known'}", f"--unknown=near={root / 'near'}", "--workers=1", "--quiet"]
+    assert folder_benchmark.main([*flags, "--splits=folder/test,folder/near_ood", f"--out={root / 'release'}"]) == 0
+    return root / "release"
+
+
+def test_names_and_wnids_are_compared_by_wordnet(of_wnids, capsys):
+    found = {row["class_id"]: row["id_overlap"] for row in rows(of_wnids, "folder-index")["near_ood"]}
+    expected = {"dog": "n02099601", "cat": "n02123045", "frog": "n01641577", "truck": "n03417042"}
+    assert found == {**expected, "seal": None, "zxq_7": None}
+    assert manifest_of(of_wnids)["configs"]["folder"]["splits"]["near_ood"]["overlaps"] == 4
+    assert verify.main([str(of_wnids), "--workers", "1"]) == 0, capsys.readouterr()
+
+
+def test_what_wordnet_cannot_tell_is_in_the_card_and_the_audit(of_wnids, capsys):
+    """And no table that these classes are not in."""
+    card = (of_wnids / "README.md").read_text()
+    assert "1 of 6 classes are no nouns of WordNet 3.0 and were compared by name alone: zxq_7." in card
+    assert "taken in the first one: cat (8), dog (7), frog (3), seal (9), truck (2)." in card
+    assert "- `folder/test`: nothing; every class has one synset." in card
+    assert "overlaps.csv" not in card
+    assert audit.main(["overlap", str(of_wnids), "--dry-run"]) == 0
+    assert "compared by name alone: zxq_7." in capsys.readouterr().out
 
 
 def test_training_validation_and_test_share_no_image_and_are_all(release):

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from tests.builders.generate.adversarial import real
+from tests.evaluation.reports.as_text import page_of
 
 pytestmark = [real.REAL, real.needed("torchvision", "sklearn", "matplotlib", "skimage")]
 
@@ -97,4 +98,6 @@ def test_real_pictures_with_real_weights_from_folders_to_the_report(world, tmp_p
     surest = (shares / shares.sum(axis=1, keepdims=True)).max(axis=1)
     area = roc_auc_score(np.repeat([0, 1], [20, len(PHOTOGRAPHS)]), -surest)
     assert list(areas) == [pytest.approx(area, abs=1e-6)]
+    before = page_of(report).partition("At a glance")[0]
+    assert "1 of 1 classes are no nouns of WordNet 3.0 and were compared by name alone: far_ood_photographs." in before
     assert area > 0.9
