@@ -113,6 +113,7 @@ PUBLISHED = 75.1
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(1200)  # two minutes of a core, which others may share
 @pytest.mark.skipif(not FOLDER, reason="needs UNKNOWN_DETECTION_PHOTOGRAPHS, a folder of 1,000 photographs")
 def test_a_thousand_photographs_are_classified_as_published_if_they_are_cropped_and_not_squashed(world):
     """The default of a declared preprocessing, and the squashing that it was before."""
@@ -128,6 +129,7 @@ def test_a_thousand_photographs_are_classified_as_published_if_they_are_cropped_
     weights, _, wnids = world
     network = timm.create_model(real.ARCHITECTURE, pretrained=False).eval()
     network.load_state_dict(torch.load(weights, weights_only=True))
+    network.to(memory_format=torch.channels_last)  # twice as fast on a CPU
     config = timm.data.resolve_model_data_config(network)
     values = {name: config[name] for name in ("mean", "std", "interpolation")}
     squash = transforms.Resize((224, 224), transforms.InterpolationMode(values["interpolation"]), antialias=True)
@@ -139,12 +141,12 @@ def test_a_thousand_photographs_are_classified_as_published_if_they_are_cropped_
     photographs = sorted(Path(FOLDER).glob("n*.JPEG"))
     labels = np.array([wnids.index(path.name.partition("_")[0]) for path in photographs])
     assert sorted(labels) == list(range(1000))
-    right = {}
-    for way, preprocessing in ways.items():
-        found = []
-        for path in photographs:
-            with torch.no_grad(), Image.open(path) as image:
-                found.append(int(network(preprocessing(image)[None]).argmax()))
-        right[way] = 100 * (np.array(found) == labels).mean()
+    right = dict.fromkeys(ways, 0.0)
+    for first in range(0, 1000, 25):
+        images = [Image.open(path) for path in photographs[first : first + 25]]
+        for way, preprocessing in ways.items():
+            with torch.no_grad():
+                found = network(torch.stack([preprocessing(image) for image in images])).argmax(dim=1).numpy()
+            right[way] += (found == labels[first : first + 25]).sum() / 10  # percent of 1,000
     assert abs(right["default"] - PUBLISHED) <= tolerance(PUBLISHED, 1000), right
     assert right["squashed"] < right["default"] - 2, right
