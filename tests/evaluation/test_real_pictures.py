@@ -108,21 +108,20 @@ def test_real_pictures_with_real_weights_from_folders_to_the_report(world, tmp_p
 FOLDER = os.environ.get("UNKNOWN_DETECTION_PHOTOGRAPHS", "")
 """A folder of 1,000 photographs, one of each class of ImageNet, whose names begin with the wnid."""
 
-PUBLISHED = 75.1
-"""Top-1 accuracy of EfficientNet-Lite0 on ImageNet's validation images, in percent, by TensorFlow's table."""
-
 
 @pytest.mark.slow
 @pytest.mark.timeout(1200)  # two minutes of a core, which others may share
 @pytest.mark.skipif(not FOLDER, reason="needs UNKNOWN_DETECTION_PHOTOGRAPHS, a folder of 1,000 photographs")
-def test_a_thousand_photographs_are_classified_as_published_if_they_are_cropped_and_not_squashed(world):
-    """The default of a declared preprocessing, and the squashing that it was before."""
+def test_a_thousand_photographs_are_cropped_as_timm_does_and_not_squashed(world):
+    """Measured on EliSchwartz/imagenet-sample-images: 88.3 % are right, and 82.7 % of squashed ones.
+
+    The photographs are no validation images, so that the published 75.1 % is no figure of them.
+    """
     import timm
     import torch
     from PIL import Image
     from torchvision import transforms
 
-    from evaluation.features.receipt import tolerance
     from evaluation.models.preprocessing import declared
 
     real.one_thread()
@@ -134,6 +133,7 @@ def test_a_thousand_photographs_are_classified_as_published_if_they_are_cropped_
     values = {name: config[name] for name in ("mean", "std", "interpolation")}
     squash = transforms.Resize((224, 224), transforms.InterpolationMode(values["interpolation"]), antialias=True)
     normalize = transforms.Normalize(values["mean"], values["std"])
+    of_timm = timm.data.create_transform(**config, is_training=False)
     ways = {
         "default": declared({"size": 224, **values}, "it"),
         "squashed": declared(transforms.Compose([squash, transforms.ToTensor(), normalize]), "it"),
@@ -144,9 +144,9 @@ def test_a_thousand_photographs_are_classified_as_published_if_they_are_cropped_
     right = dict.fromkeys(ways, 0.0)
     for first in range(0, 1000, 25):
         images = [Image.open(path) for path in photographs[first : first + 25]]
+        assert all(torch.equal(ways["default"](image), of_timm(image.convert("RGB"))) for image in images)
         for way, preprocessing in ways.items():
             with torch.no_grad():
                 found = network(torch.stack([preprocessing(image) for image in images])).argmax(dim=1).numpy()
             right[way] += (found == labels[first : first + 25]).sum() / 10  # percent of 1,000
-    assert abs(right["default"] - PUBLISHED) <= tolerance(PUBLISHED, 1000), right
-    assert right["squashed"] < right["default"] - 2, right
+    assert right["squashed"] + 4 < right["default"], right
