@@ -38,6 +38,7 @@ from tqdm import tqdm
 
 from evaluation.errors import EvaluationError
 from evaluation.models.blueprints import make_blueprint
+from evaluation.models.preprocessing import as_rgb, default_resize
 from evaluation.models.weights import load_weights, read_weights
 from evaluation.releases import Release, open_release
 
@@ -179,18 +180,19 @@ def energy_loss(known: Tensor, labels: Tensor, external: Tensor, margins: tuple[
 def load_images(release: Release, where: str, size: int, resize: int | None, device: str) -> tuple[Tensor, Tensor]:
     """Decode a split, CONFIG/SPLIT; return pixels (N, 3, S, S) as bytes, and labels (N,).
 
-    With `resize`, the shorter side gets this length and the middle square is kept; else images get `size` x `size`.
+    With `resize`, the shorter side gets this length and the middle square is kept. Without, images of another size are
+    resized and cropped to `size` x `size`, as when the model is evaluated.
     """
     rows = release.images(*where.split("/"))
-    side = resize or size
+    side, shorter = resize or size, resize or default_resize([size])
 
     def decoded(number: int) -> np.ndarray:
-        image = rows[number]["image"].convert("RGB")
-        if resize:
-            lengths = [max(side, round(side * length / min(image.size))) for length in image.size]
+        image = as_rgb(rows[number]["image"])
+        if resize or image.size != (side, side):
+            lengths = [max(shorter, round(shorter * length / min(image.size))) for length in image.size]
             left, top = ((length - side) // 2 for length in lengths)
             image = image.resize(lengths, Image.Resampling.BILINEAR).crop((left, top, left + side, top + side))
-        return np.array(image if image.size == (side, side) else image.resize((side, side), Image.Resampling.BILINEAR))
+        return np.array(image)
 
     pixels = torch.empty(len(rows), 3, side, side, dtype=torch.uint8)
     with ThreadPoolExecutor(os.cpu_count()) as threads:

@@ -77,6 +77,7 @@ declaration_checks      : release selection splits taxonomy.decisions taxonomy.o
 benchmark               : declaration_checks errors generate selection sources.base splits
 duplicates              : benchmark executors generate release storage
 plan                    : benchmark errors release sources.base storage taxonomy.decisions taxonomy.overlaps
+                          taxonomy.rules
 adopt                   : benchmark errors plan release sources sources.base sources.readers storage
 writing                 : benchmark errors executors generate plan release sources sources.base storage
 imagenet_benchmark      : benchmark executors papers sources

@@ -78,6 +78,8 @@ def _said(manifest: Manifest) -> dict[str, object]:
         "indexes": [f"{name}{INDEX_SUFFIX}" for name in sorted(manifest.configs)],
         "by_key": manifest.by_key(),
         "overlapping": [(key, entry) for key, entry in manifest.by_key().items() if entry.overlaps],
+        "by_table": any(entry.overlaps and entry.compared is None for entry in manifest.by_key().values()),
+        "compared": {key: entry.compared for key, entry in manifest.by_key().items() if entry.compared is not None},
         "revision": f', revision="v{manifest.version}"' if manifest.version else "",
         "drawn": facts.drawn(manifest),
         "statements": responsible.statements(manifest),

@@ -23,6 +23,7 @@ from builders.errors import BuildError
 from builders.generate.contract import Generator
 from builders.pipeline.request import Run
 from builders.plan.planner import PlannedSplit
+from builders.plan.tables import remarks_on_classes
 from builders.release.columns import ID_OVERLAP
 from builders.release.digests import file_sha256, rows_digest
 from builders.release.duplicates import read_pairs, summary
@@ -105,7 +106,9 @@ def finish_split(
         generator=plan.image_generator,
     )
     if ID_OVERLAP in config.columns:
-        entry = msgspec.structs.replace(entry, overlaps=rows.num_rows - rows[ID_OVERLAP.name].null_count)
+        overlapping = rows.num_rows - rows[ID_OVERLAP.name].null_count
+        compared = remarks_on_classes(config, plan.parts[0].split)
+        entry = msgspec.structs.replace(entry, overlaps=overlapping, compared=compared)
     if not isinstance(plan.parts[0].split, Part):
         entry = _whole(entry, described[0].entry)
     exclusions = tuple(exclusion for part in described for exclusion in part.exclusions)

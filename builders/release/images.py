@@ -62,6 +62,10 @@ MOST_PIXELS = 100_000_000
 """Pixels of an image at most (ours), looked at before any of them is decoded. The largest image of a source, of
 Caltech-256, has 62,615,569."""
 
+_DEEP_MODES = ("I", "F")
+"""Starts of Pillow's modes for values of 16 and 32 bits (I;16, I;16B, I, F). No file says which of them is white, and
+`convert("RGB")`, by which `datasets`' readers go on, makes all above 255 white (Pillow 11 to 13)."""
+
 _MOST_METADATA = 1 << 22
 """Bytes of EXIF and XMP blocks that are read (ours). Pillow copies all of them anew for each further one."""
 
@@ -145,7 +149,7 @@ def decode_or_mend(data: bytes) -> tuple[Image.Image, bytes | None]:
         The image, and the bytes without metadata if only these decode.
 
     Raises:
-        UnreadableImageError: the image cannot be decoded, or a part of it is lost.
+        UnreadableImageError: the image cannot be decoded, a part of it is lost, or its values have more than 8 bits.
     """
     header = read_header(data)
     if header is not None and has_hole(data, header):
@@ -155,6 +159,8 @@ def decode_or_mend(data: bytes) -> tuple[Image.Image, bytes | None]:
         if header is not None and _metadata_bytes(header) > _MOST_METADATA:
             raise ValueError(f"{_metadata_bytes(header):,} bytes of EXIF or XMP blocks")
         image = decode(data)
+        if image.mode.startswith(_DEEP_MODES):
+            raise UnreadableImageError(f"it has values of more than 8 bits, mode {image.mode}; save it with 8 bits")
         if mended is None or not _breaks_older_pillow(data):
             return image, None
     except DECODE_ERRORS as error:
@@ -256,7 +262,7 @@ LEAVE_OUT = ", or leave it out with --allow-partial"
 def unreadable(rows: pa.Table, number: int, path: str, error: Exception) -> BuildError:
     """The error for an image that cannot be read or is damaged."""
     place = place_of(rows, number, path)
-    return BuildError(f"{place} is not a whole image ({error}). Replace it with a good copy{LEAVE_OUT}.")
+    return BuildError(f"{place} cannot be used ({error}). Replace it with a good copy{LEAVE_OUT}.")
 
 
 def place_of(rows: pa.Table, number: int, path: str) -> str:

@@ -96,6 +96,7 @@ class Run:
         versions: versions of the packages that `scored` the rows and `judged` the scores.
         prepared: how the model got images that are prepared for a model's input, by `config/split`.
         fit_half: the `config/split` that detectors were fitted on half of, for want of training rows; empty if not.
+        accepted: where the model's accuracy differs from the published one, in words; empty if it does not.
     """
 
     name: str
@@ -107,6 +108,7 @@ class Run:
     versions: Mapping[str, Mapping[str, str]]
     prepared: Mapping[str, str] = field(default_factory=dict)
     fit_half: str = ""
+    accepted: str = ""
 
 
 def tidy(

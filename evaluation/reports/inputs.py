@@ -237,4 +237,5 @@ def _run(file: ScoresFile, provenance: Provenance | None) -> Run:
         versions={"judged": ours, "scored": provenance.versions},
         prepared=provenance.prepared,
         fit_half=provenance.fit_half,
+        accepted=provenance.source.get("accepted", ""),
     )

@@ -118,6 +118,8 @@ def notes(release: Release, scored: Sequence[ScoredRun], wanted: Wanted, left_ou
         f"{release_name(release)} is a demo release: its figures try the tools out, and are no results"
     ] * release.is_demo
     found += _missing(scored, wanted)
+    accepted = dict.fromkeys(one.run.accepted for one in scored if one.run.accepted)
+    found += [f"{difference}; the run went on with --accept" for difference in accepted]
     found += [
         f"{model} got images of {way}: {', '.join(keys)}"
         for (model, way), keys in _gathered(
@@ -136,7 +138,9 @@ def notes(release: Release, scored: Sequence[ScoredRun], wanted: Wanted, left_ou
         for (rows,), names in _gathered(_fitted_where_thresholds_are(scored, wanted)).items()
     ]
     found += [] if left_out.duplicates is None else [describe_left_out(left_out.duplicates)]
-    return found + ([] if left_out.overlapping is None else [describe_overlaps(left_out.overlapping)])
+    found += [] if left_out.overlapping is None else [describe_overlaps(left_out.overlapping)]
+    configs = sorted({config for one in scored for config in one.configs})
+    return found + [remark for config in configs for remark in release.remarks_on_classes(config)]
 
 
 def _fitted_where_thresholds_are(scored: Sequence[ScoredRun], wanted: Wanted) -> Iterator[tuple[tuple[str, ...], str]]:

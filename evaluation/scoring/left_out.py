@@ -203,7 +203,10 @@ def describe_overlaps(found: Sequence[Overlapping]) -> str:
     """Summarize in a sentence or two how many rows figures without overlap leave out, and of which splits all."""
     classes = {one.place[1:]: one for one in found}
     if not classes:
-        return "No evaluated row has a class that overlaps a known one, so figures without overlap equal those on all."
+        return (
+            f"No evaluated row has a class that overlaps a known one according to the column {ID_OVERLAP}, so figures "
+            "without overlap equal those on all."
+        )
     left = {f"{one.config}/{one.split}": one.rows for one in found}
     for one in classes.values():
         left[f"{one.config}/{one.split}"] -= one.left_out

@@ -20,7 +20,8 @@ from evaluation.detectors.own import Own, choose
 from evaluation.detectors.registry import method
 from evaluation.errors import EvaluationError, require_packages
 from evaluation.features.cache import FeatureCache, Key
-from evaluation.features.extract import identity, write_receipt
+from evaluation.features.extract import identity
+from evaluation.features.receipt import Receipt, receipt
 from evaluation.features.runner import Runner
 from evaluation.features.store import Store
 from evaluation.files import write_text
@@ -68,7 +69,8 @@ def score(
         runner: runs the model on the images again, for the detectors that need it.
         seed: random seed.
         device: where distances to neighbours are computed, as for `pick_device`.
-        accept: go on where the model's accuracy differs from the published one (`write_receipt`).
+        accept: go on where the model's accuracy differs from the published one (`receipt`), as after an `extract` that
+            accepted it.
         times: also time each detector on a batch of images, with the runner's model; written beside `out`.
         out: scores file to write, .parquet; the trials of the search are written beside it.
         quiet: no progress bars.
@@ -80,7 +82,7 @@ def score(
 
     Raises:
         EvaluationError: there are no such features, configs or detectors, a detector named here cannot be fitted, the
-            runner's model is another, `times` has no runner or no file, or as for `write_receipt`.
+            runner's model is another, `times` has no runner or no file, or as for `Receipt.require`.
     """
     if out is not None and out.suffix != ".parquet":
         raise EvaluationError(f"--out must end in .parquet, found {out}. Rename it.")
@@ -99,9 +101,10 @@ def score(
     _require_packages_of(names, own)
     cache = FeatureCache(store, [Store.open(Path(member)) for member in members], runner, seed, quiet)
     scorer = Scorer(cache, fit_splits, search=search, settings=settings or {}, own=own, log=log)
-    receipt = write_receipt(store, keys, accept=accept) if store.identity.source else []
+    seen = receipt(store, keys) if store.identity.source else Receipt([], [])
+    seen.require(seen.differences if accept else store.accepted())
     _warn_about_environments(log, store, keys)
-    for line in (*receipt, *_describe_rows(scorer)):
+    for line in (*seen.lines, *_describe_rows(scorer)):
         say(line)
     if scorer.fit_half.any():
         log(
@@ -119,7 +122,7 @@ def score(
     if out is not None:
         write_trials(out.with_suffix(".search.csv"), fitted)
         write_times(out, measured)
-        write_scores(out, scores, run_provenance(scorer, chosen, fitted, receipt))
+        write_scores(out, scores, run_provenance(scorer, chosen, fitted, seen))
         say(f"{len(scores):,} scores of {len(fitted)} detectors are in {out}")
     return scores
 
@@ -245,14 +248,14 @@ _PACKAGES = ("numpy", "scikit-learn", "scipy", "timm", "torch", "torchvision")
 """Packages whose version may affect scores."""
 
 
-def run_provenance(
-    scorer: Scorer, configs: Sequence[str], fitted: Sequence[Fitted], receipt: Sequence[str] = ()
-) -> Provenance:
+def run_provenance(scorer: Scorer, configs: Sequence[str], fitted: Sequence[Fitted], seen: Receipt) -> Provenance:
     """Return the provenance of a run's scores."""
     cache = scorer.cache
     identities = [store.identity for store in (cache.store, *cache.members)]
     digests = [one.model_digest for one in identities]
     members = {"members": float(len(identities))}
+    accepted = [*seen.differences, *(text for store in cache.members for text in store.accepted())]
+    said = {"receipt": "; ".join(seen.lines), "accepted": "; ".join(accepted)}
     prepared = {
         key: " + ".join(dict.fromkeys(one.prepared.get(key, "") for one in identities))
         for key in identities[0].prepared
@@ -274,7 +277,7 @@ def run_provenance(
         rows={one.method.name: _rows_used(scorer, one) for one in fitted},
         own={one.method.name: one.method.digest for one in fitted if one.method.digest},
         fit_half="/".join(scorer.fit_splits.validation or ()) if scorer.fit_half.any() else "",
-        source=dict(cache.store.identity.source) | ({"receipt": "; ".join(receipt)} if receipt else {}),
+        source=dict(cache.store.identity.source) | {name: text for name, text in said.items() if text},
     )
 
 

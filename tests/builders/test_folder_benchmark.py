@@ -1,6 +1,7 @@
 """A release of somebody's own folders: which images are drawn, what it says, and what is refused."""
 
 import csv
+import re
 import shutil
 
 import datasets
@@ -9,6 +10,7 @@ import pytest
 from PIL import Image
 
 from builders import folder_benchmark
+from builders.audit import __main__ as audit
 from builders.sources.image_folder import find_images
 from hf_scripts import materialize, verify
 from tests.builders.conftest import files_of
@@ -85,6 +87,38 @@ def test_unknown_classes_with_the_name_of_a_known_one_overlap(release):
     assert {(row["class_id"], row["id_overlap"]) for row in found["near_ood"]} == {("Bee_", "bee"), ("wasp", None)}
     assert {row["id_overlap"] for row in [*found["test"], *found["far_ood_flat"]]} == {None}
     assert manifest_of(release)["configs"]["folder"]["splits"]["near_ood"]["overlaps"] == 3
+
+
+@pytest.fixture(scope="module")
+def of_wnids(tmp_path_factory):
+    """A release whose known classes are named by wnids, and the unknown ones by words."""
+    root = tmp_path_factory.mktemp("wnids")
+    known = ("n02099601", "n02123045", "n01641577", "n03417042")  # golden retriever, tabby, bullfrog, garbage truck
+    for seed, name in enumerate((*known, "dog", "cat", "frog", "truck", "seal", "zxq_7")):
+        for image in range(5 if name in known else 1):
+            draw(root / ("known" if name in known else "near") / name / f"{image}.png", 10 * seed + image)
+    flags = [f"--in-distribution={root / 'known'}", f"--unknown=near={root / 'near'}", "--workers=1", "--quiet"]
+    assert folder_benchmark.main([*flags, "--splits=folder/test,folder/near_ood", f"--out={root / 'release'}"]) == 0
+    return root / "release"
+
+
+def test_names_and_wnids_are_compared_by_wordnet(of_wnids, capsys):
+    found = {row["class_id"]: row["id_overlap"] for row in rows(of_wnids, "folder-index")["near_ood"]}
+    expected = {"dog": "n02099601", "cat": "n02123045", "frog": "n01641577", "truck": "n03417042"}
+    assert found == {**expected, "seal": None, "zxq_7": None}
+    assert manifest_of(of_wnids)["configs"]["folder"]["splits"]["near_ood"]["overlaps"] == 4
+    assert verify.main([str(of_wnids), "--workers", "1"]) == 0, capsys.readouterr()
+
+
+def test_what_wordnet_cannot_tell_is_in_the_card_and_the_audit(of_wnids, capsys):
+    """And no table that these classes are not in."""
+    card = (of_wnids / "README.md").read_text()
+    assert "1 of 6 classes are no nouns of WordNet 3.0 and were compared by name alone: zxq_7." in card
+    assert "taken in the first one: cat (8), dog (7), frog (3), seal (9), truck (2)." in card
+    assert "- `folder/test`: nothing; every class has one synset." in card
+    assert "overlaps.csv" not in card
+    assert audit.main(["overlap", str(of_wnids), "--dry-run"]) == 0
+    assert "compared by name alone: zxq_7." in capsys.readouterr().out
 
 
 def test_training_validation_and_test_share_no_image_and_are_all(release):
@@ -213,6 +247,21 @@ def test_folders_that_cannot_be_divided(folders, tmp_path, capsys):
     assert "no training image of bee" in refused(f"--in-distribution={tmp_path / 'trained'}")
     twice = f"--unknown=near={folders / 'far'}"
     assert "two folders for near_ood" in refused(f"--in-distribution={folders / 'known'}", twice)
+
+
+def test_images_of_16_bits_are_named_and_can_be_left_out(folders, tmp_path, capsys):
+    shutil.copytree(folders / "far", tmp_path / "far")
+    Image.fromarray(np.full((40, 48), 30_000, np.uint16)).save(tmp_path / "far/x-ray.png")
+    flags = arguments(
+        folders, tmp_path / "out", f"--unknown=far:deep={tmp_path / 'far'}", "--splits=folder/far_ood_deep"
+    )
+    assert folder_benchmark.main(flags) == 2
+    named = r"far/x-ray\.png cannot be used \(it has values of more than 8 bits, mode I;16; save it with 8 bits\)\. .*"
+    assert re.search(named + "or leave it out with --allow-partial", capsys.readouterr().err)
+    assert folder_benchmark.main([*flags, "--allow-partial"]) == 0
+    split = manifest_of(tmp_path / "out")["configs"]["folder"]["splits"]["far_ood_deep"]
+    assert (split["rows"], split["excluded_by_rule"]) == (7, {"unreadable": 1})
+    assert "values of more than 8 bits" in (tmp_path / "out/excluded/folder.csv").read_text()
 
 
 def test_a_benchmark_of_its_own_name_shares_a_release(release, folders, tmp_path):
