@@ -1,5 +1,3 @@
 """Rebuilds published unknown-detection benchmarks from a person's own copies of the source datasets."""
 
-from unknown_detection.terminal import interrupts
-
-interrupts.watch_imports(__name__)
+import unknown_detection.starting  # noqa: F401  from here on, Ctrl-C is no traceback

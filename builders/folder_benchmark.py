@@ -32,10 +32,11 @@ from builders.errors import BuildError, more, one_line, os_errors_as_build_error
 from builders.executors.processes import without_pandas
 from builders.release.schema import Role
 from builders.sources.base import Source
-from builders.sources.image_folder import ALL, Images, find_images, image_folder
-from builders.storage.paths import PathType, as_path
+from builders.sources.image_folder import ALL, Images, find_images, image_folder, refuse_unreadable
+from builders.storage.paths import PathType, as_path, is_remote
 from taxonomy.overlaps import BY_NAME
 from unknown_detection.help import ESSENTIALS, helpful
+from unknown_detection.terminal.progress import bar
 
 VERSION = "1.0.0"
 
@@ -205,6 +206,18 @@ def _unknown(given: str) -> Unknown:
     return Unknown(name, role, find_images(as_path(found["folder"]), flat=name))
 
 
+def _check_images(folders: Sequence[Images], flags: Mapping[str, Any]) -> None:
+    """Refuse images that are not whole, all at once and before anything is written, so that the command goes on later.
+
+    What a store has is read once only, so there a build names the first.
+    """
+    if flags["dry_run"] or flags["allow_partial"] or any(is_remote(found.root) for found in folders):
+        return
+    images = sum(len(files) for found in folders for files in found.files.values())
+    with bar(images, "checking", quiet=flags["quiet"]) as shown:
+        refuse_unreadable(folders, decode=flags["check"] == "decode", progress=shown.update)
+
+
 def _command(**flags: Any) -> None:
     from builders.commands.build import build
     from builders.registry import BENCHMARKS
@@ -221,6 +234,7 @@ def _command(**flags: Any) -> None:
         raise BuildError(f"--unknown gives two folders for {twice[0]}. Name them, as in far:textures=DIR.")
     with os_errors_as_build_errors("read the folders"):
         known = find_images(flags["in_distribution"])
+        _check_images([known, *(folder.images for folder in unknown)], flags)
     benchmark = declare(name, flags["seed"], known, unknown)
     roots = [known.root, *(folder.images.root for folder in unknown)]
     folders = {source.key: root for source, root in zip(benchmark.sources(), roots, strict=True)}

@@ -25,9 +25,7 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
-from unknown_detection.terminal import interrupts
-
-interrupts.watch_imports(__name__)
+import unknown_detection.starting  # noqa: F401  from here on, Ctrl-C is no traceback
 
 if TYPE_CHECKING:
     from evaluation.detectors.base import Detector, Method

@@ -21,6 +21,7 @@ COMMANDS = {
     "report": "Compute a paper's figures from scores: tables, plots, a summary.",
     "compare": "Compare the figures of two reports on the same release.",
     "graph": "Draw the graph of predicted classes, as in the FACETS paper.",
+    "softmax": "Map the mean softmax outputs of each class of unknowns.",
     "demo": "Run every step on a small release of real digits.",
 }
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import csv
-import io
 import json
 import os
 import re
@@ -12,7 +10,7 @@ import secrets
 import stat
 import struct
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TypeVar, get_args, get_origin, get_type_hints
 
@@ -57,13 +55,6 @@ def write_text(path: Path, text: str) -> None:
     """Write a file of text in UTF-8 with Unix newlines, atomically."""
     with atomic_path(path) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")
-
-
-def as_csv_text(lines: Iterable[Sequence[object]]) -> str:
-    """Format lines of cells as CSV with Unix newlines."""
-    text = io.StringIO()
-    csv.writer(text, lineterminator="\n").writerows(lines)
-    return text.getvalue()
 
 
 def file_name(*parts: str) -> str:

@@ -104,6 +104,15 @@ class Release:
         """Width and height of the model input that a split's images are prepared for; 0 if the release names none."""
         return int((self._split(config, split).get("generator") or {}).get("prepared", 0))
 
+    def remarks_on_classes(self, config: str) -> tuple[str, ...]:
+        """What the release says of the classes of a config that could not be compared, in sentences."""
+        splits = self._config(config)["splits"]
+        return tuple(
+            f"{config}/{split}: {text}"
+            for split in self.splits(config)
+            for text in splits[split].get("compared") or ()
+        )
+
     def rows(self, config: str, split: str) -> pa.Table:
         """Load all columns of a split except the image, in the release's order; `label` and `role` are integers.
 
@@ -301,7 +310,8 @@ def _manifest(path: Path, where: str) -> Mapping[str, Any]:
 def _is_config(name: str, config: Mapping[str, Any]) -> bool:
     """Whether a config has names of files, texts of one line, and sizes in pixels where these are expected."""
     labels, splits = config["label_names"], config["splits"]
-    texts = [*labels, *(split["digest"] for split in splits.values())]
+    remarks = [text for split in splits.values() for text in split.get("compared") or ()]
+    texts = [*labels, *remarks, *(split["digest"] for split in splits.values())]
     sides = [(split.get("generator") or {}).get("prepared", 0) for split in splits.values()]
     return (
         isinstance(labels, list)

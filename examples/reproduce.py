@@ -7,7 +7,8 @@ Each step is a command that you could type, of `examples/train.py` or `python -m
 print, first the command itself. What is finished is not done again, so the same command goes on after an interruption.
 With several devices, one process works on each; with `--executor ray --devices cuda`, each training has a GPU of a Ray
 cluster. The margins of energy are chosen with seed 0 from the range of Liu et al. by the AUROC of validation against
-external_validation images, as `score` chooses the hyperparameters of detectors.
+external_validation images, as `score` chooses the hyperparameters of detectors, and the objective of EDL, a method for
+misclassifications, by the accuracy on validation images (section 4).
 `OUT/table.md` sets the means over seeds beside the published ones, and `OUT/table.csv` has both.
 """
 
@@ -17,6 +18,7 @@ import contextlib
 import csv
 import ctypes
 import itertools
+import json
 import queue
 import shlex
 import signal
@@ -60,6 +62,13 @@ OWN = {"edl_vacuity": f"{HERE / 'edl_vacuity.py'}:EDL_VACUITY"}
 
 # Liu et al., section 4.1, where the two ranges have each other's names: known images have the lower energies.
 MARGINS = tuple(itertools.product((-27, -23, -19, -15), (-5, -3, -7)))
+
+# Table 5. Its fourth, cross-entropy, would on mean probabilities be the log loss. Of the activations, the one that the
+# paper chose.
+OBJECTIVES = ("log", "digamma", "mse")
+
+Choice = tuple[float, float] | str
+"""What is chosen among for a method: margins of energy, or an objective of EDL."""
 
 Column = tuple[str, str, str]
 """Setting, unknown split (empty if there are several) and metric of a figure."""
@@ -110,18 +119,20 @@ class Grid:
     model: str = "resnet18_32"
     train_options: tuple[str, ...] = ()
     margins: tuple[tuple[float, float], ...] = MARGINS
+    objectives: tuple[str, ...] = OBJECTIVES
     execute: Callable[[Sequence[str], Path], None] = execute
 
     def run(self, executor: Executor | None = None) -> None:
         """Train, extract and score everything that is not there yet, in an executor's tasks if one is given."""
         for folder in ("logs", "models", "features", "scores"):
             (self.out / folder).mkdir(parents=True, exist_ok=True)
-        plain = [method for method in self.methods if method != "energy"]
+        plain = [method for method in self.methods if method not in self._searched]
         self._work([Training(self, method, seed) for method in plain for seed in self._all], executor)
-        if "energy" in self.methods:
-            self._work([Training(self, "energy", 0, margins) for margins in self.margins], executor)
-            chosen = max(self.margins, key=self._external_auroc)
-            self._work([Training(self, "energy", seed, chosen) for seed in self._all], executor)
+        for method, choices in self._searched.items():
+            if method in self.methods:
+                self._work([Training(self, method, 0, choice) for choice in choices], executor)
+                chosen = self._chosen(method)
+                self._work([Training(self, method, seed, chosen) for seed in self._all], executor)
         if "ce" in self.methods and self.seeds > 1:
             first, *others = (str(self.out / "features" / f"ce-seed{seed}") for seed in self._all)
             members = [word for other in others for word in ("--member", other)]
@@ -131,12 +142,22 @@ class Grid:
     def _all(self) -> range:
         return range(self.seeds)
 
+    @property
+    def _searched(self) -> Mapping[str, Sequence[Choice]]:
+        """The methods with a hyperparameter that is chosen, and what among; energy starts from models of ce."""
+        return {"edl": self.objectives, "energy": self.margins}
+
+    def _chosen(self, method: str) -> Choice:
+        """The best choice with seed 0: of EDL by accuracy on validation images, of energy by external ones."""
+        return max(self._searched[method], key=self._validation_accuracy if method == "edl" else self._external_auroc)
+
     def scores(self) -> dict[str, list[Path]]:
         """The scores files of each training method, seed by seed; `ensemble` has one."""
         found = {method: [self._scores(f"{method}-seed{seed}") for seed in self._all] for method in self.methods}
-        if "energy" in found:
-            margins = max(self.margins, key=self._external_auroc)
-            found["energy"] = [self._scores(_name("energy", seed, margins)) for seed in self._all]
+        for method in self._searched:
+            if method in found:
+                chosen = self._chosen(method)
+                found[method] = [self._scores(_name(method, seed, chosen)) for seed in self._all]
         if "ce" in found and self.seeds > 1:
             found["ensemble"] = [self._scores("ensemble")]
         return found
@@ -176,9 +197,11 @@ class Grid:
         model = self.model + "_dropout" * (method == "mcdropout" and ":" in self.model)
         command = ["--release", self.release, "--known", f"{self.config}-train", "--method", method]
         command += ["--seed", str(seed), "--model", model, "--device", device, "--out", str(trained)]
-        if training.margins is not None:
+        if isinstance(training.choice, str):
+            command += ["--objective", training.choice]
+        elif training.choice is not None:
             start = self.out / "models" / f"ce-seed{seed}" / "weights.safetensors"
-            command += ["--init", str(start), "--margins", *map(str, training.margins)]
+            command += ["--init", str(start), "--margins", *map(str, training.choice)]
         if not (trained / "weights.safetensors").exists():
             self._do(name, [str(HERE / "train.py"), *command, *self.train_options])
         spec = self.model if ":" in self.model else f"{HERE / 'train.py'}:{self.model}"
@@ -201,7 +224,12 @@ class Grid:
     def _do(self, name: str, command: Sequence[str]) -> None:
         self.execute([sys.executable, *command], self.out / "logs" / f"{name}.log")
 
-    def _external_auroc(self, margins: tuple[float, float]) -> float:
+    def _validation_accuracy(self, objective: Choice) -> float:
+        """Accuracy on the validation images after the last epoch of training with an objective."""
+        lines = (self.out / "models" / _name("edl", 0, objective) / "log.jsonl").read_text(encoding="utf-8")
+        return float(json.loads(lines.splitlines()[-1])["validation_accuracy"])
+
+    def _external_auroc(self, margins: Choice) -> float:
         """AUROC of validation against external_validation rows of the energies after training with margins."""
         release = open_release(self.release)
         table, _ = read_scores(self._scores(_name("energy", 0, margins)))
@@ -220,12 +248,12 @@ class Training:
     grid: Grid
     method: str
     seed: int
-    margins: tuple[float, float] | None = None
+    choice: Choice | None = None
 
     @property
     def name(self) -> str:
         """The name of its folders and files."""
-        return _name(self.method, self.seed, self.margins)
+        return _name(self.method, self.seed, self.choice)
 
     @property
     def resources(self) -> Resources:
@@ -243,8 +271,9 @@ class Training:
         progress(1, 0)
 
 
-def _name(method: str, seed: int, margins: tuple[float, float] | None) -> str:
-    return f"{method}{'' if margins is None else '{:g}{:g}'.format(*margins)}-seed{seed}"
+def _name(method: str, seed: int, choice: Choice | None) -> str:
+    label = f"-{choice}" if isinstance(choice, str) else "{:g}{:g}".format(*choice) if choice is not None else ""
+    return f"{method}{label}-seed{seed}"
 
 
 def report(grid: Grid) -> dict[tuple[str, Column], list[float]]:
@@ -319,7 +348,7 @@ def write_tables(
 @click.option("--seeds", type=click.IntRange(1), default=5, show_default=True, help="Trainings of each method.")
 @click.option("--devices", default="cpu", show_default=True, help="Such as cuda:0,cuda:1: a process on each.")
 @click.option("--executor", type=click.Choice(["local", "ray"]), default="local", help="ray: tasks of a Ray cluster.")
-@click.option("--ray-address", metavar="HOST:PORT", help="The cluster. [default: RAY_ADDRESS, or this machine's]")
+@click.option("--ray-address", metavar="HOST:PORT", help="The cluster. [default: the variable RAY_ADDRESS]")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder of all that is made.")
 @click.argument("train_options", nargs=-1, type=click.UNPROCESSED)
 def main(

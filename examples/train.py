@@ -24,30 +24,54 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import click
 import numpy as np
-import torch
-import torchvision
 from PIL import Image
-from pytorch_ood.loss import EnergyRegularizedLoss
-from safetensors.torch import save_file
-from torch import Tensor, nn
-from torch.nn import functional as F  # noqa: N812 - as torch's own documentation names it
-from torchvision.models.resnet import BasicBlock, Bottleneck
 from tqdm import tqdm
 
 from evaluation.errors import EvaluationError
 from evaluation.models.blueprints import make_blueprint
+from evaluation.models.preprocessing import as_rgb, default_resize
 from evaluation.models.weights import load_weights, read_weights
 from evaluation.releases import Release, open_release
 
+try:
+    import torch
+    import torchvision
+    from pytorch_ood.loss import EnergyRegularizedLoss
+    from safetensors.torch import save_file
+    from torch import Tensor, nn
+    from torch.nn import functional as F  # noqa: N812 - as torch's own documentation names it
+    from torchvision.models.resnet import BasicBlock, Bottleneck
+except ModuleNotFoundError as error:
+    if __name__ != "__main__":
+        raise
+    click.echo(f"error: {error.name} is not installed, which training needs: pip install -e '.[train]'", err=True)
+    raise SystemExit(2) from error
+
 METHODS = ("ce", "crl", "edl", "mcdropout", "augmix", "oe", "energy")
+
+# Abdelzad, Czarnecki and Salay (2020), table 12, in Keras' terms: there an epsilon of None is 1e-7, a decay of 0 keeps
+# the rate, and momentum_decay is called schedule_decay.
+KERAS = {"eps": 1e-7}
+OPTIMIZERS: Mapping[str, Callable[..., torch.optim.Optimizer]] = {
+    "adam": partial(torch.optim.Adam, lr=0.001, betas=(0.9, 0.999), **KERAS),
+    "rmsprop": partial(torch.optim.RMSprop, lr=0.001, alpha=0.9, **KERAS),
+    "adamax": partial(torch.optim.Adamax, lr=0.001, betas=(0.9, 0.999), **KERAS),
+    "nadam": partial(torch.optim.NAdam, lr=0.001, betas=(0.9, 0.999), momentum_decay=0.004, **KERAS),
+    "sgd": partial(torch.optim.SGD, lr=0.01),
+    "adagrad": partial(torch.optim.Adagrad, lr=0.01, **KERAS),
+    "adadelta": partial(torch.optim.Adadelta, lr=0.1, rho=0.95, **KERAS),
+}
+PATIENCE = 10
+"""Epochs without a lower validation loss after which it stops with --optimizer (section 4.2)."""
 
 # The channels of CIFAR-100's and of ImageNet's training images, as in the benchmark's code.
 CIFAR = {"size": 32, "mean": (0.507, 0.487, 0.441), "std": (0.267, 0.256, 0.276)}
@@ -108,19 +132,30 @@ def crl_loss(confidences: Tensor, correctness: Tensor) -> Tensor:
     return F.relu(gaps.abs() - gaps.sign() * (confidences - confidences.roll(-1))).mean()
 
 
-def edl_loss(logits: Tensor, labels: Tensor, weight: float) -> Tensor:
-    """Log loss of Dirichlet distributions and a penalty on false evidence (Sensoy et al., equation 3 and section 4).
+OBJECTIVES = ("log", "digamma", "mse")
+"""Losses of Sensoy et al., equations 3, 4 and 5; the benchmark chose the first (table 5)."""
 
-    Evidence is exp(logit), with logits, shape (B, C), clamped to [-10, 10] as in the benchmark's code. The penalty is
-    the divergence of the Dirichlet distribution without the label's evidence from the uniform one.
+
+def edl_loss(logits: Tensor, labels: Tensor, weight: float, objective: str = "log") -> Tensor:
+    """Loss of Dirichlet distributions and a penalty on false evidence (Sensoy et al., section 4).
+
+    The loss is -log E[p_y] (`log`), -E[log p_y] (`digamma`) or E[|y - p|^2] (`mse`), under the distribution. Evidence
+    is exp(logit), with logits, shape (B, C), clamped to [-10, 10] as in the benchmark's code. The penalty is the
+    divergence of the Dirichlet distribution without the label's evidence from the uniform one.
     """
     alpha = 1 + _at_least_float32(logits).clamp(-10, 10).exp()
-    log_loss = alpha.sum(dim=1).log() - alpha.gather(1, labels[:, None])[:, 0].log()
+    whole, own = alpha.sum(dim=1), alpha.gather(1, labels[:, None])[:, 0]
+    if objective == "mse":
+        mean = alpha / whole[:, None]
+        far = (F.one_hot(labels, logits.shape[1]) - mean).square()
+        loss = (far + mean * (1 - mean) / (whole[:, None] + 1)).sum(dim=1)
+    else:
+        loss = whole.digamma() - own.digamma() if objective == "digamma" else whole.log() - own.log()
     others = alpha.scatter(1, labels[:, None], 1.0)
     total = others.sum(dim=1, keepdim=True)
     divergence = total.lgamma()[:, 0] - math.lgamma(logits.shape[1]) - others.lgamma().sum(dim=1)
     divergence = divergence + ((others - 1) * (others.digamma() - total.digamma())).sum(dim=1)
-    return (log_loss + weight * divergence).mean()
+    return (loss + weight * divergence).mean()
 
 
 def oe_loss(known: Tensor, labels: Tensor, external: Tensor, weight: float = 0.5) -> Tensor:
@@ -145,18 +180,19 @@ def energy_loss(known: Tensor, labels: Tensor, external: Tensor, margins: tuple[
 def load_images(release: Release, where: str, size: int, resize: int | None, device: str) -> tuple[Tensor, Tensor]:
     """Decode a split, CONFIG/SPLIT; return pixels (N, 3, S, S) as bytes, and labels (N,).
 
-    With `resize`, the shorter side gets this length and the middle square is kept; else images get `size` x `size`.
+    With `resize`, the shorter side gets this length and the middle square is kept. Without, images of another size are
+    resized and cropped to `size` x `size`, as when the model is evaluated.
     """
     rows = release.images(*where.split("/"))
-    side = resize or size
+    side, shorter = resize or size, resize or default_resize([size])
 
     def decoded(number: int) -> np.ndarray:
-        image = rows[number]["image"].convert("RGB")
-        if resize:
-            lengths = [max(side, round(side * length / min(image.size))) for length in image.size]
+        image = as_rgb(rows[number]["image"])
+        if resize or image.size != (side, side):
+            lengths = [max(shorter, round(shorter * length / min(image.size))) for length in image.size]
             left, top = ((length - side) // 2 for length in lengths)
             image = image.resize(lengths, Image.Resampling.BILINEAR).crop((left, top, left + side, top + side))
-        return np.array(image if image.size == (side, side) else image.resize((side, side), Image.Resampling.BILINEAR))
+        return np.array(image)
 
     pixels = torch.empty(len(rows), 3, side, side, dtype=torch.uint8)
     with ThreadPoolExecutor(os.cpu_count()) as threads:
@@ -224,23 +260,36 @@ class Training:
         self.first_rate = settings.rate or (0.001 if tuned else 0.1)
         self.cuts = [1 / 3, 2 / 3] if large else [0.6, 0.8]  # epochs 30 and 60 of 90; 120 and 160 of 200
         decay = 1e-4 if large else 5e-4
-        self.optimizer = torch.optim.SGD(self.model.parameters(), momentum=0.9, weight_decay=decay, nesterov=not large)
+        if settings.optimizer:  # the optimizer paper's, each with its own constant rate and no augmentation (ours)
+            self.epochs = settings.epochs or 1000
+            self.optimizer = OPTIMIZERS[settings.optimizer](self.model.parameters())
+        else:
+            how: Any = {"lr": self.first_rate, "momentum": 0.9, "weight_decay": decay, "nesterov": not large}
+            self.optimizer = torch.optim.SGD(self.model.parameters(), **how)
         self.scaler = torch.amp.GradScaler(torch.device(device).type, enabled=settings.precision == "float16")
         # The benchmark's code draws strengths up to 3 tenths (CIFAR) or 1, torchvision one of so many ninths from 0.
         self.augmix = torchvision.transforms.AugMix(severity=2 if large else 4, all_ops=False)
         self.correct = torch.zeros(len(self.images["known"][1]), device=device)
         self.log: list[dict[str, float]] = []
+        self.best: dict[str, Tensor] = {}
+
+    @property
+    def finished(self) -> bool:
+        """Whether all epochs are over or, with --optimizer, the validation loss was lowest a while ago."""
+        losses = [entry["validation_loss"] for entry in self.log if self.settings.optimizer]
+        waited = len(losses) - 1 - losses.index(min(losses)) if losses else 0
+        return waited >= PATIENCE or len(self.log) >= self.epochs
 
     def state(self) -> dict[str, Any]:
         """All that later epochs depend on."""
         parts = {name: getattr(self, name).state_dict() for name in ("model", "optimizer", "scaler")}
-        return parts | {"correct": self.correct, "log": self.log, "settings": vars(self.settings)}
+        return parts | {"correct": self.correct, "log": self.log, "best": self.best, "settings": vars(self.settings)}
 
     def restore(self, state: dict[str, Any]) -> None:
         """Go back to where a run was."""
         for name in ("model", "optimizer", "scaler"):
             getattr(self, name).load_state_dict(state[name])
-        self.correct, self.log = state["correct"], state["log"]
+        self.correct, self.log, self.best = state["correct"], state["log"], state.get("best", {})
 
     def one_epoch(self, advance: Callable[[int], Any]) -> None:
         """Train for an epoch, all of whose random numbers follow from the seed and the epoch's number."""
@@ -252,7 +301,8 @@ class Training:
         right = torch.zeros_like(self.correct)
         labels = self.images["known"][1].to(self.device)
         for progress, rows, others in self._batches(drawn):
-            self.optimizer.param_groups[0]["lr"] = self._rate(epoch + progress)
+            if not self.settings.optimizer:
+                self.optimizer.param_groups[0]["lr"] = self._rate(epoch + progress)
             inputs = self._inputs("known", rows, drawn)
             if others is not None:
                 inputs = torch.cat([inputs, self._inputs("external", others, drawn)])
@@ -272,7 +322,11 @@ class Training:
         entry = {"epoch": epoch + 1, "loss": float(total) / len(right), "train_accuracy": float(right.mean())}
         if not math.isfinite(entry["loss"]):
             raise EvaluationError(f"The loss is {entry['loss']} in epoch {epoch + 1}. Give a smaller --rate.")
-        entry |= {"validation_accuracy": self.accuracy(), "rate": self.optimizer.param_groups[0]["lr"]}
+        loss, accuracy = self.validation()
+        if self.settings.optimizer and all(loss < before["validation_loss"] for before in self.log):
+            self.best = {name: values.clone() for name, values in self.model.state_dict().items()}
+        entry |= {"validation_loss": loss, "validation_accuracy": accuracy}
+        entry["rate"] = self.optimizer.param_groups[0]["lr"]
         self.log.append(entry | {"seconds": round(time.perf_counter() - started, 2)})
 
     def _rate(self, epochs: float) -> float:
@@ -296,6 +350,8 @@ class Training:
         """Rows of the training images, augmented."""
         stored = self.images[name][0]
         pixels = stored[rows.to(stored.device)].to(self.device)
+        if self.settings.optimizer:
+            return self._normalized(pixels)
         large = pixels.shape[-1] != self.size
         pixels = random_resized_crops(pixels, self.size, drawn) if large else random_crops(pixels, drawn)
         if self.settings.method == "augmix":  # eight images share a draw of operations, for speed (ours)
@@ -308,7 +364,8 @@ class Training:
     def _loss(self, logits: Tensor, labels: Tensor, external: Tensor, rows: Tensor) -> Tensor:
         method, epoch = self.settings.method, len(self.log)
         if method == "edl":
-            return edl_loss(logits, labels, min(1.0, epoch / 10))  # annealed as by Sensoy et al., section 4
+            annealed = min(1.0, epoch / 10)  # as by Sensoy et al., section 4
+            return edl_loss(logits, labels, annealed, self.settings.objective or OBJECTIVES[0])
         if method == "oe":
             return oe_loss(logits, labels, external)
         if method == "energy":
@@ -319,17 +376,18 @@ class Training:
             loss = loss + crl_loss(confidences, self.correct[rows] / max(1, epoch))
         return loss
 
-    def accuracy(self) -> float:
-        """Share of the validation images that are classified right, without augmentation."""
+    def validation(self) -> tuple[float, float]:
+        """Cross-entropy of the validation images, and the share that is classified right, without augmentation."""
         self.model.eval()
-        right, (pixels, labels) = 0, self.images["validation"]
+        loss, right, (pixels, labels) = 0.0, 0, self.images["validation"]
         edge = (pixels.shape[-1] - self.size) // 2
-        for some, theirs in zip(pixels.split(512), labels.split(512), strict=True):
+        for some, theirs in zip(pixels.split(512), labels.to(self.device).split(512), strict=True):
             middle = some[..., edge : edge + self.size, edge : edge + self.size].to(self.device)
             with torch.no_grad():
-                predicted = self.model(self._normalized(middle)).argmax(dim=1)
-            right += int((predicted == theirs.to(self.device)).sum())
-        return right / len(labels)
+                logits = self.model(self._normalized(middle))
+            loss += float(F.cross_entropy(_at_least_float32(logits), theirs, reduction="sum"))
+            right += int((logits.argmax(dim=1) == theirs).sum())
+        return loss / len(labels), right / len(labels)
 
 
 def train(
@@ -347,16 +405,18 @@ def train(
         training.restore(state)
     count = len(training.correct)
     with tqdm(desc=out.name, total=training.epochs * count, initial=len(training.log) * count) as bar:
-        while len(training.log) < training.epochs:
+        while not training.finished:
             training.one_epoch(bar.update)
             bar.set_postfix({name: f"{training.log[-1][name]:.3f}" for name in ("loss", "validation_accuracy")})
             torch.save(training.state(), out / "checkpoint.tmp")
             (out / "checkpoint.tmp").replace(out / "checkpoint.pt")
             (out / "log.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in training.log))
-    weights = {name: value.contiguous().cpu() for name, value in training.model.state_dict().items()}
+    kept = training.best or training.model.state_dict()
+    weights = {name: value.contiguous().cpu() for name, value in kept.items()}
     save_file(weights, out / "weights.tmp")
     (out / "weights.tmp").replace(out / "weights.safetensors")
-    click.echo(f"{out / 'weights.safetensors'}: validation accuracy {training.log[-1]['validation_accuracy']:.4f}")
+    shown = min(training.log, key=lambda entry: entry["validation_loss"]) if training.best else training.log[-1]
+    click.echo(f"{out / 'weights.safetensors'}: validation accuracy {shown['validation_accuracy']:.4f}")
 
 
 @click.command()
@@ -365,11 +425,13 @@ def train(
 @click.option("--external", help="CONFIG[/SPLIT] of external images, for oe and energy.  [default: ...-external]")
 @click.option("--method", type=click.Choice(METHODS), default="ce", show_default=True)
 @click.option("--model", default="resnet18_32", show_default=True, help="Or resnet152, FILE.py:FUNCTION, timm:NAME.")
+@click.option("--optimizer", type=click.Choice(list(OPTIMIZERS)), help="The optimizer paper's, with early stopping.")
 @click.option("--seed", default=0, show_default=True)
 @click.option("--epochs", type=click.IntRange(1), help="Instead of the recipe's; the rate falls in proportion.")
 @click.option("--batch", type=click.IntRange(1), help="Known images in a batch.")
 @click.option("--rate", type=click.FloatRange(0, min_open=True), help="Learning rate at the start.")
 @click.option("--margins", type=(float, float), default=(-27.0, -5.0), show_default=True, help="Of energy: in, out.")
+@click.option("--objective", type=click.Choice(OBJECTIVES), help="Of edl.  [default: log]")
 @click.option("--init", default="", help="Weights to start from; energy needs them.")
 @click.option("--precision", type=click.Choice(["float32", "bfloat16", "float16"]), default="float32")
 @click.option("--device", default="cuda" if torch.cuda.is_available() else "cpu", show_default=True)
@@ -385,6 +447,8 @@ def main(release: str, out: Path, device: str, images_on: str | None, compiled: 
     settings.known, settings.validation = f"{settings.known}/train", f"{base}/validation"
     if settings.method == "mcdropout" and ":" not in settings.model:
         settings.model += "_dropout"
+    if settings.optimizer and (settings.method != "ce" or settings.rate):
+        raise click.UsageError("--optimizer is a recipe of its own, with a rate. Leave out --method and --rate.")
     if settings.method == "energy" and not settings.init:
         raise click.UsageError("energy fine-tunes a model. Give its weights with --init.")
     try:

@@ -1,5 +1,3 @@
 """A release folder and the Hub."""
 
-from unknown_detection.terminal import interrupts
-
-interrupts.watch_imports(__name__)
+import unknown_detection.starting  # noqa: F401  from here on, Ctrl-C is no traceback

@@ -14,6 +14,7 @@ from builders.errors import os_errors_as_build_errors
 from builders.release.layout import Layout
 from builders.release.manifest import read_manifest
 from builders.storage.paths import PathType
+from builders.storage.regular import read_regular
 from unknown_detection.commands import as_started
 from unknown_detection.help import helpful
 
@@ -50,7 +51,7 @@ def _outdated(path: Path, text: str) -> str:
     """Where a file differs from what it should be, for the user; empty if it does not."""
     if not path.is_file():
         return f"{path} is missing"
-    found = path.read_text(encoding="utf-8")
+    found = read_regular(path).decode(errors="replace")  # a byte that is no UTF-8 differs, as any other edit does
     if found == text:
         return ""
     at = next((i for i, (a, b) in enumerate(zip(found, text, strict=False)) if a != b), min(len(found), len(text)))

@@ -112,7 +112,7 @@ class Export:
     def _write(self, key: str, target: Target, progress: Progress) -> ExportedSplit:
         split = self.splits[key]
         config, _, name = key.partition("/")
-        check_identity(self.root, key, split)
+        check_identity(self.root, key, self.manifest.configs[config], split)
         read = _Read()
         rows = read.counted(read_rows(self.root, key, split), progress)
         output = SplitOutput(self.out, config, name, split.roles, self.shard_bytes)
@@ -131,7 +131,7 @@ class Export:
         path = self.out / readme.NAME
         finished = {key: split for key, split in state.splits.items() if split.listed is not None}
         text = readme.readme(self.manifest, self.format, finished)
-        if not path.is_file() or path.read_text(encoding="utf-8") != text:
+        if not path.is_file() or path.read_bytes() != text.encode():
             write_text(path, text)
 
 

@@ -15,8 +15,8 @@ from builders.cli.documents import check_json, json_option, print_document
 from builders.cli.executor_flags import EXECUTOR_FLAGS, check_executor, chosen_executor, executor_options
 from builders.cli.progress import TerminalMeter
 from builders.cli.runner import exit_code
-from builders.cli.source_flags import SOURCES_FILE, listed_sources, missing_sources, source_options, sources_option
-from builders.cli.source_places import Downloads, cache_option
+from builders.cli.source_flags import listed_once, listed_sources, missing_sources, source_options, sources_option
+from builders.cli.source_places import Downloads, cache_option, refuse_wrong_folders
 from builders.cli.split_choice import chosen_splits, splits_option
 from builders.cli.tables import aligned
 from builders.commands.summary import loading
@@ -165,13 +165,14 @@ def _roots(configs: Sequence[Published], flags: dict[str, Any], meter: TerminalM
                 partitions[source] = tuple(dict.fromkeys([*partitions.get(source, ()), *taken]))
     named = {source: flags[source.key] or listed.get(source.key) for source in needing}
     places = {source: place for source, place in named.items() if place is not None}
+    refuse_wrong_folders(places)
     missing = [source for source in needing if source not in places]
     if missing:
         names = dict.fromkeys(config for source in missing for config in needing[source])
         need = "needs a folder for each of its" if len(names) == 1 else "need a folder for each of their"
         lines = [f"{', '.join(names)} {need} sources. Missing:"]
         lines += missing_sources((source, ", ".join(needing[source])) for source in missing)
-        raise BuildError("\n".join([*lines, f"Folders can also be listed once in {SOURCES_FILE} (see README)."]))
+        raise BuildError("\n".join([*lines, f"{listed_once(missing[0])}."]))
     return Downloads(flags["cache"], meter.note, quiet=flags["quiet"]).folders(places, partitions)
 
 

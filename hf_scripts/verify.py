@@ -26,6 +26,7 @@ from hf_scripts.checks import duplicates
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks import release as check_release
 from hf_scripts.checks.card import check_card, check_croissant
+from hf_scripts.checks.images import Decoded, joined
 from hf_scripts.checks.manifest import files_in
 from hf_scripts.checks.problems import Problems
 from hf_scripts.checks.rows import UNREADABLE, FileTask, IndexTask, Outcome, PlainTask, ShardTask
@@ -82,8 +83,7 @@ def _verify(
     rows = {task.file.path: outcome.rows for task, outcome in zip(tasks, outcomes, strict=True)}
     _check_counts(manifest, rows, problems)
     problems.merge(check_release.check_excluded(root, manifest))
-    read = {task.file.path for task in tasks}
-    problems.merge(check_card(root, manifest, [file.path for file in manifest.files() if file.path not in read]))
+    problems.merge(check_card(root, manifest))
     problems.merge(check_croissant(root, manifest))
     notes = _notes(manifest)
     if all(rows[split.index.path] is not None for _, _, split in manifest.splits()):
@@ -91,13 +91,7 @@ def _verify(
         problems.merge(check_release.check_parts(root, manifest))
         problems.merge(check_release.check_overlaps(root, manifest))
         problems.merge(check_release.check_ids(root, manifest))
-        decoded = {
-            (task.split.key, row_id): image
-            for task, outcome in zip(tasks, outcomes, strict=True)
-            if isinstance(task, ShardTask)
-            for row_id, image in outcome.decoded.items()
-        }
-        pairs, more = duplicates.check_duplicates(root, manifest, decoded)
+        pairs, more = duplicates.check_duplicates(root, manifest, _decoded(tasks, outcomes))
         problems.merge(pairs)
         notes += more
     else:
@@ -108,19 +102,19 @@ def _verify(
 def _tasks(root: Path, manifest: Manifest, scope: Scope) -> list[FileTask]:
     """One task per file; a file that two configs share is checked once."""
     tasks: dict[str, FileTask] = {}
-    wanted = duplicates.named_rows(root, manifest) if scope.decode else {}
+    compared = duplicates.compared_by(manifest)
     for key, config, entry in manifest.splits():
-        split = split_of(key, config, entry)
+        demo, by = manifest.benchmarks[config.benchmark].demo, compared.get(key, frozenset())
+        split = split_of(key, config, entry, demo=demo, compared=by)
         index = entry.index
         values = not entry.data or key not in scope.splits
         tasks.setdefault(index.path, IndexTask(root, index, split, entry.digest, values=values))
         if key not in scope.splits:
             continue
-        named = wanted.get(key, frozenset())
-        for file, compared, first in _places(root, index, entry.data):
-            tasks.setdefault(file.path, ShardTask(root, file, split, compared, first, scope.decode, named))
-        for file, compared, first in _places(root, index, entry.sealed):
-            tasks.setdefault(file.path, SealedTask(root, file, split, compared, first))
+        for file, rows, first in _places(root, index, entry.data):
+            tasks.setdefault(file.path, ShardTask(root, file, split, rows, first, scope.decode))
+        for file, rows, first in _places(root, index, entry.sealed):
+            tasks.setdefault(file.path, SealedTask(root, file, split, rows, first))
     files = {file.path: file for file in files_in(manifest, scope.splits)}
     return [tasks.get(path) or PlainTask(root, file) for path, file in files.items()]
 
@@ -143,6 +137,15 @@ def _rows(path: Path) -> int | None:
         return read_row_count(path)
     except UNREADABLE:
         return None
+
+
+def _decoded(tasks: Sequence[FileTask], outcomes: Sequence[Outcome]) -> dict[str, Decoded]:
+    """The decoded images of splits that were compared by them, by `config/split`; shards are sorted by their names."""
+    parts: dict[str, list[Decoded]] = {}
+    for task, outcome in zip(tasks, outcomes, strict=True):
+        if isinstance(task, ShardTask) and task.decode and task.split.compared:
+            parts.setdefault(task.split.key, []).append(outcome.decoded)
+    return {key: joined(some) for key, some in parts.items()}
 
 
 def _check_counts(manifest: Manifest, rows: Mapping[str, int | None], problems: Problems) -> None:

@@ -1,5 +1,3 @@
 """The classes and the rules about them: WordNet 3.0's nouns as arrays, similarity, papers' rules, class tables."""
 
-from unknown_detection.terminal import interrupts
-
-interrupts.watch_imports(__name__)
+import unknown_detection.starting  # noqa: F401  from here on, Ctrl-C is no traceback

@@ -24,6 +24,8 @@ def refusing() -> Iterator[None]:
     """Show a wrong request, or a path that cannot be read or written, as a message instead of a traceback."""
     try:
         yield
+    except BrokenPipeError:
+        raise  # `head` has seen enough: click ends the command without a word
     except (TaxonomyError, OSError) as error:
         raise Refusal(str(error)) from error
 

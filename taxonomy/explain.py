@@ -136,7 +136,11 @@ def explain(subject: str, wanted: str, *, every_match: bool = False) -> str:
     if subject in _UNDECIDED:
         return _explain_overlaps(_UNDECIDED[subject], subject, wanted)
     parts = []
-    for asked, decision in find(subject, wanted):
+    found = find(subject, wanted)
+    if subject in TABLES and all(asked != subject for asked, _ in found):
+        others = " and ".join(dict.fromkeys(asked for asked, _ in found))
+        parts.append(f"The source {subject} has no class '{wanted}'. The config {subject} has one, of {others}:")
+    for asked, decision in found:
         if asked in TABLES or asked not in explain_facets.SOURCES:
             parts.append(_explain_decision(_LISTED_BY.get(asked, asked), decision))
         if every_match and asked in _BY_KEYWORD:

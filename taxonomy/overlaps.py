@@ -42,7 +42,7 @@ LABEL_SPACES: Mapping[str, str] = {
 """The known classes that each benchmark's unknown ones are compared with, by the column `benchmark`."""
 
 BY_NAME = "names"
-"""Stands for a benchmark where no table says what overlaps: a person's own classes, which are compared by name."""
+"""Stands for a benchmark where no table says what overlaps: a person's own classes (`taxonomy.rules.own_classes`)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,26 +105,6 @@ def closest(benchmark: str, source: str, known: Collection[str]) -> dict[str, Ov
         if row.kind != NONE and row.known in there:
             found.setdefault(row.class_id, row)
     return found
-
-
-def same_names(unknown: Mapping[str, str], known: Mapping[str, str]) -> dict[str, str]:
-    """Return the known class that has an unknown class's name, by the unknown class's id.
-
-    Case does not matter, nor do spaces, hyphens, underscores and what else is neither a letter nor a digit. Of several
-    known classes with one name the first counts.
-
-    Args:
-        unknown: names of the unknown classes by id.
-        known: names of the known classes by id.
-    """
-    of_name: dict[str, str] = {}
-    for class_id, name in known.items():
-        of_name.setdefault(_plain(name), class_id)
-    return {class_id: of_name[_plain(name)] for class_id, name in unknown.items() if _plain(name) in of_name}
-
-
-def _plain(name: str) -> str:
-    return "".join(letter for letter in name.casefold() if letter.isalnum())
 
 
 def not_looked_at(benchmark: str, source: str, classes: Collection[str]) -> list[str]:

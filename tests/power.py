@@ -13,6 +13,7 @@ import math
 import os
 import random
 import shutil
+import threading
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -109,6 +110,7 @@ class Disk:
     def __init__(self, folder):
         self.root, self.calls, self.cuts = Path(os.path.realpath(folder)), [], []
         self._drawing, self._seen = random.Random(0), set()
+        self._one_at_a_time = threading.RLock()  # files are flushed by several threads
         self._tree = _Folder()
         self._look(self._tree, self.root)
         _settle(self._tree)
@@ -132,6 +134,10 @@ class Disk:
 
     def _watched(self, name, original):
         def call(first, *rest, **keywords):
+            with self._one_at_a_time:
+                return watched(first, *rest, **keywords)
+
+        def watched(first, *rest, **keywords):
             paths = [_opened(first) if name == "fsync" else _absolute(first, keywords.get("dir_fd"))]
             paths += [_absolute(rest[0])] if name in ("rename", "replace") else []
             if not any(path.is_relative_to(self.root) for path in paths):

@@ -58,7 +58,8 @@ def run_by_ci(line):
     words = line.split()
     named = {f"unknown-detection {command.name}": command.module for command in COMMANDS}
     is_build = words[3:] == ["--demo", "--out", words[-1]] and " ".join(words[:3]) in named
-    return is_build and f"python -m {named[' '.join(words[:3])]} --demo " in CI
+    name = " ".join(words[:3])
+    return is_build and any(f"{start} --demo " in CI for start in (name, f"python -m {named[name]}"))
 
 
 @functools.cache

@@ -1,6 +1,9 @@
 """What a new user gets wrong: one sentence that says what and where, at once, and names no flag that there is not."""
 
+import os
 import re
+import subprocess
+import sys
 
 import click
 import pytest
@@ -145,3 +148,34 @@ def test_a_benchmark_of_many_parts_names_few(place, monkeypatch, capsys):
     needed = [line for line in lines if line.startswith("  --")]
     assert "Places365-Standard, for facets-baseline, facets-inter-dataset, facets-wordnet-t40 and 4 more" in needed[0]
     assert max(map(len, needed)) < 120
+
+
+def test_a_source_that_is_not_there_is_named_before_those_that_are_not_given(mistake):
+    command = make_command(imagenet_benchmark.BENCHMARK)
+    error = mistake(imagenet_benchmark, "--imagenet /nope --out out", command)
+    assert error == "error: ImageNet-1k (ILSVRC2012): there is no folder /nope. Give the right one with --imagenet."
+    error = mistake(materialize, "release --splits imagenet --imagenet /nope --out out", materialize.make_command())
+    assert "there is no folder /nope" in error
+
+
+def test_the_file_for_all_sources_is_shown_where_it_is_named(place, monkeypatch, capsys):
+    """The README says nothing of it."""
+    monkeypatch.chdir(place)
+    shown = 'Folders can also be listed once in sources.toml, a line such as food101 = "DIR" for each. '
+    assert imagenet_benchmark.main(["--splits", "imagenet/far_ood_food32", "--out", "out"]) == 2
+    assert shown in capsys.readouterr().err
+    assert materialize.main(["release", "--splits", "imagenet/far_ood_food32", "--out", "out"]) == 2
+    assert shown.rstrip() in capsys.readouterr().err
+
+
+def test_a_reader_that_has_seen_enough_is_no_error(imagenet_release):
+    """As `head -1` does: the command ends without a word. The release stays as it is."""
+    overlap = ["builders.audit", "overlap", imagenet_release, "--dry-run"]
+    for command in (overlap, ["taxonomy", "explain", "imagenet", "tench"]):
+        read, written = os.pipe()
+        os.close(read)
+        done = subprocess.run(
+            [sys.executable, "-m", *map(str, command)], stdout=written, stderr=subprocess.PIPE, text=True, check=False
+        )
+        os.close(written)
+        assert (done.returncode, done.stderr) == (1, ""), command

@@ -34,6 +34,16 @@ def test_the_main_job_prints_these_counts_and_digests(imagenet_release):
     assert shown("pip install -q -e . && ").endswith(f"\n{text}\n")
 
 
+def test_the_first_command_activates_what_all_others_are_run_in_and_is_the_one_that_is_checked():
+    """`unknown-detection`, by which the pages name every command, is found only in the environment."""
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    first, second = re.findall(r"^\$ (.*)$", readme, re.M)
+    assert first.startswith("python3 -m venv .venv && . .venv/bin/activate && ")
+    assert " && unknown-detection build " in first
+    checked = (ROOT / ".ci" / "run").read_text(encoding="utf-8").splitlines()
+    assert {first, second} <= set(checked)
+
+
 def test_verify_prints_these_lines(imagenet_release, capsys):
     assert verify.main([str(imagenet_release), "--workers", "1"]) == 0
     printed = without_bytes(capsys.readouterr().out.replace(str(imagenet_release), SHOWN_AT)).splitlines()

@@ -1,5 +1,3 @@
 """The command `unknown-detection`: what it is made of, by name, and how all commands show their help."""
 
-from unknown_detection.terminal import interrupts
-
-interrupts.watch_imports(__name__)
+import unknown_detection.starting  # noqa: F401  from here on, Ctrl-C is no traceback

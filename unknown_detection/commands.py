@@ -112,7 +112,7 @@ COMMANDS = (
     ),
     Command("export", "hf_scripts.export", "Write OpenOOD lists, class folders or webdataset tars.", _SHARE),
     Command("card", "hf_scripts.card", "Render the dataset card, or check that it is up to date.", _SHARE),
-    Command("evaluate", "evaluation", "Extract features, score, report, compare, graph, demo.", _EVALUATE),
+    Command("evaluate", "evaluation", "Extract features, score, report, compare, graph, softmax, demo.", _EVALUATE),
 )
 """All commands, in the order of the overview."""
 

@@ -11,11 +11,16 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 NO_SYNC = "UNKNOWN_DETECTION_NO_SYNC"
 """Environment variable: 1 skips all flushing. `unflushed` sets it, since processes that are started have to know."""
+
+_TOGETHER = 32
+"""Files that are flushed at a time. A journal commits together what waits for it: here (ext4) 12,661 small files took
+37 s one after the other, 1.5 s by 8 and 1.0 s by 32 at a time."""
 
 _CANNOT_FLUSH = (errno.EINVAL, errno.ENOTSUP)
 """What `fsync` of a folder gives on file systems that have none, such as some of FUSE and of networks."""
@@ -53,14 +58,20 @@ def flush(path: Path) -> None:
         os.close(opened)
 
 
+def flush_all(paths: Iterable[Path]) -> None:
+    """Return once files' bytes, or the names in folders, are on the disk; several are flushed at a time.
+
+    Raises:
+        OSError: as of `flush`.
+    """
+    with ThreadPoolExecutor(_TOGETHER) as threads:
+        for _ in threads.map(flush, paths):
+            pass
+
+
 def flush_tree(path: Path) -> None:
     """Flush a file, or a folder with all that is below it, but for the name of `path` itself."""
-    if path.is_symlink():
-        return
-    if path.is_dir():
-        for inner in sorted(path.iterdir()):
-            flush_tree(inner)
-    flush(path)
+    flush_all(found for found in (path, *sorted(path.rglob("*"))) if not found.is_symlink())
 
 
 def make_folder(path: Path) -> None:

@@ -15,7 +15,7 @@ from builders.audit.chart import Cell, heat_table
 from builders.audit.measures import NUMBERS, Float64, MeasureTask
 from builders.audit.record import Findings
 from builders.audit.row_groups import RowGroup, read_index, row_groups
-from builders.audit.smoothness import auroc
+from builders.audit.smoothness import auroc, without_known
 from builders.errors import BuildError
 from builders.executors.base import Executor, Meter
 from builders.release.entries import Manifest
@@ -141,7 +141,13 @@ def measure(
 
 
 def separations(measured: Mapping[Rows, Float64], reference: Rows) -> list[Separation]:
-    """Compare all rows with the known test images, number by number, sorted by split, role and number."""
+    """Compare all rows with the known test images, number by number, sorted by split, role and number.
+
+    Raises:
+        BuildError: there are no known test images.
+    """
+    if reference not in measured:
+        raise without_known(reference.split)
     known = measured[reference]
     return [
         _separation(rows, name, known[:, column], measured[rows][:, column])

@@ -14,11 +14,10 @@ import numpy.typing as npt
 from PIL import Image
 
 from builders.audit.record import Findings
-from builders.audit.row_groups import read_index, row_groups, undecodable
+from builders.audit.row_groups import read_index, rgb_images
 from builders.card.grid import Column, Row, Shown, grid
 from builders.card.words import ROLE_NAMES, role_order
 from builders.errors import BuildError
-from builders.release import images
 from builders.release.duplicates import Pair, read_pairs
 from builders.release.entries import Manifest
 from builders.release.layout import Layout
@@ -173,16 +172,5 @@ def _by_id(root: Path, key: str, split: SplitEntry, wanted: set[str]) -> dict[st
 def _images(root: Path, key: str, split: SplitEntry, rows: npt.NDArray[np.int64]) -> list[_Image]:
     """The images of some rows, in their order, from the row groups that they are in."""
     described = read_index(root, split, ["id", "role", "class_name"]).take(rows).to_pylist()
-    found = []
-    for group in row_groups(root, key, split, rows):
-        for number, data in enumerate(group.images()):
-            place = group.first + number
-            row = described[place]
-            if not 0 <= row["role"] < len(ROLES):
-                raise BuildError(f"{group.place(number)} has no known role. Check the release with verify.")
-            try:
-                image = images.decode(data).convert("RGB")
-            except images.DECODE_ERRORS as error:
-                raise undecodable(group, number, error) from error
-            found.append(_Image(int(rows[place]), row["id"], ROLES[row["role"]], row["class_name"], image))
-    return found
+    drawn = zip(rows.tolist(), described, rgb_images(root, key, split, rows), strict=True)
+    return [_Image(place, row["id"], ROLES[row["role"]], row["class_name"], image) for place, row, image in drawn]

@@ -20,7 +20,7 @@ from PIL import Image
 
 from builders.audit.chart import Cell, heat_table
 from builders.audit.record import Findings
-from builders.audit.row_groups import check_columns, read_index, unreadable
+from builders.audit.row_groups import read_index, unreadable
 from builders.audit.thumbnails import thumbnails
 from builders.duplicates.exact import DIGEST, exact_pairs, rows_at
 from builders.duplicates.search import THRESHOLD
@@ -106,7 +106,8 @@ def exact(parts: Mapping[str, Part]) -> list[Pair]:
         BuildError: an index cannot be read.
     """
     for part in parts.values():
-        check_columns(part.index, ["id", "role", "class_id", DIGEST], part.entry.rows)
+        for name in ("id", "role", "class_id", DIGEST):  # one after the other, for the memory of a large index
+            read_index(part.root, part.entry, [name])
     try:
         pairs = exact_pairs({name: part.index for name, part in parts.items()})
     except (OSError, pa.ArrowException) as error:

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import ExifTags, Image
 
-from builders.audit.row_groups import RowGroup, undecodable
+from builders.audit.row_groups import RowGroup
 from builders.audit.smoothness import total_variation
 from builders.executors.base import ONE_CORE, Counted, Progress, Resources
 from builders.release import images
@@ -121,10 +121,11 @@ class MeasureTask:
             BuildError: the shard cannot be read, or an image does not decode.
         """
         counted, found = Counted(len(self.group.rows), progress), []
-        for number, data in enumerate(self.group.images()):
-            try:
-                found.append([*header_numbers(data), *pixel_numbers(images.decode(data))])
-            except images.DECODE_ERRORS as error:
-                raise undecodable(self.group, number, error) from error
-            counted.one(len(data))
+        for size, numbers in self.group.each(_measured):
+            found.append(numbers)
+            counted.one(size)
         return np.array(found, np.float64).reshape(-1, len(NUMBERS))
+
+
+def _measured(data: bytes) -> tuple[int, list[float]]:
+    return len(data), [*header_numbers(data), *pixel_numbers(images.decode(data))]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -63,8 +64,13 @@ def count_overlap(root: Path, manifest: Manifest) -> list[SplitOverlap]:
     return found
 
 
-def findings(counted: list[SplitOverlap]) -> Findings:
-    """The table, chart and summary of the overlap of some splits."""
+def remarks(manifest: Manifest) -> list[str]:
+    """What the comparison of classes cannot tell, in sentences with their split."""
+    return [f"`{key}`: {remark}" for key, split in manifest.by_key().items() for remark in split.compared or ()]
+
+
+def findings(counted: list[SplitOverlap], said: Sequence[str] = ()) -> Findings:
+    """The table, chart and summary of the overlap of some splits; `said` are the `remarks`."""
     lines = [
         (split.key, known, unknown, name, rows, split.rows)
         for split in counted
@@ -72,7 +78,7 @@ def findings(counted: list[SplitOverlap]) -> Findings:
     ]
     return Findings(
         key=KEY,
-        summary=_summary(counted),
+        summary=" ".join([_summary(counted), *said]),
         splits=tuple(split.key for split in counted),
         columns=("split", "known_class", "unknown_class", "unknown_class_name", "rows", "rows_of_split"),
         rows=lines,
@@ -98,7 +104,7 @@ def _summary(counted: list[SplitOverlap]) -> str:
     some = [split for split in counted if split.overlapping]
     if not some:
         splits = f"the {len(counted):,} splits with the column `{COLUMN}`"
-        return f"Overlap: no row of {splits} is of a class that overlaps a known one."
+        return f"Overlap: no row of {splits} has a known class there."
     others = len(counted) - len(some)
     parts = [f"{split.overlapping:,} of {split.rows:,} rows of `{split.key}` ({_named(split)})" for split in some]
     none = f"; none in {others:,} other split{'s' * (others > 1)} with that column" if others else ""

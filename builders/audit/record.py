@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import csv
-import io
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +18,7 @@ from builders.release.manifest import file_entry, read_manifest
 from builders.storage.atomic import atomic_path, write_text
 from builders.storage.locks import held, is_held
 from builders.storage.paths import make_folder
+from unknown_detection.csv_text import csv_text
 
 Cell = str | int | float
 
@@ -46,19 +45,20 @@ class Findings:
 
 
 @contextlib.contextmanager
-def audited(root: Path, *, dry_run: bool) -> Iterator[Manifest]:
+def audited(root: Path, *, dry_run: bool, doing: str = "audit the release") -> Iterator[Manifest]:
     """Read a release's manifest, and keep builds out of its folder until the audit is recorded.
 
     Args:
         root: the release folder.
         dry_run: only ask whether a build is writing, and write nothing, not even the lock file.
+        doing: what is done, as it follows "Cannot" where the operating system refuses.
 
     Raises:
         BuildError: it is no release, cannot be read or written, or a build or another audit is writing to it.
     """
     layout = Layout(root)
     busy = f"A build or another audit is writing to {root}. Wait until it ends, and run the same command again."
-    with os_errors_as_build_errors("audit the release"), contextlib.ExitStack() as stack:
+    with os_errors_as_build_errors(doing), contextlib.ExitStack() as stack:
         read_manifest(root)  # before a lock file is written into a folder that may be no release
         if dry_run:
             refuse_build_in_progress(root, busy)
@@ -118,11 +118,7 @@ def paths(root: Path, findings: Findings) -> list[str]:
 
 def table_text(findings: Findings) -> str:
     """The table of an audit as CSV."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(findings.columns)
-    writer.writerows(findings.rows)
-    return text.getvalue()
+    return csv_text([findings.columns, *findings.rows])
 
 
 def save_picture(picture: Image.Image, path: Path) -> None:

@@ -17,19 +17,18 @@ import numpy.typing as npt
 import pyarrow as pa
 from PIL import Image
 
+from builders.audit.row_groups import read_index, rgb_images
 from builders.audit.smoothness import DISTANCES, Float64, auroc, smoothness_score, total_variation
 from builders.errors import BuildError
 from builders.generate.arrays import SIDE
 from builders.generate.exact.resize import fixed_resize, lsun_fix
 from builders.release import images
 from builders.release.entries import Manifest
-from builders.release.reader import config_of, read_images
 from builders.release.schema import ROLES
 from builders.release.split_entries import SplitEntry
 from builders.sources.base import SourceIndex, open_source
 from builders.sources.registry import SOURCES
 from builders.sources.sizes import image_sizes
-from builders.storage.parquet import read_parquet
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -96,7 +95,7 @@ def compare(release: Path, manifest: Manifest, key: str, root: Path, most: int) 
         BuildError: the release has no such split or no known test images, or the source lacks an original.
     """
     config, _, name = key.partition("/")
-    splits = config_of(manifest, config).splits
+    splits = manifest.configs[config].splits
     if name not in splits or "test" not in splits or "in_distribution" not in splits["test"].roles:
         raise BuildError(
             f"{config} in {release} needs the split {name or '(none was named)'} and an in-distribution split test "
@@ -127,9 +126,8 @@ def _variations(pictures: Sequence[Pixels], distance: str) -> Float64:
 
 
 def _known(release: Path, key: str, split: SplitEntry) -> Iterator[Image.Image]:
-    for row, image in read_images(release, key, split):
-        if ROLES[row["role"]] == "in_distribution":
-            yield image
+    roles = read_index(release, split, ["role"])["role"].to_numpy()
+    return rgb_images(release, key, split, np.flatnonzero(roles == ROLES.index("in_distribution")))
 
 
 def _resized(release: Path, key: str, split: SplitEntry, root: Path, most: int) -> Iterator[tuple[Pixels, ...]]:
@@ -143,7 +141,7 @@ def _resized(release: Path, key: str, split: SplitEntry, root: Path, most: int) 
     if not root.is_dir():
         raise BuildError(f"There is no folder {root}. Give the folder of {source.title} with --originals.")
     index = open_source(source, root, pieces[0].partitions)
-    ids = read_parquet(release / split.index.path, ["source_id"]).column(0).slice(0, most)
+    ids = read_index(release, split, ["source_id"]).column(0).slice(0, most)
     _, read = image_sizes(index, _places(key, index, ids))
     for row in range(len(ids)):
         try:

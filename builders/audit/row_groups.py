@@ -1,22 +1,23 @@
-"""Reads the encoded images of some rows of a release, one row group of a shard at a time.
-
-Tested by `tests/builders/audit/test_artifacts.py`.
-"""
+"""Reads the index of a split, and the images of some rows, one row group of a shard at a time."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
+from PIL import Image
 
 from builders.errors import BuildError, one_line
-from builders.release.schema import arrow_schema
+from builders.release import images
+from builders.release.columns import KNOWN_COLUMNS
+from builders.release.schema import ROLES, arrow_schema, without_values
 from builders.release.split_entries import SplitEntry
 from builders.storage.parquet import open_parquet, read_parquet
 
@@ -26,6 +27,7 @@ _BATCH_ROWS = 256
 _open = partial(open_parquet, buffer_size=1024 * 1024, pre_buffer=False)
 
 Rows = npt.NDArray[np.int64]
+Made = TypeVar("Made")
 
 _TYPES = arrow_schema(())
 
@@ -65,23 +67,50 @@ class RowGroup:
         except (OSError, pa.ArrowException) as error:
             raise unreadable(self.path, error) from error
 
-    def place(self, number: int) -> str:
-        """The place of one of the rows, by its position in `rows`, for messages."""
-        return f"row {self.rows[number]:,} of row group {self.group} in {self.path}"
+    def each(self, make: Callable[[bytes], Made]) -> Iterator[Made]:
+        """What a function that decodes an image makes of each of the encoded images.
+
+        Raises:
+            BuildError: the shard cannot be read, or an image does not decode.
+        """
+        for number, data in enumerate(self.images()):
+            try:
+                made = make(data)
+            except images.DECODE_ERRORS as error:
+                # Pillow's message for unknown bytes ends with the address of a buffer.
+                reason = one_line(str(error).partition(" <_io.BytesIO")[0])
+                raise BuildError(
+                    f"The image of row {self.rows[number]:,} of row group {self.group} in {self.path} does not decode "
+                    f"({reason}). Check the release with python -m hf_scripts.verify."
+                ) from error
+            yield made
+
+
+def rgb_images(root: Path, key: str, split: SplitEntry, rows: Rows) -> Iterator[Image.Image]:
+    """The images of some rows of a split as RGB, in order; arguments and errors as of `row_groups`, and `each`'s."""
+    for group in row_groups(root, key, split, rows):
+        yield from group.each(lambda data: images.decode(data).convert("RGB"))
 
 
 def read_index(root: Path, split: SplitEntry, names: Sequence[str]) -> pa.Table:
-    """Read columns of a split's index.
+    """Read columns of a split's index, in which no cell lacks a value but where it may, and roles are known.
 
     Raises:
-        BuildError: the index cannot be read, lacks one of them, or has another number of rows than the manifest says.
+        BuildError: the index cannot be read, lacks one of them, has another number of rows than the manifest says, or
+            has cells as above.
     """
     path = root / split.index.path
     check_columns(path, names, split.rows)
     try:
-        return read_parquet(path, list(names))
+        table = read_parquet(path, list(names))
+        table.validate(full=True)  # text that is not UTF-8
     except (OSError, pa.ArrowException) as error:
         raise unreadable(path, error) from error
+    if empty := without_values(table, tuple(KNOWN_COLUMNS.values())):
+        raise _wrong(path, f"has rows without a value in the column {empty[0]}")
+    if "role" in names and not pc.all(pc.is_in(table["role"], pa.array(range(len(ROLES)))), min_count=0).as_py():
+        raise _wrong(path, "has roles that no release has")
+    return table
 
 
 def check_columns(path: Path, names: Sequence[str], rows: int | None = None) -> None:
@@ -93,7 +122,7 @@ def check_columns(path: Path, names: Sequence[str], rows: int | None = None) -> 
     try:
         with _open(path) as opened:
             schema, count = opened.schema_arrow, opened.metadata.num_rows
-    except (OSError, pa.ArrowException, UnicodeDecodeError) as error:
+    except (OSError, pa.ArrowException) as error:
         raise unreadable(path, error) from error
     for name in names:
         if name not in schema.names or (name in _TYPES.names and schema.field(name).type != _TYPES.field(name).type):
@@ -145,9 +174,5 @@ def unreadable(path: Path, error: Exception) -> BuildError:
     return BuildError(f"Cannot read {path} ({reason}). Check the release with python -m hf_scripts.verify.")
 
 
-def undecodable(group: RowGroup, number: int, error: Exception) -> BuildError:
-    """The error for an image of a row group that does not decode."""
-    return BuildError(
-        f"The image of {group.place(number)} does not decode ({one_line(error)}). Check the release with python -m "
-        "hf_scripts.verify."
-    )
+def _wrong(path: Path, reason: str) -> BuildError:
+    return BuildError(f"{path} {reason}. Check the release with python -m hf_scripts.verify.")

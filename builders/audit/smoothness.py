@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
+from builders.audit.row_groups import read_index, rgb_images
+from builders.errors import BuildError
 from builders.release.entries import Manifest
-from builders.release.reader import read_images
 from builders.release.schema import ROLES
 from unknown_detection.terminal.progress import bar
 
@@ -106,12 +107,17 @@ def table_lines(
         config: a config with known test images.
         names: its splits to compare with them.
         threshold: the AUROC, or 1 minus it, from which on a split counts as separable.
+
+    Raises:
+        BuildError: the release has no known test images, or a file cannot be read.
     """
     splits = manifest.configs[config].splits
     read = sorted({*names, "test", *(["validation"] if "validation" in splits else [])})
     variations = _variations(release, manifest, [f"{config}/{name}" for name in read])
     # The mean comes from other known images than those of the test split, if there are any.
-    known_test = variations[f"{config}/test", "in_distribution"]
+    known_test = variations.get((f"{config}/test", "in_distribution"))
+    if known_test is None:
+        raise without_known(f"{config}/test")
     mean = float(np.mean(variations.get((f"{config}/validation", "in_distribution"), known_test)))
     known = smoothness_score(known_test, mean)
     yield [f"{config}/test", "in_distribution", f"{len(known):,}", f"{np.mean(known_test):.4f}", "-", "-"]
@@ -124,6 +130,14 @@ def table_lines(
         yield [key, role, f"{len(unknown):,}", f"{np.mean(unknown):.4f}", f"{area:.3f}", verdict]
 
 
+def without_known(key: str) -> BuildError:
+    """The error for a split of known test images in which no row is one, whatever the manifest says of it."""
+    return BuildError(
+        f"{key} has no rows of the role in_distribution to compare others with. Check the release with python -m "
+        "hf_scripts.verify."
+    )
+
+
 def _variations(release: Path, manifest: Manifest, keys: Sequence[str]) -> dict[tuple[str, str], Float64]:
     """Total variation of every image of some splits, by split (`config/split`) and role."""
     known = manifest.by_key()
@@ -131,7 +145,9 @@ def _variations(release: Path, manifest: Manifest, keys: Sequence[str]) -> dict[
     total = sum(known[key].rows for key in keys)
     with bar(total, "measuring") as shown:
         for key in keys:
-            for row, image in read_images(release, key, known[key]):
-                found.setdefault((key, ROLES[row["role"]]), []).append(total_variation(np.asarray(image)))
+            roles = read_index(release, known[key], ["role"])["role"].to_pylist()
+            drawn = rgb_images(release, key, known[key], np.arange(len(roles)))
+            for role, image in zip(roles, drawn, strict=True):
+                found.setdefault((key, ROLES[role]), []).append(total_variation(np.asarray(image)))
                 shown.update()
     return {key: np.array(values) for key, values in found.items()}

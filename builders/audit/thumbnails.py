@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from builders.audit.row_groups import RowGroup, row_groups, undecodable
+from builders.audit.row_groups import RowGroup, row_groups
 from builders.executors.base import ONE_CORE, Counted, Executor, Meter, Progress, Resources
 from builders.generate.arrays import SIDE
 from builders.generate.exact.resize import fixed_resize
@@ -51,12 +51,10 @@ class ThumbnailTask:
         """
         counted = Counted(len(self.group.rows), progress)
         pixels = np.empty((len(self.group.rows), SIDE, SIDE, 3), np.uint8)
-        for number, data in enumerate(self.group.images()):
-            try:
-                pixels[number] = thumbnail(images.decode(data))
-            except images.DECODE_ERRORS as error:
-                raise undecodable(self.group, number, error) from error
-            counted.one(len(data))
+        made = self.group.each(lambda data: (len(data), thumbnail(images.decode(data))))
+        for number, (size, small) in enumerate(made):
+            pixels[number] = small
+            counted.one(size)
         place = np.lib.format.open_memmap(self.array, "r+")
         place[self.group.first : self.group.first + len(pixels)] = pixels
         place.flush()

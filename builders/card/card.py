@@ -10,9 +10,10 @@ import re
 from typing import TYPE_CHECKING
 
 import msgspec
+from markupsafe import Markup
 
 from builders.card import croissant, facts, responsible, words
-from builders.card.front_matter import front_matter
+from builders.card.front_matter import front_matter_text
 from builders.release.entries import Manifest, without_outdated_audits
 from builders.release.layout import INDEX_SUFFIX, Layout
 from builders.release.manifest import file_entry, write_manifest
@@ -51,11 +52,12 @@ def write_card_and_manifest(layout: Layout, manifest: Manifest, before: Manifest
 
 def render(manifest: Manifest) -> str:
     """Render the card of a manifest."""
-    import yaml
-
-    front = yaml.safe_dump(front_matter(manifest), sort_keys=False, allow_unicode=True)
     text: str = _template().render(
-        front_matter=front, manifest=manifest, facts=facts, words=words, said=_said(manifest)
+        front_matter=Markup(front_matter_text(manifest)),
+        manifest=manifest,
+        facts=facts,
+        words=words,
+        said=_said(manifest),
     )
     # What a template leaves out leaves blank lines behind; those of examples stay.
     pieces = re.split(r"(^```.*?^```$)", text, flags=re.M | re.S)
@@ -76,6 +78,8 @@ def _said(manifest: Manifest) -> dict[str, object]:
         "indexes": [f"{name}{INDEX_SUFFIX}" for name in sorted(manifest.configs)],
         "by_key": manifest.by_key(),
         "overlapping": [(key, entry) for key, entry in manifest.by_key().items() if entry.overlaps],
+        "by_table": any(entry.overlaps and entry.compared is None for entry in manifest.by_key().values()),
+        "compared": {key: entry.compared for key, entry in manifest.by_key().items() if entry.compared is not None},
         "revision": f', revision="v{manifest.version}"' if manifest.version else "",
         "drawn": facts.drawn(manifest),
         "statements": responsible.statements(manifest),
@@ -84,6 +88,11 @@ def _said(manifest: Manifest) -> dict[str, object]:
         "rows": sum(split.rows for split in manifest.by_key().values()),
         "pictures": {key: split.samples for key, split in manifest.by_key().items() if split.samples is not None},
     }
+
+
+def _without_html(value: object) -> object:
+    """A text of the manifest as Markdown in which no element and no comment of HTML begins; YAML is Markup here."""
+    return value if isinstance(value, Markup) or not isinstance(value, str) else value.replace("<", "&lt;")
 
 
 @functools.cache
@@ -96,5 +105,6 @@ def _template() -> jinja2.Template:
         trim_blocks=True,
         lstrip_blocks=True,
         keep_trailing_newline=True,
+        finalize=_without_html,
     )
     return environment.get_template("dataset_card.md.j2")

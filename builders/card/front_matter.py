@@ -1,5 +1,8 @@
 """The card's YAML front matter, which `load_dataset` and the Hub read: configs with their files, sizes and row counts.
 
+It follows from the manifest alone, and `verify` wants it to the byte. Another text would let releases of earlier
+versions fail.
+
 Tested by `tests/hf_scripts/test_card.py`.
 """
 
@@ -18,6 +21,13 @@ from builders.release.split_entries import FileEntry
 # The Hub's categories (hub-docs, datasetcard.md); the larger ones are beyond any release of ours.
 _SIZES = ((1_000, "n<1K"), (10_000, "1K<n<10K"), (100_000, "10K<n<100K"), (1_000_000, "100K<n<1M"))
 _LARGEST = "1M<n<10M"
+
+
+def front_matter_text(manifest: Manifest) -> str:
+    """The beginning of the card: the YAML between two lines of ---, without anchors."""
+    import yaml
+
+    return f"---\n{yaml.safe_dump(front_matter(manifest), sort_keys=False, allow_unicode=True)}---\n"
 
 
 def front_matter(manifest: Manifest) -> dict[str, Any]:

@@ -45,7 +45,7 @@ def cluster_options() -> list[Callable[[Any], Any]]:
         click.option(
             "--ray-address",
             metavar="HOST:PORT",
-            help="The cluster, as `ray start --head` printed it. [default: RAY_ADDRESS, or this machine's]",
+            help="The cluster, as `ray start --head` printed it. [default: the variable RAY_ADDRESS]",
         ),
     ]
 

@@ -121,6 +121,11 @@ def missing_sources(missing: Iterable[tuple[Source, str]]) -> list[str]:
     return lines
 
 
+def listed_once(source: Source) -> str:
+    """How to list the folders for all later commands, with a source as the example."""
+    return f'Folders can also be listed once in {SOURCES_FILE}, a line such as {source.key} = "DIR" for each'
+
+
 def _shorter_ways(source: Source) -> list[str]:
     """The ways to get a source that are one command or one flag."""
     obtain, ways = source.obtain, []

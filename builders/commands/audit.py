@@ -116,7 +116,7 @@ def _by_config(release: Path, manifest: Manifest, wanted: Sequence[str]) -> dict
 @_dry_run
 def overlap(release: Path, dry_run: bool) -> None:
     """Count the unknown rows whose class overlaps a known class, by split and known class."""
-    from builders.audit.overlap import count_overlap, findings
+    from builders.audit.overlap import count_overlap, findings, remarks
 
     with audited(release, dry_run=dry_run) as manifest:
         counted = count_overlap(release, manifest)
@@ -125,7 +125,7 @@ def overlap(release: Path, dry_run: bool) -> None:
             known = sorted({name for name, _, _ in split.classes})
             lines.append([split.key, f"{split.rows:,}", f"{split.overlapping:,}", ", ".join(known) or "none"])
         click.echo("\n".join(aligned(lines)))
-        _finish(release, manifest, findings(counted), dry_run=dry_run)
+        _finish(release, manifest, findings(counted, remarks(manifest)), dry_run=dry_run)
 
 
 @command.command(

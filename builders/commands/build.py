@@ -19,7 +19,7 @@ from builders.cli.progress import TerminalMeter
 from builders.cli.runner import exit_code
 from builders.cli.setting_flags import given_values, setting_flags, setting_options
 from builders.cli.source_flags import (
-    SOURCES_FILE,
+    listed_once,
     listed_sources,
     missing_sources,
     refuse_sources_of_demo,
@@ -338,17 +338,15 @@ def _roots(
     needing = _on_disk(benchmark, splits)
     named = {source: flags.get(source.key) or listed.get(source.key) for source in needing}
     places = {source: place for source, place in named.items() if place is not None}
+    found = (source for source in every_source(benchmark) if source.on_disk)  # a key may also be the flag of a model
+    given = {source: flags[source.key] for source in found if flags.get(source.key) is not None}
+    refuse_wrong_folders({**given, **places})  # also of sources that these splits do not need
     missing = [source for source in needing if source not in places]
     if missing:
         lines = [f"No folder was given for {len(missing)} source{'s' if len(missing) > 1 else ''} of these splits:"]
         lines += missing_sources((source, _in_few_words(benchmark, needing[source])) for source in missing)
-        lines.append(
-            f"Name folders once for all in {SOURCES_FILE} (see README), choose --splits, or try the demo sources:"
-        )
+        lines.append(f"{listed_once(missing[0])}. Or choose --splits, or try the demo sources:")
         lines.append(f"  {module} --demo --out build/unknown-detection")
         raise BuildError("\n".join(lines))
-    found = (source for source in every_source(benchmark) if source.on_disk)  # a key may also be the flag of a model
-    given = {source: flags[source.key] for source in found if flags.get(source.key) is not None}
-    refuse_wrong_folders({**given, **places})  # also of sources that these splits do not need
     downloads = Downloads(flags["cache"], meter.note, quiet=flags["quiet"], only_look=flags["dry_run"])
     return downloads.folders(places, needed_partitions(benchmark, splits))

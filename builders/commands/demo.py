@@ -5,6 +5,7 @@ Tested by `tests/builders/demo/test_write.py`.
 
 from __future__ import annotations
 
+import shlex
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -28,7 +29,8 @@ def command(folder: Path, seed: int) -> None:
     for key, place in written.items():
         click.echo(f"{key}: {place}")
     for name, benchmark in BENCHMARKS.items():
-        flags = " ".join(f"--{source.key} {folder / source.key}" for source in benchmark.sources() if source.on_disk)
+        given = [(f"--{source.key}", str(folder / source.key)) for source in benchmark.sources() if source.on_disk]
+        flags = shlex.join(word for flag in given for word in flag)
         click.echo(f"Next: python -m builders.{name}_benchmark {flags}")
 
 

@@ -14,7 +14,7 @@ import click
 
 from builders.audit.record import audited
 from builders.cli.runner import exit_code
-from builders.errors import BuildError, os_errors_as_build_errors
+from builders.errors import BuildError
 from builders.report.pictures import Shown
 from builders.storage.atomic import write_text
 from builders.storage.paths import LOCAL, PathType, is_remote
@@ -51,7 +51,7 @@ def command(release: Path, out: Path | None, pictures: str) -> None:
 
     if is_remote(release) and out is None:
         raise BuildError(f"The page of {release} lies on this machine, and needs a name. Give one with --out.")
-    with os_errors_as_build_errors("write the page"), audited(release, dry_run=True) as manifest:
+    with audited(release, dry_run=True, doing="write the page") as manifest:
         full = release.resolve()
         path = full.with_name(f"{full.name}.html") if out is None else out
         _check_out(full, path)

@@ -17,7 +17,7 @@ from builders.cli.source_flags import listed_sources, sources_option
 from builders.cli.tables import aligned
 from builders.commands.source_overview import HEADINGS, MAY_PUBLISH, overview
 from builders.errors import BuildError, os_errors_as_build_errors
-from builders.fetch.get import free_bytes, get, needed_bytes, states, toml_line
+from builders.fetch.get import cautions, free_bytes, get, needed_bytes, states, toml_line
 from builders.sources.base import Source
 from builders.sources.registry import SOURCES
 from unknown_detection.help import HelpGroup, no_sync_option
@@ -94,6 +94,8 @@ def get_command(names: tuple[str, ...], into: Path, dry_run: bool, quiet: bool) 
     """
     chosen = [SOURCES[name] for name in dict.fromkeys(names)]
     with os_errors_as_build_errors("get the sources"):
+        for caution in cautions([state for source in chosen for state in states(source, into)]):
+            click.echo(caution, err=True)
         if dry_run:
             _dry_run(chosen, into)
             return

@@ -13,18 +13,24 @@ from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from multiprocessing.context import BaseContext
 from multiprocessing.process import BaseProcess
+from multiprocessing.util import Finalize
 from types import TracebackType
 from typing import Any
 
 from builders.errors import BuildError
 from builders.executors.base import Progress, Result, Task
 from builders.executors.worker import READY, answered, serve
+from builders.storage.scratch import remove_leftovers, scratch_folder
 
 _POLL_SECONDS = 0.1
 """Progress is shown this often while no task ends."""
 
 _END_SECONDS = 5
 """Timeout for the exit code of a worker whose pipe has closed; it usually takes a fraction of a second."""
+
+_SOCKETS = "mp"
+"""The purpose in the name of the folder with the fork server's socket. It is short since the path of a socket has at
+most 103 characters on macOS, and that of a folder for temporary files there has 49."""
 
 _SIGKILL = 9
 """The number in POSIX; `signal` lacks the name on systems without the signal."""
@@ -57,7 +63,11 @@ class LocalExecutor:
         self._refused: OSError | None = None
 
     def __enter__(self) -> LocalExecutor:
-        if self._seats > 1:
+        if self._seats == 1:
+            remove_leftovers(_SOCKETS)
+        else:
+            if self._context.get_start_method() == "forkserver":
+                _place_socket()
             self._workers = [_Worker(self._context, self._shared, number) for number in range(self._seats)]
             # In a thread, because the server answers only after it has imported everything.
             self._starting = threading.Thread(target=self._start, daemon=True)
@@ -255,6 +265,18 @@ def _context(preload: Sequence[str]) -> BaseContext:
         context.set_forkserver_preload([serve.__module__, *preload])
         return context
     return multiprocessing.get_context("spawn")
+
+
+def _place_socket() -> None:
+    """Have the fork server's socket in a folder that a later run removes if this process is killed.
+
+    Otherwise Python makes one itself, `pymp-...`, which nobody removes after a kill.
+    """
+    config = multiprocessing.current_process()._config  # type: ignore[attr-defined]  # Python asks for it there
+    if config.get("tempdir") is None:
+        scratch = scratch_folder(_SOCKETS)
+        config["tempdir"] = str(scratch.__enter__())
+        Finalize(None, scratch.__exit__, (None, None, None), exitpriority=-100)  # as Python does with its own
 
 
 def _block_interrupts() -> None:

@@ -60,7 +60,7 @@ class RayExecutor:
     Entering it joins the cluster, and leaving it ends whatever the cluster still runs for it.
 
     Args:
-        address: `HOST:PORT` of the cluster; None takes `RAY_ADDRESS` or this machine's.
+        address: `HOST:PORT` of the cluster; None takes `RAY_ADDRESS`.
     """
 
     def __init__(self, address: str | None) -> None:

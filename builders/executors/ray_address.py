@@ -11,9 +11,6 @@ import threading
 
 from builders.errors import BuildError, one_line
 
-DEFAULT = "127.0.0.1:6379"
-"""Where `ray start --head` listens on the machine that it runs on (`--port`, 6379 by default)."""
-
 _PATIENCE = 3.0
 """Seconds for everything: looking up the name, connecting, and the first answer."""
 
@@ -31,12 +28,18 @@ def answering_address(given: str | None) -> str:
     """Return the address of a cluster that answers.
 
     Args:
-        given: `HOST:PORT`; None takes the variable `RAY_ADDRESS`, or else this machine's default port.
+        given: `HOST:PORT`; None takes the variable `RAY_ADDRESS`.
 
     Raises:
-        BuildError: the address has another form, or no gRPC server answers there in time.
+        BuildError: there is no address, or it has another form, or no gRPC server answers there in time.
     """
-    address = given or os.environ.get("RAY_ADDRESS") or DEFAULT
+    address = given or os.environ.get("RAY_ADDRESS")
+    if not address:
+        # Results are unpickled, so whoever listens on the default port before Ray does could run code here.
+        raise BuildError(
+            "--executor ray needs the address of a cluster. Give the HOST:PORT that `ray start --head` printed with "
+            "--ray-address or in the variable RAY_ADDRESS; on this machine it is 127.0.0.1:6379 unless chosen."
+        )
     host, _, port = address.rpartition(":")
     if not host or "/" in host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
         raise BuildError(

@@ -16,7 +16,7 @@ from pathlib import Path
 from tqdm import tqdm
 
 from builders.errors import BuildError
-from builders.fetch.http import Log, download, part_of
+from builders.fetch.http import Log, download, part_bytes, part_of
 from builders.fetch.integrity import problem, refuse_other
 from builders.fetch.unzip import unzip
 from builders.sources.base import Source
@@ -83,6 +83,20 @@ def free_bytes(folder: Path) -> int:
     return shutil.disk_usage(next(path for path in (absolute, *absolute.parents) if path.exists())).free
 
 
+def cautions(found: Sequence[FileState]) -> list[str]:
+    """What to say before files are downloaded of which no digest is published: a line for each."""
+    lines = []
+    for state in found:
+        if state.file.url and not state.done and not state.file.has_digest:
+            how = "over plain http" if state.file.url.startswith("http:") else "from its owner"
+            lines.append(
+                f"note: {state.source.key}: {state.file.name} comes {how}, and no digest of it is published. Whoever "
+                "can change what reaches this machine can give it other images: only the number of images and the "
+                "checksums inside the file are checked."
+            )
+    return lines
+
+
 def get(sources: Sequence[Source], into: Path, log: Log, *, quiet: bool = False) -> list[str]:
     """Download and check the files of some sources.
 
@@ -116,6 +130,8 @@ def get(sources: Sequence[Source], into: Path, log: Log, *, quiet: bool = False)
             absent = [state for state in states(source, into) if not state.done]
             if absent or not found[source.key]:
                 todo.append(by_hand(source, into, absent))
+            elif not all(state.file.has_digest for state in found[source.key]):
+                _refuse_other_number(source, into / source.key)
     return todo
 
 
@@ -140,8 +156,7 @@ def _state(source: Source, file: OwnerFile, folder: Path) -> FileState:
     path = inside(folder, file.name)
     if (file.unpacked and (folder / file.unpacked).exists()) or path.is_file():
         return FileState(source, file, path, file.size, True)
-    part = part_of(path)
-    return FileState(source, file, path, part.stat().st_size if part.is_file() else 0, False)
+    return FileState(source, file, path, part_bytes(part_of(path)), False)
 
 
 def _bring(state: FileState, log: Log, *, quiet: bool) -> None:
@@ -176,10 +191,21 @@ def _bring(state: FileState, log: Log, *, quiet: bool) -> None:
         path.unlink()
 
 
+def _refuse_other_number(source: Source, folder: Path) -> None:
+    """Refuse images that are not as many as the owner's: what can be told where no digest is published."""
+    for piece in source.scan(folder, tuple(source.expected())):
+        found, total = piece.table.num_rows, source.expected()[piece.partition].total
+        if found != total:
+            raise BuildError(
+                f"{folder} is not the owner's set: its partition {piece.partition} has {found:,} images, and the "
+                f"published one {total:,}. Remove what is in {folder} and get it again."
+            )
+
+
 def _download(state: FileState, title: str, have: int, log: Log, *, quiet: bool) -> tuple[Path, str]:
     """Download what a part file lacks; returns that file, and what is wrong with it, or an empty text."""
     with _bar(title, state.file.size, have, quiet=quiet) as advance:
-        part = download(state.file.url, state.path, state.file.exact_size, log, advance)
+        part = download(state.file, state.path, log, advance)
     with _bar(f"checking {title}", part.stat().st_size, 0, quiet=quiet) as advance:
         return part, problem(state.file, part, advance)
 

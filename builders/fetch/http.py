@@ -6,6 +6,7 @@ often for 39 GB over an academic line. So this asks for the missing range and wr
 
 from __future__ import annotations
 
+import os
 import re
 import time
 from collections.abc import Callable
@@ -15,32 +16,26 @@ from urllib.parse import urlsplit
 
 import requests
 
-from builders.errors import BuildError, one_line
+from builders.errors import BuildError
+from builders.fetch.transfer import FLOOR, CutError, Floor, received
+from builders.sources.obtain import OwnerFile
+from builders.storage.regular import refuse_irregular
 
 PART = ".part"
 """Suffix of a file that is not whole yet."""
 
 WAITS = (1.0, 2.0, 4.0, 8.0, 16.0)
-"""Seconds before each further try that brings nothing. A try that brings bytes starts the count again."""
+"""Seconds before each further try. After a try that brought the file on by what the floor asks for, the count starts
+again."""
 
-CONNECT_TIMEOUT = 30.0
-"""Seconds."""
+_MOST_DIGITS = 18
+"""Of a size that a server says, which is less than 2**63 bytes."""
 
-READ_TIMEOUT = 60.0
-"""Seconds without a byte."""
-
-_BLOCK = 1 << 16
-"""Bytes written at a time. Of a block that is cut in the middle nothing is kept."""
-
-_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+)")
+_RANGE = re.compile(rf"bytes (\d{{1,{_MOST_DIGITS}}})-(\d{{1,{_MOST_DIGITS}}})/(\d{{1,{_MOST_DIGITS}}})", re.ASCII)
 _TRANSIENT = (408, 425, 429, 500, 502, 503, 504)
 
 Log = Callable[[str], object]
 Advance = Callable[[int], object]
-
-
-class _CutError(Exception):
-    """The transfer ended early; the message says how."""
 
 
 def part_of(path: Path) -> Path:
@@ -48,93 +43,147 @@ def part_of(path: Path) -> Path:
     return path.with_name(path.name + PART)
 
 
-def download(url: str, path: Path, size: int, log: Log, advance: Advance) -> Path:
+def part_bytes(part: Path) -> int:
+    """The bytes of a part file; 0 if there is none.
+
+    Raises:
+        BuildError: it is a link, which could lead to any file, or something else that is no regular file.
+    """
+    try:
+        found = part.lstat()
+    except FileNotFoundError:
+        return 0
+    refuse_irregular(part, found.st_mode)
+    return found.st_size
+
+
+def download(file: OwnerFile, path: Path, log: Log, advance: Advance, floor: Floor = FLOOR) -> Path:
     """Download a file to `part_of(path)`, which then is as long as the server says, and return it.
 
     Whether its bytes are the right ones is for the caller to check.
 
     Args:
-        url: the address.
+        file: the file, which has an address.
         path: where the file will be. Its folder exists.
-        size: bytes that it must have; 0 if that is not known.
         log: prints a line for each wait.
         advance: gets the number of bytes that came; negative where what there was is thrown away.
+        floor: the least speed at which a transfer goes on.
 
     Raises:
-        BuildError: the server has no such file or one of another size, or the transfer keeps failing.
+        BuildError: the server has no such file or one of another size, the transfer keeps failing, or there is no
+            regular file at `part_of(path)`.
         OSError: the file cannot be written.
     """
     part = part_of(path)
     waits = iter(WAITS)
+    longest = part_bytes(part)
     while True:
-        before = _length(part)
-        if size and before == size:
+        if file.exact_size and part_bytes(part) == file.exact_size:
             return part
         try:
-            _continue(url, part, size, advance)
+            _continue(file, part, advance, floor)
             return part
-        except _CutError as error:
-            if _length(part) > before:
-                waits = iter(WAITS)
+        except CutError as error:
+            now = part_bytes(part)
+            # Further than ever: a server may take back again and again what it has sent, or send a byte each time.
+            if now >= longest + floor.size:
+                waits, longest = iter(WAITS), now
             wait = next(waits, None)
             if wait is None:
                 raise BuildError(
-                    f"Cannot download {url}: {error}. {_length(part):,} bytes are kept in {part}. Run the same "
-                    "command again; it resumes."
+                    f"Cannot download {file.url}: {error}. {now:,} bytes are kept in {part}. Run the same command "
+                    "again; it resumes."
                 ) from error
             log(f"{path.name}: {error}; going on in {wait:g} s")
             time.sleep(wait)
 
 
-def _continue(url: str, part: Path, size: int, advance: Advance) -> None:
+def _continue(file: OwnerFile, part: Path, advance: Advance, floor: Floor) -> None:
     """Ask once for what is missing, and write it.
 
     Raises:
-        _CutError: the transfer ended early.
+        CutError: the transfer ended early, or was too slow.
         BuildError: the server has no such file.
     """
-    start = _length(part)
-    headers = {"Accept-Encoding": "identity"} | ({"Range": f"bytes={start}-"} if start else {})
-    try:
-        with requests.get(url, headers=headers, stream=True, timeout=(CONNECT_TIMEOUT, READ_TIMEOUT)) as answer:
-            if start and answer.status_code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
-                _forget(part, advance)
-                raise _CutError("the server has no byte behind those that there are, so they are thrown away")
-            _refuse_status(url, answer)
-            total = _total(answer, start)
-            if size and total not in (0, size):
-                raise BuildError(
-                    f"{url} has {total:,} bytes, and the published file {size:,}. The address serves something else; "
-                    "look at the owner's page."
-                )
-            if start and answer.status_code != HTTPStatus.PARTIAL_CONTENT:
-                _forget(part, advance)  # the server sends all of it again
-            with part.open("ab") as file:
-                for block in answer.iter_content(_BLOCK):
-                    file.write(block)
-                    advance(len(block))
-    except requests.RequestException as error:
-        raise _CutError(_reason(error)) from error
-    wanted = size or total
-    if wanted and _length(part) != wanted:
-        raise _CutError(f"the transfer ended after {_length(part):,} of {wanted:,} bytes")
+    start = part_bytes(part)
+    with received(file.url, {"Range": f"bytes={start}-"} if start else {}, floor) as (answer, blocks):
+        if start and answer.status_code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
+            _forget(part, advance)
+            raise CutError("the server has no byte behind those that there are, so they are thrown away")
+        _refuse_status(file.url, answer)
+        total = _total(file.url, answer, start)
+        most = _most(file, total)
+        if start and answer.status_code != HTTPStatus.PARTIAL_CONTENT:
+            _forget(part, advance)  # the server sends all of it again
+            start = 0
+        with open(part, "ab", opener=_not_followed) as opened:
+            for block in blocks:
+                start += len(block)
+                if start > most:
+                    break
+                opened.write(block)
+                advance(len(block))
+    if start > most:
+        _forget(part, advance)
+        raise BuildError(
+            f"{file.url} sends more than {most:,} bytes, which the file has at most. What came was removed. Look at "
+            "the owner's page whether the file has changed."
+        )
+    wanted = file.exact_size or total
+    if wanted and start != wanted:
+        raise CutError(f"the transfer ended after {start:,} of {wanted:,} bytes")
 
 
-def _total(answer: requests.Response, start: int) -> int:
-    """The size of the whole file as the server says it; 0 if it does not."""
+def _not_followed(path: str, flags: int) -> int:
+    return os.open(path, flags | getattr(os, "O_NOFOLLOW", 0), 0o666)
+
+
+def _total(url: str, answer: requests.Response, start: int) -> int:
+    """The size of the whole file as the server says it; 0 if it does not.
+
+    Raises:
+        CutError: the server sent another range than was asked for.
+        BuildError: no file has the size that it says.
+    """
     if answer.status_code == HTTPStatus.PARTIAL_CONTENT:
         found = _RANGE.fullmatch(answer.headers.get("Content-Range", ""))
         if found is None or int(found[1]) != start:
-            raise _CutError("the server sent another range than the one that was asked for")
+            raise CutError("the server sent another range than the one that was asked for")
         return int(found[3])
     length = answer.headers.get("Content-Length", "")
+    if len(length) > _MOST_DIGITS:
+        raise BuildError(
+            f"{url} says a size of {len(length):,} digits. The address serves something else; look at the owner's "
+            "page."
+        )
     return int(length) if length.isdecimal() else 0
+
+
+def _most(file: OwnerFile, total: int) -> int:
+    """The bytes behind which nothing is written.
+
+    Raises:
+        BuildError: the server says that there are more, or nobody says how many there are.
+    """
+    most = file.most or total
+    if not most:
+        raise BuildError(
+            f"{file.url} does not say how many bytes it has, and its owner publishes no size, so that a download "
+            "might never end. Download it by hand."
+        )
+    if total > most or (file.exact_size and total not in (0, most)):
+        words = f"{most:,}" if file.exact_size else f"at most {most:,}"
+        raise BuildError(
+            f"{file.url} has {total:,} bytes, and the published file {words}. The address serves something else; "
+            "look at the owner's page."
+        )
+    return most
 
 
 def _refuse_status(url: str, answer: requests.Response) -> None:
     status = answer.status_code
     if status in _TRANSIENT:
-        raise _CutError(f"the server answered {status}")
+        raise CutError(f"the server answered {status}")
     if status not in (HTTPStatus.OK, HTTPStatus.PARTIAL_CONTENT):
         known = {entry.value: entry.phrase for entry in HTTPStatus}
         raise BuildError(
@@ -144,20 +193,5 @@ def _refuse_status(url: str, answer: requests.Response) -> None:
 
 
 def _forget(part: Path, advance: Advance) -> None:
-    advance(-_length(part))
+    advance(-part_bytes(part))
     part.unlink()
-
-
-def _length(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
-
-
-def _reason(error: requests.RequestException) -> str:
-    if isinstance(error, requests.Timeout):
-        return "no answer in time"
-    if isinstance(error, requests.ConnectionError | requests.exceptions.ChunkedEncodingError):
-        return "the connection was cut or refused"
-    return one_line(error, 120)

@@ -5,18 +5,20 @@ the prepared original (cropped and resized as the attacked model takes it), encr
 who has the original file can derive. `seal` makes it, `unseal` turns it back into the pixels.
 
 A sealed residual protects what the residual shows of the original from people without the original's file. It does
-not hide the size of the image, or how well the residual compresses; it is no protection from somebody who has the
+not hide the size of the image, or how well the residual compresses, which tells how much of the image the attack
+could not change further since it was black or white; it is no protection from somebody who has the
 file, and it makes nobody's use of ImageNet lawful.
 
-Format, version 1, integers little-endian:
+Format, version 2, integers little-endian:
 
 - header: `UDSR`, version, height, width, bytes of the ciphertext, key check (8 bytes), digest (32 bytes);
 - ciphertext: AES-256-GCM with its tag; the header is authenticated, too.
 
 The plaintext is (pixels - prepared) mod 256, compressed with zstd. HKDF-SHA256 (RFC 5869) turns the original file's
 bytes into the key check, which tells another file, and two secrets. The first keys the digest, an HMAC-SHA256 of the
-plaintext; the second and the digest give the key of the cipher. So each key encrypts one plaintext only, also when
-images are generated again under the same ids, and one nonce serves all. AES-GCM-SIV (RFC 8452), which is made for that
+plaintext, which is compared when a residual is opened; the second and the header give the key of the cipher. So each
+key encrypts one plaintext under one header only, also when images are generated again under the same ids, and one
+nonce serves all. AES-GCM-SIV (RFC 8452), which is made for that
 purpose, would give the same protection, but OpenSSL's takes twenty times as long as its AES-GCM, which makes opening
 half as slow again, and not every OpenSSL that `cryptography` is built with has it.
 
@@ -41,7 +43,7 @@ from builders.storage.sealed_files import HEADER_BYTES, TAG_BYTES, Header, read_
 
 Pixels = npt.NDArray[np.uint8]
 
-_SALT = b"unknown-detection sealed residual 1"
+_SALT = b"unknown-detection sealed residual 2"
 _CHECK_BYTES, _KEY_BYTES = 8, 32
 _NONCE = bytes(12)
 
@@ -108,7 +110,7 @@ def seal(pixels: Pixels, original: Original) -> bytes:
     digest = hmac.digest(secrets.digest_key, plain, "sha256")
     height, width, _ = pixels.shape
     header = Header(height, width, len(plain) + TAG_BYTES, secrets.check, digest).encode()
-    return header + secrets.encrypt(plain, digest, header)
+    return header + secrets.encrypt(plain, header)
 
 
 def unseal(sealed: bytes, original: Original) -> Pixels:
@@ -126,8 +128,8 @@ def unseal(sealed: bytes, original: Original) -> Pixels:
             f"The file given as the original of {name} is not the one that its residual was sealed with. {_EDITION}"
         )
     # Nothing is unpacked before this: what the publisher did not write never reaches the decompressor.
-    plain = secrets.decrypt(memoryview(sealed)[HEADER_BYTES:], header.digest, sealed[:HEADER_BYTES])
-    if plain is None:
+    plain = secrets.decrypt(memoryview(sealed)[HEADER_BYTES:], sealed[:HEADER_BYTES])
+    if plain is None or not hmac.compare_digest(header.digest, hmac.digest(secrets.digest_key, plain, "sha256")):
         raise BuildError(f"The residual of {name} is damaged. {_FETCH}")
     if prepared.shape != (header.height, header.width, 3):
         raise BuildError(
@@ -183,26 +185,26 @@ class _Secrets(NamedTuple):
         keys = derived[_CHECK_BYTES:]
         return cls(derived[:_CHECK_BYTES], keys[:_KEY_BYTES], keys[_KEY_BYTES:])
 
-    def encrypt(self, plain: bytes, digest: bytes, header: bytes) -> bytes:
+    def encrypt(self, plain: bytes, header: bytes) -> bytes:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
-        return AESGCM(self._key(digest)).encrypt(_NONCE, plain, header)
+        return AESGCM(self._key(header)).encrypt(_NONCE, plain, header)
 
-    def decrypt(self, cipher: memoryview, digest: bytes, header: bytes) -> bytes | None:
-        """Return the plaintext; None if one of the three was changed."""
+    def decrypt(self, cipher: memoryview, header: bytes) -> bytes | None:
+        """Return the plaintext; None if one of the two was changed."""
         from cryptography.exceptions import InvalidTag
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 
         try:
-            return AESGCM(self._key(digest)).decrypt(_NONCE, cipher, header)
+            return AESGCM(self._key(header)).decrypt(_NONCE, cipher, header)
         except InvalidTag:
             return None
 
-    def _key(self, digest: bytes) -> bytes:
+    def _key(self, header: bytes) -> bytes:
         from cryptography.hazmat.primitives.hashes import SHA256
         from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
-        return HKDFExpand(SHA256(), _KEY_BYTES, digest).derive(self.cipher_secret)
+        return HKDFExpand(SHA256(), _KEY_BYTES, header).derive(self.cipher_secret)
 
 
 def _expanded(plain: bytes, name: str, prepared: Pixels) -> Pixels:

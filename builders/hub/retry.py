@@ -116,7 +116,7 @@ def _requested_delay(error: HfHubHTTPError) -> int:
     if error.response.status_code == HTTPStatus.TOO_MANY_REQUESTS and limit is not None and limit.remaining == 0:
         return limit.reset_in_seconds
     asked = error.response.headers.get("Retry-After", "").strip()
-    return int(asked) if asked.isdecimal() else 0
+    return int(asked[:9]) if asked.isdecimal() else 0  # 9 digits are decades; Python reads no number of 5,000
 
 
 def _message(doing: str, error: BaseException, advice: str) -> str:

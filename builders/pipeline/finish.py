@@ -19,9 +19,11 @@ from builders.card.samples import with_samples
 from builders.declare.benchmark import Config, Part
 from builders.duplicates.comparisons import PixelComparisons
 from builders.duplicates.table import Origin, carried, complete, origin, write_table
+from builders.errors import BuildError
 from builders.generate.contract import Generator
 from builders.pipeline.request import Run
 from builders.plan.planner import PlannedSplit
+from builders.plan.tables import remarks_on_classes
 from builders.release.columns import ID_OVERLAP
 from builders.release.digests import file_sha256, rows_digest
 from builders.release.duplicates import read_pairs, summary
@@ -89,6 +91,8 @@ def finish_split(
     rows = pa.concat_tables([read_parquet(part, columns) for part in parts]).replace_schema_metadata(None)
     dropped = dict(image for record in records for image in record.dropped)
     described = [_part(planned, dropped, lacking.get(planned.key, ()), adopted[planned.key]) for planned in plan.parts]
+    if not rows.num_rows:
+        raise _no_rows(plan, dropped)
     if sum(part.entry.rows for part in described) != rows.num_rows:
         raise AssertionError(f"{plan.key}: {rows.num_rows} rows, and not those of its parts")
     index = layout.index(config.name, plan.name)
@@ -102,11 +106,23 @@ def finish_split(
         generator=plan.image_generator,
     )
     if ID_OVERLAP in config.columns:
-        entry = msgspec.structs.replace(entry, overlaps=rows.num_rows - rows[ID_OVERLAP.name].null_count)
+        overlapping = rows.num_rows - rows[ID_OVERLAP.name].null_count
+        compared = remarks_on_classes(config, plan.parts[0].split)
+        entry = msgspec.structs.replace(entry, overlaps=overlapping, compared=compared)
     if not isinstance(plan.parts[0].split, Part):
         entry = _whole(entry, described[0].entry)
     exclusions = tuple(exclusion for part in described for exclusion in part.exclusions)
     return Finished(plan, entry, exclusions)
+
+
+def _no_rows(plan: ReadPlan, dropped: Mapping[str, str]) -> BuildError:
+    """The error for a split whose every image was left out; `dropped` has the reasons by id."""
+    # What a reason says in brackets, such as digests, is of a single image.
+    reason, images = Counter(reason.partition(" (")[0] for reason in dropped.values()).most_common(1)[0]
+    return BuildError(
+        f"{plan.key} would have no rows: all {len(dropped):,} of its images were left out, {images:,} of them "
+        f"because: {reason}. Mend them and give another --out, or leave the split out with --splits."
+    )
 
 
 @dataclass(frozen=True)

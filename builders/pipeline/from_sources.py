@@ -7,11 +7,13 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from builders.adopt.copies import adopt, adoption_digest
 from builders.adopt.text_lists import adopt_indexes
+from builders.declare.quotas import Half
 from builders.errors import NAMED, BuildError, more
 from builders.pipeline.build_plan import BuildPlan
 from builders.pipeline.locating import locate_splits
@@ -92,7 +94,7 @@ def prepare(run: Run) -> BuildPlan:
     _note_strangers(run, planned)
     for line in agreements(draws, planned, indexes):
         run.meter.note(line)
-    _refuse_empty(planned, indexes)
+    _refuse_empty(planned, draws, indexes)
     return BuildPlan(
         run=run,
         indexes=indexes,
@@ -158,7 +160,7 @@ def _note_originals(run: Run, parts: Sequence[str], indexes: Mapping[str, Source
             run.meter.note(f"{key}: of {made.of.title}, {shared_originals(made, indexes[made.of.key])}")
 
 
-def _refuse_empty(planned: Sequence[PlannedSplit], indexes: Mapping[str, SourceIndex]) -> None:
+def _refuse_empty(planned: Sequence[PlannedSplit], draws: Draws, indexes: Mapping[str, SourceIndex]) -> None:
     """Refuse a split without rows, also of a copy that is known to be partial: nothing was built of it."""
     rows: dict[str, int] = {}
     for split in planned:
@@ -168,9 +170,27 @@ def _refuse_empty(planned: Sequence[PlannedSplit], indexes: Mapping[str, SourceI
             index = indexes[split.split.source.key]
             where = f" in {index.root}" if index.source.on_disk else ""
             raise BuildError(
-                f"{split.split_key} would have no rows: {index.source.title}{where} has no image of its classes that "
-                "is not withdrawn. Complete that source, or leave the split out with --splits."
+                f"{split.split_key} would have no rows: {index.source.title}{where} "
+                f"{_why_none(split, draws.classes(split.key))}. Complete that source, or leave the split out with "
+                "--splits."
             )
+
+
+def _why_none(split: PlannedSplit, drawn: Collection[str]) -> str:
+    """Say why a split without rows has none: the rule that leaves out most images of the classes it draws from."""
+    left_out: Counter[tuple[str, str]] = Counter()
+    for exclusion in split.excluded:
+        if exclusion.class_id in drawn:
+            left_out[exclusion.rule, exclusion.evidence] += exclusion.images
+    if not left_out:
+        return "has no image of its classes"
+    (rule, evidence), images = left_out.most_common(1)[0]
+    halved = isinstance(split.split.quota, Half) or getattr(split.split.quota, "half", False)
+    why = f"{evidence}; half of one image is none" if halved else evidence
+    return (
+        f"has {left_out.total():,} images of its classes, and all are left out, {images:,} of them by the rule {rule} "
+        f"({why})"
+    )
 
 
 def _refuse_resized(run: Run, indexes: Mapping[str, SourceIndex]) -> None:

@@ -13,15 +13,14 @@ import pyarrow as pa
 
 from builders.declare.benchmark import Benchmark
 from builders.duplicates.table import Origin, origin
-from builders.errors import BuildError
+from builders.errors import BuildError, one_line
 from builders.pipeline.recorded import Bring, recorded_splits, with_sealed
 from builders.registry import BENCHMARKS
 from builders.release.digests import rows_digest
 from builders.release.entries import ConfigEntry, Manifest
 from builders.release.layout import Layout
 from builders.release.manifest import read_manifest
-from builders.release.reader import config_of
-from builders.release.schema import arrow_schema
+from builders.release.schema import arrow_schema, without_values
 from builders.release.split_entries import FileEntry, SplitEntry, pieces_by_key
 from builders.sources.base import Source
 from builders.storage.parquet import read_parquet
@@ -53,7 +52,11 @@ class Published:
         Raises:
             BuildError: the release has no such config.
         """
-        return config_of(self.manifest, self.config)
+        configs = self.manifest.configs
+        if self.config not in configs:
+            named = one_line(self.config) or "without a name"
+            raise BuildError(f"The release has no config {named}. Name one of {', '.join(sorted(configs))}.")
+        return configs[self.config]
 
     def splits(self) -> dict[str, SplitEntry]:
         """The entries of its wanted splits in the manifest, by `config/split`."""
@@ -111,9 +114,7 @@ class Published:
             raise BuildError(f"Cannot read the published index {path} ({reason}). Fetch the release again.") from error
         entry = self.entry()
         expected = arrow_schema(entry.label_names, entry.own_columns(), image=False)
-        nullable = {column.name for column in entry.own_columns() if column.nullable}
-        empty = any(rows[name].null_count for name in rows.column_names if name not in nullable)
-        if not rows.schema.equals(expected) or empty:
+        if not rows.schema.equals(expected) or without_values(rows, entry.own_columns()):
             raise BuildError(
                 f"The published index {listed.index.path} has other columns than its manifest says, or cells without "
                 "a value. Fetch the release again."

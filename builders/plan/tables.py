@@ -18,6 +18,7 @@ from builders.plan.classes import Adopted
 from builders.release.columns import ID_OVERLAP, OODNESS
 from builders.release.schema import ROLES, UNKNOWN_ROLES
 from taxonomy import overlaps
+from taxonomy.rules import own_classes
 
 PLAN_SCHEMA = pa.schema(
     [
@@ -111,6 +112,18 @@ def _overlaps(config: Config, split: Split, labels: Sequence[str]) -> Mapping[st
     if split.role not in UNKNOWN_ROLES:
         return {}
     if config.overlaps == overlaps.BY_NAME and isinstance(config.labels, ClassesOf):
-        return overlaps.same_names(split.source.classes(), config.labels.source.classes())
+        return own_classes.compare(split.source.classes(), config.labels.source.classes()).overlaps
     closest = overlaps.closest(config.overlaps, split.source.key, labels)
     return {class_id: overlap.known for class_id, overlap in closest.items()}
+
+
+def remarks_on_classes(config: Config, split: Split) -> tuple[str, ...] | None:
+    """What the comparison of a split's classes by WordNet and name cannot tell, in sentences; None if a table has it.
+
+    Of a known split, these are its classes that are not in WordNet, or several times.
+    """
+    if config.overlaps != overlaps.BY_NAME or not isinstance(config.labels, ClassesOf):
+        return None
+    if split.role not in UNKNOWN_ROLES:
+        return own_classes.remarks(split.source.classes())
+    return own_classes.compare(split.source.classes(), config.labels.source.classes()).remarks

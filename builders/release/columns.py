@@ -89,7 +89,7 @@ OODNESS = Column(
 ID_OVERLAP = Column(
     "id_overlap",
     "string",
-    "the known class that the row's unknown class is, holds or shows (`taxonomy/data/overlaps.csv`); null where none",
+    "the known class that the row's unknown class is, holds or shows; null where none was found",
     nullable=True,
 )
 

@@ -27,7 +27,7 @@ Stored = Literal["source", "metadata_removed", "pixels", "adopted"]
 `source`: the bytes of the source file. `metadata_removed`: these without EXIF and XMP blocks that break decoding.
 `pixels`: a generated image, as PNG. `adopted`: an image that the benchmark's authors generated, as PNG.
 `content_sha256` is over the stored bytes in the first two cases, and over the pixels in the others (`BY_PIXELS`),
-because PNG bytes differ between encoder versions.
+because PNG bytes differ between encoder versions. Pixels are those that a reader sees: turned as EXIF or XMP say.
 """
 
 BY_PIXELS: frozenset[str] = frozenset({"pixels", "adopted"})
@@ -61,6 +61,10 @@ _SUB_BLOCKS = (ExifTags.IFD.Exif, ExifTags.IFD.GPSInfo)
 MOST_PIXELS = 100_000_000
 """Pixels of an image at most (ours), looked at before any of them is decoded. The largest image of a source, of
 Caltech-256, has 62,615,569."""
+
+_DEEP_MODES = ("I", "F")
+"""Starts of Pillow's modes for values of 16 and 32 bits (I;16, I;16B, I, F). No file says which of them is white, and
+`convert("RGB")`, by which `datasets`' readers go on, makes all above 255 white (Pillow 11 to 13)."""
 
 _MOST_METADATA = 1 << 22
 """Bytes of EXIF and XMP blocks that are read (ours). Pillow copies all of them anew for each further one."""
@@ -145,7 +149,7 @@ def decode_or_mend(data: bytes) -> tuple[Image.Image, bytes | None]:
         The image, and the bytes without metadata if only these decode.
 
     Raises:
-        UnreadableImageError: the image cannot be decoded, or a part of it is lost.
+        UnreadableImageError: the image cannot be decoded, a part of it is lost, or its values have more than 8 bits.
     """
     header = read_header(data)
     if header is not None and has_hole(data, header):
@@ -155,6 +159,8 @@ def decode_or_mend(data: bytes) -> tuple[Image.Image, bytes | None]:
         if header is not None and _metadata_bytes(header) > _MOST_METADATA:
             raise ValueError(f"{_metadata_bytes(header):,} bytes of EXIF or XMP blocks")
         image = decode(data)
+        if image.mode.startswith(_DEEP_MODES):
+            raise UnreadableImageError(f"it has values of more than 8 bits, mode {image.mode}; save it with 8 bits")
         if mended is None or not _breaks_older_pillow(data):
             return image, None
     except DECODE_ERRORS as error:
@@ -166,11 +172,15 @@ def decode_or_mend(data: bytes) -> tuple[Image.Image, bytes | None]:
         raise UnreadableImageError(_reason(error)) from error
 
 
-def content_sha256(stored: Stored, data: bytes) -> str:
-    """The digest that identifies a row's content, as lower-case hex; see `Stored`."""
+def content_sha256(stored: str, data: bytes | memoryview) -> str:
+    """The digest that identifies a row's content, as lower-case hex; see `Stored`.
+
+    Raises:
+        UnreadableImageError: a digest over pixels is asked for, and the image cannot be decoded.
+    """
     if stored not in BY_PIXELS:
         return hashlib.sha256(data).hexdigest()
-    return pixel_sha256(Image.open(io.BytesIO(data)))
+    return pixel_sha256(decode_or_mend(bytes(data))[0])
 
 
 def pixel_sha256(image: Image.Image) -> str:
@@ -252,7 +262,7 @@ LEAVE_OUT = ", or leave it out with --allow-partial"
 def unreadable(rows: pa.Table, number: int, path: str, error: Exception) -> BuildError:
     """The error for an image that cannot be read or is damaged."""
     place = place_of(rows, number, path)
-    return BuildError(f"{place} is not a whole image ({error}). Replace it with a good copy{LEAVE_OUT}.")
+    return BuildError(f"{place} cannot be used ({error}). Replace it with a good copy{LEAVE_OUT}.")
 
 
 def place_of(rows: pa.Table, number: int, path: str) -> str:

@@ -55,6 +55,12 @@ def demo_metadata(*, demo: bool) -> dict[str, str]:
     return {_DEMO_KEY.decode(): "true"} if demo else {}
 
 
+def without_values(rows: pa.Table | pa.RecordBatch, columns: Sequence[Column] = ()) -> list[str]:
+    """The columns in which a row lacks a value; `columns` are those beside the common ones, and say where it may."""
+    nullable = {column.name for column in columns if column.nullable}
+    return [name for name in rows.schema.names if name not in nullable and rows[name].null_count]
+
+
 def arrow_schema(
     label_names: Sequence[str], columns: Sequence[Column] = (), *, image: bool = True, demo: bool = False
 ) -> pa.Schema:

@@ -20,6 +20,7 @@ from builders.release.columns import Column
 from builders.release.schema import arrow_schema
 from builders.storage.atomic import atomic_path, replace_text, write_text
 from builders.storage.regular import open_buffered, read_regular
+from unknown_detection.csv_text import csv_text, plain_text
 
 _MOST_DIGITS = 15
 _SHOWN = 40
@@ -136,7 +137,7 @@ def _read_lines(path: Path, kind: type[Exclusion | NearDuplicate]) -> Iterator[t
             for row in reader:
                 if set(row) != names or None in row.values():
                     raise TableError(path, f"line {reader.line_num} does not have {len(names)} values")
-                yield reader.line_num, row
+                yield reader.line_num, {name: plain_text(cell) for name, cell in row.items()}
     except UnicodeDecodeError as error:
         raise TableError(path, "it is not UTF-8 text") from error
     except csv.Error as error:
@@ -145,8 +146,4 @@ def _read_lines(path: Path, kind: type[Exclusion | NearDuplicate]) -> Iterator[t
 
 def _lines(kind: type[Exclusion | NearDuplicate], lines: Sequence[Exclusion | NearDuplicate]) -> str:
     """Rows of a table as CSV."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow([field.name for field in fields(kind)])
-    writer.writerows(list(asdict(line).values()) for line in lines)
-    return text.getvalue()
+    return csv_text([[field.name for field in fields(kind)], *(list(asdict(line).values()) for line in lines)])

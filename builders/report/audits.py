@@ -17,6 +17,7 @@ from builders.release.layout import Layout
 from builders.release.schema import ROLES
 from builders.report.charts import chip
 from builders.storage.text_files import read_csv
+from unknown_detection.csv_text import plain_text
 from unknown_detection.pages.content import Cell, Column, Style, Table, Value, anchor
 
 _AREA = re.compile(r"[01]\.\d{1,10}")
@@ -79,7 +80,7 @@ def artifacts(root: Path, manifest: Manifest, config: str) -> Audit:
     """
     entry = manifest.audits.get(f"{config}/artifacts")
     if entry is None:
-        return Audit(config, command=_command("artifacts", root, config))
+        return Audit(config, command=_command("artifacts", root, "--splits", config))
     cells: dict[tuple[str, str], dict[str, Cell]] = {}
     numbers: dict[str, None] = {}
     for line in _lines(root, entry, _ARTIFACTS):
@@ -152,7 +153,8 @@ def plain(summary: str) -> str:
 
 
 def _lines(root: Path, entry: AuditEntry, columns: tuple[str, ...]) -> list[Mapping[str, str]]:
-    return [line for _, line in read_csv(Layout(root).inside(entry.table.path), columns, _ADVICE)]
+    lines = read_csv(Layout(root).inside(entry.table.path), columns, _ADVICE)
+    return [{name: plain_text(cell) for name, cell in line.items()} for _, line in lines]
 
 
 def _class(class_id: str, name: str) -> str:

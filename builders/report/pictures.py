@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import io
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -18,11 +18,9 @@ from typing import Literal
 import numpy as np
 from PIL import Image
 
-from builders.audit.row_groups import row_groups, undecodable
-from builders.release import images
+from builders.audit.row_groups import rgb_images
 from builders.release.entries import Manifest
 from builders.release.schema import Role
-from builders.release.split_entries import SplitEntry
 from builders.report.rows import FIRST, SplitRows
 from builders.sources.noise import NOISE
 from builders.sources.registry import SOURCES
@@ -94,19 +92,11 @@ def thumbnails(
         if not names:
             continue
         places = sorted(names)
-        found = dict(zip(places, _decoded(root, split.key, entries, places), strict=True))
+        drawn = rgb_images(root, split.key, entries[split.key], np.array(places, np.int64))
+        found = dict(zip(places, drawn, strict=True))
         for role, rows in wanted.items():
             made[split.key, role] = [_thumbnail(found[place], name) for place, name in rows.items()]
     return _within(made, budget)
-
-
-def _decoded(root: Path, key: str, entries: Mapping[str, SplitEntry], places: Sequence[int]) -> Iterator[Image.Image]:
-    for group in row_groups(root, key, entries[key], np.array(places, np.int64)):
-        for number, data in enumerate(group.images()):
-            try:
-                yield images.decode(data).convert("RGB")
-            except images.DECODE_ERRORS as error:
-                raise undecodable(group, number, error) from error
 
 
 def _thumbnail(image: Image.Image, name: str) -> Thumbnail:

@@ -10,7 +10,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -58,15 +57,12 @@ def read_rows(root: Path, key: str, split: SplitEntry, pictured: Set[str]) -> Sp
         BuildError: the index cannot be read, or contradicts the manifest.
     """
     table = read_index(root, split, _COLUMNS)
-    for name in _COLUMNS:
-        if table[name].null_count:
-            raise _wrong(root, split, f"has rows without a {name}")
-    codes = table["role"].to_numpy()
-    if len(codes) and not (codes.min() >= 0 and codes.max() < len(ROLES)):
-        raise _wrong(root, split, "has roles that no release has")
     if unknown := sorted(set(pc.unique(table["source"]).to_pylist()) - set(split.sources)):
-        raise _wrong(root, split, f"has rows of a source that the manifest does not name for it ({unknown[0]})")
-    return SplitRows(key, _classes(table), _first(table, codes, pictured) if split.data else {})
+        raise BuildError(
+            f"{root / split.index.path} has rows of a source that the manifest does not name for it ({unknown[0]}). "
+            f"Check the release with python -m hf_scripts.verify {root}."
+        )
+    return SplitRows(key, _classes(table), _first(table, pictured) if split.data else {})
 
 
 def _classes(table: pa.Table) -> tuple[ClassRows, ...]:
@@ -78,7 +74,8 @@ def _classes(table: pa.Table) -> tuple[ClassRows, ...]:
     return tuple(sorted(found, key=lambda one: (one.source, one.class_id, one.name, ROLES.index(one.role))))
 
 
-def _first(table: pa.Table, codes: npt.NDArray[np.int64], pictured: Set[str]) -> dict[Role, dict[int, str]]:
+def _first(table: pa.Table, pictured: Set[str]) -> dict[Role, dict[int, str]]:
+    codes = table["role"].to_numpy()
     shown = pc.is_in(table["source"], pa.array(sorted(pictured), pa.string())).to_numpy()
     found: dict[Role, dict[int, str]] = {}
     for code, role in enumerate(ROLES):
@@ -87,9 +84,3 @@ def _first(table: pa.Table, codes: npt.NDArray[np.int64], pictured: Set[str]) ->
             names = table["class_name"].take(pa.array(places)).to_pylist()
             found[role] = dict(zip(places.tolist(), names, strict=True))
     return found
-
-
-def _wrong(root: Path, split: SplitEntry, reason: str) -> BuildError:
-    return BuildError(
-        f"{root / split.index.path} {reason}. Check the release with python -m hf_scripts.verify {root}."
-    )

@@ -7,19 +7,24 @@ Tested by `tests/builders/sources/test_image_folder.py`.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 
-from builders.errors import NAMED, BuildError, more
+from builders.errors import NAMED, BuildError, more, one_line
+from builders.release.images import UnreadableImageError, check
 from builders.sources.base import Expected, Licence, PartitionIndex, Source, Stray, partition_table
 from builders.sources.obtain import Obtain
 from builders.sources.readers.folders import child_names, class_codes, class_column, printable
 from builders.storage.listing import files_below, looking
+from builders.storage.paths import is_remote
+from builders.storage.regular import read_regular
 from taxonomy import tables
 
 ALL = "images"
@@ -37,6 +42,9 @@ PARTITIONS: Mapping[str, str] = {
 ENDINGS = (".bmp", ".gif", ".jpeg", ".jpg", ".pgm", ".png", ".ppm", ".tif", ".tiff", ".webp")
 """Endings of the files that are taken for images, in any case. `torchvision.datasets.folder` (0.28) lists the same,
 but for .gif, which `datasets.Image` decodes."""
+
+_LISTED = 50
+"""Images that a message lists at most (ours): a screen or two."""
 
 _LICENCE = Licence(
     name="not stated",
@@ -72,14 +80,15 @@ def find_images(root: Path, flat: str = "") -> Images:
     """List the images of a folder; no file is opened.
 
     Folders with the names of `PARTITIONS`, and no others beside them, are partitions. Any other folder is that of a
-    class, and what is in it at any depth belongs to the class. Links to folders are not followed.
+    class, and what is in it at any depth belongs to the class. Links are not followed.
 
     Args:
         root: the folder.
         flat: the class of images that lie in no class folder; empty if there has to be one.
 
     Raises:
-        BuildError: it cannot be listed, has no image, has a class folder without one, or images beside class folders.
+        BuildError: it cannot be listed, has no image, has a class folder without one, images beside class folders, or
+            a link to a class folder or an image.
     """
     with looking(root):
         return _found_images(root, flat)
@@ -99,6 +108,40 @@ def _found_images(root: Path, flat: str) -> Images:
     for name, partition in divided.items():
         files[partition], strays[partition] = _of_partition(root, name, flat)
     return Images(root, files, strays)
+
+
+def refuse_unreadable(folders: Sequence[Images], *, decode: bool, progress: Callable[[int], object]) -> None:
+    """Read all images once, and refuse those that are not whole, all in one message.
+
+    Args:
+        folders: what some folders hold.
+        decode: decode every image; otherwise as `builders.release.images.check` does.
+        progress: called for every image.
+
+    Raises:
+        BuildError: there are such images.
+        OSError: a file cannot be read.
+    """
+    paths = [found.root / path for found in folders for files in found.files.values() for path, _ in files]
+    wrong = []
+    with ThreadPoolExecutor() as threads:
+        for path, reason in zip(paths, threads.map(lambda path: _problem(path, decode=decode), paths), strict=True):
+            progress(1)
+            if reason:
+                wrong.append(f"  {one_line(path)} ({reason})")
+    if wrong:
+        head = "1 image is not whole" if len(wrong) == 1 else f"{len(wrong):,} images are not whole"
+        listed = "\n".join(wrong[:_LISTED]) + more(wrong, _LISTED)
+        raise BuildError(f"{head}:\n{listed}\nReplace or remove them, or leave them out with --allow-partial.")
+
+
+def _problem(path: Path, *, decode: bool) -> str:
+    """Why an image cannot be decoded; empty if it can."""
+    try:
+        check(read_regular(path), decode=decode)
+    except UnreadableImageError as error:
+        return str(error)
+    return ""
 
 
 def image_folder(key: str, title: str, images: Images) -> Source:
@@ -171,7 +214,19 @@ def _of_partition(root: Path, name: str, flat: str) -> tuple[tuple[tuple[str, st
         others += [path for path in found if _reason(path)]
     if not files:
         raise BuildError(f"{home} has no image (a file that ends in {', '.join(ENDINGS)}). Give another folder.")
+    _refuse_links(root, [path for path, _ in files])
     return tuple(sorted(files)), tuple(Stray(printable(path), _reason(path)) for path in sorted(others))
+
+
+def _refuse_links(root: Path, paths: Sequence[str]) -> None:
+    """Refuse images that are links, which may lead to a picture that nobody meant to give away."""
+    start = f"{root}{os.sep}"
+    links = [] if is_remote(root) else sorted(path for path in paths if os.path.islink(start + path))  # noqa: PTH114 - a Path costs more than the call
+    if links:
+        raise BuildError(
+            f"{root} has images that are links: {', '.join(links[:NAMED])}{more(links)}. Links are not followed; put "
+            "copies or hard links of the images in their place."
+        )
 
 
 def _folders(folder: Path) -> list[str]:

@@ -37,6 +37,16 @@ class OwnerFile:
         """The size in bytes; 0 if it is not known exactly."""
         return 0 if self.rounded else self.size
 
+    @property
+    def most(self) -> int:
+        """The most bytes that it may have, which of a rounded size is twice that (ours); 0 if not known."""
+        return self.exact_size or 2 * self.size
+
+    @property
+    def has_digest(self) -> bool:
+        """Whether a digest is published, so that a copy can be told from another file."""
+        return bool(self.sha256 or self.md5)
+
     def difference(self, path: Path) -> str:
         """Describe a difference in size; empty if there is none. Nothing is hashed: the largest file has 148 GB."""
         found = path.stat().st_size

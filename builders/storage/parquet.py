@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -20,6 +21,7 @@ import pyarrow.parquet as pq
 
 from builders.storage.atomic import atomic_path
 from builders.storage.paths import is_remote
+from builders.storage.regular import refuse_irregular
 
 _END = 1 << 16
 """Bytes of the end of a Parquet file that pyarrow reads first, which hold the footer of all but wide or long files."""
@@ -36,21 +38,33 @@ def open_parquet(path: Path, **options: Any) -> pq.ParquetFile:
         options: of `pq.ParquetFile`. In a store, whole chunks of columns are read whatever they say of buffers.
 
     Raises:
-        OSError, pa.ArrowException: the file is not there, or is no Parquet file.
-        BuildError: the store refuses or fails.
+        OSError, pa.ArrowException: the file is not there, is no Parquet file, or has two columns of one name.
+        BuildError: there is no regular file, or the store refuses or fails.
     """
     if is_remote(path):
         options |= {"pre_buffer": False, "buffer_size": 0}
-        return pq.ParquetFile(path.open_ranges(), **options)  # type: ignore[attr-defined]
-    return pq.ParquetFile(path, **options)
+        return _open(path.open_ranges(), **options)  # type: ignore[attr-defined]
+    refuse_irregular(path, path.stat().st_mode)
+    return _open(path, **options)
+
+
+def _open(source: Any, **options: Any) -> pq.ParquetFile:
+    """Open a file whose columns can be told apart; of others pyarrow raises a `KeyError` where one is asked for."""
+    try:
+        opened = pq.ParquetFile(source, **options)
+        names = opened.schema_arrow.names
+    except UnicodeDecodeError as error:
+        raise pa.ArrowInvalid("the name of a column is not UTF-8 text") from error
+    twice = [name for name, times in Counter(names).items() if times > 1]
+    if twice:
+        raise pa.ArrowInvalid(f"it has several columns named {twice[0]}")
+    return opened
 
 
 def read_parquet(path: Path, columns: Sequence[str] | None = None, **options: Any) -> pa.Table:
     """Read a Parquet file, or some columns of it, in a store by one request; raises as `open_parquet`."""
     if is_remote(path):
-        return pq.ParquetFile(pa.BufferReader(path.read_bytes())).read(
-            columns=None if columns is None else list(columns)
-        )
+        return _open(pa.BufferReader(path.read_bytes())).read(columns=None if columns is None else list(columns))
     with open_parquet(path, **options) as opened:
         return opened.read(columns=None if columns is None else list(columns))
 

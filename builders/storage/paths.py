@@ -75,7 +75,10 @@ def _check_address(protocol: str, rest: str) -> None:
             "after ?."
         )
     if not rest.isprintable() or "::" in rest or "#" in rest:
-        raise BuildError(f"{protocol}://{one_line(rest)} is no plain address. Give one as s3://BUCKET/PREFIX.")
+        raise BuildError(
+            f"An address of {protocol}:// has a #, a :: or a character in it that does not print, and is no plain "
+            "address. Give one as s3://BUCKET/PREFIX."
+        )
     names = rest.rstrip("/").split("/")
     if any(name in ("", ".", "..") for name in (names[1:] if names[0] == "" else names)) or names == [""]:
         raise BuildError(

@@ -17,6 +17,7 @@ from builders.storage.paths import as_path, is_remote
 
 _KINDS = {
     stat.S_IFDIR: "a folder",
+    stat.S_IFLNK: "a link",
     stat.S_IFIFO: "a named pipe",
     stat.S_IFSOCK: "a socket",
     stat.S_IFBLK: "a device",

@@ -30,10 +30,9 @@ def scratch_folder(purpose: str) -> Iterator[Path]:
     Raises:
         BuildError: no folder can be made.
     """
-    prefix = f"{_PREFIX}{purpose}-"
     with os_errors_as_build_errors("make a temporary folder"):
-        _remove_leftovers(Path(tempfile.gettempdir()), prefix)
-        root, lock = _new(prefix)
+        remove_leftovers(purpose)
+        root, lock = _new(f"{_PREFIX}{purpose}-")
     try:
         with os_errors_as_build_errors("make a temporary folder"):
             (root / "files").mkdir()
@@ -41,6 +40,17 @@ def scratch_folder(purpose: str) -> Iterator[Path]:
     finally:
         lock.release()  # first, because Windows deletes no open file
         _remove(root)
+
+
+def remove_leftovers(purpose: str) -> None:
+    """Remove the folders that killed processes of this user have left of a purpose."""
+    for root in sorted(Path(tempfile.gettempdir()).glob(f"{_PREFIX}{purpose}-*")):
+        # Without a lock file it is not ours, or was made a moment ago and is about to be locked.
+        if root.is_symlink() or not _is_own(root) or (root / _LOCK).is_symlink() or not (root / _LOCK).is_file():
+            continue
+        if (locked := _locked(root)) is not None:
+            locked[1].release()
+            _remove(root)
 
 
 def _new(prefix: str) -> tuple[Path, FileLock]:
@@ -63,17 +73,6 @@ def _locked(root: Path) -> tuple[Path, FileLock] | None:
     except (Timeout, FileNotFoundError):
         return None
     return root, lock
-
-
-def _remove_leftovers(folder: Path, prefix: str) -> None:
-    """Remove the folders of this user's killed processes."""
-    for root in sorted(folder.glob(f"{prefix}*")):
-        # Without a lock file it is not ours, or was made a moment ago and is about to be locked.
-        if root.is_symlink() or not _is_own(root) or (root / _LOCK).is_symlink() or not (root / _LOCK).is_file():
-            continue
-        if (locked := _locked(root)) is not None:
-            locked[1].release()
-            _remove(root)
 
 
 def _remove(root: Path) -> None:

@@ -22,7 +22,7 @@ from builders.storage.regular import require_regular
 SCHEMA = pa.schema([("id", pa.string()), ("sealed", pa.binary())])
 """Columns of such a file: the row's id, and the residual."""
 
-VERSION = 1
+VERSION = 2
 """Version of the format of a sealed residual."""
 
 TAG_BYTES = 16

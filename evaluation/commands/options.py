@@ -58,7 +58,8 @@ def model(*, required: bool) -> Callable[[Command], Command]:
         click.option(
             "--accept",
             is_flag=True,
-            help="Go on where the accuracy on known test images differs from the published one by over one point.",
+            help="Go on where the accuracy on known test images differs from the published one by over one point and "
+            "1.96 standard errors of so many images. Features and the report's warnings say so.",
         ),
     )
     return lambda command: _all(options, command)

@@ -60,7 +60,7 @@ class _Score(HelpCommand):
     help="Configs to fit on. Default: CONFIG-train if it was extracted, else half of validation.",
 )
 @click.option(
-    "--no-search", is_flag=True, help="Use the default hyperparameters, without a search on external_validation."
+    "--no-search", is_flag=True, help="Use the default hyperparameters, without a search on validation rows."
 )
 @click.option(
     "--set",
@@ -75,6 +75,11 @@ class _Score(HelpCommand):
     type=options.FOLDER,
     multiple=True,
     help="Features of another model of the same release, for ensembles; may be repeated.",
+)
+@click.option(
+    "--times",
+    is_flag=True,
+    help="Also time each detector relative to a forward pass, on one batch; needs the model. Written beside --out.",
 )
 @click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed.")
 @click.option("--out", type=options.FILE, required=True, help="Scores file to write, .parquet.")
@@ -102,9 +107,10 @@ def command(
 ) -> None:
     """Fit detectors on features, and score every row of a release.
 
-    Hyperparameters are chosen by the AUROC of validation rows against external_validation rows, and by nothing else;
-    every trial is written next to the scores. ODIN, MC-dropout, CADet and RankFeat run the model on the images
-    again, and need --release, --model and --weights or --pretrained.
+    Hyperparameters are chosen by the AUROC of validation rows against external_validation rows, those of Ens-V, Ens-R
+    and Ens-F by that of right against wrong validation rows, and by nothing else; every trial is written next to the
+    scores. ODIN, MC-dropout, CADet and RankFeat run the model on the images again, and need --release, --model and
+    --weights or --pretrained.
     """
     from evaluation.detectors.own import Own, choose, load_own
     from evaluation.features.runner import Runner

@@ -22,7 +22,11 @@ Fit = Literal["none", "train", "validation"]
 
 
 class Detector(Protocol):
-    """A fitted detector. A row's score depends on this row only, not on the batch or the order of rows."""
+    """A fitted detector. A row's score depends on this row only, not on the batch or the order of rows.
+
+    The labels of rows to score and to tune on are -1. A detector of the user's own gets hashes in place of their ids,
+    from which it may seed random numbers.
+    """
 
     def score(self, features: Features) -> Scores:
         """Score every row; shape (n,), float64, higher = more unknown."""
@@ -51,7 +55,9 @@ class Method:
             formula. It raises `EvaluationError` if rows are missing, unlabelled, too few, not finite or of another
             width than the layer, or a hyperparameter is out of range; so does `score` of what it returns.
         fit: the in-distribution rows to fit on.
-        grid: for each hyperparameter, the values that the search on `external_validation` tries, the default first.
+        grid: for each hyperparameter, the values that the search tries, the default first.
+        chosen_by: what the search compares: the AUROC of validation against `external_validation` rows, or that of
+            right against wrong validation rows, which needs no unknown ones.
         reads: the input of the score: the `Features` of one model; the logits of several members in
             `Features.members`; or the model and the images, in a second pass.
         reads_head: whether the score depends on the weights of the last linear layer; if not, `make` may get None for
@@ -62,6 +68,7 @@ class Method:
         score_together: computes the scores of several detectors, fitted on the same rows with different
             hyperparameters, at once if they share most of their work; else None.
         digest: SHA-256 of the file that defines it, for a detector of the user's own; else empty.
+        requires: optional modules that fitting imports, checked before any detector is fitted.
     """
 
     name: str
@@ -70,9 +77,11 @@ class Method:
     make: Callable[..., Detector]
     fit: Fit = "none"
     grid: Mapping[str, tuple[float, ...]] = field(default_factory=dict)
+    chosen_by: Literal["external", "errors"] = "external"
     reads: Literal["features", "members", "images"] = "features"
     reads_head: bool = False
     base_methods: tuple[str, ...] = ()
     score_together: Callable[[Sequence[Any], Features], list[Scores]] | None = None
     ranges: Mapping[str, str] = field(default_factory=dict)
     digest: str = ""
+    requires: tuple[str, ...] = ()

@@ -62,7 +62,7 @@ def require_fit(features: Features, head: Head, detector: str) -> None:
     require_width("logits", features.logits, head.weight.shape[0])
 
 
-def require_rows_of_each_class(labels: Integers, classes: int, least: int, detector: str, what: str = "rows") -> None:
+def require_rows_of_each_class(labels: Integers, classes: int, least: int, detector: str) -> None:
     """Check that every class has enough rows.
 
     Args:
@@ -70,7 +70,6 @@ def require_rows_of_each_class(labels: Integers, classes: int, least: int, detec
         classes: number C of classes.
         least: minimum number of rows per class.
         detector: name for the error.
-        what: description of the rows, such as "correctly classified rows".
 
     Raises:
         EvaluationError: a class has fewer rows.
@@ -81,7 +80,7 @@ def require_rows_of_each_class(labels: Integers, classes: int, least: int, detec
         named = ", ".join(f"{counts[i]} of class {i}" for i in short[:_NAMED])
         more = f" and too few of {len(short) - _NAMED:,} more classes" if len(short) > _NAMED else ""
         raise EvaluationError(
-            f"{detector} needs at least {least} {what} of each of the {len(counts):,} classes to fit on, found "
+            f"{detector} needs at least {least} rows of each of the {len(counts):,} classes to fit on, found "
             f"{named}{more}. Fit on more rows, or leave {detector} out."
         )
 
@@ -100,6 +99,36 @@ def predicted(features: Features) -> Integers:
 def labels_if_correct(features: Features) -> Integers:
     """Return the labels of correctly classified rows, and -1 for the others; shape (n,)."""
     return np.where(predicted(features) == features.labels, features.labels, -1)
+
+
+def labels_to_fit(features: Features, least: int, detector: str) -> tuple[Integers, str]:
+    """Return the labels of the rows that a detector of correctly classified rows is fitted on, and a remark.
+
+    These are the correctly classified rows. Of a class with fewer than `least` of them, all rows count (ours): the
+    unified benchmark's OpenMax stops there, and OpenOOD's SHE gives rows predicted as such a class NaN.
+
+    Args:
+        features: the labelled rows.
+        least: minimum number of rows of each class.
+        detector: name for the error.
+
+    Returns:
+        The labels, shape (n,), -1 for rows that do not count; and which classes have all of their rows, empty if none.
+
+    Raises:
+        EvaluationError: a class has fewer rows.
+    """
+    classes = features.logits.shape[1]
+    require_rows_of_each_class(features.labels, classes, least, detector)
+    labels = labels_if_correct(features)
+    short = np.flatnonzero(np.bincount(labels[labels >= 0], minlength=classes) < least)
+    if not len(short):
+        return labels, ""
+    named = ", ".join(map(str, short[:_NAMED])) + (f" and {len(short) - _NAMED:,} more" if len(short) > _NAMED else "")
+    whose = "class" if len(short) == 1 else "classes"
+    few = "none is" if least == 1 else f"fewer than {least} are"
+    remark = f"with all rows of {whose} {named}, of which {few} classified right"
+    return np.where(np.isin(features.labels, short), features.labels, labels), remark
 
 
 def mean_features(features: Features) -> Doubles:

@@ -233,7 +233,8 @@ def make_mahalanobis(features: Features, head: Head | None) -> Mahalanobis:
     """Mahalanobis distance to the nearest class, of the penultimate features (MDS_l).
 
     Formula: min_c (z - mean_c)^T S^-1 (z - mean_c) with S the covariance within classes, `fit_class_gaussians`; at
-    least two rows of each class are needed.
+    least two rows of each class are needed. If S is singular up to rounding, it is shrunk as by Ledoit and Wolf (ours;
+    the authors' code takes the pseudoinverse).
     Source: Lee et al. 2018, equation 2, without input preprocessing; this layer alone: BROAD, section 3.
     """
     return _fit(features, "mahalanobis", _penultimate)
@@ -262,8 +263,8 @@ def make_rmds(features: Features, head: Head | None) -> Mahalanobis:
     """Relative Mahalanobis distance of the penultimate features (RMDS).
 
     Formula: min_c MD_c(z) - MD_0(z), with MD_c(z) = (z - mean_c)^T S^-1 (z - mean_c) as in `make_mahalanobis`, and
-    MD_0 the same with the mean and the covariance of all fitted rows, whatever their class. Both covariances are
-    shrunk where they cannot be inverted, see `fit_class_gaussians` (ours).
+    MD_0 the same with the mean and the covariance of all fitted rows, whatever their class. Either covariance is
+    shrunk as by Ledoit and Wolf if it is singular up to rounding, see `fit_class_gaussians` (ours).
     Source: Ren et al., A Simple Fix to Mahalanobis Distance for Improving Near-OOD Detection, 2021, section 3.
     """
     fitted = _fit(features, "rmds", _penultimate)

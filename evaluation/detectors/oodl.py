@@ -108,4 +108,6 @@ def make_oodl(
 
 
 _GRID = {"depth": (0.0, 0.25, 0.5, 0.75, 1.0), "nu": (0.001, 0.01, 0.1)}
-OODL = Method("oodl", "OODL", "Abdelzad et al. 2019, section 3", make_oodl, fit="train", grid=_GRID)
+OODL = Method(
+    "oodl", "OODL", "Abdelzad et al. 2019, section 3", make_oodl, fit="train", grid=_GRID, requires=("sklearn",)
+)

@@ -12,10 +12,9 @@ from evaluation.detectors.base import Method, Scores
 from evaluation.detectors.fitting import (
     Integers,
     class_means,
-    labels_if_correct,
+    labels_to_fit,
     require_labels,
     require_range,
-    require_rows_of_each_class,
 )
 from evaluation.detectors.rows import LOGITS, Doubles, as_float64, chunks, pieces, require_width, score_in_chunks
 from evaluation.errors import EvaluationError
@@ -30,12 +29,13 @@ class OpenMax:
     """A fitted OpenMax.
 
     Attributes:
-        means: mean logits of each class's correctly classified rows, shape (C, C).
+        means: mean logits of each class's fitted rows, shape (C, C).
         tails: Weibull distributions of each class's largest distances.
         revised: number alpha of greatest logits to revise.
         euclidean_weight: weight of the Euclidean distance.
         cosine_weight: weight of the cosine distance.
         rank_weight: weight of every revised class; 0 for weights by rank.
+        remark: which classes are fitted on wrong rows, too; empty if none.
     """
 
     means: Doubles
@@ -44,6 +44,7 @@ class OpenMax:
     euclidean_weight: float
     cosine_weight: float
     rank_weight: float
+    remark: str = ""
 
     def score(self, features: Features) -> Scores:
         """Compute the log odds of the unknown class; shape (n,), higher = more unknown."""
@@ -105,6 +106,7 @@ def make_openmax(
     euclidean_weight: float = 0.005,
     cosine_weight: float = 1.0,
     rank_weight: float = 0.0,
+    translation: float = 1.0,
 ) -> OpenMax:
     """OpenMax: log odds of the unknown class.
 
@@ -116,29 +118,38 @@ def make_openmax(
 
     Source: Bendale and Boult, Towards Open Set Deep Networks, CVPR 2016, algorithms 1 and 2, with F in place of the
     exponential printed in algorithm 2, as in the authors' code; means over correctly classified rows. The weights of
-    the distances and the search for alpha and the tail are those of the unified benchmark's code, which takes the rank
-    weights above for ImageNet and 0.5 for every revised class of CIFAR.
+    the distances, the translation and the search for alpha and the tail are those of the unified benchmark's code,
+    which takes the rank weights above for ImageNet and 0.5 for every revised class of CIFAR.
 
     Args:
-        features: labelled in-distribution rows, at least three of each class correctly classified.
+        features: labelled in-distribution rows, at least three of each class. Of a class with fewer than three
+            correctly classified ones, all rows count (ours).
         head: not read.
         revised: alpha, at least 1; values above C mean C.
         tail: number of a class's rows to fit the distribution on, at least 2; all if it has fewer.
         euclidean_weight: w_e, at least 0.
         cosine_weight: w_c, at least 0; one of the two is above 0.
         rank_weight: a weight from 0 to 1 in place of (alpha + 1 - i) / alpha; 0 for these.
+        translation: where a tail is shifted to start before F_i is fitted, above 0. 1 is the default of libmr 0.1.9,
+            the release on PyPI, and so the unified benchmark's; 10,000 that of libMR before, which OD-test and
+            pytorch-ood keep. It makes the shape parameter large and the fit nearly a Gumbel distribution of minima.
     """
     revised, tail = int(revised), int(tail)
     weights = euclidean_weight, cosine_weight
     require_range(
-        revised >= 1 and tail >= 2 and min(weights) >= 0 and 0 < max(weights) < np.inf and 0 <= rank_weight <= 1,
+        revised >= 1
+        and tail >= 2
+        and min(weights) >= 0
+        and 0 < max(weights) < np.inf
+        and 0 <= rank_weight <= 1
+        and 0 < translation < np.inf,
         "openmax needs revised of at least 1, tail of at least 2, weights of distances of at least 0, one of them "
-        "above 0, and rank_weight from 0 to 1",
-        *(revised, tail, *weights, rank_weight),
+        "above 0, rank_weight from 0 to 1, and translation above 0",
+        *(revised, tail, *weights, rank_weight, translation),
     )
     require_labels(features, "openmax")
-    labels, classes = labels_if_correct(features), features.logits.shape[1]
-    require_rows_of_each_class(labels, classes, _LEAST_ROWS, "openmax", "correctly classified rows")
+    classes = features.logits.shape[1]
+    labels, remark = labels_to_fit(features, _LEAST_ROWS, "openmax")
     means = class_means(LOGITS, features.logits, labels, classes, features.ids)
     distances = np.empty(len(features))
     for rows, logits in pieces(LOGITS, features.logits, features.ids):
@@ -150,7 +161,8 @@ def make_openmax(
             f"openmax cannot be fitted: the {int((~np.isnan(largest[equal[0]])).sum())} largest distances of class "
             f"{equal[0]} are equal. Fit on more rows, or leave it out."
         )
-    return OpenMax(means, fit_tails(largest), min(revised, classes), *weights, rank_weight)
+    tails = fit_tails(largest, translation)
+    return OpenMax(means, tails, min(revised, classes), *weights, rank_weight, remark)
 
 
 def _largest(distances: Doubles, labels: Integers, classes: int, count: int) -> Doubles:
@@ -178,13 +190,10 @@ OPENMAX = Method(
         "euclidean_weight": "0 or more",
         "cosine_weight": "0 or more",
         "rank_weight": "0 to 1; 0 for weights by rank",
+        "translation": "above 0; 1 as libmr 0.1.9 and the unified benchmark, 10000 as older libMR and pytorch-ood",
     },
 )
 
-
-# libMR, which the authors of OpenMax use, shifts a tail to start here before fitting. A number this far from 0 makes
-# the shape parameter large and the fit nearly a Gumbel distribution of minima, so it is part of the method.
-_TRANSLATION = 10_000.0
 
 # The shape is the inverse of the spread of log(distance): these bounds allow tails whose width is 1e-10 to 1e+6 of
 # their position.
@@ -194,15 +203,17 @@ _HALVINGS = 100
 
 @dataclass(frozen=True)
 class Tails:
-    """One Weibull distribution for each of C classes, over distances shifted by `_TRANSLATION` - least.
+    """One Weibull distribution for each of C classes, over distances shifted by `translation` - least.
 
     Attributes:
+        translation: where each shifted tail starts.
         least: smallest distance of the tail, shape (C,).
         greatest: largest distance of the tail, shape (C,).
         shape: shape parameter k, shape (C,).
         log_scale: log of the scale parameter divided by the greatest shifted distance, shape (C,).
     """
 
+    translation: float
     least: Doubles
     greatest: Doubles
     shape: Doubles
@@ -214,15 +225,15 @@ class Tails:
         The cumulative probability is 1 - exp(-(x / scale)^k). Minus infinity where the shifted distance is not
         positive.
         """
-        span = _TRANSLATION + self.greatest[classes] - self.least[classes]
-        # Relative to the greatest, not to 0: k is of the size of `_TRANSLATION`, and amplifies every lost digit.
+        span = self.translation + self.greatest[classes] - self.least[classes]
+        # Relative to the greatest, not to 0: k is of the size of the translation, and amplifies every lost digit.
         relative = np.maximum((distances - self.greatest[classes]) / span, -1.0)
         with np.errstate(divide="ignore"):
             place = np.log1p(relative)
         return self.shape[classes] * (place - self.log_scale[classes])
 
 
-def fit_tails(tails: Doubles) -> Tails:
+def fit_tails(tails: Doubles, translation: float) -> Tails:
     """Fit each class's Weibull distribution by maximum likelihood.
 
     With u = log x, the shape k solves sum e^(k u) u / sum e^(k u) - 1/k = mean u, whose left side increases with k;
@@ -233,10 +244,11 @@ def fit_tails(tails: Doubles) -> Tails:
     Args:
         tails: the largest distances of each class, shape (C, m), padded with NaN for classes with fewer. Each class
             needs two different distances.
+        translation: where each tail is shifted to start, above 0.
     """
     given = ~np.isnan(tails)
     least, greatest = np.nanmin(tails, axis=1), np.nanmax(tails, axis=1)
-    span = _TRANSLATION + greatest - least
+    span = translation + greatest - least
     logs = np.where(given, np.log1p(np.where(given, tails - greatest[:, None], 0.0) / span[:, None]), -np.inf)
     finite = np.where(given, logs, 0.0)
     count = given.sum(axis=1)
@@ -251,4 +263,4 @@ def fit_tails(tails: Doubles) -> Tails:
         low, high = np.where(excess < 0, middle, low), np.where(excess < 0, high, middle)
     shape = np.exp((low + high) / 2)
     log_scale = np.log(np.exp(shape[:, None] * logs).sum(axis=1) / count) / shape
-    return Tails(least, greatest, shape, log_scale)
+    return Tails(translation, least, greatest, shape, log_scale)

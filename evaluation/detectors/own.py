@@ -20,13 +20,26 @@ import numpy as np
 import numpy.typing as npt
 
 from evaluation.detectors.base import Detector, Method, PredictingDetector, Scores
-from evaluation.detectors.images import ImageMethod
+from evaluation.detectors.image_passes import Columns, ImagePass
+from evaluation.detectors.images import IMAGE_METHODS, ImageMethod
 from evaluation.detectors.registry import METHODS
 from evaluation.errors import EvaluationError, first_line, one_line, unknown_name
 from evaluation.models.features import Features, Head
+from evaluation.models.models import Model
 
 Own = Method | Detector | Callable[[Features], npt.ArrayLike]
 """A method, a detector that needs no fitting, or a function that scores the rows of `Features`."""
+
+_DIGITS = 16
+"""Hexadecimal digits of an opaque id: 64 bits, so that two of ten million ids hardly ever collide."""
+
+_ALONE = 3
+"""Rows of each split that are scored a second time, without the others."""
+
+_ROUNDING = 2 * 4096 * 2.0**-24
+"""Difference of a row's two scores, relative to the split's greatest, that may be rounding: the bound for a sum of
+4,096 float32 products, the features that AlexNet's and VGG's last layers read, in two orders (Higham, Accuracy and
+Stability of Numerical Algorithms, 2nd edition, section 3.1)."""
 
 _NAME = re.compile(r"[A-Za-z0-9_]+(-[A-Za-z0-9_]+)*")
 
@@ -80,6 +93,8 @@ def own_method(found: Own, *, name: str = "", source: str = "the user's own", di
         name = name or getattr(found, "__name__", type(found).__name__)
         found = Method(name, name, source, _maker(found, name))
     found = dataclasses.replace(found, make=_Make(found), digest=digest)
+    if isinstance(found, ImageMethod) and found.image_pass not in (each.image_pass for each in IMAGE_METHODS.values()):
+        found = dataclasses.replace(found, image_pass=_with_opaque_ids(found.image_pass))
     if found.score_together is not None:
         found = dataclasses.replace(found, score_together=_checked_together(found))
     if not _NAME.fullmatch(found.name) or found.name == "all":
@@ -149,8 +164,8 @@ def _checked_together(method: Method) -> Callable[[Sequence[_Checked], Features]
     assert together is not None
 
     def score(detectors: Sequence[_Checked], features: Features) -> list[Scores]:
-        found = together([each.detector for each in detectors], features)
-        return [_scores(method.name, values, features) for values in found]
+        theirs = [each.detector for each in detectors]
+        return _scores_of(method.name, lambda rows: together(theirs, rows), features)
 
     return score
 
@@ -163,7 +178,7 @@ class _Checked:
     detector: Any
 
     def score(self, features: Features) -> Scores:
-        return _scores(self.name, self.detector.score(features), features)
+        return _scores_of(self.name, lambda rows: [self.detector.score(rows)], features)[0]
 
 
 @dataclass(frozen=True)
@@ -171,7 +186,51 @@ class _Predicting(_Checked):
     """A detector of the user's own that predicts classes."""
 
     def predict(self, features: Features) -> npt.NDArray[np.int64]:
-        return _column(f"{self.name}'s predict", self.detector.predict(features), features, "iu").astype(np.int64)
+        predicted = self.detector.predict(_opaque(features))
+        return _column(f"{self.name}'s predict", predicted, features, "iu").astype(np.int64)
+
+
+def _opaque(features: Features) -> Features:
+    """Replace ids, which may name a row's split and class, by hashes."""
+    return dataclasses.replace(features, ids=_opaque_ids(features.ids.tolist()))
+
+
+def _opaque_ids(ids: Sequence[str]) -> npt.NDArray[np.str_]:
+    hashes = [hashlib.sha256(f"opaque\t{id_}".encode()).hexdigest()[:_DIGITS] for id_ in ids]
+    return np.array(hashes, dtype=f"<U{_DIGITS}")
+
+
+def _with_opaque_ids(image_pass: ImagePass) -> ImagePass:
+    run = image_pass.run
+
+    def opaque(model: Model, images: Any, ids: Sequence[str], **given: Any) -> Columns:
+        return run(model, images, _opaque_ids(ids).tolist(), **given)
+
+    return dataclasses.replace(image_pass, run=opaque)
+
+
+def _scores_of(name: str, score: Callable[[Features], Sequence[object]], features: Features) -> list[Scores]:
+    """Score rows by one or several detectors, and again a few rows alone, in another order.
+
+    Raises:
+        EvaluationError: what is returned is not a score for each row, or a row has another score alone.
+    """
+    found = [_scores(name, values, features) for values in score(_opaque(features))]
+    count = len(features)
+    if not count:
+        return found
+    few = np.array([count - 1, count // 2, 0] if count > _ALONE else [count - 1])
+    chosen = features.take(few)
+    for scores, values in zip(found, score(_opaque(chosen)), strict=True):
+        alone = _column(name, values, chosen, "fiu").astype(np.float64)
+        close = np.abs(alone - scores[few]) <= _ROUNDING * np.abs(scores).max()
+        if not close.all():
+            first = int(np.argmin(close))
+            raise EvaluationError(
+                f"{name} gives {str(chosen.ids[first])!r} the score {scores[few[first]]:g} among {count:,} rows and "
+                f"{alone[first]:g} among {len(few)}. Mend the detector: a score may depend on its own row only."
+            )
+    return found
 
 
 def _scores(name: str, returned: object, features: Features) -> Scores:
@@ -187,6 +246,12 @@ def _scores(name: str, returned: object, features: Features) -> Scores:
 
 def _column(name: str, returned: Any, features: Features, kinds: str) -> npt.NDArray[Any]:
     """Return what a detector returned as one number per row."""
+    if np.ma.is_masked(returned):
+        masked = np.count_nonzero(np.ma.getmaskarray(returned))
+        raise EvaluationError(
+            f"{name} returned an array that is masked in {masked:,} of {len(features):,} rows. Return a number for "
+            "every row."
+        )
     try:
         values = np.asarray(returned)
     except (RuntimeError, TypeError, ValueError):  # lists of several lengths; tensors on a GPU or with a gradient

@@ -11,13 +11,12 @@ from scipy.spatial.distance import cdist
 from evaluation.detectors.base import Method, Scores
 from evaluation.detectors.fitting import (
     class_means,
-    labels_if_correct,
+    labels_to_fit,
     layer,
     mean_features,
     require_fit,
     require_labels,
     require_range,
-    require_rows_of_each_class,
 )
 from evaluation.detectors.logits import energy
 from evaluation.detectors.rows import FEATURES, LOGITS, Doubles, RowScore, dots, pieces
@@ -28,19 +27,20 @@ from evaluation.models.features import Features, Head
 def make_she(features: Features, head: Head | None) -> RowScore:
     """SHE: negative inner product with the predicted class's pattern.
 
-    Formula: -z . S_y with y = argmax l and S_c the mean features of correctly classified fitted rows of class c.
+    Formula: -z . S_y with y = argmax l and S_c the mean features of correctly classified fitted rows of class c; of
+    all fitted rows of class c if none is (ours).
     Source: Zhang et al., Out-of-Distribution Detection based on In-Distribution Data Patterns Memorization with Modern
     Hopfield Energy, ICLR 2023, section 3 (inner product version).
     """
     require_labels(features, "she")
-    labels, classes, width = labels_if_correct(features), features.logits.shape[1], features.penultimate.shape[1]
-    require_rows_of_each_class(labels, classes, 1, "she", "correctly classified rows")
+    classes, width = features.logits.shape[1], features.penultimate.shape[1]
+    labels, remark = labels_to_fit(features, 1, "she")
     patterns = class_means(FEATURES, features.penultimate, labels, classes, features.ids)
 
     def score(z: Doubles, logits: Doubles) -> Scores:
         return -dots(z, patterns[logits.argmax(axis=1)])
 
-    return RowScore(score, width, classes)
+    return RowScore(score, width, classes, remark=remark)
 
 
 def make_vim(features: Features, head: Head, dimension: int | None = None) -> RowScore:

@@ -39,12 +39,14 @@ class RowScore:
         width: number D of features; None if the function does not read them.
         classes: number C of logits; None if the function does not read them.
         more: float64 numbers that `function` holds per row beside copies of its inputs.
+        remark: what is special of the rows that it was fitted on, in words.
     """
 
     function: Callable[..., Scores]
     width: int | None = None
     classes: int | None = None
     more: int = 0
+    remark: str = ""
 
     def score(self, features: Features) -> Scores:
         """Score every row; shape (n,), higher = more unknown.

@@ -6,7 +6,7 @@ the formulas z (n, D) are these features, W (C, D) and b (C,) the layer, and E t
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -79,17 +79,49 @@ def make_react(features: Features, head: Head, quantile: float = 0.9) -> ShapedE
     _require_share("quantile", quantile, "react")
     require_fit(features, head, "react")
     mean_features(features)  # refuses NaN
-    # In their stored precision: a float64 copy would double the largest array of the whole evaluation.
-    threshold = _quantile(features.penultimate.ravel(), quantile)
+    threshold = _quantile(features.penultimate, quantile)
     return ShapedEnergy(lambda z: np.minimum(z, threshold), *layer(head))
 
 
 def _quantile(values: npt.NDArray[np.floating], quantile: float) -> float:
-    position = quantile * (len(values) - 1)
+    """Return a quantile of all values of a matrix, interpolated linearly, without a copy of them.
+
+    ReAct's are all features of the training set: a partition would copy the largest array of the whole evaluation.
+    """
+    position = quantile * (values.size - 1)
     below = int(position)
-    ordered = np.partition(values, [below, min(below + 1, len(values) - 1)])
-    low, high = float(ordered[below]), float(ordered[min(below + 1, len(values) - 1)])
-    return low + (high - low) * (position - below)
+    low, high = _order_statistics(values, below)
+    return low + (high - low) * (position - below) if position > below else low
+
+
+def _order_statistics(values: npt.NDArray[np.floating], rank: int) -> tuple[float, float]:
+    """Return the value of a rank, counted from 0, and the next one, of a matrix; radix selection by 16 bits a pass."""
+    kind = np.dtype(f"u{values.itemsize}")
+    sign = kind.type(1 << (8 * values.itemsize - 1))
+
+    def keys() -> Iterator[npt.NDArray[np.unsignedinteger]]:
+        """Yield integers that sort as the numbers do."""
+        for rows in chunks(len(values), 4 * values.shape[1]):
+            bits = values[rows].view(kind)
+            yield np.where(bits & sign, ~bits, bits | sign).ravel()
+
+    found, left, equal = 0, rank, 0
+    for shift in range(8 * values.itemsize - 16, -1, -16):
+        counts = np.zeros(1 << 16, dtype=np.int64)
+        for some in keys():
+            begun = some >> shift
+            counts += np.bincount(begun[begun >> 16 == found].astype(np.uint16), minlength=1 << 16)
+        upto = np.cumsum(counts)
+        digit = int(np.searchsorted(upto, left, side="right"))
+        equal = int(counts[digit])
+        left -= int(upto[digit]) - equal
+        found = found << 16 | digit
+    above = found
+    if left + 1 == equal:
+        above = min((int(some[some > found].min()) for some in keys() if (some > found).any()), default=found)
+    bits = np.array([found, above], dtype=kind)
+    low, high = np.where(bits & sign, bits ^ sign, ~bits).view(values.dtype).tolist()
+    return low, high
 
 
 def make_dice(features: Features, head: Head, sparsity: float = 0.9) -> ShapedEnergy:
@@ -102,7 +134,7 @@ def make_dice(features: Features, head: Head, sparsity: float = 0.9) -> ShapedEn
     require_fit(features, head, "dice")
     weight, bias = layer(head)
     contribution = weight * mean_features(features)
-    kept = contribution > _quantile(contribution.ravel(), sparsity)
+    kept = contribution > _quantile(contribution, sparsity)
     return ShapedEnergy(lambda z: z, np.where(kept, weight, 0.0), bias)
 
 

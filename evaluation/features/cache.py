@@ -115,6 +115,11 @@ class FeatureCache:
             with self.store.writing(), bar(rows, f"{name} {'/'.join(key)}", quiet=self.quiet) as progress:
                 runner.run(run, row_blocks, *key, progress.update, self.store.others(*key, name))
         columns = row_blocks.read()
-        ids, labels = columns.pop("id"), columns.pop("label")
-        none = np.empty((len(ids), 0))
-        return Features(ids, labels, columns.pop("logits", none), none, (), scores=columns)
+        return of_pass(columns.pop("id"), columns.pop("label"), columns)
+
+
+def of_pass(ids: npt.NDArray[np.str_], labels: npt.NDArray[np.int64], columns: Columns) -> Features:
+    """Return the `Features` of n rows that the detector of a second pass over the images scores."""
+    none = np.empty((len(ids), 0))
+    others = {name: values for name, values in columns.items() if name != "logits"}
+    return Features(ids, labels, columns.get("logits", none), none, (), scores=others)

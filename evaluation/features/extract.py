@@ -6,10 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
-import numpy as np
-
 from builders.executors.base import Executor
 from evaluation.errors import EvaluationError
+from evaluation.features.receipt import TEST, receipt
 from evaluation.features.runner import PassCounts, Runner, outputs_of, threads
 from evaluation.features.store import Identity, Store
 from evaluation.features.tasks import Key, Setup, Spread, on_a_cluster
@@ -59,7 +58,7 @@ def extract(
         pretrained: as for `open_model`.
         classes: as for `open_model`.
         accuracy: published top-1 accuracy in percent on all classes of the model; None for what its metadata says.
-        accept: go on where the accuracy on known test rows differs from the published one (`write_receipt`).
+        accept: go on where the accuracy on known test rows differs from the published one (`receipt`), and record it.
         device: as for `pick_device`.
         batch_size: images per batch.
         workers: worker processes that decode images, of each task if there is an `executor`; None for one per core,
@@ -74,7 +73,7 @@ def extract(
         The folder of features.
 
     Raises:
-        EvaluationError: as for `open_model`, `Runner.run` and `write_receipt`, the configs' classes differ, or the
+        EvaluationError: as for `open_model`, `Runner.run` and `Receipt.require`, the configs' classes differ, or the
             folder has features of another release or model.
         BuildError: as for `Executor.run`.
     """
@@ -123,8 +122,13 @@ def extract(
                 if new.reused:
                     what = f"{new.computed:,} of {rows:,} images; other splits have {new.reused:,} of the rest"
                 log(f"{config}/{split}: {what}")
-            for line in write_receipt(store, tests, accept=accept) if keys is tests else ():
-                log(line)
+            if keys is tests:
+                seen = receipt(store, tests)
+                if accept:
+                    store.accept(seen.differences)
+                seen.require(store.accepted())
+                for line in seen.lines:
+                    log(line)
     return store
 
 
@@ -211,57 +215,3 @@ def _bytes_a_row(model: Model) -> int:
     outputs = model.forward(model.probe)
     widths = [one.shape[1] for one in (outputs.logits, outputs.penultimate, *outputs.blocks.values())]
     return 4 * int(sum(widths)) + 8
-
-
-TEST = "test"
-"""Name of the splits whose labelled rows the accuracy is taken on."""
-
-TOLERANCE = 1.0
-"""Points of accuracy by which a model may differ from its published figure; ours. Published figures have two decimals,
-and other decoders or library versions move them by a tenth or two."""
-
-
-def write_receipt(store: Store, keys: Iterable[tuple[str, str]], *, accept: bool) -> list[str]:
-    """Return what is known of a model, in lines, with its accuracy on known test rows.
-
-    The published accuracy is one on all classes of the model. It is compared only where every class of the model
-    is a class of the release and has rows: among fewer classes a model is right more often.
-
-    Args:
-        store: the model's features.
-        keys: the splits (config, split) that may be read; only those named `TEST` count.
-        accept: return the lines in any case.
-
-    Raises:
-        EvaluationError: the accuracy differs by more than `TOLERANCE` points from a published one of the same classes.
-    """
-    identity = store.identity
-    source = dict(identity.source)
-    published, logits, width = (source.pop(name, "") for name in ("accuracy", "logits", "width"))
-    lines = [f"weights  {', '.join(f'{name} {text}' for name, text in sorted(source.items()))}"] if source else []
-    lines.append(f"input    {', '.join(f'{name} {value}' for name, value in sorted(identity.preprocessing.items()))}")
-    classes = len(identity.label_names)
-    for config, split in keys:
-        if split != TEST:
-            continue
-        features = store.features(config, split)
-        known = features.labels >= 0
-        labels = features.labels[known]
-        if not len(labels):
-            continue
-        accuracy = 100 * float(np.mean(features.logits[known].argmax(axis=1) == labels))
-        seen, every = len(np.unique(labels)), int(width or classes)
-        line = f"accuracy {accuracy:.2f} % of {len(labels):,} rows of {config}/{split}"
-        line += f"; published: {published} %" if published else ""
-        if published and not seen == classes == every:
-            line += f" on all {every:,} classes, not comparable with {seen:,} of them"
-        lines.append(line)
-        if published and seen == classes == every and not accept and abs(accuracy - float(published)) > TOLERANCE:
-            raise EvaluationError(
-                f"{identity.model} is right on {accuracy:.2f} % of the {len(labels):,} rows of {config}/{split}, but "
-                f"{published} % are published for its weights. Check the weights, their preprocessing and the order "
-                "of the classes, or go on with --accept."
-            )
-    if logits:
-        lines.append(f"classes  {classes:,} of the model's {int(width):,} logits")
-    return lines

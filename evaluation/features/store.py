@@ -2,6 +2,7 @@
 
 DIR/features.json                            the release and the model, by digest
 DIR/splits.json                              the splits that were asked for
+DIR/accepted.json                            what `--accept` went on in spite of
 DIR/head/*.arrow                             the model's last linear layer
 DIR/features/<config>/<split>/*.arrow        ids, labels, logits, penultimate features and pooled blocks
 DIR/looks/<pass>/<config>/<split>/*.arrow    outputs of a second pass over the images, for detectors that need one
@@ -11,7 +12,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -30,8 +30,10 @@ FORMAT = 2
 
 _RECORD = "features.json"
 _EXPECTED = "splits.json"
+_ACCEPTED = "accepted.json"
 
 _KEY = re.compile(r"\w[\w-]*/\w[\w-]*", re.ASCII)
+_SENTENCE = re.compile(".+")
 
 _ORDINARY = "the model's own preprocessing"
 
@@ -89,7 +91,7 @@ class Store:
             if found.pop("format") != FORMAT:
                 raise ValueError("another format")
             identity = from_json(Identity, found)
-            if not math.isfinite(float(identity.source.get("accuracy", 0)) + int(identity.source.get("width", 0))):
+            if not 0 <= float(identity.source.get("accuracy", 0)) <= 100 or int(identity.source.get("width", 0)) < 0:
                 raise ValueError("no accuracy")
             return cls(root, identity)
         except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -204,8 +206,19 @@ class Store:
         Args:
             keys: the splits; those recorded before stay. The caller holds `writing`.
         """
-        names = sorted({*self._expected(), *("/".join(key) for key in keys)})
-        write_text(self.root / _EXPECTED, json.dumps(names, indent=1) + "\n")
+        self._add(_EXPECTED, ("/".join(key) for key in keys), _KEY)
+
+    def accept(self, differences: Iterable[str]) -> None:
+        """Record differences from a published accuracy as accepted; the caller holds `writing`."""
+        self._add(_ACCEPTED, differences, _SENTENCE)
+
+    def accepted(self) -> list[str]:
+        """Return the differences from a published accuracy that were accepted, sorted.
+
+        Raises:
+            EvaluationError: the record is damaged.
+        """
+        return self._listed(_ACCEPTED, _SENTENCE)
 
     def splits(self) -> dict[str, tuple[str, ...]]:
         """Return the splits with complete features, by config; all sorted."""
@@ -267,23 +280,30 @@ class Store:
     def _begun(self) -> list[tuple[str, str]]:
         """Return the splits that were to be extracted or have files, sorted."""
         folders = {(folder.parent.name, folder.name) for folder in (self.root / "features").glob("*/*")}
-        recorded = (name.partition("/") for name in self._expected())
+        recorded = (name.partition("/") for name in self._listed(_EXPECTED, _KEY))
         return sorted(folders | {(config, split) for config, _, split in recorded})
 
-    def _expected(self) -> list[str]:
-        path = self.root / _EXPECTED
+    def _add(self, name: str, texts: Iterable[str], pattern: re.Pattern[str]) -> None:
+        """Add texts to a list on disk."""
+        before = self._listed(name, pattern)
+        if new := sorted({*texts} - {*before}):
+            write_text(self.root / name, json.dumps(sorted([*before, *new]), indent=1) + "\n")
+
+    def _listed(self, name: str, pattern: re.Pattern[str]) -> list[str]:
+        """Return a list of texts on disk; none if there is no such file."""
+        path = self.root / name
         if not path.exists():
             return []
         try:
             found = read_json(path)
-            names: list[Any] = found if isinstance(found, list) else [None]
-            if not all(isinstance(name, str) and _KEY.fullmatch(name) for name in names):
-                raise ValueError("it is no list of splits")
+            texts: list[Any] = found if isinstance(found, list) else [None]
+            if not all(isinstance(text, str) and pattern.fullmatch(text) for text in texts):
+                raise ValueError("it is not the list that was written")
         except ValueError as error:
             raise EvaluationError(
                 f"{path} is damaged ({first_line(error)}). Delete it and run the `extract` that wrote it again."
             ) from error
-        return names
+        return texts
 
 
 def block_column(number: int) -> str:

@@ -25,8 +25,9 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from evaluation.errors import EvaluationError, require_known
-from evaluation.files import as_csv_text, atomic_path, write_text
+from evaluation.files import atomic_path, write_text
 from evaluation.graph.transitions import Class, Image, Transitions
+from unknown_detection.csv_text import csv_text
 
 MIN_WEIGHT = 10
 """Minimum number of images on an edge. Ours: about a tenth of the 103 images that most ImageNet classes have in a
@@ -141,7 +142,7 @@ def write_edges(graph: Any, path: Path) -> None:
     for source, target, edge in heaviest(graph):
         named = [graph.nodes[end][key] for end in (source, target) for key in ("dataset", "label")]
         lines.append([source, target, edge["weight"], repr(edge["mean_score"]), *named])
-    write_text(path, as_csv_text(lines))
+    write_text(path, csv_text(lines))
 
 
 def write_graphml(graph: Any, path: Path) -> None:

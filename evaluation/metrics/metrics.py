@@ -20,7 +20,7 @@ import numpy.typing as npt
 from evaluation.errors import EvaluationError
 from evaluation.metrics import curves
 from evaluation.metrics.curves import Estimator, Floats
-from evaluation.metrics.ranking import Ranking, Side, rank, rank_open_set
+from evaluation.metrics.ranking import Ranking, Side, rank, rank_open_set, unmasked
 
 
 def aurc(scores: npt.ArrayLike, errors: npt.ArrayLike) -> float:
@@ -174,7 +174,7 @@ def balanced_accuracy(unknown: npt.ArrayLike, rejected: npt.ArrayLike) -> float:
     Raises:
         EvaluationError: a side has no rows, lengths differ, or a decision is neither 0 nor 1.
     """
-    decided = np.asarray(rejected)
+    decided = unmasked("decisions", rejected)
     if not np.isin(decided, (0, 1)).all():
         raise EvaluationError("Decisions must be bool, or 0 and 1; compare scores with a threshold first.")
     # For a score with two values, the area under the ROC curve is the mean of the two rates.

@@ -19,6 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from evaluation.errors import EvaluationError
+from evaluation.metrics.ranking import unmasked
 
 EPSILON = 1e-6
 """Epsilon of equation 4, in squared percent. The paper does not state it; its tables are reproduced with 0.001 percent
@@ -106,7 +107,7 @@ def mixture(
 
 
 def _finite(what: str, values: Sequence[float] | npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    found = np.asarray(values, dtype=np.float64)
+    found = unmasked(what, values).astype(np.float64)
     if found.ndim != 1 or not len(found) or not np.isfinite(found).all():
         raise EvaluationError(
             f"The {what} must be finite numbers in one dimension, found {values!r}; give one per model."

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -113,8 +113,8 @@ def rank(scores: npt.ArrayLike, *flags: npt.ArrayLike) -> tuple[Ranking, ...]:
         flags: whether rows are unknown (or errors), bool or 0 and 1; each of shape (n,), at most 8.
 
     Raises:
-        EvaluationError: there are no rows, shapes differ, scores are not finite numbers, or flags are neither bool nor
-            0 and 1.
+        EvaluationError: there are no rows, shapes differ, values are masked, scores are not finite numbers, or flags
+            are neither bool nor 0 and 1.
     """
     values = _checked_scores(scores)
     sides = np.zeros(len(values), dtype=np.uint8)  # one bit per array of flags
@@ -170,8 +170,19 @@ def _counted(unknown: npt.NDArray[np.bool_], places: npt.NDArray[np.bool_] | Non
     return Ranking(rows, below)
 
 
+def unmasked(what: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
+    """Return values as an array.
+
+    Raises:
+        EvaluationError: some are masked; `np.asarray` would take what lies under the mask for values.
+    """
+    if np.ma.is_masked(values):
+        raise EvaluationError(f"Some {what} are masked. Leave these rows out of all arguments, or fill them.")
+    return np.asarray(values)
+
+
 def _checked_scores(scores: npt.ArrayLike) -> npt.NDArray[np.float64]:
-    values = np.asarray(scores)
+    values = unmasked("scores", scores)
     if values.ndim != 1 or not len(values):
         raise EvaluationError(f"Scores have the shape {values.shape}; give one score per row.")
     if values.dtype.kind not in "fiu":
@@ -186,7 +197,7 @@ def _checked_scores(scores: npt.ArrayLike) -> npt.NDArray[np.float64]:
 
 
 def _checked_flags(flags: npt.ArrayLike, rows: int) -> npt.NDArray[np.bool_]:
-    values = np.asarray(flags)
+    values = unmasked("flags", flags)
     if values.shape != (rows,):
         raise EvaluationError(
             f"Flags have the shape {values.shape}, but there are {rows:,} scores; give one flag per score."

@@ -6,7 +6,7 @@ Tested by `tests/evaluation/detectors/test_registry.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -78,6 +78,10 @@ class Features:
             members=tuple(member[rows] for member in self.members),
             scores={name: scores[rows] for name, scores in self.scores.items()},
         )
+
+    def unlabelled(self) -> Features:
+        """Hide the labels, as from a detector that scores these rows."""
+        return replace(self, labels=np.full_like(self.labels, -1))
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,8 @@ Tested by `tests/evaluation/models/test_models.py`.
 
 from __future__ import annotations
 
+import math
+import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -21,6 +23,10 @@ from unknown_detection.terminal.interrupts import left_to_the_parent
 INTERPOLATIONS = ("bicubic", "bilinear", "nearest")
 """Interpolations for a declared preprocessing, by Pillow's names; the default is bilinear."""
 
+CROP_PCT = 0.875
+"""Share of the resized image's shorter side that is cropped, where a declaration does not say: timm's
+`DEFAULT_CROP_PCT`, and the 224 of 256 pixels of torchvision's `ImageClassification`."""
+
 _TIMM = ("input_size", "interpolation", "crop_pct", "crop_mode", "mean", "std")
 """Keys of timm's data config that define the evaluation transform."""
 
@@ -31,7 +37,8 @@ class Preprocessing:
 
     Attributes:
         transform: maps an RGB Pillow image to a float32 tensor of shape (3, H, W).
-        description: what it does as JSON values, for records and digests; has `mean`, `std` and `interpolation`.
+        description: what it does as JSON values, for records and digests. It has `mean` and `std`, unless a callable
+            does something else than to normalize channels by constants.
         size: height and width of the model's input.
     """
 
@@ -42,16 +49,29 @@ class Preprocessing:
     @property
     def mean(self) -> tuple[float, ...]:
         """Mean of each channel, subtracted from pixels in [0, 1]."""
-        return tuple(map(float, self.description["mean"]))
+        return self._of_channels("mean")
 
     @property
     def std(self) -> tuple[float, ...]:
         """Standard deviation of each channel, by which the result is divided."""
-        return tuple(map(float, self.description["std"]))
+        return self._of_channels("std")
+
+    def _of_channels(self, name: str) -> tuple[float, ...]:
+        """Return a constant of each channel; `EvaluationError` if a callable has none."""
+        if name not in self.description:
+            raise EvaluationError(
+                f"The preprocessing {self.description['from']} does not normalize channels by a mean and a standard "
+                "deviation, which ODIN and images prepared for a model's input need. Normalize so, or leave them out."
+            )
+        return tuple(map(float, self.description[name]))
+
+    @property
+    def _interpolation(self) -> str:
+        return str(self.description.get("interpolation", INTERPOLATIONS[1]))
 
     def __call__(self, image: Any) -> Any:
-        """Convert an image to RGB and transform it."""
-        return self.transform(image.convert("RGB"))
+        """Convert an image to RGB, as `as_rgb` does, and transform it."""
+        return self.transform(as_rgb(image))
 
     def prepared(self, side: int) -> Preprocessing:
         """Return the preprocessing of images that are prepared for an input of side x side pixels.
@@ -60,7 +80,7 @@ class Preprocessing:
         an attack. For another model the whole image is resized to its input, without a crop.
         """
         size = None if self.size == (side, side) else self.size
-        transform = _composed(size, self.description["interpolation"], self.mean, self.std)
+        transform = _composed(size, self._interpolation, self.mean, self.std)
         return replace(self, transform=partial(_transformed, side=side, transform=transform))
 
     def describe_prepared(self, side: int) -> str:
@@ -68,7 +88,20 @@ class Preprocessing:
         if self.size == (side, side):
             return f"{side} x {side} pixels as stored"
         height, width = self.size
-        return f"{side} x {side} pixels resized to {width} x {height} ({self.description['interpolation']})"
+        return f"{side} x {side} pixels resized to {width} x {height} ({self._interpolation})"
+
+
+def as_rgb(image: Any) -> Any:
+    """Convert a Pillow image to RGB.
+
+    Raises:
+        EvaluationError: it has values of 16 or 32 bits, of which Pillow (11 to 13) makes all above 255 white.
+    """
+    if image.mode.startswith(("I", "F")):
+        raise EvaluationError(
+            f"it has values of more than 8 bits (mode {image.mode}), and which is white is not known"
+        )
+    return image.convert("RGB")
 
 
 def _transformed(image: Any, side: int, transform: Callable[[Any], Any]) -> Any:
@@ -109,21 +142,25 @@ def declared(values: Any, name: str) -> Preprocessing:
     """Build the preprocessing that a model file declares in the attribute `preprocessing`.
 
     Args:
-        values: a mapping with `size` (pixels, one number or height and width; images of another size are resized to it
-            without regard to their aspect ratio), `mean` and `std` (three numbers each, for pixels in [0, 1]), and
-            optionally `interpolation` and `resize`: pixels of the shorter side, to which images are resized before
-            `size` is cropped from their middle.
+        values: a callable that maps an RGB Pillow image to a float32 tensor of shape (3, H, W), or a mapping with
+            `size` (pixels of the model's input, one number or height and width), `mean` and `std` (three numbers each,
+            for pixels in [0, 1]), and optionally `interpolation` and `resize`. An image's shorter side is resized to
+            `resize` pixels before `size` is cropped from the middle. Without `resize`, `size` is `CROP_PCT` of it, and
+            images that have `size` already are used as they are.
         name: the model's name, for messages.
 
     Raises:
         EvaluationError: the declaration is missing or invalid.
     """
+    if callable(values):
+        return _of_callable(values, name)
     wanted = {"size", "mean", "std"}
     if not isinstance(values, Mapping) or not wanted <= values.keys() <= wanted | {"interpolation", "resize"}:
         found = ", ".join(sorted(map(str, values))) if isinstance(values, Mapping) else f"a {type(values).__name__}"
         raise EvaluationError(
-            f"{name} needs an attribute `preprocessing` with size, mean, std and optionally interpolation and resize "
-            f"(found: {found if values is not None else 'none'}). Set it on the model or on the function."
+            f"{name} needs an attribute `preprocessing` that is a callable, or has size, mean, std and optionally "
+            f"interpolation and resize (found: {found if values is not None else 'none'}). Set it on the model or on "
+            "the function."
         )
     size = [values["size"]] * 2 if isinstance(values["size"], int) else list(values["size"])
     mean, std = ([float(number) for number in values[key]] for key in ("mean", "std"))
@@ -133,7 +170,7 @@ def declared(values: Any, name: str) -> Preprocessing:
             f"size {size}, mean {mean}, std {std}. A model of grey images receives them as RGB and averages the "
             "channels itself."
         )
-    interpolation = values.get("interpolation", "bilinear")
+    interpolation = values.get("interpolation", INTERPOLATIONS[1])
     if interpolation not in INTERPOLATIONS:
         raise unknown_name("interpolation", str(interpolation), INTERPOLATIONS)
     resize = values.get("resize")
@@ -143,9 +180,51 @@ def declared(values: Any, name: str) -> Preprocessing:
             f"{resize!r}. Give the shorter side before the crop, or leave it out."
         )
     description = {"from": "declared", "size": size, "interpolation": interpolation, "mean": mean, "std": std}
-    description |= {} if resize is None else {"resize": resize}
-    transform = _composed(size if resize is None else resize, interpolation, mean, std, crop=size)
+    description |= {"crop_pct": CROP_PCT} if resize is None else {"resize": resize}
+    transform = _composed(resize or default_resize(size), interpolation, mean, std, crop=size)
+    if resize is None:
+        as_stored = _composed(None, interpolation, mean, std)
+        transform = partial(_cropped_or_stored, size=(size[1], size[0]), cropped=transform, stored=as_stored)
     return Preprocessing(transform, description, (size[0], size[1]))
+
+
+def default_resize(size: Sequence[int]) -> int:
+    """Return the pixels of the shorter side before the middle is cropped, where a declaration does not say."""
+    return math.floor(max(size) / CROP_PCT)  # rounded as timm does
+
+
+def _cropped_or_stored(
+    image: Any, size: tuple[int, int], cropped: Callable[[Any], Any], stored: Callable[[Any], Any]
+) -> Any:
+    """Transform an image of some width and height as it is stored, and resize and crop any other."""
+    return (stored if image.size == size else cropped)(image)
+
+
+def _of_callable(transform: Callable[[Any], Any], name: str) -> Preprocessing:
+    """Build the preprocessing of a callable; its size, mean and standard deviation are seen from uniform images."""
+    import torch
+
+    # Of two shapes, which it has to bring to one size.
+    probes = ((0, (40, 30)), (255, (30, 50)), (51, (40, 30)))
+    made = [transform(Image.new("RGB", size, (level,) * 3)) for level, size in probes]
+    shapes = {tuple(one.shape) if getattr(one, "dtype", None) == torch.float32 else () for one in made}
+    (shape, *others) = shapes
+    if others or len(shape) != 3 or shape[0] != 3:
+        raise EvaluationError(
+            f"`preprocessing` of {name} must turn every RGB image into a float32 tensor of one shape (3, height, "
+            "width). Convert, resize and crop in it."
+        )
+    # The text of an object may end in its place in memory.
+    text = getattr(transform, "__qualname__", " ".join(re.sub(r" at 0x\w+", "", repr(transform)).split()))
+    description: dict[str, Any] = {"from": text, "size": list(shape[1:])}
+    black, white, fifth = (one.double().mean((1, 2)) for one in made)
+    scale = white - black  # 1 / std
+    # Constants bring 51 to a fifth of the way from 0 to 255; each image's own mean and deviation do not.
+    if scale.min() > 0 and torch.allclose(fifth, black + scale / 5, atol=1e-4):
+        description["mean"], description["std"] = (
+            one.numpy().round(6).tolist() for one in (-black / scale, 1 / scale)
+        )
+    return Preprocessing(transform, description, (shape[1], shape[2]))
 
 
 def _composed(

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from evaluation.errors import EvaluationError
 from evaluation.metrics.metrics import METRICS
 from evaluation.metrics.ranking import Ranking
 from evaluation.scoring.rows import Rows
@@ -77,10 +78,25 @@ class Protocol:
     each_config: bool = True
     headline: Mapping[str, str] = field(default_factory=dict)
 
-    def figures(self, rows: Rows) -> list[Figure]:
-        """Compute the figures of rows of one or more configs."""
-        parts = rows.by("config").values() if self.each_config else [rows]
-        return [figure for part in parts for figure in self.judge(part)]
+    def figures(self, rows: Rows, *, lenient: bool = False) -> list[Figure]:
+        """Compute the figures of rows of one or more configs.
+
+        Args:
+            rows: the rows.
+            lenient: whether configs that lack rows the protocol needs have no figures instead of an error: for a part
+                of rows that can be evaluated as a whole.
+
+        Raises:
+            EvaluationError: rows that the protocol needs are missing.
+        """
+        found: list[Figure] = []
+        for part in rows.by("config").values() if self.each_config else [rows]:
+            try:
+                found += self.judge(part)
+            except EvaluationError:
+                if not lenient:
+                    raise
+        return found
 
 
 def measure(ranking: Ranking, metrics: Iterable[str], **named: str) -> list[Figure]:

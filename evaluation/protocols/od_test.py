@@ -39,7 +39,8 @@ def figures(rows: Rows) -> list[Figure]:
     """Evaluate a config by balanced accuracy.
 
     For every ordered pair of different OoD splits, D_m and D_t, the threshold is fitted on the in-distribution rows of
-    `validation` with D_m, and evaluated on those of `test` with D_t. For comparison, the two-dataset setting uses one
+    `validation` with D_m, and evaluated on those of `test` with D_t. A detector that was fitted on `validation` itself
+    has its threshold from rows that it has seen; reports name it. For comparison, the two-dataset setting uses one
     set as both: its rows, ordered by id, are divided into two halves, the threshold is fitted on one half and
     evaluated on the other, both ways, and the two results are averaged. Statistics over all pairs follow for both
     settings.

@@ -9,16 +9,18 @@ Tested by `tests/evaluation/protocols/test_registry.py`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
 from evaluation.errors import EvaluationError
-from evaluation.metrics.ranking import Ranking, rank, rank_open_set
+from evaluation.metrics.ranking import Ranking, rank_open_set
 from evaluation.protocols.figures import Figure, Protocol, means, measure
-from evaluation.scoring.rows import Rows, known_rows, rank_known_unknown, unknown_splits
+from evaluation.scoring.rows import Rows, known_rows, rank_errors, rank_known_unknown, unknown_splits
 
 NAME = "openood"
-METRICS = ("fpr_at_95_tpr_unknown_positive", "auroc")
+METRICS = ("fpr_at_95_tpr_unknown_positive", "auroc", "aupr_in_trapezoid", "aupr_out_trapezoid")
+"""The columns of its tables, as its code computes them: unknown rows are positive for FPR, AUPR has trapezoids."""
 
 UNKNOWN = ("near_ood", "far_ood", "novel_class")
 """Roles of unknown rows, each with a mean of its own. BROAD's novel classes are neither near nor far."""
@@ -32,14 +34,15 @@ def figures(rows: Rows) -> list[Figure]:
     """Compare known rows with each split of unknown ones, and average over the near, the far and the novel splits.
 
     Standard: the known rows are the in-distribution rows of `test`. Full spectrum: corrupted rows count as known, too.
-    Both by AUROC and FPR at 95 % TPR, unknown rows positive. Open-set recognition: as standard, by OSCR.
+    Both by FPR at 95 % TPR, unknown rows positive, AUROC, and AUPR with known (in) and with unknown rows (out)
+    positive. Open-set recognition: as standard, by OSCR. Classification: the accuracy on the known rows of either.
 
     Args:
         rows: rows of the configs to evaluate together, of which one has in-distribution rows in `test`.
 
     Returns:
-        Figures of each split, and means. Open-set recognition if rows have predictions, the full spectrum if there are
-        corrupted rows.
+        Figures of each split, and means. Open-set recognition and accuracy if rows have predictions, the full spectrum
+        if there are corrupted rows.
 
     Raises:
         EvaluationError: there are no in-distribution rows in `test`, or several configs have them, or there are no
@@ -56,10 +59,14 @@ def figures(rows: Rows) -> list[Figure]:
     found = _against_each(rows, "standard", "test", METRICS, lambda unknown: rank_known_unknown(known, unknown))
     if rows.prediction is not None:
         found += _against_each(rows, "open_set", "test", ("oscr",), lambda unknown: _rank_open_set(known, unknown))
-    shifted = rows.where(np.isin(rows.role, SHIFTED) & (rows.label >= 0))
-    if len(shifted):
-        names = " + ".join(["test", *shifted.by("split")])
-        found += _against_each(rows, "full_spectrum", names, METRICS, lambda unknown: _rank(known, shifted, unknown))
+        found += _accuracy(rows, "test", known)
+    shifted = np.isin(rows.role, SHIFTED) & (rows.label >= 0)
+    if shifted.any():
+        names = " + ".join(["test", *rows.where(shifted).by("split")])
+        spectrum = rows.where(rows.known & (rows.split == "test") | shifted)
+        ranked = partial(rank_known_unknown, spectrum)
+        found += _against_each(rows, "full_spectrum", names, METRICS, ranked)
+        found += [] if rows.prediction is None else _accuracy(rows, names, spectrum)
     return found
 
 
@@ -67,8 +74,7 @@ def _against_each(
     rows: Rows, setting: str, known: str, metrics: tuple[str, ...], ranked: Callable[[Rows], Ranking]
 ) -> list[Figure]:
     """Measure each split of unknown rows, and average by role."""
-    config = " + ".join(rows.where(rows.known | np.isin(rows.role, (*UNKNOWN, *SHIFTED))).by("config"))
-    named = {"protocol": NAME, "config": config, "setting": setting, "known": known}
+    named = {"protocol": NAME, "config": _configs(rows), "setting": setting, "known": known}
     found: list[Figure] = []
     for role in UNKNOWN:
         of_role = [
@@ -80,9 +86,16 @@ def _against_each(
     return found
 
 
-def _rank(known: Rows, shifted: Rows, unknown: Rows) -> Ranking:
-    scores = np.concatenate([known.score, shifted.score, unknown.score])
-    return rank(scores, np.arange(len(scores)) >= len(known) + len(shifted))[0]
+def _accuracy(rows: Rows, names: str, known: Rows) -> list[Figure]:
+    """Measure the accuracy on known rows that have labels; no figure if none has."""
+    labelled = known.where(known.label >= 0)
+    named = {"protocol": NAME, "config": _configs(rows), "setting": "classification"}
+    sides = {"known": f"{names}, right", "unknown": f"{names}, wrong"}
+    return measure(rank_errors(labelled), ["accuracy"], **named, **sides) if len(labelled) else []
+
+
+def _configs(rows: Rows) -> str:
+    return " + ".join(rows.where(rows.known | np.isin(rows.role, (*UNKNOWN, *SHIFTED))).by("config"))
 
 
 def _rank_open_set(known: Rows, unknown: Rows) -> Ranking:
@@ -94,8 +107,13 @@ def _rank_open_set(known: Rows, unknown: Rows) -> Ranking:
 PROTOCOL = Protocol(
     "OpenOOD v1.5",
     "Zhang et al., OpenOOD v1.5: Enhanced Benchmark for Out-of-Distribution Detection (2023)",
-    {"standard": "Standard", "open_set": "Open-set recognition", "full_spectrum": "Full spectrum"},
-    ("open_set",),
+    {
+        "standard": "Standard",
+        "open_set": "Open-set recognition",
+        "full_spectrum": "Full spectrum",
+        "classification": "Classification",
+    },
+    ("open_set", "classification"),
     figures,
     each_config=False,
     headline={"setting": "standard", "metric": "auroc", "statistic": "mean"},

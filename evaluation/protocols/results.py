@@ -10,12 +10,12 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.parquet as pq
 
 from evaluation.errors import EvaluationError, one_line
-from evaluation.files import atomic_path, parse_json, read_parquet
+from evaluation.files import atomic_path, parse_json, read_parquet, write_text
 from evaluation.protocols.figures import Figure
+from unknown_detection.csv_text import csv_text
 
 FORMAT = 4
 """Version of the schema below; readers refuse other versions."""
@@ -96,6 +96,7 @@ class Run:
         versions: versions of the packages that `scored` the rows and `judged` the scores.
         prepared: how the model got images that are prepared for a model's input, by `config/split`.
         fit_half: the `config/split` that detectors were fitted on half of, for want of training rows; empty if not.
+        accepted: where the model's accuracy differs from the published one, in words; empty if it does not.
     """
 
     name: str
@@ -107,6 +108,7 @@ class Run:
     versions: Mapping[str, Mapping[str, str]]
     prepared: Mapping[str, str] = field(default_factory=dict)
     fit_half: str = ""
+    accepted: str = ""
 
 
 def tidy(
@@ -186,12 +188,12 @@ def write_figures(path: Path, figures: pa.Table, record: Mapping[str, Any] | Non
         figures: the result of `tidy`.
         record: what else a report states, kept as JSON in the Parquet schema's metadata.
     """
+    if path.suffix == ".csv":
+        write_text(path, csv_text([figures.column_names, *zip(*figures.to_pydict().values(), strict=True)]))
+        return
+    metadata = {METADATA: json.dumps({**(record or {}), "format": FORMAT}, sort_keys=True)}
     with atomic_path(path) as temporary:
-        if path.suffix == ".csv":
-            pa.csv.write_csv(figures, temporary, pa.csv.WriteOptions(quoting_style="needed"))
-        else:
-            metadata = {METADATA: json.dumps({**(record or {}), "format": FORMAT}, sort_keys=True)}
-            pq.write_table(figures.replace_schema_metadata(metadata), temporary, compression="zstd")
+        pq.write_table(figures.replace_schema_metadata(metadata), temporary, compression="zstd")
 
 
 def read_figures(where: Path) -> pa.Table:
@@ -204,6 +206,8 @@ def read_figures(where: Path) -> pa.Table:
         EvaluationError: there are no figures, or they have another format.
     """
     path = where / FILE if where.is_dir() else where
+    if not where.exists():
+        raise EvaluationError(f"There is no report at {where}: no such file or folder. Check the path.")
     if not path.is_file():
         raise EvaluationError(f"{where} is not a report: it has no {path.name}. Check the path.")
     table = read_parquet(path, f"the figures {path}")

@@ -41,6 +41,7 @@ _STYLE: Mapping[str, Any] = {
     "axes.edgecolor": INK,
     "axes.labelcolor": INK,
     "text.color": INK,
+    "text.parse_math": False,  # a detector's name is text, also between dollar signs
     "xtick.color": INK,
     "ytick.color": INK,
     "grid.color": "#99999955",
@@ -105,6 +106,11 @@ def inline_svg(figure: Any, name: str) -> str:
     size += ' class="wide"' if figure.get_size_inches()[0] > COLUMN else ""
     svg = re.sub(r'width="[^"]+" height="[^"]+"', size, svg, count=1)
     return re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", svg)
+
+
+def legend_label(text: str) -> str:
+    """Return the text as a label that a legend shows: matplotlib leaves out those that begin with an underscore."""
+    return f" {text}" if text.startswith("_") else text
 
 
 def readable(color: Any) -> str:

@@ -9,7 +9,7 @@ import importlib.metadata
 import platform
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
@@ -26,6 +26,7 @@ from evaluation.releases import Release
 from evaluation.scoring.joining import FIT_AND_TUNE_SPLITS, ReleaseIndex, fit_half_ids, join, release_index, rows_of
 from evaluation.scoring.rows import Rows
 from evaluation.scoring.scores import Provenance, file_seed, read_scores
+from evaluation.scoring.times import read_times
 from unknown_detection.terminal.progress import Progress
 
 _PACKAGES = ("numpy", "pyarrow", "scipy")
@@ -53,6 +54,7 @@ class ScoredRun:
         rows: rows with scores, by detector.
         index: what the release says of these rows.
         used: the rows that each detector was fitted and tuned on, and that a threshold may be chosen on, in words.
+        times: forward passes that each detector takes as long as, and 1 for `forward`; empty if not measured.
     """
 
     run: Run
@@ -60,6 +62,7 @@ class ScoredRun:
     rows: Mapping[str, Rows]
     index: ReleaseIndex
     used: Mapping[str, Mapping[str, str]]
+    times: Mapping[str, float] = field(default_factory=dict)
 
     def of_configs(self, rows: Rows, configs: Sequence[str]) -> Rows:
         """Select the rows of some configs, and drop what the release does not say of these configs' rows."""
@@ -123,7 +126,8 @@ def load(
         rows = {detector: rows_of(index, found) for detector, found in joined.items()}
         if provenance is not None:
             rows = {name: _with_confidence(name, found) for name, found in rows.items()}
-        scored.append(ScoredRun(_run(file, provenance), of, rows, index, provenance.rows if provenance else {}))
+        used = provenance.rows if provenance else {}
+        scored.append(ScoredRun(_run(file, provenance), of, rows, index, used, read_times(file.path)))
         progress(1)
     _check_variants([one.run.variant for one in scored])
     return scored
@@ -233,4 +237,5 @@ def _run(file: ScoresFile, provenance: Provenance | None) -> Run:
         versions={"judged": ours, "scored": provenance.versions},
         prepared=provenance.prepared,
         fit_half=provenance.fit_half,
+        accepted=provenance.source.get("accepted", ""),
     )

@@ -5,14 +5,15 @@ Tested by `tests/evaluation/reports/test_report.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from evaluation.protocols import calibration, robustness
+from evaluation.protocols import calibration, od_test, robustness
+from evaluation.protocols.figures import WITHOUT_DUPLICATES, WITHOUT_OVERLAP
 from evaluation.protocols.registry import PROTOCOLS, figures
 from evaluation.protocols.robustness import DetectorFigures, robust_detectors, robust_figures
 from evaluation.releases import Release
@@ -117,6 +118,8 @@ def notes(release: Release, scored: Sequence[ScoredRun], wanted: Wanted, left_ou
         f"{release_name(release)} is a demo release: its figures try the tools out, and are no results"
     ] * release.is_demo
     found += _missing(scored, wanted)
+    accepted = dict.fromkeys(one.run.accepted for one in scored if one.run.accepted)
+    found += [f"{difference}; the run went on with --accept" for difference in accepted]
     found += [
         f"{model} got images of {way}: {', '.join(keys)}"
         for (model, way), keys in _gathered(
@@ -130,8 +133,23 @@ def notes(release: Release, scored: Sequence[ScoredRun], wanted: Wanted, left_ou
             ((one.run.fit_half,), one.run.name) for one in scored if one.run.fit_half
         ).items()
     ]
+    found += [
+        f"od-test chooses the thresholds of {', '.join(names)} on rows of {rows} that they were fitted on"
+        for (rows,), names in _gathered(_fitted_where_thresholds_are(scored, wanted)).items()
+    ]
     found += [] if left_out.duplicates is None else [describe_left_out(left_out.duplicates)]
-    return found + ([] if left_out.overlapping is None else [describe_overlaps(left_out.overlapping)])
+    found += [] if left_out.overlapping is None else [describe_overlaps(left_out.overlapping)]
+    configs = sorted({config for one in scored for config in one.configs})
+    return found + [remark for config in configs for remark in release.remarks_on_classes(config)]
+
+
+def _fitted_where_thresholds_are(scored: Sequence[ScoredRun], wanted: Wanted) -> Iterator[tuple[tuple[str, ...], str]]:
+    """Yield the detectors that were fitted on the rows from which od-test takes their thresholds, with these rows."""
+    for one in scored:
+        for name, used in one.used.items():
+            rows = used.get("fitted_on", "")
+            if rows and rows == used.get("threshold_on") and set(wanted.get(od_test.NAME, ())) & set(one.configs):
+                yield (rows,), detector_name(name)
 
 
 def reversed_signs(evaluated: Sequence[DetectorFigures]) -> list[str]:
@@ -146,6 +164,30 @@ def reversed_signs(evaluated: Sequence[DetectorFigures]) -> list[str]:
         f"every AUROC of {detector} is below 0.5, so its sign may be reversed: higher scores must mean more unknown"
         for (detector,), values in areas.items()
         if max(values) < NEAR_CHANCE
+    ]
+
+
+def too_few_left(evaluated: Sequence[DetectorFigures], left_out: RowsLeftOut) -> list[str]:
+    """List in sentences the configs of which too few rows are left for figures without duplicates or overlap."""
+    judged = {
+        (figure.protocol, figure.rows, config)
+        for _, _, found in evaluated
+        for figure in found
+        for config in figure.config.split(" + ")
+    }
+    kinds: dict[str, Sequence[LeftOut | Overlapping]] = {
+        WITHOUT_DUPLICATES: left_out.duplicates or (),
+        WITHOUT_OVERLAP: left_out.overlapping or (),
+    }
+    lacking = _gathered(
+        ((one.protocol, kind), one.config)
+        for kind, places in kinds.items()
+        for one in places
+        if (one.protocol, kind, one.config) not in judged
+    )
+    return [
+        f"too few rows of {', '.join(configs)} are left for figures of {protocol} {kind.replace('_', ' ')}"
+        for (protocol, kind), configs in lacking.items()
     ]
 
 

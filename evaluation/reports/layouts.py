@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from evaluation.protocols import broad, calibration, facets, od_test, openood, robustness, unknown_detection
+from evaluation.protocols import (
+    broad,
+    calibration,
+    equal_numbers,
+    facets,
+    od_test,
+    openood,
+    robustness,
+    unknown_detection,
+)
 from evaluation.protocols.figures import AS_PUBLISHED, WITHOUT_DUPLICATES, WITHOUT_OVERLAP
 from evaluation.protocols.registry import PROTOCOLS
 from evaluation.protocols.results import ALL_VARIANTS, Line, grouped
@@ -197,18 +206,32 @@ def _od_test(lines: Sequence[Line], builder: Builder) -> LaidOutTables:
 
 
 def _openood(lines: Sequence[Line], builder: Builder) -> LaidOutTables:
-    """Lay out each setting of OpenOOD v1.5: the means over near, far and novel splits, and each split."""
-    for (config, setting, known), found in grouped(lines, "config", "setting", "known"):
+    """Lay out each setting of OpenOOD v1.5: the means over near, far and novel splits, accuracy, and each split."""
+    accuracies = [line for line in lines if line["metric"] == "accuracy"]
+    others = [line for line in lines if line["metric"] != "accuracy"]
+    for (config, setting, known), found in grouped(others, "config", "setting", "known"):
         title = f"OpenOOD v1.5 on {config}: {setting_name(setting)}"
-        note = f"In percent; unknown rows are positive for FPR@95%TPR. Known rows: {known}."
+        note = f"In percent; unknown rows are positive for FPR@95%TPR, AUPR is by trapezoids. Known rows: {known}."
         means, splits = (
             [line for line in distinct(found) if bool(line["statistic"]) == mean] for mean in (True, False)
         )
         parts = (openood.NAME, config, setting)
         columns = [(heading(f"{set_name(line['unknown'])} mean", line), line) for line in means]
+        if setting != "open_set":  # OSCR has the accuracy in it
+            of = [line for line in accuracies if (line["config"], line["known"]) == (config, f"{known}, right")]
+            columns += [(heading("", line), line) for line in distinct(of)]
+            found = [*found, *of]
         yield builder.by_method(parts, title, note, columns, found), True
         columns = [(heading(set_name(line["unknown"]), line), line) for line in splits]
         yield builder.by_method((*parts, "splits"), f"{title}, each split", note, columns, found), False
+
+
+def _equal_numbers(lines: Sequence[Line], builder: Builder) -> LaidOutTables:
+    """Lay out the rows of tables 2 and 3 of the optimizer paper: five metrics of each OoD set."""
+    note = "In percent; known rows are positive for FPR and detection error. Of the larger side a part is drawn."
+    for (config,), found in grouped(lines, "config"):
+        columns = [(heading(set_name(line["unknown"]), line), line) for line in distinct(found)]
+        yield builder.by_method((equal_numbers.NAME, config), f"Equal numbers on {config}", note, columns, found), True
 
 
 def _robustness(lines: Sequence[Line], builder: Builder) -> LaidOutTables:
@@ -229,7 +252,7 @@ def _robustness(lines: Sequence[Line], builder: Builder) -> LaidOutTables:
         ]
         title = f"Robustness of detectors to the training method on {config}, {where}"
         table = builder.by_method((robustness.NAME, config, where), title, note, columns, found)
-        yield table, setting == "unknown_detection"
+        yield table, setting in ("unknown_detection", equal_numbers.SETTING)
     of_variants = [line for line in lines if line["variant"] != ALL_VARIANTS and line["statistic"] == "robustness"]
     note = "Robustness score of the mixture over all OoD sets; lower is more robust."
     for (config, setting, name), found in grouped(of_variants, "config", "setting", "metric"):
@@ -252,6 +275,7 @@ _LAYOUTS: Mapping[str, Callable[[Sequence[Line], Builder], LaidOutTables]] = {
     broad.NAME: _broad,
     od_test.NAME: _od_test,
     openood.NAME: _openood,
+    equal_numbers.NAME: _equal_numbers,
     robustness.NAME: _robustness,
 }
 
@@ -266,7 +290,8 @@ def _effects(protocol: str, lines: Sequence[Line], builder: Builder, without: st
         columns: Columns = []
         for line in _main(protocol, distinct(line for line in found if line["rows"] == AS_PUBLISHED)):
             group = setting_name(line["setting"])
-            if protocol in (unknown_detection.NAME, openood.NAME) and metric(line["metric"]).takes != "errors":
+            by_split = protocol in (unknown_detection.NAME, openood.NAME, equal_numbers.NAME)
+            if by_split and metric(line["metric"]).takes != "errors":
                 group = "Far mean" if " + " in line["unknown"] else set_name(line["unknown"])
             for rows, title in ((AS_PUBLISHED, "all"), (without, "without")):
                 columns.append(
@@ -285,7 +310,7 @@ def _main(protocol: str, lines: Sequence[Line]) -> Iterable[Line]:
         return [
             line for line in lines if line["statistic"] == "mean" and line["metric"] in ("balanced_accuracy", "auroc")
         ]
-    if protocol == facets.NAME:
+    if protocol in (facets.NAME, equal_numbers.NAME):
         return [line for line in lines if line["metric"] == "auroc"]
     far = [line for line in lines if line["unknown"].startswith("far_ood") and not line["statistic"]]
     return [line for line in lines if line["metric"] in ("accuracy", "aurc", "auroc") and line not in far]

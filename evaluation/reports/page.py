@@ -73,7 +73,7 @@ def render_page(
     sections = [_section(protocol, tables, drawn) for protocol in protocols]
     glance = _glance(lines)
     detectors = {line["detector"] for line in lines}
-    above = [table for table in (glance, _runs(record), _fitting(fitting or {})) if table.rows]
+    above = [table for table in (glance, _runs(record), _fitting(fitting or {}), _times(record)) if table.rows]
     entries = [Entry("overview", "Overview", [Entry(table.anchor, table.caption) for table in above])]
     for section in sections:
         below = [Entry(table.anchor, table.caption) for table in section["shown"]]
@@ -156,3 +156,19 @@ def _fitting(fitting: Mapping[str, Mapping[str, Any]]) -> Table:
     note = "A dash: the detector uses no such rows. extract computes in exact float32, without TF32."
     columns = [Column(name) for name in names]
     return Table("fitting", "What each detector was fitted and tuned on", columns, rows, note, True, 12)
+
+
+def _times(record: Mapping[str, Any]) -> Table:
+    """Lay out table 5 of BROAD: forward passes that each detector takes as long as, by run."""
+    timed = [run for run in record["runs"] if run.get("times")]
+    names = dict.fromkeys(name for run in timed for name in run["times"])
+    rows: list[Sequence[Value | Cell]] = [
+        [
+            "Forward pass" if name == "forward" else detector_name(name),
+            *(Cell(f"{found:.2f}", order=found) if (found := run["times"].get(name)) else None for run in timed),
+        ]
+        for name in names
+    ]
+    note = "Relative to a forward pass of the model, on one batch; where a detector reads an ordinary one, with it."
+    columns = [Column("Detector"), *(Column(run["run"], True) for run in timed)]
+    return Table("times", "Time of each detector", columns, rows, note, True, 12)

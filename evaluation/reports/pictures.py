@@ -23,10 +23,14 @@ from evaluation.reports.inputs import ScoredRun
 from evaluation.reports.judging import confidences
 from evaluation.reports.layouts import headlines
 from evaluation.reports.names import BASELINE, detector_name, metric, set_name
+from evaluation.reports.plots import Floats
 from evaluation.scoring.rows import Rows, unknown_splits
 
 _MAPPED = {unknown_detection.NAME: "ood_detection", broad.NAME: "dsd", facets.NAME: "ood_detection"}
 """Settings for which AUROC is plotted as a heatmap, with a column per OoD set."""
+
+HELD_OUT_SPLITS = ("held_out", "validation")
+"""In-distribution rows outside training and test, the first that has scores."""
 
 _PANELS = 12
 """Number of detectors whose scores are plotted: the best by the headline figure, and the baseline."""
@@ -51,7 +55,8 @@ def pictures(scored: Sequence[ScoredRun], lines: Sequence[Line], wanted: Mapping
 
     Returns:
         For each training method: heatmaps of AUROC, changes against the baseline, risk-coverage curves and score
-        densities of the first run for each config of unknown detection and FACETS, and reliability diagrams.
+        densities of the first run for each config of unknown detection and FACETS, reliability diagrams, and, for
+        BROAD, densities and correlations of the first run's scores.
     """
     found: list[Picture] = []
     variants = list(dict.fromkeys(one.run.variant for one in scored))
@@ -66,11 +71,13 @@ def pictures(scored: Sequence[ScoredRun], lines: Sequence[Line], wanted: Mapping
             for config in wanted.get(protocol, ()):
                 first = next((one for one in runs if config in one.configs), None)
                 found += [] if first is None else _of_rows(first, protocol, config, mine, labels)
+        first = next((one for one in runs if set(wanted.get(broad.NAME, ())) & set(one.configs)), None)
+        found += [] if first is None else _of_broad(first, wanted[broad.NAME], mine, labels)
         for config in dict.fromkeys(line["config"] for line in mine if line["protocol"] == calibration.NAME):
-            first = next(one for one in runs if config in one.configs and confidences(one))
-            title = f"Reliability on {config}, {first.run.name}"
+            confident = next(one for one in runs if config in one.configs and confidences(one))
+            title = f"Reliability on {config}, {confident.run.name}"
             name = file_name(calibration.NAME, config, *labels)
-            found.append(Picture(calibration.NAME, name, title, partial(_draw_reliability, first, config)))
+            found.append(Picture(calibration.NAME, name, title, partial(_draw_reliability, confident, config)))
     return found
 
 
@@ -82,16 +89,53 @@ def _of_rows(
     if any(rows.prediction is not None for rows in evaluated.values()):
         title = f"Risk-coverage curves of unknown detection on {where}"
         yield Picture(protocol, file_name("risk-coverage", config, *labels), title, partial(_draw_curves, evaluated))
-    best = [line for line in headlines(lines, protocol) if line["config"] == config and line["detector"] in evaluated]
+    best = [line for line in headlines(lines, protocol) if line["config"] == config]
+    yield _densities(evaluated, best, protocol, (config, where), labels)
+
+
+def _densities(
+    evaluated: Mapping[str, Rows], best: Sequence[Line], protocol: str, place: tuple[str, str], labels: Sequence[str]
+) -> Picture:
+    """Plot scores of the best detectors by a protocol's headline figures; `place` is for the name and the title."""
+    best = [line for line in best if line["detector"] in evaluated]
     sign = -1 if best and metric(best[0]["metric"]).better == "higher" else 1
     order = list(dict.fromkeys(line["detector"] for line in sorted(best, key=lambda line: sign * line["value"])))
     names = (order or list(evaluated))[:_PANELS]
     if BASELINE in evaluated and BASELINE not in names:
         names[-1] = BASELINE
     which = f", {len(names)} of {len(evaluated)} detectors, best first" if len(names) < len(evaluated) else ""
-    title = f"Scores by role on {where}{which}"
+    title = f"Scores by role on {place[1]}{which}"
     chosen = {name: evaluated[name] for name in names}
-    yield Picture(protocol, file_name("densities", config, *labels), title, partial(_draw_densities, chosen))
+    return Picture(protocol, file_name("densities", place[0], *labels), title, partial(_draw_densities, chosen))
+
+
+def _of_broad(
+    scored: ScoredRun, configs: Sequence[str], lines: Sequence[Line], labels: Sequence[str]
+) -> Iterator[Picture]:
+    """Plot scores by kind of shift (BROAD, figure 2), and their correlations on in-distribution rows (figure 3).
+
+    By these correlations the paper chose the parts of Ens-V and Ens-R. They are of held-out rows as there, else of
+    those of `test`. The paper calls them covariances; detectors have units of their own, so they are of standardized
+    scores here (ours).
+    """
+    of_configs = {name: scored.of_configs(rows, configs) for name, rows in scored.rows.items()}
+    shown = {name: rows.where(~np.isin(rows.split, HELD_OUT_SPLITS)) for name, rows in of_configs.items()}
+    yield _densities(shown, headlines(lines, broad.NAME), broad.NAME, (broad.NAME, scored.run.name), labels)
+    for split in (*HELD_OUT_SPLITS, "test"):
+        known = {name: rows.score[rows.known & (rows.split == split)] for name, rows in of_configs.items()}
+        varied = {name: scores for name, scores in known.items() if len(scores) > 1 and np.ptp(scores) > 0}
+        if len(varied) > 1:
+            title = f"Correlation of scores on in-distribution rows of {split}, {scored.run.name}"
+            name = file_name("correlation", broad.NAME, *labels)
+            yield Picture(broad.NAME, name, title, partial(_draw_correlations, varied))
+            return
+
+
+def _draw_correlations(scores: Mapping[str, Floats], title: str) -> Any:
+    names = [detector_name(name) for name in scores]
+    values = np.asarray(np.corrcoef(np.stack(list(scores.values()))))
+    shades = plots.Shades((-100, 100), "RdBu_r", "{:z.0f}")
+    return plots.heatmap(values, names, names, title=title, bar="correlation (%)", shades=shades)
 
 
 def _evaluated(rows: Rows, protocol: str) -> Rows:

@@ -7,13 +7,14 @@ tables and figures do not need it.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from evaluation.protocols.calibration import Reliability
-from evaluation.reports.canvas import COLUMN, INK, PAGE, new_figure, readable, styled, wrapped
+from evaluation.reports.canvas import COLUMN, INK, PAGE, legend_label, new_figure, readable, styled, wrapped
 
 Floats = npt.NDArray[np.float64]
 
@@ -33,6 +34,9 @@ ROLES: Mapping[str, tuple[str, str]] = {
 
 _LINES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _OTHERS = "#999999"
+
+_SLANTED = 15
+"""Number of columns up to which their names are slanted; those of more stand upright."""
 
 
 @styled
@@ -56,7 +60,7 @@ def risk_coverage(
         look: dict[str, Any] = {"color": _OTHERS, "linewidth": 0.5, "alpha": 0.5}
         if name in named or name == baseline:
             color = INK if name == baseline else _LINES[named.index(name) % len(_LINES)]
-            look = {"color": color, "linewidth": 1.2, "zorder": 3, "label": f"{name} ({area:.1f})"}
+            look = {"color": color, "linewidth": 1.2, "zorder": 3, "label": legend_label(f"{name} ({area:.1f})")}
         axes.plot(coverage[at] * 100, risk[at] * 100, **look)
     others = len(ranked) - len({*named, baseline} & {*ranked})
     if others:
@@ -142,9 +146,30 @@ def changes(changed: Mapping[str, tuple[float, float | None]], *, title: str, ax
     return figure
 
 
+@dataclass(frozen=True)
+class Shades:
+    """How a heat map shows percentages.
+
+    Attributes:
+        limits: the ends of the colour bar; all values below the lower one share its colour.
+        colors: name of the colour map.
+        text: format of the percentages in the cells; empty for cells without them.
+    """
+
+    limits: tuple[float, float] = (50, 100)
+    colors: str = "viridis"
+    text: str = "{:.1f}"
+
+
+AUROC = Shades()
+"""Shades of AUROC, for which all values below chance are alike."""
+
+
 @styled
-def heatmap(values: Floats, rows: Sequence[str], columns: Sequence[str], *, title: str, bar: str) -> Any:
-    """Plot a matrix of rates, with the values in percent in the cells; those below chance share one colour.
+def heatmap(
+    values: Floats, rows: Sequence[str], columns: Sequence[str], *, title: str, bar: str, shades: Shades = AUROC
+) -> Any:
+    """Plot a matrix of rates.
 
     Args:
         values: shape (r, c); NaN for missing values.
@@ -152,21 +177,26 @@ def heatmap(values: Floats, rows: Sequence[str], columns: Sequence[str], *, titl
         columns: c names.
         title: title of the plot.
         bar: label of the colour bar.
+        shades: how the values are shown.
     """
     import matplotlib
 
-    figure, ((axes,),) = new_figure(title, COLUMN if len(columns) <= 4 else PAGE, 0.14 * len(rows) + 1.5)
-    colors, scale = matplotlib.colormaps["viridis"], matplotlib.colors.Normalize(50, 100)
+    width = COLUMN if len(columns) <= 4 else max(PAGE, 0.17 * len(columns))
+    figure, ((axes,),) = new_figure(title, width, 0.14 * len(rows) + 1.5)
+    colors, scale = matplotlib.colormaps[shades.colors], matplotlib.colors.Normalize(*shades.limits)
     image = axes.imshow(values * 100, cmap=colors, norm=scale, aspect="auto")
-    for row, column in np.ndindex(values.shape):
+    for row, column in np.ndindex(values.shape if shades.text else (0, 0)):
         value = values[row, column] * 100
-        text, color = (f"{value:.1f}", readable(colors(scale(value)))) if np.isfinite(value) else ("-", INK)
+        finite = np.isfinite(value)
+        text, color = (shades.text.format(value), readable(colors(scale(value)))) if finite else ("-", INK)
         axes.text(column, row, text, ha="center", va="center", fontsize=6, color=color)
-    axes.set_xticks(range(len(columns)), columns, rotation=30, ha="right", rotation_mode="anchor")
+    slope = 30 if len(columns) <= _SLANTED else 90
+    axes.set_xticks(range(len(columns)), columns, rotation=slope, ha="right", va="center", rotation_mode="anchor")
     axes.set_yticks(range(len(rows)), rows)
     axes.tick_params(length=0)
     axes.spines[:].set_visible(False)
-    figure.colorbar(image, ax=axes, label=bar, extend="min", aspect=40, pad=0.02)
+    extend = "min" if shades.limits[0] > 0 else "neither"
+    figure.colorbar(image, ax=axes, label=bar, extend=extend, aspect=40, pad=0.02)
     return figure
 
 
@@ -183,7 +213,7 @@ def reliability(bins: Mapping[str, Reliability], *, title: str) -> Any:
     for number, (name, (rows, confidence, accuracy, error)) in enumerate(bins.items()):
         full, color = rows > 0, _LINES[number % len(_LINES)]
         x, y = confidence[full] * 100, accuracy[full] * 100
-        axes.plot(x, y, linewidth=0.8, color=color, label=f"{name} (ECE {100 * error:.2f} %)")
+        axes.plot(x, y, linewidth=0.8, color=color, label=legend_label(f"{name} (ECE {100 * error:.2f} %)"))
         axes.scatter(x, y, s=3 + 60 * rows[full] / rows.sum(), color=color, zorder=3, clip_on=False)
     axes.set(xlim=(0, 100), ylim=(0, 100), xlabel="confidence (%); dots by rows", ylabel="accuracy (%)")
     axes.grid()

@@ -112,11 +112,13 @@ def report(
         return None
     with bar(sum(len(one.rows) for one in scored), "judging", quiet=quiet, unit=" detectors") as progress:
         evaluated = judging.compute_figures(scored, wanted, progress.update)
-    for hint in judging.reversed_signs(evaluated):
+    for hint in (*judging.reversed_signs(evaluated), *judging.too_few_left(evaluated, left_out)):
         log(f"note: {hint}")
         notes.append(hint)
     figures = _tabulate(evaluated, opened)
     record = _record(figures, files, wanted, notes, left_out)
+    for line, one in zip(record["runs"], scored, strict=True):
+        line["times"] = dict(one.times)
     tables = paper_tables(over_runs(figures), left_out.duplicates or (), left_out.overlapping or ())
     drawn = []
     if plots is not False:

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from evaluation.files import as_csv_text, file_name
+from evaluation.files import file_name
 from evaluation.protocols.results import ALL_VARIANTS, FIGURE_KEY, Line, grouped
 from evaluation.reports.names import detector_name, metric, metric_name
+from unknown_detection.csv_text import csv_text
 from unknown_detection.pages import content
 
 _ARROWS = {"higher": " ↑", "lower": " ↓", "": ""}
@@ -204,7 +205,7 @@ def as_csv(table: Table) -> str:
         numbers = [number for cell in row.cells for number in cell or (Number(float("nan")),) * several]
         values = [value for number in numbers for value in (number.value, number.deviation)]
         lines.append([row.name, *("" if value is None or value != value else repr(float(value)) for value in values)])
-    return as_csv_text(lines)
+    return csv_text(lines)
 
 
 def latex(table: Table) -> str:

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from evaluation.detectors.base import Detector, Method, PredictingDetector, Scores
+from evaluation.detectors.fitting import predicted
 from evaluation.detectors.registry import METHODS, method
 from evaluation.errors import EvaluationError
 from evaluation.features.cache import FeatureCache, Key
@@ -39,7 +40,7 @@ class Trial:
 
     Attributes:
         hyperparameters: values by name.
-        auroc: AUROC of validation against external rows; None if the detector cannot be fitted or scored.
+        auroc: AUROC of what `Method.chosen_by` names; None if the detector cannot be fitted or scored.
         problem: the reason for that, else empty.
     """
 
@@ -56,6 +57,11 @@ class Fitted:
     detector: Detector
     hyperparameters: Mapping[str, float]
     trials: tuple[Trial, ...] = ()
+
+    @property
+    def remark(self) -> str:
+        """What is special of the rows that it was fitted on, in words; empty for most detectors."""
+        return str(getattr(self.detector, "remark", ""))
 
 
 @dataclass
@@ -103,7 +109,7 @@ class Scorer:
         if (name, key) not in self._scores:
             fitted = self.fit(name)
             features = self._read(fitted.method, fitted.hyperparameters, key)
-            self._scores[name, key] = fitted.detector.score(features)
+            self._scores[name, key] = fitted.detector.score(features.unlabelled())
         return self._scores[name, key]
 
     @cached_property
@@ -125,7 +131,8 @@ class Scorer:
         """Return the predicted classes of a split, shape (n,); -1 where a detector predicts none of the classes."""
         fitted = self.fit(name)
         if isinstance(fitted.detector, PredictingDetector):
-            return fitted.detector.predict(self._read(fitted.method, fitted.hyperparameters, key))
+            features = self._read(fitted.method, fitted.hyperparameters, key)
+            return fitted.detector.predict(features.unlabelled())
         return self.cache.predictions(fitted.method, fitted.hyperparameters, key)
 
     def forget(self, key: Key) -> None:
@@ -140,22 +147,27 @@ class Scorer:
     def _choose(self, chosen: Method) -> Fitted:
         grid = {**chosen.grid, **self.settings.get(chosen.name, {})}
         sets = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
-        possible = bool(self.fit_splits.validation and self.fit_splits.external)
-        if len(sets) == 1 or not self.search or not possible:
+        trials, missing = self._trials(chosen, sets) if len(sets) > 1 and self.search else ((), "")
+        if not trials:
             default = Fitted(chosen, self._make(chosen, sets[0]), sets[0])
-            if len(sets) > 1 and self.search:
-                self.log(
-                    f"{chosen.name}: using the default hyperparameters, because there are no features of both "
-                    f"{VALIDATION} and {EXTERNAL} to search on"
-                )
+            if missing:
+                self.log(f"{chosen.name}: using the default hyperparameters, because {missing} to search on")
             return default
-        together = [sets] if chosen.score_together else [[one] for one in sets]
-        trials = tuple(trial for some in together for trial in self._try(chosen, some))
         if all(trial.auroc is None for trial in trials):
             raise EvaluationError(trials[0].problem)
         # `max` returns the first of equals, so the default wins ties.
         best = max(trials, key=lambda trial: -1.0 if trial.auroc is None else trial.auroc).hyperparameters
-        return Fitted(chosen, self._make(chosen, best), best, trials)
+        return Fitted(chosen, self._make(chosen, best), best, tuple(trials))
+
+    def _trials(self, chosen: Method, sets: Sequence[Mapping[str, float]]) -> tuple[Sequence[Trial], str]:
+        """Try hyperparameters; returns the trials, or none and what is missing for them."""
+        if chosen.chosen_by == "errors":
+            trials = self._try_on_errors(chosen, sets) if self.fit_splits.validation else []
+            return trials, f"there are no features of right and of wrong rows of {VALIDATION}"
+        if not (self.fit_splits.validation and self.fit_splits.external):
+            return (), f"there are no features of both {VALIDATION} and {EXTERNAL}"
+        together = [sets] if chosen.score_together else [[one] for one in sets]
+        return [trial for some in together for trial in self._try(chosen, some)], ""
 
     def _try(self, chosen: Method, sets: Sequence[Mapping[str, float]]) -> list[Trial]:
         """Compute the AUROC of validation against external rows, as in the unified benchmark (section 4).
@@ -178,6 +190,25 @@ class Scorer:
             problems |= dict.fromkeys(made, str(error))
         return [Trial(values, areas.get(number), problems.get(number, "")) for number, values in enumerate(sets)]
 
+    def _try_on_errors(self, chosen: Method, sets: Sequence[Mapping[str, float]]) -> list[Trial]:
+        """Compute the AUROC of right against wrong in-distribution rows, as in BROAD (section 3, tables 6 and 7).
+
+        The paper does not say on which rows. Here the detector is fitted on half of the rows that it is fitted on in
+        the end, and judged on the other half (ours). No trial is made if that half has no wrong row, or no right one.
+        """
+        rows = self._validation_rows(chosen, sets[0], to_fit=False)
+        fits = in_fit_half(rows.ids.tolist(), rows.labels)
+        judged = rows.take(~fits)
+        wrong = predicted(judged) != judged.labels
+        trials: list[Trial] = []
+        for values in sets if 0 < wrong.sum() < len(wrong) else ():
+            try:
+                detector = chosen.make(rows.take(fits), self._head, **self._arguments(chosen, values))
+                trials.append(Trial(values, auroc(detector.score(judged), wrong)))
+            except EvaluationError as error:
+                trials.append(Trial(values, None, str(error)))
+        return trials
+
     def _areas(
         self, chosen: Method, hyperparameters: Mapping[str, float], detectors: Sequence[Detector]
     ) -> list[float]:
@@ -189,13 +220,11 @@ class Scorer:
         unknown = self._read(chosen, hyperparameters, self.fit_splits.external)
         truth = np.repeat([False, True], [len(known), len(unknown)])
         together = chosen.score_together or (lambda several, rows: [one.score(rows) for one in several])
-        sides = (together(detectors, features) for features in (known, unknown))
+        sides = (together(detectors, features.unlabelled()) for features in (known, unknown))
         return [auroc(np.concatenate(pair), truth) for pair in zip(*sides, strict=True)]
 
     def _make(self, chosen: Method, hyperparameters: Mapping[str, float]) -> Detector:
-        arguments = dict(hyperparameters)
-        if "seed" in inspect.signature(chosen.make).parameters:
-            arguments["seed"] = self.cache.seed
+        arguments = self._arguments(chosen, hyperparameters)
         if chosen.fit == "none":
             return chosen.make(None, self._head, **arguments)
         key = (chosen.fit == "train" and self.fit_splits.train) or self.fit_splits.validation
@@ -216,6 +245,10 @@ class Scorer:
                 "--fit-splits."
             )
         return chosen.make(features, self._head, **arguments)
+
+    def _arguments(self, chosen: Method, hyperparameters: Mapping[str, float]) -> dict[str, float]:
+        seeded = "seed" in inspect.signature(chosen.make).parameters
+        return {**hyperparameters, **({"seed": self.cache.seed} if seeded else {})}
 
     def _validation_rows(self, chosen: Method, hyperparameters: Mapping[str, float], *, to_fit: bool) -> Features:
         """Read in-distribution validation rows: those to fit on in place of training rows, or those to tune on."""

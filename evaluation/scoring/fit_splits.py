@@ -1,8 +1,11 @@
-"""Which rows detectors are fitted on, tuned on and given thresholds on, so that no row serves twice.
+"""Which rows detectors are fitted on, tuned on and given thresholds on.
 
 Without training rows, the in-distribution rows of validation are divided into two halves: detectors are fitted on one,
 and hyperparameters and thresholds are chosen on the other. A nearest neighbour would otherwise find every tuning row
 among the rows it was fitted on, at a distance of 0.
+
+Rows to tune on serve several times: hyperparameters and OD-test's thresholds are chosen on the same rows, and methods
+whose `fit` is "validation" are fitted on them, too. A report with such thresholds names these detectors.
 
 Tested by `tests/evaluation/scoring/test_fit.py`.
 """

@@ -187,30 +187,37 @@ def count_overlaps(rows: Rows, protocol: str) -> list[Overlapping]:
 
 
 def describe_left_out(left_out: Sequence[LeftOut]) -> str:
-    """Summarize in a sentence how many rows figures without duplicates leave out, and why."""
+    """Summarize in a sentence or two how many rows figures without duplicates leave out, and of which splits all."""
     splits = {(one.config, one.split): one for one in left_out}
     if not splits:
         return "None of the evaluated rows is a duplicate, so figures without duplicates equal those on all rows."
     why = " or ".join(dict.fromkeys(one.why for one in splits.values()))
     made = " or are made from rows that do" if any(one.made_from_duplicates for one in splits.values()) else ""
     rows = sum(one.left_out for one in splits.values())
-    return f"Figures without duplicates leave out {_counted(rows, len(splits))} because they {why}{made}."
+    emptied = [f"{config}/{split}" for (config, split), one in splits.items() if one.left_out == one.rows]
+    said = f"Figures without duplicates leave out {_counted(rows, len(splits))} because they {why}{made}."
+    return said + _nothing_left(emptied)
 
 
 def describe_overlaps(found: Sequence[Overlapping]) -> str:
     """Summarize in a sentence or two how many rows figures without overlap leave out, and of which splits all."""
     classes = {one.place[1:]: one for one in found}
     if not classes:
-        return "No evaluated row has a class that overlaps a known one, so figures without overlap equal those on all."
+        return (
+            f"No evaluated row has a class that overlaps a known one according to the column {ID_OVERLAP}, so figures "
+            "without overlap equal those on all."
+        )
     left = {f"{one.config}/{one.split}": one.rows for one in found}
     for one in classes.values():
         left[f"{one.config}/{one.split}"] -= one.left_out
-    emptied = [key for key, rows in left.items() if not rows]
-    nothing = f" Nothing is left of {', '.join(emptied)}." if emptied else ""
     return (
         f"Figures without overlap leave out {_counted(sum(one.left_out for one in classes.values()), len(left))} "
-        f"because their class is, holds or shows a known one, according to the column {ID_OVERLAP}.{nothing}"
-    )
+        f"because their class is, holds or shows a known one, according to the column {ID_OVERLAP}."
+    ) + _nothing_left([key for key, rows in left.items() if not rows])
+
+
+def _nothing_left(splits: Sequence[str]) -> str:
+    return f" Nothing is left of {', '.join(splits)}." if splits else ""
 
 
 def _counted(rows: int, splits: int) -> str:

@@ -14,19 +14,24 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from evaluation.detectors.base import Method
 from evaluation.detectors.nearest import on_device
 from evaluation.detectors.own import Own, choose
-from evaluation.errors import EvaluationError
+from evaluation.detectors.registry import method
+from evaluation.errors import EvaluationError, require_packages
 from evaluation.features.cache import FeatureCache, Key
-from evaluation.features.extract import identity, write_receipt
+from evaluation.features.extract import identity
+from evaluation.features.receipt import Receipt, receipt
 from evaluation.features.runner import Runner
 from evaluation.features.store import Store
-from evaluation.files import as_csv_text, write_text
+from evaluation.files import write_text
 from evaluation.scoring.fit import Fitted, Scorer, expand
 from evaluation.scoring.fit_splits import find_fit_splits
 from evaluation.scoring.joining import FIT_AND_TUNE_SPLITS
 from evaluation.scoring.scores import Provenance, write_scores
 from evaluation.scoring.settings import Settings
+from evaluation.scoring.times import measure_times, write_times
+from unknown_detection.csv_text import csv_text
 from unknown_detection.terminal.progress import Log, Progress, bar
 
 
@@ -43,6 +48,7 @@ def score(
     seed: int = 0,
     device: str = "cpu",
     accept: bool = False,
+    times: bool = False,
     out: Path | None = None,
     quiet: bool = True,
     log: Log = lambda text: None,
@@ -63,7 +69,9 @@ def score(
         runner: runs the model on the images again, for the detectors that need it.
         seed: random seed.
         device: where distances to neighbours are computed, as for `pick_device`.
-        accept: go on where the model's accuracy differs from the published one (`write_receipt`).
+        accept: go on where the model's accuracy differs from the published one (`receipt`), as after an `extract` that
+            accepted it.
+        times: also time each detector on a batch of images, with the runner's model; written beside `out`.
         out: scores file to write, .parquet; the trials of the search are written beside it.
         quiet: no progress bars.
         log: receives a line about each detector that is left out or cannot be searched.
@@ -74,10 +82,14 @@ def score(
 
     Raises:
         EvaluationError: there are no such features, configs or detectors, a detector named here cannot be fitted, the
-            runner's model is another, or as for `write_receipt`.
+            runner's model is another, `times` has no runner or no file, or as for `Receipt.require`.
     """
     if out is not None and out.suffix != ".parquet":
         raise EvaluationError(f"--out must end in .parquet, found {out}. Rename it.")
+    if times and (runner is None or out is None):
+        raise EvaluationError(
+            "Times are measured with the model. Give --release, --model and --weights, or leave out --times."
+        )
     store = Store.open(Path(features))
     keys = choose_keys(store, splits, fit_configs)
     chosen = tuple(dict.fromkeys(config for config, _ in keys))
@@ -85,18 +97,20 @@ def score(
     if runner is not None:
         store.require(identity(runner.release, runner.model, store.identity.label_names))
     listed, own = choose(detectors)
+    names = expand(listed, own)
+    _require_packages_of(names, own)
     cache = FeatureCache(store, [Store.open(Path(member)) for member in members], runner, seed, quiet)
     scorer = Scorer(cache, fit_splits, search=search, settings=settings or {}, own=own, log=log)
-    receipt = write_receipt(store, keys, accept=accept) if store.identity.source else []
+    seen = receipt(store, keys) if store.identity.source else Receipt([], [])
+    seen.require(seen.differences if accept else store.accepted())
     _warn_about_environments(log, store, keys)
-    for line in (*receipt, *_describe_rows(scorer)):
+    for line in (*seen.lines, *_describe_rows(scorer)):
         say(line)
     if scorer.fit_half.any():
         log(
             "There are no features of training rows, so detectors are fitted on half of the validation rows and tuned "
             "on the other half. The rows fitted on get no scores"
         )
-    names = expand(listed, own)
     leave_out = listed is None or "all" in listed
     with on_device(device), bar(len(names), "fitting", quiet=quiet, unit=" detectors") as progress:
         fitted = fit_all(scorer, names, leave_out=leave_out, progress=progress.update)
@@ -104,11 +118,25 @@ def score(
         say(describe_fitted(one))
     with on_device(device), bar(len(keys), "scoring", quiet=quiet, unit=" splits") as progress:
         scores = score_all(scorer, fitted, keys, progress.update)
+        measured = measure_times(scorer, fitted, keys[0]) if times else []
     if out is not None:
         write_trials(out.with_suffix(".search.csv"), fitted)
-        write_scores(out, scores, run_provenance(scorer, chosen, fitted, receipt))
+        write_times(out, measured)
+        write_scores(out, scores, run_provenance(scorer, chosen, fitted, seen))
         say(f"{len(scores):,} scores of {len(fitted)} detectors are in {out}")
     return scores
+
+
+def _require_packages_of(names: Sequence[str], own: Mapping[str, Method]) -> None:
+    """Check that what the detectors' fitting imports is installed, before any is fitted.
+
+    Raises:
+        EvaluationError: a package is not installed.
+    """
+    needing = [(name, method(name, own).requires) for name in names]
+    modules = sorted({module for _, required in needing for module in required})
+    fitted = ", ".join(name for name, required in needing if required)
+    require_packages(*modules, to=f"fit {fitted}", instead="choose others with --detectors")
 
 
 def choose_keys(store: Store, wanted: Iterable[Key] | None, fit_configs: Sequence[str] = ()) -> list[Key]:
@@ -220,14 +248,14 @@ _PACKAGES = ("numpy", "scikit-learn", "scipy", "timm", "torch", "torchvision")
 """Packages whose version may affect scores."""
 
 
-def run_provenance(
-    scorer: Scorer, configs: Sequence[str], fitted: Sequence[Fitted], receipt: Sequence[str] = ()
-) -> Provenance:
+def run_provenance(scorer: Scorer, configs: Sequence[str], fitted: Sequence[Fitted], seen: Receipt) -> Provenance:
     """Return the provenance of a run's scores."""
     cache = scorer.cache
     identities = [store.identity for store in (cache.store, *cache.members)]
     digests = [one.model_digest for one in identities]
     members = {"members": float(len(identities))}
+    accepted = [*seen.differences, *(text for store in cache.members for text in store.accepted())]
+    said = {"receipt": "; ".join(seen.lines), "accepted": "; ".join(accepted)}
     prepared = {
         key: " + ".join(dict.fromkeys(one.prepared.get(key, "") for one in identities))
         for key in identities[0].prepared
@@ -249,7 +277,7 @@ def run_provenance(
         rows={one.method.name: _rows_used(scorer, one) for one in fitted},
         own={one.method.name: one.method.digest for one in fitted if one.method.digest},
         fit_half="/".join(scorer.fit_splits.validation or ()) if scorer.fit_half.any() else "",
-        source=dict(cache.store.identity.source) | ({"receipt": "; ".join(receipt)} if receipt else {}),
+        source=dict(cache.store.identity.source) | {name: text for name, text in said.items() if text},
     )
 
 
@@ -258,7 +286,11 @@ def _rows_used(scorer: Scorer, fitted: Fitted) -> dict[str, str]:
     splits = scorer.fit_splits
     tuned = splits.tune_name(halved=bool(scorer.fit_half.any()))
     used = {"fitted_on": {"train": splits.fit_name, "validation": tuned, "none": ""}[fitted.method.fit]}
-    if fitted.trials and splits.external is not None:
+    if fitted.remark:
+        used["fitted_on"] += f", {fitted.remark}"
+    if fitted.trials and fitted.method.chosen_by == "errors":
+        used["tuned_on"] = f"{tuned}, right against wrong"
+    elif fitted.trials and splits.external is not None:
         used["tuned_on"] = f"{tuned} against {'/'.join(splits.external)}"
     used["threshold_on"] = tuned
     return {name: value for name, value in used.items() if value}
@@ -269,27 +301,29 @@ def write_trials(path: Path, fitted: Sequence[Fitted]) -> None:
     if not any(one.trials for one in fitted):
         path.unlink(missing_ok=True)
         return
-    lines: list[list[object]] = [["detector", "hyperparameters", "auroc_external_validation", "chosen", "problem"]]
+    areas = {"external": "auroc_external_validation", "errors": "auroc_error_detection"}
+    lines: list[list[object]] = [["detector", "hyperparameters", *areas.values(), "chosen", "problem"]]
     for one in fitted:
         for trial in one.trials:
             area = "" if trial.auroc is None else repr(trial.auroc)
             chosen = int(trial.hyperparameters == one.hyperparameters)
-            lines.append([one.method.name, format_hyperparameters(trial.hyperparameters), area, chosen, trial.problem])
-    write_text(path, as_csv_text(lines))
+            values = [area if one.method.chosen_by == way else "" for way in areas]
+            name = format_hyperparameters(trial.hyperparameters)
+            lines.append([one.method.name, name, *values, chosen, trial.problem])
+    write_text(path, csv_text(lines))
 
 
 def describe_fitted(fitted: Fitted) -> str:
     """Describe a fitted detector in one line."""
-    values = format_hyperparameters(fitted.hyperparameters)
+    values = ", ".join(filter(None, [format_hyperparameters(fitted.hyperparameters), fitted.remark]))
     if not fitted.trials:
         return f"{fitted.method.name}: {values}" if values else fitted.method.name
     best = next(trial for trial in fitted.trials if trial.hyperparameters == fitted.hyperparameters)
     failed = sum(trial.auroc is None for trial in fitted.trials)
     without = f", {failed} of which cannot be used here" if failed else ""
-    return (
-        f"{fitted.method.name}: {values}, the best of {len(fitted.trials)} with AUROC {best.auroc:.4f} on "
-        f"external_validation{without}"
-    )
+    where = "of errors in validation" if fitted.method.chosen_by == "errors" else "on external_validation"
+    found = f"the best of {len(fitted.trials)} with AUROC {best.auroc:.4f} {where}{without}"
+    return f"{fitted.method.name}: {values}, {found}"
 
 
 def format_hyperparameters(hyperparameters: Mapping[str, float]) -> str:

@@ -72,7 +72,8 @@ class Provenance:
         own: SHA-256 of the file that each detector of the user's own comes from, by the detector's name.
         fit_half: the `config/split` whose fit half (`fit_splits.in_fit_half`) detectors were fitted on in place of
             training rows; its rows have no scores. Empty if there is none.
-        source: what is said of the weights, see `Identity.source`, and the receipt of the model.
+        source: what is said of the weights, see `Identity.source`, the receipt of the model, and where its accuracy
+            differs from the published one, which the user accepted (`accepted`).
     """
 
     release_digest: str

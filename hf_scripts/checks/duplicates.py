@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterable, Mapping, Sequence, Set
 from itertools import pairwise
 from pathlib import Path
@@ -20,38 +19,36 @@ from builders.release.duplicates import (
     read_pairs,
     unfolded,
 )
-from builders.release.entries import METHODS, DuplicatesEntry, Manifest
+from builders.release.entries import METHODS, By, DuplicatesEntry, Manifest
 from builders.release.split_entries import is_training
-from hf_scripts.checks.images import DecodedImage
+from builders.storage.parquet import read_row_count
+from hf_scripts.checks.images import Decoded
 from hf_scripts.checks.problems import Problems
+from hf_scripts.checks.recomparison import ROUNDING, Recomparison
 
 _PROBLEM = "duplicates"
 
-# Distances are computed in float32, whose values below 1 are at most 6e-8 apart.
-_ROUNDING = 1e-6
 
-
-def named_rows(root: Path, manifest: Manifest) -> dict[str, frozenset[str]]:
-    """The ids that a release's table of duplicates lists, by split; empty without a readable table."""
-    named: dict[str, set[str]] = {}
-    if manifest.duplicates is not None and (root / manifest.duplicates.path).is_file():
-        with contextlib.suppress(BuildError):  # reported by check_duplicates
-            for pair in read_pairs(root / manifest.duplicates.path):
-                named.setdefault(pair.split, set()).add(pair.id)
-                named.setdefault(pair.other_split, set()).add(pair.other_id)
-    return {key: frozenset(ids) for key, ids in named.items()}
+def compared_by(manifest: Manifest) -> dict[str, frozenset[By]]:
+    """How each split's images were compared with others beyond their digests, by `config/split`."""
+    found: dict[str, set[By]] = {}
+    for entry in manifest.duplicates.compared if manifest.duplicates is not None else ():
+        if entry.by != "bytes":
+            for key in (*entry.splits, *entry.others):
+                found.setdefault(key, set()).add(entry.by)
+    return {key: frozenset(by) for key, by in found.items()}
 
 
 def check_duplicates(
-    root: Path, manifest: Manifest, decoded: Mapping[tuple[str, str], DecodedImage] | None = None
+    root: Path, manifest: Manifest, decoded: Mapping[str, Decoded] | None = None
 ) -> tuple[Problems, list[str]]:
     """Compare the table of duplicates with the rows. All indexes must be readable.
 
     Args:
         root: the release.
         manifest: its manifest.
-        decoded: decoded images by split and id, for checking the distances of pairs whose digests differ. Pairs
-            without both images are not checked.
+        decoded: the decoded images of splits that were compared by pixels or similarity. Such comparisons are made
+            again where the images of both splits are here, and else not.
 
     Returns:
         The problems, and notes: the number of pairs of each two splits, and the splits that were not compared. A
@@ -75,8 +72,12 @@ def check_duplicates(
         return problems, []
     _check_form(table, pairs, problems)
     _check_rows(indexes, table, pairs, problems)
-    _check_missing(table, exact, pairs, problems)
-    _check_distances(table, pairs, decoded or {}, problems)
+    whole = {
+        key: images for key, images in (decoded or {}).items() if len(images.digests) == read_row_count(indexes[key])
+    }
+    again = Recomparison(manifest, table, indexes, whole)
+    _check_missing(table, [*exact, *again.equal_pixels(), *again.similar()], pairs, problems)
+    _check_distances(table, pairs, again, problems)
     return problems, [*_counts(manifest, pairs), *_not_compared(manifest, table)]
 
 
@@ -142,32 +143,29 @@ def _wrong_distance(pair: Pair, ways: Set[str], *, equal: bool) -> str:
     return f"the digests differ, and no comparison of the two splits gives distance {pair.distance}"
 
 
-def _check_missing(table: DuplicatesEntry, exact: Iterable[Pair], pairs: Iterable[Pair], problems: Problems) -> None:
-    """Check that every pair of rows with equal digests is listed, if their splits were compared."""
-    compared = {(c.one, c.other) for c in unfolded(table.compared) if c.by != "similarity"}
+def _check_missing(table: DuplicatesEntry, found: Iterable[Pair], pairs: Iterable[Pair], problems: Problems) -> None:
+    """Check that every pair that a comparison finds again is listed."""
+    compared = {(c.one, c.other) for c in unfolded(table.compared)}
+    exactly = {(c.one, c.other) for c in unfolded(table.compared) if c.by != "similarity"}
     listed = {pair.place for pair in pairs}
-    for pair in sorted(exact):
-        if pair.splits in compared and pair.place not in listed:
+    for pair in sorted(found):
+        if pair.splits in (compared if pair.distance else exactly) and pair.place not in listed:
+            listed.add(pair.place)  # by another comparison, too
             rows = f"{pair.id} of {pair.split} and {pair.other_id} of {pair.other_split}"
-            problems.add("unlisted pair", f"{table.path}: lacks the pair {rows}, which are equal")
+            which = f"at distance {pair.distance:.6g}" if pair.distance else "equal"
+            problems.add("unlisted pair", f"{table.path}: lacks the pair {rows}, which are {which}")
 
 
-def _check_distances(
-    table: DuplicatesEntry,
-    pairs: Sequence[Pair],
-    decoded: Mapping[tuple[str, str], DecodedImage],
-    problems: Problems,
-) -> None:
+def _check_distances(table: DuplicatesEntry, pairs: Sequence[Pair], again: Recomparison, problems: Problems) -> None:
     """Check the distance of every pair with both images decoded."""
     compared = set(unfolded(table.compared))
-    for number, pair in enumerate(pairs):
-        one, other = decoded.get((pair.split, pair.id)), decoded.get((pair.other_split, pair.other_id))
-        if one is None or other is None or one.sha256 == other.sha256:
+    for number, pair, (one, digest), (other, other_digest) in again.named(pairs):
+        if digest == other_digest:
             continue  # the distance of equal pixels is checked with the digests
         if comparison("similarity", *pair.splits) in compared:
             # The distance is not symmetric, and the table does not record which image was shifted.
-            found_distances = [distance(*both) for both in ((one.pixels, other.pixels), (other.pixels, one.pixels))]
-            if any(abs(value - pair.distance) <= _ROUNDING for value in found_distances):
+            found_distances = [distance(one, other), distance(other, one)]
+            if any(abs(value - pair.distance) <= ROUNDING for value in found_distances):
                 continue
             measured = f"measured {' or '.join(f'{value:.6g}' for value in found_distances)}"
         else:

@@ -1,20 +1,27 @@
-"""Compares the files of a release, or of a repository, with those that its manifest lists."""
+"""Compares the files of a release, or of a repository, with those that its manifest lists.
+
+`datasets` looks into more files than the card names (`.huggingface.yaml`, `dataset_infos.json`, `FOLDER.py`; 5.2,
+`load.py`) and takes a file's format and place from its name. So a release has no other file, and each its one name.
+"""
 
 from __future__ import annotations
 
 import stat
-from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
 from builders.release.digests import file_sha256
 from builders.release.entries import Manifest
-from builders.release.layout import CHANGES, FOLDERS, Layout, shows_images
+from builders.release.layout import CARD, Layout, shard_name, shows_images
 from builders.release.manifest import ManifestError, read_manifest
 from builders.release.split_entries import FileEntry
 from builders.storage.atomic import TEMPORARY
 from builders.storage.paths import files_of, is_remote
 from hf_scripts.checks.problems import Problems
+
+_BESIDE = (".cache", ".git", ".gitattributes", ".state")
+"""What lies at a release's root and is no part of it: a build's state, and what git and the Hub's client keep.
+`datasets` looks into a hidden folder only where a pattern names it, and no pattern of a card does."""
 
 
 def load(root: Path, problems: Problems, name: str = "") -> Manifest | None:
@@ -66,36 +73,48 @@ def check_file(root: Path, listed: FileEntry) -> Problems:
 
 
 def check_strays(root: Path, manifest: Manifest) -> Problems:
-    """Check that the release holds no file to publish that the manifest does not list.
+    """Check that the release holds what its manifest lists under the names that releases have, and nothing else.
 
     Pictures of images (`shows_images`) may be there: a manifest never lists them, and a repository may not have them.
     """
-    problems = Problems()
-    known: set[str] = set()
-    for file in manifest.files():
+    problems = check_names(manifest)
+    known = {Layout(root).manifest.name, CARD}
+    for file in (*manifest.files(), *(() if manifest.croissant is None else (manifest.croissant,))):
         if file.path in known:
             problems.add("manifest", f"manifest.json: lists {file.path} twice, with different sizes or digests")
         known.add(file.path)
-    for twice in _listed_twice(manifest):
-        problems.add("manifest", f"manifest.json: lists {twice} for two purposes")
-    for path in _published(root):
+    for path in _entries(root):
         name = path.relative_to(root).as_posix()
         if path.name.startswith(".") and path.name.endswith(TEMPORARY):
             problems.add("temporary file", f"{name}: a temporary file, left by a killed run")
-        elif path.parent != root and name not in known and not shows_images(name):
+        elif name not in known and not shows_images(name):
             problems.add("file not listed", _not_listed(name))
     return problems
 
 
-def _listed_twice(manifest: Manifest) -> list[str]:
-    """Files that two splits list, or a split and another entry: only one of the two would be checked."""
-    listed = [file.path for _, _, split in manifest.splits() for file in split.files]
-    listed += {config.excluded.path for config in manifest.configs.values()}
-    listed += [config.audit.path for config in manifest.configs.values() if config.audit is not None]
-    listed += [file.path for file in manifest.changelog or ()]
-    listed += [file.path for audit in manifest.audits.values() for file in audit.files()]
-    listed += [manifest.duplicates.path] if manifest.duplicates is not None else []
-    return sorted(path for path, times in Counter(listed).items() if times > 1)
+def check_names(manifest: Manifest) -> Problems:
+    """Check that every table has the path that a build gives it, by which shards sort as they are listed."""
+    problems = Problems()
+    for found, expected, of in _named(manifest):
+        if found != expected:
+            problems.add("manifest", f"manifest.json: lists {found} as {of}, which must be {expected}")
+    return problems
+
+
+def _named(manifest: Manifest) -> Iterator[tuple[str, str, str]]:
+    """Each listed table: its path, the path that `Layout` gives it, and what it is."""
+    for name, config in sorted(manifest.configs.items()):
+        yield config.excluded.path, f"excluded/{name}.csv", f"the exclusions of {name}"
+        if config.audit is not None:
+            yield config.audit.path, f"audit/{name}/near_duplicates.csv", f"the near-duplicates of {name}"
+        for split, entry in sorted(config.splits.items()):
+            yield entry.index.path, f"index/{name}/{split}.parquet", f"the index of {name}/{split}"
+            for folder, files in (("data", entry.data), ("sealed", entry.sealed)):
+                for number, file in enumerate(files):
+                    expected = f"{folder}/{name}/{shard_name(split, number, len(files))}"
+                    yield file.path, expected, f"file {number:,} of {name}/{split}"
+    if manifest.duplicates is not None:
+        yield manifest.duplicates.path, "duplicates/pairs.parquet", "the table of duplicates"
 
 
 def check_tree(tree: Mapping[str, tuple[int, str]], manifest: Manifest) -> Problems:
@@ -148,21 +167,12 @@ def _not_listed(path: str) -> str:
     return f"{path}: manifest.json does not list this file"
 
 
-def release_files(root: Path) -> list[str]:
-    """The paths of the files in a release's folders, sorted; hidden ones are left out, as by `datasets`."""
-    paths = (path.relative_to(root) for path in _published(root))
-    return sorted(path.as_posix() for path in paths if not any(name.startswith(".") for name in path.parts))
-
-
-def _published(root: Path) -> Iterator[Path]:
+def _entries(root: Path) -> Iterator[Path]:
+    """All that lies in a release but folders, sorted; links are not followed."""
     if is_remote(root):  # one listing, where asking for each file would be a request for each
-        for path, _ in files_of(root):
-            parts = path.relative_to(root).parts
-            if len(parts) == 1 or parts[0] in (*FOLDERS, CHANGES):
-                yield path
+        yield from (path for path, _ in files_of(root) if path.relative_to(root).parts[0] not in _BESIDE)
         return
-    yield from sorted(path for path in root.iterdir() if path.is_file())
-    for folder in (*FOLDERS, CHANGES):
-        for path in sorted((root / folder).rglob("*")):
+    for top in sorted(path for path in root.iterdir() if path.name not in _BESIDE):
+        for path in (top, *sorted(top.rglob("*"))) if not top.is_symlink() else (top,):
             if not stat.S_ISDIR(path.lstat().st_mode):
                 yield path

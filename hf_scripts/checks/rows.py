@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import reprlib
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -21,7 +22,7 @@ from builders.release.schema import ROLES, arrow_schema
 from builders.release.split_entries import FileEntry
 from builders.storage.parquet import open_parquet
 from builders.storage.row_groups import row_group
-from hf_scripts.checks.images import DecodedImage, check_images, decode_rows
+from hf_scripts.checks.images import Decoded, check_images, joined
 from hf_scripts.checks.manifest import check_file
 from hf_scripts.checks.problems import Problems
 from hf_scripts.checks.values import HEX_SHA256, Split, check_values
@@ -47,12 +48,12 @@ UNREADABLE = (OSError, pa.ArrowException, UnicodeDecodeError)
 class Outcome:
     """The result of one task: problems, and the number of rows, None if the file could not be read to its end.
 
-    `decoded` are the decoded images that the task was asked for, by row id.
+    `decoded` are the images of a shard whose split was compared by pixels or similarity.
     """
 
     problems: Problems
     rows: int | None = None
-    decoded: Mapping[str, DecodedImage] = field(default_factory=dict)
+    decoded: Decoded = field(default_factory=Decoded)
 
 
 @dataclass(frozen=True)
@@ -88,18 +89,17 @@ class ShardTask(FileTask):
     """Checks one shard.
 
     Its rows are compared with those of the file `index` from row `first` on, unless `index` is None. `decode` decodes
-    every image, and returns those of the ids in `wanted`.
+    every image, and returns what comparisons of the split take.
     """
 
     split: Split
     index: str | None
     first: int
     decode: bool
-    wanted: frozenset[str] = frozenset()
 
     def check(self) -> Outcome:
         """Check the file, its schema and structure, and every row with its image."""
-        problems, decoded = check_file(self.root, self.file), {}
+        problems, decoded = check_file(self.root, self.file), Decoded()
         if "file missing" in problems.counts:
             return Outcome(problems)
         try:
@@ -112,22 +112,20 @@ class ShardTask(FileTask):
             problems.add("Parquet", f"{self.file.path}: cannot be read as Parquet: {brief(error)}")
         return Outcome(problems)
 
-    def _check_rows(self, parquet: pq.ParquetFile, problems: Problems) -> dict[str, DecodedImage]:
-        decoded: dict[str, DecodedImage] = {}
+    def _check_rows(self, parquet: pq.ParquetFile, problems: Problems) -> Decoded:
+        decoded: list[Decoded] = []
         index = IndexRows(self.root / self.index, self.split, self.first) if self.index else None
         first = 0
         for group in range(parquet.num_row_groups):
             for batch in parquet.iter_batches(batch_size=_BATCH_ROWS, row_groups=[group]):
                 rows = pa.Table.from_batches([batch])
                 check_values(rows.drop_columns("image"), self.split, self.file.path, first, problems)
-                prepared = self.split.prepared
-                check_images(batch, self.file.path, first, problems, decode=self.decode, prepared=prepared)
+                found = check_images(batch, self.file.path, first, problems, split=self.split, decode=self.decode)
+                decoded.append(found)
                 if index is not None:
                     _compare(rows, index.take(batch.num_rows), self, first, problems)
-                if self.decode and self.wanted:
-                    decoded |= decode_rows(batch, self.wanted)
                 first += batch.num_rows
-        return decoded
+        return joined(decoded)
 
 
 @dataclass(frozen=True)
@@ -257,7 +255,7 @@ def _differ(found: pa.ChunkedArray, expected: pa.ChunkedArray) -> pa.ChunkedArra
 
 def _check_schema(found: pa.Schema, split: Split, path: str, problems: Problems, *, image: bool) -> bool:
     """Check columns, types and the features in the metadata; False if the columns or their types are wrong."""
-    expected = arrow_schema(split.label_names, split.columns, image=image)
+    expected = arrow_schema(split.label_names, split.columns, image=image, demo=split.demo)
     if not found.equals(expected):
         columns = [", ".join(f"{field.name} {field.type}" for field in schema) for schema in (expected, found)]
         problems.add("columns", f"{path}: wrong columns: expected {columns[0]}; found {columns[1]}")
@@ -270,16 +268,22 @@ def _check_schema(found: pa.Schema, split: Split, path: str, problems: Problems,
         if wanted.get(name) != described.get(name):
             difference = _difference(wanted.get(name), described.get(name))
             problems.add("features", f"{path}: feature {name} in the schema's metadata: {difference}")
-    if wanted == described and list(wanted) != list(described):
-        order = ", ".join(described)
-        problems.add("features", f"{path}: the features are not in the order of the columns: {order}")
+    if wanted == described and not found.equals(expected, check_metadata=True):
+        problems.add("features", f"{path}: {other_metadata(found, expected)}")
     return True
+
+
+def other_metadata(found: pa.Schema, expected: pa.Schema) -> str:
+    """What is wrong with the metadata of a schema whose columns are right: `datasets` reads features from there."""
+    there, wanted = found.metadata or {}, expected.metadata or {}
+    keys = sorted(key.decode("utf-8", "replace") for key in {*there, *wanted} if there.get(key) != wanted.get(key))
+    return f"the schema's metadata is not that of a release (in {', '.join(keys) or 'a column'})"
 
 
 def _features(schema: pa.Schema) -> dict[str, Any] | None:
     try:
         features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, RecursionError, TypeError, ValueError):
         return None
     return features if isinstance(features, dict) else None
 
@@ -292,8 +296,8 @@ def _difference(wanted: Any, found: Any) -> str:
             if len(ours) != len(theirs):
                 return f"has {len(theirs)} names, not {len(ours)}"
             at = next(i for i, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b)
-            return f"name {at} is {theirs[at]}, not {ours[at]}"
-    return f"expected {json.dumps(wanted)}, found {json.dumps(found)}"
+            return f"name {at} is {theirs[at] if isinstance(theirs[at], str) else 'no text'}, not {ours[at]}"
+    return f"expected {json.dumps(wanted)}, found {reprlib.repr(found)}"  # of any depth and length
 
 
 def _check_structure(parquet: pq.ParquetFile, path: str, problems: Problems) -> None:

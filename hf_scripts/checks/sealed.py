@@ -12,11 +12,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from builders.errors import BuildError
+from builders.release.schema import demo_metadata
 from builders.storage.parquet import open_parquet
 from builders.storage.sealed_files import SCHEMA, check_size, read_header
 from hf_scripts.checks.manifest import check_file
 from hf_scripts.checks.problems import Problems
-from hf_scripts.checks.rows import UNREADABLE, FileTask, IndexRows, Outcome, brief
+from hf_scripts.checks.rows import UNREADABLE, FileTask, IndexRows, Outcome, brief, other_metadata
 from hf_scripts.checks.values import Split
 
 _BATCH_ROWS = 64
@@ -45,6 +46,9 @@ class SealedTask(FileTask):
                     found = ", ".join(f"{field.name} {field.type}" for field in parquet.schema_arrow)
                     problems.add("columns", f"{path}: wrong columns: expected id string, sealed binary; found {found}")
                     return Outcome(problems)
+                expected = SCHEMA.with_metadata(demo_metadata(demo=self.split.demo))
+                if not parquet.schema_arrow.equals(expected, check_metadata=True):
+                    problems.add("features", f"{path}: {other_metadata(parquet.schema_arrow, expected)}")
                 self._check_rows(parquet, problems)
                 return Outcome(problems, parquet.metadata.num_rows)
         except UNREADABLE as error:

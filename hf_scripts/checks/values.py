@@ -14,9 +14,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.release.columns import ID_OVERLAP, PREPARED_SHA256, Column
-from builders.release.entries import ConfigEntry
+from builders.release.entries import By, ConfigEntry
 from builders.release.images import BY_PIXELS, Stored
-from builders.release.schema import ROLES, UNKNOWN_ROLES, Role
+from builders.release.schema import ROLES, UNKNOWN_ROLES, Role, without_values
 from builders.release.split_entries import SplitEntry
 from hf_scripts.checks.problems import Problems
 
@@ -42,7 +42,8 @@ class Split:
 
     `key` is `config/split`. `kinds` has several entries only if the split is joined from parts. `columns` are the
     config's own columns. `prepared` is the width and height of its images if they are prepared for a model's input;
-    `sealed` says whether they are there as sealed residuals.
+    `sealed` says whether they are there as sealed residuals, and `demo` whether they are of demo sources.
+    `compared` is how they were compared with other images beyond their digests.
     """
 
     key: str
@@ -51,14 +52,19 @@ class Split:
     columns: tuple[Column, ...] = ()
     prepared: int = 0
     sealed: bool = False
+    demo: bool = False
+    compared: frozenset[By] = frozenset()
 
 
-def split_of(key: str, config: ConfigEntry, entry: SplitEntry) -> Split:
-    """Read them from the manifest's entries of a config and of its split."""
+def split_of(
+    key: str, config: ConfigEntry, entry: SplitEntry, *, demo: bool = False, compared: frozenset[By] = frozenset()
+) -> Split:
+    """Read them from the manifest's entries of a config and of its split; what others say is given."""
     kinds = [Kind(piece.role, piece.source, piece.labelled) for piece in entry.pieces()]
     prepared = entry.generator.prepared if entry.generator is not None else 0
     columns = config.own_columns()
-    return Split(key, tuple(dict.fromkeys(kinds)), config.label_names, columns, prepared, bool(entry.sealed))
+    different, sealed = tuple(dict.fromkeys(kinds)), bool(entry.sealed)
+    return Split(key, different, config.label_names, columns, prepared, sealed, demo, compared)
 
 
 def check_values(rows: pa.Table, split: Split, path: str, first: int, problems: Problems) -> None:
@@ -97,8 +103,7 @@ class _Checker:
 
     def missing(self) -> bool:
         """Report cells without a value; True if there are any, since the other checks need all values."""
-        nullable = {column.name for column in self.split.columns if column.nullable}
-        empty = [name for name in self.rows.column_names if self.rows[name].null_count and name not in nullable]
+        empty = without_values(self.rows, self.split.columns)
         for name in empty:
             self.problems.add_rows(
                 "value missing",

@@ -6,7 +6,6 @@ Tested by `tests/hf_scripts/test_export.py`.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
@@ -17,15 +16,18 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from builders.errors import BuildError
+from builders.errors import BuildError, one_line
 from builders.release import images
 from builders.release.digests import rows_digest
+from builders.release.entries import ConfigEntry
+from builders.release.schema import arrow_schema, without_values
 from builders.release.split_entries import SplitEntry
 from builders.storage.parquet import open_parquet
 from hf_scripts.checks.rows import UNREADABLE
 from hf_scripts.exports.names import extension
 
 _BATCH_ROWS = 64
+_IDENTITY = ["id", "label", "role", "content_sha256"]
 
 # Stream columns through a small buffer, so that memory does not grow with the size of a row group.
 _open = partial(open_parquet, buffer_size=1024 * 1024, pre_buffer=False)
@@ -45,22 +47,37 @@ class Row:
     kind: str
 
 
-def check_identity(root: Path, key: str, split: SplitEntry) -> None:
-    """Check the digest of a split's rows against the manifest, without reading images.
+def check_identity(root: Path, key: str, config: ConfigEntry, split: SplitEntry) -> None:
+    """Check the columns, cells and digest of a split's rows against the manifest, without reading images.
 
     Args:
         root: the release folder.
         key: `config/split`.
-        split: its entry in the manifest.
+        config: the entry of its config in the manifest.
+        split: its own.
 
     Raises:
-        BuildError: the digest differs, or a shard cannot be read.
+        BuildError: one of them differs, or a shard cannot be read.
     """
+    columns = config.own_columns()
+    expected = arrow_schema(config.label_names, columns)
     parts = []
     for file in split.data:
         with _shard(root, file.path) as parquet:
-            parts.append(parquet.read(columns=["id", "label", "role", "content_sha256"]))
-    found = rows_digest(pa.concat_tables(parts))
+            if not parquet.schema_arrow.equals(expected):
+                names = sorted({one.name for one in {*parquet.schema_arrow} ^ {*expected}}) or ["the order of columns"]
+                raise BuildError(
+                    f"{root / file.path} has other columns than manifest.json says, or of other types: "
+                    f"{one_line(', '.join(names))}. {_see_verify(root)}"
+                )
+            for batch in parquet.iter_batches(columns=[name for name in expected.names if name != "image"]):
+                batch.validate(full=True)  # text that is not UTF-8
+                if empty := without_values(batch, columns):
+                    raise BuildError(
+                        f"{root / file.path} has rows without a value in the column {empty[0]}. {_see_verify(root)}"
+                    )
+                parts.append(batch.select(_IDENTITY))
+    found = rows_digest(pa.Table.from_batches(parts, pa.schema([expected.field(name) for name in _IDENTITY])))
     if found != split.digest:
         raise BuildError(
             f"The shards of {key} in {root} have rows with digest {found[:12]}, not {split.digest[:12]} as in its "
@@ -103,10 +120,8 @@ def _rows(batch: pa.RecordBatch, key: str, root: Path) -> Iterator[Row]:
 
 
 def _content_sha256(stored: str, image: memoryview, where: str) -> str:
-    if stored not in images.BY_PIXELS:
-        return hashlib.sha256(image).hexdigest()
     try:
-        return images.pixel_sha256(images.decode_or_mend(bytes(image))[0])
+        return images.content_sha256(stored, image)
     except images.UnreadableImageError as error:
         raise BuildError(f"The image of row {where} does not decode ({error}). Build that split again.") from error
 

@@ -12,7 +12,7 @@ from typing import IO, Protocol
 
 from builders.errors import BuildError
 from builders.storage.atomic import atomic_path, inside
-from unknown_detection.durable import flush
+from unknown_detection.durable import flush_all
 
 Bytes = bytes | memoryview
 
@@ -111,10 +111,7 @@ class DiskTarget(_Counting):
 
     def flush(self) -> None:
         """Flush the complete files, many at a time, which costs a disk far less than one after each."""
-        for path in self._unflushed:
-            flush(path)
-        for folder in sorted({path.parent for path in self._unflushed}):
-            flush(folder)
+        flush_all([*self._unflushed, *sorted({path.parent for path in self._unflushed})])
         self._unflushed.clear()
 
     @contextlib.contextmanager

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import csv
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from builders.release.split_entries import SplitEntry
 from builders.storage.atomic import atomic_path
 from builders.storage.parquet import read_parquet
 from hf_scripts.publish.versions import Changes, Version
+from unknown_detection.csv_text import write_csv
 
 INLINE = 100
 """Ids of a split are listed in the text, too, if at most this many were added, removed or changed."""
@@ -71,11 +71,11 @@ def row_changes(split: str, old: Path | None, new: Path | None) -> RowChanges:
 def write_table(path: Path, changes: Sequence[RowChanges]) -> None:
     """Write all ids as CSV, with the columns `split`, `change` and `id`."""
     with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as opened:
-        writer = csv.writer(opened, lineterminator="\n")
-        writer.writerow(["split", "change", "id"])
+        write_csv(opened, [["split", "change", "id"]])
         for split in changes:
             for kind, ids in split.ids.items():
-                writer.writerows([split.split, kind, value] for chunk in ids.chunks for value in chunk.to_pylist())
+                values = (value for chunk in ids.chunks for value in chunk.to_pylist())
+                write_csv(opened, ([split.split, kind, value] for value in values))
 
 
 def entry(

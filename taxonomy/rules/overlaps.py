@@ -96,6 +96,24 @@ def _ancestors(row: int) -> tuple[int, ...]:
 def _computed(
     benchmark: str, source: str, unknown: Mapping[str, Class], known: Mapping[str, Class]
 ) -> Iterator[Overlap]:
+    # ImageNet-O's classes go up to the most general ones, above hundreds of known ones.
+    for item, other, kind, evidence in related(unknown, known, above=source != "imagenet_o"):
+        if other.id != item.id:
+            yield Overlap(benchmark, source, item.id, item.name, other.id, other.name, kind, "WordNet", evidence)
+    if benchmark == "facets":
+        yield from _graded(source, unknown, known)
+
+
+def related(
+    unknown: Mapping[str, Class], known: Mapping[str, Class], *, above: bool = True
+) -> Iterator[tuple[Class, Class, str, str]]:
+    """Yield what WordNet says of unknown and known classes: an unknown one, a known one, the kind, and the evidence.
+
+    Args:
+        unknown: the unknown classes by id.
+        known: the known classes by id; of several with a synset the last counts.
+        above: whether an unknown class that is above a known one is of its kind.
+    """
     wordnet = load()
     of_row = {row: item for item in known.values() for row in item.rows}
     of_word: dict[str, list[Class]] = {}
@@ -103,16 +121,12 @@ def _computed(
         for word in item.words:
             of_word.setdefault(word, []).append(item)
     below: dict[int, list[tuple[int, Class]]] = {}
-    if source != "imagenet_o":  # its classes go up to the most general ones, above hundreds of known ones
-        for row, item in of_row.items():
-            for above in _ancestors(row):
-                below.setdefault(above, []).append((row, item))
+    for row, item in of_row.items() if above else ():
+        for ancestor in _ancestors(row):
+            below.setdefault(ancestor, []).append((row, item))
     for item in unknown.values():
         for other, kind, evidence in _related(wordnet, item, of_row, of_word, below):
-            if other.id != item.id:
-                yield Overlap(benchmark, source, item.id, item.name, other.id, other.name, kind, "WordNet", evidence)
-    if benchmark == "facets":
-        yield from _graded(source, unknown, known)
+            yield item, other, kind, evidence
 
 
 def _related(

@@ -11,14 +11,17 @@ from tests.hub.connection import Listener
 class Site:
     """Serves `files` by path. What stands in `faults` is used up, a request each, before answers are right again.
 
-    A fault is a number of bytes after which the connection is cut, `no answer`, or a status.
+    A fault is a number of bytes after which the connection is cut, `no answer`, a status, or a path to redirect to.
+    `headers` are those that every answer has, right or wrong.
     """
 
     def __init__(self):
         self.files = {}
         self.faults = deque()
         self.ranges = True
+        self.refuses_ranges = False
         self.shifted = 0
+        self.headers = {}
         self.requests = []
 
     def url(self, path):
@@ -45,6 +48,8 @@ class Site:
             raise HangUpError
         if fault in (404, 429, 503):
             return Answer(fault, b"no")
+        if isinstance(fault, str):
+            return Answer(302, b"", {"Location": fault})
         answer = self._serve(call)
         answer.cut = fault
         return answer
@@ -55,9 +60,10 @@ class Site:
             return Answer(404, b"no such file")
         asked = re.fullmatch(r"bytes=(\d+)-", call.request.headers.get("range", ""))
         if asked is None or not self.ranges:
-            return Answer(200, data)
+            return Answer(200, data, dict(self.headers))
         start = int(asked[1])
-        if start >= len(data):
+        if start >= len(data) or self.refuses_ranges:
             return Answer(416, b"", {"Content-Range": f"bytes */{len(data)}"})
         start += self.shifted
-        return Answer(206, data[start:], {"Content-Range": f"bytes {start}-{len(data) - 1}/{len(data)}"})
+        place = {"Content-Range": f"bytes {start}-{len(data) - 1}/{len(data)}"}
+        return Answer(206, data[start:], place | self.headers)

@@ -246,3 +246,17 @@ def test_a_demo_without_the_extra_leaves_corruptions_out_and_says_so(flags, tmp_
         "broad-corruptions/brightness: imagecorruptions-imaug 1.1.5 is not installed. For these, too: pip install "
         "'unknown-detection[generate]'"
     ) in capsys.readouterr().err
+
+
+def test_half_of_one_image_a_class_is_told_as_such(imagenet, tmp_path, capsys):
+    """At most half of a short class is drawn (`builders.declare.classes.PerClass`), and 1 // 2 is 0."""
+    for wnid in CLASSES:
+        first = min((imagenet / "val" / wnid).iterdir())
+        (tmp_path / "val" / wnid).mkdir(parents=True)
+        shutil.copy(first, tmp_path / "val" / wnid)
+    assert build(tmp_path, tmp_path / "out", "broad-reference/test") == 2
+    assert (
+        "would have no rows: ImageNet-1k (ILSVRC2012) in "
+        f"{tmp_path} has 3 images of its classes, and all are left out, 3 of them by the rule image-not-drawn (keyed "
+        "rank beyond the class's 5 (or half of a class that is short); half of one image is none). Complete that"
+    ) in capsys.readouterr().err

@@ -379,7 +379,7 @@ def test_an_unreadable_image_is_refused_or_left_out_with_a_reason(demo, tmp_path
     broken.write_bytes(data[: len(data) // 2])
     roots, key = demo | {"dtd": root}, "cifar/far_ood_dtd"
     whole = complete(BENCHMARK, roots)
-    with pytest.raises(BuildError, match=f"{broken.name} is not a whole image .*--allow-partial"):
+    with pytest.raises(BuildError, match=f"{broken.name} cannot be used .*--allow-partial"):
         build_demo(roots, tmp_path / "a", benchmark=whole, splits=(key,), allow_partial=False)
     manifest = build_demo(roots, tmp_path / "b", benchmark=whole, splits=(key,), allow_partial=True)
     assert manifest["configs"]["cifar"]["splits"]["far_ood_dtd"]["rows"] == 187

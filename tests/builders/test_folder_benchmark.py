@@ -1,6 +1,7 @@
 """A release of somebody's own folders: which images are drawn, what it says, and what is refused."""
 
 import csv
+import re
 import shutil
 
 import datasets
@@ -9,6 +10,7 @@ import pytest
 from PIL import Image
 
 from builders import folder_benchmark
+from builders.commands import audit as audit
 from builders.sources.image_folder import find_images
 from hf_scripts import materialize, verify
 from tests.builders.conftest import files_of
@@ -85,6 +87,38 @@ def test_unknown_classes_with_the_name_of_a_known_one_overlap(release):
     assert {(row["class_id"], row["id_overlap"]) for row in found["near_ood"]} == {("Bee_", "bee"), ("wasp", None)}
     assert {row["id_overlap"] for row in [*found["test"], *found["far_ood_flat"]]} == {None}
     assert manifest_of(release)["configs"]["folder"]["splits"]["near_ood"]["overlaps"] == 3
+
+
+@pytest.fixture(scope="module")
+def of_wnids(tmp_path_factory):
+    """A release whose known classes are named by wnids, and the unknown ones by words."""
+    root = tmp_path_factory.mktemp("wnids")
+    known = ("n02099601", "n02123045", "n01641577", "n03417042")  # golden retriever, tabby, bullfrog, garbage truck
+    for seed, name in enumerate((*known, "dog", "cat", "frog", "truck", "seal", "zxq_7")):
+        for image in range(5 if name in known else 1):
+            draw(root / ("known" if name in known else "near") / name / f"{image}.png", 10 * seed + image)
+    flags = [f"--in-distribution={root / 'known'}", f"--unknown=near={root / 'near'}", "--workers=1", "--quiet"]
+    assert folder_benchmark.main([*flags, "--splits=folder/test,folder/near_ood", f"--out={root / 'release'}"]) == 0
+    return root / "release"
+
+
+def test_names_and_wnids_are_compared_by_wordnet(of_wnids, capsys):
+    found = {row["class_id"]: row["id_overlap"] for row in rows(of_wnids, "folder-index")["near_ood"]}
+    expected = {"dog": "n02099601", "cat": "n02123045", "frog": "n01641577", "truck": "n03417042"}
+    assert found == {**expected, "seal": None, "zxq_7": None}
+    assert manifest_of(of_wnids)["configs"]["folder"]["splits"]["near_ood"]["overlaps"] == 4
+    assert verify.main([str(of_wnids), "--workers", "1"]) == 0, capsys.readouterr()
+
+
+def test_what_wordnet_cannot_tell_is_in_the_card_and_the_audit(of_wnids, capsys):
+    """And no table that these classes are not in."""
+    card = (of_wnids / "README.md").read_text()
+    assert "1 of 6 classes are no nouns of WordNet 3.0 and were compared by name alone: zxq_7." in card
+    assert "taken in the first one: cat (8), dog (7), frog (3), seal (9), truck (2)." in card
+    assert "- `folder/test`: nothing; every class has one synset." in card
+    assert "overlaps.csv" not in card
+    assert audit.main(["overlap", str(of_wnids), "--dry-run"]) == 0
+    assert "compared by name alone: zxq_7." in capsys.readouterr().out
 
 
 def test_training_validation_and_test_share_no_image_and_are_all(release):
@@ -215,9 +249,67 @@ def test_folders_that_cannot_be_divided(folders, tmp_path, capsys):
     assert "two folders for near_ood" in refused(f"--in-distribution={folders / 'known'}", twice)
 
 
+def test_images_of_16_bits_are_named_and_can_be_left_out(folders, tmp_path, capsys):
+    shutil.copytree(folders / "far", tmp_path / "far")
+    Image.fromarray(np.full((40, 48), 30_000, np.uint16)).save(tmp_path / "far/x-ray.png")
+    flags = arguments(
+        folders, tmp_path / "out", f"--unknown=far:deep={tmp_path / 'far'}", "--splits=folder/far_ood_deep"
+    )
+    assert folder_benchmark.main(flags) == 2
+    named = r"far/x-ray\.png cannot be used \(it has values of more than 8 bits, mode I;16; save it with 8 bits\)\. .*"
+    assert re.search(named + "or leave it out with --allow-partial", capsys.readouterr().err)
+    assert folder_benchmark.main([*flags, "--allow-partial"]) == 0
+    split = manifest_of(tmp_path / "out")["configs"]["folder"]["splits"]["far_ood_deep"]
+    assert (split["rows"], split["excluded_by_rule"]) == (7, {"unreadable": 1})
+    assert "values of more than 8 bits" in (tmp_path / "out/excluded/folder.csv").read_text()
+
+
 def test_a_benchmark_of_its_own_name_shares_a_release(release, folders, tmp_path):
     out = shutil.copytree(release, tmp_path / "release")
     assert folder_benchmark.main(arguments(folders, out, "--name=second", "--splits=second/test")) == 0
     manifest = manifest_of(out)
     assert sorted(manifest["benchmarks"]) == ["folder", "second"]
     assert {key for key in manifest["sources"] if key.startswith("second-")} == {"second-in-distribution"}
+
+
+def test_all_broken_images_are_named_at_once_and_the_command_goes_on_when_they_are_mended(
+    folders, release, tmp_path, capsys
+):
+    mine = shutil.copytree(folders, tmp_path / "mine")
+    broken = [mine / name for name in ("far/0.jpg", "known/ant/03.jpg", "known/bee/01.jpg", "near/wasp/1.png")]
+    for path in broken:
+        path.write_bytes(path.read_bytes()[:-40])
+    assert folder_benchmark.main(arguments(mine, tmp_path / "out")) == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    head, *listed, last = said.err.splitlines()
+    assert head == "error: 4 images are not whole:"
+    assert sorted(line.split(" (")[0].strip() for line in listed) == [str(path) for path in sorted(broken)]
+    assert last == "Replace or remove them, or leave them out with --allow-partial."
+    assert not (tmp_path / "out").exists()
+    for path in broken:
+        shutil.copy(folders / path.relative_to(mine), path)
+    assert folder_benchmark.main(arguments(mine, tmp_path / "out")) == 0
+    assert files_of(tmp_path / "out") == files_of(release)
+
+
+def test_damage_inside_of_an_image_is_found_before_the_build_if_all_are_decoded(folders, tmp_path, capsys):
+    """The pixels of a PNG whose signature and end are whole: bytes in the middle of its compressed data."""
+    mine = shutil.copytree(folders, tmp_path / "mine")
+    path = mine / "near" / "wasp" / "1.png"
+    data = bytearray(path.read_bytes())
+    data[len(data) // 2 : len(data) // 2 + 20] = bytes(20)
+    path.write_bytes(data)
+    assert folder_benchmark.main(arguments(mine, tmp_path / "out", "--check=decode")) == 2
+    assert f"error: 1 image is not whole:\n  {path} (" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_folder_whose_images_are_all_left_out_is_an_error_with_the_reason(folders, tmp_path, capsys):
+    mine = shutil.copytree(folders, tmp_path / "mine")
+    for path in (mine / "far").iterdir():
+        path.write_bytes(b"")
+    assert folder_benchmark.main(arguments(mine, tmp_path / "out", "--allow-partial")) == 2
+    said = "folder/far_ood_flat would have no rows: all 7 of its images were left out, 7 of them because: the file is "
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "out" / "manifest.json").exists()

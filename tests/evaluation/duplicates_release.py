@@ -59,7 +59,7 @@ def pairs_table(pairs):
     )
 
 
-def make_release(root, rows=ROWS, pairs=PAIRS, near=None, overlaps=None):
+def make_release(root, rows=ROWS, pairs=PAIRS, near=None, overlaps=None, compared=None):
     """Write the release.
 
     Args:
@@ -68,6 +68,7 @@ def make_release(root, rows=ROWS, pairs=PAIRS, near=None, overlaps=None):
         pairs: of the table, as in `PAIRS`; None for a release without the table.
         near: values of the column `near_duplicate_of` by id, for a release of before.
         overlaps: values of the column `id_overlap` by id, null for others; None for a release without the column.
+        compared: by `config/split`, what the manifest says that the comparison of its classes cannot tell.
     """
     manifest = {"format": FORMAT, "configs": {}}
     card, sizes = {}, {}
@@ -79,6 +80,8 @@ def make_release(root, rows=ROWS, pairs=PAIRS, near=None, overlaps=None):
         pq.write_table(table, root / path)
         entry = manifest["configs"].setdefault(config, {"label_names": list(LABELS), "splits": {}})
         entry["splits"][split] = {"digest": rows_digest(table)}
+        if compared is not None:
+            entry["splits"][split]["compared"] = list(compared.get(key, ()))
         card.setdefault(f"{config}-index", []).append({"split": split, "path": path})
         sizes.setdefault(f"{config}-index", []).append(size(split, root / path))
     (root / "manifest.json").write_text(json.dumps(manifest), encoding="utf-8")

@@ -1,5 +1,7 @@
 """Models of a few kilobytes, as somebody would write them for `--model FILE.py:FUNCTION`."""
 
+import time
+
 import torch
 from torch import nn
 
@@ -30,6 +32,20 @@ def cnn(num_classes):
 def with_dropout(num_classes):
     """Half of the last features dropped while training."""
     return Small(num_classes, dropout=0.5)
+
+
+class Slow(Small):
+    """Takes 30 ms for a batch, whatever its size, so that passes can be counted by a clock."""
+
+    def forward(self, images):
+        """Logits of images (B, 3, 8, 8)."""
+        time.sleep(0.03)
+        return super().forward(images)
+
+
+def slow(num_classes):
+    """With dropout, as `with_dropout`."""
+    return Slow(num_classes, dropout=0.5)
 
 
 class AlwaysDropping(Small):

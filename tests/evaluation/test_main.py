@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.__main__ import COMMANDS
+from evaluation.__main__ import COMMANDS, main
 from evaluation.errors import EXTRA
 
 ROOT = Path(__file__).parents[2]
@@ -51,3 +51,10 @@ def test_a_missing_extra_is_one_sentence(tmp_path):
     done = subprocess.run([sys.executable, "-c", WITHOUT, *arguments], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 2, done.stderr
     assert "error: networkx is not installed, but needed to run this command. Install it with pip" in done.stderr
+
+
+def test_a_report_that_is_not_there_is_not_called_one_without_figures(tmp_path, capsys):
+    assert main(["compare", str(tmp_path / "none"), str(tmp_path)]) == 2
+    assert capsys.readouterr().err == (
+        f"error: There is no report at {tmp_path / 'none'}: no such file or folder. Check the path.\n"
+    )

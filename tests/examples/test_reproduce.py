@@ -2,6 +2,7 @@
 
 import contextlib
 import csv
+import json
 import os
 import re
 import signal
@@ -123,6 +124,20 @@ def test_margins_are_chosen_on_external_validation(grid):
         f"energy{best[0]}{best[1]}-seed{seed}.parquet" for seed in (0, 1)
     ]
     assert not (grid.out / "scores" / f"energy{min(areas, key=areas.get)[0]}-seed1.parquet").exists()
+
+
+def test_edl_s_objective_is_chosen_by_validation_accuracy(grid):
+    """With the first seed, from what each training logged last; the other seeds train with the best only."""
+    reached = {}
+    for objective in ("log", "digamma", "mse"):
+        lines = (grid.out / "models" / f"edl-{objective}-seed0" / "log.jsonl").read_text().splitlines()
+        reached[objective] = json.loads(lines[-1])["validation_accuracy"]
+        said = (grid.out / "logs" / f"edl-{objective}-seed0.log").read_text()
+        assert f"--objective {objective}" in said
+    best = max(reached, key=reached.get)
+    assert [path.name for path in grid.scores()["edl"]] == [f"edl-{best}-seed{seed}.parquet" for seed in (0, 1)]
+    others = [path.name for path in (grid.out / "models").glob("edl-*-seed1")]
+    assert others == [f"edl-{best}-seed1"]
 
 
 def test_the_deep_ensemble_averages_all_seeds(grid):

@@ -74,6 +74,25 @@ def test_edl_loss_by_hand(kind):
     assert torch.isfinite(far.grad).all()
 
 
+def test_edl_objectives_by_hand():
+    """alpha = (2, 2): psi(4) - psi(2) = 1/2 + 1/3; and squares 1/4 + 1/4 with variances (1/4 + 1/4) / 5."""
+    zeros, label = torch.zeros(1, 2, dtype=torch.float64), torch.tensor([0])
+    assert train.edl_loss(zeros, label, 0.0, "digamma").item() == pytest.approx(5 / 6, rel=1e-12)
+    assert train.edl_loss(zeros, label, 0.0, "mse").item() == pytest.approx(0.6, rel=1e-12)
+
+
+@pytest.mark.parametrize(("objective", "name"), [("digamma", "expected log"), ("mse", "expected square")])
+def test_edl_objectives_are_expectations_under_the_dirichlet(objective, name):
+    """By 400,000 draws of torch's distribution, to five standard errors."""
+    torch.manual_seed(0)
+    logits, label = torch.tensor([[0.5, -0.3, 1.0]], dtype=torch.float64), torch.tensor([2])
+    drawn = torch.distributions.Dirichlet(1 + logits[0].exp()).sample((400_000,))
+    squares = (drawn - torch.tensor([0.0, 0.0, 1.0])).square().sum(dim=1)
+    values = squares if name == "expected square" else -drawn[:, 2].log()
+    error = 5 * values.std().item() / 400_000**0.5
+    assert train.edl_loss(logits, label, 0.0, objective).item() == pytest.approx(values.mean().item(), abs=error)
+
+
 def test_edl_loss_by_torchs_dirichlet_distributions():
     logits = 2 * torch.randn(20, 7, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
     labels = torch.arange(20) % 7
@@ -172,7 +191,12 @@ def test_large_images_keep_their_middle_square(digits_release):
 
 def training(release, method="ce", model=f"{NETS}:small", **more):
     values = {"seed": 0, "epochs": None, "batch": None, "rate": None, "margins": (-5.0, -1.0), "init": ""}
-    values |= {"precision": "float32", "known": "digits-train/train", "validation": "digits/validation"}
+    values |= {
+        "optimizer": None,
+        "precision": "float32",
+        "known": "digits-train/train",
+        "validation": "digits/validation",
+    }
     values |= {"external": "digits/external_validation", "method": method, "model": model, **more}
     return train.Training(SimpleNamespace(**values), open_release(str(release)), "cpu", "cpu")
 
@@ -304,6 +328,59 @@ def test_every_method_learns_digits(runs, method):
     assert [line["epoch"] for line in lines] == [1, 2, 3, 4]
     assert lines[-1]["validation_accuracy"] > 0.7
     assert lines[-1]["loss"] < lines[0]["loss"] or method == "edl"  # whose penalty grows over the epochs
+
+
+TABLE_12 = {
+    # Keras' rules, by hand, for one weight of 1 and the gradients 0.5, 0.5; epsilon 1e-7 changes nothing here.
+    "sgd": 1 - 0.01 * (0.5 + 0.5),
+    "adagrad": 1 - 0.01 * (0.5 / 0.5 + 0.5 / (0.5 * 2**0.5)),
+    "rmsprop": 1 - 0.001 * (0.5 / (0.1 * 0.25) ** 0.5 + 0.5 / (0.9 * 0.1 * 0.25 + 0.1 * 0.25) ** 0.5),
+    "adam": 1 - 0.001 * 2,  # equal gradients: each corrected moment is the gradient's
+    "adamax": 1 - 0.001 * 2,
+}
+
+
+@pytest.mark.parametrize("name", train.OPTIMIZERS)
+def test_optimizers_step_as_in_table_12(name):
+    weight = torch.nn.Parameter(torch.ones(1, dtype=torch.float64))
+    optimizer = train.OPTIMIZERS[name]([weight])
+    for _ in range(2):
+        weight.grad = torch.full((1,), 0.5, dtype=torch.float64)
+        optimizer.step()
+    if name == "nadam":
+        # Dozat's momentum schedule, mu_t = 0.9 (1 - 0.96^(0.004 t) / 2), written out.
+        mu = [0.9 * (1 - 0.5 * 0.96 ** (0.004 * t)) for t in (1, 2, 3)]
+        m, v, value = 0.0, 0.0, 1.0
+        for t in (1, 2):
+            m, v = 0.9 * m + 0.1 * 0.5, 0.999 * v + 0.001 * 0.25
+            done = math.prod(mu[:t])
+            step = mu[t] * m / (1 - done * mu[t]) + (1 - mu[t - 1]) * 0.5 / (1 - done)
+            value -= 0.001 * step / ((v / (1 - 0.999**t)) ** 0.5 + 1e-7)
+    elif name == "adadelta":
+        squares, steps, value = 0.0, 0.0, 1.0
+        for _ in (1, 2):
+            squares = 0.95 * squares + 0.05 * 0.25
+            step = 0.5 * ((steps + 1e-7) / (squares + 1e-7)) ** 0.5
+            steps, value = 0.95 * steps + 0.05 * step**2, value - 0.1 * step
+    else:
+        value = TABLE_12[name]
+    assert weight.item() == pytest.approx(value, abs=1e-8)
+
+
+def test_with_an_optimizer_training_stops_early_and_keeps_the_best_epoch(digits_release, tmp_path, monkeypatch):
+    """The weights are those of the epoch with the lowest validation loss, and two epochs follow it."""
+    monkeypatch.setattr(train, "PATIENCE", 2)
+    given = ("--optimizer=rmsprop", "--epochs=60", "--batch=16")
+    assert run(digits_release, tmp_path / "one", *given) == 0
+    lines = log(tmp_path / "one")
+    losses = [line["validation_loss"] for line in lines]
+    best = losses.index(min(losses))
+    assert len(losses) == best + 3 < 60
+    assert {line["rate"] for line in lines} == {0.001}
+    # The same command for as many epochs as the best one had ends in the same weights.
+    assert run(digits_release, tmp_path / "best", *given, f"--epochs={best + 1}") == 0
+    assert same(tmp_path / "one", tmp_path / "best")
+    assert run(digits_release, tmp_path / "refused", "--optimizer=adam", "--rate=0.1") == 2
 
 
 def test_a_seed_gives_the_same_weights_and_another_seed_others(digits_release, runs, tmp_path):

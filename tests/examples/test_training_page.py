@@ -11,15 +11,19 @@ from tests.examples.paths import EXAMPLES
 for _package in ("torch", "pytorch_ood", "torchvision", "timm", "safetensors"):
     pytest.importorskip(_package, reason=f"needs {_package}, of the extra train")
 
-from evaluation.commands import extract, score  # noqa: E402
-from examples import reproduce, train  # noqa: E402
+from builders.folder_benchmark import make_command  # noqa: E402
+from evaluation.commands import extract, report, score  # noqa: E402
+from examples import mnist_folders, reproduce, train  # noqa: E402
 
 PAGE = (EXAMPLES.parent / "docs" / "training.md").read_text(encoding="utf-8")
 COMMANDS = {
     ("examples/train.py",): train.main,
     ("examples/reproduce.py",): reproduce.main,
+    ("examples/mnist_folders.py",): mnist_folders.main,
+    ("-m", "builders.folder_benchmark"): make_command(),
     ("-m", "evaluation", "extract"): extract.command,
     ("-m", "evaluation", "score"): score.command,
+    ("-m", "evaluation", "report"): report.command,
 }
 
 
@@ -42,10 +46,12 @@ def test_every_option_exists():
         known = {name for option in command.params if isinstance(option, click.Option) for name in option.opts}
         assert {word for word in words if word.startswith("--")} <= known, words
         checked += 1
-    assert checked == 8
+    assert checked == 15
 
 
 def test_every_file_and_method_of_the_page_exists():
     for path in re.findall(r"\b((?:examples|evaluation)/[\w/]+\.py)", PAGE):
         assert (EXAMPLES.parent / path).is_file(), path
     assert re.findall(r"^\| `(\w+)` \|", PAGE, re.M) == list(train.METHODS)
+    (named,) = re.findall(r"command are for each of (.+) and each seed", PAGE)
+    assert re.findall(r"`(\w+)`", named) == list(train.OPTIMIZERS)

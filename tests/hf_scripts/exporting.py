@@ -15,9 +15,10 @@ from PIL import Image
 from builders.release import images
 from builders.release.columns import KNOWN_COLUMNS
 from builders.release.digests import rows_digest
+from builders.release.entries import column_entry
 from builders.release.tables import write_index
 from hf_scripts import export
-from tests.manifests import entry_of, manifest_of, save_manifest
+from tests.manifests import as_json, entry_of, manifest_of, save_manifest
 
 FORMATS = ("openood", "imagefolder", "webdataset")
 TEST = "imagenet/test"
@@ -62,12 +63,13 @@ def stamps(out):
     return {path: (path.stat().st_ino, path.stat().st_mtime_ns) for path in sorted(out.rglob("*")) if path.is_file()}
 
 
-def replace_rows(root, key, table):
-    """Give a split other rows, with all that follows from them put right."""
+def replace_rows(root, key, table, more=()):
+    """Give a split other rows, perhaps with more columns, with all that follows from them put right."""
     manifest = manifest_of(root)
     config, split = key.split("/")
     entry = manifest["configs"][config]["splits"][split]
-    extra = [column for column in KNOWN_COLUMNS.values() if column.name in table.column_names]
+    extra = [*(column for column in KNOWN_COLUMNS.values() if column.name in table.column_names), *more]
+    manifest["configs"][config]["columns"] += [as_json(column_entry(column)) for column in more]
     (root / entry["data"][0]["path"]).unlink()
     pq.write_table(table, root / entry["data"][0]["path"], row_group_size=50)
     write_index(root / entry["index"]["path"], table, manifest["configs"][config]["label_names"], extra)

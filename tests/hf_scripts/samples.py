@@ -14,7 +14,7 @@ from builders.release.layout import Layout
 from builders.release.schema import ROLES, arrow_schema
 from builders.release.tables import Exclusion, NearDuplicate, write_audit, write_excluded, write_index
 from builders.sources.caltech256 import CALTECH256
-from tests.manifests import entry_of, save_manifest
+from tests.manifests import entry_of, manifest_of, save_manifest
 
 REPO = "org/name"
 SOURCES = {"open": "source", "gated": "gated_source", "ids-only": "closed_source"}
@@ -190,6 +190,31 @@ def write_split(layout, config, split, rows, labels, columns, shards, demo=False
         "data": data,
         "index": entry_of(layout.root, layout.index(config, split)),
     }
+
+
+def with_column(table, name, values):
+    """A table with other values in a column that it has."""
+    place = table.schema.get_field_index(name)
+    return table.set_column(place, table.schema.field(place), pa.array(values, table.schema.field(place).type))
+
+
+def with_twice(table, name):
+    """A table with a column twice."""
+    schema = pa.schema([*table.schema, table.schema.field(name)], table.schema.metadata)
+    return pa.Table.from_arrays([*table.columns, table[name]], schema=schema)
+
+
+def change_files(root, key, change, files=("data", "index")):
+    """Change the table in a split's shards, its index or both, and list the files as they are then."""
+    config, split = key.split("/")
+    manifest = manifest_of(root)
+    entry = manifest["configs"][config]["splits"][split]
+    for file in [*(entry["data"] if "data" in files else ()), *([entry["index"]] if "index" in files else ())]:
+        table = change(pq.read_table(root / file["path"]))
+        (root / file["path"]).unlink()  # it may be a link
+        pq.write_table(table, root / file["path"], write_page_index=True, compression="none")
+        file |= entry_of(root, file["path"])
+    save_manifest(root, manifest)
 
 
 SPLITS = {"bench/test": range(4), "bench/near_ood": range(4), "bench-train/train": range(100, 106)}

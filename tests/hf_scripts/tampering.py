@@ -79,14 +79,20 @@ def rewrite(root, key, change, *, index=True, **how):
     config, split = key.split("/")
     manifest = manifest_of(root)
     entry = manifest["configs"][config]["splits"][split]
-    shard = entry["data"][0]["path"]
-    table = change(pq.read_table(root / shard))
-    write_shard(root / shard, table, **how)
-    entry["data"] = [entry_of(root, shard)]
+    shards = [file["path"] for file in entry["data"]]
+    before = [pq.read_table(root / shard) for shard in shards]
+    table = change(pa.concat_tables(before))
+    first = 0
+    for shard, rows in zip(shards, before, strict=True):
+        last = table.num_rows if shard == shards[-1] else first + rows.num_rows
+        write_shard(root / shard, table.slice(first, last - first), **how)
+        first = last
+    entry["data"] = [entry_of(root, shard) for shard in shards]
     if index:
         listed = manifest["configs"][config]
         columns = [listed_column(column) for column in msgspec.convert(listed["columns"], list[str | ColumnEntry])]
-        write_index(root / entry["index"]["path"], table, listed["label_names"], columns)
+        demo = manifest["benchmarks"][listed["benchmark"]]["demo"]
+        write_index(root / entry["index"]["path"], table, listed["label_names"], columns, demo=demo)
         entry["index"] = entry_of(root, entry["index"]["path"])
         entry["digest"] = rows_digest(table)
     save_manifest(root, manifest)

@@ -230,7 +230,7 @@ def test_withdrawn_rows_and_the_version_are_named(cifar_release):
     assert f"- `{row['id']}` (cifar/far_ood_dtd): its owner asked" in text
     assert "**Version 2.0.0.**" in text
     assert 'load_dataset("org/name", "cifar", split="test", revision="v2.0.0")' in text
-    assert "hf_scripts.materialize org/name CONFIG --revision v2.0.0" in text
+    assert "hf_scripts.materialize org/name --splits CONFIG --revision v2.0.0" in text
 
 
 def test_size_categories_are_the_hubs():
@@ -363,3 +363,34 @@ def test_papers_have_links(cifar_release):
 def test_a_folder_without_a_release_is_refused(tmp_path, capsys):
     assert main([str(tmp_path)]) == 2
     assert "is not a release: it has no manifest.json" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["README.md", "croissant.json"])
+def test_a_byte_of_no_text_is_an_edit_like_others(name, tmp_path, capsys):
+    root = make_release(tmp_path / "release", {"bench/test": range(1)})
+    good = (root / name).read_bytes()
+    (root / name).write_bytes(good[:40] + b"\xff" + good[40:])
+    assert main([str(root), "--check"]) == 1
+    line = good[:40].count(b"\n") + 1
+    assert f"{root / name} is out of date from line {line} on" in capsys.readouterr().out
+    assert main([str(root)]) == 0
+    assert (root / name).read_bytes() == good
+
+
+def test_texts_of_a_manifest_are_no_html_in_the_card(tmp_path):
+    root = make_release(tmp_path / "release", {"bench/test": range(1)})
+    manifest = manifest_of(root)
+    html = "<img src=x onerror=alert(1)><!-- </details> --> 1 < 2 & <b>"
+    manifest["configs"]["bench"]["description"] = html
+    manifest["benchmarks"]["bench"] |= {"title": html, "paper": html, "citation": "@misc{a, title={```<script>}}"}
+    manifest["sources"]["source"] |= {"title": html, "citation": f"@misc{{b, note={{{html}}}}}"}
+    manifest["sources"]["source"]["licence"] |= {"statement": html, "name": html}
+    manifest["configs"]["bench"]["splits"]["test"] |= {"why": html, "shortfalls": [html]}
+    manifest["configs"]["bench"]["label_names"] = ["`</code><b>", "n02"]
+    front, text = front_of(card.render(typed(manifest)))
+    assert front["size_categories"] == ["n<1K"]  # YAML, which is no Markdown
+    assert "&lt;img src=x onerror=alert(1)>&lt;!-- &lt;/details> --> 1 &lt; 2 & &lt;b>" in text
+    ours = {"<details>", "<summary>", "</summary>", "</details>"}
+    fences = re.sub(r"^```python.*?^```$", "", text, flags=re.M | re.S)
+    found = set(re.findall(r"<[^>\s]*>?", re.sub(r"`[^`\n]*`", "", fences)))
+    assert found <= ours, found - ours

@@ -12,6 +12,7 @@ from PIL import Image
 
 from builders import facets_benchmark
 from builders.release import images
+from builders.release.columns import Column
 from tests.hf_scripts.exporting import (
     FORMATS,
     PLACES,
@@ -142,9 +143,10 @@ def odd(copy):
         row["class_id"] = row["class_name"] = class_id
         row["image"] = {"bytes": data, "path": "Ünïted_val_雷 1.jpg"}
         row["content_sha256"] = images.content_sha256(row["stored"], data)
-        row["near_duplicate_of"] = ""
-    schema = table_of(copy, PLACES).schema.append(pa.field("near_duplicate_of", pa.string()))
-    replace_rows(copy, PLACES, pa.Table.from_pylist(rows, schema=schema.remove_metadata()))
+        row["prompt"] = ""
+    schema = table_of(copy, PLACES).schema.append(pa.field("prompt", pa.string()))
+    more = [Column("prompt", "string", "what was asked for")]
+    replace_rows(copy, PLACES, pa.Table.from_pylist(rows, schema=schema.remove_metadata()), more)
     return copy
 
 

@@ -17,6 +17,7 @@ from hf_scripts.exports import targets
 from hf_scripts.exports.state import export_lock
 from tests.builders.conftest import build_demo, files_of
 from tests.builders.generate import toy
+from tests.hf_scripts import samples
 from tests.hf_scripts.exporting import (
     FORMATS,
     PLACES,
@@ -552,3 +553,45 @@ def test_a_record_that_cannot_be_read(text, words, release, tmp_path, capsys):
     record.parent.mkdir(parents=True)
     record.write_text(text)
     assert words in refused(capsys, release, "openood", tmp_path / "out")
+
+
+# Shards with other columns or cells than the manifest says
+
+
+def with_time(table):
+    return table.append_column("taken", pa.array([0] * len(table), pa.timestamp("s")))
+
+
+def without_class(table):
+    return samples.with_column(table, "class_id", [*table["class_id"].to_pylist()[:-1], None])
+
+
+@pytest.mark.parametrize("chosen_format", FORMATS)
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (with_time, "has other columns than manifest.json says, or of other types: taken"),
+        (without_class, "has rows without a value in the column class_id"),
+        (lambda table: samples.with_column(table, "id", [None] * len(table)), "without a value in the column id"),
+        (lambda table: samples.with_twice(table, "image"), "it has several columns named image"),
+    ],
+    ids=["a-column-more", "no-class-id", "no-id", "two-image-columns"],
+)
+def test_shards_that_contradict_the_manifest_are_refused_before_an_image_is_written(
+    chosen_format, change, said, tmp_path, capsys
+):
+    root = samples.make_release(tmp_path / "release", {"bench/test": range(3)})
+    samples.change_files(root, "bench/test", change, ["data"])
+    sentence = refused(capsys, root, chosen_format, tmp_path / "out")
+    assert said in sentence and "data/bench/test-00000-of-00001.parquet" in sentence
+    assert written(tmp_path / "out") == {}
+
+
+def test_a_readme_of_an_export_with_a_byte_of_no_text_is_written_anew(tmp_path):
+    root = samples.make_release(tmp_path / "release", {"bench/test": range(3)})
+    out = tmp_path / "out"
+    assert run(root, "openood", out) == 0
+    first = written(out)
+    (out / "README.txt").write_bytes(b"\xff")
+    assert run(root, "openood", out) == 0
+    assert written(out) == first

@@ -73,7 +73,6 @@ def write(root, hub, revision="main"):
 def test_a_first_version(push, whole, hub, release, tmp_path):
     (release / ".state").mkdir()
     (release / ".state/bench.json").write_text("{}")
-    (release / "notes.txt").write_text("mine")
     ran = push("release")
     assert ran.code == 0
     assert set(hub.files(REPO)) == FILES

@@ -130,9 +130,3 @@ def test_a_wrong_line_by_hand_is_refused(line, sentence, monkeypatch):
     with pytest.raises(TaxonomyError, match=re.escape(sentence)):
         rule.overlaps()
     rule.overlaps.cache_clear()
-
-
-def test_classes_of_ones_own_are_compared_by_name():
-    known = {"n1": "Tabby cat", "n2": "sea-lion", "n3": "sea lion", "n4": "Straße"}
-    unknown = {"a": "tabby_CAT", "b": "Sea Lion", "c": "cat", "d": "STRASSE", "e": "tabby cats"}
-    assert overlaps.same_names(unknown, known) == {"a": "n1", "b": "n2", "d": "n4"}

@@ -68,26 +68,9 @@ class _Process:
 _process = _Process()
 
 
-def watch_imports(package: str) -> None:
-    """Let Ctrl-C end a command of a package properly while it still imports; nothing in any other process.
-
-    That is `python -m PACKAGE...`, or the installed command of the package's name.
-
-    A package calls this as the first thing that it does.
-
-    Args:
-        package: name of the package.
-    """
-    # While Python looks for the module of `-m`, and so imports its packages, the first argument is "-m" (`sys.argv`).
-    named = {argument.removeprefix("-m").partition(".")[0] for argument in sys.orig_argv[1:]}
-    command = sys.argv[0].rpartition(os.sep)[2].removesuffix(".exe").removesuffix("-script.py") if sys.argv else ""
-    if (sys.argv[:1] == ["-m"] and package in named) or command == package.replace("_", "-"):
-        watch()
-
-
 def watch() -> None:
-    """Let Ctrl-C end this process with one line from now on; for the first line of an installed command."""
-    if _process.watched or not _may_handle():
+    """Let Ctrl-C end this process with one line from now on; for a process that runs a command of ours."""
+    if _process.watched or not _may_handle(signal.SIG_DFL):
         return
     _process.watched, _process.pid = True, os.getpid()
     signal.signal(signal.SIGINT, _process.interrupted)

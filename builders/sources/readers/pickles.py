@@ -60,6 +60,9 @@ _CONTAINERS = frozenset(
     for opcode in pickletools.opcodes
     if set(_KINDS) & set(opcode.stack_after) and not set(_KINDS) & set(opcode.stack_before)
 )
+_BYTES_OF_PYTHON_3 = "_codecs encode"
+"""The call by which Python 3 writes bytes into pickles of protocols 0 to 2, with a tuple for each."""
+
 _BITS = 64
 _PUTS = frozenset(("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"))
 _GETS = frozenset(("GET", "BINGET", "LONG_BINGET"))
@@ -181,6 +184,8 @@ def _check_instructions(file: _Bounded) -> None:
     argument: Any
     for opcode, argument, _ in pickletools.genops(cast(IO[bytes], file)):
         name = opcode.name
+        if argument == _BYTES_OF_PYTHON_3:
+            raise ValueError("Python 3 has written it again, with a call for each text; the owner's file has none")
         if name in _CONTAINERS:
             containers += 1
             if containers > _MOST_CONTAINERS:

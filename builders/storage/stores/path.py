@@ -5,6 +5,7 @@ from __future__ import annotations
 import fnmatch
 import io
 import logging
+import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -29,18 +30,31 @@ _OBJECTS = ("s3", "s3a", "gs", "gcs")
 """Protocols of stores with buckets and without folders, whose clients take the size of parts."""
 
 
+_NO_STORE = (AttributeError, NotImplementedError, TypeError)
+"""What filesystems of fsspec raise that are none of a store: GitHub's without a repository, one of references without
+their file, one around another that is not named; and `data:`'s where a path is joined."""
+
+
 def store_path(address: str) -> StorePath:
     """The path of an address, which `builders.storage.paths.as_path` has checked.
 
     Raises:
         ImportError: the package of the address's protocol is not installed.
-        BuildError: its client cannot be set up.
+        BuildError: its client cannot be set up, or takes more than an address.
     """
     protocol = address.partition("://")[0]
     logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # it logs tracebacks of what it then raises
+    warnings.filterwarnings("ignore", "UPath .* filesystem not explicitly implemented")
     with told("use", address):
-        path = StorePath(address, **options(protocol))
-        path.fs.retries = CUTS  # of s3fs; others do not read it
+        try:
+            path = StorePath(address, **options(protocol))
+            path.fs.retries = CUTS  # of s3fs; others do not read it
+            path / "x"
+        except _NO_STORE as error:
+            raise BuildError(
+                f"{protocol}:// cannot be used here: its filesystem takes more than an address, or has no folders. "
+                "Give a folder or s3://."
+            ) from error
     return path
 
 

@@ -4,6 +4,7 @@ import dataclasses
 import hashlib
 import io
 import json
+import re
 import shutil
 
 import numpy as np
@@ -256,3 +257,21 @@ def test_counts_are_the_papers():
         "broad-synthetic/biggan": 25_000,
         "broad-synthetic/stable_diffusion": 25_000,
     }
+
+
+def test_a_split_whose_every_image_was_left_out_is_an_error_with_the_reason(demo, tmp_path, capsys):
+    """Originals with one byte more: no cipher opens with them."""
+    shutil.copytree(demo["imagenet"] / "val", tmp_path / "imagenet" / "val")
+    shutil.copy(demo["imagenet"] / "DEMO.txt", tmp_path / "imagenet")
+    for image in (tmp_path / "imagenet" / image.path for image in originals()):
+        image.write_bytes(image.read_bytes() + b"\0")
+    out = tmp_path / "out"
+    assert build(tmp_path / "imagenet", demo["partial_broad"], out, "broad-adversarial/pgd_vit") == 2
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert re.search(
+        r"^error: broad-adversarial/pgd_vit would have no rows: all 10 of its images were left out, 10 of them "
+        r"because: it is not the file that the authors of BROAD had.*--splits\.$",
+        said.err.splitlines()[-1],
+    )
+    assert not (out / "manifest.json").exists()

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from builders.audit.row_groups import rgb_images
 from builders.card.grid import CELL
 from builders.card.samples import SAMPLES, with_samples
 from builders.release.layout import Layout
 from builders.release.manifest import ManifestError, parse, read_manifest
-from builders.release.reader import read_images
 from hf_scripts import verify
 from hf_scripts.publish.merge import without_images
 from tests.hf_scripts.samples import make_release
@@ -41,8 +41,8 @@ def test_a_picture_shows_the_first_images(cifar_release):
     split = manifest.configs["cifar"].splits["far_ood_gaussian"]
     with Image.open(cifar_release / split.samples.path) as opened:
         picture = np.asarray(opened.convert("RGB"))
-    rows = read_images(cifar_release, "cifar/far_ood_gaussian", split)
-    for place, (_, image) in zip(range(SAMPLES), rows, strict=False):
+    images = rgb_images(cifar_release, "cifar/far_ood_gaussian", split, np.arange(SAMPLES))
+    for place, image in enumerate(images):
         left = 12 + place * (CELL + 12)
         strip = picture[:, left : left + CELL]
         wanted = np.kron(np.asarray(image), np.ones((4, 4, 1), np.uint8))

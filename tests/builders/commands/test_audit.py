@@ -1,7 +1,6 @@
 """`python -m builders.commands.audit` on releases of photographs, whose unknown split is shrunk well or badly."""
 
 import dataclasses
-import itertools
 import re
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from PIL import Image
 
 from builders.audit.measures import NUMBERS
 from builders.audit.resizes import aliased
+from builders.audit.row_groups import rgb_images
 from builders.card.grid import CELL, UNKNOWN_COLOUR
 from builders.cli.progress import TerminalMeter
 from builders.commands.audit import command, main
@@ -23,7 +23,6 @@ from builders.pipeline.from_sources import prepare
 from builders.pipeline.request import BuildRequest, Run
 from builders.pipeline.run import write_release
 from builders.release.manifest import read_manifest
-from builders.release.reader import read_images
 from builders.sources.caltech256 import CALTECH256
 from hf_scripts import card, verify
 from tests.builders.photographs import pieces
@@ -144,8 +143,8 @@ def test_the_aliased_resize_is_that_of_torch(size):
 def enlarged(release, split, count):
     """The first images of a split in the order of a sheet's row (one class, so by row), as they should be drawn."""
     entry = read_manifest(release).configs["pictures"].splits[split]
-    first = itertools.islice(read_images(release, f"pictures/{split}", entry), count)
-    return [np.kron(np.asarray(image), np.ones((4, 4, 1), np.uint8)) for _, image in first]
+    first = rgb_images(release, f"pictures/{split}", entry, np.arange(count))
+    return [np.kron(np.asarray(image), np.ones((4, 4, 1), np.uint8)) for image in first]
 
 
 def test_a_sheet_shows_known_images_first_and_frames_unknown_ones(releases, tmp_path):

@@ -66,3 +66,9 @@ def test_a_release_with_a_lost_table_is_refused_and_nothing_is_written(small, ca
 def test_help_says_where_the_page_lies():
     shown = CliRunner().invoke(command, ["--help"]).output
     assert "never published" in " ".join(shown.split())
+
+
+def test_a_page_that_cannot_be_written_says_so(small, tmp_path, capsys):
+    """A name longer than 255 bytes, which also the superuser cannot write."""
+    assert main([str(small), "--out", str(tmp_path / ("p" * 300))]) == 2
+    assert capsys.readouterr().err.startswith("error: Cannot write the page: ")

@@ -82,6 +82,20 @@ def test_get_downloads_and_prints_the_line_of_the_sources_file(run, dtd, tmp_pat
     assert "dtd: dtd-r1.0.1.tar.gz: downloading http://127.0.0.1" in err
 
 
+@pytest.mark.parametrize("flag", ["--dry-run", "--quiet"])
+def test_a_file_without_a_digest_is_told_before_it_comes(flag, run, site, monkeypatch):
+    source = SOURCES["lsun"]
+    (file,) = source.obtain.files
+    assert file.url.startswith("http://")
+    file = dataclasses.replace(file, url=site.url("test_lmdb.zip"))
+    obtain = dataclasses.replace(source.obtain, files=(file,))
+    monkeypatch.setitem(SOURCES, "lsun", dataclasses.replace(source, obtain=obtain))
+    _, _, err = run("get", "lsun", "--into", "data", flag)
+    assert err.startswith("note: lsun: test_lmdb.zip comes over plain http, and no digest of it is published.")
+    assert err.count("note: ") == 1
+    assert run("get", "svhn", "--into", "data", "--dry-run")[2] == ""  # over plain http, but with digests
+
+
 def test_a_dry_run_counts_and_writes_nothing(run, dtd, site, tmp_path):
     code, out, _ = run("get", "dtd", "imagenet", "lsun_fix", "--into", "data", "--dry-run")
     assert code == 0

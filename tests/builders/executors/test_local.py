@@ -211,6 +211,22 @@ def test_workers_end_with_a_parent_that_is_killed(tmp_path):
     assert not any(alive(pid) for pid in pids)
 
 
+@pytest.mark.parametrize("workers", [1, 2])
+def test_the_next_run_removes_the_socket_of_a_killed_one(workers, tmp_path, tmp_path_factory, monkeypatch):
+    """Python's own folder for it, `pymp-...`, would stay for good."""
+    temporary = tmp_path_factory.mktemp("t")  # a short path, which a socket needs
+    monkeypatch.setenv("TMPDIR", str(temporary))
+    killed = start(tmp_path, seconds=60)
+    wait_for_workers(killed, tmp_path)
+    killed.kill()
+    killed.communicate()
+    (left,) = temporary.iterdir()
+    assert left.name.startswith("unknown-detection-mp-")
+    code = f"from builders.executors.local import LocalExecutor\nwith LocalExecutor({workers}): pass"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=60)
+    assert list(temporary.iterdir()) == []
+
+
 # Ctrl-C, which a terminal sends to every process of its foreground group
 
 SCRIPT = """

@@ -348,6 +348,17 @@ def test_an_address_that_does_not_answer_is_refused_at_once(listening, tmp_path,
 
 
 @needs_ray
+def test_what_listens_on_the_default_port_is_not_joined_unless_asked_for(tmp_path, capsys, monkeypatch):
+    monkeypatch.delenv("RAY_ADDRESS", raising=False)
+    joined = []
+    monkeypatch.setattr("socket.create_connection", lambda *args, **_: joined.append(args))
+    assert imagenet_benchmark.main(["--demo", "--out", str(tmp_path / "out"), "--executor", "ray"]) == 2
+    assert "--executor ray needs the address of a cluster. Give the HOST:PORT" in capsys.readouterr().err
+    assert joined == []
+    assert list(tmp_path.iterdir()) == []
+
+
+@needs_ray
 def test_a_cluster_of_the_loopback_address_alone_is_refused(monkeypatch):
     """Ray asks at the machine's own address instead, where such a cluster does not listen, and waited without end."""
     settings = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])  # an empty frame, as a gRPC server begins with (RFC 9113, 6.5)

@@ -2,6 +2,7 @@
 
 import dataclasses
 import hashlib
+import os
 import zipfile
 from pathlib import Path
 
@@ -11,7 +12,7 @@ from builders.cli.source_flags import listed_sources
 from builders.errors import BuildError
 from builders.fetch import get as getting
 from builders.fetch.get import get, needed_bytes, states, toml_line
-from builders.sources.base import open_source
+from builders.sources.base import Expected, open_source
 from builders.sources.obtain import OwnerFile
 from builders.sources.registry import SOURCES
 from builders.storage.locks import held
@@ -71,6 +72,12 @@ def files_of(key, demo, laid_out, tmp_path):
 def ran(*sources, into):
     said = []
     return get(sources, into, said.append, quiet=True), said
+
+
+@pytest.fixture
+def lsun(site, demo, tmp_path):
+    """The demo's LSUN, of which no digest is published."""
+    return offered(site, "lsun", files_of("lsun", demo, None, tmp_path), sha256="")
 
 
 @pytest.fixture
@@ -191,3 +198,31 @@ def test_no_name_of_a_file_leaves_the_folder(svhn, tmp_path):
     bad = dataclasses.replace(svhn, obtain=dataclasses.replace(svhn.obtain, files=(OwnerFile("../../x", 1),)))
     with pytest.raises(BuildError, match="does not lie inside"):
         states(bad, tmp_path / "data")
+
+
+def with_images(source, count):
+    (partition,) = source.expected()
+    return dataclasses.replace(source, expected=lambda: {partition: Expected(count, {"unlabelled": count})})
+
+
+def test_without_a_published_digest_the_number_of_images_is_checked(lsun, tmp_path):
+    assert ran(with_images(lsun, 120), into=tmp_path / "data")[0] == []
+    for _ in range(2):  # what is there already, too
+        with pytest.raises(BuildError, match=r"partition test has 120 images, and the published one 10,000\. Remove"):
+            ran(lsun, into=tmp_path / "data")
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize("kind", ["pipe", "link"])
+def test_a_part_that_is_no_file_is_named_and_left(kind, svhn, site, tmp_path):
+    part = tmp_path / "svhn" / "train_32x32.mat.part"
+    part.parent.mkdir()
+    if kind == "pipe":
+        os.mkfifo(part)
+    else:
+        (tmp_path / "mine").write_bytes(b"mine")
+        part.symlink_to(tmp_path / "mine")
+    with pytest.raises(BuildError, match=rf"{part} is a (named pipe|link), not a regular file\. Remove it"):
+        ran(svhn, into=tmp_path)
+    assert part.is_fifo() or part.read_bytes() == b"mine"
+    assert site.requests == []

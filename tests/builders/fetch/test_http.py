@@ -1,11 +1,16 @@
 """One file over HTTP, from a server that cuts, refuses ranges and changes its mind."""
 
+import gzip
+import os
 import random
+import time
 
 import pytest
 
 from builders.errors import BuildError
 from builders.fetch.http import WAITS, download, part_of
+from builders.fetch.transfer import Floor
+from builders.sources.obtain import OwnerFile
 
 DATA = random.Random(0).randbytes(3_000_000)
 
@@ -19,7 +24,7 @@ def fetch(site, waits, tmp_path):
         if have:
             part_of(path).write_bytes(have)
         counted, said = [], []
-        part = download(site.url("x.bin"), path, size, said.append, counted.append)
+        part = download(OwnerFile("x.bin", size, url=site.url("x.bin")), path, said.append, counted.append)
         assert not path.exists()
         return part.read_bytes(), sum(counted) + len(have), said
 
@@ -41,7 +46,7 @@ def test_a_cut_download_goes_on_where_it_was_cut(fetch, site, waits):
     assert data == DATA
     assert counted == len(DATA)
     at = [int(asked.removeprefix("bytes=").rstrip("-")) for asked in site.asked()[1:]]
-    # Of a block of 64 KiB that was cut in the middle nothing was written.
+    # Of a block that was cut in the middle nothing need have been written.
     assert 1_000_000 - (1 << 16) < at[0] <= 1_000_000
     assert at[0] == at[1] == at[2]
     assert at[0] + 500_000 - (1 << 16) < at[3] <= at[0] + 500_000
@@ -110,5 +115,122 @@ def test_a_file_that_has_moved_is_one_sentence(fetch, site, waits):
 
 def test_a_server_that_is_not_there_is_tried_a_few_times(site, waits, tmp_path):
     with pytest.raises(BuildError, match=r"the connection was cut or refused\. 0 bytes are kept"):
-        download("http://127.0.0.1:9/x.bin", tmp_path / "x.bin", 0, lambda _: None, lambda _: None)
+        download(OwnerFile("x.bin", 0, url="http://127.0.0.1:9/x.bin"), tmp_path / "x.bin", print, print)
     assert waits == list(WAITS)
+
+
+def test_a_size_of_thousands_of_digits_is_refused_at_once(fetch, site, waits):
+    site.headers = {"Content-Length": "9" * 5_000}
+    with pytest.raises(BuildError, match="says a size of 5,000 digits"):
+        fetch()
+    assert waits == []
+
+
+def test_a_range_with_thousands_of_digits_is_another_than_asked_for(fetch, site, waits):
+    site.headers = {"Content-Range": f"bytes 1000-{len(DATA) - 1}/{'9' * 5_000}"}
+    with pytest.raises(BuildError, match="another range than the one that was asked for"):
+        fetch(have=DATA[:1000])
+    assert waits == list(WAITS)
+
+
+@pytest.mark.timeout(20)
+def test_a_server_without_a_byte_behind_any_does_not_make_it_go_round(fetch, site, waits, tmp_path):
+    site.refuses_ranges = True
+    # Each second request begins again, and brings less or more than the last one, but never all.
+    site.faults.extend(each for size in [900_000, 800_000] * 20 for each in (size, None))
+    with pytest.raises(
+        BuildError, match=r"Cannot download .* no byte behind those that there are|after 8\d\d,\d\d\d of"
+    ):
+        fetch()
+    assert len(site.requests) <= 2 * len(WAITS) + 2
+
+
+def test_what_the_server_packed_is_kept_as_it_came(fetch, site):
+    # A mislabelled .gz, or a bomb: its bytes are the file.
+    site.files["x.bin"] = packed = gzip.compress(bytes(1 << 20))
+    site.headers["Content-Encoding"] = "gzip"
+    assert fetch(size=len(packed))[0] == packed
+
+
+def test_no_password_of_netrc_is_sent_also_after_a_redirect(fetch, site, tmp_path, monkeypatch):
+    (tmp_path / "netrc").write_text("machine 127.0.0.1 login somebody password secret\n")
+    monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
+    site.faults.append("/x.bin")
+    assert fetch()[0] == DATA
+    assert [request.status for request in site.requests] == [302, 200]
+    assert not any("authorization" in request.headers for request in site.requests)
+
+
+def test_redirects_have_an_end(fetch, site, waits):
+    site.faults.extend(["/x.bin"] * 100)
+    with pytest.raises(BuildError, match="more than 10 redirects"):
+        fetch()
+
+
+def test_a_listed_size_is_rounded_but_not_to_a_half(site, tmp_path):
+    site.files["x.bin"] = DATA
+
+    def got(size):
+        file = OwnerFile("x.bin", size, url=site.url("x.bin"), rounded=True)
+        return download(file, tmp_path / "x.bin", print, print).read_bytes()
+
+    with pytest.raises(BuildError, match="has 3,000,000 bytes, and the published file at most 2,800,000"):
+        got(1_400_000)
+    assert not part_of(tmp_path / "x.bin").exists()
+    assert got(2_900_000) == DATA
+
+
+@pytest.mark.timeout(20)
+@pytest.mark.parametrize(("make", "words"), [(os.mkfifo, "a named pipe"), (None, "a link")], ids=["pipe", "link"])
+def test_a_part_that_is_no_file_of_ours_is_not_opened(make, words, fetch, site, tmp_path):
+    part = part_of(tmp_path / "x.bin")
+    (tmp_path / "other").write_bytes(b"mine")
+    make(part) if make else part.symlink_to("other")
+    with pytest.raises(BuildError) as caught:
+        fetch()
+    assert str(caught.value).startswith(f"{part} is {words}, not a regular file. Remove it")
+    assert (tmp_path / "other").read_bytes() == b"mine"
+    assert site.requests == []
+
+
+HEAD = b"HTTP/1.1 200 OK\r\nContent-Length: 200000\r\n\r\n"
+CHUNKED = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n"
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize(
+    "first", [HEAD, b"HTTP/1.1 200 OK\r\nX: ", CHUNKED + b"5;"], ids=["body", "header", "line of a chunk"]
+)
+def test_a_byte_within_each_timeout_keeps_no_transfer_alive(first, speaker, waits, tmp_path):
+    file = OwnerFile("x.bin", 200_000, url=speaker(first, b"x", every=0.02))
+    began = time.monotonic()
+    with pytest.raises(BuildError, match=r"only \d+ bytes came in 0\.3 s\. \d+ bytes are kept") as caught:
+        download(file, tmp_path / "x.bin", print, print, Floor(10_000, 0.3))
+    assert "it resumes" in str(caught.value)
+    assert waits == list(WAITS)
+    assert time.monotonic() - began < 15
+    kept = part_of(tmp_path / "x.bin")
+    assert (kept.read_bytes().strip(b"x") if kept.exists() else b"") == b""
+
+
+@pytest.mark.timeout(30)
+@pytest.mark.parametrize("head", [CHUNKED, b"HTTP/1.0 200 OK\r\n\r\n"], ids=["chunked", "until it hangs up"])
+def test_a_body_without_an_end_stops_at_the_published_size(head, speaker, tmp_path):
+    block = b"x" * 4096
+    file = OwnerFile("x.bin", 200_000, url=speaker(head, b"1000\r\n" + block + b"\r\n" if head is CHUNKED else block))
+    counted = []
+    with pytest.raises(
+        BuildError, match=r"sends more than 200,000 bytes, which the file has at most\. What came was rem"
+    ):
+        download(file, tmp_path / "x.bin", print, counted.append)
+    assert sum(counted) == 0
+    assert sum(size for size in counted if size > 0) <= 200_000
+    assert not part_of(tmp_path / "x.bin").exists()
+
+
+@pytest.mark.timeout(30)
+def test_the_body_of_a_redirect_is_not_read(speaker, site, tmp_path):
+    site.files["x.bin"] = DATA
+    head = f"HTTP/1.1 302 Found\r\nLocation: {site.url('x.bin')}\r\n\r\n".encode()
+    file = OwnerFile("x.bin", len(DATA), url=speaker(head, b"x" * 4096))
+    assert download(file, tmp_path / "x.bin", print, print).read_bytes() == DATA

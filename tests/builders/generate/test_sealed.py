@@ -56,10 +56,10 @@ def test_the_format_is_the_described_one():
     original, pixels = attacked()
     sealed = seal(pixels, original)
     magic, version, height, width, size, check, digest = struct.unpack("<4sBIII8s32s", sealed[:HEADER])
-    assert (magic, version, height, width, size) == (b"UDSR", 1, *pixels.shape[:2], len(sealed) - HEADER)
-    secrets = rfc5869(original.data, b"unknown-detection sealed residual 1", original.row_id.encode(), 72)
+    assert (magic, version, height, width, size) == (b"UDSR", 2, *pixels.shape[:2], len(sealed) - HEADER)
+    secrets = rfc5869(original.data, b"unknown-detection sealed residual 2", original.row_id.encode(), 72)
     assert check == secrets[:8]
-    key = expand(secrets[40:], digest)
+    key = expand(secrets[40:], sealed[:HEADER])
     plain = AESGCM(key).decrypt(bytes(12), sealed[HEADER:], sealed[:HEADER])
     assert digest == hmac.new(secrets[8:40], plain, hashlib.sha256).digest()
     residual = pa.decompress(plain, pixels.size, codec="zstd", asbytes=True)
@@ -119,15 +119,49 @@ def test_damage_is_refused_wherever_it_is():
 def test_another_version_is_named():
     original, pixels = attacked()
     sealed = seal(pixels, original)
-    assert "version 2 of the format" in refused(sealed[:4] + b"\2" + sealed[5:], original)
+    assert "version 1 of the format" in refused(sealed[:4] + b"\1" + sealed[5:], original)
 
 
-def sealed_by(original, plain, shape):
-    """Seal any plaintext with the right keys, as only somebody with the original could."""
-    secrets = rfc5869(original.data, b"unknown-detection sealed residual 1", original.row_id.encode(), 72)
-    digest = hmac.new(secrets[8:40], plain, hashlib.sha256).digest()
-    header = struct.pack("<4sBIII8s32s", b"UDSR", 1, *shape[:2], len(plain) + 16, secrets[:8], digest)
-    return header + AESGCM(expand(secrets[40:], digest)).encrypt(bytes(12), plain, header)
+def sealed_by(original, plain, shape, *, info=None, digest_of=None):
+    """Seal any plaintext, with the right keys unless told otherwise, as only somebody with the original could."""
+    secrets = rfc5869(original.data, b"unknown-detection sealed residual 2", original.row_id.encode(), 72)
+    digest = hmac.new(secrets[8:40], plain if digest_of is None else digest_of, hashlib.sha256).digest()
+    header = struct.pack("<4sBIII8s32s", b"UDSR", 2, *shape[:2], len(plain) + 16, secrets[:8], digest)
+    key = expand(secrets[40:], info(header) if info else header)
+    return header + AESGCM(key).encrypt(bytes(12), plain, header)
+
+
+def test_the_digest_in_the_header_is_that_of_what_is_sealed():
+    original, pixels = attacked(side=8)
+    plain = pa.compress(bytes(pixels.size), codec="zstd", asbytes=True)
+    assert np.array_equal(unseal(sealed_by(original, plain, pixels.shape), original), original.prepared)
+    assert "is damaged" in refused(sealed_by(original, plain, pixels.shape, digest_of=plain + b"x"), original)
+
+
+@pytest.mark.parametrize("field", [slice(0, 4), slice(4, 5), slice(5, 9), slice(9, 13), slice(13, 17), slice(17, 25)])
+def test_the_key_follows_from_every_field_of_the_header(field):
+    original, pixels = attacked(side=8)
+    plain = pa.compress(bytes(pixels.size), codec="zstd", asbytes=True)
+
+    def other(header):
+        changed = bytearray(header)
+        changed[field.start] ^= 1
+        return bytes(changed)
+
+    assert "is damaged" in refused(sealed_by(original, plain, pixels.shape, info=other), original)
+    only_digest = sealed_by(original, plain, pixels.shape, info=lambda header: header[-32:])
+    assert "is damaged" in refused(only_digest, original)
+
+
+def test_the_length_tells_how_much_of_the_image_is_black_or_white():
+    residual = pgd_residual(np.random.default_rng(0), 64)
+    lengths = []
+    for black in (0, 32, 64):  # rows that no attack makes darker
+        prepared = np.full(residual.shape, 128, np.uint8)
+        prepared[:black] = 0
+        pixels = np.clip(prepared + residual.astype(int), 0, 255).astype(np.uint8)
+        lengths.append(len(seal(pixels, Original("id", b"file", prepared))))
+    assert lengths[0] > 1.1 * lengths[1] > 1.1 * 1.1 * lengths[2]
 
 
 def test_what_unpacks_to_more_or_less_than_an_image_is_refused():

@@ -4,6 +4,7 @@ import contextlib
 import dataclasses
 import hashlib
 import io
+import json
 import os
 import shutil
 import struct
@@ -323,7 +324,7 @@ def list_again(published):
 def with_cells(change):
     def changed(table):
         cells = [change(number, cell) for number, cell in enumerate(table["sealed"].to_pylist())]
-        return pa.table([table["id"], pa.array(cells, pa.binary())], names=["id", "sealed"])
+        return table.set_column(1, "sealed", pa.array(cells, pa.binary()))
 
     return changed
 
@@ -368,6 +369,15 @@ def test_tampered_residuals_get_one_sentence(published, photographs, tmp_path, c
     else:
         assert code == 1
         assert FILE in seen
+
+
+def test_other_metadata_of_a_file_of_residuals(published, capsys):
+    """From which `datasets` would take the features of the config."""
+    features = {name: {"dtype": "large_string", "_type": "Value"} for name in ("id", "sealed")}
+    described = json.dumps({"info": {"features": features}})
+    replaced(published, lambda t: t.replace_schema_metadata({**t.schema.metadata, "huggingface": described}))
+    assert verify.main([str(published), "--workers", "1", "--check", "fast"]) == 1
+    assert f"{FILE}: the schema's metadata is not that of a release (in huggingface)" in capsys.readouterr().out
 
 
 def test_files_that_are_none_of_residuals_get_one_sentence(published, photographs, tmp_path, capsys):

@@ -128,7 +128,7 @@ def test_what_cannot_be_decoded_is_refused_or_recorded(tmp_path):
     whole = encoded(np.zeros((8, 8, 3), np.uint8))
     other = encoded(np.full((8, 8, 3), 200, np.uint8))
     rows = plan_of(tmp_path, [whole, whole[:40], b"no image", other], ["encoded"] * 4)
-    with pytest.raises(BuildError, match=r"file \(1\) is not a whole image \(.*\)\. Replace it"):
+    with pytest.raises(BuildError, match=r"file \(1\) cannot be used \(.*\)\. Replace it"):
         make(tmp_path, rows, FIXED_RESIZE)
     assert not list(tmp_path.glob("*.pack"))
     found, _ = make(tmp_path, rows, FIXED_RESIZE, drop=True)

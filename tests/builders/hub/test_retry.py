@@ -129,9 +129,16 @@ def test_waits_that_the_hub_asks_for(naps, status, headers, wait):
     assert naps == [wait]
 
 
-def test_a_wait_that_is_too_long_is_said(naps):
-    text = sentence(answered(429, headers={"Retry-After": str(MAX_WAIT + 1)}))
-    assert text.startswith("Cannot do it: the Hub answered 429 Too Many Requests and asks to wait 301 s. Run the same")
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [(str(MAX_WAIT + 1), "301"), ("9" * 5_000, "999,999,999")],
+    ids=["a second more", "5,000 digits"],
+)
+def test_a_wait_that_is_too_long_is_said(asked, said, naps):
+    text = sentence(answered(429, headers={"Retry-After": asked}))
+    assert text.startswith(
+        f"Cannot do it: the Hub answered 429 Too Many Requests and asks to wait {said} s. Run the same"
+    )
     assert naps == []
 
 

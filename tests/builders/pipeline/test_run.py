@@ -388,7 +388,7 @@ def test_a_cut_image_stops_the_build_and_the_rerun_uses_what_was_finished(damage
     roots, path, whole = damaged
     out, benchmark = tmp_path / "out", complete(BENCHMARK, roots)
     strict = {"benchmark": benchmark, "allow_partial": False, "splits": SPLITS[:3]}
-    with pytest.raises(BuildError, match=rf"^{path} is not a whole image \(.*\)\. Replace it with a good copy"):
+    with pytest.raises(BuildError, match=rf"^{path} cannot be used \(.*\)\. Replace it with a good copy"):
         build_demo(roots, out, **strict)
     finished = {p: p.stat().st_mtime_ns for p in sorted((out / "data").rglob("*.parquet"))}
     assert not (out / "manifest.json").exists()
@@ -420,7 +420,7 @@ def test_damage_that_only_decoding_sees_is_found_when_all_is_decoded(demo, tmp_p
     replaced(path, lambda data: data.replace(data[data.index(b"\xff\xc4") + 5 :][:16], b"\xff" * 16, 1))
     strict = {"benchmark": benchmark, "allow_partial": False, "splits": SPLITS[1:2]}
     build_demo(roots, tmp_path / "out", **strict)
-    with pytest.raises(BuildError, match=f"^{path} is not a whole image"):
+    with pytest.raises(BuildError, match=f"^{path} cannot be used"):
         build_demo(roots, tmp_path / "out", decode=True, **strict)
 
 

@@ -1,6 +1,8 @@
 """The table of duplicates as a file: its order, its columns in `datasets`, and how comparisons are written down."""
 
+import io
 import itertools
+import threading
 
 import datasets
 import pytest
@@ -23,6 +25,7 @@ from builders.release.duplicates import (
     write_pairs,
 )
 from builders.storage.atomic import write_text
+from builders.storage.regular import open_regular
 from tests import manifests
 from tests.manifests import as_json, entry_of, typed
 
@@ -143,3 +146,21 @@ def test_pairs_are_counted_by_splits_roles_and_classes():
         "duplicates: 4 pairs of rows show one picture (3 in_distribution, 1 in_distribution and near_ood; "
         "2 with an in-distribution training image)"
     )
+
+
+def test_the_table_is_read_in_one_thread(cifar_release, monkeypatch):
+    """A thread of Arrow's that still holds Python's file while the process ends would end it by std::terminate."""
+    threads = set()
+
+    class Watched(io.BufferedReader):
+        def readinto(self, buffer):
+            threads.add(threading.get_ident())
+            return super().readinto(buffer)
+
+        def read(self, *size):
+            threads.add(threading.get_ident())
+            return super().read(*size)
+
+    monkeypatch.setattr("builders.release.duplicates.open_buffered", lambda path: Watched(open_regular(path)))
+    assert read_pairs(cifar_release / "duplicates" / "pairs.parquet")
+    assert threads == {threading.get_ident()}

@@ -15,6 +15,7 @@ from builders.release import images
 from builders.release.jpeg import read_header
 from hf_scripts.checks.images import check_images
 from hf_scripts.checks.problems import Problems
+from hf_scripts.checks.values import Split
 from tests.builders.demo_sources import TROUBLES
 from tests.fuzz.harness import run_cases
 
@@ -125,22 +126,55 @@ def test_build_and_verify_agree_on_what_does_not_decode(error, monkeypatch):
         [{"image": {"bytes": data, "path": "a.jpg"}, "stored": "source", "content_sha256": ""}]
     )
     problems = Problems()
-    check_images(rows, "shard", 0, problems, decode=True)
+    check_images(rows, "shard", 0, problems, split=Split("bench/test", (), ()), decode=True)
     assert any("datasets cannot decode the image" in line for line in problems.lines())
 
 
-@pytest.mark.parametrize("mode", ["L", "CMYK", "1", "LA", "I;16", "P"])
+@pytest.mark.parametrize("mode", ["L", "CMYK", "1", "LA", "P"])
 def test_images_of_other_modes_are_kept_and_can_be_made_smaller(mode):
     form = "JPEG" if mode in ("L", "CMYK") else "PNG"
     encoded = io.BytesIO()
-    picture = Image.open(io.BytesIO(jpeg((60, 45)))).convert("L" if mode == "I;16" else mode)
-    (picture.convert("I").convert("I;16") if mode == "I;16" else picture).save(encoded, form)
+    Image.open(io.BytesIO(jpeg((60, 45)))).convert(mode).save(encoded, form)
     data = encoded.getvalue()
     assert images.check(data) is None
     assert images.check(data, decode=True) is None
     assert images.decode(data).mode == mode
     made = fixed_resize(images.decode_or_mend(data)[0])
     assert (made.mode, made.size) == ("RGB", (32, 32))
+
+
+def deep(mode, form):
+    """A ramp of grey from 0 to 65,535, encoded."""
+    encoded, values = io.BytesIO(), np.linspace(0, 65_535, 48 * 36).reshape(36, 48)
+    Image.fromarray(values.astype({"I;16": "u2", "I;16B": "u2", "I": "i4", "F": "f4"}[mode])).save(encoded, form)
+    data = encoded.getvalue()
+    if mode == "I;16B":  # Pillow writes little-endian TIFF alone: the header, the values and all numbers turned around
+        data = big_endian(values.astype(">u2"))
+    return data
+
+
+def big_endian(values):
+    """A TIFF of one strip whose numbers begin with the highest byte, by TIFF 6.0, section 2."""
+    height, width = values.shape
+    tags = {256: width, 257: height, 258: 16, 259: 1, 262: 1, 273: 8, 277: 1, 278: height, 279: values.nbytes}
+    entries = b"".join(struct.pack(">HHII", tag, 4, 1, value) for tag, value in tags.items())
+    pixels = values.tobytes()
+    return b"MM" + struct.pack(">HI", 42, 8 + len(pixels)) + pixels + struct.pack(">H", len(tags)) + entries + bytes(4)
+
+
+@pytest.mark.parametrize(
+    ("mode", "form"),
+    [("I;16", "PNG"), ("I;16", "TIFF"), ("I;16B", "TIFF"), ("I", "PPM"), ("I", "TIFF"), ("F", "TIFF")],
+)
+def test_images_of_16_and_32_bits_are_refused(mode, form):
+    """`datasets` gives them as they are, and their conversion to RGB, which comes next, is nearly all white."""
+    data = deep(mode, form)
+    given = datasets.Image().decode_example({"path": None, "bytes": data})
+    assert given.mode == mode
+    assert (np.asarray(given.convert("RGB")) == 255).mean() > 0.98
+    for look in (images.check, images.check_pixels, images.decode_or_mend):
+        with pytest.raises(images.UnreadableImageError, match=f"more than 8 bits, mode {mode}; save it with 8 bits"):
+            look(data)
 
 
 def test_the_largest_image_of_caltech256_is_no_bomb():

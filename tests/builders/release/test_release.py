@@ -1,3 +1,4 @@
+import csv
 import hashlib
 
 import datasets
@@ -58,6 +59,17 @@ def test_exclusions_of_other_splits_stay_and_ones_own_are_replaced(tmp_path):
     write_excluded(path, [exclusion("x/a"), exclusion("x/b")], ["x/a", "x/b"])
     write_excluded(path, [exclusion("x/b", rule="ii")], ["x/b"])
     assert read_excluded(path) == [exclusion("x/a"), exclusion("x/b", rule="ii")]
+
+
+@pytest.mark.parametrize("name", ["=1+1", "+x", "-x", "@x", "'=x", "a\rb"])
+def test_a_class_named_like_a_formula_is_text_in_the_table_and_comes_back(name, tmp_path):
+    path = tmp_path / "excluded.csv"
+    write_excluded(path, [exclusion("x/a", class_id=name)], ["x/a"])
+    with path.open(encoding="utf-8", newline="") as opened:
+        (line,) = csv.DictReader(opened)
+    assert line["class_id"] == (name if name == "a\rb" else f"'{name}")
+    assert line["images"] == "3"
+    assert read_excluded(path) == [exclusion("x/a", class_id=name)]
 
 
 @pytest.mark.parametrize(

@@ -26,7 +26,11 @@ def test_rows_of_sources_that_are_not_shown_are_passed_over(imagenet_release, ma
 
 @pytest.mark.parametrize(
     ("column", "value", "reason"),
-    [("role", 99, "roles that no release has"), ("class_id", None, "a class_id"), ("source", "other", r"\(other\)")],
+    [
+        ("role", 99, "roles that no release has"),
+        ("class_id", None, "without a value"),
+        ("source", "other", r"\(other\)"),
+    ],
 )
 def test_an_index_that_contradicts_the_manifest_is_refused(small, column, value, reason):
     manifest = read_manifest(small)

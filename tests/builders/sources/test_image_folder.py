@@ -101,3 +101,22 @@ def test_a_link_to_a_folder_is_refused_and_a_missing_folder_too(tmp_path):
         find_images(root)
     with pytest.raises(BuildError, match="There is no folder"):
         find_images(tmp_path / "absent")
+
+
+@pytest.mark.parametrize(
+    ("home", "flat"), [("dog", ""), ("train/dog/deep", ""), (".", "near_ood")], ids=["class", "partition", "flat"]
+)
+def test_images_that_are_links_are_refused_like_folders(home, flat, tmp_path):
+    """Wherever they lead: to a picture of another folder, to one of this folder, or nowhere."""
+    root = tree(tmp_path / "root", f"{home}/a.jpg")
+    elsewhere = tree(tmp_path / "private", "holiday.jpg") / "holiday.jpg"
+    for name, target in (("b.jpg", elsewhere), ("c.PNG", root / home / "a.jpg"), ("d.png", root / "absent")):
+        (root / home / name).symlink_to(target)
+    (root / home / "notes.txt").symlink_to(elsewhere)  # no image, so it is not read
+    with pytest.raises(BuildError, match="has images that are links") as caught:
+        find_images(root, flat)
+    inside = "" if home == "." else f"{home}/"
+    assert f"links: {inside}b.jpg, {inside}c.PNG, {inside}d.png. Links" in str(caught.value)
+    for name in ("b.jpg", "c.PNG", "d.png"):
+        (root / home / name).unlink()
+    assert sum(map(len, find_images(root, flat).files.values())) == 1

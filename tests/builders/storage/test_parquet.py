@@ -1,3 +1,5 @@
+import io
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -41,6 +43,23 @@ def test_parquet_files_are_read_alike_wherever_they_lie(folder):
     assert read_parquet(path, ["n"]) == TABLE.select(["n"])
     assert read_schema(path).names == TABLE.schema.names
     assert read_row_count(path) == 40
+
+
+@pytest.mark.parametrize(
+    ("names", "written", "said"),
+    [(["id", "id"], b"", "several columns named id"), (["spam", "id"], b"sp\xffm", "column is not UTF-8 text")],
+    ids=["two of one name", "a name that is no text"],
+)
+def test_columns_that_cannot_be_named_are_refused(names, written, said, folder):
+    table = pa.table([pa.array([1]), pa.array([2])], names=names)
+    encoded = io.BytesIO()
+    pq.write_table(table, encoded, store_schema=False)
+    path = folder / "x.parquet"
+    with atomic_path(path) as temporary:
+        temporary.write_bytes(encoded.getvalue().replace(b"spam", written))
+    for read in (open_parquet, read_parquet):
+        with pytest.raises(pa.ArrowInvalid, match=said):
+            read(path)
 
 
 def test_arrow_files_and_arrays_are_read_alike_wherever_they_lie(folder):

@@ -67,7 +67,7 @@ def test_a_writer_that_fails_writes_no_further_row(tmp_path):
 
 def test_a_header_has_the_places_that_are_written_down():
     header = Header(1, 2, 3, b"checkchk", b"d" * 32)
-    expected = b"UDSR" + b"\1" + struct.pack("<III", 1, 2, 3) + b"checkchk" + b"d" * 32
+    expected = b"UDSR" + b"\2" + struct.pack("<III", 1, 2, 3) + b"checkchk" + b"d" * 32
     assert header.encode() == expected
     assert len(expected) == HEADER_BYTES == 57
     assert read_header(expected + b"abc", "x") == header

@@ -103,7 +103,7 @@ def test_the_same_shard_twice_is_the_same_file(tmp_path):
 
 def test_a_cut_image_stops_the_shard_and_leaves_no_file(tmp_path):
     shard = task(tmp_path, {"a.jpg": jpeg(1), "b.jpg": jpeg(2)[:-40]})
-    with pytest.raises(BuildError, match=r"b\.jpg is not a whole image .*\. Replace it .* --allow-partial"):
+    with pytest.raises(BuildError, match=r"b\.jpg cannot be used .*\. Replace it .* --allow-partial"):
         write_shard(shard, silent)
     assert list((tmp_path / "out").iterdir()) == []
 

@@ -197,7 +197,7 @@ def test_openmax_of_rows_among_which_all_classes_are_predicted(weight):
     detector = theirs.OpenMax(None, tailsize=20, alpha=3, euclid_weight=weight)
     detector.fit_logits(tensor(right.logits), torch.from_numpy(right.labels))
     weights = {"euclidean_weight": weight, "cosine_weight": 1 - weight}
-    own = METHODS["openmax"].make(FITTED, HEAD, revised=3, tail=20, **weights)
+    own = METHODS["openmax"].make(FITTED, HEAD, revised=3, tail=20, translation=10_000, **weights)  # theirs
     for c, distribution in detector._openmax.distributions.items():
         np.testing.assert_allclose(detector._openmax.centers[c], own.means[c], rtol=1e-12)
         assert distribution.min_val == pytest.approx(own.tails.least[c], rel=1e-9)

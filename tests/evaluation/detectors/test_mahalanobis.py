@@ -1,6 +1,7 @@
 """Mahalanobis distances against SciPy's, and the shrunk covariance against scikit-learn's."""
 
 import dataclasses
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -109,6 +110,12 @@ def test_fewer_rows_than_features_shrink_as_ledoit_and_wolf(rows):
     given = detector.score(features_of(tested, np.arange(20) % 3))
     np.testing.assert_allclose(given, nearest(tested, means, np.linalg.inv(covariance)), rtol=1e-8)
     assert (given > 0).all()
+
+
+def test_the_shrinkage_is_said_where_the_detectors_are_described():
+    page = (Path(__file__).parents[3] / "docs" / "evaluating.md").read_text(encoding="utf-8")
+    for text in (page, mahalanobis.make_mahalanobis.__doc__, mahalanobis.make_rmds.__doc__):
+        assert "as by Ledoit and Wolf" in " ".join(text.split())
 
 
 def test_a_feature_that_never_changes_shrinks_too():

@@ -1,4 +1,4 @@
-"""OpenMax against its algorithm written row by row, its Weibull fits against SciPy's likelihood."""
+"""OpenMax against its algorithm written row by row, its Weibull fits against SciPy's likelihood and libmr."""
 
 import dataclasses
 
@@ -12,11 +12,11 @@ from evaluation.errors import EvaluationError
 from tests.evaluation.detectors.toy import CLASSES, toy_features
 
 FITTED, TESTED = toy_features(rows=400, seed=1), toy_features(rows=30, seed=2, unknown=20)
-MOVED_TO = 10_000  # libMR's constant
+TRANSLATIONS = (1.0, 10_000.0)  # of libmr 0.1.9, and of libMR before
 
 
-def moved(tail):
-    return tail + MOVED_TO - tail.min()
+def moved(tail, translation):
+    return tail + translation - tail.min()
 
 
 def log_likelihood(shape, values):
@@ -34,11 +34,12 @@ def random_tails(sizes, seed=0):
     return tails
 
 
-def test_shape_has_the_greatest_likelihood():
+@pytest.mark.parametrize("translation", TRANSLATIONS)
+def test_shape_has_the_greatest_likelihood(translation):
     tails = random_tails([20, 20, 7, 3, 2, 20, 11, 20])
-    fitted = openmax.fit_tails(tails)
+    fitted = openmax.fit_tails(tails, translation)
     for row, tail in enumerate(tails):
-        values = moved(tail[~np.isnan(tail)])
+        values = moved(tail[~np.isnan(tail)], translation)
         found = optimize.minimize_scalar(
             lambda log, values=values: -log_likelihood(np.exp(log), values),
             bounds=(np.log(fitted.shape[row]) - 3, np.log(fitted.shape[row]) + 3),
@@ -49,20 +50,74 @@ def test_shape_has_the_greatest_likelihood():
         assert log_likelihood(fitted.shape[row], values) >= -found.fun - 1e-6
 
 
-def test_probabilities_are_those_of_scipys_distribution():
+@pytest.mark.parametrize("translation", TRANSLATIONS)
+def test_probabilities_are_those_of_scipys_distribution(translation):
     tails = random_tails([20, 5])
-    fitted = openmax.fit_tails(tails)
+    fitted = openmax.fit_tails(tails, translation)
     distances = np.linspace(0, 2 * np.nanmax(tails), 50)
     for row in (0, 1):
-        values = moved(tails[row][~np.isnan(tails[row])])
+        values = moved(tails[row][~np.isnan(tails[row])], translation)
         scale = np.mean((values / values.max()) ** fitted.shape[row]) ** (1 / fitted.shape[row]) * values.max()
-        expected = stats.weibull_min.cdf(distances + MOVED_TO - np.nanmin(tails[row]), fitted.shape[row], scale=scale)
+        expected = stats.weibull_min.cdf(
+            distances + translation - np.nanmin(tails[row]), fitted.shape[row], scale=scale
+        )
         given = -np.expm1(-np.exp(fitted.log_hazard(distances, np.full(50, row))))
         np.testing.assert_allclose(given, expected, rtol=1e-6, atol=1e-12)
 
 
+# `w_score` of libmr 0.1.9's MR(translate_amount=...) after fit_high of the whole tail, at the distances.
+LIBMR_AT = (0.2, 0.5, 1.0, 2.0, 3.0)
+LIBMR = {
+    (0.31, 0.35, 0.4, 0.42, 0.57, 0.66, 0.9): {
+        1: (0.0945603816, 0.451896061, 0.994952449, 1.0, 1.0),
+        10_000: (0.128913908, 0.433350312, 0.997528917, 1.0, 1.0),
+    },
+    (1.5, 1.7, 2.6): {
+        1: (0.0, 0.0, 0.0224281707, 0.552173269, 0.985290773),
+        10_000: (0.0149190578, 0.027953162, 0.078385442, 0.491637035, 0.996325538),
+    },
+}
+# libmr ends its search for the shape once it is right to six digits.
+LIBMR_DIGITS = 1e-5
+
+
+def probabilities(tail, translation, distances):
+    fitted = openmax.fit_tails(np.array([tail]), translation)
+    hazard = fitted.log_hazard(np.array(distances), np.zeros(len(distances), dtype=np.int64))
+    return -np.expm1(-np.exp(np.minimum(hazard, 700)))
+
+
+@pytest.mark.parametrize("tail", LIBMR)
+def test_probabilities_are_those_that_libmr_gave(tail):
+    for translation, expected in LIBMR[tail].items():
+        np.testing.assert_allclose(probabilities(tail, translation, LIBMR_AT), expected, rtol=0, atol=LIBMR_DIGITS)
+
+
+@pytest.mark.parametrize("translation", [1, 10_000])
+def test_probabilities_are_libmrs_on_drawn_tails(translation):
+    libmr = pytest.importorskip("libmr", reason="libmr is installed by hand, see CONTRIBUTING.md")
+    random = np.random.default_rng(3)
+    for size in random.integers(3, 40, 50):
+        tail = random.uniform(0, 5) + random.gamma(2.0, size=size) * 10.0 ** random.integers(-3, 2)
+        theirs = libmr.MR(translate_amount=translation)
+        theirs.fit_high(tail, len(tail))
+        distances = np.linspace(tail.min(), 1.3 * tail.max(), 40)
+        expected = theirs.w_score_vector(distances)
+        np.testing.assert_allclose(probabilities(tail, translation, distances), expected, rtol=0, atol=LIBMR_DIGITS)
+
+
+def test_the_default_translation_is_that_of_the_unified_benchmark_s_libmr():
+    """Its code calls `libmr.MR()` without arguments, which is 1; OD-test and pytorch-ood have 10,000."""
+    default, *named = (
+        openmax.make_openmax(FITTED, None, **given) for given in ({}, {"translation": 1}, {"translation": 10_000})
+    )
+    np.testing.assert_array_equal(default.score(TESTED), named[0].score(TESTED))
+    assert not np.allclose(named[0].score(TESTED), named[1].score(TESTED), atol=0.01)
+    assert "translation" in METHODS["openmax"].ranges
+
+
 def test_distances_far_below_the_tail_have_no_hazard():
-    fitted = openmax.fit_tails(np.array([[20_000.0, 20_001.0, 20_003.0]]))
+    fitted = openmax.fit_tails(np.array([[20_000.0, 20_001.0, 20_003.0]]), 10_000.0)
     assert np.exp(fitted.log_hazard(np.array([0.0]), np.array([0]))) == 0.0
 
 
@@ -71,7 +126,7 @@ def distance(row, mean, weights):
     return weights[0] * np.linalg.norm(row - mean) + weights[1] * cosine
 
 
-def by_the_algorithm(fitted, tested, revised, tail, weights, constant):
+def by_the_algorithm(fitted, tested, revised, tail, weights, constant, translation):
     """Bendale and Boult's algorithms 1 and 2, a row and a class at a time: probabilities instead of their odds."""
     logits = fitted.logits.astype(np.float64)
     means, distributions = {}, {}
@@ -79,10 +134,10 @@ def by_the_algorithm(fitted, tested, revised, tail, weights, constant):
         own = logits[(fitted.labels == c) & (logits.argmax(axis=1) == c)]
         means[c] = own.mean(axis=0)
         largest = np.array(sorted(distance(row, means[c], weights) for row in own)[-tail:])
-        fit = openmax.fit_tails(largest[None])
-        values = moved(largest)
+        fit = openmax.fit_tails(largest[None], translation)
+        values = moved(largest, translation)
         scale = values.max() * np.exp(fit.log_scale[0])
-        distributions[c] = stats.weibull_min(fit.shape[0], loc=largest.min() - MOVED_TO, scale=scale)
+        distributions[c] = stats.weibull_min(fit.shape[0], loc=largest.min() - translation, scale=scale)
     probabilities, predictions = [], []
     for row in tested.logits.astype(np.float64):
         activations, unknown = list(row), 0.0
@@ -107,10 +162,11 @@ def by_the_algorithm(fitted, tested, revised, tail, weights, constant):
         (4, 1000, (0.0, 1.0), 0.0),
     ],
 )
-def test_score_is_the_log_odds_of_the_unknown_class(revised, tail, weights, constant):
+@pytest.mark.parametrize("translation", TRANSLATIONS)
+def test_score_is_the_log_odds_of_the_unknown_class(revised, tail, weights, constant, translation):
     given = {"euclidean_weight": weights[0], "cosine_weight": weights[1], "rank_weight": constant}
-    detector = openmax.make_openmax(FITTED, None, revised=revised, tail=tail, **given)
-    expected, predicted = by_the_algorithm(FITTED, TESTED, revised, tail, weights, constant)
+    detector = openmax.make_openmax(FITTED, None, revised=revised, tail=tail, translation=translation, **given)
+    expected, predicted = by_the_algorithm(FITTED, TESTED, revised, tail, weights, constant, translation)
     odds = np.exp(detector.score(TESTED))
     np.testing.assert_allclose(odds / (1 + odds), expected, rtol=1e-6)
     assert detector.predict(TESTED).tolist() == predicted.tolist()
@@ -142,12 +198,29 @@ def test_far_rows_keep_an_order_that_the_probability_has_lost():
     assert (np.diff(scores) > 0).all()
 
 
-def test_every_class_needs_three_right_rows():
-    labels = FITTED.labels
-    keep = (labels != 1) | (np.cumsum((labels == 1) & (FITTED.logits.argmax(axis=1) == 1)) <= 2)
+def with_wrong_rows(of_class, right):
+    """The fitted rows, of which `right` of a class stay classified right."""
+    logits = FITTED.logits.copy()
+    rows = np.flatnonzero(FITTED.labels == of_class)[right:]
+    logits[rows, of_class] = logits[rows].min(axis=1) - 1
+    return dataclasses.replace(FITTED, logits=logits)
+
+
+def test_a_class_with_too_few_right_rows_is_fitted_on_all_of_its_rows():
+    fitted = with_wrong_rows(1, right=2)
+    detector = openmax.make_openmax(fitted, None)
+    assert detector.remark == "with all rows of class 1, of which fewer than 3 are classified right"
+    right = (fitted.logits.argmax(axis=1) == fitted.labels) | (fitted.labels == 1)
+    means = [fitted.logits[right & (fitted.labels == c)].astype(float).mean(axis=0) for c in range(CLASSES)]
+    np.testing.assert_allclose(detector.means, means, rtol=1e-12)
+    assert np.isfinite(detector.score(TESTED)).all()
+    assert openmax.make_openmax(FITTED, None).remark == ""
+
+
+def test_every_class_needs_three_rows():
+    keep = (FITTED.labels != 1) | (np.cumsum(FITTED.labels == 1) <= 2)
     with pytest.raises(
-        EvaluationError,
-        match=r"at least 3 correctly classified rows of each of the 4 classes .*, found 2 of class 1\. Fit",
+        EvaluationError, match=r"at least 3 rows of each of the 4 classes to fit on, found 2 of class 1\. Fit"
     ):
         openmax.make_openmax(FITTED.take(keep), None)
 
@@ -168,6 +241,7 @@ def test_equal_distances_have_no_distribution():
         {"euclidean_weight": -1},
         {"euclidean_weight": 0, "cosine_weight": 0},
         {"rank_weight": 1.1},
+        {"translation": 0},
     ],
 )
 def test_parameters_out_of_range_are_refused(hyperparameters):

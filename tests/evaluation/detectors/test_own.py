@@ -1,6 +1,8 @@
 """Detectors of the user's own: the example's by hand, in the command and in Python, and what is refused."""
 
+import dataclasses
 import hashlib
+import re
 from pathlib import Path
 
 import numpy as np
@@ -9,8 +11,13 @@ import pytest
 import evaluation
 from evaluation import EvaluationError, Method
 from evaluation.__main__ import main
+from evaluation.detectors.image_passes import ImagePass
 from evaluation.detectors.images import ODIN
 from evaluation.detectors.own import choose, load_own, own_method
+from evaluation.features.cache import FeatureCache
+from evaluation.features.store import Store
+from evaluation.scoring.fit import Scorer
+from evaluation.scoring.fit_splits import find_fit_splits
 from evaluation.scoring.scores import read_scores
 from tests.evaluation.detectors.toy import toy_features
 from tests.evaluation.scoring.test_fit import NEAR, TEST, TRAIN, fill
@@ -98,6 +105,106 @@ def test_predictions_of_its_own_are_its_own(folder):
     assert set(table["prediction"].to_pylist()) == {-1}
 
 
+def test_labels_of_scored_and_tuned_rows_do_not_reach_a_detector(folder):
+    """A detector that returns the labels would know every answer; those of the rows that it is fitted on, it gets."""
+    seen = []
+
+    def make(features, head, times=1.0):
+        seen.append(set(features.labels.tolist()))
+        return labels
+
+    class labels:  # noqa: N801 - an object with the methods of a detector
+        score = staticmethod(lambda features: -features.labels)
+        predict = staticmethod(lambda features: features.labels)
+
+    method = Method("labels", "Labels", "ours", make, fit="train", grid={"times": (1.0, 2.0)})
+    table = evaluation.score(folder, [method])
+    assert seen == [{0, 1, 2, 3}] * 3  # two trials of the search, and the choice
+    assert (set(table["score"].to_pylist()), set(table["prediction"].to_pylist())) == ({1.0}, {-1})
+    store = Store.open(folder)
+    scorer = Scorer(FeatureCache(store), find_fit_splits(store.splits(), ["toy"], []), own={"labels": method})
+    assert [trial.auroc for trial in scorer.fit("labels").trials] == [0.5, 0.5]
+
+
+def test_ids_of_scored_rows_say_nothing_of_their_split(folder):
+    seen = {}
+
+    def names(features):
+        seen.update(zip(features.ids.tolist(), features.logits[:, 0].tolist(), strict=True))
+        return features.logits[:, 0]
+
+    table = evaluation.score(folder, [names], search=False)
+    assert len(seen) == len(table)
+    assert all(re.fullmatch("[0-9a-f]{16}", id_) for id_ in seen)
+    by_id = dict(zip(table["id"].to_pylist(), table["score"].to_pylist(), strict=True))
+    (again,) = (id_ for id_, value in seen.items() if value == by_id[TEST.ids[0]])
+    alone = own_method(lambda features: np.array([float(id_ == again) for id_ in features.ids]), name="one")
+    assert alone.make(None, None).score(TEST).tolist() == [1.0, *[0.0] * (len(TEST) - 1)], "of the id alone"
+
+
+def test_ids_are_opaque_in_an_image_pass_of_the_user_s_own():
+    seen = []
+
+    def run(model, images, ids, *, seed):
+        seen.extend(ids)
+        return {"logits": np.zeros((len(ids), 2))}
+
+    given = ODIN.__class__("mine", "T", "ours", ODIN.make, reads="images", image_pass=ImagePass("look", run))
+    own_method(given).image_pass.run(None, None, ["test/cat/1"], seed=0)
+    assert re.fullmatch("[0-9a-f]{16}", *seen)
+    shared = ODIN.__class__("shared", "T", "ours", ODIN.make, reads="images", image_pass=ODIN.image_pass)
+    assert own_method(shared).image_pass is ODIN.image_pass, "whose outputs are stored, by the release's ids"
+
+
+@pytest.mark.parametrize(
+    "score",
+    [
+        lambda features: features.logits[:, 0] - features.logits[:, 0].mean(),
+        lambda features: features.logits[:, 0].argsort().argsort(),
+        lambda features: np.arange(len(features)),
+        lambda features: features.logits[:, 0] / np.linalg.norm(features.logits[:, 0]),
+        lambda features: np.random.default_rng(len(features)).normal(size=len(features)),
+    ],
+    ids=["less the mean", "rank", "place", "normalized over rows", "drawn"],
+)
+@pytest.mark.parametrize("rows", [2, 3, 4, 20])
+def test_a_detector_whose_scores_change_when_a_few_rows_are_scored_alone_is_refused(score, rows):
+    mine = own_method(score, name="mine").make(None, None)
+    with pytest.raises(
+        EvaluationError,
+        match=r"mine gives 'row-\d+' the score .* among \d+ rows and .* among [13]\. Mend the detector",
+    ):
+        mine.score(ROWS.take(slice(rows)))
+
+
+def test_detectors_scored_together_are_scored_alone_too():
+    def together(detectors, features):
+        return [features.logits[:, 0] - each.times * features.logits[:, 0].mean() for each in detectors]
+
+    method = own_method(
+        Method("mine", "M", "ours", lambda features, head, times=0.0: _Times(times), score_together=together)
+    )
+    apart, mixed = (method.make(None, None, times=times) for times in (0.0, 1.0))
+    np.testing.assert_array_equal(method.score_together([apart], ROWS)[0], ROWS.logits[:, 0])
+    with pytest.raises(EvaluationError, match="Mend the detector: a score may depend on its own row only"):
+        method.score_together([apart, mixed], ROWS)
+
+
+def test_rounding_of_float32_is_no_dependence_on_other_rows():
+    """Products of 4,096 features, of which a batch may be added in another order than a row."""
+    random = np.random.default_rng(0)
+    weight = random.normal(size=4096).astype(np.float32)
+    wide = dataclasses.replace(ROWS, penultimate=random.normal(size=(20, 4096)).astype(np.float32))
+
+    def reordered(features):
+        order = np.random.default_rng(len(features)).permutation(4096)
+        return np.array([np.cumsum(z[order] * weight[order])[-1] for z in features.penultimate])
+
+    scores = own_method(reordered, name="mine").make(None, None).score(wide)
+    last = wide.take([19])
+    assert reordered(last)[0] != scores[19]  # else nothing was rounded
+
+
 def test_several_that_are_scored_together_are_checked_too():
     def together(detectors, features):
         return [np.full(len(features), each.times) for each in detectors]
@@ -155,6 +262,10 @@ def gives(value):
         ([[1], [1, 2]], "mine returned list"),
         ([*[1.0] * 19, np.nan], "mine gives 1 of 20 rows a score that is NaN or infinite, the first '{last}'. Mend"),
         ([*[1.0] * 19, np.inf], "NaN or infinite, the first '{last}'"),
+        (
+            np.ma.array(np.zeros(20), mask=np.arange(20) < 2),
+            "mine returned an array that is masked in 2 of 20 rows. Return a number for every row.",
+        ),
     ],
 )
 def test_what_is_no_column_of_scores_is_refused(value, says):

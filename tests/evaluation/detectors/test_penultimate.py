@@ -32,14 +32,22 @@ def test_she_is_the_inner_product_with_the_pattern_of_the_predicted_class():
     assert (FITTED.logits.argmax(axis=1) != FITTED.labels).any()  # else the rows left out are not tested
 
 
-def test_she_needs_a_right_row_of_each_class():
+def test_she_has_the_mean_of_all_rows_of_a_class_without_right_ones():
     wrong = FITTED.logits.copy()
     wrong[FITTED.labels == 2, 2] = -100
+    detector = penultimate.make_she(dataclasses.replace(FITTED, logits=wrong), HEAD)
+    assert detector.remark == "with all rows of class 2, of which none is classified right"
+    rows = TESTED.take(TESTED.logits.argmax(axis=1) == 2)
+    pattern = FITTED.penultimate[FITTED.labels == 2].astype(float).mean(axis=0)
+    np.testing.assert_allclose(detector.score(rows), -rows.penultimate.astype(float) @ pattern, rtol=1e-12)
+
+
+def test_she_needs_a_row_of_each_class():
     with pytest.raises(
         EvaluationError,
-        match=r"1 correctly classified rows of each of the 4 classes to fit on, found 0 of class 2\. Fit on more",
+        match=r"she needs at least 1 rows of each of the 4 classes to fit on, found 0 of class 2\. Fit",
     ):
-        penultimate.make_she(dataclasses.replace(FITTED, logits=wrong), HEAD)
+        penultimate.make_she(FITTED.take(FITTED.labels != 2), HEAD)
 
 
 @pytest.mark.parametrize("dimension", [0, 1, 6, 11, None])

@@ -1,12 +1,16 @@
 """ReAct, DICE, ASH and SCALE against their definitions, row by row and weight by weight."""
 
 import dataclasses
+import tracemalloc
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import array_shapes, arrays
 from scipy.special import logsumexp
 
-from evaluation.detectors import shaping
+from evaluation.detectors import rows, shaping
 from evaluation.errors import EvaluationError
 from tests.evaluation.detectors.toy import CLASSES, WIDTH, toy_features, toy_head
 
@@ -27,8 +31,32 @@ def energies(rows, weight=HEAD.weight):
 def test_react_clips_at_the_quantile_of_all_fitted_activations(quantile):
     threshold = np.quantile(FITTED.penultimate.astype(np.float64).ravel(), quantile)
     clipped = [[min(float(x), threshold) for x in row] for row in TESTED.penultimate]
-    given = shaping.make_react(FITTED, HEAD, quantile=quantile).score(TESTED)
-    np.testing.assert_allclose(given, energies(clipped), rtol=1e-12)
+    scores = shaping.make_react(FITTED, HEAD, quantile=quantile).score(TESTED)
+    np.testing.assert_allclose(scores, energies(clipped), rtol=1e-12)
+
+
+matrices = st.sampled_from(["f2", "f4", "f8"]).flatmap(
+    lambda kind: arrays(kind, array_shapes(min_dims=2, max_dims=2), elements=st.floats(-1e3, 1e3, width=16))
+)
+
+
+@given(matrices, st.floats(0, 1, exclude_max=True))
+def test_quantiles_are_numpys(values, quantile):
+    # NumPy interpolates from the nearer side, which may differ in the last digit.
+    expected = np.quantile(values.astype(np.float64), quantile)
+    np.testing.assert_allclose(shaping._quantile(values, quantile), expected, rtol=1e-12, atol=1e-300)
+
+
+def test_react_s_threshold_takes_no_copy_of_the_fitted_features(monkeypatch):
+    monkeypatch.setattr(rows, "_CHUNK", 1 << 16)
+    fitted = toy_features(rows=200_000)
+    tracemalloc.start()
+    try:
+        shaping.make_react(fitted, HEAD)
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < fitted.penultimate.nbytes / 2
 
 
 @pytest.mark.parametrize("sparsity", [0.0, 0.5, 0.9])

@@ -25,6 +25,7 @@ from evaluation.features.store import Store, block_column  # noqa: E402
 from evaluation.releases import open_release  # noqa: E402
 from evaluation.scoring.scores import read_scores  # noqa: E402
 from tests.evaluation import small_models  # noqa: E402
+from tests.evaluation.reports.as_text import page_of  # noqa: E402
 from tests.evaluation.samples import CONFIG, LABELS, fitted, small_release  # noqa: E402
 from tests.evaluation.small_models import of_seed  # noqa: E402
 from tests.unknown_detection.terminal.running import interrupted  # noqa: E402
@@ -448,24 +449,41 @@ def test_bars_on_a_terminal(extract, monkeypatch, flags):
         assert "images/s]" in shown
 
 
-def test_a_published_accuracy_that_differs_ends_the_run_before_other_splits(extract, tmp_path):
-    """The run goes on with --accept, and so does `score`, which records both accuracies."""
+def test_a_published_accuracy_that_differs_ends_the_run_before_other_splits(extract, release, tmp_path):
+    """With --accept it goes on; then `score` does not ask again, and the page of the report says so first."""
     assert extract(*only("test,validation"), "--published-accuracy", "50", "--dry-run")[0] == 0
-    ran = extract(*only("validation,test"), "--published-accuracy", "50")
+    ran = extract(*only("validation,test,near_ood,far_ood_noise"), "--published-accuracy", "50")
     assert re.search(r"cnn is right on \d+\.\d\d % of the 40 rows of small/test, but 50 % are published", refused(ran))
     assert Store.open(tmp_path / "out").splits() == {CONFIG: ("test",)}
-    code, said, _ = extract(*only("validation,test"), "--published-accuracy", "50", "--accept")
+    scores, page = tmp_path / "s.parquet", tmp_path / "report"
+    scored = ["score", "--features", str(tmp_path / "out"), "--detectors", "msp", "--out", str(scores)]
+    code, said, _ = extract(*only("validation,test,near_ood,far_ood_noise"), "--published-accuracy", "50", "--accept")
     assert code == 0
     features = features_of(tmp_path)
     right = f"{100 * (features.logits.argmax(1) == features.labels).mean():.2f}"
     line = f"accuracy {right} % of 40 rows of small/test; published: 50 %"
     assert line in said.splitlines()
+    assert main(scored) == 0
+    source = read_scores(scores)[1].source
+    assert source["accuracy"] == "50"
+    assert line in source["receipt"]
+    judged = ["report", "--release", str(release), "--scores", str(scores), "--protocol", "openood", "--no-plots"]
+    assert main([*judged, "--out", str(page)]) == 0
+    before = page_of(page).partition("At a glance")[0]
+    warned = (
+        rf"Before you read the figures.*cnn is right on {right} % of the 40 rows of small/test, but 50 % are published"
+    )
+    assert re.search(warned + ".*the run went on with --accept", before, re.DOTALL)
+
+
+def test_what_was_not_accepted_ends_the_scoring(extract, tmp_path):
+    """Another figure, said later of features that are there."""
+    assert extract(*only("validation,test,near_ood"))[0] == 0
+    assert extract(*only("test"), "--published-accuracy", "40")[0] == 2
     scored = ["score", "--features", str(tmp_path / "out"), "--detectors", "msp", "--out", str(tmp_path / "s.parquet")]
     assert main(scored) == 2
     assert main([*scored, "--accept"]) == 0
-    source = read_scores(tmp_path / "s.parquet")[1].source
-    assert source["accuracy"] == "50"
-    assert line in source["receipt"]
+    assert "but 40 % are published" in read_scores(tmp_path / "s.parquet")[1].source["accepted"]
 
 
 def test_a_head_that_is_not_linear_keeps_the_detectors_that_do_not_read_it(release, tmp_path, capsys):

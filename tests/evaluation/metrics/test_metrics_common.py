@@ -275,6 +275,21 @@ def test_an_estimator_that_does_not_exist_is_refused(function):
         function([0, 1], [0, 1], estimator="simpson")
 
 
+@pytest.mark.parametrize("name", [*FUNCTIONS, *OF_DECISIONS])
+@pytest.mark.parametrize("masked", [0, 1])
+def test_masked_values_are_refused(name, masked):
+    """What lies under a mask is no value: here, a score that would make the order perfect."""
+    function = FUNCTIONS.get(name, lambda scores, unknown: balanced_accuracy(unknown, scores))
+    columns = [np.array([0, 0, 1, 1]), np.array([0, 0, 1, 1])]
+    open_mask = [np.ma.array(column, mask=False) for column in columns]
+    assert function(*open_mask) == function(*columns)
+    columns[masked] = np.ma.array(columns[masked], mask=[0, 0, 1, 0])
+    with pytest.raises(
+        EvaluationError, match=r"^Some (scores|flags|decisions) are masked\. Leave these rows out of all"
+    ):
+        function(*columns)
+
+
 def test_decisions_that_are_not_are_refused():
     with pytest.raises(EvaluationError, match="Decisions must be bool, or 0 and 1; compare"):
         balanced_accuracy([0, 1], [0.2, 0.7])

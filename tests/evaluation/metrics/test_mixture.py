@@ -3,6 +3,7 @@
 import math
 from statistics import fmean, pvariance
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -260,3 +261,8 @@ def test_no_coefficient_of_variation_at_mean_0():
     with pytest.raises(EvaluationError, match="mean of 0 has no coefficient of variation"):
         Mixture(0.0, 1.0).robustness("higher")
     assert Mixture(0.0, 1.0).robustness("lower") == 0
+
+
+def test_masked_values_are_refused():
+    with pytest.raises(EvaluationError, match="Some values are masked"):
+        moments(np.ma.array([1.0, 2.0, 3.0], mask=[0, 1, 0]))

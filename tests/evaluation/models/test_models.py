@@ -68,10 +68,11 @@ def test_a_model_that_is_another_at_every_call_is_refused(weights):
 
 
 def test_declared_preprocessing(weights):
-    """By hand: Pillow's own resize to 6 x 8 pixels, nearest; then pixels / 255, less the mean, by the std."""
+    """By hand with Pillow: 8 of 0.875 is 9 pixels, 6 x 8 of the middle; then / 255, less the mean, by the std."""
     model = open_model(f"{FILE}:of_three", weights(small_models.of_three()), "abc", device="cpu")
     found = model.preprocessing(picture(mode="L"))
-    expected = np.asarray(picture(mode="L").convert("RGB").resize((8, 6), Image.Resampling.NEAREST)) / 255
+    middle = picture(mode="L").convert("RGB").resize((12, 9), Image.Resampling.NEAREST).crop((2, 2, 10, 8))
+    expected = np.asarray(middle) / 255
     assert np.allclose(found.numpy(), expected.transpose(2, 0, 1), atol=1e-6)
     assert model.layers.blocks == ("0", "1")
     normal = open_model(f"{FILE}:cnn", weights(of_seed(small_models.cnn, num_classes=4)), "abcd", device="cpu")
@@ -93,6 +94,71 @@ def test_a_declared_resize_and_crop():
     for wrong in (7, "20", [20, 20]):
         with pytest.raises(EvaluationError, match="must be a number of pixels of at least 8"):
             declared({**small_models.PREPROCESSING, "resize": wrong}, "it")
+
+
+@pytest.mark.parametrize("size", [(300, 200), (90, 410), (256, 256), (225, 224)])
+def test_without_resize_the_middle_is_cropped_as_torchvision_and_timm_do(size):
+    """Bit for bit torchvision's preset for classification and timm's transform, each with its own default resize."""
+    from torchvision.transforms._presets import ImageClassification
+
+    usual = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
+    found = declared({"size": 224, **usual}, "it")(picture(*size))
+    assert torch.equal(found, ImageClassification(crop_size=224, **usual)(picture(*size)))
+    found = declared({"size": 224, "interpolation": "bicubic", **usual}, "it")(picture(*size))
+    of_timm = timm.data.create_transform(224, is_training=False, interpolation="bicubic", **usual)
+    assert torch.equal(found, of_timm(picture(*size)))
+
+
+def test_without_resize_images_of_the_input_s_size_are_taken_as_stored():
+    """CIFAR's images, for instance, of which a crop of 32 out of 36 pixels would lose the edge."""
+    preprocessing = declared({**small_models.PREPROCESSING, "size": 32}, "it")
+    assert np.array_equal(preprocessing(noise(32, 32)).numpy(), normalized(noise(32, 32), preprocessing))
+    assert preprocessing.description["crop_pct"] == 0.875
+
+
+def standardized(image):
+    """Each image less its own mean, by its own standard deviation."""
+    values = torchvision.transforms.functional.to_tensor(image.resize((8, 6)))
+    return (values - values.mean()) / (values.std() + 1)
+
+
+def test_any_callable_is_a_preprocessing():
+    """Its size, mean and standard deviation are those of the steps that it is composed of."""
+    entry = torchvision.models.ResNet50_Weights.IMAGENET1K_V2.transforms()
+    found = declared(entry, "it")
+    assert torch.equal(found(picture(300, 200, "L")), entry(picture(300, 200, "L").convert("RGB")))
+    assert found.size == (224, 224)
+    np.testing.assert_allclose(found.mean, entry.mean, atol=1e-6)
+    np.testing.assert_allclose(found.std, entry.std, atol=1e-6)
+    stored = found.prepared(224)(noise(224, 224)).numpy()
+    np.testing.assert_allclose(
+        stored,
+        normalized(noise(224, 224), of_torchvision(torchvision.models.ResNet50_Weights.IMAGENET1K_V2)),
+        atol=1e-5,
+    )
+    assert "0x" not in found.description["from"]
+    assert "\n" not in found.description["from"]
+
+
+def test_a_callable_that_normalizes_in_another_way():
+    found = declared(standardized, "it")
+    assert found.description == {"from": "standardized", "size": [6, 8]}
+    assert torch.equal(found(picture()), standardized(picture()))
+    for ask in (lambda: found.std, lambda: found.prepared(8)):
+        with pytest.raises(EvaluationError, match="preprocessing standardized does not normalize channels by a mean"):
+            ask()
+
+
+@pytest.mark.parametrize(
+    "steps",
+    [["ToTensor"], ["Grayscale", "ToTensor"], ["PILToTensor"], []],
+    ids=["of two sizes", "grey", "of bytes", "images"],
+)
+def test_callables_that_give_no_input_of_a_model(steps):
+    made = [getattr(torchvision.transforms, name)() for name in steps]
+    size = [] if steps == ["ToTensor"] else [torchvision.transforms.Resize((8, 8))]
+    with pytest.raises(EvaluationError, match="must turn every RGB image into a float32 tensor of one shape"):
+        declared(torchvision.transforms.Compose([*size, *made]), "it")
 
 
 def test_a_model_of_timm(weights):

@@ -1,10 +1,13 @@
 """Each protocol on rows few enough to count, against sums done here or scikit-learn."""
 
+import hashlib
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
-from sklearn.metrics import roc_auc_score
+from sklearn.metrics import auc as area_under
+from sklearn.metrics import average_precision_score, precision_recall_curve, roc_auc_score
 
 from evaluation.errors import EvaluationError
 from evaluation.metrics.metrics import METRICS
@@ -121,6 +124,49 @@ def test_openood_averages_over_the_near_and_the_far():
         )
 
 
+def aupr(positive, negative):
+    """Area under scikit-learn's precision-recall curve, by trapezoids as in OpenOOD's code; positive scores higher."""
+    truth = [1] * len(positive) + [0] * len(negative)
+    precision, recall, _ = precision_recall_curve(truth, [*positive, *negative])
+    return area_under(recall, precision)
+
+
+@pytest.mark.parametrize(("setting", "known"), [("standard", TEST), ("full_spectrum", [*TEST, *CORRUPTED])])
+def test_openood_has_the_columns_of_its_tables(setting, known):
+    """FPR@95, AUROC, AUPR-in and AUPR-out of each split and as means, and the accuracy."""
+    found = figures("openood", make_rows(*SPECTRUM))
+    for metric, of in (
+        ("auroc", auc),
+        ("fpr_at_95_tpr_unknown_positive", fpr_unknown_positive),
+        ("aupr_in_trapezoid", lambda known, unknown: aupr([-x for x in known], [-x for x in unknown])),
+        ("aupr_out_trapezoid", lambda known, unknown: aupr(unknown, known)),
+    ):
+        far = [of(known, DTD), of(known, SVHN)]
+        for unknown, statistic, value in (
+            ("near_ood", "", of(known, NEAR)),
+            ("far_ood_dtd", "", far[0]),
+            ("far_ood", "mean", sum(far) / 2),
+        ):
+            figure = only(found, setting=setting, metric=metric, unknown=unknown, statistic=statistic)
+            assert figure.value == pytest.approx(value, abs=1e-12)
+    assert {f.metric for f in found if f.setting == setting} == {
+        "auroc",
+        "fpr_at_95_tpr_unknown_positive",
+        "aupr_in_trapezoid",
+        "aupr_out_trapezoid",
+    }
+
+
+def test_openood_has_the_accuracy_on_known_and_on_shifted_rows():
+    found = [f for f in figures("openood", make_rows(*SPECTRUM)) if f.metric == "accuracy"]
+    # 12 of 60 test rows are wrong, none of the 70 corrupted ones.
+    assert [(f.known, f.value, f.n_known, f.n_unknown) for f in found] == [
+        ("test, right", 48 / 60, 48, 12),
+        ("test + snow, right", 118 / 130, 118, 12),
+    ]
+    assert {f.setting for f in found} == {"classification"}
+
+
 def test_in_the_full_spectrum_corrupted_rows_are_known():
     found = [f for f in figures("openood", make_rows(*SPECTRUM)) if f.setting == "full_spectrum"]
     known = [*TEST, *CORRUPTED]
@@ -154,6 +200,44 @@ def test_openood_needs_one_in_distribution():
         figures("openood", make_rows(*CIFAR, *imagenet))
     with pytest.raises(EvaluationError, match="no rows of the role near_ood or far_ood or novel_class"):
         figures("openood", make_rows(CIFAR[0], SPECTRUM[-3]))
+
+
+def first_by_hash(split, role, scores, count):
+    """The scores of the rows whose ids have the least SHA-256 with the protocol's key."""
+    ids = [f"cifar/{split}/{role}/{i:04d}" for i in range(len(scores))]
+    ranked = sorted(ids, key=lambda id_: hashlib.sha256(f"equal-numbers\t{id_}".encode()).hexdigest())
+    return [scores[ids.index(id_)] for id_ in ranked[:count]]
+
+
+def test_equal_numbers_draws_from_the_larger_side_by_a_keyed_hash():
+    """60 known rows against 40 and 30 unknown ones, and against 80, of which 60 are drawn; by scikit-learn's areas."""
+    large = draw(80, 1.5)
+    groups = [*CIFAR, ("cifar", "far_ood_large", "far_ood", large)]
+    found = figures("equal-numbers", make_rows(*groups))
+    for split, role, unknown in (
+        ("near_ood", "near_ood", NEAR),
+        ("far_ood_svhn", "far_ood", SVHN),
+        ("far_ood_large", "far_ood", large),
+    ):
+        count = min(60, len(unknown))
+        known = first_by_hash("test", "in_distribution", TEST, count)
+        mine = first_by_hash(split, role, unknown, count)
+        scores, truth = np.array([*known, *mine]), np.repeat([0, 1], count)
+        fpr = fpr_at_95(known, mine)
+        expected = {
+            "fpr_at_95_tpr_known_positive": fpr,
+            # At the threshold the TPR is the least share of known rows that is 95 % or more.
+            "detection_error_known_positive": 0.5 * (1 - math.ceil(count * 0.95 - 1e-9) / count) + 0.5 * fpr,
+            "auroc": roc_auc_score(truth, scores),
+            "aupr_out_average_precision": average_precision_score(truth, scores),
+            "aupr_in_average_precision": average_precision_score(1 - truth, -scores),
+        }
+        of_split = [f for f in found if f.unknown == split]
+        assert {f.metric: f.value for f in of_split} == pytest.approx(expected, abs=1e-12)
+        assert {(f.n_known, f.n_unknown) for f in of_split} == {(count, count)}
+    # On all rows, AUPR is another one.
+    everything = average_precision_score([0] * 60 + [1] * 30, [*TEST, *SVHN])
+    assert only(found, unknown="far_ood_svhn", metric="aupr_out_average_precision").value > everything + 0.05
 
 
 def test_several_configs_are_judged_apart():
@@ -215,9 +299,7 @@ def test_settings_that_need_predictions_are_left_out_without_them(name):
 def rows_for(name, **options):
     from tests.evaluation.protocols.test_broad import GROUPS
 
-    groups = {"unknown-detection": CIFAR, "od-test": CIFAR, "facets": FACETS, "broad": GROUPS, "openood": SPECTRUM}[
-        name
-    ]
+    groups = {"facets": FACETS, "broad": GROUPS, "openood": SPECTRUM}.get(name, CIFAR)
     return make_rows(*groups, **options)
 
 
@@ -259,10 +341,45 @@ def test_releases_that_do_not_say_which_rows_are_duplicates_are_judged_once():
     assert {f.rows for f in figures("unknown-detection", make_rows(*CIFAR))} == {"as_published"}
 
 
-def test_a_split_of_nothing_but_duplicates_is_refused():
-    rows = make_rows(*CIFAR, duplicates=[f"cifar/near_ood/near_ood/{i:04d}" for i in range(40)])
-    with pytest.raises(EvaluationError, match="Every row of cifar/near_ood is a duplicate"):
-        figures("unknown-detection", rows)
+@pytest.mark.parametrize(
+    ("name", "split"),
+    [
+        ("unknown-detection", "cifar/near_ood/near_ood"),
+        ("unknown-detection", "cifar/far_ood_svhn/far_ood"),
+        ("od-test", "cifar/far_ood_dtd/far_ood"),
+        ("openood", "cifar/far_ood_svhn/far_ood"),
+        ("openood", "shifts/snow/corruption"),
+        ("openood", "novel/openimage_o/novel_class"),
+        ("broad", "broad-corruptions/snow/corruption"),
+    ],
+)
+@pytest.mark.parametrize("kind", ["without_duplicates", "without_overlap"])
+def test_of_a_split_that_is_left_out_as_a_whole_there_is_no_figure_and_all_others_stay(name, split, kind):
+    everything = rows_for(name)
+    ids = [id_ for id_ in sorted(everything.id) if id_.startswith(split)]
+    found = figures(name, rows_for(name, **left_out(ids, kind)))
+    published = [f for f in found if f.rows == "as_published"]
+    assert published == figures(name, everything)
+    # With a duplicate go the rows that are made from it, or that it is made from.
+    of = everything.source_id if kind == "without_duplicates" else everything.id
+    left = everything.where(~np.isin(of, of[np.isin(everything.id, ids)]))
+    clean = [f for f in found if f.rows == kind]
+    assert [f.value for f in clean] == [f.value for f in figures(name, left)]
+    assert {f.name for f in clean} < {replace(f.name, rows=kind) for f in published}
+    assert len({f.name for f in clean}) == len(clean)
+
+
+@pytest.mark.parametrize("kind", ["without_duplicates", "without_overlap"])
+@pytest.mark.parametrize("split", ["cifar/near_ood/near_ood", "cifar/far_ood_svhn/far_ood"])
+def test_a_protocol_that_cannot_do_without_the_split_has_figures_of_all_rows_alone(kind, split):
+    """OD-test fits on one unknown split and evaluates on another."""
+    two = [group for group in CIFAR if group[1] != "far_ood_dtd"]
+    ids = [f"{split}/{i:04d}" for i in range(40)]
+    assert figures("od-test", make_rows(*two, **left_out(ids, kind))) == figures("od-test", make_rows(*two))
+
+
+def left_out(ids, kind):
+    return {"duplicates": ids} if kind == "without_duplicates" else {"overlaps": dict.fromkeys(ids, "cat")}
 
 
 @pytest.mark.parametrize("wrong", [False, True])
@@ -282,6 +399,7 @@ def test_a_model_that_is_always_right_or_wrong_leaves_a_gap_and_no_guess(wrong):
         ("facets", ["in_distribution"], "test of facets-t1 has in-distribution rows only"),
         ("od-test", ["near_ood", "far_ood"], "validation of cifar has no in-distribution rows"),
         ("od-test", ["in_distribution", "near_ood"], "cifar has only one OoD split, near_ood"),
+        ("equal-numbers", ["in_distribution"], "cifar has no rows of the role near_ood or far_ood"),
         ("broad", ["in_distribution"], "There are no shifted rows .* only in_distribution"),
         ("broad", ["synthetic"], "test of broad-synthetic has no in-distribution rows"),
     ],

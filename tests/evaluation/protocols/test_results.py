@@ -118,6 +118,13 @@ def test_the_csv_is_one_that_python_reads_to_the_last_digit(tmp_path):
     assert json.loads(found[0]["hyperparameters"]) == {"temperature": 1000.0}
 
 
+def test_a_detector_named_like_a_formula_is_text_in_the_csv_and_numbers_are_numbers(tmp_path):
+    write_figures(tmp_path / "figures.csv", table((run(), "=1+1", [figure(-0.25)])))
+    with (tmp_path / "figures.csv").open(encoding="utf-8", newline="") as lines:
+        (found,) = csv.DictReader(lines)
+    assert (found["detector"], found["value"]) == ("'=1+1", "-0.25")
+
+
 def test_mean_and_sample_deviation_over_runs_are_those_of_the_standard_library():
     values = [0.91, 0.94, 0.88]
     runs = [run(f"adam-{seed}", seed) for seed in range(3)]

@@ -137,12 +137,26 @@ def test_openood_has_means_first_and_splits_behind_a_link():
     ]
     # AUROC 6 of 8 pairs against the near, 8 and 4 of 8 against the far; OSCR of three right rows of four.
     standard = found["openood-c-s-standard"].table
-    assert [heading.group for heading in standard.columns[::2]] == ["Near-OoD mean", "Far-OoD mean"]
-    assert "| MSP | 50.00 | 75.00 | 50.00 | 75.00 |" in text_lines(standard)
+    assert [heading.group for heading in standard.columns[::4]] == ["Near-OoD mean", "Far-OoD mean", ""]
+    assert [heading.title for heading in standard.columns[4:]] == [
+        "FPR@95%TPR",
+        "AUROC",
+        "AUPR-In",
+        "AUPR-Out",
+        "Accuracy",
+    ]
+    # Trapezoids by hand against the near: known 0 1 2 3, unknown 1.5 4. In: .5 + (2/3 + 3/4) / 8 + (3/4 + 4/5) / 8;
+    # out: .5 + (1/3 + 1/2) / 4.
+    (line,) = (line for line in text_lines(standard) if line.startswith("| MSP "))
+    assert line.startswith("| MSP | 50.00 | 75.00 | 87.08 | 70.83 |")
+    assert line.endswith("| 75.00 |")  # three of four
+    spectrum = found["openood-c-s-full-spectrum"].table
+    (line,) = (line for line in text_lines(spectrum) if line.startswith("| MSP "))
+    assert line.endswith("| 83.33 |")  # five of six
     assert "| MSP | 62.50 | 56.25 |" in text_lines(found["openood-c-s-open-set"].table)
     assert "Known rows: test + snow." in found["openood-c-s-full-spectrum"].table.note
     splits = found["openood-c-s-standard-splits"].table
-    assert [heading.group for heading in splits.columns[::2]] == ["Near-OoD", "a", "b"]
+    assert [heading.group for heading in splits.columns[::4]] == ["Near-OoD", "a", "b"]
     summary = over_runs(tidy([(run(), "msp", lines)], release="r", release_digest="d"))
     (headline,) = headlines(summary, "openood")
     assert (headline["unknown"], headline["mean"]) == ("near_ood", 0.75)

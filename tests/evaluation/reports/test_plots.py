@@ -1,6 +1,7 @@
 """Pictures: that they are drawn, carry their words, and come out the same. How they look is for people to see."""
 
 import re
+import warnings
 
 import numpy as np
 import pytest
@@ -66,6 +67,26 @@ def test_pictures_say_what_they_show(tmp_path):
     assert [text for text in said["changes"] if text in ("better", "worse")] == ["worse", "better"], "drawn from below"
     assert {"90.0", "20.0", "-", "a", "x"} <= set(said["heatmap"])
     assert {"MSP (ECE 12.30 %)", "calibrated", "accuracy (%)"} <= set(said["reliability"])
+
+
+@pytest.mark.parametrize("name", ["$x^{$", "__proto__", "_nolegend_", "a_b$c$"])
+def test_any_name_of_a_detector_is_drawn_as_it_is(name, tmp_path):
+    numbers = np.random.default_rng(0)
+    known = {"in_distribution": numbers.normal(size=50), "far_ood": np.ones(3)}
+    figures = {
+        "curves": plots.risk_coverage({name: curves(1)["D0"]}, baseline="MSP", title=name),
+        "densities": plots.densities({name: known}, title=name),
+        "changes": plots.changes({name: (-3.0, 0.5)}, title=name, axis="%"),
+        "heatmap": plots.heatmap(np.array([[0.9]]), [name], ["x"], title=name, bar="%"),
+        "reliability": plots.reliability(bins([name]), title=name),
+    }
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        for kind, figure in figures.items():
+            canvas.save(figure, tmp_path, kind)
+            said = words((tmp_path / f"{kind}.svg").read_text(encoding="utf-8"))
+            # Once as the title, and once where the detector is named.
+            assert len([text for text in said if text.strip().startswith(name)]) == 2, (kind, said)
 
 
 def test_bars_that_are_cut_say_so(tmp_path):

@@ -157,6 +157,18 @@ def test_thresholds_are_chosen_on_rows_that_detectors_were_not_fitted_on(tmp_pat
     assert report(tmp_path / "other", root, "--scores", path) == 2
 
 
+def test_detectors_that_were_fitted_on_the_rows_of_their_thresholds_are_named(tmp_path, root, rows, capsys):
+    """As temperature scaling, KL matching and mixtures are; training rows are no rows of thresholds."""
+    tuned = f"{CONFIG}/validation"
+    used = {"msp": {"threshold_on": tuned}, "mine": {"fitted_on": tuned, "threshold_on": tuned}}
+    path = write(tmp_path / "run.parquet", root, rows(0), rows=used)
+    said = f"od-test chooses the thresholds of mine on rows of {tuned} that they were fitted on"
+    assert report(tmp_path / "out", root, "--scores", path, "--protocol", "od-test", "--dry-run") == 0
+    assert f"note: {said}\n" in capsys.readouterr().out
+    assert report(tmp_path / "out", root, "--scores", path, "--dry-run") == 0
+    assert "od-test chooses" not in capsys.readouterr().out, "a protocol without thresholds"
+
+
 def test_every_line_says_of_what_and_by_whom(tmp_path, root, rows):
     assert report(tmp_path / "out", root, "--scores", write(tmp_path / "run.parquet", root, rows(0), seed=7)) == 0
     line = read_figures(tmp_path / "out").to_pylist()[-1]
@@ -225,6 +237,12 @@ def test_several_ways_of_training_with_several_seeds_are_judged_for_robustness(t
             path = tmp_path / f"{variant}-{seed}.parquet"
             files.append(f"{variant}={write(path, root, rows(10 * number + seed), seed=seed)}")
     assert report(tmp_path / "out", root, "--scores", *files) == 0
+    drawn = ("--protocol", "equal-numbers", "--protocol", "optimizer-robustness")
+    assert report(tmp_path / "equal", root, *drawn, "--scores", *files) == 0
+    equal = [line for line in read_figures(tmp_path / "equal").to_pylist() if line["statistic"] == "robustness"]
+    assert {"aupr_in_average_precision", "detection_error_known_positive"} < {line["metric"] for line in equal}
+    assert {line["n_known"] - line["n_unknown"] for line in equal} == {0}
+    assert "Equal numbers on digits" in page_of(tmp_path / "equal")
     lines = read_figures(tmp_path / "out").to_pylist()
     robust = [line for line in lines if line["protocol"] == "optimizer-robustness"]
     assert {line["variant"] for line in robust} == {"*", "adam", "sgd"}

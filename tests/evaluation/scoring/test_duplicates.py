@@ -141,6 +141,34 @@ def test_every_protocol_shows_what_duplicates_change(tmp_path, protocol, group):
     assert f"{group}" in table.splitlines()[0]
 
 
+FAR = ("imagenet/far_ood_noise", "f0", "imagenet/far_ood_noise", "f1", 0.0)
+
+
+def test_a_split_of_nothing_but_duplicates_does_not_end_the_report(tmp_path):
+    out = report(tmp_path, make_release(tmp_path / "release", pairs=[*PAIRS, FAR]))
+    for figure, (published, clean) in BY_HAND.items():
+        assert value(out, "as_published", *figure)["value"] == pytest.approx(published, abs=1e-12)
+        if figure[1] in ("near_ood", "test, wrong"):
+            assert value(out, "without_duplicates", *figure)["value"] == pytest.approx(clean, abs=1e-12)
+    assert lines(out, rows="as_published", unknown="far_ood_noise")
+    assert not lines(out, rows="without_duplicates", unknown="far_ood_noise")
+    said = (
+        "Figures without duplicates leave out 5 rows of 3 splits because they appear in a pair of the release's table "
+        "of duplicates. Nothing is left of imagenet/far_ood_noise."
+    )
+    assert said in read_record(read_figures(out))["notes"]
+    assert said in page_of(out).partition("Overview")[0], "before the figures"
+
+
+def test_where_all_unknown_rows_are_duplicates_the_report_says_that_there_are_no_figures_without(tmp_path):
+    near = [("imagenet/near_ood", f"n{n}", "imagenet/near_ood", f"n{n + 1}", 0.0) for n in (0, 1)]
+    out = report(tmp_path, make_release(tmp_path / "release", pairs=[*near, FAR]))
+    assert {line["rows"] for line in lines(out)} == {"as_published"}
+    said = "too few rows of imagenet are left for figures of unknown-detection without duplicates"
+    assert said in read_record(read_figures(out))["notes"]
+    assert said in page_of(out).partition("Overview")[0], "before the figures"
+
+
 def test_a_release_of_before_is_judged_by_its_column(tmp_path):
     out = report(tmp_path, make_release(tmp_path / "earlier", pairs=None, near={"t0": "r0", "t2": "r0", "n0": "r1"}))
     for figure, (_, expected) in BY_HAND.items():

@@ -3,6 +3,7 @@
 Features are those of `detectors/toy.py`. AUROCs are counted pair by pair.
 """
 
+import contextlib
 import csv
 import dataclasses
 import hashlib
@@ -319,6 +320,20 @@ def test_without_training_rows_one_half_of_validation_is_fitted_on_and_the_other
     assert about.rows["msp"] == {"threshold_on": tuned}
 
 
+def test_a_class_that_is_fitted_on_wrong_rows_too_is_named(score, tmp_path):
+    """SHE and OpenMax refuse nothing because a model gets one class wrong, and say what they took instead."""
+    logits = TRAIN.logits.copy()
+    logits[TRAIN.labels == 2, 2] = -100
+    fill(tmp_path / "wrong", SPLITS | {("toy-train", "train"): dataclasses.replace(TRAIN, logits=logits)})
+    code, out, _ = score("--no-search", detectors="msp,she,openmax", features=tmp_path / "wrong")
+    assert code == 0
+    assert "she: with all rows of class 2, of which none is classified right\n" in out
+    used = read_scores(tmp_path / "scores.parquet")[1].rows
+    assert used["she"]["fitted_on"] == "toy-train/train, with all rows of class 2, of which none is classified right"
+    said = "with all rows of class 2, of which fewer than 3 are classified right"
+    assert used["openmax"]["fitted_on"] == f"toy-train/train, {said}"
+
+
 def test_validation_that_is_too_small_to_divide_is_not_fitted_on(score, tmp_path):
     """With one row of a class; what is not fitted on training rows still works on the whole of it."""
     few = VALIDATION.take(np.unique(VALIDATION.labels, return_index=True)[1])
@@ -353,18 +368,59 @@ def test_an_id_of_several_splits_is_scored_once(score, tmp_path):
 
 
 def test_mixtures_read_the_scores_of_their_parts(score, tmp_path):
-    """The parts are fitted too, and are not in the file."""
+    """The parts are fitted too, and are not in the file; as many components as detect errors best."""
     pytest.importorskip("sklearn", reason="scikit-learn fits the mixture")
     assert score(detectors="ens_f")[0] == 0
     found = scores_of(tmp_path / "scores.parquet")
     assert {name for name, _ in found} == {"ens_f"}
     parts = {name: method(name).make(TRAIN, toy_head()) for name in METHODS["ens_f"].base_methods}
+    about = read_scores(tmp_path / "scores.parquet")[1]
+    chosen = int(about.hyperparameters["ens_f"]["components"])
 
     def with_scores(features):
         return dataclasses.replace(features, scores={name: part.score(features) for name, part in parts.items()})
 
-    expected = method("ens_f").make(with_scores(VALIDATION), toy_head()).score(with_scores(TEST))
+    expected = method("ens_f").make(with_scores(VALIDATION), toy_head(), components=chosen).score(with_scores(TEST))
     assert np.allclose([found["ens_f", id_][0] for id_ in TEST.ids.tolist()], expected)
+    # Chosen by hand: fitted on a half of validation, wrong against right rows of the other, pair by pair.
+    half = in_fit_half(VALIDATION.ids.tolist(), VALIDATION.labels)
+    fitted_on, judged = with_scores(VALIDATION.take(half)), with_scores(VALIDATION.take(~half))
+    wrong = judged.logits.argmax(axis=1) != judged.labels
+    areas = {}
+    for components in (10, 1, 2, 5, 20):
+        with contextlib.suppress(EvaluationError):  # too few rows for so many
+            detector = method("ens_f").make(fitted_on, toy_head(), components=components)
+            areas[components] = area(detector.score(judged)[~wrong], detector.score(judged)[wrong])
+    assert len(areas) >= 3 and chosen == max(areas, key=areas.get)
+    with (tmp_path / "scores.search.csv").open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    tried = {line["hyperparameters"]: line["auroc_error_detection"] for line in lines if line["detector"] == "ens_f"}
+    assert [*tried] == [f"components={number}" for number in (10, 1, 2, 5, 20)]
+    assert {name: float(value) for name, value in tried.items() if value} == pytest.approx(
+        {f"components={number}": value for number, value in areas.items()}
+    )
+    assert {line["auroc_external_validation"] for line in lines} == {""}
+    assert about.rows["ens_f"]["tuned_on"] == "toy/validation, right against wrong"
+
+
+def test_components_are_chosen_without_unknown_rows_and_need_errors(score, tmp_path):
+    """No external rows are needed; a model that is always right leaves the paper's 10, and says so."""
+    pytest.importorskip("sklearn", reason="scikit-learn fits the mixture")
+    few = {key: value for key, value in SPLITS.items() if key[1] != "external_validation"}
+    assert score("--no-search", detectors="ens_f", out="ten.parquet")[0] == 0
+    assert read_scores(tmp_path / "ten.parquet")[1].hyperparameters["ens_f"] == {"components": 10}
+    fill(tmp_path / "few", few)
+    assert (
+        score(detectors="ens_f")[0] == score(detectors="ens_f", features=tmp_path / "few", out="few.parquet")[0] == 0
+    )
+    told = [read_scores(tmp_path / name)[1].hyperparameters["ens_f"] for name in ("scores.parquet", "few.parquet")]
+    assert told[0] == told[1]
+    right = dataclasses.replace(VALIDATION, labels=VALIDATION.logits.argmax(axis=1))
+    fill(tmp_path / "right", SPLITS | {("toy", "validation"): right})
+    code, _, err = score(detectors="ens_f", features=tmp_path / "right", out="right.parquet")
+    assert code == 0
+    assert "ens_f: using the default hyperparameters, because there are no features of right and of wrong rows" in err
+    assert read_scores(tmp_path / "right.parquet")[1].hyperparameters["ens_f"] == {"components": 10}
 
 
 def member(root, seed, release_digest="a" * 64):
@@ -608,3 +664,18 @@ def test_detectors_on_features_need_no_torch(folder, tmp_path):
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert (tmp_path / "scores.parquet").exists()
+
+
+@pytest.mark.parametrize("detectors", ["msp,oodl,ens_v", "all"])
+def test_a_package_that_is_not_installed_is_named_before_anything_is_fitted(detectors, score, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    monkeypatch.setattr(Scorer, "fit", lambda *_: pytest.fail("fits"))
+    code, out, err = score(detectors=detectors)
+    assert (code, out) == (2, "")
+    assert err.startswith("error: sklearn is not installed, but needed to fit ") and "oodl" in err
+    assert err.endswith("or choose others with --detectors.\n")
+
+
+def test_detectors_that_need_no_package_are_fitted_without_it(score, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sklearn", None)
+    assert score(detectors="msp,energy")[0] == 0

@@ -1,11 +1,14 @@
 """Figures without the rows whose class overlaps a known one, worked out by hand, and what reports say of them."""
 
+import json
+
 import pyarrow as pa
 import pytest
 
 from evaluation.errors import EvaluationError
 from evaluation.protocols.registry import figures
 from evaluation.protocols.results import read_figures, read_record
+from evaluation.releases import open_release
 from evaluation.reports.compare import compare
 from evaluation.scoring.left_out import SEEN, find_overlaps
 from tests.evaluation.duplicates_release import make_release
@@ -82,7 +85,35 @@ def test_where_nothing_overlaps_both_figures_are_the_same(tmp_path):
     out = report(tmp_path, make_release(tmp_path / "release", overlaps={}))
     both = [[line["value"] for line in lines(out, rows=rows)] for rows in ("as_published", "without_overlap")]
     assert both[0] == both[1] != []
-    assert "No evaluated row has a class that overlaps" in page_of(out)
+    said = "No evaluated row has a class that overlaps a known one according to the column id_overlap"
+    assert said in page_of(out)
+
+
+def test_the_page_says_which_classes_could_not_be_compared_before_the_figures(tmp_path):
+    said = "2 of 2 classes are no nouns of WordNet 3.0 and were compared by name alone: x, y."
+    compared = {"imagenet/near_ood": [said], "imagenet-train/train": ["of a config that is not evaluated"]}
+    out = report(tmp_path, make_release(tmp_path / "release", overlaps={}, compared=compared))
+    before = page_of(out).partition("At a glance")[0]
+    assert f"imagenet/near_ood: {said}" in before
+    assert "not evaluated" not in before
+
+
+@pytest.mark.parametrize("compared", [3, [3], ["a\nb"]])
+def test_a_manifest_that_says_it_otherwise_is_refused(tmp_path, compared):
+    root = make_release(tmp_path / "release", overlaps={})
+    manifest = json.loads((root / "manifest.json").read_text())
+    manifest["configs"]["imagenet"]["splits"]["near_ood"]["compared"] = compared
+    (root / "manifest.json").write_text(json.dumps(manifest))
+    with pytest.raises(EvaluationError, match=r"The manifest\.json of .* is invalid"):
+        open_release(str(root))
+
+
+def test_where_all_unknown_rows_overlap_the_report_says_that_there_are_no_figures_without(tmp_path):
+    overlaps = dict.fromkeys(("n0", "n1", "n2", "f0", "f1"), "a cat")
+    out = report(tmp_path, make_release(tmp_path / "release", overlaps=overlaps))
+    assert {line["rows"] for line in lines(out)} == {"as_published", "without_duplicates"}
+    said = "too few rows of imagenet are left for figures of unknown-detection without overlap"
+    assert said in read_record(read_figures(out))["notes"]
 
 
 def test_figures_without_overlap_are_compared_only_where_as_many_rows_are_left_out(tmp_path):

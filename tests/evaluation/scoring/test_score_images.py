@@ -1,6 +1,7 @@
 """From a release and a model to a scores file: detectors that read images, and scores that depend on neither batches
 nor workers."""
 
+import csv
 import re
 import shutil
 from pathlib import Path
@@ -17,9 +18,11 @@ from evaluation.detectors.registry import METHODS  # noqa: E402
 from evaluation.features.store import Store  # noqa: E402
 from evaluation.models.models import open_model  # noqa: E402
 from evaluation.models.preprocessing import batches  # noqa: E402
+from evaluation.protocols.results import read_figures, read_record  # noqa: E402
 from evaluation.releases import open_release  # noqa: E402
 from evaluation.scoring.scores import read_scores  # noqa: E402
 from tests.evaluation import small_models  # noqa: E402
+from tests.evaluation.reports.as_text import page_of  # noqa: E402
 from tests.evaluation.samples import CONFIG, SPLITS, fitted, small_release  # noqa: E402
 
 FILE = Path(small_models.__file__)
@@ -190,6 +193,50 @@ def test_a_deep_ensemble_of_two_extracted_models(base, score, tmp_path):
         ids += stores[0].features(CONFIG, split).ids.tolist()
         expected += (1 - (np.exp(logits) / np.exp(logits).sum(2, keepdims=True)).mean(0).max(1)).tolist()
     assert np.allclose(scores["deep_ensemble"], np.array(expected)[np.argsort(ids)])
+
+
+def test_times_are_counted_in_forward_passes_and_reported(base, score, tmp_path, capsys):
+    """A model that sleeps 30 ms in each forward pass: a detector's passes are known, and all else is fast.
+
+    ODIN makes one pass for the gradient and one for the logits, CADet one a crop, and MC-dropout one a sample. Ens-V
+    combines ODIN, CADet and six detectors that share one ordinary pass.
+    """
+    weights = tmp_path / "slow.pt"
+    torch.save(fitted(small_models.slow).state_dict(), weights)
+    slow = ["--model", f"{FILE}:slow", "--weights", str(weights)]
+    given = ["--release", str(base / "release"), *slow, "--device", "cpu"]
+    assert main(["extract", *given, "--splits", f"{CONFIG},{CONFIG}-train", "--out", str(tmp_path / "slow")]) == 0
+    expected = {"forward": 1, "msp": 1, "odin": 2, "cadet": 5, "mc_dropout": 4, "ens_v": 1 + 2 + 5}
+    settings = ("--no-search", "--set", "mc_dropout.samples=4", "--set", "ens_v.components=1", "--times")
+    names = ",".join([*expected][1:])
+    assert score(*slow, *settings, detectors=names, features=tmp_path / "slow")[0] == 0
+    with (tmp_path / "scores.times.csv").open(newline="") as file:
+        lines = list(csv.DictReader(file))
+    passes = {line["detector"]: float(line["forward_passes"]) for line in lines}
+    assert passes == pytest.approx(expected, rel=0.25)
+    assert list(passes) == list(expected)
+    assert {(line["images"], line["device"]) for line in lines} == {("40", "cpu")}
+    # As in any scores file, equal runs give equal bytes: times stand beside.
+    before = (tmp_path / "scores.parquet").read_bytes()
+    told = ["report", "--scores", str(tmp_path / "scores.parquet"), "--release", str(base / "release"), "--no-plots"]
+    assert main([*told, "--out", str(tmp_path / "report")]) == 0
+    (run,) = read_record(read_figures(tmp_path / "report"))["runs"]
+    assert run["times"] == passes
+    page = page_of(tmp_path / "report")
+    assert "Time of each detector" in page and f"{passes['cadet']:.2f}" in page
+    assert score(*slow, *settings[:-1], detectors=names, features=tmp_path / "slow")[0] == 0
+    assert (tmp_path / "scores.parquet").read_bytes() == before
+    assert not (tmp_path / "scores.times.csv").exists()
+    (tmp_path / "scores.times.csv").write_text("detector,forward_passes\nmsp,none\n")
+    assert main([*told, "--out", str(tmp_path / "other")]) == 2
+    assert "error: Cannot read" in capsys.readouterr().err
+
+
+def test_times_need_the_model(score):
+    said = refused(score("--times", detectors="msp", model=False))
+    assert said == (
+        "error: Times are measured with the model. Give --release, --model and --weights, or leave out --times."
+    )
 
 
 def refused(ran):

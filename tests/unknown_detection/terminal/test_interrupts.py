@@ -10,6 +10,7 @@ import pytest
 
 from tests.builders.conftest import files_of
 from tests.unknown_detection.terminal.running import ROOT, interrupted, screen_of
+from unknown_detection.starting import runs_command
 from unknown_detection.terminal import interrupts
 
 RESUMES = "stopped; run the same command again and it goes on where this run stopped.\n"
@@ -108,6 +109,7 @@ def test_what_is_kept_is_said_only_where_it_is(capsys):
 
 IN_THE_END = """
 import os, signal, sys
+from unknown_detection.starting import runs_command
 from unknown_detection.terminal import interrupts
 
 class Late:
@@ -141,13 +143,28 @@ def test_another_handler_stays_and_other_exceptions_pass():
         signal.signal(signal.SIGINT, before)
 
 
-def test_a_library_watches_no_program_of_somebody_else(monkeypatch):
-    before = signal.getsignal(signal.SIGINT)
-    monkeypatch.setattr(sys, "argv", ["-m"])
-    for command in (["python", "-m", "their.program", "builders"], ["python", "their.py"]):
-        monkeypatch.setattr(sys, "orig_argv", command)
-        interrupts.watch_imports("evaluation")
-    assert signal.getsignal(signal.SIGINT) is before
+@pytest.mark.parametrize(
+    ("command", "argv", "ours"),
+    [
+        (["python", "-m", "evaluation", "demo"], ["-m", "demo"], True),
+        (["python", "-mbuilders.audit"], ["-m"], True),
+        (["python", "/usr/bin/unknown-detection", "verify"], ["/usr/bin/unknown-detection", "verify"], True),
+        (["python", "C:\\x\\unknown-detection.exe"], ["C:\\x\\unknown-detection.exe"], True),
+        (["python", "-m", "their.program", "builders"], ["-m", "builders"], False),
+        (["python", "their.py", "-m", "builders"], ["their.py", "-m", "builders"], False),
+        (["python"], [""], False),
+    ],
+)
+def test_only_processes_of_our_commands_are_watched(monkeypatch, command, argv, ours):
+    monkeypatch.setattr(sys, "orig_argv", command)
+    monkeypatch.setattr(sys, "argv", argv)
+    assert runs_command() == ours
+
+
+def test_ctrl_c_before_our_handler_is_imported_gives_no_traceback():
+    """The handler's own imports are the first that a command makes."""
+    done = interrupted("builders.audit", "--help", at="import:unknown_detection.terminal")
+    assert ended(done) == (-signal.SIGINT, "", "")
 
 
 @pytest.mark.slow

@@ -115,9 +115,9 @@ def test_the_fixed_resize_is_the_antialiased_triangle_filter(size):
 
 
 @pytest.mark.parametrize("resize", [fixed_resize, lsun_fix])
-@pytest.mark.parametrize("mode", ["L", "P", "CMYK", "RGBA", "1", "I;16"])
-def test_the_resizes_take_any_mode(resize, mode):
-    image = scene(3).convert("L").convert("I;16") if mode == "I;16" else scene(3).convert(mode)
+@pytest.mark.parametrize("mode", ["L", "P", "CMYK", "RGBA", "1"])
+def test_the_resizes_take_any_mode_of_8_bits(resize, mode):
+    image = scene(3).convert(mode)
     made = resize(image)
     assert (made.mode, made.size) == ("RGB", (32, 32))
     assert images.pixel_sha256(made) == images.pixel_sha256(resize(image.convert("RGB")))

@@ -268,3 +268,11 @@ def test_plain_values_may_be_used_twice():
         assert load(pickle.dumps(value, protocol)) == value
     same = [1]
     assert TWICE in refusal(pickle.dumps({"one": same, "two": same}, 2))
+
+
+def test_a_pickle_that_python_3_wrote_again_is_called_one():
+    """Python 3 writes bytes into protocols 0 to 2 as calls of `_codecs.encode`; CIFAR-100's own have none."""
+    names = {b"filenames": [b"bos_taurus_s_%06d.png" % number for number in range(200)]}
+    for protocol in (0, 1, 2):
+        with pytest.raises(BuildError, match="Python 3 has written it again, with a call for each text"):
+            pickles.load("CIFAR-100", io.BytesIO(pickle.dumps(names, protocol)), "train")

@@ -1,0 +1,157 @@
+"""Receives one answer of a server, and leaves it behind where it comes too slowly.
+
+It is read in a thread. A timeout of a socket starts again with each byte, in the head of an answer and between the
+chunks of a body, too, so that nothing in the reading thread could end a transfer that trickles.
+
+Tested by `tests/builders/fetch/test_http.py`.
+"""
+
+from __future__ import annotations
+
+import queue
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urljoin
+
+import requests
+import urllib3
+
+from builders.errors import one_line
+
+CONNECT_TIMEOUT = 30.0
+"""Seconds."""
+
+READ_TIMEOUT = 60.0
+"""Seconds without a byte."""
+
+_BLOCK = 1 << 16
+"""Bytes handed on at a time, at most."""
+
+_REDIRECTS = 10
+"""Redirects that are followed at most; the owners' addresses have one or two. Ours."""
+
+_WAITING = 16
+"""Blocks that wait to be written: a megabyte."""
+
+_LOOK_SECONDS = 0.2
+"""How often a thread looks whether it still has something to do, and the main thread for a Ctrl-C that did not wake it
+(see `builders.hub.background`); ours."""
+
+
+@dataclass(frozen=True)
+class Floor:
+    """The least speed of a transfer: so many bytes, in each span of so many seconds."""
+
+    size: int
+    seconds: float
+
+
+FLOOR = Floor(60_000, 60.0)
+"""A kilobyte a second; ours. At that speed the largest file, of 39 GB, would take more than a year."""
+
+
+class CutError(Exception):
+    """The transfer ended early; the message says how."""
+
+
+class _Session(requests.Session):
+    """Leaves redirects to the caller: requests would read the body of each, even where it only names the next one."""
+
+    def resolve_redirects(self, *_: Any, **__: Any) -> Iterator[requests.Response]:
+        """None."""
+        return iter(())
+
+
+@contextmanager
+def received(
+    url: str, headers: Mapping[str, str], floor: Floor
+) -> Iterator[tuple[requests.Response, Iterator[bytes]]]:
+    """The head of an answer, and the bytes of its body as they were sent, without undoing any `Content-Encoding`.
+
+    Args:
+        url: the address.
+        headers: of the request.
+        floor: the least speed.
+
+    Raises:
+        CutError: the transfer ended early or was slower than the floor; also while the bytes are taken.
+    """
+    came: queue.Queue[requests.Response | bytes | Exception] = queue.Queue(_WAITING)
+    left = threading.Event()
+
+    def hand(thing: requests.Response | bytes | Exception) -> bool:
+        while not left.is_set():
+            try:
+                came.put(thing, timeout=_LOOK_SECONDS)
+            except queue.Full:
+                continue
+            return True
+        return False
+
+    def read() -> None:
+        try:
+            with _Session() as session, _answer(session, url, headers) as answer:
+                hand(answer)
+                while (block := answer.raw.read1(_BLOCK, decode_content=False)) and hand(block):
+                    pass
+            hand(b"")
+        except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
+            hand(error)
+
+    threading.Thread(target=read, daemon=True).start()
+    things = _paced(came, floor)
+    try:
+        yield next(things), things  # type: ignore[misc]
+    finally:
+        left.set()
+
+
+def _answer(session: requests.Session, url: str, headers: Mapping[str, str]) -> requests.Response:
+    """The answer that redirects lead to."""
+    session.auth = lambda request: request  # or requests would send a password from `.netrc`, which no owner asks for
+    headers = {"Accept-Encoding": "identity", **headers}
+    for _ in range(_REDIRECTS):
+        answer = session.get(
+            url, headers=headers, stream=True, allow_redirects=False, timeout=(CONNECT_TIMEOUT, READ_TIMEOUT)
+        )
+        target = session.get_redirect_target(answer)
+        if target is None:
+            return answer
+        answer.close()
+        url = urljoin(url, target)
+    raise requests.TooManyRedirects(f"more than {_REDIRECTS} redirects")
+
+
+def _paced(
+    came: queue.Queue[requests.Response | bytes | Exception], floor: Floor
+) -> Iterator[requests.Response | bytes]:
+    """What comes, until the end; raises `CutError` where too little does."""
+    since, size = time.monotonic(), 0
+    while True:
+        try:
+            thing = came.get(timeout=min(_LOOK_SECONDS, floor.seconds))
+        except queue.Empty:
+            pass
+        else:
+            if isinstance(thing, Exception):
+                raise CutError(_reason(thing)) from thing
+            if thing == b"":
+                return
+            yield thing
+            size += len(thing) if isinstance(thing, bytes) else 0
+        if time.monotonic() - since >= floor.seconds:
+            if size < floor.size:
+                raise CutError(f"only {size:,} bytes came in {floor.seconds:g} s")
+            since, size = time.monotonic(), 0
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, requests.Timeout | urllib3.exceptions.TimeoutError):
+        return "no answer in time"
+    if isinstance(error, requests.ConnectionError | urllib3.exceptions.ProtocolError | ConnectionError):
+        return "the connection was cut or refused"
+    return one_line(error, 120)

@@ -1,0 +1,341 @@
+"""Of a release that `verify` calls whole, `load_dataset` returns its manifest's rows: six ways around, thousands."""
+
+import collections
+import io
+import json
+import shutil
+
+import datasets
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+from PIL import Image
+
+from builders.release.duplicates import counted, read_pairs, write_pairs
+from tests.conftest import made_once
+from tests.hf_scripts.folder_mutations import CONFIGS, Folder, mutate, oriented, xmp
+from tests.hf_scripts.folder_mutations import chunk as png_chunk
+from tests.hf_scripts.law import TEST, breach, code_of, copied, everything_known, tiny_release
+from tests.hf_scripts.tampering import replace, rewrite, with_cells, write_shard
+from tests.manifests import as_json, manifest_of, write_json
+
+SHARD = "data/bench/test-0000{}-of-00002.parquet"
+
+
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory):
+    return made_once(tmp_path_factory, "tiny-release", tiny_release)
+
+
+@pytest.fixture(scope="session")
+def known(tiny):
+    return everything_known(tiny)
+
+
+@pytest.fixture
+def folder(tiny, tmp_path):
+    return Folder(copied(tiny, tmp_path / "release"), 0)
+
+
+@pytest.fixture
+def says(capsys):
+    """What `verify` says of a folder that is not whole."""
+    from hf_scripts import verify
+
+    def run(folder, *flags):
+        assert verify.main([str(folder.root), "--workers", "1", *flags]) == 1
+        return [line for line in capsys.readouterr().out.splitlines()[:-1] if not line.startswith("note: ")]
+
+    return run
+
+
+@pytest.fixture(autouse=True)
+def quiet():
+    datasets.disable_progress_bars()
+    yield
+    datasets.enable_progress_bars()
+
+
+def test_the_release_as_it_is_made(tiny, known, tmp_path):
+    assert code_of(tiny) == 0
+    assert breach(tiny, known, tmp_path / "cache") == ""
+
+
+# Files that the manifest does not list
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *(".huggingface.yaml", "release.py", "dataset_infos.json", "more/test.parquet", "deep/er/x.txt", ".hidden/x"),
+        *("data/bench/test-9-of-00002.parquet", "index/.x.parquet", "samples/x/y/z.png", "data/.cache/x", "x"),
+    ],
+)
+def test_a_file_that_is_not_listed_at_any_depth(folder, says, name):
+    folder.put(folder.root / name, CONFIGS.encode())
+    assert says(folder, "--check", "fast") == [f"{name}: manifest.json does not list this file"]
+
+
+def test_a_file_that_lets_test_return_the_rows_of_another_split(folder, known, tmp_path):
+    """By `.huggingface.yaml`, which `datasets` lets override the card's YAML (5.2, `LocalDatasetModuleFactory`)."""
+    folder.put(folder.root / ".huggingface.yaml", CONFIGS.encode())
+    loaded = datasets.load_dataset(str(folder.root), "bench", split="test", streaming=True)
+    assert {row["role"] for row in loaded} == {1}  # near_ood
+    assert code_of(folder.root) == 1
+
+
+def test_links_to_folders_are_files_that_are_not_listed(folder, says, tmp_path):
+    shutil.move(folder.root / "data", tmp_path / "elsewhere")
+    (folder.root / "data").symlink_to(tmp_path / "elsewhere")
+    (folder.root / "index/round").symlink_to("..")
+    assert [line for line in says(folder) if "does not list" in line] == [
+        "data: manifest.json does not list this file",
+        "index/round: manifest.json does not list this file",
+    ]
+
+
+@pytest.mark.parametrize("name", [".git/config", ".cache/huggingface/x", ".state/lock", ".gitattributes"])
+def test_what_git_a_build_and_the_hubs_client_keep_is_no_part_of_a_release(folder, known, name, tmp_path):
+    folder.put(folder.root / name, b"x")
+    assert code_of(folder.root) == 0
+    assert breach(folder.root, known, tmp_path / "cache") == ""
+
+
+def test_a_file_that_is_not_listed_in_a_store(tiny, store, capsys):
+    import fsspec
+
+    from hf_scripts import verify
+
+    place = "s3://" + store.bucket() + "/release"
+    files = fsspec.filesystem("s3", **store.options()) if hasattr(store, "options") else fsspec.filesystem("s3")
+    files.put(str(tiny), place, recursive=True)
+    assert verify.main([place, "--workers", "1", "--check", "fast"]) == 0
+    for name in (".huggingface.yaml", "more/x.parquet", "data/bench/.x"):
+        files.pipe(f"{place}/{name}", CONFIGS.encode())
+    capsys.readouterr()
+    assert verify.main([place, "--workers", "1", "--check", "fast"]) == 1
+    said = capsys.readouterr().out
+    for name in (".huggingface.yaml", "more/x.parquet", "data/bench/.x"):
+        assert f"{name}: manifest.json does not list this file" in said
+
+
+# Orientation
+
+
+def with_image(folder, path, row, change):
+    table = pq.read_table(folder.root / path)
+    rows = table.to_pylist()
+    rows[row]["image"]["bytes"] = change(rows[row]["image"]["bytes"])
+    write_shard(folder.root / path, pa.Table.from_pylist(rows, schema=table.schema))
+    folder.render()
+
+
+def as_webp(data):
+    out = io.BytesIO()
+    Image.open(io.BytesIO(data)).save(out, format="WebP", lossless=True, exif=b"Exif\0\0" + oriented(6))
+    return out.getvalue()
+
+
+TURNED = {
+    "EXIF in PNG": lambda data: data[:33] + png_chunk(b"eXIf", oriented(3)) + data[33:],
+    "EXIF behind the pixels": lambda data: data[:-12] + png_chunk(b"eXIf", oriented(2)) + data[-12:],
+    "XMP in PNG": lambda data: data[:33] + png_chunk(b"iTXt", b"XML:com.adobe.xmp\0\0\0\0\0" + xmp(3)) + data[33:],
+    "EXIF in WebP": as_webp,
+}
+
+
+@pytest.mark.parametrize("kind", TURNED)
+def test_an_image_whose_digest_is_of_pixels_and_that_is_turned(folder, says, kind):
+    path = "data/bench/near_ood-00000-of-00002.parquet"
+    with_image(folder, path, 0, TURNED[kind])
+    (line,) = says(folder)
+    assert line.startswith(f"{path} row 0: the image has the digest ")
+
+
+def test_a_block_that_turns_nothing_changes_no_digest_of_pixels(folder, known, tmp_path):
+    path = "data/bench/near_ood-00000-of-00002.parquet"
+    with_image(folder, path, 0, lambda data: data[:33] + png_chunk(b"eXIf", oriented(1)) + data[33:])
+    assert code_of(folder.root) == 0
+    assert breach(folder.root, known, tmp_path / "cache") == ""
+
+
+# The card
+
+
+def test_the_yaml_of_a_card_is_written_as_it_is_read(tiny):
+    """So the keys of the tests below are what `datasets` reads."""
+    front = (tiny / "README.md").read_text(encoding="utf-8").split("---\n")[1]
+    assert yaml.safe_dump(yaml.safe_load(front), sort_keys=False, allow_unicode=True) == front
+
+
+def reversed_labels(front):
+    feature = {"name": "label", "dtype": {"class_label": {"names": {"0": "n02", "1": "n01"}}}}
+    front["dataset_info"][0]["features"] = [feature]
+
+
+CARDS = {
+    "filters": lambda front: front["configs"][0].update(filters=[["label", "==", 0]]),
+    "columns": lambda front: front["configs"][0].update(columns=["id", "label"]),
+    "data_dir": lambda front: front["configs"][0].update(data_dir="index"),
+    "features": reversed_labels,
+    "default": lambda front: front["configs"][0].update(default=True),
+    "unknown key": lambda front: front.update(x=1),
+    "order of shards": lambda front: front["configs"][0]["data_files"][1].update(
+        path=[SHARD.format(1), SHARD.format(0)]
+    ),
+    "folder nobody scans": lambda front: front["configs"][0]["data_files"][1].update(
+        path=["data/bench/test-*-of-00002.parquet", ".state/*"]
+    ),
+    "row counts": lambda front: front["dataset_info"][0].pop("splits"),
+    "other names": lambda front: front.update(pretty_name="Another"),
+}
+
+
+@pytest.mark.parametrize("change", CARDS)
+def test_a_card_whose_yaml_is_not_the_manifests(folder, says, change):
+    path = folder.root / "README.md"
+    _, text, body = path.read_text(encoding="utf-8").split("---\n", 2)
+    front = yaml.safe_load(text)
+    CARDS[change](front)
+    changed = yaml.safe_dump(front, sort_keys=False, allow_unicode=True)
+    replace(path, f"---\n{changed}---\n{body}".encode())
+    folder.seal()
+    (line,) = says(folder, "--check", "fast")
+    assert line.startswith("README.md line ") and line.endswith(" as manifest.json gives")
+
+
+def test_a_key_that_is_doubled(folder, says):
+    path = folder.root / "README.md"
+    text = path.read_text(encoding="utf-8").replace("\nconfigs:\n", "\nlicense: x\nconfigs:\n", 1)
+    replace(path, text.encode())
+    folder.seal()
+    assert "is 'license: x', not 'configs:' as manifest.json gives" in says(folder, "--check", "fast")[0]
+
+
+def test_another_body_of_a_card_is_free_where_the_manifest_lists_it(folder, known, tmp_path):
+    replace(folder.root / "README.md", (folder.root / "README.md").read_bytes() + b"---\nconfigs: []\n---\n")
+    assert code_of(folder.root) == 1
+    folder.seal()
+    assert code_of(folder.root) == 0
+    assert breach(folder.root, known, tmp_path / "cache") == ""
+
+
+# The names of shards, and their order
+
+
+def test_shards_that_sort_otherwise_than_the_manifest_lists_them(folder, says):
+    manifest = manifest_of(folder.root)
+    manifest["configs"]["bench"]["splits"]["test"]["data"].reverse()
+    write_json(folder.root, manifest)
+    folder.render()
+    assert f"manifest.json: lists {SHARD.format(1)} as file 0 of {TEST}, which must be {SHARD.format(0)}" in says(
+        folder, "--check", "fast"
+    )
+
+
+def test_a_shard_with_the_name_of_another_format(folder, says):
+    for number in range(2):
+        shard = folder.root / SHARD.format(number)
+        shard.rename(shard.with_suffix(".csv"))
+    text = (folder.root / "manifest.json").read_text(encoding="utf-8")
+    for number in range(2):
+        text = text.replace(SHARD.format(number), SHARD.format(number).replace(".parquet", ".csv"))
+    replace(folder.root / "manifest.json", text.encode())
+    folder.render()
+    renamed = SHARD.format(0).replace(".parquet", ".csv")
+    assert says(folder, "--check", "fast")[0] == (
+        f"manifest.json: lists {renamed} as file 0 of {TEST}, which must be {SHARD.format(0)}"
+    )
+
+
+# Pairs of duplicates
+
+
+@pytest.mark.parametrize(("number", "which"), [(0, "at distance 0.266"), (1, "equal")])
+def test_a_pair_of_other_bytes_that_is_not_listed(folder, says, number, which):
+    """One of similar images, and one of equal pixels; the manifest's counts are put right."""
+    path = folder.root / "duplicates/pairs.parquet"
+    pairs = read_pairs(path)
+    assert [pair.distance > 0 for pair in pairs] == [True, False]
+    dropped = pairs.pop(number)
+    path.unlink()
+    write_pairs(path, pairs)
+    manifest = manifest_of(folder.root)
+    manifest["duplicates"] |= {"rows": len(pairs), "counts": as_json(counted(pairs))}
+    write_json(folder.root, manifest)
+    folder.render()
+    (line,) = says(folder)
+    expected = f"lacks the pair {dropped.id} of {dropped.split} and {dropped.other_id} of {dropped.other_split}"
+    assert line.startswith(f"duplicates/pairs.parquet: {expected}, which are {which}")
+
+
+# Metadata of Parquet
+
+
+@pytest.mark.parametrize(
+    ("path", "feature"),
+    [("duplicates/pairs.parquet", "id"), (SHARD.format(0), "label"), ("index/bench/test.parquet", "id")],
+)
+@pytest.mark.parametrize("change", ["feature", "key", "inside"])
+def test_other_metadata_of_a_schema(folder, says, path, feature, change):
+    table = pq.read_table(folder.root / path)
+    metadata = dict(table.schema.metadata)
+    described = json.loads(metadata[b"huggingface"])
+    if change == "feature":
+        described["info"]["features"][feature] = {"dtype": "large_string", "_type": "Value"}
+    elif change == "inside":
+        described["info"]["task_templates"] = []
+    else:
+        metadata[b"pandas"] = b"{}"
+    metadata[b"huggingface"] = json.dumps(described).encode()
+    write_shard(folder.root / path, table.replace_schema_metadata(metadata))
+    folder.render()
+    (line,) = says(folder, "--check", "fast")
+    assert line.startswith(f"{path}: ") and ("metadata" in line or "is not a table of duplicates" in line)
+
+
+# What digests do not cover
+
+
+def test_what_the_digest_of_a_split_does_not_cover(folder):
+    """Other names of classes, in all places at once, leave the digests of rows as papers print them."""
+    digests = [split["digest"] for split in manifest_of(folder.root)["configs"]["bench"]["splits"].values()]
+    rewrite(folder.root, TEST, lambda table: with_cells(table, 0, class_name="another class"))
+    assert code_of(folder.root) == 0
+    assert [split["digest"] for split in manifest_of(folder.root)["configs"]["bench"]["splits"].values()] == digests
+    rewrite(folder.root, TEST, lambda table: with_cells(table, 0, id="source/test/9.png", source_id="test/9.png"))
+    assert [split["digest"] for split in manifest_of(folder.root)["configs"]["bench"]["splits"].values()] != digests
+
+
+# Thousands
+
+
+def judged(tiny, known, tmp_path, seeds):
+    """Try mutations of these seeds; returns how many of each kind were refused, or whole and as the law says."""
+    counts, broken = collections.Counter(), []
+    for seed in seeds:
+        root = copied(tiny, tmp_path / "work/release")
+        kind, after = mutate(root, seed)
+        code = code_of(root)
+        wrong = breach(root, known, tmp_path / "cache") if code == 0 else ""
+        counts[kind, "whole" if code == 0 else "refused"] += 1
+        if wrong:
+            broken.append(f"seed {seed}, {kind}, {after}: {wrong}")
+        shutil.rmtree(tmp_path / "work")
+    assert broken == []
+    return counts
+
+
+def outcomes(counts):
+    return {outcome for _, outcome in counts}
+
+
+def test_a_hundred_mutations_of_a_release(tiny, known, tmp_path):
+    assert outcomes(judged(tiny, known, tmp_path, range(100))) == {"whole", "refused"}
+
+
+@pytest.mark.fuzz
+@pytest.mark.timeout(7200)
+def test_two_thousand_mutations_of_a_release(tiny, known, tmp_path):
+    assert outcomes(judged(tiny, known, tmp_path, range(1_000, 3_000))) == {"whole", "refused"}

@@ -1,0 +1,50 @@
+"""CSV whose texts no spreadsheet takes for formulas: names of folders and detectors are anybody's, and `=` begins one.
+
+A text that begins with one of `= + - @`, a tab or a carriage return (OWASP, "CSV Injection") gets an apostrophe before
+it, unless it is a number; so does one with apostrophes before such a sign, so that `plain_text` gives every text back.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from types import SimpleNamespace
+from typing import IO
+
+_FORMULA = re.compile("'*[=+\\-@\t\r]")
+_MARKED = re.compile("'+[=+\\-@\t\r]")
+
+
+def csv_text(lines: Iterable[Sequence[object]]) -> str:
+    """Format lines of cells as CSV with Unix newlines."""
+    text = io.StringIO()
+    write_csv(text, lines)
+    return text.getvalue()
+
+
+def write_csv(file: IO[str], lines: Iterable[Sequence[object]]) -> None:
+    """Write lines of cells as CSV with Unix newlines."""
+    # Python quotes the characters of its line ending: without "\r" there, one in a name would begin a line.
+    unix = SimpleNamespace(write=lambda line: file.write(f"{line[:-2]}\n"))
+    csv.writer(unix, lineterminator="\r\n").writerows(_as_text(line) for line in lines)
+
+
+def plain_text(cell: str) -> str:
+    """The text of which `write_csv` made a cell."""
+    return cell[1:] if _MARKED.match(cell) else cell
+
+
+def _as_text(line: Sequence[object]) -> Iterator[object]:
+    for cell in line:
+        marked = isinstance(cell, str) and _FORMULA.match(cell) and not _is_number(cell)
+        yield f"'{cell}" if marked else cell
+
+
+def _is_number(cell: str) -> bool:
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True

@@ -1,0 +1,30 @@
+"""Lets Ctrl-C end a command of ours properly from its first import on; in any other process it changes nothing.
+
+Every package with commands imports this first. What comes before, Python's own start, is out of our hands.
+
+Tested by `tests/unknown_detection/terminal/test_interrupts.py`.
+"""
+
+import signal
+import sys
+
+PACKAGES = ("builders", "evaluation", "hf_scripts", "taxonomy", "unknown_detection")
+"""The packages whose modules `python -m` runs as commands."""
+
+
+def runs_command() -> bool:
+    """Whether this process was started for a command of ours: `python -m PACKAGE...`, or the installed command."""
+    # While Python looks for the module of `-m`, and so imports its packages, "-m" stands for it in `sys.argv`.
+    module = sys.orig_argv[-len(sys.argv)].removeprefix("-m") if sys.argv[:1] == ["-m"] else ""
+    started = sys.argv[0].replace("\\", "/").rpartition("/")[2] if sys.argv else ""
+    installed = started.removesuffix(".exe").removesuffix("-script.py") == "unknown-detection"
+    return installed or module.partition(".")[0] in PACKAGES
+
+
+if runs_command():
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        # Until the next lines have imported our own handler, Ctrl-C ends the process without a traceback.
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+    from unknown_detection.terminal import interrupts
+
+    interrupts.watch()
