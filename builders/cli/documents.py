@@ -35,7 +35,7 @@ def print_document(command: str, values: Mapping[str, Any]) -> None:
 
     Args:
         command: the command's name, as `unknown-detection` has it.
-        values: the other keys, which CONTRIBUTING.md lists.
+        values: the other keys, which docs/command-line.md lists.
     """
     document = {"schema": SCHEMA, "command": command, **values}
     click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))

@@ -88,8 +88,8 @@ def test_a_module_that_was_started_itself_is_named_by_python(monkeypatch):
         assert as_started(python) == python
 
 
-def test_contributing_lists_the_keys_of_every_document():
-    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+def test_the_documentation_lists_the_keys_of_every_document():
+    text = (ROOT / "docs" / "command-line.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(\w+)(?: --dry-run)?` \| `(?:release|benchmark|repository)`", text, re.M)
     printing = {
         name
