@@ -6,7 +6,7 @@ pair: 0, almost all pixels are equal; 1, one photograph, processed in two ways; 
 count images in the order of CIFAR's archives. This script takes them by path instead.
 
 `python -m benchmarks.cifair IMAGES JUDGED` searches `IMAGES/test/CLASS/NAME.png` against `IMAGES/train` and against
-itself. `JUDGED` is a CSV file with the columns `test`, `other` and `judgment`: two paths below `IMAGES`, and 0, 1 or 2.
+itself. `JUDGED` is a CSV file with the columns `test`, `other` and `judgment`: two paths below `IMAGES`, and 0 to 2.
 A listed pair of judgement 0 or 1 counts as right and one of 2 as wrong. Pairs that are not in the lists are counted
 alone, since ciFAIR has one pair of a test image at most: who looks at `--sheet` can say how many are right.
 
@@ -98,7 +98,9 @@ def sheet(path: Path, pairs: list[Pair], pixels: dict[str, Images]) -> None:
 @click.command()
 @click.argument("images", type=click.Path(path_type=Path, exists=True, file_okay=False))
 @click.argument("judged", type=click.Path(path_type=Path, exists=True, dir_okay=False))
-@click.option("--sheet", "folder", type=click.Path(path_type=Path), help="Folder for pictures of pairs that are not 0 or 1.")
+@click.option(
+    "--sheet", "folder", type=click.Path(path_type=Path), help="Folder for pictures of pairs that are not 0 or 1."
+)
 def main(images: Path, judged: Path, folder: Path | None) -> None:
     """Search, and count what was found of the judged pairs."""
     (names, test), (others, train) = load(images, "test"), load(images, "train")

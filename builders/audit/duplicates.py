@@ -22,8 +22,8 @@ from builders.audit.chart import Cell, heat_table
 from builders.audit.record import Findings
 from builders.audit.row_groups import check_columns, read_index, unreadable
 from builders.audit.thumbnails import thumbnails
-from builders.duplicates.exact import DIGEST, exact_pairs, rows_at
 from builders.duplicates.distance import LEAST
+from builders.duplicates.exact import DIGEST, exact_pairs, rows_at
 from builders.duplicates.search import THRESHOLD
 from builders.duplicates.search_tasks import find_in_files
 from builders.executors.base import Executor, Meter
@@ -164,7 +164,7 @@ def findings(found: Found) -> Findings:
 
 def table_rows(found: Found) -> list[tuple[str | float, ...]]:
     """The rows of the table, sorted: the kind, the distance and both sides of each pair."""
-    kinds = (("equal", found.exact), ("near", found.near))
+    kinds = (("exact", found.exact), ("near", found.near))
     return [
         (kind, f"{pair.distance:.4f}", *pair[:-1])
         for kind, pairs in kinds

@@ -2,15 +2,15 @@
 
 The *detail* of an image is, in each channel, the difference of two blurred copies of it, with Gaussians of sigma 0.8
 and 2.5 pixels and the edge repeated, divided by its contrast nearby: the square root of the mean square of the three
-channels' differences, blurred with sigma 4, plus 4² levels. Brightness and shades that change slowly are not in it,
+channels' differences, blurred with sigma 4, plus 8² levels². Brightness and shades that change slowly are not in it,
 nor is the noise of single pixels, and one strong outline counts no more than the texture beside it.
 
 The centre of the reference's detail, 22 x 22 pixels, is compared with 490 *windows* of the query: the query is taken
 as it is and mirrored left to right, enlarged or reduced by five factors about its middle, and moved by up to three
 pixels down and right. The similarity of two windows a and b is the cosine of their 1,452 values, with a floor that
-keeps two images without detail from being alike:
+keeps two constant images from being alike:
 
-    sum(a b) / sqrt((sum(a²) + e) (sum(b²) + e)),  e = 1,452 / 64
+    sum(a b) / sqrt((sum(a²) + e) (sum(b²) + e)),  e = 1,452 / 64²
 
 The distance is 1 less the greatest similarity, and at least `LEAST` unless all pixels are equal, so that 0 says that
 they are. It is not symmetric: only the query is moved. A change
@@ -33,14 +33,14 @@ MARGIN = 5
 WINDOW = SIDE - 2 * MARGIN
 
 # Near-duplicates of CIFAR are often the same photograph cut out a little wider or narrower; a step of 8 % is about a
-# pixel at the edge of the window. The sigmas, and the reach and the floor of the contrast, are the best of a few on the
-# tuning half of CIFAR-100's pairs (`benchmarks.cifair`). The floor of the cosine is that of windows whose contrast is
-# an eighth, half a level where the image is smooth.
+# pixel at the edge of the window. The sigmas, and the reach and the floor of the contrast, are the best of a few on
+# the tuning half of CIFAR-100's pairs (`benchmarks.cifair`). The floor of the cosine stands for an eighth of a level,
+# less than rounding leaves in any image that is not constant.
 SCALES = (0.86, 0.92, 1.0, 1.08, 1.16)
 _SIGMAS = (0.8, 2.5)
 _CONTRAST_SIGMA = 4.0
-_CONTRAST_FLOOR = 4.0
-FLOOR = 3 * WINDOW**2 / 64
+_CONTRAST_FLOOR = 8.0
+FLOOR = 3 * WINDOW**2 / 64**2
 
 LEAST = 1e-6
 
