@@ -22,7 +22,6 @@ from builders.audit.chart import Cell, heat_table
 from builders.audit.record import Findings
 from builders.audit.row_groups import check_columns, read_index, unreadable
 from builders.audit.thumbnails import thumbnails
-from builders.duplicates.distance import LEAST
 from builders.duplicates.exact import DIGEST, exact_pairs, rows_at
 from builders.duplicates.search import THRESHOLD
 from builders.duplicates.search_tasks import find_in_files
@@ -146,7 +145,7 @@ def find_near(
             queries, references, pairs.distances.tolist(), strict=True
         ):
             if digest != other_digest and one.id != other.id:
-                near.append(pair_of(one, other, max(distance, LEAST)))
+                near.append(pair_of(one, other, distance))
     return dataclasses.replace(found, near=tuple(near), searched=tuple(searched), without_images=tuple(lacking))
 
 

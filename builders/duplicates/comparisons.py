@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.benchmark import Benchmark
-from builders.duplicates.distance import LEAST, scaled
+from builders.duplicates.distance import scaled
 from builders.duplicates.exact import DIGEST, Digests, exact_pairs, index_digests, rows_at
 from builders.duplicates.table import Table
 from builders.executors.base import Meter
@@ -186,4 +186,4 @@ def _near(
     """Yield pairs of rows with different content digests; equal digests are compared elsewhere."""
     for (one, digest), (other, other_digest), distance in zip(queries, references, distances, strict=True):
         if digest != other_digest:
-            yield pair_of(one, other, max(distance, LEAST))
+            yield pair_of(one, other, distance)

@@ -1,4 +1,4 @@
-"""A perceptual distance of two 32 x 32 images: 0 for equal detail, about 1 for images of different things.
+"""A perceptual distance of two 32 x 32 images: nearly 0 for equal detail, about 1 for images of different things.
 
 The *detail* of an image is, in each channel, the difference of two blurred copies of it, with Gaussians of sigma 0.8
 and 2.5 pixels and the edge repeated, divided by its contrast nearby: the square root of the mean square of the three
@@ -12,8 +12,8 @@ keeps two constant images from being alike:
 
     sum(a b) / sqrt((sum(a²) + e) (sum(b²) + e)),  e = 1,452 / 64²
 
-The distance is 1 less the greatest similarity, and at least `LEAST` unless all pixels are equal, so that 0 says that
-they are. It is not symmetric: only the query is moved. A change
+The distance is 1 less the greatest similarity, and at least `LEAST`, also for equal images: a table has 0 for equal
+pixels, which digests find. It is not symmetric: only the query is moved. A change
 of brightness or contrast hardly changes a distance.
 
 Tested by `tests/builders/duplicates/test_search.py`; `docs/benchmarks/duplicates.md` has its precision and recall.
@@ -81,8 +81,6 @@ def distance(query: Images, reference: Images) -> float:
     """
     check_images("query", query, ndim=3)
     check_images("reference", reference, ndim=3)
-    if np.array_equal(query, reference):
-        return 0.0
     centre = details(reference[None], 1.0, np.float64)[0, :, MARGIN:-MARGIN, MARGIN:-MARGIN]
     length = np.square(centre).sum() + FLOOR
     best = -1.0

@@ -177,12 +177,11 @@ def test_order_of_images_does_not_matter(seed):
 
 @given(seeds)
 @settings(max_examples=5, deadline=None)
-def test_only_equal_pixels_are_at_no_distance(seed):
-    queries, references = planted(seed)
-    images = np.concatenate([references, references[:, :, ::-1], queries])
-    found = {pair[:2] for pair in as_set(search(images, images, threshold=0.0))}
-    assert found == {(i, j) for i, one in enumerate(images) for j, other in enumerate(images) if (one == other).all()}
-    assert LEAST <= distance(references[0][:, ::-1], references[0]) < 1e-3
+def test_no_distance_is_0_which_a_table_has_for_equal_pixels(seed):
+    image = coloured_noise(1, 1, np.random.default_rng(seed))[0]
+    assert LEAST <= distance(image[:, ::-1], image) == pytest.approx(distance(image, image), abs=1e-9)
+    assert distance(image, image) < 1e-3
+    assert not len(search(image[None], image[None], threshold=0.0).queries)
 
 
 @given(seeds, st.integers(0, 15), st.integers(0, 9))
@@ -264,9 +263,8 @@ def test_independent_noise_is_no_duplicate(slope):
     ],
     ids=["blacks", "almost constant", "gradients", "faint noise"],
 )
-def test_images_without_detail_are_duplicates_only_if_they_are_equal(query, reference):
+def test_images_without_detail_are_no_near_duplicates(query, reference):
     assert distance(query, reference) > 2 * THRESHOLD
-    assert distance(query, query) == 0
 
 
 def test_pairs_are_sorted_by_query_then_distance_then_reference():
