@@ -16,7 +16,7 @@ The distance is 1 less the greatest similarity, and at least `LEAST`, also for e
 pixels, which digests find. It is not symmetric: only the query is moved. A change
 of brightness or contrast hardly changes a distance.
 
-Tested by `tests/builders/duplicates/test_search.py`; `docs/benchmarks/duplicates.md` has its precision and recall.
+`docs/benchmarks/duplicates.md` has its precision and recall. Tested by `tests/builders/duplicates/test_search.py`.
 """
 
 from __future__ import annotations

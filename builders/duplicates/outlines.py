@@ -8,6 +8,8 @@ strong edge does not dominate it. The floor, one level a difference, keeps the n
 The *gap* of a query and a reference is the least Euclidean distance between the outline of the reference's centre crop
 and those of 18 variants of the query: its crops with the upper left corner in row and column 0, 2 or 4, each as it is
 and mirrored left to right.
+
+Tested by `tests/builders/duplicates/test_search.py`.
 """
 
 from __future__ import annotations

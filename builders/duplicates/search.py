@@ -132,8 +132,8 @@ def find_in(index: Index, queries: Images, *, threshold: float = THRESHOLD, adva
                 found.append((row + part.start, float(np.float32(measured)), column))
         advance(len(some))
     found.sort()
-    rows, distances, columns = zip(*found, strict=True) if found else ((), (), ())
-    return Pairs(np.array(rows, np.int64), np.array(columns, np.int64), np.array(distances, np.float32))
+    table = np.array(found).reshape(-1, 3)
+    return Pairs(table[:, 0].astype(np.int64), table[:, 2].astype(np.int64), table[:, 1].astype(np.float32))
 
 
 def _within_reach(index: Index, queries: Images) -> tuple[Rows, Rows]:
