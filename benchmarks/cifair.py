@@ -10,7 +10,7 @@ itself. `JUDGED` is a CSV file with the columns `test`, `other` and `judgment`: 
 A listed pair of judgement 0 or 1 counts as right and one of 2 as wrong. Pairs that are not in the lists are counted
 alone, since ciFAIR has one pair of a test image at most: who looks at `--sheet` can say how many are right.
 
-Halves are drawn by a keyed hash of the test image's class and name; the threshold was chosen on half 0 of CIFAR-100.
+Halves are drawn by a keyed hash of the test image's class and name.
 """
 
 import csv
