@@ -5,8 +5,8 @@ noise with the spectrum of photographs. Every tenth query is a changed copy of a
 noise. It times `builders.duplicates.search.find` and scikit-learn's brute-force nearest neighbour of the raw pixels in
 turn.
 
-`python -m benchmarks.near_duplicates FILE...` measures the distances that `builders.duplicates.search` quotes
-beside its threshold, on patches of the given photographs.
+`python -m benchmarks.near_duplicates FILE...` measures distances of changed copies on patches of the given
+photographs. `benchmarks.cifair` measures recall and precision on CIFAR's own near-duplicates.
 """
 
 import io
@@ -154,7 +154,7 @@ def measure(files: Sequence[Path], sample: int) -> None:
         found = distances <= THRESHOLD
         print(f"  {' and '.join(names):42} {found.mean():7.1%} {found[bold].mean():7.1%}  {quantiles}")
 
-    pairs = find(images, images, threshold=0.6, advance=lambda count: None)
+    pairs = find(images, images, threshold=0.3, advance=lambda count: None)
     same = photograph[pairs.queries] == photograph[pairs.references]
     apart = disjoint(squares[pairs.queries], squares[pairs.references])
     in_one = sum(np.count_nonzero(photograph == number) ** 2 for number in range(len(cut)))
@@ -163,7 +163,7 @@ def measure(files: Sequence[Path], sample: int) -> None:
         ("of one, that share no pixel", same & apart, in_one),
     ):
         least = np.sort(pairs.distances[kind])
-        counts = ", ".join(f"{np.count_nonzero(least <= limit)} to {limit}" for limit in (0.35, THRESHOLD, 0.45, 0.5))
+        counts = ", ".join(f"{np.count_nonzero(least <= limit)} to {limit}" for limit in (0.08, THRESHOLD, 0.15, 0.2))
         print(f"{total:,} pairs {title}: least {least[0] if len(least) else np.inf:.3f}; {counts}")
 
 

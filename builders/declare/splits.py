@@ -143,11 +143,12 @@ class JoinedSplit:
 class Config:
     """Splits that are used together; the column `label` numbers the in-distribution classes `labels`.
 
-    `duplicates_of` names the split (`config/split`) in which near-duplicates of the config's images are searched, for
-    the release's table of duplicates. Larger images are scaled to 32 x 32 for it. `optional`: its splits are only
-    built if they are asked for by name. `overlaps` names the benchmark in `taxonomy.overlaps.LABEL_SPACES` whose known
-    classes its unknown ones were compared with; of these, `labels` are known here. With `BY_NAME` they are compared by
-    WordNet and name (`taxonomy.rules.own_classes`). It adds the column `id_overlap`.
+    `duplicates_of` names the split (`config/split`) in which near-duplicates of the config's images are searched, as
+    well as in the config's own in-distribution splits, for the release's table of duplicates. Larger images are scaled
+    to 32 x 32 for it. `optional`: its splits are only built if they are asked for by name. `overlaps` names the
+    benchmark in `taxonomy.overlaps.LABEL_SPACES` whose known classes its unknown ones were compared with; of these,
+    `labels` are known here. With `BY_NAME` they are compared by WordNet and
+    name (`taxonomy.rules.own_classes`). It adds the column `id_overlap`.
     """
 
     name: str

@@ -6,7 +6,7 @@ source.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -22,7 +22,7 @@ from builders.executors.base import Meter
 from builders.generate.arrays import SIDE
 from builders.release import images
 from builders.release.digests import rows_digest
-from builders.release.duplicates import Comparison, Pair, Row, comparison, groups, pair_of
+from builders.release.duplicates import KNOWN_ROLE, Comparison, Pair, Row, comparison, groups, pair_of
 from builders.release.entries import Manifest
 from builders.release.layout import Layout
 from builders.release.schema import PIXEL_DIGEST
@@ -54,12 +54,11 @@ class PixelComparisons:
         return Table((*near.pairs, *equal.pairs), near.comparisons | equal.comparisons)
 
     def _near_duplicates(self, known: frozenset[Comparison]) -> Table:
+        known_splits = {key for key, entry in self.entries.items() if entry.roles == (KNOWN_ROLE,)}
         wanted = [
-            (key, config.duplicates_of)
-            for config in self.benchmark.configs
-            if config.duplicates_of in self.entries
-            for key in self.entries
-            if key.startswith(f"{config.name}/") and comparison("similarity", key, config.duplicates_of) not in known
+            both
+            for both in compared_by_similarity(self.benchmark, self.entries, known_splits)
+            if comparison("similarity", *both) not in known
         ]
         readable = [both for both in wanted if all(map(self._has_pixels, both))]
         for key, of in wanted:
@@ -71,7 +70,7 @@ class PixelComparisons:
         # Imported here: only a benchmark that asks for the search pays for its imports.
         from builders.duplicates.search import find
 
-        self.meter.step("comparing with training images", sum(self.entries[key].rows for key, _ in readable))
+        self.meter.step("searching for near-duplicates", sum(self.entries[key].rows for key, _ in readable))
         pairs: list[Pair] = []
         references: dict[str, Pixels] = {}
         for key, of in readable:
@@ -79,7 +78,7 @@ class PixelComparisons:
                 references = {of: self._pixels(of)}
             found = find(self._pixels(key), references[of], advance=self.meter.advance)
             queries, others = self._rows(key, found.queries), self._rows(of, found.references)
-            pairs += _of_different_pixels(queries, others, found.distances.tolist())
+            pairs += _near(queries, others, found.distances.tolist())
         return Table(tuple(pairs), frozenset(comparison("similarity", *both) for both in readable))
 
     def _equal_pixels(self) -> Table:
@@ -138,6 +137,31 @@ class PixelComparisons:
         return pixels
 
 
+def compared_by_similarity(
+    benchmark: Benchmark, keys: Collection[str], known: Collection[str]
+) -> Iterator[tuple[str, str]]:
+    """Yield the splits (`config/split`) that are searched for near-duplicates of another one, and that one.
+
+    Each split of a config with `duplicates_of` is compared with the training images, and with every in-distribution
+    split of the config: with those of `known`, itself included.
+
+    Args:
+        benchmark: the declaration.
+        keys: the splits that there are.
+        known: those of in-distribution rows alone.
+    """
+    for config in benchmark.configs:
+        if not config.duplicates_of:
+            continue
+        mine = [key for key in keys if key.startswith(f"{config.name}/")]
+        done: set[frozenset[str]] = set()
+        for of in [config.duplicates_of, *(key for key in mine if key in known)]:
+            for key in mine:
+                if of in keys and frozenset((key, of)) not in done:
+                    done.add(frozenset((key, of)))
+                    yield key, of
+
+
 def are_compared(benchmark: Benchmark, key: str) -> bool:
     """Whether a split (`config/split`) takes part in a search for near-duplicates."""
     return any(
@@ -156,7 +180,7 @@ def _chunks(column: pa.ChunkedArray) -> Callable[[], Iterator[pa.Array]]:
     return lambda: iter(column.chunks)
 
 
-def _of_different_pixels(
+def _near(
     queries: Sequence[tuple[Row, str]], references: Sequence[tuple[Row, str]], distances: Sequence[float]
 ) -> Iterator[Pair]:
     """Yield pairs of rows with different content digests; equal digests are compared elsewhere."""

@@ -19,7 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from builders.declare.benchmark import Benchmark, group_name
-from builders.duplicates.comparisons import are_compared
+from builders.duplicates.comparisons import are_compared, compared_by_similarity
 from builders.duplicates.exact import DIGEST, exact_pairs
 from builders.pipeline.survey import Survey
 from builders.plan.planner import PlannedSplit
@@ -177,13 +177,10 @@ class _NearDuplicates:
         self.found: dict[tuple[str, str], list[tuple[str, str, float]]] = {}
 
     def among(self, rows: Mapping[str, Sequence[Row]]) -> Iterator[Pair]:
-        """Pairs of the given rows, by `config/split`, as the benchmark's configs ask for them."""
-        for config in self.benchmark.configs:
-            if config.duplicates_of not in rows:
-                continue
-            for key in rows:
-                if key.startswith(f"{config.name}/"):
-                    yield from self._between(key, config.duplicates_of, rows)
+        """Pairs of the given rows, by `config/split`, of the splits that a release's table compares."""
+        known = {key for key, some in rows.items() if {row.role for row in some} == {KNOWN_ROLE}}
+        for key, of in compared_by_similarity(self.benchmark, rows, known):
+            yield from self._between(key, of, rows)
 
     def _between(self, key: str, of: str, rows: Mapping[str, Sequence[Row]]) -> Iterator[Pair]:
         queries, references = {row.id: row for row in rows[key]}, {row.id: row for row in rows[of]}
@@ -193,7 +190,7 @@ class _NearDuplicates:
         pairs += self._search([q for q in queries if q in old], [r for r in references if r not in known])
         self.searched[key, of] = (old | queries.keys(), known | references.keys())
         for query, reference, distance in pairs:
-            if query in queries and reference in references:
+            if query in queries and reference in references and query != reference:
                 yield pair_of(queries[query], references[reference], distance)
 
     def _search(self, queries: Sequence[str], references: Sequence[str]) -> list[tuple[str, str, float]]:

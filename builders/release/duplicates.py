@@ -41,9 +41,10 @@ class Row(NamedTuple):
 
 
 class Pair(NamedTuple):
-    """Two rows with the same picture, as a row of the table.
+    """Two rows that show one picture, or probably do, as a row of the table.
 
-    `distance` is 0 for equal bytes or equal decoded pixels, otherwise that of `builders.duplicates.distance`.
+    `distance` is 0 for equal bytes or equal decoded pixels, and otherwise that of `builders.duplicates.distance`,
+    which is more than 0.
     """
 
     id: str
@@ -60,6 +61,11 @@ class Pair(NamedTuple):
     def place(self) -> tuple[str, str, str, str]:
         """The sort key of the table, unique to the pair."""
         return self.split, self.id, self.other_split, self.other_id
+
+    @property
+    def kind(self) -> str:
+        """`equal`, which is a fact, or `near`, which is a finding: see `builders.duplicates.search`."""
+        return "near" if self.distance else "equal"
 
     @property
     def splits(self) -> tuple[str, str]:
@@ -207,7 +213,7 @@ def is_known_and_unknown(pair: Pair) -> bool:
 
 
 def summary(pairs: Sequence[Pair], training: Set[str]) -> str:
-    """One line with the number of pairs and their roles.
+    """One line with the number of pairs, how sure they are, and their roles.
 
     Args:
         pairs: the table.
@@ -217,7 +223,9 @@ def summary(pairs: Sequence[Pair], training: Set[str]) -> str:
         return "duplicates: no two rows that were compared show one picture"
     roles = Counter(" and ".join(sorted({pair.role, pair.other_role})) for pair in pairs)
     between = ", ".join(f"{count:,} {names}" for names, count in sorted(roles.items()))
+    kinds = Counter(pair.kind for pair in pairs)
+    sure = " and ".join(f"{count:,} {kind}" for kind, count in sorted(kinds.items()))
     trained = sum((pair.split in training) != (pair.other_split in training) for pair in pairs)
-    plural = "pair of rows shows" if len(pairs) == 1 else "pairs of rows show"
+    plural = "pair" if len(pairs) == 1 else "pairs"
     with_training = f"{trained:,} with an in-distribution training image"
-    return f"duplicates: {len(pairs):,} {plural} one picture ({between}; {with_training})"
+    return f"duplicates: {len(pairs):,} {plural} of rows, {sure} ({between}; {with_training})"

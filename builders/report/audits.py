@@ -128,7 +128,9 @@ def duplicates(root: Path, manifest: Manifest) -> tuple[Table, int] | None:
     ]
     numeric = [Column(title, numeric=True) for title in ("pairs", "of two roles", "of two classes")]
     columns = [Column("split"), Column("and split"), *numeric]
-    table = Table("pairs", "Pairs of rows that show one picture", columns, rows, searchable=True, first=12)
+    table = Table(
+        "pairs", "Pairs of rows that show one picture, or nearly one", columns, rows, searchable=True, first=12
+    )
     return table, sum(map(is_known_and_unknown, pairs))
 
 

@@ -1,17 +1,21 @@
 """Near-duplicates in the table of CIFAR-scale releases: whatever is built first, with shards or without."""
 
+import pickle
+import shutil
+
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
 from builders.cifar_benchmark import BENCHMARK
+from builders.demo.python2_pickle import python2_pickle
 from builders.duplicates.comparisons import are_compared
 from builders.duplicates.search import THRESHOLD, distance
 from builders.release import images
-from builders.release.duplicates import read_pairs
+from builders.release.duplicates import comparison, read_pairs, unfolded
 from hf_scripts.verify import main as verify
 from tests.builders.conftest import build_demo, files_of
-from tests.manifests import manifest_of
+from tests.manifests import manifest_of, typed
 
 SPLITS = ("cifar/test", "cifar/near_ood", "cifar/far_ood_dtd", "cifar-train/train")
 
@@ -40,25 +44,42 @@ def pixels_of(root):
 
 def test_every_distance_is_that_of_the_two_images(whole):
     pictures, pairs = pixels_of(whole), read_pairs(table(whole))
-    measured = [pair for pair in pairs if pair.split == "cifar-train/train" != pair.other_split]
-    assert measured
+    assert {pair.kind for pair in pairs} == {"equal", "near"}
     for pair in pairs:
         one, other = pictures[pair.split, pair.id], pictures[pair.other_split, pair.other_id]
-        if pair in measured:
-            # The training image is the reference, which the measure does not move (builders.duplicates.distance).
-            assert pair.distance == pytest.approx(float(distance(other, one)), abs=1e-6)
-            assert pair.distance <= THRESHOLD
-        else:  # only training images are looked for by the measure
-            assert pair.distance == 0
-            assert np.array_equal(one, other)
+        if np.array_equal(one, other):
+            assert (pair.kind, pair.distance) == ("equal", 0)
+            continue
+        assert pair.kind == "near"
+        # Only one of the two is moved by the measure, a training image never (builders.duplicates.distance).
+        assert pair.distance == pytest.approx(min(distance(other, one), distance(one, other)), abs=2e-3)
+        assert pair.distance <= THRESHOLD
+
+
+def test_a_near_pair_inside_test_is_found(demo, whole, tmp_path):
+    """ciFAIR lists 104 candidates inside CIFAR-100's test set, of which 74 are one photograph."""
+    listed = {name for pair in read_pairs(table(whole)) for name in (pair.id, pair.other_id)}
+    index = pq.read_table(whole / "index" / "cifar" / "test.parquet")["id"].to_pylist()
+    one, other = [name for name in index if name not in listed][:2]
+    shutil.copytree(demo["cifar100"], tmp_path / "cifar100")
+    path = tmp_path / "cifar100" / "cifar-100-python" / "test"
+    batch = pickle.loads(path.read_bytes(), encoding="latin1")
+    rows = batch["data"].reshape(-1, 3, 32, 32)
+    rows[int(other.rpartition("/")[2])] = rows[int(one.rpartition("/")[2])][:, :, ::-1] // 2 + 60
+    path.write_bytes(python2_pickle(batch))
+    build_demo({"cifar100": tmp_path / "cifar100"}, tmp_path / "out", benchmark=BENCHMARK, splits=("cifar/test",))
+    near = [pair for pair in read_pairs(table(tmp_path / "out")) if pair.kind == "near"]
+    assert [(pair.splits, {pair.id, pair.other_id}) for pair in near] == [(("cifar/test", "cifar/test"), {one, other})]
 
 
 def test_the_manifest_says_what_was_compared(whole):
     every = sorted(SPLITS)
-    assert manifest_of(whole)["duplicates"]["compared"] == [
-        {"by": "pixels", "splits": every, "with": every},
-        {"by": "similarity", "splits": ["cifar-train/train"], "with": sorted(SPLITS[:3])},
-    ]
+    compared = set(unfolded(typed(manifest_of(whole)).duplicates.compared))
+    pixels = {comparison("pixels", one, other) for one in every for other in every}
+    # The training images and those of test, which are known, with all others of the config: test with itself, too.
+    similarity = {comparison("similarity", one, other) for one in (SPLITS[3], SPLITS[0]) for other in SPLITS[:3]}
+    assert compared == pixels | similarity
+    assert comparison("similarity", "cifar/test", "cifar/test") in similarity
 
 
 @pytest.mark.parametrize("order", [[3, 2, 0, 1], [0, 1, 3, 2]])
@@ -96,7 +117,8 @@ def test_a_split_whose_pixels_are_gone_is_not_compared_and_the_run_says_so(demo,
     said = capsys.readouterr().err
     assert "cifar/test is not compared with the images of cifar-train/train: the pixels of one of them" in said
     every = ["cifar-train/train", "cifar/test"]
-    expected = [{"by": "pixels", "splits": every, "with": every}]
+    inside = {"by": "similarity", "splits": ["cifar/test"], "with": ["cifar/test"]}
+    expected = [{"by": "pixels", "splits": every, "with": every}, inside]
     assert manifest_of(tmp_path)["duplicates"]["compared"] == expected
     assert verify([str(tmp_path), "--check", "fast", "--workers", "1"]) == 0
 

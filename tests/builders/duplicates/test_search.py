@@ -2,14 +2,17 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from PIL import Image
+from scipy import ndimage
 from sklearn.datasets import load_sample_images
 
 from benchmarks.near_duplicates import CHANGES, COMBINED, changed, coloured_noise, disjoint, patches
+from builders.duplicates import outlines
 from builders.duplicates import search as near_duplicates
-from builders.duplicates.search import THRESHOLD, Pairs, distance, find
+from builders.duplicates.distance import LEAST, SCALES
+from builders.duplicates.search import REACH, THRESHOLD, Pairs, distance, find
 
 seeds = st.integers(0, 2**32 - 1)
 
@@ -22,46 +25,41 @@ def as_set(pairs):
     return set(zip(pairs.queries.tolist(), pairs.references.tolist(), pairs.distances.tolist(), strict=True))
 
 
-def by_loops(query, reference):
-    """The distance as `builders.duplicates.distance` states it, in levels and one number after the other."""
-    centre = reference[2:30, 2:30]
-    crops = [query[y : y + 28, x : x + 28] for y in range(5) for x in range(5)]
-    return min(terms(crop, centre) for upright in crops for crop in (upright, upright[:, ::-1]))
+def by_scipy(query, reference):
+    """The distance as `builders.duplicates.distance` states it, with SciPy's filters and one window after another."""
+    centre = detail(reference.astype(float))[5:27, 5:27]
+    best = -1.0
+    for image, scale in itertools.product((query, query[:, ::-1]), SCALES):
+        # In SciPy a pixel of the result is that of the image at place / scale + offset.
+        offset = [15.5 - 15.5 / scale] * 2 + [0]
+        enlarged = ndimage.affine_transform(
+            image.astype(float), [1 / scale, 1 / scale, 1], offset, order=1, mode="nearest"
+        )
+        moved = detail(enlarged)
+        for y, x in itertools.product(range(2, 9), range(2, 9)):
+            window = moved[y : y + 22, x : x + 22]
+            lengths = [np.square(part).sum() + window.size / 64**2 for part in (window, centre)]
+            best = max(best, (window * centre).sum() / np.sqrt(lengths[0] * lengths[1]))
+    return 1 - best
 
 
-def terms(crop, centre):
-    blocks, others = block_means(crop), block_means(centre)
-    pattern = sum((s - t) ** 2 for s, t in zip(vector(blocks), vector(others), strict=True))
-    colour = plain = 0.0
-    for i, j, c in itertools.product(range(7), range(7), range(3)):
-        colour += ((blocks[i][j][c] - grey(blocks[i][j])) - (others[i][j][c] - grey(others[i][j]))) ** 2 / 49 / 100**2
-        plain += (blocks[i][j][c] - others[i][j][c]) ** 2 / (49 * 3) / 20**2
-    weight = max(0.0, 1 - max(roughness(blocks), roughness(others)) / 6)
-    return (pattern + colour + weight * plain) ** 0.5
+def detail(image):
+    fine, coarse = (ndimage.gaussian_filter(image, (sigma, sigma, 0), mode="nearest") for sigma in (0.8, 2.5))
+    squares = np.square(fine - coarse).mean(axis=2)
+    return (fine - coarse) / np.sqrt(ndimage.gaussian_filter(squares, 4, mode="nearest") + 64)[..., None]
 
 
-def block_means(crop):
-    return [
-        [crop[4 * i : 4 * i + 4, 4 * j : 4 * j + 4].mean(axis=(0, 1)).tolist() for j in range(7)] for i in range(7)
-    ]
+def gap(query, reference):
+    """The gap as `builders.duplicates.outlines` states it, one block after the other."""
+    crops = [query[y : y + 28, x : x + 28] for y in (0, 2, 4) for x in (0, 2, 4)]
+    variants = [crop for upright in crops for crop in (upright, upright[:, ::-1])]
+    return min(np.linalg.norm(outline(crop) - outline(reference[2:30, 2:30])) for crop in variants)
 
 
-def grey(block):
-    return sum(block) / 3
-
-
-def vector(blocks):
-    values = [grey(blocks[i + 1][j]) - grey(blocks[i][j]) for i in range(6) for j in range(7)]
-    values += [grey(blocks[i][j + 1]) - grey(blocks[i][j]) for i in range(7) for j in range(6)]
-    length = max(84.0, sum(abs(value) for value in values)) ** 0.5
-    return [np.sign(value) * abs(value) ** 0.5 / length for value in values]
-
-
-def roughness(blocks):
-    level = [[grey(block) for block in row] for row in blocks]
-    bends = [abs(level[i - 1][j] - 2 * level[i][j] + level[i + 1][j]) for i in range(1, 6) for j in range(7)]
-    bends += [abs(level[i][j - 1] - 2 * level[i][j] + level[i][j + 1]) for i in range(7) for j in range(1, 6)]
-    return sum(bends) / len(bends)
+def outline(crop):
+    grey = crop.reshape(7, 4, 7, 4, 3).mean(axis=(1, 3, 4))
+    steps = np.concatenate([(grey[1:] - grey[:-1]).ravel(), (grey[:, 1:] - grey[:, :-1]).ravel()])
+    return np.sign(steps) * np.sqrt(np.abs(steps)) / np.sqrt(max(84, np.abs(steps).sum()))
 
 
 def constant(*colour):
@@ -77,6 +75,12 @@ def ramp(angle, rise, middle=(128, 128, 128)):
 
 def white_noise(count, deviation, random):
     return np.clip(random.normal(128, deviation, (count, 32, 32, 3)), 0, 255).astype(np.uint8)
+
+
+def on_white(texture):
+    """A disc that shows a texture, on white: what a catalogue's photographs of different things have in common."""
+    y, x = np.mgrid[:32, :32] - 15.5
+    return np.where((np.hypot(y, x) < 12)[..., None], texture, 255).astype(np.uint8)
 
 
 def assorted(seed):
@@ -101,9 +105,10 @@ def planted(seed):
 
 @pytest.fixture(scope="module")
 def brute_force():
-    """Queries, references and the distance of every pair."""
+    """Queries, references, and the gap and the distance of every pair."""
     queries, references = planted(0)
-    return queries, references, np.array([[distance(query, image) for image in references] for query in queries])
+    found = [[[measure(query, image) for image in references] for query in queries] for measure in (gap, distance)]
+    return queries, references, *map(np.array, found)
 
 
 @pytest.fixture(scope="module")
@@ -115,52 +120,45 @@ def photographs():
 def test_distance_is_the_one_defined():
     queries, references = planted(1)
     for query, reference in itertools.islice(zip(queries, references, strict=False), 16):
-        assert distance(query, reference) == pytest.approx(by_loops(query, reference), abs=1e-9)
+        assert distance(query, reference) == pytest.approx(max(LEAST, by_scipy(query, reference)), abs=1e-9)
 
 
-@pytest.mark.parametrize("threshold", [0.0, 0.1, 0.25, THRESHOLD, 0.6, 0.9, 1.1, 5.0])
+def test_gaps_are_those_defined(brute_force):
+    queries, references, expected, _ = brute_force
+    variants, centres = outlines.of_variants(queries), outlines.of_references(references)
+    rows, columns = np.indices(expected.shape).reshape(2, -1)
+    assert outlines.gaps(variants[rows], centres[columns]) == pytest.approx(expected.ravel(), abs=1e-5)
+
+
+@pytest.mark.parametrize("threshold", [0.0, 0.05, THRESHOLD, 0.3, 0.6, 1.5])
 def test_exactly_the_pairs_of_brute_force_are_found(brute_force, threshold):
-    queries, references, distances = brute_force
-    pairs = search(queries, references, threshold=threshold)
-    rows, columns = np.nonzero(distances <= threshold)
-    assert as_set(pairs) == set(
+    queries, references, gaps, distances = brute_force
+    found = as_set(search(queries, references, threshold=threshold))
+    rows, columns = np.nonzero((gaps <= REACH) & (distances <= threshold))
+    assert found == set(
         zip(rows.tolist(), columns.tolist(), distances[rows, columns].astype(np.float32).tolist(), strict=True)
     )
-    assert len(pairs.queries) == len(rows)
 
 
 def test_a_threshold_that_is_the_distance_of_a_pair_includes_it(brute_force):
-    queries, references, distances = brute_force
-    for threshold in np.unique(distances)[:: distances.size // 20].tolist():
-        assert len(search(queries, references, threshold=threshold).queries) == np.sum(distances <= threshold)
+    queries, references, gaps, distances = brute_force
+    reached = np.sort(distances[gaps <= REACH])
+    for number in range(0, len(reached), 8):
+        found = search(queries, references, threshold=float(reached[number])).queries
+        assert len(found) == np.searchsorted(reached, reached[number], "right")
 
 
-@given(seeds)
-@settings(max_examples=5, deadline=None)
-def test_brute_force_agrees_on_any_images(seed):
-    queries, references = assorted(seed), assorted(seed + 1)
-    references[0] = queries[3]
-    found = {(query, reference) for query, reference, _ in as_set(search(queries, references, threshold=0.8))}
-    expected = {
-        (i, j)
-        for i, query in enumerate(queries)
-        for j, image in enumerate(references)
-        if distance(query, image) <= 0.8
-    }
-    assert found == expected
-
-
-@given(seeds, st.integers(1, 40), st.integers(1, 40), st.integers(1, 90), st.integers(1, 90))
+@given(seeds, st.integers(1, 40), st.integers(1, 40), st.integers(1, 40), st.integers(1, 90))
 @settings(max_examples=10, deadline=None)
-def test_how_much_is_worked_on_at_once_changes_nothing(seed, queries_at_once, references_at_once, balls, candidates):
+def test_how_much_is_worked_on_at_once_changes_nothing(seed, queries_at_once, parts, references_at_once, candidates):
     queries, references = planted(seed)
-    whole = search(queries, references, threshold=0.7)
+    whole = search(queries, references, threshold=0.5)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(near_duplicates, "_QUERIES", queries_at_once)
+        patch.setattr(near_duplicates, "_AT_ONCE", parts)
         patch.setattr(near_duplicates, "_REFERENCES", references_at_once)
-        patch.setattr(near_duplicates, "_BALLS", balls)
         patch.setattr(near_duplicates, "_CANDIDATES", candidates)
-        parts = search(queries, references, threshold=0.7)
+        parts = search(queries, references, threshold=0.5)
     assert parts.queries.tolist() == whole.queries.tolist()
     assert parts.references.tolist() == whole.references.tolist()
     assert parts.distances.tolist() == whole.distances.tolist()
@@ -172,87 +170,81 @@ def test_order_of_images_does_not_matter(seed):
     queries, references = planted(seed)
     random = np.random.default_rng(seed)
     rows, columns = random.permutation(len(queries)), random.permutation(len(references))
-    pairs = search(queries[rows], references[columns], threshold=0.7)
+    pairs = search(queries[rows], references[columns], threshold=0.5)
     back = Pairs(rows[pairs.queries], columns[pairs.references], pairs.distances)
-    assert as_set(back) == as_set(search(queries, references, threshold=0.7))
+    assert as_set(back) == as_set(search(queries, references, threshold=0.5))
 
 
 @given(seeds)
-@settings(max_examples=10, deadline=None)
-def test_an_image_is_at_no_distance_from_itself(seed):
-    images = assorted(seed)
-    pairs = search(images, images, threshold=0.0)
-    assert {(i, i, 0.0) for i in range(len(images))} <= as_set(pairs)
+@settings(max_examples=5, deadline=None)
+def test_no_distance_is_0_which_a_table_has_for_equal_pixels(seed):
+    image = coloured_noise(1, 1, np.random.default_rng(seed))[0]
+    assert LEAST <= distance(image[:, ::-1], image) == pytest.approx(distance(image, image), abs=1e-9)
+    assert distance(image, image) < 1e-3
+    assert not len(search(image[None], image[None], threshold=0.0).queries)
 
 
 @given(seeds, st.integers(0, 15), st.integers(0, 9))
 @settings(max_examples=20, deadline=None)
 def test_mirroring_the_query_changes_nothing(seed, row, column):
     query, reference = planted(seed)[1][row], assorted(seed + 1)[column]
-    assert distance(query[:, ::-1], reference) == distance(query, reference)
-
-
-@given(seeds, st.integers(-2, 2), st.integers(-2, 2), st.booleans())
-@settings(max_examples=20, deadline=None)
-def test_moves_of_two_pixels_are_at_no_distance_whatever_fills_the_edge(seed, down, right, mirrored):
-    random = np.random.default_rng(seed)
-    image = coloured_noise(1, 1.5, random)[0]
-    moved = random.integers(0, 256, image.shape, dtype=np.uint8)
-    moved[max(down, 0) : 32 + min(down, 0), max(right, 0) : 32 + min(right, 0)] = image[
-        max(-down, 0) : 32 + min(-down, 0), max(-right, 0) : 32 + min(-right, 0)
-    ]
-    assert distance(moved[:, ::-1] if mirrored else moved, image) == 0
-
-
-@given(seeds, st.integers(0, 100))
-@settings(max_examples=20, deadline=None)
-def test_brightness_changes_nothing_where_nothing_clips(seed, more):
-    image = coloured_noise(1, 1, np.random.default_rng(seed))[0] // 2 + 10
-    assume(roughness(block_means(image[2:30, 2:30])) >= 6)  # smoother images are compared in levels as well
-    assert distance(image + np.uint8(more), image) == 0
-
-
-@given(seeds, st.sampled_from([2, 3]))
-@settings(max_examples=20, deadline=None)
-def test_contrast_changes_the_distance_by_its_colour_term_at_most(seed, times):
-    image = coloured_noise(1, 1, np.random.default_rng(seed))[0] // 3
-    blocks = np.array(block_means(image[2:30, 2:30]))
-    saturation = np.sqrt(np.square(blocks - blocks.mean(axis=2, keepdims=True)).sum(axis=2).mean())
-    assume(roughness(blocks.tolist()) > 2)  # steps of one level on average, so that none is at the floor
-    smooth = max(0, 1 - times * roughness(blocks.tolist()) / 6) * np.mean(np.square((times - 1) * blocks)) / 20**2
-    expected = np.sqrt(((times - 1) * saturation / 100) ** 2 + smooth)
-    assert distance(image * np.uint8(times), image) <= expected + 1e-6
+    assert distance(query[:, ::-1], reference) == pytest.approx(distance(query, reference), abs=1e-9)
 
 
 @pytest.mark.parametrize(
     "names", [*((name,) for name in CHANGES), *itertools.combinations(COMBINED, 2)], ids=" and ".join
 )
 def test_changed_copies_of_photographs_are_found(photographs, names):
-    # Of 730 patches of 15 photographs with more contrast than this, at least 98.6 % were found after every change.
     random = np.random.default_rng(0)
     images = np.concatenate([found for found, _ in photographs])
     images = images[images.std(axis=(1, 2)).mean(axis=1) > 25]
     images = images[random.permutation(len(images))[:100]]
     copies = np.stack([changed(image, names, random) for image in images])
     pairs = search(copies, images)
-    own = pairs.queries == pairs.references
-    assert own.sum() >= 97
-    if set(names) <= {"shifted, edge repeated", "shifted, wrapped", "mirrored"}:
-        assert own.sum() == 100 and not pairs.distances[own].any()
+    # Recompression and noise at this size take the finest detail, and every third pair with JPEG of quality 50.
+    lossy = any("JPEG" in name or "noise" in name for name in names)
+    assert np.sum(pairs.queries == pairs.references) >= (55 if lossy else 90)
+
+
+@pytest.mark.parametrize("side", [28, 30, 34, 36])
+def test_enlarged_and_reduced_photographs_are_found(photographs, side):
+    (china, _), _ = photographs
+    before, after = abs(side - 32) // 2, abs(side - 32) - abs(side - 32) // 2
+    found = 0
+    for image in china[:40]:
+        other = np.asarray(Image.fromarray(image).resize((side, side), Image.Resampling.BICUBIC))
+        if side > 32:
+            other = other[before:-after, before:-after]
+        else:
+            other = np.pad(other, ((before, after), (before, after), (0, 0)), mode="edge")
+        found += distance(other, image) <= THRESHOLD
+    assert found >= 39
 
 
 def test_photographs_of_different_things_are_no_duplicates(photographs):
     (china, _), (flower, _) = photographs
     assert len(china) > 100 and len(flower) > 100
-    assert not len(search(china, flower, threshold=0.5).queries)
-    assert not len(search(flower, china, threshold=0.5).queries)
+    assert not len(search(china, flower, threshold=0.2).queries)
+    assert not len(search(flower, china, threshold=0.2).queries)
 
 
-def test_parts_of_a_photograph_that_share_no_pixel_are_no_duplicates(photographs):
+def test_parts_of_a_photograph_that_share_no_pixel_are_rarely_duplicates(photographs):
+    """Two pairs of 22,500 and of 13,924 are found: one straight edge, in the same place."""
     for images, squares in photographs:
         pairs = search(images, images)
         apart = disjoint(squares[pairs.queries], squares[pairs.references])
-        assert len(pairs.queries) >= len(images) and not apart.any()
+        assert len(pairs.queries) >= len(images) and apart.sum() <= 2
+
+
+def test_different_things_with_one_outline_are_rarely_duplicates():
+    """Cups, pears and butterflies on white have nearly equal outlines; what is inside of them tells them apart."""
+    random = np.random.default_rng(0)
+    images = np.stack([on_white(texture) for texture in coloured_noise(12, 1, random)])
+    variants, centres = outlines.of_variants(images), outlines.of_references(images)
+    rows, columns = np.triu_indices(len(images), 1)
+    alike = np.sum(outlines.gaps(variants[rows], centres[columns]) <= REACH)
+    pairs = search(images, images)
+    assert alike > 20 and np.sum(pairs.queries < pairs.references) <= alike / 20
 
 
 @pytest.mark.parametrize("slope", [0.0, 1.0, 1.5, 2.0])
@@ -261,51 +253,18 @@ def test_independent_noise_is_no_duplicate(slope):
     assert not len(search(coloured_noise(300, slope, random), coloured_noise(300, slope, random)).queries)
 
 
-def test_faint_white_noise_is_not_blown_up_into_a_pattern():
-    random = np.random.default_rng(0)
-    for deviation in (1, 3, 10):
-        queries, references = white_noise(50, deviation, random), coloured_noise(50, 1, random)
-        assert not len(search(queries, references).queries)
-
-
 @pytest.mark.parametrize(
     ("query", "reference"),
     [
         (constant(0, 0, 0), constant(2, 2, 2)),
-        (constant(200, 30, 40), constant(203, 29, 44)),
         (constant(90, 90, 90) + np.tri(32, dtype=np.uint8)[..., None], constant(90, 90, 90)),
         (ramp(1, 90), ramp(1, 100)),
+        (constant(128, 128, 128), white_noise(1, 3, np.random.default_rng(0))[0]),
     ],
-    ids=["blacks", "reds", "almost constant", "gradients"],
+    ids=["blacks", "almost constant", "gradients", "faint noise"],
 )
-def test_featureless_images_of_the_same_levels_are_duplicates(query, reference):
-    assert distance(query, reference) <= THRESHOLD
-
-
-@pytest.mark.parametrize(
-    ("query", "reference"),
-    [
-        (constant(0, 0, 0), constant(255, 255, 255)),
-        (constant(0, 0, 0), constant(25, 25, 25)),
-        (constant(120, 60, 60), constant(60, 120, 60)),
-        (constant(128, 128, 128), ramp(0, 100)),
-        (constant(128, 128, 128), white_noise(1, 20, np.random.default_rng(0))[0]),
-        (constant(0, 0, 0), coloured_noise(1, 1, np.random.default_rng(0))[0]),
-        (ramp(0, 100), ramp(np.pi / 2, 100)),
-        (ramp(0, 40), ramp(0, 160)),
-        (ramp(0, 60, (60, 120, 200)), ramp(0, 60, (200, 120, 60))),
-    ],
-)
-def test_featureless_images_of_other_levels_are_not(query, reference):
-    assert distance(query, reference) > 1.2 * THRESHOLD
-
-
-def test_a_search_among_featureless_images_alone_is_exact():
-    random = np.random.default_rng(0)
-    images = np.stack([constant(*random.integers(0, 40, 3)) for _ in range(20)])
-    found = {(query, reference) for query, reference, _ in as_set(search(images, images))}
-    expected = {(i, j) for i in range(20) for j in range(20) if distance(images[i], images[j]) <= THRESHOLD}
-    assert found == expected and 20 < len(found) < 400
+def test_images_without_detail_are_no_near_duplicates(query, reference):
+    assert distance(query, reference) > 2 * THRESHOLD
 
 
 def test_pairs_are_sorted_by_query_then_distance_then_reference():

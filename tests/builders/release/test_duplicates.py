@@ -143,7 +143,7 @@ def test_pairs_are_counted_by_splits_roles_and_classes():
     ]
     assert [is_known_and_unknown(pair) for pair in pairs] == [True, False, False, False]
     assert summary(pairs, {"c-train/train"}) == (
-        "duplicates: 4 pairs of rows show one picture (3 in_distribution, 1 in_distribution and near_ood; "
+        "duplicates: 4 pairs of rows, 3 equal and 1 near (3 in_distribution, 1 in_distribution and near_ood; "
         "2 with an in-distribution training image)"
     )
 
