@@ -170,7 +170,7 @@ def test_the_file_for_all_sources_is_shown_where_it_is_named(place, monkeypatch,
 
 def test_a_reader_that_has_seen_enough_is_no_error(imagenet_release):
     """As `head -1` does: the command ends without a word. The release stays as it is."""
-    overlap = ["builders.audit", "overlap", imagenet_release, "--dry-run"]
+    overlap = ["builders.commands.audit", "overlap", imagenet_release, "--dry-run"]
     for command in (overlap, ["taxonomy", "explain", "imagenet", "tench"]):
         read, written = os.pipe()
         os.close(read)

@@ -51,7 +51,12 @@ def test_commands_of_a_release_run_as_its_page_and_its_card_print_them(released,
     assert report([str(release), "--out", str(tmp_path / "page.html"), "--pictures", "none"]) == 0
     commands = printed_in((tmp_path / "page.html").read_text() + (release / "README.md").read_text())
     modules = {shlex.split(command)[2] for command in commands}
-    assert modules >= {"builders.audit", "hf_scripts.verify", "hf_scripts.materialize", f"builders.{name}_benchmark"}
+    assert modules >= {
+        "builders.commands.audit",
+        "hf_scripts.verify",
+        "hf_scripts.materialize",
+        f"builders.{name}_benchmark",
+    }
     config, sources = a_config_with_its_sources(read_manifest(release), demo)
     placeholders = {
         "ORG/NAME --splits CONFIG --revision TAG": f"{release} --splits {config}",

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import multiprocessing
 import os
 import pickle
 import signal
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager
 from multiprocessing import resource_tracker
 from multiprocessing.connection import wait
 from multiprocessing.context import BaseContext
@@ -66,21 +68,22 @@ class LocalExecutor:
         if self._seats == 1:
             remove_leftovers(_SOCKETS)
         else:
-            if self._context.get_start_method() == "forkserver":
-                _place_socket()
             self._workers = [_Worker(self._context, self._shared, number) for number in range(self._seats)]
             # In a thread, because the server answers only after it has imported everything.
-            self._starting = threading.Thread(target=self._start, daemon=True)
+            forked = self._context.get_start_method() == "forkserver"
+            placed = _Sockets().used() if forked else contextlib.nullcontext()
+            self._starting = threading.Thread(target=self._start, args=[placed], daemon=True)
             self._starting.start()
         return self
 
-    def _start(self) -> None:
+    def _start(self, placed: AbstractContextManager[None]) -> None:
         _block_interrupts()
         try:
-            for worker in self._workers:
-                if not self._closing:
-                    worker.process.start()
-                worker.theirs.close()
+            with placed:
+                for worker in self._workers:
+                    if not self._closing:
+                        worker.process.start()
+                    worker.theirs.close()
         except OSError as error:
             self._refused = error  # no more processes or files, no folder for a socket: `run` finds the pipes closed
         except EOFError:
@@ -267,16 +270,29 @@ def _context(preload: Sequence[str]) -> BaseContext:
     return multiprocessing.get_context("spawn")
 
 
-def _place_socket() -> None:
-    """Have the fork server's socket in a folder that a later run removes if this process is killed.
+class _Sockets:
+    """A folder for the fork server's socket, which a later run removes if this process is killed.
 
-    Otherwise Python makes one itself, `pymp-...`, which nobody removes after a kill.
+    Otherwise Python makes one itself, `pymp-...`, which nobody removes.
     """
-    config = multiprocessing.current_process()._config  # type: ignore[attr-defined]  # Python asks for it there
-    if config.get("tempdir") is None:
-        scratch = scratch_folder(_SOCKETS)
-        config["tempdir"] = str(scratch.__enter__())
-        Finalize(None, scratch.__exit__, (None, None, None), exitpriority=-100)  # as Python does with its own
+
+    def __init__(self) -> None:
+        self._kept = contextlib.ExitStack()
+        self._folder = self._kept.enter_context(scratch_folder(_SOCKETS))
+
+    @contextlib.contextmanager
+    def used(self) -> Iterator[None]:
+        """Have a server that is started now put its socket there; what else asks for a folder then has its own."""
+        config = multiprocessing.current_process()._config  # type: ignore[attr-defined]  # Python asks for it there
+        before, config["tempdir"] = config.get("tempdir"), str(self._folder)
+        try:
+            yield
+        finally:
+            config["tempdir"] = before
+            if any(self._folder.iterdir()):
+                Finalize(None, self._kept.close, exitpriority=-100)  # as Python does with its own
+            else:  # the server runs already
+                self._kept.close()
 
 
 def _block_interrupts() -> None:

@@ -130,7 +130,7 @@ def refuse_unreadable(folders: Sequence[Images], *, decode: bool, progress: Call
             if reason:
                 wrong.append(f"  {one_line(path)} ({reason})")
     if wrong:
-        head = "1 image is not whole" if len(wrong) == 1 else f"{len(wrong):,} images are not whole"
+        head = "1 image cannot be used" if len(wrong) == 1 else f"{len(wrong):,} images cannot be used"
         listed = "\n".join(wrong[:_LISTED]) + more(wrong, _LISTED)
         raise BuildError(f"{head}:\n{listed}\nReplace or remove them, or leave them out with --allow-partial.")
 

@@ -62,8 +62,8 @@ def command(
     Stores each image's logits, penultimate features (the input of the last linear layer) and pooled block outputs. An
     interrupted run resumes. Images that the release says are prepared for a model's input are used as they are stored
     if the model has this input, and resized otherwise. Known test images come first: the model's accuracy on them is
-    printed beside the published one, and a difference of over one point and chance ends the run. With --executor ray,
-    tasks on a running Ray cluster share the images, each with a GPU if --device is cuda.
+    printed beside the published one, and a difference of over one point and chance ends the run. On a running Ray
+    cluster (--executor ray) tasks share the images, each with a GPU if --device is cuda.
     """
     check_cluster_flags(executor, ray_address, dry_run=given["dry_run"])
     from evaluation.features.extract import extract

@@ -256,8 +256,8 @@ def test_images_of_16_bits_are_named_and_can_be_left_out(folders, tmp_path, caps
         folders, tmp_path / "out", f"--unknown=far:deep={tmp_path / 'far'}", "--splits=folder/far_ood_deep"
     )
     assert folder_benchmark.main(flags) == 2
-    named = r"far/x-ray\.png cannot be used \(it has values of more than 8 bits, mode I;16; save it with 8 bits\)\. .*"
-    assert re.search(named + "or leave it out with --allow-partial", capsys.readouterr().err)
+    named = r"far/x-ray\.png \(it has values of more than 8 bits, mode I;16; save it with 8 bits\)\n.*"
+    assert re.search(named + "or leave them out with --allow-partial", capsys.readouterr().err)
     assert folder_benchmark.main([*flags, "--allow-partial"]) == 0
     split = manifest_of(tmp_path / "out")["configs"]["folder"]["splits"]["far_ood_deep"]
     assert (split["rows"], split["excluded_by_rule"]) == (7, {"unreadable": 1})
@@ -283,7 +283,7 @@ def test_all_broken_images_are_named_at_once_and_the_command_goes_on_when_they_a
     said = capsys.readouterr()
     assert said.out == ""
     head, *listed, last = said.err.splitlines()
-    assert head == "error: 4 images are not whole:"
+    assert head == "error: 4 images cannot be used:"
     assert sorted(line.split(" (")[0].strip() for line in listed) == [str(path) for path in sorted(broken)]
     assert last == "Replace or remove them, or leave them out with --allow-partial."
     assert not (tmp_path / "out").exists()
@@ -301,7 +301,7 @@ def test_damage_inside_of_an_image_is_found_before_the_build_if_all_are_decoded(
     data[len(data) // 2 : len(data) // 2 + 20] = bytes(20)
     path.write_bytes(data)
     assert folder_benchmark.main(arguments(mine, tmp_path / "out", "--check=decode")) == 2
-    assert f"error: 1 image is not whole:\n  {path} (" in capsys.readouterr().err
+    assert f"error: 1 image cannot be used:\n  {path} (" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 

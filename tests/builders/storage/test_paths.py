@@ -17,7 +17,7 @@ def test_paths_of_this_machine_stay_paths():
 
 def test_local_builds_import_nothing_of_stores():
     code = (
-        "import sys; from builders.pipeline import command; from builders.storage.paths import as_path; "
+        "import sys; from builders.commands import build; from builders.storage.paths import as_path; "
         "from hf_scripts import verify, push, export; as_path('/x'); "
         "print(sorted({'fsspec', 'upath', 's3fs', 'gcsfs', 'aiohttp', 'botocore'} & sys.modules.keys()))"
     )

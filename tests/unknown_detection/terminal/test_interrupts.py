@@ -147,7 +147,7 @@ def test_another_handler_stays_and_other_exceptions_pass():
     ("command", "argv", "ours"),
     [
         (["python", "-m", "evaluation", "demo"], ["-m", "demo"], True),
-        (["python", "-mbuilders.audit"], ["-m"], True),
+        (["python", "-mbuilders.commands.audit"], ["-m"], True),
         (["python", "/usr/bin/unknown-detection", "verify"], ["/usr/bin/unknown-detection", "verify"], True),
         (["python", "C:\\x\\unknown-detection.exe"], ["C:\\x\\unknown-detection.exe"], True),
         (["python", "-m", "their.program", "builders"], ["-m", "builders"], False),
@@ -163,7 +163,7 @@ def test_only_processes_of_our_commands_are_watched(monkeypatch, command, argv, 
 
 def test_ctrl_c_before_our_handler_is_imported_gives_no_traceback():
     """The handler's own imports are the first that a command makes."""
-    done = interrupted("builders.audit", "--help", at="import:unknown_detection.terminal")
+    done = interrupted("builders.commands.audit", "--help", at="import:unknown_detection.terminal")
     assert ended(done) == (-signal.SIGINT, "", "")
 
 
