@@ -52,8 +52,9 @@ from builders.sources.base import Source
 from builders.storage.paths import is_remote, refuse_unreachable
 from unknown_detection.help import ESSENTIALS, helpful
 
-WORKER_IMPORTS = ("builders.commands.build", "builders.generate.task", "numpy.ma")
-"""All that a build's workers use. pyarrow asks for the last at the first array that it makes of one of NumPy's."""
+WORKER_IMPORTS = ("builders.declare.benchmark", "builders.generate.task", "builders.writing.shards", "numpy.ma")
+"""All that a build's workers use, and no declared benchmark: the one that runs as `__main__` has another name in them.
+pyarrow asks for the last at the first array that it makes of one of NumPy's."""
 
 
 def run_command(benchmark: Benchmark, argv: Sequence[str] | None) -> int:
