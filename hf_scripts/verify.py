@@ -87,7 +87,6 @@ def _verify(
     problems.merge(check_croissant(root, manifest))
     notes = _notes(manifest)
     if all(rows[split.index.path] is not None for _, _, split in manifest.splits()):
-        problems.merge(check_release.check_audit(root, manifest))
         problems.merge(check_release.check_parts(root, manifest))
         problems.merge(check_release.check_overlaps(root, manifest))
         problems.merge(check_release.check_ids(root, manifest))
