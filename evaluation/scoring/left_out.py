@@ -22,6 +22,7 @@ import pyarrow.compute as pc
 
 from evaluation.errors import EvaluationError, one_line
 from evaluation.scoring.rows import Rows
+from unknown_detection.words import quantity
 
 ID_OVERLAP = "id_overlap"
 OBJECT_SEEN = "known_object_seen"
@@ -158,8 +159,8 @@ def describe_left_out(left_out: Sequence[LeftOut]) -> str:
     rows = sum(one.left_out for one in splits.values())
     emptied = [f"{config}/{split}" for (config, split), one in splits.items() if one.left_out == one.rows]
     return (
-        f"Figures without duplicates leave out {_counted(rows, len(splits))} because they appear in a pair of the "
-        f"release's table of duplicates{made}."
+        f"Figures without duplicates leave out {quantity(rows, 'row')} of {quantity(len(splits), 'split')} because "
+        f"they appear in a pair of the release's table of duplicates{made}."
     ) + _nothing_left(emptied)
 
 
@@ -175,17 +176,14 @@ def describe_overlaps(found: Sequence[Overlapping]) -> str:
     for one in classes.values():
         left[f"{one.config}/{one.split}"] -= one.left_out
     return (
-        f"Figures without overlap leave out {_counted(sum(one.left_out for one in classes.values()), len(left))} "
-        f"because their class is, holds or shows a known one, according to the column {ID_OVERLAP}."
+        f"Figures without overlap leave out {quantity(sum(one.left_out for one in classes.values()), 'row')} of "
+        f"{quantity(len(left), 'split')} because their class is, holds or shows a known one, according to the column "
+        f"{ID_OVERLAP}."
     ) + _nothing_left([key for key, rows in left.items() if not rows])
 
 
 def _nothing_left(splits: Sequence[str]) -> str:
     return f" Nothing is left of {', '.join(splits)}." if splits else ""
-
-
-def _counted(rows: int, splits: int) -> str:
-    return f"{rows:,} row{'s' * (rows > 1)} of {splits} split{'s' * (splits > 1)}"
 
 
 def _count(rows: Rows, *columns: str) -> Counter[tuple[str, ...]]:

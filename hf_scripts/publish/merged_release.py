@@ -30,6 +30,7 @@ from hf_scripts.publish import changelog
 from hf_scripts.publish.changelog import RowChanges, row_changes
 from hf_scripts.publish.merge import merge, part_keys, split_keys
 from hf_scripts.publish.versions import Changes, Version, compare
+from unknown_detection.words import quantity
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def snapshot(repository: Repository, commit: str, root: Path) -> Snapshot:
 def first_problem(problems: Problems) -> str:
     """The first problem, and the number of others."""
     others = problems.total() - 1
-    more = f", and {others:,} more problem{'' if others == 1 else 's'}" if others else ""
+    more = f", and {quantity(others, 'more problem')}" if others else ""
     return f"{next(problems.lines())}{more}"
 
 
