@@ -18,7 +18,6 @@ from builders.declare.benchmark import (
     Classes,
     Config,
     Draw,
-    EarlierVersion,
     PaperCount,
     PerClass,
     Rest,
@@ -69,15 +68,6 @@ PUBLISHED_LSUN_FIX = Variant(
     splits={_SCENES_KEY: dataclasses.replace(SCENES, source=LSUN_FIX, partitions=("images",), generator=None)},
     source=LSUN_FIX,
     instead_of=LSUN,
-)
-EARLIER = (
-    # LSUN's whole images were squeezed into 32 x 32.
-    EarlierVersion("2.0.0", {_SCENES_KEY: dataclasses.replace(SCENES, generator=FIXED_RESIZE)}),
-    EarlierVersion(
-        "1.0.0",
-        unbuildable="Version 1.0.0 of the benchmark cifar had the rows of 2.0.0, and in the config cifar a column "
-        "near_duplicate_of that the config duplicates has replaced. Build 2.0.0, whose split digests are the same.",
-    ),
 )
 
 BENCHMARK = Benchmark(
@@ -196,7 +186,6 @@ BENCHMARK = Benchmark(
         ),
     ),
     variants=(PUBLISHED_LSUN_FIX,),
-    earlier=EARLIER,
 )
 
 

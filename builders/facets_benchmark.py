@@ -36,7 +36,6 @@ from builders.declare.benchmark import (
     Classes,
     ClassesOf,
     Config,
-    EarlierVersion,
     Half,
     JoinedSplit,
     Oodness,
@@ -213,13 +212,6 @@ BENCHMARK = Benchmark(
         _t2(),
     ),
     variants=(ANIMALS_UNKNOWN,),
-    earlier=(
-        EarlierVersion(
-            "1.0.0",
-            unbuildable="Version 1.0.0 of the benchmark facets had grades of T1 and T2 that contradicted the reasons "
-            "given beside them. Build 2.0.0, or materialize an index of 1.0.0 with the tools that published it.",
-        ),
-    ),
 )
 
 

@@ -27,6 +27,7 @@ from hf_scripts.exports.state import ExportedSplit, ExportState, Settings, expor
 from hf_scripts.exports.targets import DiskTarget, DryRunTarget, Target
 from unknown_detection.help import ESSENTIALS, helpful, no_sync_option
 from unknown_detection.terminal.progress import bar
+from unknown_detection.words import quantity
 
 Progress = Callable[[int], object]
 """Called with the number of images processed since the last call."""
@@ -187,8 +188,8 @@ def _totals(done: Mapping[str, SplitResult]) -> dict[str, int]:
 
 def _summary(job: Export, done: Mapping[str, SplitResult], *, dry_run: bool) -> str:
     rows, files, size = _totals(done).values()
-    plural = "" if len(done) == 1 else "s"
-    what = f"{len(done):,} split{plural}, {rows:,} rows, {files:,} files, {size:,} bytes as {job.format}"
+    counts = ((len(done), "split"), (rows, "row"), (files, "file"), (size, "byte"))
+    what = f"{', '.join(quantity(*count) for count in counts)} as {job.format}"
     if dry_run:
         return f"dry run: nothing was written; {job.out} would have {what}"
     return f"{job.out} has {what}; its {readme.NAME} explains their sources and how to read them"

@@ -35,6 +35,7 @@ from hf_scripts.checks.values import split_of
 from hf_scripts.checks.verified import Scope, Verified
 from unknown_detection.help import ESSENTIALS, helpful
 from unknown_detection.terminal.progress import bar, log
+from unknown_detection.words import quantity
 
 Advance = Callable[[int], object]
 """Called with the bytes checked since the last call."""
@@ -87,7 +88,6 @@ def _verify(
     problems.merge(check_croissant(root, manifest))
     notes = _notes(manifest)
     if all(rows[split.index.path] is not None for _, _, split in manifest.splits()):
-        problems.merge(check_release.check_audit(root, manifest))
         problems.merge(check_release.check_parts(root, manifest))
         problems.merge(check_release.check_overlaps(root, manifest))
         problems.merge(check_release.check_ids(root, manifest))
@@ -173,7 +173,7 @@ def _notes(manifest: Manifest) -> list[str]:
         if benchmark.demo:
             notes.append(f"{name} is built from demo sources and is not for results")
         if benchmark.limit_per_class is not None:
-            notes.append(f"{name} is limited to {benchmark.limit_per_class:,} images of each class")
+            notes.append(f"{name} is limited to {quantity(benchmark.limit_per_class, 'image')} of each class")
     short: dict[str, list[str]] = {}
     for key, _, split in manifest.splits():
         for sentence in split.shortfalls:

@@ -12,6 +12,7 @@ from taxonomy.errors import TaxonomyError, suggestion
 from taxonomy.rules import far
 from taxonomy.wordnet.nouns import WordNet
 from taxonomy.wordnet.nouns import load as load_wordnet
+from unknown_detection.words import quantity
 
 _OF_WNIDS = ("imagenet", "tiny158", *explain_facets.SOURCES["imagenet"])  # tables whose classes are synsets themselves
 
@@ -174,7 +175,7 @@ def _strength(table: str, decision: Decision) -> dict[str, str]:
         match = f"only part of a lemma: '{best.keyword}' in '{lemmas[0]}'"
     else:
         match = f"the whole lemma '{lemmas[0]}'"
-    more = f"; {len(others)} other{'s' * (len(others) > 1)}, shown by --all" if others else "; no other"
+    more = f"; {quantity(len(others), 'other')}, shown by --all" if others else "; no other"
     return {"match": match + more}
 
 

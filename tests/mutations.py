@@ -71,8 +71,8 @@ KEYS = {
     *("citation", "paper", "seed", "limit_per_class", "demo", "roles_by_config", "role", "source", "partitions"),
     *("rows", "expected", "why", "available", "excluded", "excluded_by_rule", "adopted", "labelled", "classes"),
     *("paper_classes", "id", "reason", "split", "parameters", "weights", "reproducible", "shortfalls", "digest"),
-    *("data", "index", "made", "generator", "near_duplicates", "parts", "type", "description", "benchmark"),
-    *("label_names", "columns", "splits", "audit", "duplicates_of", "by", "with", "other_split", "pairs"),
+    *("data", "index", "made", "generator", "parts", "type", "description", "benchmark"),
+    *("label_names", "columns", "splits", "by", "with", "other_split", "pairs"),
     *("two_roles", "two_classes", "compared", "counts"),
 }
 """Names of fields; all other keys are names of configs, splits, sources, rules, ..."""

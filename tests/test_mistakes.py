@@ -112,7 +112,6 @@ SOURCES = "--imagenet food101 --food101 food101 --caltech256 food101 --places365
             "pairs release --splits imagenet/tset --out pairs.png",
             "did you mean imagenet/test?",
         ),
-        (audit, "resizes release --splits imagenet/test --originals none", "There is no folder none"),
     ],
 )
 def test_other_mistakes(mistake, module, line, said):

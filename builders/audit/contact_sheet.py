@@ -23,6 +23,7 @@ from builders.release.entries import Manifest
 from builders.release.layout import Layout
 from builders.release.schema import ROLES, UNKNOWN_ROLES, Role
 from builders.release.split_entries import SplitEntry
+from unknown_detection.words import quantity
 
 _LOCAL = "The picture shows images of the sources, so it is not published."
 _FRAMED = "Framed images are unknown: their classes are not among the in-distribution ones."
@@ -77,8 +78,8 @@ def sheet(root: Path, manifest: Manifest, config: str, splits: Sequence[str], co
     drawn = [(f"{config}/{name}", one.row, one.id) for (_, name), some in sorted(blocks.items()) for one in some]
     return Findings(
         key=f"{config}/sheet",
-        summary=f"Contact sheet of `{config}`: the first rows of each of {len(splits):,} splits, {len(drawn):,} "
-        f"images in all. {_LOCAL}",
+        summary=f"Contact sheet of `{config}`: the first rows of {quantity(len(splits), 'split')}, "
+        f"{quantity(len(drawn), 'image')} in all. {_LOCAL}",
         splits=tuple(f"{config}/{name}" for name in sorted(splits)),
         columns=("split", "row", "id"),
         rows=sorted(drawn),

@@ -18,6 +18,7 @@ from builders.errors import BuildError
 from builders.release.duplicates import KNOWN_ROLE
 from builders.release.entries import Manifest
 from taxonomy import tables
+from unknown_detection.words import quantity
 
 COLUMN = "id_overlap"
 """Names the known class that an unknown row's class overlaps, or tells that it overlaps one; no value where none."""
@@ -103,11 +104,11 @@ def _classes(table: pa.Table) -> Counter[tuple[str, str, str]]:
 def _summary(counted: list[SplitOverlap]) -> str:
     some = [split for split in counted if split.overlapping]
     if not some:
-        splits = f"the {len(counted):,} splits with the column `{COLUMN}`"
+        splits = f"the {quantity(len(counted), 'split')} with the column `{COLUMN}`"
         return f"Overlap: no row of {splits} has a known class there."
     others = len(counted) - len(some)
     parts = [f"{split.overlapping:,} of {split.rows:,} rows of `{split.key}` ({_named(split)})" for split in some]
-    none = f"; none in {others:,} other split{'s' * (others > 1)} with that column" if others else ""
+    none = f"; none in {quantity(others, 'other split')} with that column" if others else ""
     listed = "; ".join(parts)
     return f"Overlap: the class of some unknown rows overlaps a known class (column `{COLUMN}`): {listed}{none}."
 

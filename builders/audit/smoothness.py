@@ -24,30 +24,25 @@ Float64 = npt.NDArray[np.float64]
 SEPARABLE = 0.75
 """The AUROC from which on a split counts as separable by smoothness (ours: halfway between chance and certainty)."""
 
-DISTANCES = ("euclidean", "squared")
-"""Distances between two pixels, over the channels scaled to [0, 1]: the length of their difference, or its square."""
 
-
-def total_variation(image: npt.NDArray[np.uint8], distance: str = "euclidean") -> float:
+def total_variation(image: npt.NDArray[np.uint8]) -> float:
     """Return the mean distance between a pixel and its right or lower neighbour.
 
     Kim et al., section 3.1: the distances between each pixel and its surrounding pixels, summed over the image. They
-    name neither the distance nor how far the surroundings reach. Ours are the Euclidean distance and the pixels to the
-    left and right, above and below. Both change which of two images has more: squared distances weigh a few sharp
-    edges more than much faint texture. To count each pair of neighbours once instead of twice, and to divide by the
-    number of pairs, which makes images of different sizes comparable, changes no order of images of one size.
+    name neither the distance nor how far the surroundings reach. Ours are the Euclidean distance, over the channels
+    scaled to [0, 1], and the pixels to the left and right, above and below. Both change which of two images has more:
+    squared distances would weigh a few sharp edges more than much faint texture. To count each pair of neighbours once
+    instead of twice, and to divide by the number of pairs, which makes images of different sizes comparable, changes
+    no order of images of one size.
 
     Args:
         image: shape (height, width, 3).
-        distance: one of `DISTANCES`.
 
     Returns:
-        0 for an image of one colour or one pixel, at most sqrt(3), or 3 if squared.
+        0 for an image of one colour or one pixel, at most sqrt(3).
     """
     pixels = image.astype(np.float64) / 255
-    down, right = (np.square(np.diff(pixels, axis=axis)).sum(axis=2) for axis in (0, 1))
-    if distance == "euclidean":
-        down, right = np.sqrt(down), np.sqrt(right)
+    down, right = (np.sqrt(np.square(np.diff(pixels, axis=axis)).sum(axis=2)) for axis in (0, 1))
     pairs = down.size + right.size
     return float((down.sum() + right.sum()) / pairs) if pairs else 0.0
 

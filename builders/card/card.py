@@ -18,6 +18,7 @@ from builders.release.entries import Manifest, without_outdated_audits
 from builders.release.layout import INDEX_SUFFIX, Layout
 from builders.release.manifest import file_entry, write_manifest
 from builders.storage.atomic import write_text
+from unknown_detection.words import byte_text, quantity
 
 if TYPE_CHECKING:
     import jinja2
@@ -84,7 +85,7 @@ def _said(manifest: Manifest) -> dict[str, object]:
         "drawn": facts.drawn(manifest),
         "statements": responsible.statements(manifest),
         "column_meanings": croissant.COLUMN_MEANINGS,
-        "size": facts.size_text(sum(file.size for split in manifest.by_key().values() for file in split.files)),
+        "size": byte_text(sum(file.size for split in manifest.by_key().values() for file in split.files)),
         "rows": sum(split.rows for split in manifest.by_key().values()),
         "pictures": {key: split.samples for key, split in manifest.by_key().items() if split.samples is not None},
     }
@@ -107,4 +108,5 @@ def _template() -> jinja2.Template:
         keep_trailing_newline=True,
         finalize=_without_html,
     )
+    environment.filters["quantity"] = quantity
     return environment.get_template("dataset_card.md.j2")

@@ -17,11 +17,10 @@ from builders.release.layout import INDEX_SUFFIX
 from builders.release.schema import ROLES, SHIFT_ROLES, Role
 from builders.release.split_entries import SplitEntry, pieces_by_key
 from taxonomy import tables
+from unknown_detection.words import byte_text
 
 _FIELD = r"(?m)^\s*{}\s*=\s*[{{\"]+([^}}\"]+)"
 _WNID = re.compile(r"n\d{8}")
-_UNITS = ("bytes", "kB", "MB", "GB", "TB")
-_KILO = 1000
 
 MOST_CLASSES = 400
 """Most classes that the card lists (ours): Places365's are, the 1,000 of ImageNet would be a fifth of a card."""
@@ -95,16 +94,8 @@ def loading(manifest: Manifest) -> list[Loading]:
         files = [file for entry in entries.values() for file in (entry.data if pixels else (entry.index,))]
         rows = sum(entry.rows for entry in entries.values())
         loaded = name if pixels else f"{name}{INDEX_SUFFIX}"
-        found.append(Loading(loaded, tuple(entries), rows, size_text(sum(file.size for file in files))))
+        found.append(Loading(loaded, tuple(entries), rows, byte_text(sum(file.size for file in files))))
     return sorted(found, key=lambda one: (one.splits == ("train",), one.config))
-
-
-def size_text(size: int) -> str:
-    """A number of bytes for readers: 4,567 bytes, 12.3 MB."""
-    value, unit = float(size), 0
-    while value >= _KILO and unit + 1 < len(_UNITS):
-        value, unit = value / _KILO, unit + 1
-    return f"{value:,.1f} {_UNITS[unit]}" if unit else f"{size:,} bytes"
 
 
 @dataclass(frozen=True)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 from builders.card import facts
 from builders.release.entries import Manifest
+from unknown_detection.words import quantity
 
 COLLECTION_TYPE = "Secondary Data analysis"
 """The value that the vocabulary recommends for data that others collected (property `dataCollectionType`)."""
@@ -62,10 +63,12 @@ def _collection(manifest: Manifest) -> str:
 
 def _missing(manifest: Manifest) -> tuple[str, ...]:
     excluded = sum(split.excluded for split in manifest.by_key().values())
-    texts = [f"Left out by rules, with a reason each in excluded/: {excluded:,} images, counted for every split."]
+    texts = [
+        f"Left out by rules, with a reason each in excluded/: {quantity(excluded, 'image')}, counted for every split."
+    ]
     rows, expected = (sum(getattr(s, n) for s in manifest.by_key().values()) for n in ("rows", "expected"))
     if rows < expected:
-        texts.append(f"The release has {rows:,} rows, of {expected:,} that complete sources give.")
+        texts.append(f"The release has {quantity(rows, 'row')}, of {expected:,} that complete sources give.")
     return tuple(texts)
 
 
@@ -85,7 +88,9 @@ def _annotation(manifest: Manifest) -> tuple[str, ...]:
 def _biases(manifest: Manifest) -> tuple[str, ...]:
     texts = ["The biases of the source datasets carry over; they were not measured."]
     if manifest.duplicates is not None:
-        texts.append(f"Some pictures occur twice: the config duplicates lists {manifest.duplicates.rows:,} pairs.")
+        texts.append(
+            f"Some pictures occur twice: the config duplicates lists {quantity(manifest.duplicates.rows, 'pair')}."
+        )
     overlaps = sum(split.overlaps or 0 for split in manifest.by_key().values())
     if overlaps:
         texts.append(f"{overlaps:,} unknown rows have a class that overlaps a known one (id_overlap).")
@@ -99,7 +104,7 @@ def _limitations(manifest: Manifest) -> tuple[str, ...]:
         if one.demo
     ]
     texts += [
-        f"{one.title} is limited to {one.limit_per_class:,} images of each class."
+        f"{one.title} is limited to {quantity(one.limit_per_class, 'image')} of each class."
         for _, one in sorted(manifest.benchmarks.items())
         if one.limit_per_class is not None
     ]

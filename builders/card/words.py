@@ -1,6 +1,6 @@
 """Roles and rules in words, and text that is wrapped to the width of a picture.
 
-Tested by `tests/builders/card/test_grid.py`.
+Wrapping is tested by `tests/builders/card/test_grid.py`.
 """
 
 from __future__ import annotations
@@ -84,8 +84,10 @@ _BUILD_RULES: Mapping[str, str] = {
     "duplicate": "shows the same picture as another row (variant without duplicates)",
     "image-not-drawn": "its class has more images than the split takes, or none was made of this one",
     "in-other-split": "drawn for another split",
+    "limit-per-class": "beyond the limit of images of a class that was given, for a quick look",
     "not-adopted": "not in the copy of the published benchmark that was adopted",
     "outside": "its class is not one that the rules look at",
+    "stray": "a file that is no image of the source",
     "unreadable": "the image does not decode",
     "withdrawn": "withdrawn from the release",
 }

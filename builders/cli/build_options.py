@@ -28,7 +28,7 @@ HOW = ("index_only", "allow_partial", "check", *EXECUTOR_FLAGS, "no_sync", "quie
 def which_rows(benchmark: Benchmark) -> list[str]:
     """The options that choose other rows than the published ones, as sections of the help have them."""
     variants = [variant.name.replace("-", "_") for variant in benchmark.variants]
-    return ["benchmark_version", *variants, "adopt", "withdraw", "limit_per_class", "seed"]
+    return [*variants, "adopt", "withdraw", "limit_per_class", "seed"]
 
 
 def build_options(seed: int, splits: Sequence[str] = ()) -> list[Callable[[Any], Any]]:

@@ -1,4 +1,4 @@
-"""The flags that choose a version of a benchmark and its variants, and the reading that they ask for.
+"""The flags that choose variants of a benchmark, and the reading that they ask for.
 
 Tested by `tests/builders/test_cifar_benchmark.py`.
 """
@@ -6,7 +6,7 @@ Tested by `tests/builders/test_cifar_benchmark.py`.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,15 +21,8 @@ from builders.sources.base import Source
 
 
 def variant_options(benchmark: Benchmark) -> list[Callable[[Any], Any]]:
-    """Return a flag for each variant, and `--benchmark-version`."""
-    version = click.option(
-        "--benchmark-version",
-        metavar="VERSION",
-        default=benchmark.version,
-        show_default=True,
-        help=f"Build the rows of this version: {' or '.join(benchmark.buildable_versions)}.",
-    )
-    return [*map(_variant_option, benchmark.variants), version]
+    """Return a flag for each variant."""
+    return [_variant_option(variant) for variant in benchmark.variants]
 
 
 def _variant_option(variant: Variant) -> Callable[[Any], Any]:
@@ -42,27 +35,23 @@ def _variant_option(variant: Variant) -> Callable[[Any], Any]:
 
 
 def every_source(benchmark: Benchmark) -> tuple[Source, ...]:
-    """The sources of a benchmark, of its earlier versions and of its variants."""
-    versions = [benchmark.at_version(version) for version in benchmark.buildable_versions]
-    found = [source for version in versions for source in version.sources()]
-    found += [variant.source for variant in benchmark.variants if variant.source is not None]
-    return tuple({source.key: source for source in found}.values())
+    """The sources of a benchmark and of its variants."""
+    others = [variant.source for variant in benchmark.variants if variant.source is not None]
+    return tuple({source.key: source for source in (*benchmark.sources(), *others)}.values())
 
 
 def chosen_reading(benchmark: Benchmark, flags: dict[str, Any]) -> tuple[Benchmark, list[Variant]]:
     """The benchmark as the parsed flags ask for it, and the variants among them; their folders go into `flags`.
 
     Raises:
-        BuildError: there is no such version, or it has no such variant, or a folder is given for an unused source.
+        BuildError: a folder is given for an unused source.
     """
-    version = benchmark.at_version(flags["benchmark_version"])
-    for variant in version.variants:
+    for variant in benchmark.variants:
         _take_found(variant, flags)
     chosen = [variant for variant in benchmark.variants if flags[_parameter(variant)] not in (None, False)]
-    _refuse_later(version, chosen)
     for variant in benchmark.variants:
         _give_folder(variant, flags)
-    return version.with_variants([variant.name for variant in chosen]), chosen
+    return benchmark.with_variants([variant.name for variant in chosen]), chosen
 
 
 def _take_found(variant: Variant, flags: dict[str, Any]) -> None:
@@ -92,16 +81,6 @@ def _holds(source: Source, root: Path) -> bool:
             source.scan(root, (partition,))
             return True
     return False
-
-
-def _refuse_later(version: Benchmark, chosen: Sequence[Variant]) -> None:
-    known = {variant.name for variant in version.variants}
-    for variant in chosen:
-        if variant.name not in known:
-            raise BuildError(
-                f"Version {version.version} of the benchmark {version.name} has no --{variant.name}. Leave this flag "
-                "or --benchmark-version out."
-            )
 
 
 def _give_folder(variant: Variant, flags: dict[str, Any]) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from builders.audit.record import Findings, audited, paths, picture_format, record, save_picture, table_text
-from builders.audit.smoothness import DISTANCES, SEPARABLE, has_known_test, table_lines
+from builders.audit.smoothness import SEPARABLE, has_known_test, table_lines
 from builders.cli.progress import TerminalMeter
 from builders.cli.runner import exit_code
 from builders.cli.split_choice import chosen_splits, splits_option
@@ -207,45 +207,6 @@ def artifacts(release: Path, splits: Sequence[str], sample: int, workers: int, d
             found = audit.separations(measured, reference)
             click.echo("\n".join(aligned(list(audit.table_lines(found)))))
             manifest = _finish(release, manifest, audit.findings(config, found, reference, sample), dry_run=dry_run)
-
-
-@command.command(
-    short_help="Originals of a split, resized in three ways.",
-    examples=(
-        "python -m builders.commands.audit resizes build/unknown-detection --splits cifar/far_ood_lsun_fix "
-        "--originals /data/lsun",
-    ),
-)
-@_release
-@splits_option("The split whose originals are resized.", required=True)
-@click.option(
-    "--originals",
-    required=True,
-    metavar="DIR",
-    type=click.Path(path_type=Path),
-    help="The source's folder, which has the originals.",
-)
-@click.option("--images", type=click.IntRange(1), default=4_000, show_default=True, help="Most images to resize.")
-def resizes(release: Path, splits: Sequence[str], originals: Path, images: int) -> None:
-    """Measure smoothness of a split's originals, resized in three ways.
-
-    The ways are LSUN-FIX's published procedure, the one-step resize of the whole image, and one that aliases. Each is
-    compared with the known test images as by `smoothness`, for the Euclidean distance between neighbours and for its
-    square, because the paper does not name the distance.
-    """
-    from builders.audit.resizes import compare
-
-    with os_errors_as_build_errors("read the release and the originals"):
-        manifest = read_manifest(release)
-        ((config, names), *others) = _by_config(release, manifest, splits).items()
-        if others or len(names) != 1:
-            raise BuildError(f"--splits {','.join(splits)} chooses several splits. Name one as CONFIG/SPLIT.")
-        found = compare(release, manifest, f"{config}/{names[0]}", originals, images)
-    lines = [["resize", "images", *(f"{word} ({name})" for name in DISTANCES for word in ("variation", "AUROC"))]]
-    for way in found:
-        figures = [text for name in DISTANCES for text in (f"{way.variation[name]:.4f}", f"{way.auroc[name]:.3f}")]
-        lines.append([way.name, f"{way.images:,}", *figures])
-    click.echo("\n".join(aligned(lines)))
 
 
 @command.command(

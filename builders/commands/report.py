@@ -19,7 +19,7 @@ from builders.report.pictures import Shown
 from builders.storage.atomic import write_text
 from builders.storage.paths import LOCAL, PathType, is_remote
 from unknown_detection.help import helpful
-from unknown_detection.pages.content import byte_text
+from unknown_detection.words import byte_text
 
 
 @helpful(

@@ -16,6 +16,7 @@ from builders.registry import BENCHMARKS
 from builders.sources.base import Source
 from builders.storage.listing import looking
 from builders.storage.paths import is_remote
+from unknown_detection.words import byte_text
 
 MAY_PUBLISH: Mapping[str, str] = {
     "open": "images",
@@ -48,11 +49,11 @@ class Overview:
 
     @property
     def size(self) -> str:
-        """Gigabytes of the owner's files together, as far as their sizes are published."""
+        """Bytes of the owner's files together, as far as their sizes are published."""
         sizes = [file.size for file in self.source.obtain.files] if self.source.obtain else []
         if not sum(sizes):
             return "not published"
-        return f"{sum(sizes) / 1e9:,.1f} GB" + ("" if all(sizes) else " and more")
+        return byte_text(sum(sizes)) + ("" if all(sizes) else " and more")
 
     @property
     def how(self) -> str:

@@ -20,6 +20,7 @@ from builders.release.split_entries import SplitEntry, pieces_by_key
 from builders.sources.broken import RULE
 from builders.sources.sizes import estimated_bytes
 from builders.storage.paths import is_remote
+from unknown_detection.words import byte_text
 
 
 def built_text(benchmark: Benchmark, manifest: Manifest, out: Path, splits: Sequence[str]) -> str:
@@ -78,8 +79,8 @@ def dry_run_text(planned: BuildPlan) -> str:
         size, by_rule = _estimated_bytes(planned, split), _left_out(split)
         total += size
         rules = ", ".join(f"{rule} {images:,}" for rule, images in by_rule.items())
-        lines.append([split.key, _size(size), f"{sum(by_rule.values()):,}", rules or "-"])
-    closing = f"dry run: nothing was written; the release would take about {_size(total)}"
+        lines.append([split.key, byte_text(size), f"{sum(by_rule.values()):,}", rules or "-"])
+    closing = f"dry run: nothing was written; the release would take about {byte_text(total)}"
     return "\n".join(
         [counts_table(planned.run.benchmark, rows), *parts_table(parts), "", *aligned(lines), "", closing]
     )
@@ -165,10 +166,6 @@ def parts_table(parts: Sequence[tuple[str, Split, int, int]]) -> list[str]:
         numbers = [text for ours, paper in pairs for text in (f"{ours:,}", f"{paper:,}", _difference(ours, paper))]
         lines.append([key, split.role, split.source.key, *numbers])
     return ["", *aligned(lines)]
-
-
-def _size(size: int) -> str:
-    return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.1f} MB"
 
 
 def _difference(found: int, wanted: int) -> str:

@@ -27,7 +27,6 @@ from builders.declare.quotas import (
     Total,
 )
 from builders.declare.splits import AuthorsImages, Config, JoinedSplit, Oodness, PaperCount, Part, Split
-from builders.errors import BuildError, printable
 from builders.generate.contract import Generator
 from builders.generate.flags import Flag
 from builders.sources.base import Source
@@ -44,7 +43,6 @@ __all__ = [
     "DeclarationError",
     "DemoModels",
     "Draw",
-    "EarlierVersion",
     "FirstClasses",
     "Half",
     "JoinedSplit",
@@ -94,19 +92,6 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class EarlierVersion:
-    """An earlier version of a benchmark, which `--benchmark-version` builds again, row for row.
-
-    `splits` are declared in place of the present splits of these keys (`config/split`). `unbuildable` is a sentence
-    for a version that these tools know and cannot build: what it was, and what to build instead.
-    """
-
-    version: str
-    splits: Mapping[str, Split | JoinedSplit] = field(default_factory=dict)
-    unbuildable: str = ""
-
-
-@dataclass(frozen=True)
 class DemoModels:
     """Models with random weights, which `--demo` uses where no flag gives a model.
 
@@ -142,7 +127,6 @@ class Benchmark:
     `roles_by_config`: an image may have different roles in different configs. `index_words`: the words by which the
     authors' text lists name a source and its partition (`builders.adopt.text_lists`); empty if an existing copy
     consists of folders. `variants`: other readings that a flag asks for. `settings`: flags that make generators.
-    `earlier`: versions before this one, newest first; they have no variants.
 
     Raises:
         DeclarationError: a name is used twice or malformed, a key names no split, or a split draws from a partition,
@@ -160,50 +144,17 @@ class Benchmark:
     index_words: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     variants: tuple[Variant, ...] = ()
     settings: tuple[Settings, ...] = ()
-    earlier: tuple[EarlierVersion, ...] = ()
 
     def __post_init__(self) -> None:
         for problem in problems(self.configs):
             raise DeclarationError(f"Benchmark {self.name}, {problem}.")
         for variant in self.variants:
-            self._refuse_misplaced(f"variant {variant.name}", variant.splits)
+            for key, split in variant.splits.items():
+                if key not in self.parts() or split.name != key.partition("/")[2]:
+                    raise DeclarationError(
+                        f"Benchmark {self.name}, variant {variant.name}: {split.name} cannot stand for {key}."
+                    )
             self._read_as([variant])
-        for version in self.earlier:
-            self._refuse_misplaced(f"version {version.version}", version.splits)
-            self._as_it_was(version)
-
-    def _refuse_misplaced(self, where: str, splits: Mapping[str, Split | JoinedSplit]) -> None:
-        for key, split in splits.items():
-            if key not in self.parts() or split.name != key.partition("/")[2]:
-                raise DeclarationError(f"Benchmark {self.name}, {where}: {split.name} cannot stand for {key}.")
-
-    @property
-    def buildable_versions(self) -> tuple[str, ...]:
-        """The versions that `at_version` takes, newest first."""
-        return (self.version, *(version.version for version in self.earlier if not version.unbuildable))
-
-    def at_version(self, version: str) -> Benchmark:
-        """The benchmark as one of its versions declared it; itself for the present one.
-
-        Raises:
-            BuildError: there was no such version, or these tools cannot build it.
-        """
-        if version == self.version:
-            return self
-        known = ", ".join(self.buildable_versions)
-        for earlier in self.earlier:
-            if earlier.version == version:
-                if earlier.unbuildable:
-                    raise BuildError(f"{earlier.unbuildable} Of {self.name}, these tools build {known}.")
-                return self._as_it_was(earlier)
-        raise BuildError(
-            f"These tools do not build version {printable(version)} of the benchmark {self.name}, only {known}. "
-            "Use one of these, or the tools that published it."
-        )
-
-    def _as_it_was(self, version: EarlierVersion) -> Benchmark:
-        configs = self._with_splits(version.splits)
-        return dataclasses.replace(self, version=version.version, configs=configs, variants=(), earlier=())
 
     def with_variants(self, names: Collection[str]) -> Benchmark:
         """The benchmark as some of its variants declare it; itself if none are named."""
@@ -247,18 +198,13 @@ class Benchmark:
         other = {key: split for variant in variants for key, split in variant.splits.items()}
         version = ".".join([f"{self.version}+{variants[0].name}", *(variant.name for variant in variants[1:])])
         added = {config.name: config for variant in variants for config in variant.configs}
-        kept = {config.name: config for config in self._with_splits(other)}
-        configs = tuple((kept | added).values())
-        return dataclasses.replace(self, configs=configs, version=version, variants=(), earlier=())
-
-    def _with_splits(self, other: Mapping[str, Split | JoinedSplit]) -> tuple[Config, ...]:
-        """The configs with other splits in place of those of some keys."""
-        return tuple(
-            dataclasses.replace(
+        kept = {
+            config.name: dataclasses.replace(
                 config, splits=tuple(other.get(f"{config.name}/{split.name}", split) for split in config.splits)
             )
             for config in self.configs
-        )
+        }
+        return dataclasses.replace(self, configs=tuple((kept | added).values()), version=version, variants=())
 
     def splits(self) -> Iterator[tuple[Config, Split]]:
         """Yield all splits in declared order, each with its config; for a joined split, its parts."""

@@ -18,6 +18,7 @@ from builders.executors.base import Progress, Resources, Result, Task
 from builders.executors.ray_address import answering_address, answers
 from builders.executors.ray_worker import Answer, Driver, Worker, work
 from builders.executors.worker import answered
+from unknown_detection.words import byte_text
 
 _RETRIES = 3
 """How often Ray runs a task again whose worker died, or starts an actor again; its own default for tasks
@@ -274,7 +275,7 @@ def _fitting(need: Resources, node: dict[str, float]) -> int:
 
 
 def _in_words(need: Resources) -> str:
-    memory = f", {need.memory / 1e9:,.1f} GB of memory" if need.memory else ""
+    memory = f", {byte_text(need.memory)} of memory" if need.memory else ""
     return f"{need.cpus:g} cores, {need.gpus:g} GPUs{memory}"
 
 

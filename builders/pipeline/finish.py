@@ -291,8 +291,6 @@ def _config_entry(run: Run, config: Config, finished: Sequence[Finished], before
         columns=tuple(column_entry(column) for column in config.columns),
         splits={**before.splits, **mine} if before else mine,
         excluded=file_entry(run.layout, path),
-        audit=before.audit if before else None,
-        duplicates_of=before.duplicates_of if before else None,
     )
 
 

@@ -23,6 +23,7 @@ from builders.storage.paths import is_remote
 from builders.writing.packs import unpack
 from builders.writing.places import STAGING, Places, packed_rows, rows_taken
 from builders.writing.read_plan import ReadPlan, join, locate
+from unknown_detection.words import byte_text
 
 
 def locate_splits(plan: BuildPlan, splits: Sequence[PlannedSplit]) -> list[ReadPlan]:
@@ -89,6 +90,6 @@ def refuse_full_disk(sizes: Sequence[int], layout: Layout) -> None:
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise BuildError(
-            f"{folder} has {free / 1e9:,.1f} GB of free space, and the build needs {needed / 1e9:,.1f} GB. {remedy}, "
-            "and run the same command again."
+            f"{folder} has {byte_text(free)} of free space, and the build needs {byte_text(needed)}. {remedy}, and "
+            "run the same command again."
         )

@@ -140,8 +140,13 @@ def benchmark_of(published: Published) -> Benchmark:
         raise BuildError(f"These tools do not build the benchmark {name}, only {known}. Update the tools.")
     # What is asked for with flags stands after the plus; a variant without duplicates has the benchmark's declaration.
     plain, _, variants = version.partition("+")
-    read = BENCHMARKS[name].at_version(plain).with_variants(variants.split("."))
-    benchmark = with_sealed(read, published.config, published.splits())
+    declared = BENCHMARKS[name]
+    if plain != declared.version:
+        raise BuildError(
+            f"These tools do not build version {one_line(plain)} of the benchmark {name}, only {declared.version}. "
+            "Use the tools that published it."
+        )
+    benchmark = with_sealed(declared.with_variants(variants.split(".")), published.config, published.splits())
     _refuse_undeclared(published, benchmark)
     return benchmark
 

@@ -62,8 +62,12 @@ def recorded_splits(benchmark: Benchmark, entries: Mapping[str, SplitEntry], roo
     """
     generators = generators_of(benchmark, list(entries))
     for key, generator in generators.items():
-        # Releases of format 1 record none: their images were generated as the generators' first versions do.
-        _refuse_other_generator(key, entries[key].generator or generator.entry(), generator)
+        published = entries[key].generator
+        if published is None:
+            raise BuildError(
+                f"The manifest does not say how the images of {key} were generated. Fetch the release again."
+            )
+        _refuse_other_generator(key, published, generator)
     sealed = opened_splits(entries, root)
     return [key for key, made in generators.items() if made.reproducible == "recorded" and key not in sealed]
 

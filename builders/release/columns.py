@@ -76,11 +76,6 @@ class Column:
         return _ARROW[self.type]
 
 
-NEAR_DUPLICATE_OF = Column(
-    "near_duplicate_of",
-    "string",
-    "the id of the nearest in-distribution training image that the row's image nearly repeats, or an empty text",
-)
 OODNESS = Column(
     "oodness",
     "float64",
@@ -100,5 +95,5 @@ PREPARED_SHA256 = Column(
     absent="",
 )
 
-KNOWN_COLUMNS: Mapping[str, Column] = {column.name: column for column in (NEAR_DUPLICATE_OF, OODNESS, ID_OVERLAP)}
+KNOWN_COLUMNS: Mapping[str, Column] = {column.name: column for column in (OODNESS, ID_OVERLAP)}
 """The columns that a manifest lists by name, without type and description."""

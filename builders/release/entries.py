@@ -108,11 +108,7 @@ def listed_column(entry: str | ColumnEntry) -> Column:
 
 
 class ConfigEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A config: its label names, its own columns and its splits.
-
-    `audit` and `duplicates_of` are only in older releases, which have the column `near_duplicate_of`; newer ones have
-    a table of duplicates instead.
-    """
+    """A config: its label names, its own columns and its splits."""
 
     benchmark: Name
     description: Prose
@@ -120,8 +116,6 @@ class ConfigEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     columns: tuple[Text | ColumnEntry, ...]
     splits: dict[SplitName, SplitEntry]
     excluded: FileEntry
-    audit: FileEntry | None = None
-    duplicates_of: Text | None = None
 
     def own_columns(self) -> tuple[Column, ...]:
         """The columns of this config, in addition to those that all configs have."""
@@ -219,7 +213,7 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
 
         A file that several configs share is included once.
         """
-        entries = [entry for config in self.configs.values() for entry in (config.excluded, config.audit) if entry]
+        entries = [config.excluded for config in self.configs.values()]
         for _, _, split in self.splits():
             entries += split.files
             if split.samples is not None:

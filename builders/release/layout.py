@@ -98,10 +98,6 @@ class Layout:
         """Pixels of a split without shards, by its digest, for comparisons in later runs."""
         return self.inside(f".state/pixels/{digest}.npy")
 
-    def audit(self, config: str) -> Path:
-        """The near-duplicate pairs of a config, in releases with the column `near_duplicate_of`."""
-        return self.inside(f"audit/{config}/near_duplicates.csv")
-
     def part(self, config: str, split: str, shard: int, of: int) -> Path:
         """The record of a finished shard."""
         return self.inside(f".state/parts/{config}/{shard_name(split, shard, of)}")

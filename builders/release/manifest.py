@@ -284,11 +284,8 @@ def _wrong_config(name: str, config: ConfigEntry) -> Iterator[str]:
     if not config.splits:
         yield f"{name} has no split"
     yield from _wrong_columns(name, config)
-    if "near_duplicate_of" in config.columns and (config.audit is None or config.duplicates_of is None):
-        yield f"{name} has the column near_duplicate_of, but not both audit and duplicates_of"
-    for file in (config.excluded, config.audit):
-        if file is not None and not _is_inside(file.path):
-            yield _elsewhere(file.path, name)
+    if not _is_inside(config.excluded.path):
+        yield _elsewhere(config.excluded.path, name)
 
 
 def _wrong_columns(name: str, config: ConfigEntry) -> Iterator[str]:

@@ -148,9 +148,9 @@ class SplitEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     A joined split lists its `parts` instead of a role, source, partitions and adoption; `pieces` gives the parts of
     every split. `made` describes how its images were generated, and `generator` records it. `sealed` are the files of
     sealed residuals of its images, one for each shard. `samples` is a picture of some of its images, of sources whose
-    licence lets images be public. `near_duplicates` is only in releases with the column
-    `near_duplicate_of`. `overlaps` counts rows with an `id_overlap`, in configs with this column. `compared` says
-    in sentences what a comparison of classes by WordNet and name cannot tell of the split's; None if there was none.
+    licence lets images be public. `overlaps` counts rows with an `id_overlap`, in configs with this column. `compared`
+    says in sentences what a comparison of classes by WordNet and name cannot tell of the split's; None if there was
+    none.
     `labelled` is only there if rows have labels although they are not in-distribution, or none although they are.
     """
 
@@ -174,7 +174,6 @@ class SplitEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     generator: GeneratorEntry | None = None
     sealed: tuple[FileEntry, ...] = ()
     samples: FileEntry | None = None
-    near_duplicates: Count | None = None
     overlaps: Count | None = None
     compared: tuple[Prose, ...] | None = None
     parts: tuple[PartEntry, ...] | None = None

@@ -1,4 +1,4 @@
-"""The tables of a release besides its shards: indexes, exclusions, near-duplicates.
+"""The tables of a release besides its shards: indexes and exclusions.
 
 Tested by `tests/builders/release/test_release.py`.
 """
@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import csv
 import io
-import math
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
@@ -18,7 +17,7 @@ import pyarrow.parquet as pq
 from builders.errors import BuildError
 from builders.release.columns import Column
 from builders.release.schema import arrow_schema
-from builders.storage.atomic import atomic_path, replace_text, write_text
+from builders.storage.atomic import atomic_path, replace_text
 from builders.storage.regular import open_buffered, read_regular
 from unknown_detection.csv_text import csv_text, plain_text
 
@@ -44,8 +43,11 @@ class Exclusion:
     evidence: str
 
 
+_COLUMNS = tuple(field.name for field in fields(Exclusion))
+
+
 class TableError(BuildError):
-    """A file that is not a table of exclusions or near-duplicates; `reason` says where in the file, and why."""
+    """A file that is not a table of exclusions; `reason` says where in the file, and why."""
 
     def __init__(self, path: Path, reason: str) -> None:
         self.reason = reason
@@ -62,16 +64,6 @@ def write_index(
         pq.write_table(table, temporary, compression="zstd", write_page_index=True, use_content_defined_chunking=True)
 
 
-@dataclass(frozen=True)
-class NearDuplicate:
-    """An image and the training image that it nearly repeats, in releases from before the table of duplicates."""
-
-    split: str
-    id: str
-    near_duplicate_of: str
-    distance: str
-
-
 def write_excluded(path: Path, exclusions: Sequence[Exclusion], replaced: Sequence[str]) -> None:
     """Write a config's exclusions; lines of splits that are not in `replaced` are kept.
 
@@ -81,7 +73,8 @@ def write_excluded(path: Path, exclusions: Sequence[Exclusion], replaced: Sequen
     before = read_regular(path) if path.exists() else None
     kept = [] if before is None else [line for line in read_excluded(path) if line.split not in replaced]
     lines = sorted([*kept, *exclusions], key=lambda e: (e.split, e.source, e.partition, e.class_id, e.image, e.rule))
-    replace_text(path, _lines(Exclusion, lines), lambda found: found == before)
+    text = csv_text([_COLUMNS, *(list(asdict(line).values()) for line in lines)])
+    replace_text(path, text, lambda found: found == before)
 
 
 def read_excluded(path: Path) -> list[Exclusion]:
@@ -92,7 +85,7 @@ def read_excluded(path: Path) -> list[Exclusion]:
         OSError: it cannot be opened.
     """
     found = []
-    for line, row in _read_lines(path, Exclusion):
+    for line, row in _read_lines(path):
         # int() also takes signs, blanks, underscores and digits of other scripts.
         if not (row["images"].isascii() and row["images"].isdecimal() and len(row["images"]) <= _MOST_DIGITS):
             raise TableError(path, f"line {line}: the number of images is {row['images'][:_SHOWN]!r}")
@@ -100,50 +93,18 @@ def read_excluded(path: Path) -> list[Exclusion]:
     return found
 
 
-def write_audit(path: Path, pairs: Sequence[NearDuplicate], replaced: Sequence[str]) -> None:
-    """Write a config's near-duplicates, each row's nearest first; lines of splits not in `replaced` are kept."""
-    kept = [line for line in read_audit(path) if line.split not in replaced] if path.exists() else []
-    lines = sorted([*kept, *pairs], key=lambda p: (p.split, p.id, float(p.distance), p.near_duplicate_of))
-    write_text(path, _lines(NearDuplicate, lines))
-
-
-def read_audit(path: Path) -> list[NearDuplicate]:
-    """Read a table that `write_audit` wrote.
-
-    Raises:
-        TableError: the file is not such a table.
-        OSError: it cannot be opened.
-    """
-    found = []
-    for line, row in _read_lines(path, NearDuplicate):
-        try:
-            finite = math.isfinite(float(row["distance"]))
-        except ValueError:
-            finite = False
-        if not finite:
-            raise TableError(path, f"line {line}: the distance is {row['distance'][:_SHOWN]!r}")
-        found.append(NearDuplicate(**row))
-    return found
-
-
-def _read_lines(path: Path, kind: type[Exclusion | NearDuplicate]) -> Iterator[tuple[int, dict[str, str]]]:
-    """The rows of a CSV file with exactly the fields of `kind` as columns, each with its line number."""
-    names = {field.name for field in fields(kind)}
+def _read_lines(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
+    """The rows of a CSV file with exactly the columns of a table of exclusions, each with its line number."""
     try:
         with io.TextIOWrapper(open_buffered(path), encoding="utf-8", newline="") as opened:
             reader = csv.DictReader(opened, strict=True)
-            if set(reader.fieldnames or ()) != names or len(reader.fieldnames or ()) != len(names):
-                raise TableError(path, f"the columns are not {', '.join(field.name for field in fields(kind))}")
+            if sorted(reader.fieldnames or ()) != sorted(_COLUMNS):
+                raise TableError(path, f"the columns are not {', '.join(_COLUMNS)}")
             for row in reader:
-                if set(row) != names or None in row.values():
-                    raise TableError(path, f"line {reader.line_num} does not have {len(names)} values")
+                if row.keys() != set(_COLUMNS) or None in row.values():
+                    raise TableError(path, f"line {reader.line_num} does not have {len(_COLUMNS)} values")
                 yield reader.line_num, {name: plain_text(cell) for name, cell in row.items()}
     except UnicodeDecodeError as error:
         raise TableError(path, "it is not UTF-8 text") from error
     except csv.Error as error:
         raise TableError(path, f"it is not CSV ({error})") from error
-
-
-def _lines(kind: type[Exclusion | NearDuplicate], lines: Sequence[Exclusion | NearDuplicate]) -> str:
-    """Rows of a table as CSV."""
-    return csv_text([[field.name for field in fields(kind)], *(list(asdict(line).values()) for line in lines)])

@@ -8,34 +8,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from builders.card.words import ROLE_NAMES
+from builders.card.words import ROLE_NAMES, rule_meaning
 from builders.release.entries import ConfigEntry, Manifest
 from builders.release.split_entries import PartEntry
 from builders.release.tables import Exclusion
 from builders.report.charts import chip, filled, stacked
-from builders.sources import broken
-from taxonomy.decisions import RULES
-from unknown_detection.pages.content import Cell, Column, Table, Value, anchor, byte_text
+from unknown_detection.pages.content import Cell, Column, Table, Value, anchor
+from unknown_detection.words import byte_text
 
 MOST_IMAGES = 500
 """Single images that the page lists as left out, at most (ours); the tables of exclusions have all."""
-
-_OUR_RULES = {
-    broken.RULE: "the image is broken in its owner's archive, too",
-    "class-drawn": "the class is drawn for the other side of this split",
-    "class-not-drawn": "other classes were drawn, by keyed rank",
-    "demo-classes": "a demo makes images of the first classes only",
-    "duplicate": "another row shows the same picture, in this variant without duplicates",
-    "image-not-drawn": "other images of the class were drawn, by keyed rank",
-    "in-other-split": "another split has the image",
-    "limit-per-class": "beyond the limit that was given for a quick look",
-    "not-adopted": "not in the copy of the benchmark that was adopted",
-    "outside": "not a class that the rules look at",
-    "stray": "a file that is no image of the source",
-    "unreadable": "the image does not decode",
-    "withdrawn": "taken out of the release",
-}
-"""What the rules of the builders say; those of the taxonomy have sentences of their own (`RULES`)."""
 
 
 @dataclass(frozen=True)
@@ -135,7 +117,7 @@ def rules_table(manifest: Manifest) -> Table:
     rows: list[list[Value | Cell]] = []
     for key, _, split in manifest.splits():
         for rule, images in sorted(split.excluded_by_rule.items()):
-            rows.append([Cell(key, style="code"), rule, images, RULES.get(rule) or _OUR_RULES.get(rule, "")])
+            rows.append([Cell(key, style="code"), rule, images, rule_meaning(rule)])
     columns = [Column("split"), Column("rule"), Column("images", numeric=True), Column("what the rule says")]
     return Table("rules", "Images left out, by rule", columns, rows, searchable=True, first=12)
 

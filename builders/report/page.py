@@ -25,8 +25,9 @@ from builders.report.classes import class_trees
 from builders.report.pictures import Shown, Thumbnail, may_be_published, pictured_sources, thumbnails
 from builders.report.rows import read_rows
 from builders.sources.registry import SOURCES
-from unknown_detection.pages.content import Entry, anchor, byte_text
+from unknown_detection.pages.content import Entry, anchor
 from unknown_detection.pages.render import render
+from unknown_detection.words import byte_text, quantity
 
 _HERE = Path(__file__).parent
 
@@ -134,9 +135,9 @@ def _facts(manifest: Manifest, size: int, files: int) -> list[tuple[str, str | i
     splits = len(manifest.by_key())
     return [
         ("version", version, f"after {manifest.previous}" if manifest.previous else ""),
-        ("rows", rows, f"in {splits:,} splits"),
-        ("configs", len(manifest.configs), f"of {len(manifest.benchmarks):,} benchmarks"),
-        ("size", byte_text(size), f"in {files:,} files"),
+        ("rows", rows, f"in {quantity(splits, 'split')}"),
+        ("configs", len(manifest.configs), f"of {quantity(len(manifest.benchmarks), 'benchmark')}"),
+        ("size", byte_text(size), f"in {quantity(files, 'file')}"),
         ("sources", len(manifest.sources), ""),
     ]
 

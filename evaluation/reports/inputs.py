@@ -67,8 +67,6 @@ class ScoredRun:
     def of_configs(self, rows: Rows, configs: Sequence[str]) -> Rows:
         """Select the rows of some configs, and drop what the release does not say of these configs' rows."""
         found = rows.where(np.isin(rows.config, list(configs)))
-        if not self.index.duplicates.keys() & set(configs):
-            found = replace(found, duplicate=None)
         return found if self.index.overlaps & set(configs) else replace(found, overlap=None)
 
     def any_rows(self, configs: Sequence[str]) -> Rows:

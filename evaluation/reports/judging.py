@@ -92,9 +92,9 @@ def rows_left_out(scored: Sequence[ScoredRun], wanted: Wanted) -> RowsLeftOut:
     """Count the rows that each split and class loses in the figures without duplicates and without overlap."""
     judged = [(one, *item) for item in wanted.items() if item[0] != robustness.NAME for one in scored]
     duplicates = [
-        count_left_out(one.any_rows(configs), protocol, one.index.duplicates)
+        count_left_out(one.any_rows(configs), protocol)
         for one, protocol, configs in judged
-        if one.index.duplicates.keys() & set(configs)
+        if one.index.rows.duplicate is not None
     ]
     overlapping = [
         count_overlaps(one.any_rows(configs), protocol)

@@ -16,7 +16,7 @@ from evaluation.duplicate_pairs import ids_by_split
 from evaluation.errors import EvaluationError
 from evaluation.releases import Release
 from evaluation.scoring.fit_splits import in_fit_half
-from evaluation.scoring.left_out import find_duplicates, find_overlaps
+from evaluation.scoring.left_out import find_overlaps
 from evaluation.scoring.rows import Rows
 from evaluation.scoring.scores import summarize_ids
 
@@ -37,15 +37,12 @@ class ReleaseIndex:
         table: the columns `config`, `split`, `id` and `label` (-1 for rows outside the in-distribution classes).
         rows: the same rows in the form that protocols read, with all scores 0.
         label_names: the classes of each config.
-        duplicates: by config, the reason why rows count as duplicates (`left_out.IN_PAIRS` or another); configs
-            without information on duplicates are missing.
         overlaps: the configs whose rows say which known class they overlap.
     """
 
     table: pa.Table
     rows: Rows
     label_names: Mapping[str, Sequence[str]]
-    duplicates: Mapping[str, str]
     overlaps: frozenset[str] = frozenset()
 
 
@@ -57,16 +54,12 @@ def release_index(release: Release, configs: Sequence[str]) -> ReleaseIndex:
             manifest's digests.
     """
     pairs = release.duplicates()
-    in_pairs = None if pairs is None else ids_by_split(pairs)
+    in_pairs = {} if pairs is None else ids_by_split(pairs)
     parts = []
-    why: dict[str, str] = {}
     overlaps: set[str] = set()
     for config in configs:
         for split in release.splits(config):
             rows = release.rows(config, split)
-            of_split = None if in_pairs is None else in_pairs.get(f"{config}/{split}", _NO_IDS)
-            reason, duplicate = find_duplicates(rows, of_split)
-            why |= {config: reason} if reason else {}
             overlap = find_overlaps(rows)
             overlaps |= set() if overlap is None else {config}
             described = {name: rows[name] for name in ("id", "label", "class_id")} | {
@@ -74,7 +67,7 @@ def release_index(release: Release, configs: Sequence[str]) -> ReleaseIndex:
                 "split": pa.repeat(split, len(rows)),
                 "role": role_names(rows),
                 "source_id": pc.binary_join_element_wise(rows["source"], rows["source_id"], "/"),
-                "duplicate": duplicate,
+                "duplicate": pc.is_in(rows["id"], value_set=in_pairs.get(f"{config}/{split}", _NO_IDS)),
                 "overlap": pa.repeat("", len(rows)) if overlap is None else overlap,
             }
             parts.append(pa.table(described))
@@ -86,11 +79,11 @@ def release_index(release: Release, configs: Sequence[str]) -> ReleaseIndex:
         **texts,
         label=table["label"].to_numpy(),
         score=np.zeros(len(table)),
-        duplicate=table["duplicate"].to_numpy() if why else None,
+        duplicate=None if pairs is None else table["duplicate"].to_numpy(),
         overlap=_texts(table["overlap"]) if overlaps else None,
     )
     names = {config: release.label_names(config) for config in configs}
-    return ReleaseIndex(table.select(["config", "split", "id", "label"]), rows, names, why, frozenset(overlaps))
+    return ReleaseIndex(table.select(["config", "split", "id", "label"]), rows, names, frozenset(overlaps))
 
 
 @dataclass(frozen=True)

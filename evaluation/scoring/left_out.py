@@ -1,12 +1,10 @@
 """Finds the rows that figures without duplicates or without overlap leave out, and counts them.
 
 A release has one table of pairs, the config `duplicates` with the split `pairs`. Each line is a pair of rows whose
-images are identical (distance 0) or nearly so. In releases built before it existed, some configs have the column
-`near_duplicate_of` instead, with the id of the training image that a row nearly duplicates.
+images are identical (distance 0) or nearly so.
 
 The column `id_overlap` has the known class that the row's class is, holds or shows, and null where there is none. It
-is said of classes. `known_object_seen` marks images of BROAD on which people saw an object of some known class; in
-releases of before, `id_overlap` was the name of that column.
+is said of classes. `known_object_seen` marks images of BROAD on which people saw an object of some known class.
 
 Tested by `tests/evaluation/scoring/test_duplicates.py`.
 """
@@ -14,7 +12,7 @@ Tested by `tests/evaluation/scoring/test_duplicates.py`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,12 +22,7 @@ import pyarrow.compute as pc
 
 from evaluation.errors import EvaluationError, one_line
 from evaluation.scoring.rows import Rows
-
-NEAR_DUPLICATE_OF = "near_duplicate_of"
-"""Column of older releases: the id of the training image that a row nearly duplicates, or an empty string."""
-
-IN_PAIRS = "appear in a pair of the release's table of duplicates"
-NEAR_TRAINING = f"nearly duplicate a training image, according to the column {NEAR_DUPLICATE_OF}"
+from unknown_detection.words import quantity
 
 ID_OVERLAP = "id_overlap"
 OBJECT_SEEN = "known_object_seen"
@@ -48,7 +41,6 @@ class LeftOut:
         rows: number of its rows.
         duplicates: number of rows that are duplicates themselves.
         made_from_duplicates: number of further rows made from a duplicate's source image, or its clean originals.
-        why: why rows count as duplicates: `IN_PAIRS` or `NEAR_TRAINING`.
     """
 
     protocol: str
@@ -57,7 +49,6 @@ class LeftOut:
     rows: int
     duplicates: int
     made_from_duplicates: int
-    why: str
 
     @property
     def left_out(self) -> int:
@@ -98,24 +89,6 @@ class Overlapping:
         return self.protocol, self.config, self.split, self.class_id, self.known
 
 
-def find_duplicates(rows: pa.Table, of_split: pa.Array | None) -> tuple[str, pa.ChunkedArray | pa.Array]:
-    """Find the duplicates among a split's rows, and say why they count as such.
-
-    Args:
-        rows: the n rows of the split.
-        of_split: ids of its rows that appear in pairs; None if the release has no table of pairs.
-
-    Returns:
-        `IN_PAIRS`, `NEAR_TRAINING` for a release with the column `NEAR_DUPLICATE_OF` instead of the table, or an empty
-        string if it has neither; and n booleans.
-    """
-    if of_split is not None:
-        return IN_PAIRS, pc.is_in(rows["id"], value_set=of_split) if len(of_split) else pa.repeat(False, len(rows))
-    if NEAR_DUPLICATE_OF in rows.column_names:
-        return NEAR_TRAINING, pc.not_equal(pc.fill_null(rows[NEAR_DUPLICATE_OF], ""), "")
-    return "", pa.repeat(False, len(rows))
-
-
 def find_overlaps(rows: pa.Table) -> pa.ChunkedArray | pa.Array | None:
     """Return the known class that each row of a split overlaps, an empty text where none; None if nothing says.
 
@@ -153,23 +126,14 @@ def made_from_duplicates(rows: Rows) -> npt.NDArray[np.bool_]:
     return _among(rows.source_id, rows.source_id[rows.duplicate]) & ~_among(rows.id, rows.id[rows.duplicate])
 
 
-def count_left_out(rows: Rows, protocol: str, why: Mapping[str, str]) -> list[LeftOut]:
-    """Count the rows of each split that figures without duplicates leave out; `why` rows are duplicates, by config."""
+def count_left_out(rows: Rows, protocol: str) -> list[LeftOut]:
+    """Count the rows of each split that figures without duplicates leave out."""
     if rows.duplicate is None or not rows.duplicate.any():
         return []
     some = (rows, rows.where(rows.duplicate), rows.where(made_from_duplicates(rows)))
     total, own, made = (_count(one, "config", "split") for one in some)
     return [
-        # A config without the older column may have rows made from another config's duplicates.
-        LeftOut(
-            protocol,
-            config,
-            split,
-            total[config, split],
-            own[config, split],
-            made[config, split],
-            why.get(config, NEAR_TRAINING),
-        )
+        LeftOut(protocol, config, split, total[config, split], own[config, split], made[config, split])
         for config, split in sorted(own | made)
     ]
 
@@ -191,12 +155,13 @@ def describe_left_out(left_out: Sequence[LeftOut]) -> str:
     splits = {(one.config, one.split): one for one in left_out}
     if not splits:
         return "None of the evaluated rows is a duplicate, so figures without duplicates equal those on all rows."
-    why = " or ".join(dict.fromkeys(one.why for one in splits.values()))
     made = " or are made from rows that do" if any(one.made_from_duplicates for one in splits.values()) else ""
     rows = sum(one.left_out for one in splits.values())
     emptied = [f"{config}/{split}" for (config, split), one in splits.items() if one.left_out == one.rows]
-    said = f"Figures without duplicates leave out {_counted(rows, len(splits))} because they {why}{made}."
-    return said + _nothing_left(emptied)
+    return (
+        f"Figures without duplicates leave out {quantity(rows, 'row')} of {quantity(len(splits), 'split')} because "
+        f"they appear in a pair of the release's table of duplicates{made}."
+    ) + _nothing_left(emptied)
 
 
 def describe_overlaps(found: Sequence[Overlapping]) -> str:
@@ -211,17 +176,14 @@ def describe_overlaps(found: Sequence[Overlapping]) -> str:
     for one in classes.values():
         left[f"{one.config}/{one.split}"] -= one.left_out
     return (
-        f"Figures without overlap leave out {_counted(sum(one.left_out for one in classes.values()), len(left))} "
-        f"because their class is, holds or shows a known one, according to the column {ID_OVERLAP}."
+        f"Figures without overlap leave out {quantity(sum(one.left_out for one in classes.values()), 'row')} of "
+        f"{quantity(len(left), 'split')} because their class is, holds or shows a known one, according to the column "
+        f"{ID_OVERLAP}."
     ) + _nothing_left([key for key, rows in left.items() if not rows])
 
 
 def _nothing_left(splits: Sequence[str]) -> str:
     return f" Nothing is left of {', '.join(splits)}." if splits else ""
-
-
-def _counted(rows: int, splits: int) -> str:
-    return f"{rows:,} row{'s' * (rows > 1)} of {splits} split{'s' * (splits > 1)}"
 
 
 def _count(rows: Rows, *columns: str) -> Counter[tuple[str, ...]]:

@@ -32,6 +32,7 @@ import pyarrow.parquet as pq
 from evaluation.errors import EvaluationError, first_line, one_line
 from evaluation.files import atomic_path, from_json, parse_json, read_parquet
 from evaluation.releases import Release
+from unknown_detection.words import quantity
 
 METADATA = b"unknown_detection"
 """Key of the `Provenance` in a Parquet schema's metadata."""
@@ -169,7 +170,7 @@ def summarize_ids(ids: pa.Array | pa.ChunkedArray) -> str:
         For example `5 ids (a, b, c, ...)`.
     """
     first = ", ".join(map(one_line, ids.slice(0, _SHOWN).to_pylist())) + (", ..." if len(ids) > _SHOWN else "")
-    return f"{len(ids):,} id{'s' if len(ids) > 1 else ''} ({first})"
+    return f"{quantity(len(ids), 'id')} ({first})"
 
 
 def _checked(table: pa.Table, where: str, columns: Mapping[str, pa.DataType]) -> pa.Table:

@@ -52,7 +52,7 @@ def check_card(root: Path, manifest: Manifest) -> Problems:
 
 
 def check_croissant(root: Path, manifest: Manifest) -> Problems:
-    """Check the size and the digest of the Croissant metadata, which older releases lack."""
+    """Check the size and the digest of the Croissant metadata, if the manifest lists it."""
     return check_file(root, manifest.croissant) if manifest.croissant is not None else Problems()
 
 

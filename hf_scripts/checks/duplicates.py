@@ -25,6 +25,7 @@ from builders.storage.parquet import read_row_count
 from hf_scripts.checks.images import Decoded
 from hf_scripts.checks.problems import Problems
 from hf_scripts.checks.recomparison import ROUNDING, Recomparison
+from unknown_detection.words import quantity
 
 _PROBLEM = "duplicates"
 
@@ -196,9 +197,7 @@ def _counts(manifest: Manifest, pairs: Sequence[Pair]) -> list[str]:
     where = f"between {one} and {other}" if one != other else f"within {one}"
     if len(counts) > 1:
         where = f"in {len(counts):,} pairings of splits, {most.pairs:,} of them {where}"
-    return [
-        f"{len(pairs):,} pair{'' if len(pairs) == 1 else 's'} of duplicates {where}{f' ({facts})' if facts else ''}"
-    ]
+    return [f"{quantity(len(pairs), 'pair')} of duplicates {where}{f' ({facts})' if facts else ''}"]
 
 
 def _not_compared(manifest: Manifest, table: DuplicatesEntry) -> list[str]:

@@ -105,8 +105,6 @@ def _named(manifest: Manifest) -> Iterator[tuple[str, str, str]]:
     """Each listed table: its path, the path that `Layout` gives it, and what it is."""
     for name, config in sorted(manifest.configs.items()):
         yield config.excluded.path, f"excluded/{name}.csv", f"the exclusions of {name}"
-        if config.audit is not None:
-            yield config.audit.path, f"audit/{name}/near_duplicates.csv", f"the near-duplicates of {name}"
         for split, entry in sorted(config.splits.items()):
             yield entry.index.path, f"index/{name}/{split}.parquet", f"the index of {name}/{split}"
             for folder, files in (("data", entry.data), ("sealed", entry.sealed)):

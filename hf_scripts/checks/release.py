@@ -1,4 +1,4 @@
-"""Checks the consistency of a release: exclusions, near-duplicates, parts, and ids of different splits."""
+"""Checks the consistency of a release: exclusions, overlaps, parts, and ids of different splits."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from builders.release.columns import ID_OVERLAP
 from builders.release.entries import Manifest
 from builders.release.schema import ROLES
 from builders.release.split_entries import SplitEntry, pieces_by_key
-from builders.release.tables import TableError, read_audit, read_excluded
+from builders.release.tables import TableError, read_excluded
 from builders.storage.parquet import read_parquet
 from hf_scripts.checks.problems import Problems
 
@@ -70,38 +70,6 @@ def check_excluded(root: Path, manifest: Manifest) -> Problems:
 
 def _rules(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{rule} {images:,}" for rule, images in sorted(counts.items())) or "nothing"
-
-
-def check_audit(root: Path, manifest: Manifest) -> Problems:
-    """Check that the audit file lists the pairs that the column `near_duplicate_of` names, and no others."""
-    problems = Problems()
-    for name, config in sorted(manifest.configs.items()):
-        path = config.audit.path if config.audit is not None else ""
-        if not path or not (root / path).is_file():
-            continue  # a missing file is reported by check_file
-        try:
-            lines = read_audit(root / path)
-            first: dict[tuple[str, str], str] = {}
-            for line in sorted(lines, key=lambda line: (line.split, line.id, float(line.distance))):
-                first.setdefault((line.split, line.id), line.near_duplicate_of)
-        except (OSError, TableError) as error:
-            reason = error.reason if isinstance(error, TableError) else error.strerror
-            problems.add("audit", f"{path}: cannot be read as a table of near-duplicates ({reason})")
-            continue
-        there: dict[tuple[str, str], str] = {}
-        for split, entry in sorted(config.splits.items()):
-            rows = read_parquet(root / entry.index.path, ["id", "near_duplicate_of"])
-            rows = rows.filter(pc.not_equal(rows["near_duplicate_of"], ""))
-            for row in rows.to_pylist():
-                there[f"{name}/{split}", row["id"]] = row["near_duplicate_of"]
-        for key in sorted(first.keys() | there.keys()):
-            if first.get(key) != there.get(key):
-                problems.add(
-                    "audit",
-                    f"{key[0]}: near_duplicate_of of {key[1]} is {there.get(key) or 'empty'}, and "
-                    f"{first.get(key) or 'not listed'} in {path}",
-                )
-    return problems
 
 
 def check_overlaps(root: Path, manifest: Manifest) -> Problems:

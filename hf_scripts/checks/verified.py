@@ -15,6 +15,7 @@ from builders.errors import printable
 from builders.release.entries import Manifest
 from hf_scripts.checks.manifest import files_in
 from hf_scripts.checks.problems import Problems
+from unknown_detection.words import quantity
 
 
 @dataclass(frozen=True)
@@ -105,8 +106,7 @@ class Verified:
             yield ""
         for note in self.notes:
             yield f"note: {printable(note)}"
-        plural = "" if self.problems.total() == 1 else "s"
-        yield self._summary() if whole else f"{self.name} is not whole: {self.problems.total():,} problem{plural}"
+        yield self._summary() if whole else f"{self.name} is not whole: {quantity(self.problems.total(), 'problem')}"
 
     def _table(self) -> list[str]:
         lines = [["split", "rows", "digest", "files", "bytes"]]
@@ -124,9 +124,8 @@ class Verified:
         how = "" if self.decode else "; images were not decoded, nor digests over pixels computed (--check fast)"
         others = len(splits) - len(self.scope.splits)
         if others:
-            how += f"; images of {others:,} other split{'' if others == 1 else 's'} were not read (--splits)"
-        plural = "" if len(self.scope.splits) == 1 else "s"
+            how += f"; images of {quantity(others, 'other split')} were not read (--splits)"
+        counts = ((len(self.scope.splits), "split"), (rows, "row"), (len(files), "file"), (size, "byte"))
         return (
-            f"{self.name} is whole: {len(self.scope.splits):,} split{plural}, {rows:,} rows, {len(files):,} files, "
-            f"{size:,} bytes, all as manifest.json lists{how}"
+            f"{self.name} is whole: {', '.join(quantity(*count) for count in counts)}, all as manifest.json lists{how}"
         )

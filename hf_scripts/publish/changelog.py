@@ -11,11 +11,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.release.entries import Manifest
-from builders.release.split_entries import SplitEntry
 from builders.storage.atomic import atomic_path
 from builders.storage.parquet import read_parquet
 from hf_scripts.publish.versions import Changes, Version
 from unknown_detection.csv_text import write_csv
+from unknown_detection.words import quantity
 
 INLINE = 100
 """Ids of a split are listed in the text, too, if at most this many were added, removed or changed."""
@@ -127,11 +127,7 @@ def _identities(path: Path | None) -> pa.Table:
 
 def _first(manifest: Manifest) -> Iterator[str]:
     for key, _, split in manifest.splits():
-        yield f"- `{key}`: {_rows(split)}, digest `{split.digest[:12]}`."
-
-
-def _rows(split: SplitEntry) -> str:
-    return f"{split.rows:,} row{'' if split.rows == 1 else 's'}"
+        yield f"- `{key}`: {quantity(split.rows, 'row')}, digest `{split.digest[:12]}`."
 
 
 def _split_lines(rows: RowChanges, old: Manifest, new: Manifest) -> Iterator[str]:
@@ -139,9 +135,9 @@ def _split_lines(rows: RowChanges, old: Manifest, new: Manifest) -> Iterator[str
     if now is None:
         if was is None:
             raise ValueError(f"{rows.split} is in neither version")
-        text = f"is gone: {_rows(was)}, digest `{was.digest[:12]}`"
+        text = f"is gone: {quantity(was.rows, 'row')}, digest `{was.digest[:12]}`"
     elif was is None:
-        text = f"is new: {_rows(now)}, digest `{now.digest[:12]}`"
+        text = f"is new: {quantity(now.rows, 'row')}, digest `{now.digest[:12]}`"
     else:
         counts = ", ".join(f"{len(ids):,} {kind}" for kind, ids in rows.ids.items()) if rows.total() else "other order"
         text = (

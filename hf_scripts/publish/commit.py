@@ -40,6 +40,7 @@ from hf_scripts.publish.merged_release import (
 from hf_scripts.publish.read_back import read_back
 from hf_scripts.publish.tags import check_moved_tags, publish_title
 from hf_scripts.publish.versions import Changes, Version, check_version, compare, latest
+from unknown_detection.words import quantity
 
 Progress = Callable[[int, int], object]
 """Called with the bytes uploaded since the last call, and the bytes to upload in total."""
@@ -280,8 +281,9 @@ def _log_plan(plan: Plan, request: PublishRequest, log: Log) -> None:
     files = len(plan.additions)
     commits = 1 if files or plan.deletions else 0
     log(
-        f"to upload: {files:,} files, {plan.upload_bytes:,} bytes, in {commits} commit{'' if commits == 1 else 's'}; "
-        f"unchanged: {plan.unchanged:,} files; to delete: {len(plan.deletions):,}"
+        f"to upload: {quantity(files, 'file')}, {quantity(plan.upload_bytes, 'byte')}, in "
+        f"{quantity(commits, 'commit')}; unchanged: {quantity(plan.unchanged, 'file')}; "
+        f"to delete: {len(plan.deletions):,}"
     )
     if files > request.max_files:
         raise BuildError(

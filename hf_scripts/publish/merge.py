@@ -102,14 +102,7 @@ def _newest(there: Mapping[str, BenchmarkEntry], ours: Mapping[str, BenchmarkEnt
 def _merged(there: Manifest, name: str, now: ConfigEntry) -> ConfigEntry:
     """A config of the release, with the other splits of the repository's config."""
     was = there.configs.get(name)
-    if was is None:
-        return now
-    return replace(
-        now,
-        splits={**was.splits, **now.splits},
-        audit=now.audit or was.audit,
-        duplicates_of=now.duplicates_of or was.duplicates_of,
-    )
+    return now if was is None else replace(now, splits={**was.splits, **now.splits})
 
 
 def _check_configs(ours: Manifest, staying: Mapping[str, ConfigEntry], where: str) -> None:

@@ -21,7 +21,7 @@ from builders.release.entries import EMPTY, ConfigEntry, Manifest
 from builders.release.layout import CARD, CHANGELOG, CROISSANT, Layout
 from builders.release.manifest import file_entry, read_manifest
 from builders.release.split_entries import FileEntry
-from builders.release.tables import read_audit, read_excluded, write_audit, write_excluded
+from builders.release.tables import read_excluded, write_excluded
 from builders.storage.atomic import write_text
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks import release
@@ -30,6 +30,7 @@ from hf_scripts.publish import changelog
 from hf_scripts.publish.changelog import RowChanges, row_changes
 from hf_scripts.publish.merge import merge, part_keys, split_keys
 from hf_scripts.publish.versions import Changes, Version, compare
+from unknown_detection.words import quantity
 
 
 @dataclass(frozen=True)
@@ -86,7 +87,7 @@ def snapshot(repository: Repository, commit: str, root: Path) -> Snapshot:
 def first_problem(problems: Problems) -> str:
     """The first problem, and the number of others."""
     others = problems.total() - 1
-    more = f", and {others:,} more problem{'' if others == 1 else 's'}" if others else ""
+    more = f", and {quantity(others, 'more problem')}" if others else ""
     return f"{next(problems.lines())}{more}"
 
 
@@ -186,21 +187,14 @@ def merge_with_published(folder: Path, ours: Manifest, base: Snapshot | None, ro
 
 
 def _with_tables(merged: MergedRelease, name: str) -> ConfigEntry:
-    """Merge a config's tables of exclusions and near-duplicates; returns its entry with the merged tables."""
+    """Merge a config's table of exclusions; returns its entry with the merged table."""
     layout, mine = Layout(merged.root), merged.ours.configs[name]
     was = merged.base.manifest.configs.get(name) if merged.base else None
     path = _copied(merged, was.excluded if was else None, layout.excluded(name))
     parts = part_keys(merged.ours, name)
     lines = read_excluded(merged.checked(mine.excluded.path))
     write_excluded(path, [line for line in lines if line.split in parts], parts)
-    entry = replace(merged.manifest.configs[name], excluded=merged.add(path))
-    if mine.audit is None:
-        return entry
-    path = _copied(merged, was.audit if was else None, layout.audit(name))
-    keys = split_keys(merged.ours, name)
-    pairs = read_audit(merged.checked(mine.audit.path))
-    write_audit(path, [pair for pair in pairs if pair.split in keys], keys)
-    return replace(entry, audit=merged.add(path))
+    return replace(merged.manifest.configs[name], excluded=merged.add(path))
 
 
 def _copied(merged: MergedRelease, there: FileEntry | None, path: Path) -> Path:
@@ -260,7 +254,6 @@ def check_together(merged: MergedRelease) -> None:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.symlink_to(merged.fetch(split.index.path).resolve())
     problems = release.check_excluded(merged.root, part)
-    problems.merge(release.check_audit(merged.root, part))
     problems.merge(release.check_ids(merged.root, part))
     if problems.total():
         where = merged.base.repository.name if merged.base else ""

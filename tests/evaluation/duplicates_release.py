@@ -59,14 +59,13 @@ def pairs_table(pairs):
     )
 
 
-def make_release(root, rows=ROWS, pairs=PAIRS, near=None, overlaps=None, compared=None):
+def make_release(root, rows=ROWS, pairs=PAIRS, overlaps=None, compared=None):
     """Write the release.
 
     Args:
         root: the folder.
         rows: by `config/split`.
         pairs: of the table, as in `PAIRS`; None for a release without the table.
-        near: values of the column `near_duplicate_of` by id, for a release of before.
         overlaps: values of the column `id_overlap` by id, null for others; None for a release without the column.
         compared: by `config/split`, what the manifest says that the comparison of its classes cannot tell.
     """
@@ -75,7 +74,7 @@ def make_release(root, rows=ROWS, pairs=PAIRS, near=None, overlaps=None, compare
     for key, lines in rows.items():
         config, split = key.split("/")
         path = f"index/{config}/{split}.parquet"
-        table = split_table(key, lines, near, overlaps)
+        table = split_table(key, lines, overlaps)
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(table, root / path)
         entry = manifest["configs"].setdefault(config, {"label_names": list(LABELS), "splits": {}})
@@ -102,7 +101,7 @@ def size(split, path):
     return {"name": split, "num_bytes": path.stat().st_size, "num_examples": pq.read_metadata(path).num_rows}
 
 
-def split_table(key, lines, near, overlaps=None):
+def split_table(key, lines, overlaps=None):
     rows = [
         {
             "label": label,
@@ -113,7 +112,6 @@ def split_table(key, lines, near, overlaps=None):
             "id": name,
             "content_sha256": hashlib.sha256(name.encode()).hexdigest(),
         }
-        | ({} if near is None else {"near_duplicate_of": near.get(name, "")})
         | ({} if overlaps is None else {"id_overlap": overlaps.get(name)})
         for name, label in lines
     ]

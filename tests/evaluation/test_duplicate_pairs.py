@@ -72,22 +72,9 @@ def test_a_table_without_pairs_marks_nothing_and_costs_no_load(tmp_path, monkeyp
     assert duplicates(root) == []
 
 
-def test_a_release_of_before_is_read_by_its_column(tmp_path):
-    root = make_release(tmp_path / "before", pairs=None, near={"t1": "r0", "n2": "r1"})
-    release = open_release(str(root))
-    assert release.duplicates() is None
-    assert release.duplicates_digest == ""
-    assert duplicates(root) == ["n2", "t1"]
-
-
-def test_the_table_counts_where_a_release_has_the_column_too(tmp_path):
-    assert duplicates(make_release(tmp_path / "both", near={"t1": "r0"})) == ["n0", "t0", "t2"]
-
-
-def test_a_release_with_neither_says_of_no_row_that_it_is_a_duplicate(tmp_path):
+def test_a_release_without_the_table_says_of_no_row_that_it_is_a_duplicate(tmp_path):
     index = release_index(open_release(str(make_release(tmp_path / "release", pairs=None))), ["imagenet"])
     assert index.rows.duplicate is None
-    assert index.duplicates == {}
 
 
 def test_a_table_that_was_changed_is_refused(root):

@@ -25,7 +25,7 @@ SPLITS = {"bench/test": range(6), "bench/near_ood": range(4), "bench-train/train
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """A release of three splits. Read only."""
-    return make_release(tmp_path_factory.mktemp("release") / "release", SPLITS, near={"bench/test": {1: "a"}})
+    return make_release(tmp_path_factory.mktemp("release") / "release", SPLITS)
 
 
 @pytest.fixture
@@ -78,7 +78,6 @@ def test_rows_are_all_columns_but_the_image_in_order(folder):
     rows = open_release(str(folder)).rows("bench", "test")
     assert rows["id"].to_pylist() == [f"source/test/{number}.png" for number in range(6)]
     assert rows["label"].to_pylist() == [0, 1, 0, 1, 0, 1]
-    assert rows["near_duplicate_of"].to_pylist() == ["", "a", "", "", "", ""]
     assert "image" not in rows.column_names
 
 

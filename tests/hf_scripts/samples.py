@@ -8,11 +8,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-from builders.release.columns import KNOWN_COLUMNS
 from builders.release.digests import rows_digest
 from builders.release.layout import Layout
 from builders.release.schema import ROLES, arrow_schema
-from builders.release.tables import Exclusion, NearDuplicate, write_audit, write_excluded, write_index
+from builders.release.tables import Exclusion, write_excluded, write_index
 from builders.sources.caltech256 import CALTECH256
 from tests.manifests import entry_of, manifest_of, save_manifest
 
@@ -42,8 +41,8 @@ def role_of(split):
     return next((role for role in ROLES if split.startswith(role)), "in_distribution")
 
 
-def rows_of(split, numbers, *, labels=LABELS, repainted=(), near=None, picture=png, source="source"):
-    """Rows of a split by number; `repainted` ones have another picture, `near` maps numbers to near-duplicates."""
+def rows_of(split, numbers, *, labels=LABELS, repainted=(), picture=png, source="source"):
+    """Rows of a split by number; `repainted` ones have another picture."""
     known = role_of(split) == "in_distribution"
     rows = []
     for number in numbers:
@@ -62,7 +61,7 @@ def rows_of(split, numbers, *, labels=LABELS, repainted=(), near=None, picture=p
             "content_sha256": hashlib.sha256(data).hexdigest(),
             "stored": "source",
         }
-        rows.append(row if near is None else {**row, "near_duplicate_of": near.get(number, "")})
+        rows.append(row)
     return rows
 
 
@@ -76,7 +75,6 @@ def make_release(
     version="1.0.0",
     labels=LABELS,
     shards=1,
-    near=None,
     repainted=(),
     edition="edition",
     withdrawn=(),
@@ -84,22 +82,18 @@ def make_release(
 ):
     """Write a release.
 
-    `splits` maps `config/split` to the numbers of its rows, in order. `near` maps such keys to the near-duplicates of
-    their rows by number; with it every config has the column for them. `shards` is how many each split has.
+    `splits` maps `config/split` to the numbers of its rows, in order. `shards` is how many each split has.
     """
     layout = Layout(root)
     source = SOURCES[publish]
-    columns = [] if near is None else ["near_duplicate_of"]
     configs = {}
     for key, numbers in splits.items():
         name, split = key.split("/")
-        pairs = {} if near is None else near.get(key, {})
         rows = rows_of(
             split,
             numbers,
             labels=labels,
             repainted=repainted,
-            near=None if near is None else pairs,
             picture=picture,
             source=source,
         )
@@ -109,20 +103,15 @@ def make_release(
                 "benchmark": "bench",
                 "description": f"What {name} is for.",
                 "label_names": list(labels),
-                "columns": columns,
+                "columns": [],
                 "splits": {},
             },
         )
-        config["splits"][split] = write_split(layout, name, split, rows, labels, columns, shards, demo)
+        config["splits"][split] = write_split(layout, name, split, rows, labels, shards, demo)
         config["splits"][split]["source"] = source
         excluded = Exclusion(key, source, "val", "x", "a name", "", EXCLUDED, "i", "evidence")
         write_excluded(layout.excluded(name), [excluded], [key])
         config["excluded"] = entry_of(layout.root, layout.excluded(name))
-        if near is not None:
-            audit = [NearDuplicate(key, f"{source}/{split}/{n}.png", of, "0.5") for n, of in pairs.items()]
-            write_audit(layout.audit(name), audit, [key])
-            config["splits"][split]["near_duplicates"] = len(pairs)
-            config |= {"audit": entry_of(layout.root, layout.audit(name)), "duplicates_of": "bench-train/train"}
     manifest = {
         "format": 1,
         "benchmarks": {
@@ -159,9 +148,8 @@ def make_release(
     return root
 
 
-def write_split(layout, config, split, rows, labels, columns, shards, demo=False):
-    columns = [KNOWN_COLUMNS[name] for name in columns]
-    schema = arrow_schema(labels, columns, demo=demo)
+def write_split(layout, config, split, rows, labels, shards, demo=False):
+    schema = arrow_schema(labels, demo=demo)
     table = pa.Table.from_pylist(rows, schema=schema)
     data = []
     for shard in range(shards):
@@ -171,7 +159,7 @@ def write_split(layout, config, split, rows, labels, columns, shards, demo=False
         path.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(part, path, write_page_index=True, compression="none")
         data.append(entry_of(layout.root, path))
-    write_index(layout.index(config, split), table, labels, columns, demo=demo)
+    write_index(layout.index(config, split), table, labels, demo=demo)
     return {
         "role": role_of(split),
         "source": "source",

@@ -16,7 +16,7 @@ from builders import facets_benchmark, imagenet_benchmark
 from builders.release.digests import file_sha256, lines_digest
 from builders.release.layout import Layout
 from builders.release.schema import arrow_schema
-from builders.release.tables import read_audit, read_excluded
+from builders.release.tables import read_excluded
 from hf_scripts import push as push_command
 from hf_scripts import verify
 from tests.hf_scripts.samples import LABELS, REPO, SPLITS, contents, make_release
@@ -141,19 +141,6 @@ def _at(hub, tmp_path, path):
     local.parent.mkdir(parents=True, exist_ok=True)
     local.write_bytes(hub.read(REPO, path))
     return local
-
-
-def test_near_duplicates_join_those_that_are_there(push, whole, hub, tmp_path):
-    train = {"bench-train/train": range(100, 103)}
-    make_release(tmp_path / "a", {"bench/test": range(3), **train}, near={"bench/test": {1: "source/train/100.png"}})
-    make_release(tmp_path / "b", {"bench/near_ood": range(3)}, near={"bench/near_ood": {2: "source/train/101.png"}})
-    assert push("a").code == push("b", tag="v1.1.0").code == 0
-    pairs = read_audit(_at(hub, tmp_path, "audit/bench/near_duplicates.csv"))
-    assert [(pair.split, pair.id, pair.near_duplicate_of) for pair in pairs] == [
-        ("bench/near_ood", "source/near_ood/2.png", "source/train/101.png"),
-        ("bench/test", "source/test/1.png", "source/train/100.png"),
-    ]
-    assert whole(tmp_path / "there", hub)
 
 
 def test_a_replaced_split_takes_its_old_files_with_it(push, whole, hub, tmp_path):

@@ -43,7 +43,7 @@ def test_a_whole_release_passes(whole, check):
     assert "decoded" not in lines[-1]
     short = next(line for line in lines if line.startswith("note: sources are short in "))
     assert " not complete: ImageNet-1k (ILSVRC2012), train" in short
-    assert "note: imagenet is limited to 1 images of each class" in lines
+    assert "note: imagenet is limited to 1 image of each class" in lines
     fewer = [split for config in manifest["configs"].values() for split in config["splits"].values()]
     fewer = sum(split["rows"] != split["expected"] for split in fewer)
     assert any(line.startswith(f"note: {fewer} splits have other numbers of rows than complete") for line in lines)

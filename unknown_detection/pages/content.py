@@ -110,18 +110,6 @@ def shown(value: Value) -> str:
     return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
 
 
-def byte_text(size: int) -> str:
-    """A number of bytes in the decimal unit that leaves one to three digits before the point."""
-    if size < 1000:
-        return f"{size} bytes"
-    number, unit = size / 1000, "kB"
-    for larger in ("MB", "GB", "TB"):
-        if number < 999.5:  # less would be rounded to 1000
-            break
-        number, unit = number / 1000, larger
-    return f"{number:,.0f} {unit}" if number >= 99.95 else f"{number:.3g} {unit}"
-
-
 def anchor(*parts: str) -> str:
     """An id made of names: lower-case letters, digits and hyphens. Other characters become hyphens."""
     return "-".join(re.sub(r"[^a-z0-9]+", "-", part.lower()).strip("-") for part in parts)

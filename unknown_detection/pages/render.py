@@ -12,6 +12,7 @@ from typing import Any
 import jinja2
 from markupsafe import Markup
 
+from unknown_detection import words
 from unknown_detection.pages import content
 
 _HERE = Path(__file__).parent
@@ -61,7 +62,8 @@ def _environment(folders: tuple[Path, ...]) -> jinja2.Environment:
     )
     environment.filters |= {
         "as_cell": content.as_cell,
-        "byte_text": content.byte_text,
+        "byte_text": words.byte_text,
+        "quantity": words.quantity,
         "safe_href": content.safe_href,
         "shown": content.shown,
     }

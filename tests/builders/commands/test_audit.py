@@ -10,7 +10,6 @@ from click.testing import CliRunner
 from PIL import Image
 
 from builders.audit.measures import NUMBERS
-from builders.audit.resizes import aliased
 from builders.audit.row_groups import rgb_images
 from builders.card.grid import CELL, UNKNOWN_COLOUR
 from builders.cli.progress import TerminalMeter
@@ -94,52 +93,6 @@ def test_the_threshold_is_the_users(releases):
     assert "SEPARABLE" in smoothness(releases["fixed"], "--threshold", "0.5")["far_ood"]
 
 
-def resizes(release, originals, *flags):
-    arguments = ["resizes", str(release), "--splits", "pictures/far_ood", "--originals", str(originals), *flags]
-    result = CliRunner().invoke(command, arguments, catch_exceptions=False)
-    assert result.exit_code == 0
-    lines = [re.split("  +", line.strip()) for line in result.stdout.splitlines()]
-    return {line[0].split()[0]: dict(zip(lines[0], line, strict=True)) for line in lines}
-
-
-def test_three_ways_of_resizing_stand_side_by_side(releases, sources):
-    found = resizes(releases["fixed"], sources["caltech256"])
-    published, squeezed, aliased = (found[name] for name in ("lsun-fix-32", "fixed-resize-32", "aliased"))
-    figures = ("images", "variation (euclidean)", "AUROC (euclidean)", "variation (squared)", "AUROC (squared)")
-    assert published["images"] == "60"
-    assert [published[name] for name in figures] == [squeezed[name] for name in figures]  # squares of 256 x 256
-    for distance in ("euclidean", "squared"):
-        # Chance is 0.5; four standard errors for 60 against 60 are 0.21 (Hanley and McNeil 1982).
-        assert abs(float(published[f"AUROC ({distance})"]) - 0.5) < 0.21
-        assert float(aliased[f"AUROC ({distance})"]) > 0.75
-        assert float(aliased[f"variation ({distance})"]) > float(published[f"variation ({distance})"])
-    area = re.split("  +", smoothness(releases["fixed"])["far_ood"])[4]
-    assert squeezed["AUROC (euclidean)"] == area  # the release's own images have this resize
-    assert resizes(releases["fixed"], sources["caltech256"], "--images", "7")["aliased"]["images"] == "7"
-
-
-@pytest.mark.parametrize("side", [64, 96, 32])
-def test_the_aliased_resize_by_hand(side):
-    """Shrunk by two it takes the mean of four pixels, by three the middle one of nine."""
-    pixels = np.random.default_rng(side).integers(0, 256, (side, side, 3), dtype=np.uint8)
-    expected = {
-        64: lambda: np.rint(pixels.reshape(32, 2, 32, 2, 3).mean(axis=(1, 3))),
-        96: lambda: pixels[1::3, 1::3],
-        32: lambda: pixels,
-    }
-    assert np.array_equal(np.asarray(aliased(Image.fromarray(pixels))), expected[side]())
-
-
-@pytest.mark.parametrize("size", [(341, 256), (20, 45)])
-def test_the_aliased_resize_is_that_of_torch(size):
-    torch = pytest.importorskip("torch", reason="torch is not installed")
-    pixels = np.random.default_rng(size).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
-    tensor = torch.from_numpy(pixels).permute(2, 0, 1)[None].double()
-    expected = torch.nn.functional.interpolate(tensor, (32, 32), mode="bilinear")[0].permute(1, 2, 0).numpy()
-    # Half a level is rounded off, and a half may go either way.
-    assert np.abs(np.asarray(aliased(Image.fromarray(pixels))) - expected).max() <= 0.5 + 1e-9
-
-
 def enlarged(release, split, count):
     """The first images of a split in the order of a sheet's row (one class, so by row), as they should be drawn."""
     entry = read_manifest(release).configs["pictures"].splits[split]
@@ -208,22 +161,12 @@ def test_the_page_on_audits_names_every_audit_and_every_number():
     [
         (["smoothness", "{}", "--splits", "absent"], "has no config or split absent. Give configs (pictures)"),
         (["smoothness", "{}/none", "--splits", "pictures"], "none does not exist. Give the folder of a release"),
-        (
-            ["resizes", "{}", "--splits", "pictures/none", "--originals", "."],
-            "has no config or split pictures/none",
-        ),
-        (
-            ["resizes", "{}", "--splits", "pictures/far_ood", "--originals", "{}/excluded"],
-            "the partition images (30,607 images) is not in",
-        ),
         (["pairs", "{}", "--splits", "pictures/test"], "pictures/test has no duplicates in the table of"),
         (
             ["pairs", "{}", "--splits", "pictures/none"],
             "has no config or split pictures/none",
         ),
         (["sheet", "{}", "--splits", ""], "has an empty name. Give CONFIG or CONFIG/SPLIT"),
-        (["resizes", "{}", "--splits", "pictures", "--originals", "."], "--splits pictures chooses several splits"),
-        (["resizes", "{}", "--splits", "pictures/far_ood", "--originals", "{}/none"], "There is no folder"),
         (["sheet", "{}", "--out", "picture"], "The picture picture has no extension, which names no format"),
         (["sheet", "{}", "--out", "{}"], "is a folder. Give the name of a file in it"),
         (["sheet", "{}", "--out", "{}/README.md/x.png"], "README.md is a file. Give a file in a folder"),

@@ -13,7 +13,6 @@ from builders.declare.benchmark import (
     Config,
     DeclarationError,
     Draw,
-    EarlierVersion,
     Half,
     JoinedSplit,
     Oodness,
@@ -23,11 +22,9 @@ from builders.declare.benchmark import (
     Rest,
     Split,
     Total,
-    Variant,
     split_of,
 )
 from builders.declare.classes import class_sizes
-from builders.errors import BuildError
 from builders.generate.exact.resize import FIXED_RESIZE
 from builders.registry import BENCHMARKS
 from builders.release.columns import Column
@@ -221,36 +218,6 @@ def test_the_same_declarations_without_the_fault_are_taken():
         "one/second": ("one/second",),
         "one-more/test": ("one-more/test.a", "one-more/test.b"),
     }
-
-
-DREAMT = EarlierVersion("0.1.0", unbuildable="Version 0.1.0 of toy was a dream.")
-
-
-def test_an_earlier_version_has_the_splits_that_it_had_and_no_variants():
-    before = EarlierVersion("0.9.0", {"one/first": split("first", quota=PerClass(7))})
-    variant = Variant("more", "More images.", {"one/first": split("first")})
-    toy = dataclasses.replace(benchmark(config(FIRST, split("second"))), earlier=(before, DREAMT), variants=(variant,))
-    assert toy.at_version("1.0.0") is toy
-    assert toy.buildable_versions == ("1.0.0", "0.9.0")
-    old = toy.at_version("0.9.0")
-    assert (old.version, old.variants, old.earlier) == ("0.9.0", (), ())
-    assert [split.quota for _, split in old.splits()] == [PerClass(7), AllImages()]
-    for version, sentence in (
-        ("0.1.0", r"^Version 0\.1\.0 of toy was a dream\. Of toy, these tools build 1\.0\.0, 0\.9\.0\.$"),
-        ("0.2.0", r"^These tools do not build version 0\.2\.0 of the benchmark toy, only 1\.0\.0, 0\.9\.0\. Use one"),
-    ):
-        with pytest.raises(BuildError, match=sentence):
-            toy.at_version(version)
-
-
-def test_an_earlier_version_is_checked_like_the_present_one():
-    whole = benchmark(config(FIRST))
-    for splits, sentence in (
-        ({"one/second": split("second")}, "version 0.9.0: second cannot stand for one/second"),
-        ({"one/first": split("first", quota=Rest("one/x"))}, "one/first: its quota names one/x"),
-    ):
-        with pytest.raises(DeclarationError, match=sentence):
-            dataclasses.replace(whole, earlier=(EarlierVersion("0.9.0", splits),))
 
 
 def test_every_registered_benchmark_can_be_declared_again():

@@ -127,7 +127,7 @@ def test_what_is_costly_is_set_up_once_in_each_actor(executor, tmp_path):
     [
         (Resources(gpus=2), r"^Too few GPUs: a task needs 2, and no node of the Ray cluster at .* has more than 1\."),
         (Resources(cpus=3), r"^No node of the Ray cluster at .* has what a task needs \(3 cores, 0 GPUs\)\."),
-        (Resources(memory=10**15), r"\(1 cores, 0 GPUs, 1,000,000\.0 GB of memory\)"),
+        (Resources(memory=10**15), r"\(1 cores, 0 GPUs, 1,000 TB of memory\)"),
     ],
 )
 def test_tasks_that_no_node_can_run_are_refused_before_any_runs(executor, tmp_path, need, sentence):

@@ -7,14 +7,13 @@ import shutil
 import pytest
 from PIL import Image
 
-from builders.cifar_benchmark import BENCHMARK as CIFAR
 from builders.cli.progress import TerminalMeter
 from builders.commands.build import WORKER_IMPORTS
 from builders.errors import BuildError
 from builders.executors.local import LocalExecutor
 from builders.pipeline.published import Published
 from builders.pipeline.run import rebuild
-from tests.builders.conftest import build_demo, files_of
+from tests.builders.conftest import files_of
 from tests.killing import watched_at_renames
 from tests.manifests import as_json, write_json
 
@@ -59,21 +58,6 @@ def test_the_same_sources_give_the_publishers_files(published, demo, tmp_path, r
             assert content == expected[name], name
     assert manifest["configs"][config] == json.loads(expected["manifest.json"])["configs"][config]
     assert sum(name.startswith("data/") for name in found) == len(manifest["configs"][config]["splits"])
-
-
-def test_an_index_of_an_earlier_version_gives_its_publishers_files(demo, tmp_path):
-    before = CIFAR.at_version("2.0.0")
-    splits = ("cifar/far_ood_lsun_fix", "cifar/test")
-    build_demo(demo, tmp_path / "published", benchmark=before, splits=splits)
-    expected = files_of(tmp_path / "published")
-    shutil.rmtree(tmp_path / "published" / "data")
-    manifest = materialize(Published(tmp_path / "published", "cifar"), demo, tmp_path / "out")
-    assert manifest["benchmarks"]["cifar"]["version"] == "2.0.0"
-    found = files_of(tmp_path / "out")
-    for folder, files in (("data/", 2), ("index/", 2), ("excluded/", 1)):
-        names = {name for name in expected if name.startswith(folder)}
-        assert len(names) == files
-        assert all(found[name] == expected[name] for name in names)
 
 
 def test_configs_are_added_to_one_folder(published, demo, tmp_path):
@@ -136,6 +120,15 @@ def test_another_version_of_the_benchmark_is_refused(published, demo, tmp_path):
     write_json(place, manifest)
     with pytest.raises(BuildError, match=r"do not build version 9\.0\.0 of the benchmark imagenet, only 1\.1\.0"):
         materialize(Published(place, "imagenet"), demo, tmp_path / "out")
+
+
+def test_generated_images_that_name_no_generator_are_refused(published, demo, tmp_path):
+    place = shutil.copytree(published["cifar"].root, tmp_path / "published")
+    manifest = json.loads((place / "manifest.json").read_text(encoding="utf-8"))
+    del manifest["configs"]["cifar"]["splits"]["far_ood_dtd"]["generator"]
+    write_json(place, manifest)
+    with pytest.raises(BuildError, match="does not say how the images of cifar/far_ood_dtd were generated"):
+        materialize(Published(place, "cifar", only=frozenset(("far_ood_dtd",))), demo, tmp_path / "out")
 
 
 def test_a_config_that_is_not_there_is_refused(published, demo, tmp_path):

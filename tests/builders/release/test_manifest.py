@@ -85,19 +85,6 @@ def test_its_files_are_those_of_the_folder(built):
     assert manifest.files()[-1] != manifest.card == manifest.files_and_card()[-1]
 
 
-def test_a_release_from_before_the_table_is_read_and_written_to_the_byte(tmp_path):
-    root = make_release(
-        tmp_path, {"bench/test": range(3), "bench-train/train": range(2)}, near={"bench/test": {0: "x"}}
-    )
-    manifest = read_manifest(root)
-    assert dump(manifest).encode() == (root / "manifest.json").read_bytes()
-    assert manifest.duplicates is None
-    config = manifest.configs["bench"]
-    assert (config.duplicates_of, config.audit.path) == ("bench-train/train", "audit/bench/near_duplicates.csv")
-    assert (config.columns, config.splits["test"].near_duplicates) == (("near_duplicate_of",), 1)
-    assert config.audit in manifest.files()
-
-
 def test_a_folder_without_a_release_is_an_empty_one_to_a_build_alone(tmp_path):
     assert read_or_empty(tmp_path) == EMPTY
     with pytest.raises(BuildError, match=r"is not a release: it has no manifest\.json\. Build one there first\."):
@@ -350,13 +337,11 @@ PATHS = [
         (f"{TEST}.index", "bench/test"),
         (f"{MIXED}.data[0]", "bench/mixed"),
         ("configs.bench.excluded", "bench"),
-        ("configs.bench.audit", "bench"),
         ("duplicates", "the table of duplicates"),
     ],
 )
 def test_files_that_lie_elsewhere(place, of, path):
     manifest = small()
-    manifest["configs"]["bench"]["audit"] = file("audit/x.csv")
     set_at(manifest, f"{place}.path", path)
     assert refused(manifest) == (
         f"{path or 'an empty path'} of {of} is not in data, index, sealed, excluded, audit, duplicates, samples"
@@ -561,17 +546,13 @@ def without(manifest, name):
         (lambda m: m["configs"]["bench"].update(label_names=["a", "a"]), "label_names of bench are empty or repeat"),
         (
             lambda m: m["configs"]["bench"].update(columns=["colour"]),
-            "columns of bench: colour is unknown; known without a type are near_duplicate_of, oodness, id_overlap",
+            "columns of bench: colour is unknown; known without a type are oodness, id_overlap",
         ),
         (lambda m: m["configs"]["bench"].update(columns=[column(name="a b")]), "'a b' cannot name a column"),
         (lambda m: m["configs"]["bench"].update(columns=[column(name="label")]), "label cannot name a column"),
         (
             lambda m: m["configs"]["bench"].update(columns=["oodness", column(name="oodness")]),
             "columns of bench: a name is repeated in oodness, oodness",
-        ),
-        (
-            lambda m: m["configs"]["bench"].update(columns=["near_duplicate_of"]),
-            "but not both audit and duplicates_of",
         ),
         (
             lambda m: m["withdrawn"].append({"id": "a", "reason": ""}),

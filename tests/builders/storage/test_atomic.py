@@ -54,7 +54,6 @@ def test_a_layout_gives_only_paths_inside_its_folder(tmp_path):
         lambda: layout.index(up, "test"),
         lambda: layout.index("bench", up),
         lambda: layout.excluded(up),
-        lambda: layout.audit(up),
         lambda: layout.part(up, "test", 0, 1),
         lambda: layout.plan("bench", up),
         lambda: layout.pixels(up),

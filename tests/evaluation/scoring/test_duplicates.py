@@ -14,8 +14,6 @@ from evaluation.releases import open_release
 from evaluation.reports.compare import compare
 from evaluation.scoring.joining import release_index
 from evaluation.scoring.left_out import (
-    IN_PAIRS,
-    NEAR_TRAINING,
     LeftOut,
     count_left_out,
     describe_left_out,
@@ -104,7 +102,7 @@ def test_the_results_say_how_many_rows_each_figure_lacks_and_of_which_table(judg
 
 def test_the_report_counts_them_by_split_and_says_why(judged):
     record = read_record(read_figures(judged))
-    common = {"protocol": "unknown-detection", "config": "imagenet", "made_from_duplicates": 0, "why": IN_PAIRS}
+    common = {"protocol": "unknown-detection", "config": "imagenet", "made_from_duplicates": 0}
     assert record["left_out"] == [
         {**common, "split": "near_ood", "rows": 3, "duplicates": 1},
         {**common, "split": "test", "rows": 4, "duplicates": 2},
@@ -169,17 +167,7 @@ def test_where_all_unknown_rows_are_duplicates_the_report_says_that_there_are_no
     assert said in page_of(out).partition("Overview")[0], "before the figures"
 
 
-def test_a_release_of_before_is_judged_by_its_column(tmp_path):
-    out = report(tmp_path, make_release(tmp_path / "earlier", pairs=None, near={"t0": "r0", "t2": "r0", "n0": "r1"}))
-    for figure, (_, expected) in BY_HAND.items():
-        assert value(out, "without_duplicates", *figure)["value"] == pytest.approx(expected, abs=1e-12)
-    (why,) = {one["why"] for one in read_record(read_figures(out))["left_out"]}
-    assert "near_duplicate_of" in why
-    assert why in page_of(out)
-    assert {line["duplicates_sha256"] for line in lines(out)} == {""}
-
-
-def test_a_release_with_neither_has_figures_of_all_rows_alone(tmp_path):
+def test_a_release_without_the_table_has_figures_of_all_rows_alone(tmp_path):
     out = report(tmp_path, make_release(tmp_path / "release", pairs=None))
     assert {line["rows"] for line in lines(out)} == {"as_published"}
     assert read_record(read_figures(out))["left_out"] is None
@@ -239,16 +227,11 @@ def test_what_is_made_from_a_duplicate_goes_with_it_and_what_it_is_made_from_too
         "broad-corruptions/blur/corruption/0001",
         "broad-reference/test/in_distribution/0002",
     ]
-    why = {"broad-reference": IN_PAIRS, "broad-corruptions": IN_PAIRS}
-    assert count_left_out(rows, "broad", why) == [
-        LeftOut("broad", "broad-corruptions", "blur", 3, 1, 1, IN_PAIRS),
-        LeftOut("broad", "broad-reference", "test", 3, 1, 1, IN_PAIRS),
+    assert count_left_out(rows, "broad") == [
+        LeftOut("broad", "broad-corruptions", "blur", 3, 1, 1),
+        LeftOut("broad", "broad-reference", "test", 3, 1, 1),
     ]
-    older = count_left_out(rows, "broad", {"broad-reference": NEAR_TRAINING})
-    assert {one.why for one in older} == {NEAR_TRAINING}, (
-        "a config without the column has what is made from duplicates"
-    )
-    assert "leave out 4 rows of 2 splits" in describe_left_out(count_left_out(rows, "broad", why))
+    assert "leave out 4 rows of 2 splits" in describe_left_out(count_left_out(rows, "broad"))
     found = figures("broad", rows)
     (clean,) = [f for f in found if f.rows == "without_duplicates" and f.setting == "dsd" and not f.statistic]
     assert (clean.n_known, clean.n_unknown, clean.left_out) == (1, 1, 4)

@@ -1,4 +1,4 @@
-"""Exclusions, near-duplicates, parts and ids, as `verify` checks them."""
+"""Exclusions, parts and ids, as `verify` checks them."""
 
 import os
 from pathlib import Path

@@ -110,7 +110,7 @@ NEW = typed(
 def test_the_entry_of_a_version():
     changes = Changes(
         major=("a/gone is gone", "a/moved has other rows", "a/test has other rows"),
-        minor=("a gets the column near_duplicate_of", "b/many is new"),
+        minor=("a gets the column oodness", "b/many is new"),
         patch=("sources.s.title",),
         added=("b/many",),
         removed=("a/gone",),
@@ -135,7 +135,7 @@ def test_the_entry_of_a_version():
         "  - removed: `x`\n"
         "  - changed: `y`, `w`\n"
         f"- `b/many` is new: 101 rows, digest `{'6' * 12}`.\n"
-        "- `a` gets the column near_duplicate_of.\n"
+        "- `a` gets the column oodness.\n"
         "- Metadata: `sources.s.title`.\n"
         "\n"
         "Withdrawn:\n"

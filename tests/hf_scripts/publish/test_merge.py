@@ -85,7 +85,6 @@ def test_the_higher_version_of_a_benchmark_counts(manifest):
             {"labels": ("n02", "n01")},
             "Config bench of this release has other label names than bench/near_ood, which stays in org/name",
         ),
-        ({"near": {}}, "Config bench of this release has other columns than bench/near_ood, which stays in org/name"),
     ],
 )
 def test_splits_that_do_not_go_together(manifest, how, sentence):
@@ -95,6 +94,15 @@ def test_splits_that_do_not_go_together(manifest, how, sentence):
     assert sentence in str(caught.value)
     # Where they replace all that is there they are free.
     assert merge(manifest("test", {"bench/far_ood": range(2)}), ours, "org/name")
+
+
+def test_splits_with_other_columns_do_not_go_together(manifest):
+    ours = copy.deepcopy(manifest("test", {"bench/far_ood": range(2)}))
+    ours["configs"]["bench"]["columns"] = ["oodness"]
+    with pytest.raises(
+        BuildError, match="bench of this release has other columns than bench/near_ood, which stays in"
+    ):
+        merge(manifest("there", SPLITS), ours, "org/name")
 
 
 def test_withdrawn_images_of_splits_that_stay_stay_withdrawn(manifest):
