@@ -83,10 +83,7 @@ def test_sun2012(tmp_path):
         ),
         ({"train/airplane_cabin/00000001.jpg": ""}, "train/airplane_cabin holds no image of its class: 00000001.jpg"),
         ({"SUN397/a/abbey/sun_000_00001.jpg": ""}, "SUN397/a/abbey holds no image of its class: sun_000_00001.jpg"),
-        (
-            {"train/n01440764/n01440764_1.JPEG": ""},
-            "which holds train; train/n01440764/n01440764_1.JPEG there resembles the layout a mirror's train/",
-        ),
+        ({"train/n01440764/n01440764_1.JPEG": ""}, "which holds train. Accepted layouts are SUN397/a/abbey/"),
     ],
     ids=["Places365", "Places365, easy format", "images written anew", "ImageNet"],
 )
