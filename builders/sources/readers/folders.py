@@ -18,11 +18,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.errors import BuildError, more, one_line
-from builders.sources.base import OtherDataError, PartitionIndex, Stray, partition_table
+from builders.errors import BuildError, more
+from builders.sources.base import OtherDataError, Stray, partition_table
 from builders.storage.listing import names_in, names_in_each
 from builders.storage.paths import is_remote
-from builders.storage.text_files import read_lines
 
 Explain = Callable[["ClassFolder", str], str]
 """Returns why a file in a class folder is not an image of that class, or raises `BuildError` if the copy is wrong."""
@@ -62,9 +61,10 @@ def child_names(folder: Path) -> list[str]:
         return names_in(folder)
 
 
-def _names_in_each(folders: Sequence[ClassFolder], root: Path) -> Iterator[list[str]]:
+def children_of_each(folders: Sequence[Path], root: Path) -> Iterator[list[str]]:
+    """Yield the sorted names in each of some folders below the root, as `child_names`."""
     with _told(root):
-        yield from names_in_each([folder.path for folder in folders])
+        yield from names_in_each(folders)
 
 
 @contextlib.contextmanager
@@ -187,7 +187,7 @@ def scan_class_folders(
     code_of = class_codes(class_ids)
     ids, files, codes, counts = [], [], [], []
     strays: list[Stray] = []
-    for folder, children in zip(folders, _names_in_each(folders, root), strict=True):
+    for folder, children in zip(folders, children_of_each([folder.path for folder in folders], root), strict=True):
         names = match_names(children, folder.pattern)
         if names.others and not len(names.images):
             refuse_strays_alone(title, folder, names.others, explain)
@@ -218,64 +218,3 @@ def refuse_strays_alone(title: str, folder: ClassFolder, names: Sequence[str], e
         f"{title}: the class folder {folder.path} holds no image of its class: {printable(name)} is {reason}"
         f"{more(names, 1)}. Restore its images, remove the folder, or give another copy of {title}."
     )
-
-
-@dataclass(frozen=True)
-class SideBySide:
-    """The reader for class folders side by side that are named by class ids, with what differs between sources.
-
-    `pattern` gives the regular expression (ASCII) of the names of a class's images, `wanted` the same for messages.
-    Other entries beside the folders are reported as not being a `child`. `lists` are the owner's lists of ids,
-    relative to the parent folder, and `ending` is the part of each id that they leave out.
-    """
-
-    title: str
-    partition: str
-    classes: Callable[[], Mapping[str, str]]
-    pattern: Callable[[str], str]
-    wanted: Callable[[str], str]
-    child: str = "a class folder"
-    lists: tuple[str, ...] = ()
-    ending: str = ""
-
-    def scan(self, root: Path, folder: Path) -> PartitionIndex | None:
-        """Index the class folders in a folder; returns None if there are none."""
-        if not folder.is_dir():
-            return None
-        names = [name for name in child_names(folder) if name in self.classes()]
-        if not names:
-            return None
-        table, strays = scan_class_folders(
-            self.title,
-            root,
-            [ClassFolder(name, folder / name, f"{name}/", self.pattern(name)) for name in names],
-            tuple(self.classes()),
-            lambda place, name: plain_reason(place.path, name, self.wanted(place.class_id)),
-        )
-        strays += stray_children(folder, root, names, self.child)
-        missing = self._missing(folder.parent, table["source_id"])
-        return PartitionIndex(
-            self.partition, f"class folders in {relative(folder, root)}", "file", table, tuple(strays), missing
-        )
-
-    def below(self, name: str) -> Callable[[Path, Path], PartitionIndex | None]:
-        """Return a finder that looks for the class folders in a named subfolder."""
-        return lambda root, home: self.scan(root, home / name)
-
-    def _missing(self, home: Path, ids: pa.ChunkedArray) -> pa.Array:
-        """Return the ids that the owner's lists have and the folders lack; lists that are missing are skipped."""
-        paths = [home / name for name in self.lists if (home / name).is_file()]
-        listed = pa.array([listed for path in paths for listed in self._listed(path)], pa.string())
-        return listed.filter(pc.invert(pc.is_in(listed, ids.combine_chunks())))
-
-    def _listed(self, path: Path) -> Iterator[str]:
-        """Yield the ids of one of the owner's lists."""
-        for number, line in enumerate(read_lines(path, "Unpack the archive again."), start=1):
-            for listed in line.split():
-                class_id, _, name = f"{listed}{self.ending}".partition("/")
-                if class_id not in self.classes() or re.search(self.pattern(class_id), name) is None:
-                    raise BuildError(
-                        f"{self.title}: line {number} of {path} does not list an image of its classes: "
-                        f"{one_line(listed)}. Unpack the archive again."
-                    )
-                yield f"{class_id}/{name}"

@@ -12,7 +12,7 @@ import io
 import os
 import sys
 import zlib
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
+from collections.abc import Collection, Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
@@ -22,10 +22,10 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from builders.errors import BuildError
-from builders.sources.base import LARGEST_IMAGE, Container, PartitionIndex, Stray, partition_table
+from builders.sources.base import LARGEST_IMAGE, Container, partition_table
 from builders.sources.formats import tar_headers
 from builders.sources.formats.tar_headers import TarError, shown
-from builders.sources.readers.folders import SideBySide, class_codes, class_column, match_names, printable, relative
+from builders.sources.readers.folders import match_names, relative
 from builders.storage.paths import is_remote
 from builders.storage.regular import byte_count, open_buffered, open_regular
 
@@ -47,6 +47,11 @@ class Member(NamedTuple):
     offset: int
     size: int
     folder: str = ""
+
+    @property
+    def path(self) -> str:
+        """Folder and name, relative to the archive's top however that is spelled."""
+        return f"{self.folder}/{self.name}".lstrip("/").removeprefix("./")
 
 
 @dataclass(frozen=True)
@@ -124,49 +129,6 @@ def find_archive(title: str, home: Path, stem: str) -> Archive | None:
     if plain.is_file():
         return Archive(plain, "span", members(plain))
     return Archive(packed, "targz", compressed_members(title, packed)) if packed.is_file() else None
-
-
-def class_folders(side: SideBySide, stem: str, place: str) -> Callable[[Path, Path], PartitionIndex | None]:
-    """Return a finder of class folders inside an archive; the archive's other files are not looked at.
-
-    Args:
-        side: the reader of these class folders where they are unpacked.
-        stem: the archive's name without ending, for `find_archive`.
-        place: the folder in the archive that holds the class folders.
-    """
-
-    def find(root: Path, home: Path) -> PartitionIndex | None:
-        archive = find_archive(side.title, home, stem)
-        if archive is None:
-            return None
-        code_of, where = class_codes(tuple(side.classes())), relative(archive.path, root)
-        by_class: dict[str, list[Member]] = {}
-        for member in archive.members:
-            path = f"{member.folder.removeprefix('./')}/"
-            if path.startswith(f"{place}/"):
-                by_class.setdefault(path[len(place) + 1 : -1], []).append(member)
-        images: list[Member] = []
-        ids, codes = [], []
-        strays: list[Stray] = []
-        for folder, found in sorted(by_class.items()):
-            named = match_names(sorted(member.name for member in found), side.pattern(folder))
-            wanted = set(named.images.to_pylist()) if folder in code_of else set()
-            for member in found:
-                if member.name in wanted:
-                    images.append(member)
-                    ids.append(f"{folder}/{member.name}")
-                    codes.append(code_of[folder])
-                else:
-                    reason = f"not named {side.wanted(folder)}" if folder in code_of else f"not in {side.child}"
-                    strays.append(Stray(f"{where}:{printable(f'{member.folder}/{member.name}')}", reason))
-        if not images:
-            raise BuildError(
-                f"{side.title}: {archive.path} has no images in class folders in {place}. Download it again."
-            )
-        table = archive.table(root, class_column(tuple(side.classes()), np.array(codes)), ids, images)
-        return PartitionIndex(side.partition, f"archive {where}", archive.how, table, tuple(strays))
-
-    return find
 
 
 def compressed_members(title: str, path: Path) -> list[Member]:

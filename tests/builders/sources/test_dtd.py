@@ -59,7 +59,7 @@ def test_folders_of_another_dataset(tmp_path):
         (
             ("banded_2.jpg", 0, b""),
             NAMES,
-            "the file name banded_2.jpg is not a texture and four digits, as in banded_0002.jpg (row 1 of",
+            "the file name banded/banded_2.jpg is not like banded_0002.jpg (row 1 of",
         ),
         (("train/banded_0002.jpg", 0, b""), NAMES, "the file name train/banded_0002.jpg is not"),
         (("image_0002.jpg", 0, b""), NAMES, "the file name image_0002.jpg is not"),

@@ -137,7 +137,11 @@ def test_parquet_with_other_columns_or_content(tmp_path):
     [
         (("1.jpg", 0, b""), None, "has label numbers without names"),
         (("1.jpg", 0, b""), ["apple_pie", "apple_tart"], "the label name 'apple_tart' of"),
-        (("one.jpg", 0, b""), ["apple_pie"], "image.path is one.jpg, not like 1005649.jpg (row 0 of"),
+        (
+            ("one.jpg", 0, b""),
+            ["apple_pie"],
+            "the file name apple_pie/one.jpg is not like <class>/<number>.jpg (row 0 of",
+        ),
         (("1.jpg", 3, b""), ["apple_pie"], "the label 3 has no name (row 0 of"),
         (("1.jpg", None, b""), ["apple_pie"], "the label None has no name (row 0 of"),
     ],
