@@ -5,9 +5,11 @@ Tested by `tests/builders/sources/test_layouts.py`.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +18,7 @@ import pyarrow.compute as pc
 
 from builders.errors import BuildError, more, one_line
 from builders.sources.base import OtherDataError, PartitionIndex, Stray, partition_table
-from builders.sources.readers import parquet_files, trees
+from builders.sources.readers import parquet, parquet_files, trees
 from builders.sources.readers.folders import child_names, class_codes, class_column, printable, strays_between
 from builders.sources.readers.parquet_columns import ADVICE
 from builders.sources.readers.trees import Tree
@@ -52,12 +54,16 @@ def extract(names: pa.Array, pattern: str) -> tuple[pa.Array, Mapping[str, pa.Ar
 
 @dataclass(frozen=True)
 class Images:
-    """The files of a tree that match a pattern: their rows and the pattern's groups; and the rows of the others."""
+    """The files of a tree that match a pattern: their rows and the pattern's groups; and the rows of the others.
+
+    `reasons` say of some of the others why they were left out although they match.
+    """
 
     tree: Tree
     rows: pa.Table
     groups: Mapping[str, pa.Array]
     rest: pa.Table
+    reasons: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def others(self) -> list[str]:
@@ -65,16 +71,24 @@ class Images:
         return sorted([*self.rest["name"].to_pylist(), *self.tree.odd])
 
     def strays(self, reason: Callable[[str], str]) -> tuple[Stray, ...]:
-        """The others as strays, given why each is none of the images."""
-        return tuple(Stray(self.tree.prefix + printable(name), reason(name)) for name in self.others)
+        """The others as strays, given why a name is none of an image."""
+        return tuple(
+            Stray(self.tree.prefix + printable(name), self.reasons.get(name) or reason(name)) for name in self.others
+        )
 
-    def filter(self, mask: pa.Array) -> Images:
-        """Keep some of the images; those left out are among the others."""
+    def select(self, mask: pa.Array) -> Images:
+        """Keep some of the images and forget those left out, which are no strays."""
         if pc.all(mask, min_count=0).as_py():
             return self
         groups = {name: values.filter(mask) for name, values in self.groups.items()}
-        rest = pa.concat_tables([self.rest, self.rows.filter(pc.invert(mask))])
-        return Images(self.tree, self.rows.filter(mask), groups, rest)
+        return dataclasses.replace(self, rows=self.rows.filter(mask), groups=groups)
+
+    def filter(self, mask: pa.Array, reason: str = "") -> Images:
+        """Keep some of the images; those left out are among the others, for the given reason."""
+        left_out = self.rows.filter(pc.invert(mask))
+        reasons = dict.fromkeys(left_out["name"].to_pylist(), reason)
+        rest = pa.concat_tables([self.rest, left_out])
+        return dataclasses.replace(self.select(mask), rest=rest, reasons={**self.reasons, **reasons})
 
     def table(self, classes: pa.DictionaryArray, ids: pa.Array, own: Mapping[str, pa.Array] | None = None) -> pa.Table:
         """The index of the images, given their `class_id` column, ids and the source's own columns."""
@@ -107,6 +121,12 @@ class Pattern:
         """Match the files of some folders below a place; see `trees.in_folders`."""
         return match(trees.in_folders(root, place, folders, what), self.pattern)
 
+    def in_places(self, root: Path, home: Path, places: Sequence[str] = ()) -> Images | None:
+        """Match the files of the first folder with images, of some below `home` and then itself; None if none has."""
+        folders = (*(home / place for place in places), home)
+        found = (self.in_folders(root, folder) for folder in folders if folder.is_dir())
+        return next((images for images in found if images.rows.num_rows), None)
+
     def in_archive(self, root: Path, home: Path, stem: str, top: str = "") -> Images | None:
         """Match the files of `<stem>.tar` or `<stem>.tar.gz`; returns None if there is neither.
 
@@ -125,15 +145,21 @@ class Pattern:
         return found
 
     def in_parquet(
-        self, root: Path, home: Path, splits: Sequence[str], names: Callable[[Path], pa.Array]
+        self, root: Path, home: Path, splits: Sequence[str], names: Callable[[Path], pa.Array] | None = None
     ) -> Images | None:
-        """Match the rows of a mirror's splits, given what reads the names of a file; returns None without files.
+        """Match the rows of a mirror's splits; returns None if there are no files.
+
+        Args:
+            root: the user's folder.
+            home: the folder to look in.
+            splits: the prefixes of the files' names.
+            names: reads the names of a file's rows; without it they are the file names there.
 
         Raises:
             OtherDataError: a name does not match.
         """
         files = [path for split in splits for path in parquet_files.split_files(home, split)]
-        tree = trees.in_parquet(root, files, names)
+        tree = trees.in_parquet(root, files, names or self._names)
         if tree is None:
             return None
         found = match(tree, self.pattern)
@@ -143,6 +169,28 @@ class Pattern:
                 f"of {root / row['file']}). {self.advice}."
             )
         return found
+
+    def _names(self, path: Path) -> pa.Array:
+        return parquet.read_shard(self.title, path, labelled=False, advice=self.advice).names
+
+    def only(self, found: Images, ids: pa.Array, known: pa.Array, reason: str) -> Images:
+        """Keep the images whose ids are known.
+
+        Raises:
+            OtherDataError: none is.
+        """
+        kept = found.filter(pc.is_in(ids, value_set=known), reason)
+        if not kept.rows.num_rows:
+            raise OtherDataError(
+                f"{self.title}: none of the {len(ids):,} images in {found.tree.root} ({found.tree.where}) is one of "
+                f"its {len(known):,}, for instance {ids[0]}. Give a copy of {self.title} with --{self.key}."
+            )
+        return kept
+
+    def partition(self, name: str, found: Images, table: pa.Table, **fields: Any) -> PartitionIndex:
+        """Index images as a partition, given their table and further fields; the others are strays."""
+        strays = found.strays(lambda other: self.reason(found.tree, other))
+        return PartitionIndex(name, found.tree.where, found.tree.how, table, strays, **fields)
 
     def reason(self, tree: Tree, name: str) -> str:
         """Why an entry of a tree is none of the images."""

@@ -45,6 +45,11 @@ class Tree:
     rows: pa.Table
     odd: tuple[str, ...] = ()
 
+    @property
+    def home(self) -> Path:
+        """The folder that holds the files or their container."""
+        return self.place if self.place.is_dir() else self.place.parent
+
     def path_of(self, name: str) -> str:
         """The path of an entry for messages."""
         return f"{self.root}/{self.prefix}{name}"
