@@ -61,7 +61,7 @@ _IMAGES = ClassFolders(
     Pattern(
         _KEY,
         _TITLE,
-        r"(?P<class_id>[a-z-]+)/(?P<file>(?P<class_id_again>[a-z-]+)_[0-9]{4}\.jpg)",
+        r"(?P<class_id>[a-z-]+)/(?P<file>(?P<class_id_again>[a-z-]+)_[0-9]{4})\.jpg",
         "banded_0002.jpg",
         _ADVICE,
     ),
@@ -70,6 +70,7 @@ _IMAGES = ClassFolders(
     wanted=lambda texture: f"{texture}_<4 digits>.jpg",
     child="a texture's folder",
     lists=_LISTS,
+    ending=".jpg",
 )
 
 

@@ -45,7 +45,7 @@ def expected() -> Mapping[str, Expected]:
 
 
 _IMAGES = ClassFolders(
-    Pattern(_KEY, _TITLE, r"(?P<class_id>.*)/(?P<file>[0-9]+\.jpg)", "<class>/<number>.jpg"),
+    Pattern(_KEY, _TITLE, r"(?P<class_id>.*)/(?P<file>[0-9]+)\.jpg", "<class>/<number>.jpg"),
     _PARTITION,
     classes,
     wanted=lambda _: "<number>.jpg",

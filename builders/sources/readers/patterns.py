@@ -6,6 +6,7 @@ Tested by `tests/builders/sources/test_layouts.py`.
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,30 +27,37 @@ from builders.storage.text_files import read_lines
 
 Finder = Callable[[Path, Path], PartitionIndex | None]
 
+FOLDERS = 16
+"""Folders that are indexed at a time (ours), so that the groups of a million names are never there together."""
+
 _AGAIN = "_again"
 
 
-def extract(names: pa.Array, pattern: str) -> tuple[pa.Array, Mapping[str, pa.Array]]:
+def extract(names: pa.Array, pattern: str, start: str = "") -> tuple[pa.Array, Mapping[str, pa.Array]]:
     """Read the named groups of a pattern from names.
 
     Args:
         names: text, without nulls.
-        pattern: a regular expression (RE2) of the whole name. A group called `x_again` is empty or has the text of
-            the group `x`: RE2 has no references back.
+        pattern: a regular expression (RE2) of the whole name. RE2 has no references back: a group called `x_again`
+            (or `x_again2`) has the text of the group `x` wherever both have any, and stands in for it elsewhere.
+        start: text that every name begins with before the pattern.
 
     Returns:
         Whether each name matches, and the groups of those that do, by name.
     """
-    parts = pc.extract_regex(names, f"^(?:{pattern})$")
+    parts = pc.extract_regex(names, f"^{re.escape(start)}(?:{pattern})$")
+    groups = {field.name: parts.field(field.name) for field in parts.type}
     fits = parts.is_valid()
-    fields = [field.name for field in parts.type]
-    for name in fields:
-        if name.endswith(_AGAIN):
-            again = parts.field(name)
-            first = parts.field(name.removesuffix(_AGAIN))
-            fits = pc.and_kleene(fits, pc.or_(pc.equal(again, ""), pc.equal(again, first)))
-    kept = parts if pc.all(fits, min_count=0).as_py() else parts.filter(fits)
-    return fits, {name: kept.field(name) for name in fields}
+    for repeat in [name for name in groups if _AGAIN in name]:
+        again, name = groups.pop(repeat), repeat.partition(_AGAIN)[0]
+        empty, first = pc.equal(again, ""), groups[name]
+        if pc.all(empty, min_count=0).as_py():
+            continue
+        fits = pc.and_kleene(fits, pc.or_(pc.or_(empty, pc.equal(first, "")), pc.equal(again, first)))
+        groups[name] = pc.if_else(empty, first, again)
+    if not pc.all(fits, min_count=0).as_py():
+        groups = {name: values.filter(fits) for name, values in groups.items()}
+    return fits, groups
 
 
 @dataclass(frozen=True)
@@ -67,8 +75,8 @@ class Images:
 
     @property
     def others(self) -> list[str]:
-        """The sorted names of the others."""
-        return sorted([*self.rest["name"].to_pylist(), *self.tree.odd])
+        """The sorted names of the others, below the tree's place."""
+        return sorted([*(name[len(self.tree.start) :] for name in self.rest["name"].to_pylist()), *self.tree.odd])
 
     def strays(self, reason: Callable[[str], str]) -> tuple[Stray, ...]:
         """The others as strays, given why a name is none of an image."""
@@ -86,29 +94,38 @@ class Images:
     def filter(self, mask: pa.Array, reason: str = "") -> Images:
         """Keep some of the images; those left out are among the others, for the given reason."""
         left_out = self.rows.filter(pc.invert(mask))
-        reasons = dict.fromkeys(left_out["name"].to_pylist(), reason)
+        reasons = dict.fromkeys((name[len(self.tree.start) :] for name in left_out["name"].to_pylist()), reason)
         rest = pa.concat_tables([self.rest, left_out])
         return dataclasses.replace(self.select(mask), rest=rest, reasons={**self.reasons, **reasons})
 
     def table(self, classes: pa.DictionaryArray, ids: pa.Array, own: Mapping[str, pa.Array] | None = None) -> pa.Table:
         """The index of the images, given their `class_id` column, ids and the source's own columns."""
         files, offsets, sizes = (self.rows[name].combine_chunks() for name in ("file", "offset", "size"))
-        return partition_table(classes, ids, files, offsets, sizes, own)
+        # In most layouts the id is the path; then both columns share one array.
+        return partition_table(classes, ids, ids if ids.equals(files) else files, offsets, sizes, own)
 
 
 def match(tree: Tree, pattern: str) -> Images:
     """Divide the files of a tree by a pattern; see `extract`."""
-    fits, groups = extract(tree.rows["name"].combine_chunks(), pattern)
+    fits, groups = extract(tree.rows["name"].combine_chunks(), pattern, tree.start)
     if pc.all(fits, min_count=0).as_py():
         return Images(tree, tree.rows, groups, tree.rows.slice(0, 0))
     return Images(tree, tree.rows.filter(fits), groups, tree.rows.filter(pc.invert(fits)))
+
+
+def together(pieces: Sequence[PartitionIndex]) -> PartitionIndex:
+    """Put parts of one partition together; all but their rows and strays is that of the first."""
+    table = pa.concat_tables([piece.table for piece in pieces])
+    strays = tuple(stray for piece in pieces for stray in piece.strays)
+    return dataclasses.replace(pieces[0], table=table, strays=strays)
 
 
 @dataclass(frozen=True)
 class Pattern:
     """A source's pattern over the names of its images, for `extract`, and how to find them in each kind of tree.
 
-    `wanted` describes such names for messages, and `advice` is the next step for a mirror with other names.
+    `wanted` describes such names for messages, and `advice` is the next step for a mirror with other names. `refuse`
+    is called with every other name, and with its place for messages, to raise where it shows that a copy is wrong.
     """
 
     key: str
@@ -116,6 +133,7 @@ class Pattern:
     pattern: str
     wanted: str
     advice: str = ADVICE
+    refuse: Callable[[str, str], None] = lambda name, place: None
 
     def in_folders(self, root: Path, place: Path, folders: Sequence[str] = ("",), what: str = "image files") -> Images:
         """Match the files of some folders below a place; see `trees.in_folders`."""
@@ -164,11 +182,21 @@ class Pattern:
             return None
         found = match(tree, self.pattern)
         for row in found.rest.slice(0, 1).to_pylist():
-            raise OtherDataError(
-                f"{self.title}: the file name {one_line(row['name'])} is not like {self.wanted} (row {row['offset']} "
-                f"of {root / row['file']}). {self.advice}."
-            )
+            self.refuse(row["name"], str(root / row["file"]))
+        self.refuse_row(found.tree, found.rest, f"is not like {self.wanted}")
         return found
+
+    def refuse_row(self, tree: Tree, wrong: pa.Table, problem: str) -> None:
+        """Refuse a mirror for the first of some wrong rows, if there are any.
+
+        Raises:
+            OtherDataError: there is one.
+        """
+        for row in wrong.slice(0, 1).to_pylist():
+            raise OtherDataError(
+                f"{self.title}: the file name {one_line(row['name'])} {problem} (row {row['offset']} of "
+                f"{tree.root / row['file']}). {self.advice}."
+            )
 
     def _names(self, path: Path) -> pa.Array:
         return parquet.read_shard(self.title, path, labelled=False, advice=self.advice).names
@@ -194,6 +222,7 @@ class Pattern:
 
     def reason(self, tree: Tree, name: str) -> str:
         """Why an entry of a tree is none of the images."""
+        self.refuse(name, tree.path_of(name.rpartition("/")[0]))
         return "a folder" if tree.is_folder(name) else f"not named {self.wanted}"
 
 
@@ -201,11 +230,11 @@ class Pattern:
 class ClassFolders:
     """The reader of images in folders by class, with what differs between sources.
 
-    The pattern has the groups `class_id`, which is the folder, and `file`, which is the end of an image's id. `wanted`
+    The pattern has the groups `class_id`, which is the folder, and `file`, with which an image's id ends. `wanted`
     is the name of a class's images for messages, and `child` what their folders are. `class_of` gives the class of a
     folder, None if it is of no class; without it folders have their class's id as their name. `prefix` is the start
-    of the ids of a class's images. `lists` are the owner's lists of ids, relative to the parent of the class folders,
-    and `ending` is the part of each id that they leave out.
+    of the ids of a class's images, and `ending` what comes after the group `file`. `lists` are the owner's lists of
+    ids, relative to the parent of the class folders; they may leave the ending out.
     """
 
     pattern: Pattern
@@ -250,10 +279,11 @@ class ClassFolders:
         self, root: Path, place: Path, folders: Sequence[str], what: str = "class folders"
     ) -> PartitionIndex:
         """Index class folders, given by their paths below a place."""
-        piece = self.index(self.pattern.in_folders(root, place, folders, what))
+        parts = (folders[start : start + FOLDERS] for start in range(0, len(folders), FOLDERS))
+        piece = together([self.index(self.pattern.in_folders(root, place, part, what)) for part in parts])
         beside = strays_between(root, place, folders, self.child)
         missing = self._missing(place.parent, piece.table["source_id"])
-        return PartitionIndex(piece.partition, piece.layout, piece.how, piece.table, (*piece.strays, *beside), missing)
+        return dataclasses.replace(piece, strays=(*piece.strays, *beside), missing=missing)
 
     def index(self, found: Images) -> PartitionIndex:
         """Index images by the class of their folder.
@@ -266,7 +296,7 @@ class ClassFolders:
         if (codes < 0).any():
             found, codes = found.filter(pa.array(codes >= 0)), codes[codes >= 0]
         prefixes = pa.array([self.prefix(name) for name in names], pa.string()).take(pa.array(codes))
-        ids = pc.binary_join_element_wise(prefixes, found.groups["file"], "")
+        ids = pc.binary_join_element_wise(prefixes, found.groups["file"], self.ending, "")
         table = found.table(class_column(names, codes), ids)
         return PartitionIndex(self.partition, found.tree.where, found.tree.how, table, self._strays(found))
 
@@ -300,9 +330,8 @@ class ClassFolders:
     def reason(self, tree: Tree, name: str) -> str:
         """Why a file is none of the images; `name` is its path in the tree."""
         class_id = self.known(name.rpartition("/")[0])
-        if class_id is None:
-            return f"not in {self.child}"
-        return "a folder" if tree.is_folder(name) else f"not named {self.wanted(class_id)}"
+        reason = self.pattern.reason(tree, name)
+        return reason if class_id is None or reason == "a folder" else f"not named {self.wanted(class_id)}"
 
     def _refuse_alone(self, tree: Tree, folder: str, names: Sequence[str]) -> None:
         """Refuse a class folder without images; a visible file is named rather than a desktop's hidden one."""
@@ -318,18 +347,21 @@ class ClassFolders:
         """The ids that the owner's lists have and the folders lack; lists that are missing are skipped."""
         paths = [home / name for name in self.lists if (home / name).is_file()]
         listed = pa.array([listed for path in paths for listed in self._listed(path)], pa.string())
+        if not paths:  # a set of a million ids would be made for nothing
+            return listed
         return listed.filter(pc.invert(pc.is_in(listed, ids.combine_chunks())))
 
     def _listed(self, path: Path) -> Iterator[str]:
         """Yield the ids of one of the owner's lists."""
         lines = enumerate(read_lines(path, "Unpack the archive again."), start=1)
-        listed = [(number, f"{word}{self.ending}") for number, line in lines for word in line.split()]
-        fits, groups = extract(pa.array([name for _, name in listed], pa.string()), self.pattern.pattern)
+        listed = [(number, word) for number, line in lines for word in line.split()]
+        names = [f"{word.removesuffix(self.ending)}{self.ending}" for _, word in listed]
+        fits, groups = extract(pa.array(names, pa.string()), self.pattern.pattern)
         classes = iter(groups["class_id"].to_pylist())
-        for (number, name), fit in zip(listed, fits.to_pylist(), strict=True):
+        for (number, word), name, fit in zip(listed, names, fits.to_pylist(), strict=True):
             if not fit or self.known(next(classes)) is None:
                 raise BuildError(
                     f"{self.pattern.title}: line {number} of {path} does not list an image of its classes: "
-                    f"{one_line(name.removesuffix(self.ending))}. Unpack the archive again."
+                    f"{one_line(word)}. Unpack the archive again."
                 )
             yield name

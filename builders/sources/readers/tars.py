@@ -76,9 +76,9 @@ def members(path: Path) -> list[Member]:
 
 
 def nested_members(path: Path) -> Iterator[tuple[str, list[Member]]]:
-    """List a tar of tars: yields each inner tar's name without `.tar` and its members, with offsets in the outer tar.
+    """List a tar of tars: yields each inner tar's name and its members, with offsets in the outer tar.
 
-    A member whose name does not end in `.tar` comes with its full name and no members.
+    A file whose name does not end in `.tar` comes without members.
 
     Raises:
         BuildError: as for `members`.
@@ -86,11 +86,9 @@ def nested_members(path: Path) -> Iterator[tuple[str, list[Member]]]:
     with _open(path) as file:
         found = _list(file, path, 0, byte_count(file), largest=sys.maxsize)
         for outer in sorted(found, key=lambda member: member.name):
-            stem, suffix = os.path.splitext(outer.name)  # noqa: PTH122  a name in an archive, not a path
-            if suffix == ".tar":
-                yield stem, _list(file, path, outer.offset, outer.offset + outer.size, outer.name)
-            else:
-                yield outer.name, []
+            is_tar = outer.name.endswith(".tar")
+            end = outer.offset + outer.size
+            yield outer.name, _list(file, path, outer.offset, end, outer.name) if is_tar else []
 
 
 @dataclass(frozen=True)

@@ -32,9 +32,11 @@ class Tree:
         prefix: what stands before a name in messages, relative to the root. Of folders it ends in a slash or is
             empty, of archives it ends in a colon and the folder inside.
         how: the container of each file.
-        rows: the columns `name` (below the place, with forward slashes), `file`, `offset` and `size` as in
-            `PARTITION_SCHEMA`. In folders an entry may be a folder itself.
-        odd: names that are not ASCII.
+        rows: the columns `name` (with forward slashes), `file`, `offset` and `size` as in `PARTITION_SCHEMA`. In
+            folders an entry may be a folder itself.
+        odd: names below the place that are not ASCII.
+        start: what all names begin with before they are below the place. In folders a name is the file's path from
+            the root, so that both columns are one.
     """
 
     root: Path
@@ -44,6 +46,7 @@ class Tree:
     how: Container
     rows: pa.Table
     odd: tuple[str, ...] = ()
+    start: str = ""
 
     @property
     def home(self) -> Path:
@@ -77,13 +80,13 @@ def in_folders(root: Path, place: Path, folders: Sequence[str] = ("",), images: 
     odd: list[str] = []
     listed = children_of_each([place / folder if folder else place for folder in folders], root)
     for folder, found in zip(folders, listed, strict=True):
-        before = f"{folder}/" if folder else ""
+        before = f"{prefix}{folder}/" if folder else prefix
         plain = found if "".join(found).isascii() else [name for name in found if name.isascii()]
         names.append(joined(before, text_array(plain)) if before else text_array(plain))
-        odd += [before + name for name in found if not name.isascii()] if len(plain) < len(found) else []
+        if len(plain) < len(found):
+            odd += [f"{before}{name}"[len(prefix) :] for name in found if not name.isascii()]
     every = pa.concat_arrays([pa.array([], pa.string()), *names])
-    files = joined(prefix, every) if prefix else every
-    return Tree(root, place, f"{images} in {where}", prefix, "file", _rows(every, files), tuple(odd))
+    return Tree(root, place, f"{images} in {where}", prefix, "file", _rows(every, every), tuple(odd), prefix)
 
 
 def in_archive(title: str, root: Path, home: Path, stem: str, top: str = "") -> Tree | None:

@@ -171,7 +171,7 @@ def test_strays_in_an_archive_are_named(demo, tmp_path):
         "SUN397.tar.gz:SUN397/w/wine_cellar/Thumbs.db",
     ]
     reasons = {stray.reason for stray in piece.strays}
-    assert reasons == {"not named sun_<letters>.jpg", "not in a category folder"}
+    assert reasons == {"not named sun_<letters>.jpg", "not named SUN397/a/abbey/sun_<letters>.jpg"}
 
 
 @pytest.mark.parametrize("ending", ["tar", "tar.gz"])
@@ -183,7 +183,7 @@ def test_an_archive_may_be_packed_from_elsewhere(tmp_path, ending, start):
     assert index.table["source_id"].to_pylist() == IDS
     assert index.table["class_id"].to_pylist() == ["/a/abbey", "/b/balcony/exterior"]
     assert list(contents(index).values()) == [b"1", b"2"]
-    assert index.pieces[0].strays == (Stray(f"SUN397.{ending}:readme", "not in a category folder"),)
+    assert index.pieces[0].strays == (Stray(f"SUN397.{ending}:readme", "not named SUN397/a/abbey/sun_<letters>.jpg"),)
 
 
 @pytest.mark.parametrize(

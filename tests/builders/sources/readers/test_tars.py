@@ -72,8 +72,8 @@ def test_inner_tars_are_found_inside_the_outer_file(tmp_path):
         add(archive, "readme.txt", b"hello")
     found = {name: read(path, members) for name, members in tars.nested_members(path)}
     inner = {name.rpartition("/")[2]: content for name, content in FILES.items()}
-    assert found == {"a": inner, "readme.txt": {}, "z": inner}
-    assert list(found) == ["a", "readme.txt", "z"]
+    assert found == {"a.tar": inner, "readme.txt": {}, "z.tar": inner}
+    assert list(found) == ["a.tar", "readme.txt", "z.tar"]
 
 
 def test_members_are_sorted_and_split_by_name(tmp_path):
