@@ -93,7 +93,7 @@ def _flat(partition: str, root: Path, home: Path) -> PartitionIndex | None:
     for folder in (home / name for name in PLACES[partition]):
         if not folder.is_dir():
             continue
-        found = images(partition).pattern.in_folders(root, folder, what="flat")
+        found = images(partition, bare=True).pattern.in_folders(root, folder, what="flat")
         for name in found.others:
             images(partition).pattern.refuse(name, str(folder))
         if found.rows.num_rows:
@@ -104,7 +104,7 @@ def _flat(partition: str, root: Path, home: Path) -> PartitionIndex | None:
 def _with_classes(partition: str, home: Path, found: Images, layout: str, hint: str = "") -> PartitionIndex:
     """Index images that are in no class folders."""
     found, truth = with_classes(found, home)
-    return dataclasses.replace(images(partition).index(found), layout=f"{layout} with {truth}", hint=hint)
+    return dataclasses.replace(images(partition, bare=True).index(found), layout=f"{layout} with {truth}", hint=hint)
 
 
 def _train_tar(root: Path, home: Path) -> PartitionIndex | None:
@@ -157,7 +157,7 @@ def _class_tars(
 
 
 def _val_tar(root: Path, home: Path) -> PartitionIndex | None:
-    found = images("val").pattern.in_archive(root, home, "ILSVRC2012_img_val")
+    found = images("val", bare=True).pattern.in_archive(root, home, "ILSVRC2012_img_val")
     if found is None:
         return None
     path = found.tree.place
@@ -168,7 +168,7 @@ def _val_tar(root: Path, home: Path) -> PartitionIndex | None:
 
 def _parquet(partition: str, root: Path, home: Path) -> PartitionIndex | None:
     """Index a mirror, in which the class is given twice, by label and by name; both must agree."""
-    reader = images(partition)
+    reader = images(partition, bare=True)
     for split in _SPLITS[partition]:
         files = parquet_files.split_files(home, split)
         if not files or (partition == "val" and split == "train" and not _holds_validation(files[0])):

@@ -30,10 +30,15 @@ PLACES = {"train": ("train", "ILSVRC2012_img_train"), "val": ("val", "validation
 
 # The Hub's old archives, the converters that read them and the Hub's Parquet files add the wnid to each name. It is
 # accepted before the ending everywhere, and is not part of an image's id. Folders of classes may be tars.
-_FOLDER, _WNID = r"n[0-9]{8}", r"(?:_(?P<class_id_again>n[0-9]{8}))?"
-_PATTERNS = {
-    "train": rf"(?:(?P<class_id_again2>{_FOLDER})(?:\.tar)?/)?(?P<file>(?P<class_id>n[0-9]{{8}})_[0-9]+){_WNID}\.JPEG",
-    "val": rf"(?:(?P<class_id>{_FOLDER})/)?(?P<file>ILSVRC2012_val_[0-9]{{8}}){_WNID}\.JPEG",
+_FOLDER, _SUFFIX = r"(?P<{}>n[0-9]{{8}})(?:\.tar)?/", r"(?:_(?P<{}>n[0-9]{{8}}))?\.JPEG"
+_TRAIN, _VAL = r"(?P<file>(?P<class_id>n[0-9]{8})_[0-9]+)", r"(?P<file>ILSVRC2012_val_[0-9]{8})"
+_IN_FOLDERS = {
+    "train": _FOLDER.format("class_id_again2") + _TRAIN + _SUFFIX.format("class_id_again"),
+    "val": _FOLDER.format("class_id") + _VAL + _SUFFIX.format("class_id_again"),
+}
+_BARE = {
+    "train": "(?:.*/)?" + _TRAIN + _SUFFIX.format("class_id_again"),
+    "val": "(?:.*/)?" + _VAL + _SUFFIX.format("class_id"),
 }
 _NAMES = {
     "train": re.compile(r"(?P<class_id>n\d{8})_\d+(?:_(?P<suffix>n\d{8}))?\.JPEG", re.ASCII),
@@ -59,13 +64,13 @@ def class_indices() -> Mapping[str, int]:
 
 
 @functools.cache
-def images(partition: str) -> ClassFolders:
-    """Return the reader of a partition's images: in class folders or not, with their class in each name or not."""
+def images(partition: str, *, bare: bool = False) -> ClassFolders:
+    """Return the reader of a partition's images, in class folders or, if `bare`, by their names alone."""
     return ClassFolders(
         Pattern(
             "imagenet",
             TITLE,
-            rf"(?:.*?/)??{_PATTERNS[partition]}",
+            (_BARE if bare else _IN_FOLDERS)[partition],
             WANTED[partition],
             _ADVICE,
             functools.partial(_refuse, partition),

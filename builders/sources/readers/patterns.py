@@ -6,6 +6,7 @@ Tested by `tests/builders/sources/test_layouts.py`.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -291,13 +292,11 @@ class ClassFolders:
         Raises:
             OtherDataError: a class folder has files and no image.
         """
-        names = tuple(self.classes())
         codes = self._codes(found.groups["class_id"])
         if (codes < 0).any():
             found, codes = found.filter(pa.array(codes >= 0)), codes[codes >= 0]
-        prefixes = pa.array([self.prefix(name) for name in names], pa.string()).take(pa.array(codes))
-        ids = pc.binary_join_element_wise(prefixes, found.groups["file"], self.ending, "")
-        table = found.table(class_column(names, codes), ids)
+        ids = pc.binary_join_element_wise(self._prefixes.take(pa.array(codes)), found.groups["file"], self.ending, "")
+        table = found.table(class_column(tuple(self.classes()), codes), ids)
         return PartitionIndex(self.partition, found.tree.where, found.tree.how, table, self._strays(found))
 
     def known(self, folder: str) -> str | None:
@@ -306,11 +305,19 @@ class ClassFolders:
             return self.class_of(folder)
         return folder if folder in self.classes() else None
 
+    @functools.cached_property
+    def _prefixes(self) -> pa.Array:
+        return pa.array([self.prefix(name) for name in self.classes()], pa.string())
+
+    @functools.cached_property
+    def _order(self) -> Mapping[str, int]:
+        return class_codes(tuple(self.classes()))
+
     def _codes(self, folders: pa.Array) -> npt.NDArray[np.int64]:
         """The position of each folder's class, -1 for those of no class."""
-        encoded, order = folders.dictionary_encode(), class_codes(tuple(self.classes()))
+        encoded = folders.dictionary_encode()
         known = [self.known(folder) for folder in encoded.dictionary.to_pylist()]
-        codes = np.array([-1 if name is None else order[name] for name in known], np.int64)
+        codes = np.array([-1 if name is None else self._order[name] for name in known], np.int64)
         of_rows: npt.NDArray[np.int64] = codes[encoded.indices.to_numpy()]
         return of_rows
 
