@@ -1,6 +1,6 @@
 """Applies a pattern over names to the files of a tree: which of them are images of a source, and of which class.
 
-Tested by `tests/builders/sources/test_layouts.py`.
+Tested by `tests/builders/sources/readers/test_patterns.py`.
 """
 
 from __future__ import annotations

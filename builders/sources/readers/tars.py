@@ -12,20 +12,17 @@ import io
 import os
 import sys
 import zlib
-from collections.abc import Collection, Generator, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Generator, Iterator
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from builders.errors import BuildError
-from builders.sources.base import LARGEST_IMAGE, Container, partition_table
+from builders.sources.base import LARGEST_IMAGE
 from builders.sources.formats import tar_headers
 from builders.sources.formats.tar_headers import TarError, shown
-from builders.sources.readers.folders import match_names, relative
 from builders.storage.paths import is_remote
 from builders.storage.regular import byte_count, open_buffered, open_regular
 
@@ -54,16 +51,6 @@ class Member(NamedTuple):
         return f"{self.folder}/{self.name}".lstrip("/").removeprefix("./")
 
 
-@dataclass(frozen=True)
-class MatchedMembers:
-    """The members with matching names, sorted by name, as Arrow columns; and the names of the others."""
-
-    names: pa.Array
-    offsets: pa.Array
-    sizes: pa.Array
-    others: list[str]
-
-
 def members(path: Path) -> list[Member]:
     """List the regular files of an uncompressed tar.
 
@@ -89,44 +76,6 @@ def nested_members(path: Path) -> Iterator[tuple[str, list[Member]]]:
             is_tar = outer.name.endswith(".tar")
             end = outer.offset + outer.size
             yield outer.name, _list(file, path, outer.offset, end, outer.name) if is_tar else []
-
-
-@dataclass(frozen=True)
-class Archive:
-    """A tar as found, compressed or not: its path, container and regular files."""
-
-    path: Path
-    how: Container
-    members: list[Member]
-
-    def table(
-        self, root: Path, classes: pa.DictionaryArray, ids: Sequence[str], members: Sequence[Member]
-    ) -> pa.Table:
-        """Index some of the members, given their `class_id` column and source ids."""
-        return partition_table(
-            classes,
-            pa.array(ids, pa.string()),
-            pa.repeat(pa.scalar(relative(self.path, root), pa.string()), len(ids)),
-            pa.array([member.offset for member in members], pa.int64()),
-            pa.array([member.size for member in members], pa.int64()),
-        )
-
-
-def find_archive(title: str, home: Path, stem: str) -> Archive | None:
-    """Look for `<stem>.tar`, which can be read in place, and then for `<stem>.tar.gz`.
-
-    Args:
-        title: the source's title.
-        home: the folder to look in.
-        stem: the archive's name without ending.
-
-    Raises:
-        BuildError: the archive cannot be read.
-    """
-    plain, packed = home / f"{stem}.tar", home / f"{stem}.tar.gz"
-    if plain.is_file():
-        return Archive(plain, "span", members(plain))
-    return Archive(packed, "targz", compressed_members(title, packed)) if packed.is_file() else None
 
 
 def compressed_members(title: str, path: Path) -> list[Member]:
@@ -211,21 +160,6 @@ def _whole_archive(path: Path, title: str = "") -> Generator[None]:
         raise BuildError(
             f"{title}{': ' if title else ''}{path} cannot be read as a tar.gz ({reason}). Download it again."
         ) from error
-
-
-def match_members(found: Sequence[Member], pattern: str) -> MatchedMembers:
-    """Divide members by name, as `folders.match_names` does."""
-    by_name = sorted(found, key=lambda member: member.name)
-    names = match_names([member.name for member in by_name], pattern)
-    if names.others:
-        odd = set(names.others)
-        by_name = [member for member in by_name if member.name not in odd]
-    return MatchedMembers(
-        names.images,
-        pa.array([member.offset for member in by_name], pa.int64()),
-        pa.array([member.size for member in by_name], pa.int64()),
-        names.others,
-    )
 
 
 def _open(path: Path) -> io.FileIO:

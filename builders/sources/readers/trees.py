@@ -3,7 +3,7 @@
 A tree is listed without opening one image; a complete ImageNet has 1.3 million. Names that are not ASCII stand apart:
 no source has such names, and some are not even UTF-8, which Arrow does not take.
 
-Tested by `tests/builders/sources/test_layouts.py`.
+Tested by `tests/builders/sources/readers/test_patterns.py`.
 """
 
 from __future__ import annotations
