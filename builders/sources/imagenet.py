@@ -137,18 +137,20 @@ def _class_tars(
         inner: each tar's name and members.
         hint: see `PartitionIndex`.
     """
+    packed: list[str] = []
     beside: list[str] = []
 
     def of_classes() -> Iterator[tuple[str, Path, list[tars.Member]]]:
         for name, members in inner:
             if CLASS_TAR.fullmatch(name):
                 refuse_unknown([name.removesuffix(".tar")], place)
+                packed.append(name)
                 yield name, place / name if place.is_dir() else place, members
             else:
                 beside.append(name)
 
     tree = trees.in_tars(root, place, of_classes())
-    if not tree.rows.num_rows and not tree.odd:
+    if not packed:
         raise BuildError(f"{TITLE}: {place} has no tar of a class. {FLAG}.")
     reader = images("train")
     piece = reader.index(match(tree, reader.pattern.pattern))

@@ -22,11 +22,10 @@ from builders.errors import BuildError, more, one_line
 from builders.sources.base import OtherDataError, PartitionIndex, Stray, partition_table
 from builders.sources.readers import parquet, parquet_files, trees
 from builders.sources.readers.folders import child_names, class_codes, class_column, printable, strays_between
+from builders.sources.readers.layouts import Finder
 from builders.sources.readers.parquet_columns import ADVICE
 from builders.sources.readers.trees import Tree
 from builders.storage.text_files import read_lines
-
-Finder = Callable[[Path, Path], PartitionIndex | None]
 
 FOLDERS = 16
 """Folders that are indexed at a time (ours), so that the groups of a million names are never there together."""

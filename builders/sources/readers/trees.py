@@ -124,7 +124,7 @@ def in_tars(root: Path, place: Path, inner: Iterable[tuple[str, Path, Sequence[M
 def _of_tars(
     root: Path, place: Path, how: Container, parts: Iterable[tuple[str, Path, Sequence[Member]]], top: str = ""
 ) -> Tree:
-    """The members of tars; a tar that is a folder of the tree has no folders of its own."""
+    """List the members of tars; a tar that is a folder of the tree has no folders of its own."""
     tables: list[pa.Table] = []
     odd: list[str] = []
     for before, file, members in parts:
