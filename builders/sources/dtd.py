@@ -12,9 +12,10 @@ import pyarrow.compute as pc
 from builders.sources.base import Expected, Licence, PixelSizes, Source
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers import parquet
+from builders.sources.readers.class_folders import ClassFolders
 from builders.sources.readers.label_names import by_start
 from builders.sources.readers.layouts import Layout, Search
-from builders.sources.readers.patterns import ClassFolders, Pattern
+from builders.sources.readers.patterns import Pattern
 from taxonomy import tables
 
 _KEY = "dtd"

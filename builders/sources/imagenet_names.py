@@ -17,7 +17,8 @@ import pyarrow.compute as pc
 from builders.errors import BuildError
 from builders.sources import ilsvrc_devkit
 from builders.sources.base import OtherDataError
-from builders.sources.readers.patterns import ClassFolders, Images, Pattern
+from builders.sources.readers.class_folders import ClassFolders
+from builders.sources.readers.patterns import Images, Pattern
 from taxonomy import tables
 
 TITLE = "ImageNet-1k (ILSVRC2012)"

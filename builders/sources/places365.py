@@ -21,9 +21,10 @@ from builders.sources import places365_mirrors
 from builders.sources.base import Expected, Licence, PartitionIndex, PixelSizes, Source, Stray
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.places365_names import TITLE, classes, easy_names, flattened, spelled
+from builders.sources.readers.class_folders import ClassFolders
 from builders.sources.readers.folders import child_names, class_column, joined, relative
 from builders.sources.readers.layouts import Layout, Search, alike
-from builders.sources.readers.patterns import ClassFolders, Pattern
+from builders.sources.readers.patterns import Pattern
 from builders.storage.regular import open_buffered, require_regular
 
 _WANTED = {"train": "<8 digits>.jpg", "val": "Places365_val_<8 digits>.jpg"}

@@ -13,10 +13,11 @@ import pyarrow as pa
 from builders.errors import BuildError, one_line
 from builders.sources.base import Expected, Licence, OtherDataError, PartitionIndex, PixelSizes, Source
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
+from builders.sources.readers.class_folders import ClassFolders
 from builders.sources.readers.folders import child_names, printable
 from builders.sources.readers.label_names import by_label
 from builders.sources.readers.layouts import Layout, Search
-from builders.sources.readers.patterns import ClassFolders, Pattern
+from builders.sources.readers.patterns import Pattern
 from builders.storage.text_files import read_lines
 from taxonomy import tables
 
