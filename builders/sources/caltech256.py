@@ -10,15 +10,17 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from builders.sources.base import Expected, Licence, PartitionIndex, PixelSizes, Source
+from builders.sources.base import Expected, Licence, PixelSizes, Source
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
-from builders.sources.readers import parquet, parquet_files, tars
-from builders.sources.readers.folders import SideBySide
+from builders.sources.readers import parquet
+from builders.sources.readers.class_folders import ClassFolders
+from builders.sources.readers.label_names import by_start
 from builders.sources.readers.layouts import Layout, Search
+from builders.sources.readers.patterns import Pattern
 from taxonomy import tables
 
+_KEY = "caltech256"
 _TITLE = "Caltech-256"
 _PARTITION = "images"
 _FOLDER = "256_ObjectCategories"
@@ -46,56 +48,49 @@ def expected() -> Mapping[str, Expected]:
     return {_PARTITION: Expected(sum(counts.values()), counts)}
 
 
-_FOLDERS = SideBySide(
-    _TITLE,
-    _PARTITION,
-    classes,
-    pattern=lambda folder: rf"^{folder[:3]}_[0-9]{{4}}\.jpg$",
-    wanted=lambda folder: f"{folder[:3]}_<4 digits>.jpg",
-)
-
 # bitmind/caltech-256 has the columns image and filename and one split; ilee0022/Caltech-256 has three splits, label
 # numbers and, according to its card, no file names.
 _SPLITS = ("train", "validation", "test")
-_MIRROR_NAME = r"^(?:(?:.*/)?(?P<folder>[^/]+)/)?(?P<name>(?P<number>[0-9]{3})_[0-9]{4}\.jpg)$"
 _ADVICE = (
     "Take bitmind/caltech-256, which has a column of file names (ilee0022/Caltech-256 has none), or the owner's "
     f"{_FOLDER}.tar, unpacked"
 )
 
+_IMAGES = ClassFolders(
+    Pattern(
+        _KEY,
+        _TITLE,
+        r"(?P<class_id>(?P<number>[0-9]{3})\.[^/]*)/(?P<file>(?P<number_again>[0-9]{3})_[0-9]{4}\.jpg)",
+        "133_0001.jpg",
+        _ADVICE,
+    ),
+    _PARTITION,
+    classes,
+    wanted=lambda folder: f"{folder[:3]}_<4 digits>.jpg",
+)
 
-def _parquet(root: Path, home: Path) -> PartitionIndex | None:
-    files = [path for split in _SPLITS for path in parquet_files.split_files(home, split)]
-    return parquet.indexed(_PARTITION, root, files, _parquet_shard)
 
-
-def _parquet_shard(root: Path, path: Path) -> pa.Table:
-    """Index one Parquet file, in which each name begins with the number of its class."""
+def _mirrored(path: Path) -> pa.Array:
+    """Read the names in a Parquet file, which begin with the number of their class."""
     shard = parquet.read_shard(_TITLE, path, labelled=False, advice=_ADVICE)
-    parts = pc.extract_regex(shard.names, _MIRROR_NAME)
-    class_ids = pa.array(list(classes()))
-    codes = pc.index_in(parts.field("number"), pc.utf8_slice_codeunits(class_ids, 0, 3))
-    folders = class_ids.take(codes)
-    alone = pc.or_(pc.equal(parts.field("folder"), ""), pc.equal(parts.field("folder"), folders))
-    named = "the file name {name} is not like 133_0001.jpg"
-    parquet.refuse_rows(_TITLE, path, pc.fill_null(pc.invert(alone), True), named, shard, _ADVICE)
-    ids = pc.binary_join_element_wise(folders, parts.field("name"), pa.scalar("/"))
-    return parquet.shard_table(root, path, tuple(classes()), codes.to_numpy(), ids)
+    return by_start(shard, {folder[:3]: folder for folder in classes()})
 
 
 _SEARCH = Search(
-    key="caltech256",
+    key=_KEY,
     title=_TITLE,
     layouts=(
-        Layout(_PARTITION, f"{_FOLDER}/<number>.<class>/<number>_<4 digits>.jpg", _FOLDERS.below(_FOLDER)),
-        Layout(_PARTITION, "the class folders themselves", _FOLDERS.scan),
+        Layout(_PARTITION, f"{_FOLDER}/<number>.<class>/<number>_<4 digits>.jpg", _IMAGES.below(_FOLDER)),
+        Layout(_PARTITION, "the class folders themselves", _IMAGES.below()),
         Layout(
             _PARTITION,
             f"the original archive {_FOLDER}.tar, read in place (or {_FOLDER}.tar.gz)",
-            tars.class_folders(_FOLDERS, _FOLDER, _FOLDER),
+            _IMAGES.archive(_FOLDER, f"{_FOLDER}/"),
         ),
         Layout(
-            _PARTITION, "a Hub mirror's data/train-*.parquet with file names (also validation-*, test-*)", _parquet
+            _PARTITION,
+            "a Hub mirror's data/train-*.parquet with file names (also validation-*, test-*)",
+            _IMAGES.mirror(_SPLITS, _mirrored),
         ),
     ),
     expected=expected,

@@ -6,39 +6,24 @@ are not indexed: nothing is known of them, and mirrors leave them out.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from builders.errors import BuildError
-from builders.sources.base import (
-    Container,
-    Expected,
-    Licence,
-    OtherDataError,
-    PartitionIndex,
-    PixelSizes,
-    Source,
-    Stray,
-    partition_table,
-)
+from builders.sources.base import Expected, Licence, OtherDataError, PartitionIndex, PixelSizes, Source
 from builders.sources.coco_content import COLUMNS, class_codes_of, classes, values_of
 from builders.sources.coco_instances import FETCH, FILE, TITLE, Instances, read_instances
 from builders.sources.obtain import Obtain, OwnerFile
-from builders.sources.readers import parquet, parquet_files, tars
-from builders.sources.readers.folders import (
-    child_names,
-    class_column,
-    match_names,
-    plain_reason,
-    printable,
-    relative,
-)
+from builders.sources.readers import parquet
+from builders.sources.readers.folders import class_column, printable
 from builders.sources.readers.layouts import Layout, Search
+from builders.sources.readers.patterns import Images, Pattern
 
 _KEY = "coco2017"
 _PARTITION = "train"
@@ -64,7 +49,6 @@ _FILES = (
         unpacked=f"annotations/{FILE}",
     ),
 )
-_NAME = r"^[0-9]{12}\.jpg$"
 _WANTED = "<12 digits>.jpg"
 
 
@@ -84,44 +68,41 @@ def source_id(number: int) -> str:
     return f"{_FOLDER}/{image_name(number)}"
 
 
-@dataclass(frozen=True)
-class _Images:
-    """The images of a copy: their numbers, ascending, and where each is; and the files that are none.
-
-    `where` names the layout and the place of the images, for messages.
-    """
-
-    where: str
-    how: Container
-    numbers: Sequence[int]
-    files: Sequence[str]
-    offsets: Sequence[int]
-    sizes: Sequence[int]
-    strays: tuple[Stray, ...] = ()
+_IMAGES = Pattern(_KEY, TITLE, r"(?:.*/)?(?P<number>[0-9]{12})\.jpg", _WANTED)
 
 
-def _indexed(root: Path, home: Path, images: _Images) -> PartitionIndex:
+def _indexed(home: Path, found: Images | None) -> PartitionIndex | None:
     """Index the images of a copy that its annotations describe."""
-    instances = _annotations(home, images.where)
+    if found is None or not found.rows.num_rows:
+        return None
+    found = _ascending(home, found)
+    instances = _annotations(home, found.tree.where)
     listed = np.array([image.id for image in instances.images], np.int64)
-    numbers = np.array(images.numbers, np.int64)
+    numbers = pc.cast(found.groups["number"], pa.int64()).to_numpy()
     annotated = np.unique(instances.places)
     rows = annotated[np.isin(listed[annotated], numbers)]
-    at = np.searchsorted(numbers, listed[rows]).tolist()
-    table = partition_table(
-        class_column(tuple(classes()), class_codes_of(instances)[rows]),
-        _ids(listed[rows]),
-        pa.array([images.files[place] for place in at], pa.string()),
-        pa.array([images.offsets[place] for place in at], pa.int64()),
-        pa.array([images.sizes[place] for place in at], pa.int64()),
-        {name: values.take(pa.array(rows)) for name, values in values_of(instances).items()},
-    )
-    strangers = np.flatnonzero(~np.isin(numbers, listed)).tolist()
-    unlisted = (
-        Stray(f"{images.files[place]}", f"{image_name(numbers[place])} is not in {FILE}") for place in strangers
-    )
     missing = _ids(np.setdiff1d(listed[annotated], numbers))
-    return PartitionIndex(_PARTITION, images.where, images.how, table, (*images.strays, *unlisted), missing)
+    # What is listed and has no annotation is neither an image of the source nor a stray.
+    known = pa.array(np.isin(numbers, listed))
+    with_rows = pa.array(np.isin(numbers, listed[rows]))
+    taken = found.filter(known, f"its number is not in {FILE}").select(with_rows.filter(known))
+    own = {name: values.take(pa.array(rows)) for name, values in values_of(instances).items()}
+    table = taken.table(class_column(tuple(classes()), class_codes_of(instances)[rows]), _ids(listed[rows]), own)
+    return _IMAGES.partition(_PARTITION, taken, table, missing=missing)
+
+
+def _ascending(home: Path, found: Images) -> Images:
+    """Sort images by number, and refuse a copy with one twice."""
+    numbers = found.groups["number"]
+    order = pc.sort_indices(numbers)
+    ascending = numbers.take(order)
+    twice = pc.equal(ascending[1:], ascending[:-1])
+    if pc.any(twice).as_py():
+        raise BuildError(
+            f"{TITLE}: the image {ascending[1:].filter(twice)[0]}.jpg is twice in {home} ({found.tree.where}). Remove "
+            "one of the two."
+        )
+    return dataclasses.replace(found, rows=found.rows.take(order), groups={"number": ascending})
 
 
 def _ids(numbers: np.ndarray) -> pa.Array:
@@ -148,77 +129,20 @@ def _annotations(home: Path, where: str) -> Instances:
 
 def _folder(inner: str, root: Path, home: Path) -> PartitionIndex | None:
     folder = home / inner
-    if not folder.is_dir():
-        return None
-    names = match_names(child_names(folder), _NAME)
-    if not len(names.images):
-        return None
-    place = relative(folder, root)
-    strays = tuple(Stray(f"{place}/{printable(name)}", plain_reason(folder, name, _WANTED)) for name in names.others)
-    found = names.images.to_pylist()
-    images = _Images(
-        where=f"image files in {place}",
-        how="file",
-        numbers=[int(name[:12]) for name in found],
-        files=[f"{place}/{name}" for name in found],
-        offsets=[0] * len(found),
-        sizes=[-1] * len(found),
-        strays=strays,
-    )
-    return _indexed(root, home, images)
+    return _indexed(home, _IMAGES.in_folders(root, folder) if folder.is_dir() else None)
 
 
 def _archive(root: Path, home: Path) -> PartitionIndex | None:
-    archive = tars.find_archive(TITLE, home, _FOLDER)
-    if archive is None:
-        return None
-    place = relative(archive.path, root)
-    matched = tars.match_members(archive.members, _NAME)
-    if not len(matched.names):
-        raise BuildError(
-            f"{TITLE}: {archive.path} has no images like {_FOLDER}/{_WANTED}. Give a tar of {_FOLDER} with --{_KEY}."
-        )
-    names = matched.names.to_pylist()
-    images = _Images(
-        where=f"archive {place}",
-        how=archive.how,
-        numbers=[int(name[:12]) for name in names],
-        files=[place] * len(names),
-        offsets=matched.offsets.to_pylist(),
-        sizes=matched.sizes.to_pylist(),
-        strays=tuple(Stray(f"{place}:{printable(name)}", f"not named {_WANTED}") for name in matched.others),
-    )
-    _refuse_twice(home, images)
-    return _indexed(root, home, images)
+    return _indexed(home, _IMAGES.in_archive(root, home, _FOLDER))
 
 
 def _parquet(root: Path, home: Path) -> PartitionIndex | None:
-    """Index a Hub mirror that has COCO's numbers of the images, as detection-datasets/coco does in `image_id`."""
-    paths = parquet_files.split_files(home, _PARTITION)
-    if not paths:
-        return None
-    read = [(path, parquet.read_numbers(TITLE, path, "image_id")) for path in paths]
-    rows = sorted((number, relative(path, root), row) for path, found in read for row, number in enumerate(found))
-    images = _Images(
-        where=f"Parquet files in {relative(paths[0].parent, root)}",
-        how="parquet",
-        numbers=[number for number, _, _ in rows],
-        files=[file for _, file, _ in rows],
-        offsets=[row for _, _, row in rows],
-        sizes=[-1] * len(rows),
-    )
-    _refuse_twice(home, images)
-    return _indexed(root, home, images)
+    return _indexed(home, _IMAGES.in_parquet(root, home, (_PARTITION,), _mirrored))
 
 
-def _refuse_twice(home: Path, images: _Images) -> None:
-    numbers = np.array(images.numbers, np.int64)
-    twice = np.flatnonzero(numbers[1:] == numbers[:-1])
-    if twice.size:
-        raise BuildError(
-            f"{TITLE}: the image {image_name(numbers[twice[0]])} is twice in {home} ({images.where}). Remove one of "
-            "the two."
-        )
+def _mirrored(path: Path) -> pa.Array:
+    """Read COCO's numbers of a mirror's images, which detection-datasets/coco has in `image_id`, as file names."""
+    return pa.array([image_name(number) for number in parquet.read_numbers(TITLE, path, "image_id")], pa.string())
 
 
 def _zipped(root: Path, home: Path) -> PartitionIndex | None:

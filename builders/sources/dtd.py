@@ -9,17 +9,18 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.sources.base import Expected, Licence, PartitionIndex, PixelSizes, Source
+from builders.sources.base import Expected, Licence, PixelSizes, Source
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
-from builders.sources.readers import parquet, parquet_files, tars
-from builders.sources.readers.folders import SideBySide
+from builders.sources.readers import parquet
+from builders.sources.readers.class_folders import ClassFolders
+from builders.sources.readers.label_names import by_start
 from builders.sources.readers.layouts import Layout, Search
+from builders.sources.readers.patterns import Pattern
 from taxonomy import tables
 
+_KEY = "dtd"
 _TITLE = "Describable Textures (DTD)"
 _PARTITION = "images"
-_NAME = r"_[0-9]{4}\.jpg$"
-_MIRROR_NAME = rf"^(?:(?:.*/)?(?P<folder>[a-z-]+)/)?(?P<name>(?P<texture>[a-z-]+){_NAME[:-1]})$"
 
 # The address and the MD5 are torchvision's (datasets/dtd.py), the size and the SHA-256 those of tensorflow/datasets
 # (url_checksums/dtd.txt).
@@ -57,53 +58,52 @@ def expected() -> Mapping[str, Expected]:
     return {_PARTITION: Expected(120 * len(classes()), dict.fromkeys(classes(), 120))}
 
 
-_FOLDERS = SideBySide(
-    _TITLE,
+_IMAGES = ClassFolders(
+    Pattern(
+        _KEY,
+        _TITLE,
+        r"(?P<class_id>[a-z-]+)/(?P<file>(?P<class_id_again>[a-z-]+)_[0-9]{4})\.jpg",
+        "banded_0002.jpg",
+        _ADVICE,
+    ),
     _PARTITION,
     classes,
-    pattern=lambda texture: f"^{texture}{_NAME}",
     wanted=lambda texture: f"{texture}_<4 digits>.jpg",
     child="a texture's folder",
     lists=_LISTS,
+    ending=".jpg",
 )
 
 
-def _parquet(root: Path, home: Path) -> PartitionIndex | None:
-    files = [path for split in _SPLITS for path in parquet_files.split_files(home, split)]
-    return parquet.indexed(_PARTITION, root, files, _parquet_shard)
-
-
-def _parquet_shard(root: Path, path: Path) -> pa.Table:
-    """Index one Parquet file by its file names, which give the textures; named labels must agree with them."""
+def _mirrored(path: Path) -> pa.Array:
+    """Read the names in a Parquet file, which begin with their texture; named labels must agree with them."""
     shard = parquet.read_shard(_TITLE, path, labelled=False, advice=_ADVICE)
-    parts = pc.extract_regex(shard.names, _MIRROR_NAME)
-    textures, folders = parts.field("texture"), parts.field("folder")
-    codes = pc.index_in(textures, pa.array(list(classes())))
-    alone = pc.or_(pc.equal(folders, ""), pc.equal(folders, textures))
-    wrong = pc.or_(pc.is_null(codes), pc.fill_null(pc.invert(alone), True))
-    named = "the file name {name} is not a texture and four digits, as in banded_0002.jpg"
-    parquet.refuse_rows(_TITLE, path, wrong, named, shard, _ADVICE)
+    names = by_start(shard, classes())
     if shard.label_names is not None:
+        textures = pc.struct_field(pc.extract_regex(names, r"^(?P<texture>[a-z-]+)/"), "texture")
         labels = pc.cast(pc.index_in(textures, pa.array(shard.label_names, pa.string())), pa.int64())
-        differ = pc.fill_null(pc.not_equal(labels, shard.labels), True)
+        differ = pc.and_(
+            pc.is_in(textures, pa.array(list(classes()))), pc.fill_null(pc.not_equal(labels, shard.labels), True)
+        )
         parquet.refuse_rows(_TITLE, path, differ, "the label of {name} does not name its texture", shard)
-    ids = pc.binary_join_element_wise(textures, parts.field("name"), pa.scalar("/"))
-    return parquet.shard_table(root, path, tuple(classes()), codes.to_numpy(), ids)
+    return names
 
 
 _SEARCH = Search(
-    key="dtd",
+    key=_KEY,
     title=_TITLE,
     layouts=(
-        Layout(_PARTITION, "images/<texture>/<texture>_<4 digits>.jpg", _FOLDERS.below("images")),
-        Layout(_PARTITION, "the texture folders themselves", _FOLDERS.scan),
+        Layout(_PARTITION, "images/<texture>/<texture>_<4 digits>.jpg", _IMAGES.below("images")),
+        Layout(_PARTITION, "the texture folders themselves", _IMAGES.below()),
         Layout(
             _PARTITION,
             f"the original archive {_ARCHIVE}.tar.gz (or {_ARCHIVE}.tar, read in place)",
-            tars.class_folders(_FOLDERS, _ARCHIVE, "dtd/images"),
+            _IMAGES.archive(_ARCHIVE, "dtd/images/"),
         ),
         Layout(
-            _PARTITION, "a Hub mirror's data/train-*.parquet with file names (also validation-*, test-*)", _parquet
+            _PARTITION,
+            "a Hub mirror's data/train-*.parquet with file names (also validation-*, test-*)",
+            _IMAGES.mirror(_SPLITS, _mirrored),
         ),
     ),
     expected=expected,

@@ -10,16 +10,15 @@ from collections.abc import Mapping
 
 from builders.sources.base import Expected, Licence, PixelSizes, Source
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
-from builders.sources.readers import tars
-from builders.sources.readers.folders import SideBySide
-from builders.sources.readers.label_names import LabelNameMirror
+from builders.sources.readers.class_folders import ClassFolders
+from builders.sources.readers.label_names import by_label
 from builders.sources.readers.layouts import Layout, Search
+from builders.sources.readers.patterns import Pattern
 from taxonomy import tables
 
 _KEY = "food101"
 _TITLE = "Food-101"
 _PARTITION = "images"
-_NAME = r"[0-9]+\.jpg"
 _SPLITS = ("train", "validation")
 
 # The address and the MD5 are torchvision's (datasets/food101.py), the size and the SHA-256 those of
@@ -46,40 +45,31 @@ def expected() -> Mapping[str, Expected]:
     return {_PARTITION: Expected(1000 * len(classes()), dict.fromkeys(classes(), 1000))}
 
 
-_FOLDERS = SideBySide(
-    _TITLE,
+_IMAGES = ClassFolders(
+    Pattern(_KEY, _TITLE, r"(?P<class_id>.*)/(?P<file>[0-9]+)\.jpg", "<class>/<number>.jpg"),
     _PARTITION,
     classes,
-    pattern=lambda _: f"^{_NAME}$",
     wanted=lambda _: "<number>.jpg",
     lists=("meta/train.txt", "meta/test.txt"),
     ending=".jpg",
-)
-
-_MIRROR = LabelNameMirror(
-    _KEY,
-    _TITLE,
-    _PARTITION,
-    classes,
-    class_of=lambda name: name if name in classes() else None,
-    prefix=lambda name: f"{name}/",
-    name=rf"^(?P<name>{_NAME})$",
-    example="1005649.jpg",
-    splits=_SPLITS,
 )
 
 _SEARCH = Search(
     key=_KEY,
     title=_TITLE,
     layouts=(
-        Layout(_PARTITION, "images/<class>/<number>.jpg", _FOLDERS.below("images")),
-        Layout(_PARTITION, "the class folders themselves", _FOLDERS.scan),
+        Layout(_PARTITION, "images/<class>/<number>.jpg", _IMAGES.below("images")),
+        Layout(_PARTITION, "the class folders themselves", _IMAGES.below()),
         Layout(
             _PARTITION,
             f"the original archive {_ARCHIVE}.tar.gz (or {_ARCHIVE}.tar, read in place)",
-            tars.class_folders(_FOLDERS, _ARCHIVE, f"{_ARCHIVE}/images"),
+            _IMAGES.archive(_ARCHIVE, f"{_ARCHIVE}/images/"),
         ),
-        Layout(_PARTITION, "the Hub's data/train-*.parquet and data/validation-*.parquet", _MIRROR.find),
+        Layout(
+            _PARTITION,
+            "the Hub's data/train-*.parquet and data/validation-*.parquet",
+            _IMAGES.mirror(_SPLITS, by_label(_TITLE, _KEY, _IMAGES.known)),
+        ),
     ),
     expected=expected,
 )

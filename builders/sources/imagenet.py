@@ -2,60 +2,35 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.errors import BuildError
 from builders.sources import ilsvrc_devkit
-from builders.sources.base import (
-    Expected,
-    Licence,
-    OtherDataError,
-    PartitionIndex,
-    PixelSizes,
-    Source,
-    Stray,
-    partition_table,
-)
+from builders.sources.base import Expected, Licence, OtherDataError, PartitionIndex, PixelSizes, Source, Stray
 from builders.sources.imagenet_names import (
     BLURRED,
     CLASS_TAR,
     FLAG,
-    NAMES,
-    PATTERNS,
     PLACES,
     TITLE,
-    WANTED,
     WNID,
-    class_folder,
     classes,
-    classes_and_ids,
-    explain,
-    refuse_other_edition,
+    images,
+    is_named,
     refuse_unknown,
+    with_classes,
 )
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
-from builders.sources.readers import parquet, parquet_files, tars
-from builders.sources.readers.folders import (
-    child_names,
-    class_codes,
-    class_column,
-    joined,
-    match_names,
-    plain_reason,
-    printable,
-    refuse_strays_alone,
-    relative,
-    scan_class_folders,
-    stray_children,
-    with_ending,
-)
+from builders.sources.readers import parquet, parquet_files, tars, trees
+from builders.sources.readers.folders import child_names, printable, relative
 from builders.sources.readers.layouts import Layout, Search
+from builders.sources.readers.patterns import Images, match
 from taxonomy import tables
 
 # Names of splits in mirrors, in the order in which they are tried. mrm8488/ImageNet1K-val calls its only split, which
@@ -65,10 +40,6 @@ _SPLITS = {"train": ("train",), "val": ("validation", "val", "train")}
 _DOWNSAMPLED = (8, 16, 32, 64)
 # The edition with blurred faces (Yang et al., "A Study of Face Obfuscation in ImageNet", ICML 2022).
 _BLURRED = {"train": "train_blurred", "val": "val_blurred"}
-
-_PARQUET_ADVICE = (
-    "Take the files that the Hub serves for that partition of ILSVRC/imagenet-1k, or the original archives"
-)
 
 # Sizes and SHA-256 are those of tensorflow/datasets (url_checksums/imagenet2012.txt), MD5 those that torchvision
 # (datasets/imagenet.py) checks. Of the development kit the MD5 alone is published.
@@ -105,17 +76,7 @@ def _class_folders(partition: str, root: Path, home: Path) -> PartitionIndex | N
         wnids = [name for name in _listed(folder) if WNID.fullmatch(name)]
         if wnids:
             refuse_unknown(wnids, folder)
-            table, strays = scan_class_folders(
-                TITLE,
-                root,
-                [class_folder(partition, wnid, folder / wnid) for wnid in wnids],
-                tuple(classes()),
-                functools.partial(explain, partition),
-            )
-            strays += stray_children(folder, root, wnids, "a class folder")
-            return PartitionIndex(
-                partition, f"class folders in {relative(folder, root)}", "file", table, tuple(strays)
-            )
+            return images(partition).in_folders(root, folder, wnids)
     if (home / _BLURRED[partition]).is_dir():
         raise OtherDataError(
             f"{TITLE}: {home / _BLURRED[partition]} is of {BLURRED}. Give a copy with the original images with "
@@ -129,48 +90,43 @@ def _listed(folder: Path) -> list[str]:
 
 
 def _flat(partition: str, root: Path, home: Path) -> PartitionIndex | None:
-    for name in PLACES[partition]:
-        folder = home / name
-        names = match_names(_listed(folder), f"^{PATTERNS[partition]}")
-        for other in names.others:
-            refuse_other_edition(other, folder)
-        if len(names.images):
-            column, ids, truth = classes_and_ids(partition, names.images, home, folder)
-            place = relative(folder, root) + "/"
-            strays = tuple(
-                Stray(place + printable(name), plain_reason(folder, name, WANTED[partition])) for name in names.others
-            )
-            table = partition_table(column, ids, joined(place, names.images))
-            return PartitionIndex(partition, f"flat {relative(folder, root)} with {truth}", "file", table, strays)
+    for folder in (home / name for name in PLACES[partition]):
+        if not folder.is_dir():
+            continue
+        found = images(partition, bare=True).pattern.in_folders(root, folder, what="flat")
+        for name in found.others:
+            images(partition).pattern.refuse(name, str(folder))
+        if found.rows.num_rows:
+            return _with_classes(partition, home, found, f"flat {relative(folder, root)}")
     return None
+
+
+def _with_classes(partition: str, home: Path, found: Images, layout: str, hint: str = "") -> PartitionIndex:
+    """Index images that are in no class folders."""
+    found, truth = with_classes(found, home)
+    return dataclasses.replace(images(partition, bare=True).index(found), layout=f"{layout} with {truth}", hint=hint)
 
 
 def _train_tar(root: Path, home: Path) -> PartitionIndex | None:
     path = home / "ILSVRC2012_img_train.tar"
     if not path.is_file():
         return None
-    inner = ((path / f"{wnid}.tar", path, wnid, members) for wnid, members in tars.nested_members(path))
-    layout = f"original archive {relative(path, root)}"
-    return _class_tars(root, path, layout, inner, _PUBLISHED["train"].difference(path))
+    hint = _PUBLISHED["train"].difference(path)
+    return _class_tars(root, path, f"original archive {relative(path, root)}", tars.nested_members(path), hint)
 
 
 def _folder_of_tars(root: Path, home: Path) -> PartitionIndex | None:
     """Index the unpacked archive: a tar for each class, read in place."""
-    for name in PLACES["train"]:
-        folder = home / name
+    for folder in (home / name for name in PLACES["train"]):
         listed = _listed(folder)
         if any(CLASS_TAR.fullmatch(name) for name in listed):
-            inner = ((folder / name, folder / name, *_members(folder, name)) for name in listed)
+            inner = ((name, tars.members(folder / name) if CLASS_TAR.fullmatch(name) else []) for name in listed)
             return _class_tars(root, folder, f"class archives in {relative(folder, root)}", inner)
     return None
 
 
-def _members(folder: Path, name: str) -> tuple[str, list[tars.Member]]:
-    return (name.removesuffix(".tar"), tars.members(folder / name)) if CLASS_TAR.fullmatch(name) else (name, [])
-
-
 def _class_tars(
-    root: Path, place: Path, layout: str, inner: Iterable[tuple[Path, Path, str, list[tars.Member]]], hint: str = ""
+    root: Path, place: Path, layout: str, inner: Iterable[tuple[str, list[tars.Member]]], hint: str = ""
 ) -> PartitionIndex:
     """Index tars that hold one class each.
 
@@ -178,98 +134,71 @@ def _class_tars(
         root: the user's folder.
         place: the folder or archive that holds the tars.
         layout: the layout's name.
-        inner: for each tar, the path to print, the file with its bytes, its class and its members.
+        inner: each tar's name and members.
         hint: see `PartitionIndex`.
     """
-    code_of = class_codes(tuple(classes()))
-    ids, files, offsets, sizes, codes, counts = [], [], [], [], [], []
-    strays: list[Stray] = []
-    for shown_path, file, wnid, members in inner:
-        if not WNID.fullmatch(wnid):
-            name = relative(place, root) + ("/" if place.is_dir() else ":") + printable(wnid)
-            strays.append(Stray(name, "not a tar of one class"))
-            continue
-        refuse_unknown([wnid], place)
-        folder = class_folder("train", wnid, shown_path)
-        found = tars.match_members(members, folder.pattern)
-        strays += [
-            Stray(f"{relative(shown_path, root)}:{printable(n)}", explain("train", folder, n)) for n in found.others
-        ]
-        if found.others and not len(found.names):
-            refuse_strays_alone(TITLE, folder, found.others, functools.partial(explain, "train"))
-        assert folder.ending is not None
-        ids.append(joined(folder.prefix, with_ending(found.names, folder.ending)))
-        files.append(pa.repeat(relative(file, root), len(found.names)))
-        offsets.append(found.offsets)
-        sizes.append(found.sizes)
-        codes.append(code_of[wnid])
-        counts.append(len(found.names))
-    if not ids:
+    packed: list[str] = []
+    beside: list[str] = []
+
+    def of_classes() -> Iterator[tuple[str, Path, list[tars.Member]]]:
+        for name, members in inner:
+            if CLASS_TAR.fullmatch(name):
+                refuse_unknown([name.removesuffix(".tar")], place)
+                packed.append(name)
+                yield name, place / name if place.is_dir() else place, members
+            else:
+                beside.append(name)
+
+    tree = trees.in_tars(root, place, of_classes())
+    if not packed:
         raise BuildError(f"{TITLE}: {place} has no tar of a class. {FLAG}.")
-    table = partition_table(
-        class_column(tuple(classes()), np.repeat(np.array(codes, np.int32), counts)),
-        *(pa.concat_arrays(column) for column in (ids, files, offsets, sizes)),
-    )
-    return PartitionIndex("train", layout, "span", table, tuple(strays), hint=hint)
+    reader = images("train")
+    piece = reader.index(match(tree, reader.pattern.pattern))
+    strays = (Stray(tree.prefix + printable(name), "not a tar of one class") for name in beside)
+    return dataclasses.replace(piece, layout=layout, strays=(*piece.strays, *strays), hint=hint)
 
 
 def _val_tar(root: Path, home: Path) -> PartitionIndex | None:
-    path = home / "ILSVRC2012_img_val.tar"
-    if not path.is_file():
+    found = images("val", bare=True).pattern.in_archive(root, home, "ILSVRC2012_img_val")
+    if found is None:
         return None
-    found = tars.match_members(tars.members(path), f"^{PATTERNS['val']}")
-    for name in found.others:
-        refuse_other_edition(name, path)
-    if not len(found.names):
-        raise BuildError(f"{TITLE}: {path} has no images named {WANTED['val']}. {FLAG}.")
-    column, ids, truth = classes_and_ids("val", found.names, home, path)
-    place = relative(path, root)
-    table = partition_table(column, ids, pa.repeat(place, len(found.names)), found.offsets, found.sizes)
-    strays = tuple(Stray(f"{place}:{printable(name)}", f"not named {WANTED['val']}") for name in found.others)
-    layout = f"original archive {place} with {truth}"
-    return PartitionIndex("val", layout, "span", table, strays, hint=_PUBLISHED["val"].difference(path))
+    path = found.tree.place
+    return _with_classes(
+        "val", home, found, f"original archive {relative(path, root)}", _PUBLISHED["val"].difference(path)
+    )
 
 
 def _parquet(partition: str, root: Path, home: Path) -> PartitionIndex | None:
+    """Index a mirror, in which the class is given twice, by label and by name; both must agree."""
+    reader = images(partition, bare=True)
     for split in _SPLITS[partition]:
         files = parquet_files.split_files(home, split)
         if not files or (partition == "val" and split == "train" and not _holds_validation(files[0])):
             continue
-        table = pa.concat_tables(_parquet_shard(partition, root, home, path) for path in files).combine_chunks()
+        labels: list[pa.Array] = []
+
+        def names(path: Path, labels: list[pa.Array] = labels) -> pa.Array:
+            shard = parquet.read_shard(TITLE, path, advice=reader.pattern.advice)
+            labels.append(shard.labels)
+            return shard.names
+
+        found = reader.pattern.in_parquet(root, home, (split,), names)
+        assert found is not None
+        found, _ = with_classes(found, home)
+        piece = reader.index(found)
+        codes = pc.cast(piece.table["class_id"].combine_chunks().indices, pa.int64())
+        wrong = pc.fill_null(pc.not_equal(codes, pa.concat_arrays(labels)), True)
+        other = "has a label that is not the position of its class in the sorted wnids"
+        reader.pattern.refuse_row(found.tree, found.rows.filter(wrong), other)
         renamed = ", which hold validation images" if split == "train" and partition == "val" else ""
-        return PartitionIndex(
-            partition, f"Parquet files {parquet_files.pattern(files, root)}{renamed}", "parquet", table
-        )
+        return dataclasses.replace(piece, layout=f"Parquet files {parquet_files.pattern(files, root)}{renamed}")
     return None
 
 
 def _holds_validation(path: Path) -> bool:
     """Whether a file holds validation images, judged by its first row."""
-    names = parquet.read_shard(TITLE, path, advice=_PARQUET_ADVICE).names
-    return len(names) > 0 and NAMES["val"].fullmatch(names[0].as_py().rpartition("/")[2]) is not None
-
-
-def _parquet_shard(partition: str, root: Path, home: Path, path: Path) -> pa.Table:
-    """Index one Parquet file, in which the class is given twice, by label and by name; both must agree."""
-    shard = parquet.read_shard(TITLE, path, advice=_PARQUET_ADVICE)
-    names = pc.replace_substring_regex(shard.names, pattern="^.*/", replacement="")
-    for_edition = pc.starts_with(names, "ILSVRC2010_")
-    if pc.any(for_edition).as_py():
-        refuse_other_edition(names.filter(for_edition)[0].as_py(), path)
-    fits = pc.match_substring_regex(names, f"^{PATTERNS[partition]}")
-    example = {"train": "n01440764_10026.JPEG", "val": "ILSVRC2012_val_00000293_n01440764.JPEG"}[partition]
-    named = f"the file name {{name}} is not of the partition {partition}, as {example} is"
-    parquet.refuse_rows(TITLE, path, pc.invert(fits), named, shard, _PARQUET_ADVICE)
-    column, ids, _ = classes_and_ids(partition, names, home, path)
-    parquet.refuse_rows(
-        TITLE,
-        path,
-        pc.fill_null(pc.not_equal(pc.cast(column.indices, pa.int64()), shard.labels), True),
-        "{name} has the label {label}, which is not the position of its class in the sorted wnids",
-        shard,
-        _PARQUET_ADVICE,
-    )
-    return parquet.shard_table(root, path, tuple(classes()), column.indices.to_numpy(), ids)
+    names = parquet.read_shard(TITLE, path, advice=images("val").pattern.advice).names
+    return len(names) > 0 and is_named("val", names[0].as_py().rpartition("/")[2])
 
 
 _SEARCH = Search(

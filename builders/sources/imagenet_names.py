@@ -5,9 +5,10 @@ Tested by `tests/builders/sources/test_errors.py`.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -16,7 +17,8 @@ import pyarrow.compute as pc
 from builders.errors import BuildError
 from builders.sources import ilsvrc_devkit
 from builders.sources.base import OtherDataError
-from builders.sources.readers.folders import ClassFolder, class_column, joined, plain_reason
+from builders.sources.readers.class_folders import ClassFolders
+from builders.sources.readers.patterns import Images, Pattern
 from taxonomy import tables
 
 TITLE = "ImageNet-1k (ILSVRC2012)"
@@ -28,13 +30,23 @@ WANTED = {"train": "<wnid>_<number>.JPEG", "val": "ILSVRC2012_val_<8 digits>.JPE
 PLACES = {"train": ("train", "ILSVRC2012_img_train"), "val": ("val", "validation", "ILSVRC2012_img_val")}
 
 # The Hub's old archives, the converters that read them and the Hub's Parquet files add the wnid to each name. It is
-# accepted before the ending everywhere, and is not part of an image's id.
-_SUFFIX = r"(?:_(?P<suffix>n[0-9]{8}))?"
-PATTERNS = {
-    "train": rf"(?P<stem>(?P<wnid>n[0-9]{{8}})_[0-9]+){_SUFFIX}\.JPEG$",
-    "val": rf"(?P<stem>ILSVRC2012_val_[0-9]{{8}}){_SUFFIX}\.JPEG$",
+# accepted before the ending everywhere, and is not part of an image's id. Folders of classes may be tars.
+_FOLDER, _SUFFIX = r"(?P<{}>n[0-9]{{8}})(?:\.tar)?/", r"(?:_(?P<{}>n[0-9]{{8}}))?\.JPEG"
+_TRAIN, _VAL = r"(?P<file>(?P<class_id>n[0-9]{8})_[0-9]+)", r"(?P<file>ILSVRC2012_val_[0-9]{8})"
+_IN_FOLDERS = {
+    "train": _FOLDER.format("class_id_again2") + _TRAIN + _SUFFIX.format("class_id_again"),
+    "val": _FOLDER.format("class_id") + _VAL + _SUFFIX.format("class_id_again"),
 }
-NAMES = {partition: re.compile(pattern[:-1], re.ASCII) for partition, pattern in PATTERNS.items()}
+_BARE = {
+    "train": "(?:.*/)?" + _TRAIN + _SUFFIX.format("class_id_again"),
+    "val": "(?:.*/)?" + _VAL + _SUFFIX.format("class_id"),
+}
+_NAMES = {
+    "train": re.compile(r"(?P<class_id>n\d{8})_\d+(?:_(?P<suffix>n\d{8}))?\.JPEG", re.ASCII),
+    "val": re.compile(r"(?P<class_id>)ILSVRC2012_val_\d{8}(?:_(?P<suffix>n\d{8}))?\.JPEG", re.ASCII),
+}
+_EXAMPLES = {"train": "n01440764_10026.JPEG", "val": "ILSVRC2012_val_00000293_n01440764.JPEG"}
+_ADVICE = "Take the files that the Hub serves for that partition of ILSVRC/imagenet-1k, or the original archives"
 
 # The edition with blurred faces (Yang et al., A Study of Face Obfuscation in ImageNet) and resized copies use .jpg.
 _OTHER_ENDING = re.compile(r"(n\d{8}_\d+|ILSVRC2012_val_\d{8})(_n\d{8})?\.(jpg|jpeg|png|webp)", re.ASCII)
@@ -52,14 +64,28 @@ def class_indices() -> Mapping[str, int]:
     return {row.wnid: row.index for row in tables.imagenet1k()}
 
 
-def class_folder(partition: str, wnid: str, path: Path) -> ClassFolder:
-    """Return the class folder of a partition, or its counterpart in an archive."""
-    own = f"{wnid}_[0-9]+" if partition == "train" else "ILSVRC2012_val_[0-9]{8}"
-    prefix = f"train/{wnid}/" if partition == "train" else "val/"
-    return ClassFolder(wnid, path, prefix, f"^{own}(_{wnid})?\\.JPEG$", (f"_{wnid}.JPEG", ".JPEG"))
+@functools.cache
+def images(partition: str, *, bare: bool = False) -> ClassFolders:
+    """Return the reader of a partition's images, in class folders or, if `bare`, by their names alone."""
+    return ClassFolders(
+        Pattern(
+            "imagenet",
+            TITLE,
+            (_BARE if bare else _IN_FOLDERS)[partition],
+            WANTED[partition],
+            _ADVICE,
+            functools.partial(_refuse, partition),
+        ),
+        partition,
+        classes,
+        wanted=lambda _: WANTED[partition],
+        class_of=lambda folder: wnid if (wnid := folder.removesuffix(".tar")) in classes() else None,
+        prefix=(lambda wnid: f"train/{wnid}/") if partition == "train" else (lambda _: "val/"),
+        ending=".JPEG",
+    )
 
 
-def refuse_unknown(wnids: list[str], place: Path) -> None:
+def refuse_unknown(wnids: Sequence[str], place: Path) -> None:
     """Refuse classes that ILSVRC2012 does not have."""
     unknown = [wnid for wnid in wnids if wnid not in classes()]
     if unknown:
@@ -68,20 +94,30 @@ def refuse_unknown(wnids: list[str], place: Path) -> None:
         )
 
 
-def explain(partition: str, folder: ClassFolder, name: str) -> str:
-    """Return why a file is not an image of a class; see `folders.Explain`."""
-    refuse_other_edition(name, folder.path)
-    found = NAMES[partition].fullmatch(name)
-    if found:
-        other = found["suffix"] if partition == "val" or found["wnid"] == folder.class_id else found["wnid"]
+def is_named(partition: str, name: str) -> bool:
+    """Whether a file name without folders is that of an image of a partition."""
+    return _NAMES[partition].fullmatch(name) is not None
+
+
+def _refuse(partition: str, path: str, place: str) -> None:
+    """Refuse other editions, and images whose name and folder are of different classes."""
+    name = path.rpartition("/")[2]
+    _refuse_other_edition(name, place)
+    found = _NAMES[partition].fullmatch(name)
+    if found is None:
+        return
+    folder = path.rpartition("/")[0].rpartition("/")[2].removesuffix(".tar")
+    other = next((wnid for wnid in found.groups() if wnid and wnid != folder), None)
+    if not WNID.fullmatch(folder) or other is None:
         raise BuildError(
-            f"{TITLE}: {name} of class {other} is in {folder.path}, the folder of {folder.class_id}. Move it to its "
-            "own class folder."
+            f"{TITLE}: {name} in {place} names two classes. Rename it after its own class, or take another copy."
         )
-    return plain_reason(folder.path, name, WANTED[partition])
+    raise BuildError(
+        f"{TITLE}: {name} of class {other} is in {place}, the folder of {folder}. Move it to its own class folder."
+    )
 
 
-def refuse_other_edition(name: str, place: Path) -> None:
+def _refuse_other_edition(name: str, place: str) -> None:
     """Refuse file names of the 2010 edition, of the edition with blurred faces and of resized copies."""
     if name.startswith("ILSVRC2010_"):
         raise BuildError(f"{TITLE}: {name} in {place} is of the 2010 edition. {FLAG}.")
@@ -92,46 +128,27 @@ def refuse_other_edition(name: str, place: Path) -> None:
         )
 
 
-def classes_and_ids(
-    partition: str, names: pa.Array, home: Path, place: Path
-) -> tuple[pa.DictionaryArray, pa.Array, str]:
-    """Return class and id of images by their names; validation images without a suffix need the ground truth.
+def with_classes(found: Images, home: Path) -> tuple[Images, str]:
+    """Fill in the classes of validation images that neither a name nor a folder says.
 
     Args:
-        partition: the partition of the images.
-        names: file names that match the partition's pattern.
+        found: the images.
         home: the folder to search for the ground truth.
-        place: where the names are from, for messages.
 
     Returns:
-        The `class_id` column, the ids, and the origin of the classes in words.
+        The images with a class each, and the origin of the classes in words.
+
+    Raises:
+        BuildError: there is no ground truth, or none of an image.
+        OtherDataError: a class is not one of ILSVRC2012's.
     """
-    parts = pc.extract_regex(names, PATTERNS[partition])
-    suffixed = pc.not_equal(parts.field("suffix"), "")
-    stems = pc.binary_join_element_wise(parts.field("stem"), pa.scalar(".JPEG"), pa.scalar(""))
-    wnids, truth = parts.field("suffix"), "the class in each name"
-    if partition == "train":
-        wnids = parts.field("wnid")
-        wrong = pc.and_(suffixed, pc.not_equal(wnids, parts.field("suffix")))
-        _refuse_suffix(names, wrong, place)
-        ids = joined("train/", pc.binary_join_element_wise(wnids, stems, pa.scalar("/")))
-    else:
-        ids = joined("val/", stems)
-        if not pc.all(suffixed).as_py():
-            listed, truth = _ground_truth(names.filter(pc.invert(suffixed)), home, place)
-            wnids = pc.replace_with_mask(wnids, pc.invert(suffixed), listed)
-    codes = pc.index_in(wnids, pa.array(list(classes())))
-    if codes.null_count:
-        refuse_unknown(wnids.filter(pc.is_null(codes)).unique().to_pylist(), place)
-    return class_column(tuple(classes()), codes.to_numpy()), ids, truth
-
-
-def _refuse_suffix(names: pa.Array, wrong: pa.Array, place: Path) -> None:
-    row = pc.index(wrong, True).as_py()
-    if row >= 0:
-        raise BuildError(
-            f"{TITLE}: {names[row]} in {place} names two classes. Rename it after its own class, or take another copy."
-        )
+    place, wnids, truth = found.tree.place, found.groups["class_id"], "the class in each name"
+    bare = pc.equal(wnids, "")
+    if pc.any(bare).as_py():
+        listed, truth = _ground_truth(found.groups["file"].filter(bare), home, place)
+        wnids = pc.replace_with_mask(wnids, bare, listed)
+    refuse_unknown(wnids.unique().to_pylist(), place)
+    return dataclasses.replace(found, groups={**found.groups, "class_id": wnids}), truth
 
 
 def _ground_truth(names: pa.Array, home: Path, place: Path) -> tuple[pa.Array, str]:
@@ -148,7 +165,7 @@ def _ground_truth(names: pa.Array, home: Path, place: Path) -> tuple[pa.Array, s
     unlabelled = pc.is_null(lines)
     if pc.any(unlabelled).as_py():
         raise BuildError(
-            f"{TITLE}: {truth.place} has {len(truth.numbers):,} lines and none for {names.filter(unlabelled)[0]}. "
-            "Take the ground truth of the 2012 edition."
+            f"{TITLE}: {truth.place} has {len(truth.numbers):,} lines and none for "
+            f"{names.filter(unlabelled)[0]}.JPEG. Take the ground truth of the 2012 edition."
         )
     return truth.wnids.take(lines), truth.kind

@@ -6,7 +6,9 @@ the lemmas of its synset, before the network's confidence.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
+import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -17,10 +19,11 @@ from builders.release.columns import Column
 from builders.sources.base import Expected, Licence, OtherDataError, PartitionIndex, Source
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.overlap import COLUMNS, overlap
-from builders.sources.readers import parquet, parquet_files
-from builders.sources.readers.folders import class_column
+from builders.sources.readers import parquet
+from builders.sources.readers.folders import child_names, class_column, strays_between
+from builders.sources.readers.label_names import file_names
 from builders.sources.readers.layouts import Layout, Search
-from builders.sources.readers.named import NamedImages, NamedReader, file_names
+from builders.sources.readers.patterns import Images, Pattern
 from taxonomy import tables
 from taxonomy.wordnet import nouns
 
@@ -41,9 +44,8 @@ _UNKNOWN = "unknown"
 
 # n01443537/cardinal_tetra_Paracheirodon_axelrodi_0.99767953.JPEG, as NINCO's annotations name 400 of the images
 # (data/cleaning_annotations in its repository). What begins with ._ is what a Mac's archive programs add.
-_PARTS = (
-    r"^(?P<wnid>n[0-9]{8})/(?P<lemmas>(?:[^/.]|\.[^/_])[^/]*)_(?P<confidence>[01](?:\.[0-9]+)?(?:e-[0-9]+)?)\.JPEG$"
-)
+_PARTS = r"(?P<wnid>n[0-9]{8})/(?P<lemmas>(?:[^/.]|\.[^/_])[^/]*)_(?P<confidence>[01](?:\.[0-9]+)?(?:e-[0-9]+)?)\.JPEG"
+_WNID = re.compile("n[0-9]{8}")
 _WANTED = "<wnid>/<lemmas>_<confidence>.JPEG"
 
 SOURCE_CLASS = Column(
@@ -98,63 +100,70 @@ def expected() -> Mapping[str, Expected]:
     return {_PARTITION: Expected(2_000)}
 
 
-def _ids_of(shard: parquet.Shard) -> pa.Array:
-    """Ids of a mirror's rows: the Hub's converter keeps the file names without folders, and these as label names."""
-    whole = pc.struct_field(pc.extract_regex(shard.names, r"^(?:.*/)?(?P<id>n[0-9]{8}/[^/]+)$"), "id")
-    if shard.label_names is None:
-        return whole
-    known = pc.and_(pc.greater_equal(shard.labels, 0), pc.less(shard.labels, len(shard.label_names)))
-    numbers = pc.if_else(known, shard.labels, pa.scalar(None, pa.int64()))
-    of_label = pa.array(shard.label_names, pa.string()).take(numbers)
-    return pc.coalesce(whole, pc.binary_join_element_wise(of_label, file_names(shard), "/"))
-
-
-_READER = NamedReader(
+_IMAGES = Pattern(
     _KEY,
     _TITLE,
-    _PARTS,
+    rf"(?:.*/)?(?P<id>{_PARTS})",
     _WANTED,
-    from_parquet=_ids_of,
-    advice="Take the Parquet files that the Hub converts cais/imagenet-o to, or the owners' imagenet-o.tar",
-    folder="n[0-9]{8}",
-    places=(_ARCHIVE,),
+    "Take the Parquet files that the Hub converts cais/imagenet-o to, or the owners' imagenet-o.tar",
 )
 
 
-def _partition(root: Path, found: NamedImages | None) -> PartitionIndex | None:
+def _mirrored(path: Path) -> pa.Array:
+    """Read the names in a mirror: the Hub's converter keeps them without folders, and these as label names."""
+    shard = parquet.read_shard(_TITLE, path, labelled=False, advice=_IMAGES.advice)
+    if shard.label_names is None:
+        return shard.names
+    known = pc.and_(pc.greater_equal(shard.labels, 0), pc.less(shard.labels, len(shard.label_names)))
+    numbers = pc.if_else(known, shard.labels, pa.scalar(None, pa.int64()))
+    of_label = pa.array(shard.label_names, pa.string()).take(numbers)
+    joined = pc.coalesce(pc.binary_join_element_wise(of_label, file_names(shard), "/"), shard.names)
+    return pc.if_else(pc.match_substring_regex(shard.names, "(^|/)n[0-9]{8}/[^/]+$"), shard.names, joined)
+
+
+def _indexed(root: Path, found: Images | None) -> PartitionIndex | None:
     """Read class, prediction and confidence from the images' ids."""
     if found is None:
         return None
-    parts = pc.extract_regex(found.ids, _PARTS)
+    parts = found.groups
     known = pa.array([row.wnid for row in tables.imagenet1k()])
-    strangers = found.ids.filter(pc.invert(pc.is_in(parts.field("wnid"), value_set=known)))
+    strangers = parts["id"].filter(pc.invert(pc.is_in(parts["wnid"], value_set=known)))
     if len(strangers):
         raise OtherDataError(
-            f"{_TITLE}: the folder of {strangers[0]} in {root} ({found.layout}) is not one of ImageNet-1k's "
+            f"{_TITLE}: the folder of {strangers[0]} in {root} ({found.tree.where}) is not one of ImageNet-1k's "
             f"classes, which ImageNet-O's folders are. Give a copy of {_TITLE} with --{_KEY}."
         )
     names = tuple(classes())
-    class_ids = pa.array([_class_id(lemmas) for lemmas in parts.field("lemmas").to_pylist()], pa.string())
+    class_ids = pa.array([_class_id(lemmas) for lemmas in parts["lemmas"].to_pylist()], pa.string())
     codes = pc.index_in(class_ids, value_set=pa.array(names, pa.string()))
     own = {
-        SOURCE_CLASS.name: parts.field("lemmas"),
-        PREDICTED.name: parts.field("wnid"),
-        CONFIDENCE.name: pc.cast(parts.field("confidence"), pa.float64()),
-        **overlap(_KEY, found.ids),
+        SOURCE_CLASS.name: parts["lemmas"],
+        PREDICTED.name: parts["wnid"],
+        CONFIDENCE.name: pc.cast(parts["confidence"], pa.float64()),
+        **overlap(_KEY, parts["id"]),
     }
-    return found.partition(_PARTITION, class_column(names, codes.to_numpy()), own)
+    table = found.table(class_column(names, codes.to_numpy()), parts["id"], own)
+    return _IMAGES.partition(_PARTITION, found, table)
 
 
 def _folders(root: Path, home: Path) -> PartitionIndex | None:
-    return _partition(root, _READER.in_files(root, home))
+    """Index folders of classes; no other folder is listed, since the user's may be anything."""
+    for place in (home / _ARCHIVE, home):
+        children = child_names(place) if place.is_dir() else []
+        folders = [name for name in children if _WNID.fullmatch(name) and (place / name).is_dir()]
+        piece = _indexed(root, _IMAGES.in_folders(root, place, folders)) if folders else None
+        if piece is not None and piece.table.num_rows:
+            beside = strays_between(root, place, folders, f"named {_WANTED}")
+            return dataclasses.replace(piece, strays=(*piece.strays, *beside))
+    return None
 
 
 def _archive(root: Path, home: Path) -> PartitionIndex | None:
-    return _partition(root, _READER.in_archive(root, home, _ARCHIVE))
+    return _indexed(root, _IMAGES.in_archive(root, home, _ARCHIVE))
 
 
 def _parquet(root: Path, home: Path) -> PartitionIndex | None:
-    return _partition(root, _READER.in_parquet(root, parquet_files.split_files(home, "test")))
+    return _indexed(root, _IMAGES.in_parquet(root, home, ("test",), _mirrored))
 
 
 _SEARCH = Search(

@@ -17,10 +17,9 @@ import pyarrow.compute as pc
 from builders.sources.base import Expected, Licence, PartitionIndex, PixelSizes, Source
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.overlap import COLUMNS, overlap
-from builders.sources.readers import parquet_files
 from builders.sources.readers.folders import class_column
 from builders.sources.readers.layouts import Layout, Search
-from builders.sources.readers.named import NamedImages, NamedReader, file_names
+from builders.sources.readers.patterns import Images, Pattern
 from taxonomy import tables
 
 _KEY = "inaturalist"
@@ -53,41 +52,38 @@ def expected() -> Mapping[str, Expected]:
     return {_PARTITION: Expected(sum(counts.values()), {name: counts[name] for name in classes()})}
 
 
-_READER = NamedReader(
+_IMAGES = Pattern(
     _KEY,
     _TITLE,
-    r"^[0-9a-f]{32}\.jpg$",
+    r"(?:.*/)?(?P<id>[0-9a-f]{32}\.jpg)",
     _WANTED,
-    from_parquet=file_names,
-    advice="Take a mirror that kept the file names, or the owners' iNaturalist.tar.gz",
-    places=("iNaturalist/images", "images"),
+    "Take a mirror that kept the file names, or the owners' iNaturalist.tar.gz",
 )
 
 
-def _partition(root: Path, found: NamedImages | None) -> PartitionIndex | None:
+def _indexed(found: Images | None) -> PartitionIndex | None:
     """Look the images' species up. The whole of iNaturalist has images under such names, too."""
     if found is None:
         return None
     species = tables.inaturalist()
     known = pa.array(list(species), pa.string())
-    found = _READER.only(known, root, found, "not one of the 10,000 images of the subset")
-    names = tuple(classes())
-    of_image = pa.array(list(species.values()), pa.string()).take(pc.index_in(found.ids, value_set=known))
+    found = _IMAGES.only(found, found.groups["id"], known, "not one of the 10,000 images of the subset")
+    names, ids = tuple(classes()), found.groups["id"]
+    of_image = pa.array(list(species.values()), pa.string()).take(pc.index_in(ids, value_set=known))
     codes = pc.index_in(of_image, value_set=pa.array(names, pa.string())).to_numpy()
-    return found.partition(_PARTITION, class_column(names, codes), overlap(_KEY, found.ids))
+    return _IMAGES.partition(_PARTITION, found, found.table(class_column(names, codes), ids, overlap(_KEY, ids)))
 
 
 def _folder(root: Path, home: Path) -> PartitionIndex | None:
-    return _partition(root, _READER.in_files(root, home))
+    return _indexed(_IMAGES.in_places(root, home, ("iNaturalist/images", "images")))
 
 
 def _archive(root: Path, home: Path) -> PartitionIndex | None:
-    return _partition(root, _READER.in_archive(root, home, _ARCHIVE))
+    return _indexed(_IMAGES.in_archive(root, home, _ARCHIVE))
 
 
 def _parquet(root: Path, home: Path) -> PartitionIndex | None:
-    files = [path for split in _SPLITS for path in parquet_files.split_files(home, split)]
-    return _partition(root, _READER.in_parquet(root, files))
+    return _indexed(_IMAGES.in_parquet(root, home, _SPLITS))
 
 
 _SEARCH = Search(

@@ -14,7 +14,7 @@ from builders.errors import BuildError
 from builders.sources.base import Expected, Licence, OtherDataError, PartitionIndex, Source, Stray, partition_table
 from builders.sources.formats import lmdb_pages
 from builders.sources.obtain import Obtain, OwnerFile
-from builders.sources.readers.folders import child_names, class_column, plain_reason, printable, relative
+from builders.sources.readers.folders import child_names, class_column, printable, relative
 from builders.sources.readers.layouts import Layout, Search
 from builders.storage.listing import list_below
 from builders.storage.regular import open_regular, open_whole
@@ -182,7 +182,8 @@ def _walk(root: Path, folder: Path, digits: str) -> tuple[list[str], list[Stray]
             files += inner
             strays += odd
         else:
-            strays.append(Stray(place + printable(name), plain_reason(folder, name, _NAMED)))
+            reason = "a folder" if (folder / name).is_dir() else f"not named {_NAMED}"
+            strays.append(Stray(place + printable(name), reason))
     return files, strays
 
 

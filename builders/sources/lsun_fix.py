@@ -23,7 +23,7 @@ from builders.sources.editions import sampled_sizes
 from builders.sources.obtain import Obtain
 from builders.sources.readers.folders import class_column
 from builders.sources.readers.layouts import Layout, Search
-from builders.sources.readers.named import NamedImages, NamedReader, file_names
+from builders.sources.readers.patterns import Pattern
 
 _KEY = "lsun_fix"
 _TITLE = "LSUN-FIX"
@@ -50,14 +50,7 @@ SCENES = (
 )
 """LSUN's scenes in the order of the authors' script, which is that of torchvision."""
 
-_READER = NamedReader(
-    _KEY,
-    _TITLE,
-    rf"^{_START}(0|[1-9][0-9]{{0,3}})\{_END}$",
-    _WANTED,
-    from_parquet=file_names,  # no mirror in Parquet is known
-    advice="Take the authors' folder",
-)
+_IMAGES = Pattern(_KEY, _TITLE, rf"(?P<id>{_START}(?P<number>0|[1-9][0-9]{{0,3}})\{_END})", _WANTED)
 
 
 @functools.cache
@@ -73,14 +66,14 @@ def expected() -> Mapping[str, Expected]:
 
 
 def _folder(root: Path, home: Path) -> PartitionIndex | None:
-    found = _READER.in_files(root, home)
+    found = _IMAGES.in_places(root, home)
     if found is None:
         return None
     _refuse_imagenet(home)
-    numbers = pc.cast(pc.utf8_slice_codeunits(found.ids, len(_START), -len(_END)), pa.int64())
+    numbers = pc.cast(found.groups["number"], pa.int64())
     scenes = pc.divide(numbers, _OF_A_SCENE).to_numpy()
-    piece = found.partition(_PARTITION, class_column(SCENES, scenes))
-    _refuse_other_sizes(root, found, piece)
+    piece = _IMAGES.partition(_PARTITION, found, found.table(class_column(SCENES, scenes), found.groups["id"]))
+    _refuse_other_sizes(root, home, piece)
     where = piece.layout.removeprefix("image files in ")
     return dataclasses.replace(piece, layout=f"CSI's images in {where}", hint=_first_gap(numbers))
 
@@ -94,12 +87,12 @@ def _refuse_imagenet(home: Path) -> None:
         )
 
 
-def _refuse_other_sizes(root: Path, found: NamedImages, piece: PartitionIndex) -> None:
+def _refuse_other_sizes(root: Path, home: Path, piece: PartitionIndex) -> None:
     """Refuse images that are not 32 x 32, by a few of them; the build looks at each that it takes."""
     other = next((size for size in sampled_sizes(root, piece) if size != (_SIDE, _SIDE)), None)
     if other is not None:
         raise OtherDataError(
-            f"{_TITLE}: {found.folder} has images of {other[0]:,} x {other[1]:,} pixels, and those of {_TITLE} have "
+            f"{_TITLE}: {home} has images of {other[0]:,} x {other[1]:,} pixels, and those of {_TITLE} have "
             f"{_SIDE} x {_SIDE}. Give the authors' folder with --{_KEY}."
         )
 

@@ -23,10 +23,9 @@ from builders.sources.base import Expected, Licence, OtherDataError, PartitionIn
 from builders.sources.editions import sampled_sizes
 from builders.sources.obtain import Obtain
 from builders.sources.overlap import COLUMNS, overlap
-from builders.sources.readers import parquet_files
 from builders.sources.readers.folders import class_column
 from builders.sources.readers.layouts import Search, alike
-from builders.sources.readers.named import NamedImages, NamedReader, file_names
+from builders.sources.readers.patterns import Images, Pattern
 
 _KEY = "openimage_o"
 _TITLE = "OpenImage-O"
@@ -61,14 +60,12 @@ def expected() -> Mapping[str, Expected]:
     return {name: Expected(size, {_CLASS: size}) for name, size in (("test", 15_869), ("val", 1_763))}
 
 
-_READER = NamedReader(
+_IMAGES = Pattern(
     _KEY,
     _TITLE,
-    f"^{_NAME}$",
+    rf"(?:.*/)?(?P<id>{_NAME})",
     _WANTED,
-    from_parquet=file_names,
-    advice="Take a mirror that kept the file names, or the images themselves in a folder",
-    places=("openimage_o/images", "images"),
+    "Take a mirror that kept the file names, or the images themselves in a folder",
 )
 
 
@@ -113,31 +110,34 @@ def _digest(names: list[str]) -> str:
     return hashlib.sha256("\n".join(sorted(names)).encode()).hexdigest()
 
 
-def _partition(partition: str, root: Path, found: NamedImages | None) -> PartitionIndex | None:
+def _indexed(partition: str, root: Path, found: Images | None) -> PartitionIndex | None:
     """Take a partition's images by their list; all, if they are exactly the partition's."""
     if found is None:
         return None
-    listed = _list_of(partition, found.folder)
+    ids, where = found.groups["id"], found.tree.where
+    listed = _list_of(partition, found.tree.home)
+    missing = pa.array([], pa.string())
+    chosen = found
     if listed is not None:
-        chosen = found.filter(pc.is_in(found.ids, value_set=listed.names))
-        missing = listed.names.filter(pc.invert(pc.is_in(listed.names, value_set=found.ids)))
-        how = f"{found.layout}, {len(chosen.ids):,} of {len(found.ids):,} by {listed.path.name}"
-    elif _digest(found.ids.to_pylist()) == _DIGESTS[partition]:
-        chosen, missing, how = found, pa.array([], pa.string()), found.layout
-    else:
+        chosen = found.select(pc.is_in(ids, value_set=listed.names))
+        missing = listed.names.filter(pc.invert(pc.is_in(listed.names, value_set=ids)))
+        where = f"{where}, {chosen.rows.num_rows:,} of {len(ids):,} by {listed.path.name}"
+    elif _digest(ids.to_pylist()) != _DIGESTS[partition]:
         raise OtherDataError(
-            f"{_TITLE}: which of the {len(found.ids):,} images in {root} ({found.layout}) are its {partition} images "
-            f"is not known: there is no {partition}_openimage_o.txt beside them. Put OpenOOD's list there, from "
+            f"{_TITLE}: which of the {len(ids):,} images in {root} ({where}) are its {partition} images is not known: "
+            f"there is no {partition}_openimage_o.txt beside them. Put OpenOOD's list there, from "
             "benchmark_imglist/imagenet in its benchmark_imglist.zip."
         )
-    if not len(chosen.ids):
+    if not chosen.rows.num_rows:
         raise OtherDataError(
-            f"{_TITLE}: none of the {len(found.ids):,} images in {root} ({found.layout}) is one of its {partition} "
+            f"{_TITLE}: none of the {len(ids):,} images in {root} ({found.tree.where}) is one of its {partition} "
             f"images. Give a copy of {_TITLE} with --{_KEY}."
         )
-    column = class_column(tuple(classes()), np.zeros(len(chosen.ids), np.int32))
-    piece = chosen.partition(partition, column, overlap(_KEY, chosen.ids), missing=missing)
-    return dataclasses.replace(piece, layout=f"{how}; {_sides(root, piece)}")
+    ids = chosen.groups["id"]
+    column = class_column(tuple(classes()), np.zeros(len(ids), np.int32))
+    table = chosen.table(column, ids, overlap(_KEY, ids))
+    piece = _IMAGES.partition(partition, chosen, table, missing=missing)
+    return dataclasses.replace(piece, layout=f"{where}; {_sides(root, piece)}")
 
 
 def _sides(root: Path, piece: PartitionIndex) -> str:
@@ -147,16 +147,15 @@ def _sides(root: Path, piece: PartitionIndex) -> str:
 
 
 def _folder(partition: str, root: Path, home: Path) -> PartitionIndex | None:
-    return _partition(partition, root, _READER.in_files(root, home))
+    return _indexed(partition, root, _IMAGES.in_places(root, home, ("openimage_o/images", "images")))
 
 
 def _archive(partition: str, root: Path, home: Path) -> PartitionIndex | None:
-    return _partition(partition, root, _READER.in_archive(root, home, _ARCHIVE))
+    return _indexed(partition, root, _IMAGES.in_archive(root, home, _ARCHIVE))
 
 
 def _parquet(partition: str, root: Path, home: Path) -> PartitionIndex | None:
-    files = [path for split in _SPLITS for path in parquet_files.split_files(home, split)]
-    return _partition(partition, root, _READER.in_parquet(root, files))
+    return _indexed(partition, root, _IMAGES.in_parquet(root, home, _SPLITS))
 
 
 _SEARCH = Search(

@@ -5,6 +5,7 @@ Tested by `tests/builders/sources/test_layouts.py`.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,27 +18,15 @@ import pyarrow.csv as pacsv
 
 from builders.errors import BuildError, one_line
 from builders.sources import places365_mirrors
-from builders.sources.base import Expected, Licence, PartitionIndex, PixelSizes, Source, Stray, partition_table
+from builders.sources.base import Expected, Licence, PartitionIndex, PixelSizes, Source, Stray
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
-from builders.sources.places365_names import TITLE, classes, easy_names, flattened
-from builders.sources.readers.folders import (
-    ClassFolder,
-    child_names,
-    class_column,
-    joined,
-    match_names,
-    plain_reason,
-    printable,
-    relative,
-    scan_class_folders,
-    stray_children,
-    strays_between,
-)
+from builders.sources.places365_names import TITLE, classes, easy_names, flattened, spelled
+from builders.sources.readers.class_folders import ClassFolders
+from builders.sources.readers.folders import child_names, class_column, joined, relative
 from builders.sources.readers.layouts import Layout, Search, alike
+from builders.sources.readers.patterns import Pattern
 from builders.storage.regular import open_buffered, require_regular
 
-_TRAIN_NAME = r"^[0-9]{8}\.jpg$"
-_VAL_NAME = r"^Places365_val_[0-9]{8}\.jpg$"
 _WANTED = {"train": "<8 digits>.jpg", "val": "Places365_val_<8 digits>.jpg"}
 _CATEGORIES = "categories_places365.txt"
 _TRAIN_LIST = "places365_train_standard.txt"
@@ -96,52 +85,54 @@ def expected() -> Mapping[str, Expected]:
     }
 
 
+def _images(partition: str, name: str, prefix: Callable[[str], str]) -> ClassFolders:
+    return ClassFolders(
+        Pattern("places365", TITLE, rf"(?:(?P<class_id>.*)/)?(?P<file>{name})\.jpg", _WANTED[partition]),
+        partition,
+        classes,
+        wanted=lambda _: _WANTED[partition],
+        child="a category folder",
+        class_of=lambda folder: spelled().get(flattened(folder)),
+        prefix=prefix,
+        ending=".jpg",
+    )
+
+
+_IMAGES = {
+    "train": _images("train", "[0-9]{8}", "train{}/".format),
+    "val": _images("val", "Places365_val_[0-9]{8}", lambda _: "val/"),
+}
+
+
 def _train_tree(edition: _Edition, root: Path, home: Path) -> PartitionIndex | None:
-    for name in edition.train:
-        folder = home / name
-        if not folder.is_dir():
-            continue
-        found = [category for category in classes() if (folder / category[1:]).is_dir()]
+    for folder in (home / name for name in edition.train):
+        found = [c[1:] for c in classes() if (folder / c[1:]).is_dir()] if folder.is_dir() else []
         if found:
-            folders = [ClassFolder(c, folder / c[1:], f"train{c}/", _TRAIN_NAME) for c in found]
-            strays = strays_between(root, folder, [category[1:] for category in found], "a category folder")
-            return _scanned("train", root, home, folders, strays, _layout(edition, relative(folder, root), home))
+            return _scanned("train", root, home, folder, found, _layout(edition, relative(folder, root), home))
     return None
 
 
 def _easy(partition: str, root: Path, home: Path) -> PartitionIndex | None:
     folder = home / partition
-    if not folder.is_dir():
-        return None
-    names = [name for name in child_names(folder) if flattened(name) in easy_names()]
+    names = [name for name in child_names(folder) if flattened(name) in easy_names()] if folder.is_dir() else []
     if not names:
         return None
-    prefix: Callable[[str], str] = {"train": "train{}/".format, "val": lambda _: "val/"}[partition]
-    pattern = {"train": _TRAIN_NAME, "val": _VAL_NAME}[partition]
-    categories = [easy_names()[flattened(name)] for name in names]
-    folders = [
-        ClassFolder(category, folder / name, prefix(category), pattern)
-        for name, category in zip(names, categories, strict=True)
-    ]
-    strays = stray_children(folder, root, names, "a category folder")
-    return _scanned(partition, root, home, folders, strays, f"easy format, {relative(folder, root)}")
+    return _scanned(partition, root, home, folder, names, f"easy format, {relative(folder, root)}")
 
 
 def _scanned(
-    partition: str, root: Path, home: Path, folders: Sequence[ClassFolder], strays: list[Stray], layout: str
+    partition: str, root: Path, home: Path, place: Path, folders: Sequence[str], layout: str
 ) -> PartitionIndex:
-    table, inner = scan_class_folders(
-        TITLE, root, folders, tuple(classes()), lambda place, name: plain_reason(place.path, name, _WANTED[partition])
-    )
-    missing = counts = None
+    """Index category folders, and leave out what the list of the partition has not, if it is there."""
+    piece = dataclasses.replace(_IMAGES[partition].in_folders(root, place, folders), layout=layout)
     listing = _find_list(root, home, {"train": _TRAIN_LIST, "val": _VAL_LIST}[partition])
-    if listing is not None:
-        ids, labels = _listed(listing, partition)
-        table, unlisted, missing = _compared(table, ids)
-        strays = strays + [Stray(name, f"not in {listing.name}") for name in unlisted]
-        counts = dict(zip(classes(), np.bincount(labels, minlength=len(classes())).tolist(), strict=True))
-    missing = pa.array([], pa.string()) if missing is None else missing
-    return PartitionIndex(partition, layout, "file", table, tuple(strays + inner), missing, listed=counts)
+    if listing is None:
+        return piece
+    ids, labels = _listed(listing, partition)
+    table, unlisted, missing = _compared(piece.table, ids)
+    strays = (*(Stray(name, f"not in {listing.name}") for name in unlisted), *piece.strays)
+    counts = dict(zip(classes(), np.bincount(labels, minlength=len(classes())).tolist(), strict=True))
+    return dataclasses.replace(piece, table=table, strays=strays, missing=missing, listed=counts)
 
 
 def _compared(table: pa.Table, listed: pa.Array) -> tuple[pa.Table, list[str], pa.Array]:
@@ -159,8 +150,9 @@ def _val_flat(edition: _Edition, root: Path, home: Path) -> PartitionIndex | Non
     folder = home / edition.val
     if not folder.is_dir():
         return None
-    names = match_names(child_names(folder), _VAL_NAME)
-    if not len(names.images):
+    reader = _IMAGES["val"]
+    found = reader.pattern.in_folders(root, folder)
+    if not found.rows.num_rows:
         return None
     listing = _find_list(root, home, _VAL_LIST)
     if listing is None:
@@ -170,20 +162,17 @@ def _val_flat(edition: _Edition, root: Path, home: Path) -> PartitionIndex | Non
         )
     _check_categories(root, home)
     listed, labels = _listed(listing, "val")
-    ids = joined("val/", names.images)
+    ids = pc.binary_join_element_wise("val/", found.groups["file"], ".jpg", "")
     rows = pc.index_in(ids, listed)
     if rows.null_count:
         raise BuildError(
-            f"{TITLE}: {listing} has no line for {names.images.filter(pc.is_null(rows))[0]} in {folder}. Take the "
-            "list of Places365-Standard."
+            f"{TITLE}: {listing} has no line for {found.groups['file'].filter(pc.is_null(rows))[0]}.jpg in {folder}. "
+            "Take the list of Places365-Standard."
         )
-    place = relative(folder, root) + "/"
-    table = partition_table(
-        class_column(tuple(classes()), labels.take(rows).to_numpy()), ids, joined(place, names.images)
-    )
-    strays = tuple(Stray(place + printable(name), plain_reason(folder, name, _WANTED["val"])) for name in names.others)
+    column = class_column(tuple(classes()), labels.take(rows).to_numpy())
+    piece = reader.pattern.partition("val", found, found.table(column, ids))
     missing = listed.filter(pc.invert(pc.is_in(listed, ids)))
-    return PartitionIndex("val", _layout(edition, relative(folder, root), home), "file", table, strays, missing)
+    return dataclasses.replace(piece, layout=_layout(edition, relative(folder, root), home), missing=missing)
 
 
 def _layout(edition: _Edition, place: str, home: Path) -> str:

@@ -2,31 +2,22 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 
 from builders.errors import BuildError, one_line
-from builders.sources.base import Expected, Licence, OtherDataError, PartitionIndex, PixelSizes, Source, Stray
+from builders.sources.base import Expected, Licence, OtherDataError, PartitionIndex, PixelSizes, Source
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
-from builders.sources.readers import tars
-from builders.sources.readers.folders import (
-    ClassFolder,
-    child_names,
-    class_codes,
-    class_column,
-    plain_reason,
-    printable,
-    relative,
-    scan_class_folders,
-    strays_between,
-)
-from builders.sources.readers.label_names import LabelNameMirror
+from builders.sources.readers.class_folders import ClassFolders
+from builders.sources.readers.folders import child_names, printable
+from builders.sources.readers.label_names import by_label
 from builders.sources.readers.layouts import Layout, Search
+from builders.sources.readers.patterns import Pattern
 from builders.storage.text_files import read_lines
 from taxonomy import tables
 
@@ -91,9 +82,26 @@ def _spellings() -> Mapping[str, str]:
     return {_plain(text): category for category, name in classes().items() for text in (category, name)}
 
 
-def _prefix(category: str) -> str:
-    """Return the part before the file name in the ids of a category's images."""
-    return f"{category[1:]}/"
+def _folder_of(name: str) -> str | None:
+    """Return the folder in the archive of a category in a mirror's spelling."""
+    category = category_of(name)
+    return None if category is None else category[1:]
+
+
+_IMAGES = ClassFolders(
+    Pattern(
+        _KEY,
+        _TITLE,
+        rf"(?:{_FOLDER}/)?(?P<class_id>(?:[a-z]/)?[^/]+(?:/[^/]+)?)/(?P<file>{_NAME})",
+        f"{_FOLDER}/a/abbey/{_WANTED}",
+    ),
+    _PARTITION,
+    classes,
+    wanted=lambda _: _WANTED,
+    child="a category folder",
+    class_of=lambda folder: category_of(folder.removeprefix(f"{_FOLDER}/")),
+    prefix=lambda category: f"{category[1:]}/",
+)
 
 
 def _tree(root: Path, folder: Path) -> PartitionIndex | None:
@@ -104,8 +112,7 @@ def _tree(root: Path, folder: Path) -> PartitionIndex | None:
     if not inner:
         return None
     _check_class_list(folder / _CLASS_LIST)
-    strays = strays_between(root, folder, [*inner, _CLASS_LIST], "a category folder")
-    return _indexed(root, folder, [(f"/{name}", folder / name) for name in inner], strays)
+    return _indexed(root, folder, inner)
 
 
 def _below(root: Path, home: Path) -> PartitionIndex | None:
@@ -128,31 +135,31 @@ def _split_folders(root: Path, home: Path) -> PartitionIndex | None:
 
 def _split_folder(root: Path, folder: Path, split: str) -> PartitionIndex | None:
     for place in (folder, folder / split):
-        paths = [place / name for name in child_names(place)] if place.is_dir() else []
-        folders = [(category, path) for path in paths if (category := category_of(path.name)) and path.is_dir()]
+        folders = _categories(place) if place.is_dir() else []
         if folders:
-            strays = strays_between(root, place, [path.name for _, path in folders], "a category folder")
-            return _indexed(root, place, folders, strays)
+            return _indexed(root, place, folders)
         if (piece := _tree(root, place)) is not None:
             return piece
     return None
 
 
-def _indexed(root: Path, place: Path, folders: Sequence[tuple[str, Path]], strays: list[Stray]) -> PartitionIndex:
+def _categories(place: Path) -> list[str]:
+    return [name for name in child_names(place) if category_of(name) and (place / name).is_dir()]
+
+
+def _indexed(root: Path, place: Path, folders: Sequence[str]) -> PartitionIndex:
     """Index category folders, and refuse a copy of another edition or without images of SUN397."""
-    table, inside = scan_class_folders(
-        _TITLE,
-        root,
-        [ClassFolder(category, path, _prefix(category), f"^{_NAME}$") for category, path in folders],
-        tuple(classes()),
-        lambda folder, name: plain_reason(folder.path, name, _WANTED),
-    )
-    _refuse_other_edition([stray.path for stray in strays if _holds_images(root / stray.path)], place)
-    if not table.num_rows:
+    piece = _without_list(_IMAGES.in_folders(root, place, folders, "category folders"))
+    beside = [stray.path for stray in piece.strays if stray.reason == f"not {_IMAGES.child}"]
+    _refuse_other_edition([path for path in beside if _holds_images(root / path)], place)
+    if not piece.table.num_rows:
         raise OtherDataError(f"{_TITLE}: the category folders in {place} hold no images named {_WANTED}. {_FLAG}.")
-    return PartitionIndex(
-        _PARTITION, f"category folders in {relative(place, root)}", "file", table, tuple(strays + inside)
-    )
+    return piece
+
+
+def _without_list(piece: PartitionIndex) -> PartitionIndex:
+    """Leave the owners' list of categories out of the strays."""
+    return dataclasses.replace(piece, strays=tuple(s for s in piece.strays if not s.path.endswith(_CLASS_LIST)))
 
 
 def _holds_images(folder: Path) -> bool:
@@ -187,45 +194,14 @@ def _check_class_list(path: Path) -> None:
 
 
 def _archive(root: Path, home: Path) -> PartitionIndex | None:
-    """Index the images below `SUN397/` in an archive."""
-    archive = tars.find_archive(_TITLE, home, _FOLDER)
-    if archive is None:
+    """Index the images of an archive, below `SUN397/` or not."""
+    found = _IMAGES.pattern.in_archive(root, home, _FOLDER)
+    if found is None:
         return None
-    place, code_of = relative(archive.path, root), class_codes(tuple(classes()))
-    images: list[tars.Member] = []
-    ids, codes = [], []
-    strays: list[Stray] = []
-    others = set()
-    for member in archive.members:
-        category = "/" + member.folder.removeprefix("./").removeprefix(f"{_FOLDER}/")
-        if _IMAGE.fullmatch(member.name) is None:
-            if member.name != _CLASS_LIST:
-                name = printable(f"{member.folder}/{member.name}".lstrip("/"))
-                strays.append(Stray(f"{place}:{name}", f"not named {_WANTED}"))
-        elif (code := code_of.get(category)) is None:
-            others.add(printable(member.folder))
-        else:
-            images.append(member)
-            ids.append(_prefix(category) + member.name)
-            codes.append(code)
-    if not images:
-        raise BuildError(f"{_TITLE}: {archive.path} has no images like {_FOLDER}/a/abbey/{_WANTED}. {_FLAG}.")
-    _refuse_other_edition(sorted(others), archive.path)
-    table = archive.table(root, class_column(tuple(classes()), np.array(codes)), ids, images)
-    return PartitionIndex(_PARTITION, f"archive {place}", archive.how, table, tuple(strays))
+    folders = found.groups["class_id"].unique().to_pylist()
+    _refuse_other_edition(sorted(printable(folder) for folder in folders if not category_of(folder)), found.tree.place)
+    return _without_list(_IMAGES.index(found))
 
-
-_MIRROR = LabelNameMirror(
-    _KEY,
-    _TITLE,
-    _PARTITION,
-    classes,
-    class_of=category_of,
-    prefix=_prefix,
-    name=rf"^(?:.*/)?(?P<name>{_NAME})$",
-    example="sun_aaalbzqrimafwbiv.jpg",
-    splits=_SPLITS,
-)
 
 _SEARCH = Search(
     key=_KEY,
@@ -235,7 +211,11 @@ _SEARCH = Search(
         Layout(_PARTITION, "the folders a, b, c and so on themselves", _tree),
         Layout(_PARTITION, f"a mirror's train/<category>/{_WANTED} and test/ (also val/)", _split_folders),
         Layout(_PARTITION, f"the original archive {_FOLDER}.tar.gz (or {_FOLDER}.tar, read in place)", _archive),
-        Layout(_PARTITION, "a Hub mirror's data/train-*.parquet, validation-* and test-*", _MIRROR.find),
+        Layout(
+            _PARTITION,
+            "a Hub mirror's data/train-*.parquet, validation-* and test-*",
+            _IMAGES.mirror(_SPLITS, by_label(_TITLE, _KEY, _folder_of)),
+        ),
     ),
     expected=expected,
 )

@@ -2,36 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from builders.errors import BuildError
 from builders.sources import svhn
-from builders.sources.base import Expected, PartitionIndex, Source, Stray, partition_table
+from builders.sources.base import Expected, PartitionIndex, Source
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
-from builders.sources.readers import parquet, parquet_files, tars
-from builders.sources.readers.folders import (
-    child_names,
-    class_column,
-    joined,
-    match_names,
-    plain_reason,
-    printable,
-    relative,
-)
+from builders.sources.readers import parquet
+from builders.sources.readers.folders import class_column, joined
 from builders.sources.readers.layouts import Search, alike
+from builders.sources.readers.patterns import Images, Pattern
 
 _KEY = "svhn_full"
 _TITLE = "SVHN (full numbers)"
 _CLASS = "number"
 _NAME = r"[1-9][0-9]*\.png"
-_IMAGE = re.compile(_NAME, re.ASCII)
 _WANTED = "<number>.png"
 
 # Addresses, sizes and SHA-256 are those of the Hub's loader (huggingface/datasets, datasets/svhn/dataset_infos.json).
@@ -69,62 +59,39 @@ def expected() -> Mapping[str, Expected]:
     }
 
 
-def _codes(count: int) -> pa.DictionaryArray:
-    return class_column((_CLASS,), np.zeros(count, np.int64))
+def _images(folder: str = "") -> Pattern:
+    """The images by their names, in a folder of a tree or wherever they are."""
+    return Pattern(_KEY, _TITLE, rf"{folder or '(?:.*/)?'}(?P<file>{_NAME})", f"{folder}{_WANTED}")
+
+
+def _indexed(partition: str, pattern: Pattern, found: Images | None) -> PartitionIndex | None:
+    if found is None or not found.rows.num_rows:
+        return None
+    ids = joined(f"{partition}/", found.groups["file"])
+    table = found.table(class_column((_CLASS,), np.zeros(len(ids), np.int64)), ids)
+    piece = pattern.partition(partition, found, table)
+    strays = tuple(stray for stray in piece.strays if not stray.path.endswith(_BESIDE))
+    return dataclasses.replace(piece, strays=strays)
 
 
 def _folder(partition: str, root: Path, home: Path) -> PartitionIndex | None:
-    folder = home / partition
-    if not folder.is_dir():
-        return None
-    names = match_names(child_names(folder), f"^{_NAME}$")
-    if not len(names.images):
-        return None
-    place = relative(folder, root)
-    strays = tuple(
-        Stray(f"{place}/{printable(name)}", plain_reason(folder, name, _WANTED))
-        for name in names.others
-        if name not in _BESIDE
-    )
-    ids = joined(f"{partition}/", names.images)
-    table = partition_table(_codes(len(ids)), ids, joined(f"{place}/", names.images))
-    return PartitionIndex(partition, f"image files in {place}", "file", table, strays)
+    pattern, place = _images(), home / partition
+    return _indexed(partition, pattern, pattern.in_folders(root, place) if place.is_dir() else None)
 
 
 def _archive(partition: str, root: Path, home: Path) -> PartitionIndex | None:
-    archive = tars.find_archive(_TITLE, home, partition)
-    if archive is None:
-        return None
-    inside = [member for member in archive.members if member.folder.removeprefix("./") == partition]
-    images = [member for member in inside if _IMAGE.fullmatch(member.name)]
-    if not images:
-        raise BuildError(
-            f"{_TITLE}: {archive.path} has no images like {partition}/{_WANTED}. Give a copy of SVHN's format 1 with "
-            f"--{_KEY}."
-        )
-    place = relative(archive.path, root)
-    kept = set(images)
-    strays = tuple(
-        Stray(f"{place}:{printable(f'{member.folder}/{member.name}'.lstrip('/'))}", f"not {partition}/{_WANTED}")
-        for member in archive.members
-        if member not in kept and member.name not in _BESIDE
-    )
-    table = archive.table(root, _codes(len(images)), [f"{partition}/{member.name}" for member in images], images)
-    return PartitionIndex(partition, f"archive {place}", archive.how, table, strays)
+    pattern = _images(f"{partition}/")
+    return _indexed(partition, pattern, pattern.in_archive(root, home, partition))
 
 
 def _parquet(partition: str, root: Path, home: Path) -> PartitionIndex | None:
-    files = parquet_files.split_files(home, partition)
-    return parquet.indexed(partition, root, files, functools.partial(_parquet_shard, partition))
+    """Index the Hub's copy, which has the archives' names, in the archives' order."""
+    pattern = _images()
+    return _indexed(partition, pattern, pattern.in_parquet(root, home, (partition,), _mirrored))
 
 
-def _parquet_shard(partition: str, root: Path, path: Path) -> pa.Table:
-    """Index one file of the Hub's copy, which has the archives' names, in the archives' order."""
-    shard = parquet.read_names(_TITLE, path, beside="digits")
-    names = pc.extract_regex(shard.names, rf"^(?:.*/)?(?P<name>{_NAME})$")
-    parquet.refuse_rows(_TITLE, path, pc.is_null(names), "image.path is {name}, not like 1.png", shard)
-    ids = joined(f"{partition}/", pc.struct_field(names, "name"))
-    return parquet.shard_table(root, path, (_CLASS,), np.zeros(len(ids), np.int64), ids)
+def _mirrored(path: Path) -> pa.Array:
+    return parquet.read_names(_TITLE, path, beside="digits").names
 
 
 _SEARCH = Search(

@@ -1,4 +1,4 @@
-"""Indexes Hub mirrors in which only a label's name identifies the class.
+"""Reads the names of a mirror's rows as `<folder>/<file name>`, where the folder is not in the names themselves.
 
 Label numbers alone say nothing: mirrors of one dataset number its classes differently.
 
@@ -8,69 +8,71 @@ Tested by `tests/builders/sources/test_layouts.py`.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.errors import BuildError, one_line
-from builders.sources.base import OtherDataError, PartitionIndex
-from builders.sources.readers import parquet, parquet_files
+from builders.sources.base import OtherDataError
+from builders.sources.readers import parquet
+from builders.sources.readers.parquet import Shard
+
+# A folder if there is one, and a file name that starts with what its class is called there.
+_NAME = r"^(?:(?:.*/)?(?P<folder>[^/]+)/)?(?P<file>(?P<start>[^/]+)_[^/_]+)$"
 
 
-@dataclass(frozen=True)
-class LabelNameMirror:
-    """The reader for such mirrors, with what differs between sources.
+def file_names(shard: Shard) -> pa.Array:
+    """Return the file names of a Parquet file's rows without folders."""
+    return pc.replace_substring_regex(shard.names, pattern="^.*/", replacement="")
 
-    `class_of` returns the class id of a label's name, or None. `prefix` returns the part before the file name in the
-    source ids of a class. `name` is the regular expression (ASCII) of `image.path`, whose group `name` is the file
-    name; `example` is such a path, for messages. `splits` are the prefixes of the files' names.
+
+def by_label(title: str, key: str, folder_of: Callable[[str], str | None]) -> Callable[[Path], pa.Array]:
+    """Return a function that reads the names of a file's rows, whose folders are the names of their labels.
+
+    Args:
+        title: the source's title.
+        key: the source's key.
+        folder_of: returns the folder of a label's name, None if it is of no class.
     """
 
-    key: str
-    title: str
-    partition: str
-    classes: Callable[[], Mapping[str, str]]
-    class_of: Callable[[str], str | None]
-    prefix: Callable[[str], str]
-    name: str
-    example: str
-    splits: tuple[str, ...]
+    def read(path: Path) -> pa.Array:
+        shard = parquet.read_shard(title, path)
+        folders = _folders(title, key, shard, folder_of)
+        known = pc.and_(pc.greater_equal(shard.labels, 0), pc.less(shard.labels, len(folders)))
+        unnamed = pc.fill_null(pc.invert(known), True)
+        parquet.refuse_rows(title, path, unnamed, "the label {label} has no name", shard)
+        return pc.binary_join_element_wise(pa.array(folders).take(shard.labels), file_names(shard), "/")
 
-    def find(self, root: Path, home: Path) -> PartitionIndex | None:
-        """Index the Parquet files of all splits together; returns None if there are none."""
-        files = [path for split in self.splits for path in parquet_files.split_files(home, split)]
-        return parquet.indexed(self.partition, root, files, self._index)
+    return read
 
-    def _index(self, root: Path, path: Path) -> pa.Table:
-        shard = parquet.read_shard(self.title, path)
-        class_ids = tuple(self.classes())
-        of_labels = self._classes_of_labels(shard)
-        names = pc.extract_regex(shard.names, self.name)
-        named = f"image.path is {{name}}, not like {self.example}"
-        parquet.refuse_rows(self.title, path, pc.is_null(names), named, shard)
-        known = pc.and_(pc.greater_equal(shard.labels, 0), pc.less(shard.labels, len(of_labels)))
-        labelled = "the label {label} has no name"
-        parquet.refuse_rows(self.title, path, pc.fill_null(pc.invert(known), True), labelled, shard)
-        places = np.array([class_ids.index(class_id) for class_id in of_labels], dtype=np.int64)
-        prefixes = pa.array([self.prefix(class_id) for class_id in of_labels], pa.string()).take(shard.labels)
-        ids = pc.binary_join_element_wise(prefixes, pc.struct_field(names, "name"), pa.scalar(""))
-        return parquet.shard_table(root, path, class_ids, places[shard.labels.to_numpy()], ids)
 
-    def _classes_of_labels(self, shard: parquet.Shard) -> list[str]:
-        """Return the class id of each label number."""
-        if shard.label_names is None:
-            raise BuildError(
-                f"{self.title}: {shard.path} has label numbers without names, and mirrors number the classes "
-                "differently. Take Parquet files with ClassLabel names or the images in folders."
-            )
-        found = [self.class_of(name) for name in shard.label_names]
-        unknown = sorted(name for name, known in zip(shard.label_names, found, strict=True) if known is None)
-        if unknown:
-            raise OtherDataError(
-                f"{self.title}: the label name {one_line(repr(unknown[0]))} of {shard.path} is none of its "
-                f"{len(self.classes()):,} classes. Give a copy of {self.title} with --{self.key}."
-            )
-        return [class_id for class_id in found if class_id is not None]
+def by_start(shard: Shard, folders: Mapping[str, str]) -> pa.Array:
+    """Return the names of a file's rows, with a folder before those that have none.
+
+    Args:
+        shard: the file as read.
+        folders: the folder by what stands before the last underscore of a file name.
+    """
+    parts = pc.extract_regex(shard.names, _NAME)
+    place = pc.index_in(pc.struct_field(parts, "start"), pa.array(list(folders)))
+    own = pc.struct_field(parts, "folder")
+    folder = pc.if_else(pc.equal(own, ""), pa.array(list(folders.values())).take(place), own)
+    return pc.coalesce(pc.binary_join_element_wise(folder, pc.struct_field(parts, "file"), "/"), shard.names)
+
+
+def _folders(title: str, key: str, shard: Shard, folder_of: Callable[[str], str | None]) -> list[str]:
+    """Return the folder of each label number."""
+    if shard.label_names is None:
+        raise BuildError(
+            f"{title}: {shard.path} has label numbers without names, and mirrors number the classes differently. Take "
+            "Parquet files with ClassLabel names or the images in folders."
+        )
+    found = {name: folder_of(name) for name in shard.label_names}
+    unknown = sorted(name for name, folder in found.items() if folder is None)
+    if unknown:
+        raise OtherDataError(
+            f"{title}: the label name {one_line(repr(unknown[0]))} of {shard.path} is none of its classes. Give a "
+            f"copy of {title} with --{key}."
+        )
+    return [folder for name in shard.label_names if (folder := found[name]) is not None]

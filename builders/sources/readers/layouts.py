@@ -11,7 +11,6 @@ from builders.errors import NAMED, BuildError, more
 from builders.sources.base import Expected, OtherDataError, PartitionIndex
 from builders.sources.readers import nesting
 from builders.sources.readers.folders import child_names, printable, relative
-from builders.sources.readers.nearest import nearest
 
 Finder = Callable[[Path, Path], PartitionIndex | None]
 """Reads the partition from a folder below the user's root; returns None if the folder has not the layout."""
@@ -101,11 +100,9 @@ class Search:
         names = [printable(name) for name in child_names(root)]
         there = ", ".join(names[:5]) + (f" and {len(names) - 5:,} more" if len(names) > 5 else "")
         accepted = [layout.looks_like for layout in layouts]
-        like = nearest(root, accepted)
-        resembles = f"; {like.path} there resembles the layout {like.layout}" if like else ""
         unread = f"; not searched: {', '.join(skipped[:NAMED])}{more(skipped)}" if skipped else ""
         return BuildError(
             f"{self.title}: the partition {partition} ({self.expected()[partition].total:,} images) is not in {root}, "
-            f"which holds {there or 'nothing'}{resembles}{unread}. Accepted layouts are {' or '.join(accepted)}. "
+            f"which holds {there or 'nothing'}{unread}. Accepted layouts are {' or '.join(accepted)}. "
             f"Give the folder that holds it with --{self.key}."
         )

@@ -7,7 +7,7 @@ Tested by `tests/builders/sources/readers/test_parquet.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.errors import BuildError, one_line
-from builders.sources.base import OtherDataError, PartitionIndex, partition_table
+from builders.sources.base import OtherDataError, partition_table
 from builders.sources.readers import parquet_columns as columns
 from builders.sources.readers.folders import class_column, relative
 
@@ -46,23 +46,6 @@ class Shard:
     names: pa.Array
     labels: pa.Array
     label_names: tuple[str, ...] | None
-
-
-def indexed(
-    partition: str, root: Path, files: Sequence[Path], index: Callable[[Path, Path], pa.Table]
-) -> PartitionIndex | None:
-    """Concatenate the indexes of a mirror's files; returns None if there are no files.
-
-    Args:
-        partition: the partition that the files hold.
-        root: the user's folder.
-        files: sorted.
-        index: indexes one file, given the root and the file.
-    """
-    if not files:
-        return None
-    table = pa.concat_tables([index(root, path) for path in files]).combine_chunks()
-    return PartitionIndex(partition, f"Parquet files in {relative(files[0].parent, root)}", "parquet", table)
 
 
 def shard_table(

@@ -12,20 +12,17 @@ import io
 import os
 import sys
 import zlib
-from collections.abc import Callable, Collection, Generator, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Generator, Iterator
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pyarrow as pa
 
 from builders.errors import BuildError
-from builders.sources.base import LARGEST_IMAGE, Container, PartitionIndex, Stray, partition_table
+from builders.sources.base import LARGEST_IMAGE
 from builders.sources.formats import tar_headers
 from builders.sources.formats.tar_headers import TarError, shown
-from builders.sources.readers.folders import SideBySide, class_codes, class_column, match_names, printable, relative
 from builders.storage.paths import is_remote
 from builders.storage.regular import byte_count, open_buffered, open_regular
 
@@ -48,15 +45,10 @@ class Member(NamedTuple):
     size: int
     folder: str = ""
 
-
-@dataclass(frozen=True)
-class MatchedMembers:
-    """The members with matching names, sorted by name, as Arrow columns; and the names of the others."""
-
-    names: pa.Array
-    offsets: pa.Array
-    sizes: pa.Array
-    others: list[str]
+    @property
+    def path(self) -> str:
+        """Folder and name, relative to the archive's top however that is spelled."""
+        return f"{self.folder}/{self.name}".lstrip("/").removeprefix("./")
 
 
 def members(path: Path) -> list[Member]:
@@ -71,9 +63,9 @@ def members(path: Path) -> list[Member]:
 
 
 def nested_members(path: Path) -> Iterator[tuple[str, list[Member]]]:
-    """List a tar of tars: yields each inner tar's name without `.tar` and its members, with offsets in the outer tar.
+    """List a tar of tars: yields each inner tar's name and its members, with offsets in the outer tar.
 
-    A member whose name does not end in `.tar` comes with its full name and no members.
+    A file whose name does not end in `.tar` comes without members.
 
     Raises:
         BuildError: as for `members`.
@@ -81,92 +73,9 @@ def nested_members(path: Path) -> Iterator[tuple[str, list[Member]]]:
     with _open(path) as file:
         found = _list(file, path, 0, byte_count(file), largest=sys.maxsize)
         for outer in sorted(found, key=lambda member: member.name):
-            stem, suffix = os.path.splitext(outer.name)  # noqa: PTH122  a name in an archive, not a path
-            if suffix == ".tar":
-                yield stem, _list(file, path, outer.offset, outer.offset + outer.size, outer.name)
-            else:
-                yield outer.name, []
-
-
-@dataclass(frozen=True)
-class Archive:
-    """A tar as found, compressed or not: its path, container and regular files."""
-
-    path: Path
-    how: Container
-    members: list[Member]
-
-    def table(
-        self, root: Path, classes: pa.DictionaryArray, ids: Sequence[str], members: Sequence[Member]
-    ) -> pa.Table:
-        """Index some of the members, given their `class_id` column and source ids."""
-        return partition_table(
-            classes,
-            pa.array(ids, pa.string()),
-            pa.repeat(pa.scalar(relative(self.path, root), pa.string()), len(ids)),
-            pa.array([member.offset for member in members], pa.int64()),
-            pa.array([member.size for member in members], pa.int64()),
-        )
-
-
-def find_archive(title: str, home: Path, stem: str) -> Archive | None:
-    """Look for `<stem>.tar`, which can be read in place, and then for `<stem>.tar.gz`.
-
-    Args:
-        title: the source's title.
-        home: the folder to look in.
-        stem: the archive's name without ending.
-
-    Raises:
-        BuildError: the archive cannot be read.
-    """
-    plain, packed = home / f"{stem}.tar", home / f"{stem}.tar.gz"
-    if plain.is_file():
-        return Archive(plain, "span", members(plain))
-    return Archive(packed, "targz", compressed_members(title, packed)) if packed.is_file() else None
-
-
-def class_folders(side: SideBySide, stem: str, place: str) -> Callable[[Path, Path], PartitionIndex | None]:
-    """Return a finder of class folders inside an archive; the archive's other files are not looked at.
-
-    Args:
-        side: the reader of these class folders where they are unpacked.
-        stem: the archive's name without ending, for `find_archive`.
-        place: the folder in the archive that holds the class folders.
-    """
-
-    def find(root: Path, home: Path) -> PartitionIndex | None:
-        archive = find_archive(side.title, home, stem)
-        if archive is None:
-            return None
-        code_of, where = class_codes(tuple(side.classes())), relative(archive.path, root)
-        by_class: dict[str, list[Member]] = {}
-        for member in archive.members:
-            path = f"{member.folder.removeprefix('./')}/"
-            if path.startswith(f"{place}/"):
-                by_class.setdefault(path[len(place) + 1 : -1], []).append(member)
-        images: list[Member] = []
-        ids, codes = [], []
-        strays: list[Stray] = []
-        for folder, found in sorted(by_class.items()):
-            named = match_names(sorted(member.name for member in found), side.pattern(folder))
-            wanted = set(named.images.to_pylist()) if folder in code_of else set()
-            for member in found:
-                if member.name in wanted:
-                    images.append(member)
-                    ids.append(f"{folder}/{member.name}")
-                    codes.append(code_of[folder])
-                else:
-                    reason = f"not named {side.wanted(folder)}" if folder in code_of else f"not in {side.child}"
-                    strays.append(Stray(f"{where}:{printable(f'{member.folder}/{member.name}')}", reason))
-        if not images:
-            raise BuildError(
-                f"{side.title}: {archive.path} has no images in class folders in {place}. Download it again."
-            )
-        table = archive.table(root, class_column(tuple(side.classes()), np.array(codes)), ids, images)
-        return PartitionIndex(side.partition, f"archive {where}", archive.how, table, tuple(strays))
-
-    return find
+            is_tar = outer.name.endswith(".tar")
+            end = outer.offset + outer.size
+            yield outer.name, _list(file, path, outer.offset, end, outer.name) if is_tar else []
 
 
 def compressed_members(title: str, path: Path) -> list[Member]:
@@ -251,21 +160,6 @@ def _whole_archive(path: Path, title: str = "") -> Generator[None]:
         raise BuildError(
             f"{title}{': ' if title else ''}{path} cannot be read as a tar.gz ({reason}). Download it again."
         ) from error
-
-
-def match_members(found: Sequence[Member], pattern: str) -> MatchedMembers:
-    """Divide members by name, as `folders.match_names` does."""
-    by_name = sorted(found, key=lambda member: member.name)
-    names = match_names([member.name for member in by_name], pattern)
-    if names.others:
-        odd = set(names.others)
-        by_name = [member for member in by_name if member.name not in odd]
-    return MatchedMembers(
-        names.images,
-        pa.array([member.offset for member in by_name], pa.int64()),
-        pa.array([member.size for member in by_name], pa.int64()),
-        names.others,
-    )
 
 
 def _open(path: Path) -> io.FileIO:

@@ -106,13 +106,16 @@ def test_one_image_twice(tmp_path):
 @pytest.mark.parametrize(
     ("row", "words"),
     [
-        (("n01440764_1.jpg", 0, b""), "the file name n01440764_1.jpg is not"),
+        (("n01440764_1.jpg", 0, b""), "holds n01440764_1.jpg, but the files of ILSVRC2012 end in .JPEG"),
         (
             (f"ILSVRC2012_val_00000001_{TENCH}.JPEG", 0, b""),
-            "is not of the partition train, as n01440764_10026.JPEG is (row 1 of",
+            "is not like <wnid>_<number>.JPEG (row 1 of",
         ),
         ((f"{TENCH}_7_{GOLDFISH}.JPEG", 0, b""), f"{TENCH}_7_{GOLDFISH}.JPEG in"),
-        ((f"{GOLDFISH}_1_{GOLDFISH}.JPEG", 5, b""), f"{GOLDFISH}_1_{GOLDFISH}.JPEG has the label 5, which is not"),
+        (
+            (f"{GOLDFISH}_1_{GOLDFISH}.JPEG", 5, b""),
+            f"{GOLDFISH}_1_{GOLDFISH}.JPEG has a label that is not the position of its class",
+        ),
         (("n00007846_1_n00007846.JPEG", 5, b""), "has 1 classes of another ImageNet edition"),
         ((None, 0, b""), "image.path has no file name (row 1 of"),
         ((f"ILSVRC2010_val_00000001_{TENCH}.JPEG", 0, b""), "of the 2010 edition"),
@@ -137,7 +140,11 @@ def test_parquet_with_other_columns_or_content(tmp_path):
     [
         (("1.jpg", 0, b""), None, "has label numbers without names"),
         (("1.jpg", 0, b""), ["apple_pie", "apple_tart"], "the label name 'apple_tart' of"),
-        (("one.jpg", 0, b""), ["apple_pie"], "image.path is one.jpg, not like 1005649.jpg (row 0 of"),
+        (
+            ("one.jpg", 0, b""),
+            ["apple_pie"],
+            "the file name apple_pie/one.jpg is not like <class>/<number>.jpg (row 0 of",
+        ),
         (("1.jpg", 3, b""), ["apple_pie"], "the label 3 has no name (row 0 of"),
         (("1.jpg", None, b""), ["apple_pie"], "the label None has no name (row 0 of"),
     ],

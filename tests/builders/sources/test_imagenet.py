@@ -126,16 +126,16 @@ def test_files_called_train_that_hold_validation_images(tmp_path):
     assert index.layouts == {"val": "Parquet files data/train-*.parquet, which hold validation images"}
     assert index.table["source_id"].to_pylist() == ["val/ILSVRC2012_val_00000293.JPEG"]
     message = refusal("imagenet", tmp_path, "train")
-    assert f"the file name {VAL} is not of the partition train, as n01440764_10026.JPEG is (row 0 of" in message
+    assert f"the file name {VAL} is not like <wnid>_<number>.JPEG (row 0 of" in message
     assert "Take the files that the Hub serves for that partition of ILSVRC/imagenet-1k" in message
 
 
 @pytest.mark.parametrize(
     ("split", "names", "words"),
     [
-        ("validation", [TRAIN], f"the file name {TRAIN} is not of the partition val"),
+        ("validation", [TRAIN], f"the file name {TRAIN} is not like ILSVRC2012_val"),
         ("validation", [VAL, "ILSVRC2012_test_00000001.JPEG"], "the file name ILSVRC2012_test_00000001.JPEG is not"),
-        ("train", [VAL, TRAIN], f"the file name {TRAIN} is not of the partition val"),
+        ("train", [VAL, TRAIN], f"the file name {TRAIN} is not like ILSVRC2012_val"),
         ("train", [TRAIN, VAL], "is not in"),
         ("validation", [None, None], "holds images without file names"),
         ("validation", ["ILSVRC2012_val_00000293.JPEG"], "neither ILSVRC2012_devkit_t12/"),

@@ -97,7 +97,7 @@ def test_copies_of_something_else(tmp_path, files, words):
 def test_an_archive_without_such_names(tmp_path):
     with tarfile.open(tmp_path / "imagenet-o.tar", "w") as archive:
         add(archive, "imagenet-a/n01443537/0.000_digital clock.jpg", b"")
-    assert "has no images named <wnid>/<lemmas>_<confidence>.JPEG. Give a copy of ImageNet-O" in refusal(
+    assert "has no images like <wnid>/<lemmas>_<confidence>.JPEG. Give a copy of ImageNet-O" in refusal(
         "imagenet_o", tmp_path
     )
 

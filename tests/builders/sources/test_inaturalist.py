@@ -111,7 +111,7 @@ def test_copies_of_something_else(tmp_path, files, words):
 
 def test_the_whole_dataset_is_refused_by_what_its_archive_lacks(tmp_path):
     write_tar(tmp_path / "iNaturalist.tar", {"train_val_images/Plantae/Abies/1.jpg": b""})
-    assert "has no images named <32 hexadecimal digits>.jpg. Give a copy" in refusal("inaturalist", tmp_path)
+    assert "has no images like <32 hexadecimal digits>.jpg. Give a copy" in refusal("inaturalist", tmp_path)
 
 
 @pytest.mark.parametrize("name", [None, "0.jpg"])

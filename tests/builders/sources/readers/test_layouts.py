@@ -1,4 +1,4 @@
-"""Looking for a dataset at any nesting, and what is said where it is not there; of `nesting` and `nearest` as well."""
+"""Looking for a dataset at any nesting, and what is said where it is not there; of `nesting` as well."""
 
 import os
 
@@ -6,7 +6,6 @@ import pytest
 
 from builders.sources.base import open_source
 from builders.sources.readers import nesting
-from builders.sources.readers.nearest import nearest
 from builders.sources.registry import SOURCES
 from tests.builders.trees import refusal, tree
 
@@ -106,26 +105,6 @@ def test_data_of_others_beside_the_dataset_do_not_matter(tmp_path):
         f"ILSVRC/Data/CLS-LOC/train/{IMAGE}": "",
     }
     assert train(tree(tmp_path, files)) == [f"ILSVRC/Data/CLS-LOC/train/{IMAGE}"]
-
-
-@pytest.mark.parametrize(
-    ("path", "layout"),
-    [
-        (f"training/{TENCH}/{TENCH}_18.JPEG", "train/<wnid>/<wnid>_<number>.JPEG (or ILSVRC2012_img_train/)"),
-        (f"train/{TENCH}.tar.gz", "the archives of the classes, train/<wnid>.tar"),
-        ("ILSVRC2012_img_train_t3.tar", "the original archive ILSVRC2012_img_train.tar"),
-        ("archive/train_00000.parquet", "the Hub's data/train-*.parquet"),
-    ],
-)
-def test_the_nearest_layout_is_named_with_what_resembles_it(tmp_path, path, layout):
-    message = refusal("imagenet", tree(tmp_path, {path: b""}), "train")
-    assert f"which holds {path.partition('/')[0]}; {path} there resembles the layout {layout}. Accepted" in message
-
-
-def test_nothing_resembles_what_has_nothing_in_common(tmp_path):
-    layouts = SOURCES["imagenet"].layouts
-    assert nearest(tmp_path, layouts) is None
-    assert nearest(tree(tmp_path, {"notes.txt": "", "zzz/qqq.doc": ""}), layouts) is None
 
 
 @pytest.mark.parametrize(

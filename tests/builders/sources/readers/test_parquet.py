@@ -74,7 +74,7 @@ def test_a_column_of_file_names_may_be_of_any_type_of_text(tmp_path):
             pa.StructArray.from_arrays([pa.array([b"x"]), *[pa.array(["1.jpg"])] * 2], ["bytes", "path", "path"]),
             "lacks the columns image (bytes, path)",
         ),
-        (images(values=[(b"", "1.jpg\n\x1b[2J")]), "image.path is 1.jpg\\n\\x1b[2J, not like"),
+        (images(values=[(b"", "1.jpg\n\x1b[2J")]), "the file name apple_pie/1.jpg\\n\\x1b[2J is not like"),
         (images(values=[(b"", "a" * 5000)]), "it has a file name of 5,000 bytes"),
         (pa.array([{"bytes": b"", "path": None}]), "holds images without file names"),
     ],

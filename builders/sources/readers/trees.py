@@ -1,0 +1,176 @@
+"""The files below one place of a copy, as Arrow columns: in folders, in an archive, or in a mirror's Parquet files.
+
+A tree is listed without opening one image; a complete ImageNet has 1.3 million. Names that are not ASCII stand apart:
+no source has such names, and some are not even UTF-8, which Arrow does not take.
+
+Tested by `tests/builders/sources/readers/test_patterns.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from builders.sources.base import Container
+from builders.sources.readers import tars
+from builders.sources.readers.folders import children_of_each, joined, relative, text_array
+from builders.sources.readers.tars import Member
+
+
+@dataclass(frozen=True)
+class Tree:
+    """Files as found, whatever holds them.
+
+    Args:
+        root: the user's folder.
+        place: the folder or archive that holds the files; of a mirror the first file's folder.
+        where: what holds the files, in words, such as `archive food-101.tar.gz`.
+        prefix: what stands before a name in messages, relative to the root. Of folders it ends in a slash or is
+            empty, of archives it ends in a colon and the folder inside.
+        how: the container of each file.
+        rows: the columns `name` (with forward slashes), `file`, `offset` and `size` as in `PARTITION_SCHEMA`. In
+            folders an entry may be a folder itself.
+        odd: names below the place that are not ASCII.
+        start: what all names begin with before they are below the place. In folders a name is the file's path from
+            the root, so that both columns are one.
+    """
+
+    root: Path
+    place: Path
+    where: str
+    prefix: str
+    how: Container
+    rows: pa.Table
+    odd: tuple[str, ...] = ()
+    start: str = ""
+
+    @property
+    def home(self) -> Path:
+        """The folder that holds the files or their container."""
+        return self.place if self.place.is_dir() else self.place.parent
+
+    def path_of(self, name: str) -> str:
+        """The path of an entry for messages."""
+        return f"{self.root}/{self.prefix}{name}"
+
+    def is_folder(self, name: str) -> bool:
+        """Whether an entry is a folder; it is looked at, so this is for the few that match no pattern."""
+        return self.how == "file" and (self.place / name).is_dir()
+
+
+def in_folders(root: Path, place: Path, folders: Sequence[str] = ("",), images: str = "image files") -> Tree:
+    """List folders below a place.
+
+    Args:
+        root: the user's folder.
+        place: an existing folder.
+        folders: paths below it; an empty one is the place itself.
+        images: what the files are, in words.
+
+    Raises:
+        BuildError: one cannot be listed.
+    """
+    where = relative(place, root)
+    prefix = "" if where == "." else f"{where}/"
+    names: list[pa.Array] = []
+    odd: list[str] = []
+    listed = children_of_each([place / folder if folder else place for folder in folders], root)
+    for folder, found in zip(folders, listed, strict=True):
+        before = f"{prefix}{folder}/" if folder else prefix
+        plain = found if "".join(found).isascii() else [name for name in found if name.isascii()]
+        names.append(joined(before, text_array(plain)) if before else text_array(plain))
+        if len(plain) < len(found):
+            odd += [f"{before}{name}"[len(prefix) :] for name in found if not name.isascii()]
+    every = pa.concat_arrays([pa.array([], pa.string()), *names])
+    return Tree(root, place, f"{images} in {where}", prefix, "file", _rows(every, every), tuple(odd), prefix)
+
+
+def in_archive(title: str, root: Path, home: Path, stem: str, top: str = "") -> Tree | None:
+    """List `<stem>.tar`, which is read in place, or `<stem>.tar.gz`; returns None if there is neither.
+
+    Args:
+        title: the source's title.
+        root: the user's folder.
+        home: the folder to look in.
+        stem: the archive's name without ending.
+        top: the folder inside to which the tree is limited, with a slash at its end; empty for all files.
+
+    Raises:
+        BuildError: the archive cannot be read.
+    """
+    plain, packed = home / f"{stem}.tar", home / f"{stem}.tar.gz"
+    if plain.is_file():
+        return _of_tars(root, plain, "span", [("", plain, tars.members(plain))], top)
+    if packed.is_file():
+        return _of_tars(root, packed, "targz", [("", packed, tars.compressed_members(title, packed))], top)
+    return None
+
+
+def in_tars(root: Path, place: Path, inner: Iterable[tuple[str, Path, Sequence[Member]]]) -> Tree:
+    """List tars that are read in place, each as one folder of the tree.
+
+    Args:
+        root: the user's folder.
+        place: the folder or tar that holds them.
+        inner: for each tar the name of its folder in the tree, the file that holds its bytes, and its members.
+    """
+    return _of_tars(root, place, "span", ((f"{name}/", file, members) for name, file, members in inner))
+
+
+def _of_tars(
+    root: Path, place: Path, how: Container, parts: Iterable[tuple[str, Path, Sequence[Member]]], top: str = ""
+) -> Tree:
+    """List the members of tars; a tar that is a folder of the tree has no folders of its own."""
+    tables: list[pa.Table] = []
+    odd: list[str] = []
+    for before, file, members in parts:
+        paths = [before + member.name if before else member.path for member in members]
+        inside = [row for row in zip(paths, members, strict=True) if row[0].startswith(top)]
+        plain = [(path, member) for path, member in inside if path.isascii()]
+        odd += [path[len(top) :] for path, _ in inside if not path.isascii()]
+        tables.append(
+            _rows(
+                text_array([path[len(top) :] for path, _ in plain]),
+                pa.repeat(pa.scalar(relative(file, root), pa.string()), len(plain)),
+                pa.array([member.offset for _, member in plain], pa.int64()),
+                pa.array([member.size for _, member in plain], pa.int64()),
+            )
+        )
+    where = relative(place, root)
+    prefix = f"{where}/" if place.is_dir() else f"{where}:{top}"
+    empty = pa.array([], pa.string())
+    rows = pa.concat_tables([_rows(empty, empty), *tables]).combine_chunks()
+    return Tree(root, place, f"archive {where}", prefix, how, rows, tuple(odd))
+
+
+def in_parquet(root: Path, files: Sequence[Path], names: Callable[[Path], pa.Array]) -> Tree | None:
+    """List the rows of a mirror's files; returns None if there are no files.
+
+    Args:
+        root: the user's folder.
+        files: sorted.
+        names: reads the name of each row of a file.
+    """
+    if not files:
+        return None
+    tables = []
+    for path in files:
+        found = names(path)
+        file = pa.repeat(pa.scalar(relative(path, root), pa.string()), len(found))
+        tables.append(_rows(found, file, pa.array(np.arange(len(found), dtype=np.int64))))
+    where = relative(files[0].parent, root)
+    return Tree(
+        root, files[0].parent, f"Parquet files in {where}", "", "parquet", pa.concat_tables(tables).combine_chunks()
+    )
+
+
+def _rows(
+    names: pa.Array, files: pa.Array, offsets: pa.Array | None = None, sizes: pa.Array | None = None
+) -> pa.Table:
+    zeros = pa.repeat(pa.scalar(0, pa.int64()), len(names)) if offsets is None else offsets
+    unknown = pa.repeat(pa.scalar(-1, pa.int64()), len(names)) if sizes is None else sizes
+    return pa.table({"name": names, "file": files, "offset": zeros, "size": unknown})

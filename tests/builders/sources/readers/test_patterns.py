@@ -1,0 +1,96 @@
+"""Patterns over names: they find the same in folders, archives and tars of tars; of `trees` as well."""
+
+import os
+import tarfile
+
+import pyarrow as pa
+import pytest
+
+from builders.sources.readers import tars, trees
+from builders.sources.readers.patterns import extract, match
+from tests.builders.trees import add, tree, write_tar
+
+FILES = {"a/n_2.jpg": b"22", "a/x.txt": b"", "b/n_10.jpg": b"ten", "b/\u00e9.jpg": b"", "b/n_1.jpg": b"1"}
+CONTENTS = {"2": b"22", "10": b"ten", "1": b"1"}
+PATTERN = r"(?P<class_id>[ab])/n_(?P<number>[0-9]+)\.jpg"
+
+
+def in_folders(root):
+    """The files in a folder whose name has what regular expressions and messages treat as signs."""
+    tree(root, {f"copy (1) [x] \u00e9/{name}": content for name, content in FILES.items()})
+    return trees.in_folders(root, root / "copy (1) [x] \u00e9", ("a", "b"))
+
+
+def in_archive(ending):
+    """The files below one folder of an archive that has others."""
+
+    def written(root):
+        files = {f"./set/{name}": content for name, content in FILES.items()}
+        write_tar(root / f"x.{ending}", {"readme": b"", **files})
+        return trees.in_archive("X", root, root, "x", "set/")
+
+    return written
+
+
+def in_tars(root):
+    """Each folder as a tar in a tar."""
+    with tarfile.open(root / "x.tar", "w") as outer:
+        for folder in ("a", "b"):
+            inner = {name[2:]: content for name, content in FILES.items() if name.startswith(folder)}
+            write_tar(root / "inner.tar", inner)
+            add(outer, folder, (root / "inner.tar").read_bytes())
+    path = root / "x.tar"
+    with path.open("rb") as file:
+        found = {member.name: member for member in tars.members(path)}
+        inner = []
+        for name, member in found.items():
+            file.seek(member.offset)
+            (root / "inner.tar").write_bytes(file.read(member.size))
+            moved = [one._replace(offset=one.offset + member.offset) for one in tars.members(root / "inner.tar")]
+            inner.append((name, path, moved))
+    return trees.in_tars(root, path, inner)
+
+
+@pytest.mark.parametrize("make", [in_folders, in_archive("tar"), in_archive("tar.gz"), in_tars])
+def test_a_pattern_finds_the_same_in_any_tree(tmp_path, make):
+    found = match(make(tmp_path), PATTERN)
+    groups = {name: values.to_pylist() for name, values in found.groups.items()}
+    assert sorted(zip(groups["class_id"], groups["number"], strict=True)) == [("a", "2"), ("b", "1"), ("b", "10")]
+    assert found.others == ["a/x.txt", "b/\u00e9.jpg"]
+    if found.tree.how == "span":
+        data = (tmp_path / "x.tar").read_bytes()
+        contents = [data[row["offset"] : row["offset"] + row["size"]] for row in found.rows.to_pylist()]
+        assert dict(zip(groups["number"], contents, strict=True)) == CONTENTS
+    if found.tree.how == "file":
+        files = zip(groups["number"], found.rows["file"].to_pylist(), strict=True)
+        assert {number: (tmp_path / file).read_bytes() for number, file in files} == CONTENTS
+
+
+def test_names_that_are_not_utf_8_are_others(tmp_path):
+    tree(tmp_path, {"1.jpg": ""})
+    (tmp_path / os.fsdecode(b"caf\xe9.jpg")).touch()
+    found = match(trees.in_folders(tmp_path, tmp_path), r"(?P<id>.*)\.jpg")
+    assert found.groups["id"].to_pylist() == ["1"]
+    (stray,) = found.strays(lambda name: "odd")
+    assert stray.path == "caf\ufffd.jpg"
+
+
+def test_a_repeated_group_has_the_same_text_or_none():
+    pattern = r"(?:(?P<x>[a-z])/)?(?P<file>[0-9])(?:_(?P<x_again>[a-z]))?(?:-(?P<x_again2>[a-z]))?"
+    names = ["a/1_a", "a/2_b", "a/3", "4_c", "5", "6-d", "7_e-f", "8_e-e", "a/9 "]
+    fits, groups = extract(pa.array(names), pattern)
+    assert fits.to_pylist() == [True, False, True, True, True, True, False, True, False]
+    assert groups["file"].to_pylist() == ["1", "3", "4", "5", "6", "8"]
+    assert groups["x"].to_pylist() == ["a", "a", "c", "", "d", "e"]
+    assert set(groups) == {"file", "x"}
+
+
+def test_images_left_out_are_others_for_a_reason(tmp_path):
+    tree(tmp_path, dict.fromkeys(("1", "2", "3", "x"), ""))
+    found = match(trees.in_folders(tmp_path, tmp_path), "(?P<id>[0-9])")
+    kept = found.filter(pa.array([True, False, True]), "not listed").select(pa.array([True, False]))
+    assert kept.groups["id"].to_pylist() == ["1"]
+    assert {stray.path: stray.reason for stray in kept.strays(lambda _: "not named")} == {
+        "2": "not listed",
+        "x": "not named",
+    }
