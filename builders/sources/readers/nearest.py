@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builders.sources.readers.folders import child_names, printable
-from builders.storage.listing import is_readable
+from builders.storage.paths import store_of
 
 _DEPTH = 4
 _CHILDREN = 4
@@ -59,5 +59,5 @@ def _paths(folder: Path, place: str, depth: int) -> Iterator[str]:
         path = folder / name
         if not path.is_dir():
             yield place + printable(name)
-        elif depth and not path.is_symlink() and is_readable(path):
+        elif depth and not path.is_symlink() and store_of(path).is_readable(path):
             yield from _paths(path, f"{place}{printable(name)}/", depth - 1)

@@ -8,14 +8,13 @@ import pytest
 from builders.storage.atomic import atomic_path
 from builders.storage.parquet import (
     arrow_rows,
-    load_array,
     open_parquet,
     read_parquet,
     read_row_count,
     read_schema,
     write_arrow,
 )
-from builders.storage.paths import as_path
+from builders.storage.paths import as_path, store_of
 from tests.store.fixtures import forget_clients
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (40, 100_000), dtype=np.uint8)
@@ -70,8 +69,8 @@ def test_arrow_files_and_arrays_are_read_alike_wherever_they_lie(folder):
             assert found["a"].to_pylist() == list(range(start, stop))
     with atomic_path(folder / "a.npy") as temporary, temporary.open("wb") as opened:
         np.save(opened, IMAGES)
-    assert (load_array(folder / "a.npy") == IMAGES).all()
-    assert (load_array(folder / "a.npy", mapped=True) == IMAGES).all()
+    assert (store_of(folder).array(folder / "a.npy") == IMAGES).all()
+    assert (store_of(folder).array(folder / "a.npy", mapped=True) == IMAGES).all()
 
 
 def test_a_row_group_is_one_range(store, proxy):
