@@ -73,6 +73,15 @@ def test_arrow_files_and_arrays_are_read_alike_wherever_they_lie(folder):
     assert (store_of(folder).array(folder / "a.npy", mapped=True) == IMAGES).all()
 
 
+def test_an_arrow_file_may_be_written_of_chunks_that_have_dictionaries_of_their_own(folder):
+    """Which Arrow's file format does not take: it has one dictionary of a column for all batches."""
+    names = [[f"a{n % 3}" for n in range(20_000)], [f"b{n % 5}" for n in range(20_000)]]
+    chunks = [pa.table({"class": pa.array(part).dictionary_encode()}) for part in names]
+    write_arrow(folder / "rows.arrow", pa.concat_tables(chunks))
+    with arrow_rows(folder / "rows.arrow", 19_998, 20_003) as found:
+        assert found["class"].to_pylist() == ["a0", "a1", "b0", "b1", "b2"]
+
+
 def test_a_row_group_is_one_range(store, proxy):
     forget_clients()
     path = written(as_path(f"s3://{store.bucket()}/x.parquet"))
