@@ -33,7 +33,7 @@ from builders.executors.processes import without_pandas
 from builders.release.schema import Role
 from builders.sources.base import Source
 from builders.sources.image_folder import ALL, Images, find_images, image_folder, refuse_unreadable
-from builders.storage.paths import PathType, as_path, is_remote
+from builders.storage.paths import PathType, as_path, store_of
 from taxonomy.overlaps import BY_NAME
 from unknown_detection.help import ESSENTIALS, helpful
 from unknown_detection.terminal.progress import bar
@@ -211,7 +211,7 @@ def _check_images(folders: Sequence[Images], flags: Mapping[str, Any]) -> None:
 
     What a store has is read once only, so there a build names the first.
     """
-    if flags["dry_run"] or flags["allow_partial"] or any(is_remote(found.root) for found in folders):
+    if flags["dry_run"] or flags["allow_partial"] or any(not store_of(found.root).is_local for found in folders):
         return
     images = sum(len(files) for found in folders for files in found.files.values())
     with bar(images, "checking", quiet=flags["quiet"]) as shown:

@@ -19,7 +19,7 @@ from builders.release.entries import Manifest
 from builders.release.manifest import read_manifest
 from builders.release.split_entries import SplitEntry
 from builders.storage.atomic import write_text
-from builders.storage.paths import LOCAL, PathType, is_remote
+from builders.storage.paths import LOCAL, PathType
 from hf_scripts.exports import readme
 from hf_scripts.exports.formats import MIN_SHARD_BYTES, SHARD_BYTES, WRITERS, SplitOutput
 from hf_scripts.exports.rows import Row, check_identity, read_rows
@@ -166,7 +166,7 @@ def _selected_splits(root: Path, manifest: Manifest, wanted: Sequence[str]) -> d
 
 
 def _refuse_inside(root: Path, out: Path) -> None:
-    if not is_remote(root) and out.resolve().is_relative_to(root.resolve()):
+    if root.resolve() in (out.resolve(), *out.resolve().parents):
         raise BuildError(f"{out} lies inside the release {root}, and would be published with it. Give another --out.")
 
 

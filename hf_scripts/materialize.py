@@ -34,7 +34,7 @@ from builders.release.manifest import read_manifest
 from builders.release.split_entries import FileEntry, SplitEntry
 from builders.sources.base import Source
 from builders.sources.registry import SOURCES
-from builders.storage.paths import PathType, refuse_unreachable
+from builders.storage.paths import PathType, store_of
 from builders.storage.scratch import scratch_folder
 from unknown_detection.help import ESSENTIALS, helpful, no_sync_option
 
@@ -53,7 +53,7 @@ def _command(**flags: Any) -> None:
         )
     check_json(as_json=flags["as_json"], dry_run=flags["dry_run"])
     check_executor(flags)
-    refuse_unreachable(flags["out"], writing=not flags["dry_run"])
+    store_of(flags["out"]).ask(flags["out"], writing=not flags["dry_run"])
     with (
         TerminalMeter(quiet=flags["quiet"]) as meter,
         os_errors_as_build_errors("read the sources and write the release"),

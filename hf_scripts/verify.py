@@ -19,9 +19,8 @@ from builders.hub.repo_id import folder_or_repository
 from builders.release.entries import Manifest
 from builders.release.layout import Layout
 from builders.release.split_entries import FileEntry
-from builders.storage.locks import is_held
 from builders.storage.parquet import read_row_count
-from builders.storage.paths import LOCAL
+from builders.storage.paths import LOCAL, store_of
 from hf_scripts.checks import duplicates
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks import release as check_release
@@ -69,7 +68,7 @@ def verify(
 
 
 def _refuse_build_in_progress(root: Path) -> None:
-    if is_held(Layout(root).lock):
+    if store_of(root).is_locked(Layout(root).lock):
         raise BuildError(f"A build is writing to {root}. Wait until it ends, and run the same command again.")
 
 

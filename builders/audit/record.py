@@ -16,8 +16,7 @@ from builders.release.entries import AuditEntry, Manifest
 from builders.release.layout import Layout, shows_images
 from builders.release.manifest import file_entry, read_manifest
 from builders.storage.atomic import atomic_path, write_text
-from builders.storage.locks import held, is_held
-from builders.storage.paths import make_folder
+from builders.storage.paths import store_of
 from unknown_detection.csv_text import csv_text
 
 Cell = str | int | float
@@ -63,8 +62,7 @@ def audited(root: Path, *, dry_run: bool, doing: str = "audit the release") -> I
         if dry_run:
             refuse_build_in_progress(root, busy)
         else:
-            make_folder(layout.state)
-            stack.enter_context(held(layout.lock, busy))
+            stack.enter_context(store_of(layout.lock).lock(layout.lock, busy))
             layout.remove_temporary()
         yield read_manifest(root)
 
@@ -75,7 +73,7 @@ def refuse_build_in_progress(root: Path, busy: str) -> None:
     Raises:
         BuildError: as said, with the message `busy`.
     """
-    if is_held(Layout(root).lock):
+    if store_of(root).is_locked(Layout(root).lock):
         raise BuildError(busy)
 
 

@@ -18,7 +18,7 @@ from builders.errors import BuildError, one_line
 from builders.hub.place import is_hub_place
 from builders.sources.base import Source
 from builders.sources.registry import SOURCES
-from builders.storage.paths import is_remote
+from builders.storage.paths import store_of
 from builders.storage.text_files import read_lines
 
 SOURCES_FILE = Path("sources.toml")
@@ -80,7 +80,11 @@ def listed_sources(given: Path | None) -> dict[str, Place]:
 
 
 def _placed(key: str, value: str, path: Path) -> Place:
-    return as_place(value) if is_hub_place(value) or is_remote(value) else path.parent / _expanded(key, value, path)
+    return (
+        as_place(value)
+        if is_hub_place(value) or not store_of(value).is_local
+        else path.parent / _expanded(key, value, path)
+    )
 
 
 def _expanded(key: str, value: str, path: Path) -> Path:

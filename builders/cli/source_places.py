@@ -16,7 +16,7 @@ import click
 from builders.errors import BuildError, one_line
 from builders.hub.place import HubPlace, is_hub_place, parse_place
 from builders.sources.base import Source
-from builders.storage.paths import as_path, is_remote
+from builders.storage.paths import as_path, store_of
 
 Place = Path | HubPlace
 """A folder of this machine or in a store, or a place on the Hub."""
@@ -56,7 +56,7 @@ class LocalPath(click.Path):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the path."""
-        if isinstance(value, str) and is_remote(value):
+        if isinstance(value, str) and not store_of(value).is_local:
             flag = param.opts[0] if param is not None else "This flag"
             raise BuildError(
                 f"{flag} {one_line(value)} lies in a store or on the Hub, and {flag} reads files of this machine "
@@ -86,7 +86,7 @@ def refuse_wrong_folders(places: Mapping[Source, Place]) -> None:
     wrong = {
         source: "is a file, not a folder" if place.exists() else "does not exist"
         for source, place in places.items()
-        if not isinstance(place, HubPlace) and not _is_folder(place)
+        if not isinstance(place, HubPlace) and not store_of(place).is_folder(place)
     }
     if not wrong:
         return
@@ -98,11 +98,6 @@ def refuse_wrong_folders(places: Mapping[Source, Place]) -> None:
         )
     head = f"{len(listed)} sources have no folder where they are said to be:"
     raise BuildError("\n".join([head, *listed, "Give the right ones by these flags or in the sources file."]))
-
-
-def _is_folder(place: Path) -> bool:
-    # What cannot be reached is told at once; a build asks more often.
-    return place.asked_is_dir() if is_remote(place) else place.is_dir()  # type: ignore[attr-defined]
 
 
 @dataclass(frozen=True)

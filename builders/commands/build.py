@@ -49,7 +49,7 @@ from builders.pipeline.state import locked, refuse_foreign
 from builders.plan.withdrawals import DUPLICATES, read_withdrawn
 from builders.release.layout import Layout
 from builders.sources.base import Source
-from builders.storage.paths import is_remote, refuse_unreachable
+from builders.storage.paths import store_of
 from unknown_detection.help import ESSENTIALS, helpful
 
 WORKER_IMPORTS = ("builders.declare.benchmark", "builders.generate.task", "builders.writing.shards", "numpy.ma")
@@ -137,9 +137,9 @@ def build(benchmark: Benchmark, module: str, flags: Mapping[str, Any], models: M
     known = [*benchmark.parts(), *(key for key in models.generators if key not in benchmark.parts())]
     refuse_unknown(names, known, f"The benchmark {benchmark.name}")
     out: Path = flags["out"]
-    refuse_unreachable(out)
+    store_of(out).ask(out)
     refuse_foreign(out)
-    refuse_unreachable(out, writing=not flags["dry_run"])
+    store_of(out).ask(out, writing=not flags["dry_run"])
     check_executor(flags)
     with TerminalMeter(quiet=flags["quiet"]) as meter, contextlib.ExitStack() as cleanup:
         if flags["demo"]:
@@ -282,7 +282,7 @@ def _check_compared(benchmark: Benchmark, splits: Sequence[str]) -> None:
 def _with_demo_models(
     benchmark: Benchmark, models: ModelsOfDemo, out: Path, cleanup: contextlib.ExitStack, *, dry_run: bool
 ) -> Benchmark:
-    if dry_run or is_remote(out):
+    if dry_run or not store_of(out).is_local:
         return models.added_to(benchmark, Path(cleanup.enter_context(tempfile.TemporaryDirectory())))
     layout = Layout(out)
     with locked(layout):
@@ -295,7 +295,7 @@ def _demo_roots(
     """Folders with the demo copies of some sources."""
     from builders.demo.write import keep_demo, write_demo
 
-    if dry_run or is_remote(out):
+    if dry_run or not store_of(out).is_local:
         return write_demo(Path(cleanup.enter_context(tempfile.TemporaryDirectory())), keys, progress=not quiet)
     # Beside the release's state, so that a second run finds the same files; the folder is never pushed.
     layout = Layout(out)

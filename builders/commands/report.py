@@ -17,7 +17,7 @@ from builders.cli.runner import exit_code
 from builders.errors import BuildError
 from builders.report.pictures import Shown
 from builders.storage.atomic import write_text
-from builders.storage.paths import LOCAL, PathType, is_remote
+from builders.storage.paths import LOCAL, PathType, store_of
 from unknown_detection.help import helpful
 from unknown_detection.words import byte_text
 
@@ -49,7 +49,7 @@ def command(release: Path, out: Path | None, pictures: str) -> None:
     """
     from builders.report.page import page
 
-    if is_remote(release) and out is None:
+    if not store_of(release).is_local and out is None:
         raise BuildError(f"The page of {release} lies on this machine, and needs a name. Give one with --out.")
     with audited(release, dry_run=True, doing="write the page") as manifest:
         full = release.resolve()
@@ -62,7 +62,7 @@ def command(release: Path, out: Path | None, pictures: str) -> None:
 
 def _check_out(release: Path, out: Path) -> None:
     """Refuse a page inside the release, which is what is published, and a folder."""
-    if not is_remote(release) and out.resolve().is_relative_to(release):
+    if release in out.resolve().parents:
         raise BuildError(
             f"{out} lies inside the release {release}, and the page may show images that must not be published. Give "
             "another --out."

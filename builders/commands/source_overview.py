@@ -14,8 +14,7 @@ from builders.hub.place import HubPlace
 from builders.pipeline.request import needed_partitions
 from builders.registry import BENCHMARKS
 from builders.sources.base import Source
-from builders.storage.listing import looking
-from builders.storage.paths import is_remote
+from builders.storage.paths import store_of
 from unknown_detection.words import byte_text
 
 MAY_PUBLISH: Mapping[str, str] = {
@@ -127,7 +126,7 @@ def overview(source: Source, folder: Path | HubPlace | None = None, *, scan: boo
         folder: its folder, or a place on the Hub, as the user named it.
         scan: whether to look which partitions the folder holds, which lists all its files.
     """
-    if folder is None or isinstance(folder, HubPlace) or (is_remote(folder) and not scan):
+    if folder is None or isinstance(folder, HubPlace) or (not store_of(folder).is_local and not scan):
         return Overview(source, needed_by(source), folder)  # a store is only asked where one waits for it
     exists = folder.is_dir()
     found = _recognised(source, folder) if scan and exists else None
@@ -154,7 +153,7 @@ def _splits_of(benchmark: Benchmark, source: Source) -> tuple[str, ...]:
 
 def _recognised(source: Source, folder: Path) -> tuple[str, ...]:
     found = []
-    with looking(folder):
+    with store_of(folder).looking(folder):
         for partition in source.expected():
             with contextlib.suppress(BuildError):
                 source.scan(folder, (partition,))

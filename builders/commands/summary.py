@@ -19,7 +19,7 @@ from builders.release.layout import INDEX_SUFFIX
 from builders.release.split_entries import SplitEntry, pieces_by_key
 from builders.sources.broken import RULE
 from builders.sources.sizes import estimated_bytes
-from builders.storage.paths import is_remote
+from builders.storage.paths import store_of
 from unknown_detection.words import byte_text
 
 
@@ -55,7 +55,7 @@ def built_text(benchmark: Benchmark, manifest: Manifest, out: Path, splits: Sequ
 
 def loading(out: Path, config: str, split: str, entry: SplitEntry) -> str:
     """The line of Python that loads a split of what was built. `datasets` reads no card in a store."""
-    if not is_remote(out):
+    if store_of(out).is_local:
         suffix = "" if entry.data else INDEX_SUFFIX
         return f'load_dataset("{out}", "{config}{suffix}", split="{split}")'
     files = [f"{out}/{file.path}" for file in entry.data or (entry.index,)]

@@ -27,7 +27,8 @@ from builders.release.entries import Manifest
 from builders.release.layout import Layout
 from builders.release.schema import PIXEL_DIGEST
 from builders.storage.atomic import atomic_path
-from builders.storage.parquet import load_array, open_parquet, read_parquet, read_schema
+from builders.storage.parquet import open_parquet, read_parquet, read_schema
+from builders.storage.paths import store_of
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -124,7 +125,7 @@ class PixelComparisons:
         """Load the images of a split in the order of its rows: (n, 32, 32, 3)."""
         entry = self.entries[key]
         if not entry.data:
-            kept: Pixels = load_array(self.layout.pixels(entry.digest))
+            kept: Pixels = store_of(self.layout.root).array(self.layout.pixels(entry.digest))
             return kept
         pixels = np.zeros((entry.rows, SIDE, SIDE, 3), np.uint8)
         number = 0

@@ -14,7 +14,7 @@ from threadpoolctl import threadpool_limits
 
 from builders.duplicates.search import Index, Pairs, find_in
 from builders.executors.base import ONE_CORE, Executor, Meter, Progress, Resources, once_per_worker
-from builders.storage.parquet import load_array
+from builders.storage.paths import store_of
 
 _QUERIES = 1024
 """Queries of a task: a few seconds for 60,000 references."""
@@ -27,7 +27,7 @@ class _PreparedIndex:
     references: Path
 
     def __call__(self) -> Index:
-        return Index(load_array(self.references, mapped=True))
+        return Index(store_of(self.references).array(self.references, mapped=True))
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class SearchTask:
         # Each worker has one core: threads of the matrix product would wait for each other.
         with threadpool_limits(1, user_api="blas"):
             index = once_per_worker(_PreparedIndex(self.references))
-            queries = load_array(self.queries, mapped=True)[self.start : self.stop]
+            queries = store_of(self.queries).array(self.queries, mapped=True)[self.start : self.stop]
             found = find_in(index, np.asarray(queries), advance=lambda count: progress(count, 0))
         return Pairs(found.queries + self.start, found.references, found.distances)
 
@@ -59,7 +59,7 @@ def find_in_files(queries: Path, references: Path, executor: Executor, meter: Me
         executor: runs the tasks.
         meter: counts the queries.
     """
-    count = len(load_array(queries, mapped=True))
+    count = len(store_of(queries).array(queries, mapped=True))
     tasks = [
         SearchTask(queries, references, start, min(start + _QUERIES, count)) for start in range(0, count, _QUERIES)
     ]

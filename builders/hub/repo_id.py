@@ -10,7 +10,7 @@ import re
 from pathlib import Path
 
 from builders.errors import BuildError
-from builders.storage.paths import as_path, is_remote, refuse_unreachable
+from builders.storage.paths import as_path, store_of
 
 # The rule of huggingface_hub.utils.validate_repo_id, with a required account.
 _NAME = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
@@ -32,10 +32,8 @@ def folder_or_repository(text: str, revision: str | None) -> Path | str:
         BuildError: there is no such folder, and the text is, or looks like, a path; or a store cannot be used.
     """
     path = as_path(text)
-    if is_remote(path):
-        refuse_unreachable(path)
-        return path
-    if path.exists():
+    store_of(path).ask(path)
+    if not store_of(path).is_local or path.exists():
         return path
     beside = sorted(one.name for one in path.parent.iterdir()) if path.parent.is_dir() else []
     near = difflib.get_close_matches(path.name, beside, n=1)

@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import functools
 import shutil
-import tempfile
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 from builders.declare.quotas import Rows
 from builders.errors import BuildError
@@ -19,7 +17,7 @@ from builders.plan.planner import PlannedSplit
 from builders.release.layout import Layout
 from builders.sources.base import IN_PLACE, SourceIndex
 from builders.sources.sizes import estimated_bytes
-from builders.storage.paths import is_remote
+from builders.storage.paths import store_of
 from builders.writing.packs import unpack
 from builders.writing.places import STAGING, Places, packed_rows, rows_taken
 from builders.writing.read_plan import ReadPlan, join, locate
@@ -56,7 +54,7 @@ def _refuse_full_disk_for_packs(
     splits: Sequence[PlannedSplit], indexes: Mapping[str, SourceIndex], layout: Layout
 ) -> None:
     # Images from containers lie on the disk twice during a build; until they are unpacked their bytes are an estimate.
-    if (layout.state / STAGING).exists():
+    if not store_of(layout.root).is_local or (layout.state / STAGING).exists():
         return
     needed = 0
     for split in splits:
@@ -65,8 +63,7 @@ def _refuse_full_disk_for_packs(
             index = indexes[companions.of.key]
             rows = companion_rows(index, companions.partitions[0], split.table["source_id"])
             needed += _packed_bytes(index, companions.partitions, rows)
-    if not is_remote(layout.root):
-        refuse_full_disk([needed], layout)
+    refuse_full_disk([needed], layout)
 
 
 def _packed_bytes(index: SourceIndex, partitions: Sequence[str], rows: Rows) -> int:
@@ -80,13 +77,7 @@ def refuse_full_disk(sizes: Sequence[int], layout: Layout) -> None:
     Raises:
         BuildError: there is too little free space.
     """
-    if not is_remote(layout.root):
-        needed, folder, remedy = sum(sizes), layout.root, "Free some, or give another --out"
-    else:
-        needed, folder = max(sizes, default=0), Path(tempfile.gettempdir())
-        remedy = (
-            "Files are written there before they are sent: set TMPDIR to a folder with space for one of each worker"
-        )
+    folder, needed, remedy = store_of(layout.root).space_for(layout.root, sizes)
     free = shutil.disk_usage(folder).free
     if needed > free:
         raise BuildError(

@@ -24,7 +24,7 @@ from builders.release.schema import arrow_schema, without_values
 from builders.release.split_entries import FileEntry, SplitEntry, pieces_by_key
 from builders.sources.base import Source
 from builders.storage.parquet import read_parquet
-from builders.storage.paths import copy_here
+from builders.storage.regular import copy_here
 
 
 @dataclass(frozen=True)

@@ -25,11 +25,9 @@ from builders.pipeline.published import Published
 from builders.pipeline.request import Run
 from builders.pipeline.state import TRIES, State, locked
 from builders.release.entries import Manifest
-from builders.release.layout import Layout
 from builders.release.manifest import read_or_empty
 from builders.release.split_entries import SplitEntry
 from builders.storage.atomic import ChangedMeanwhileError
-from builders.storage.paths import is_remote
 from builders.writing.packs import remove_packs
 from builders.writing.places import STAGING
 from builders.writing.read_plan import ReadPlan
@@ -66,7 +64,8 @@ def write_release(plan: BuildPlan) -> Manifest:
         run.meter.step("writing", sum(task.stop - task.start for task in tasks))
         run.executor.run(tasks, run.meter.advance)
         manifest = _finish(plan, chosen, work)
-        _remove_packs(layout, located, work)
+        own = (pack.path for split in located for pack in split.packs)
+        remove_packs(layout.state / STAGING, (*own, *work.packs()))
     return manifest
 
 
@@ -109,16 +108,6 @@ def _contents(plan: BuildPlan, chosen: Sequence[ReadPlan], before: Manifest) -> 
         finished.append(finish_split(plan.run.layout, split, plan.lacking, plan.adopted, demo=demo))
         plan.run.meter.advance(split.table.num_rows)
     return contents_of(plan.run, finished, before)
-
-
-def _remove_packs(layout: Layout, plans: Sequence[ReadPlan], work: ShardWork) -> None:
-    """Remove the packs of a finished build: all that are there, but in a store this run's own alone."""
-    staging = layout.state / STAGING
-    if is_remote(staging):
-        for path in (*(pack.path for plan in plans for pack in plan.packs), *work.packs()):
-            path.unlink(missing_ok=True)
-    else:
-        remove_packs(staging)
 
 
 def _keep_pixels(run: Run, work: ShardWork, plan: ReadPlan, entry: SplitEntry) -> None:

@@ -21,9 +21,8 @@ from builders.release.entries import Manifest
 from builders.release.layout import Layout
 from builders.release.manifest import read_or_empty
 from builders.release.split_entries import pieces_by_key
-from builders.storage.atomic import ChangedMeanwhileError, replace_text
-from builders.storage.locks import held
-from builders.storage.paths import make_folder
+from builders.storage.atomic import ChangedMeanwhileError
+from builders.storage.paths import store_of
 from builders.storage.regular import read_regular
 
 # Their versions can change a Parquet file's bytes or what decodes, never a split's digest.
@@ -42,9 +41,8 @@ def locked(layout: Layout) -> Iterator[None]:
         BuildError: another run holds it, or it cannot be written to, or it holds something that is no release.
     """
     refuse_foreign(layout.root)
-    make_folder(layout.state)
     busy = f"Another run is at work in {layout.root}. Wait until it has ended, or give another --out."
-    with held(layout.lock, busy):
+    with store_of(layout.lock).lock(layout.lock, busy):
         layout.remove_temporary()
         yield
         layout.remove_temporary()  # left by Ray workers that outlived a killed driver
@@ -150,7 +148,7 @@ class State:
             "versions": versions | {"python": platform.python_version()},
         }
         encoded = msgspec.json.format(msgspec.json.encode(state, order="sorted"))
-        replace_text(self.path, encoded.decode() + "\n", lambda found: _parse(found, self.path) == before)
+        store_of(self.path).replace(self.path, encoded + b"\n", lambda found: _parse(found, self.path) == before)
 
     def _check_adopted(self, manifest: Manifest) -> None:
         built = {

@@ -9,8 +9,8 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from builders.storage.atomic import TEMPORARY, inside
-from builders.storage.paths import is_remote
+from builders.storage.atomic import inside
+from builders.storage.paths import store_of
 
 INDEX_SUFFIX = "-index"
 """Suffix of the config that holds the rows of another without images."""
@@ -128,13 +128,7 @@ class Layout:
 
         Only the process that holds the lock may do this.
         """
-        if is_remote(self.root):
-            return
-        leftovers = [*self.root.glob(f".*{TEMPORARY}")]
-        for folder in (*(self.root / name for name in FOLDERS), self.state):
-            leftovers += folder.rglob(f".*{TEMPORARY}")
-        for leftover in sorted(leftovers):
-            leftover.unlink()
+        store_of(self.root).remove_temporary(self.root, (*FOLDERS, self.state.name))
 
     def relative(self, path: Path) -> str:
         """A path as written in the manifest and the card."""

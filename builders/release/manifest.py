@@ -34,7 +34,7 @@ from builders.release.layout import (
     shows_images,
 )
 from builders.release.split_entries import NAME, PATTERNS, FileEntry, SplitEntry
-from builders.storage.atomic import replace_text
+from builders.storage.paths import store_of
 from builders.storage.regular import read_regular
 
 SHARD_NUMBER = re.compile(r"-\d{5}-of-(?=\d{5}\.parquet$)")
@@ -165,7 +165,11 @@ def write_manifest(root: Path, manifest: Manifest, before: Manifest | None = Non
         raise BuildError(
             f"Cannot write {path}, which would not be valid: {error.reason}. Change it and run the same command again."
         ) from error
-    replace_text(path, text, lambda found: before in (None, EMPTY if found is None else parse(found, str(path))))
+    store_of(path).replace(
+        path,
+        text.encode("utf-8"),
+        lambda found: before in (None, EMPTY if found is None else parse(found, str(path))),
+    )
 
 
 def _without_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

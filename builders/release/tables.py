@@ -17,7 +17,8 @@ import pyarrow.parquet as pq
 from builders.errors import BuildError
 from builders.release.columns import Column
 from builders.release.schema import arrow_schema
-from builders.storage.atomic import atomic_path, replace_text
+from builders.storage.atomic import atomic_path
+from builders.storage.paths import store_of
 from builders.storage.regular import open_buffered, read_regular
 from unknown_detection.csv_text import csv_text, plain_text
 
@@ -74,7 +75,7 @@ def write_excluded(path: Path, exclusions: Sequence[Exclusion], replaced: Sequen
     kept = [] if before is None else [line for line in read_excluded(path) if line.split not in replaced]
     lines = sorted([*kept, *exclusions], key=lambda e: (e.split, e.source, e.partition, e.class_id, e.image, e.rule))
     text = csv_text([_COLUMNS, *(list(asdict(line).values()) for line in lines)])
-    replace_text(path, text, lambda found: found == before)
+    store_of(path).replace(path, text.encode("utf-8"), lambda found: found == before)
 
 
 def read_excluded(path: Path) -> list[Exclusion]:

@@ -25,7 +25,7 @@ from builders.errors import BuildError
 from builders.release.columns import Column
 from builders.sources.obtain import Obtain
 from builders.sources.repeated import repeated_text
-from builders.storage.listing import looking
+from builders.storage.paths import store_of
 from builders.storage.spilled import in_blocks, spilled
 
 Container = Literal["file", "span", "parquet", "pickle", "mat", "targz", "made"]
@@ -260,7 +260,7 @@ def open_source(source: Source, root: Path, partitions: Sequence[str]) -> Source
     Raises:
         BuildError: `root` is not a folder, holds no known layout of a partition, or has an image twice.
     """
-    with looking(root) as versions:
+    with store_of(root).looking(root) as versions:
         if source.on_disk and not root.is_dir():
             raise BuildError(f"{source.title}: there is no folder {root}. Give the right one with --{source.key}.")
         pieces = (

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
 import functools
 import io
-import mmap
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import IO, Any
@@ -22,8 +20,8 @@ from builders.sources.readers import parquet, pickles, tars
 from builders.sources.readers.arrays import interleaved, mirrored, position_table
 from builders.sources.readers.folders import relative
 from builders.sources.readers.layouts import Search, alike
-from builders.storage.paths import is_remote
-from builders.storage.regular import open_buffered, read_regular
+from builders.storage.paths import store_of
+from builders.storage.regular import open_buffered
 from taxonomy import tables
 
 _TITLE = "CIFAR-100"
@@ -99,7 +97,7 @@ def _place_in(path: Path, pixels: npt.NDArray[np.uint8]) -> int | None:
     if not len(pixels):
         return None
     raw = pixels.reshape(-1)
-    with _mapped(path) as content:
+    with store_of(path).mapped(path) as content:
         start = content.find(pixels[0].tobytes())
         if not 0 <= start <= len(content) - len(raw):
             return None
@@ -110,16 +108,6 @@ def _place_in(path: Path, pixels: npt.NDArray[np.uint8]) -> int | None:
         )
         del there  # a memory map with a view cannot be closed
     return start if same else None
-
-
-@contextlib.contextmanager
-def _mapped(path: Path) -> Iterator[bytes | mmap.mmap]:
-    """The content of a file, of one in a store its bytes."""
-    if is_remote(path):
-        yield read_regular(path)
-    else:
-        with open_buffered(path) as opened, mmap.mmap(opened.fileno(), 0, access=mmap.ACCESS_READ) as content:
-            yield content
 
 
 def _archive(partition: str, root: Path, home: Path) -> PartitionIndex | None:

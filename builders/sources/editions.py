@@ -17,7 +17,7 @@ from builders.errors import BuildError
 from builders.release.images import DECODE_ERRORS
 from builders.sources.base import IN_PLACE, PartitionIndex, PixelSizes, SourceIndex
 from builders.sources.unpack import UNPACKERS
-from builders.storage.byte_ranges import read_starts
+from builders.storage.paths import store_of
 
 _SAMPLE = 64
 """Images of a partition that are examined. Even if three of four images of an edition had one size, 64 would agree by
@@ -100,7 +100,7 @@ def sampled_sizes(root: Path, piece: PartitionIndex) -> Iterator[Size]:
 def _heads(root: Path, piece: PartitionIndex) -> Iterator[bytes]:
     if piece.how in IN_PLACE:
         places = piece.table.select(["file", "offset", "size"]).take(_drawn(piece.table.num_rows, _SAMPLE))
-        yield from read_starts(
+        yield from store_of(root).starts(
             root,
             [
                 (row["file"], row["offset"], _HEAD if row["size"] < 0 else min(_HEAD, row["size"]))

@@ -7,7 +7,6 @@ Tested by `tests/builders/sources/test_image_folder.py`.
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -22,8 +21,7 @@ from builders.release.images import UnreadableImageError, check
 from builders.sources.base import Expected, Licence, PartitionIndex, Source, Stray, partition_table
 from builders.sources.obtain import Obtain
 from builders.sources.readers.folders import child_names, class_codes, class_column, printable
-from builders.storage.listing import files_below, looking
-from builders.storage.paths import is_remote
+from builders.storage.paths import store_of
 from builders.storage.regular import read_regular
 from taxonomy import tables
 
@@ -90,7 +88,7 @@ def find_images(root: Path, flat: str = "") -> Images:
         BuildError: it cannot be listed, has no image, has a class folder without one, images beside class folders, or
             a link to a class folder or an image.
     """
-    with looking(root):
+    with store_of(root).looking(root):
         return _found_images(root, flat)
 
 
@@ -220,9 +218,7 @@ def _of_partition(root: Path, name: str, flat: str) -> tuple[tuple[tuple[str, st
 
 def _refuse_links(root: Path, paths: Sequence[str]) -> None:
     """Refuse images that are links, which may lead to a picture that nobody meant to give away."""
-    start = f"{root}{os.sep}"
-    links = [] if is_remote(root) else sorted(path for path in paths if os.path.islink(start + path))  # noqa: PTH114 - a Path costs more than the call
-    if links:
+    if links := store_of(root).links(root, paths):
         raise BuildError(
             f"{root} has images that are links: {', '.join(links[:NAMED])}{more(links)}. Links are not followed; put "
             "copies or hard links of the images in their place."
@@ -246,7 +242,7 @@ def _folders(folder: Path) -> list[str]:
 
 def _below(folder: Path, path: str) -> Iterator[str]:
     """Paths of all files below a folder, which has the given path itself."""
-    yield from (f"{path}/{name}" for name in files_below(folder))
+    yield from (f"{path}/{name}" for name in store_of(folder).files_below(folder))
 
 
 def _reason(path: str) -> str:

@@ -16,8 +16,8 @@ from builders.sources.formats import lmdb_pages
 from builders.sources.obtain import Obtain, OwnerFile
 from builders.sources.readers.folders import child_names, class_column, printable, relative
 from builders.sources.readers.layouts import Layout, Search
-from builders.storage.listing import list_below
-from builders.storage.regular import open_regular, open_whole
+from builders.storage.paths import store_of
+from builders.storage.regular import open_regular
 
 _TITLE = "LSUN"
 _PARTITION = "test"
@@ -118,7 +118,7 @@ def _entries(path: Path) -> list[lmdb_pages.Entry]:
         BuildError: the database cannot be read, is damaged or is truncated.
     """
     try:
-        with open_whole(path) as file:
+        with store_of(path).open_whole(path) as file:
             return lmdb_pages.entries(file)
     except lmdb_pages.TruncatedError as error:
         raise BuildError(
@@ -138,7 +138,7 @@ def _folder(root: Path, home: Path) -> PartitionIndex | None:
 def _images(root: Path, folder: Path) -> PartitionIndex | None:
     if not folder.is_dir():
         return None
-    list_below(folder)
+    store_of(folder).list_below(folder)
     files, strays = _walk(root, folder, "")
     if not files:
         _refuse_fixed(folder)

@@ -14,8 +14,8 @@ import pyarrow as pa
 
 from builders.errors import BuildError
 from builders.sources.base import IN_PLACE, LARGEST_IMAGE, SourceIndex
-from builders.storage.listing import file_sizes
 from builders.storage.parquet import open_parquet
+from builders.storage.paths import store_of
 from builders.storage.regular import open_buffered
 
 Int64 = npt.NDArray[np.int64]
@@ -103,7 +103,7 @@ def look_up_sizes(
 
 def _file_sizes(index: SourceIndex, files: Sequence[str]) -> Iterator[int]:
     try:
-        for file, size in zip(files, file_sizes(index.root, files), strict=True):
+        for file, size in zip(files, store_of(index.root).sizes(index.root, files), strict=True):
             if size > LARGEST_IMAGE:
                 raise BuildError(
                     f"{index.source.title}: {index.root / file} has {size:,} bytes, more than any image of a source. "

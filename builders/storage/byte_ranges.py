@@ -5,69 +5,36 @@ In a store they are fetched ahead (`builders.storage.stores.prefetch`), which a 
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from io import FileIO
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 import numpy.typing as npt
 
 from builders.errors import BuildError
-from builders.storage.paths import is_remote
-from builders.storage.regular import open_regular
+from builders.storage.paths import store_of
+from builders.storage.regular import open_here
 
 if TYPE_CHECKING:
-    from builders.storage.stores.prefetch import Prefetch, Read
+    from builders.storage.store import Store
 
 PACK_SUFFIX = ".pack"
 """Suffix of every pack; the record of its images stays beside it when the pack is removed."""
 
 
-class Reader:
-    """Reads byte ranges and keeps the last file open: an archive or pack holds thousands of images in a row.
+class Ranges:
+    """Reads byte ranges of files of this machine; the last stays open, as an archive holds thousands in a row."""
 
-    Args:
-        versions: of archives in a store, by address (`builders.sources.base.SourceIndex.versions`).
-    """
-
-    def __init__(self, versions: Mapping[str, str] | None = None) -> None:
+    def __init__(self) -> None:
         self._path = ""
         self._raw: FileIO | None = None
-        self._versions = versions or {}
-        self._ahead: Prefetch | None = None
-
-    def __enter__(self) -> Reader:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._close()
-        if self._ahead is not None:
-            self._ahead.close()
 
     def expect(self, reads: Iterable[tuple[str, int, int]]) -> None:
         """Announce all reads in their order, as path, offset and size: what is in a store is fetched ahead.
 
         Images in a store are only known to be of the archives that were listed once all that was announced is read.
         """
-        remote = [self._read(*read) for read in reads if is_remote(read[0])]
-        if remote:
-            self._fetcher().expect(remote)
-
-    def read_into(self, target: memoryview, path: str, offset: int) -> None:
-        """Fill a buffer from a file, from an offset on.
-
-        Raises:
-            BuildError: the file cannot be read or is too short.
-        """
-        if is_remote(path):
-            target[:] = self._fetched(path, offset, len(target))
-            return
-        try:
-            _fill(self._opened(path), target, offset, path)
-        except OSError as error:
-            raise _unreadable(error, path) from error
 
     def read(self, path: str, offset: int, size: int) -> bytes:
         """Read some bytes of a file.
@@ -75,19 +42,79 @@ class Reader:
         Raises:
             BuildError: the file cannot be read or has too few bytes.
         """
-        if is_remote(path):
-            return self._fetched(path, offset, size)
         try:
             raw = self._opened(path)
             raw.seek(offset)
             data = raw.read(size)
         except OSError as error:
-            raise _unreadable(error, path) from error
+            raise unreadable(error, path) from error
         if data is None or len(data) != size:  # a read may stop early
             whole = bytearray(size)
             self.read_into(memoryview(whole), path, offset)
             return bytes(whole)
         return data
+
+    def read_into(self, target: memoryview, path: str, offset: int) -> None:
+        """Fill a buffer from a file, from an offset on; raises as `read`."""
+        size = len(target)
+        try:
+            raw = self._opened(path)
+            raw.seek(offset)
+            got = raw.readinto(target)
+            while got < size and (more := raw.readinto(target[got:])):
+                got += more
+        except OSError as error:
+            raise unreadable(error, path) from error
+        if got != size:
+            raise other_size(path, size, got)
+
+    def close(self) -> None:
+        """Give back what is open."""
+        if self._raw is not None:
+            self._raw.close()
+            self._raw = None
+
+    def _opened(self, path: str) -> FileIO:
+        if self._raw is None or path != self._path:
+            self.close()
+            self._raw = open_here(path)
+            self._path = path
+        return self._raw
+
+
+class Reader:
+    """Reads byte ranges of files, wherever each lies; its methods are those of `Ranges`.
+
+    Args:
+        versions: of archives in a store, by address (`builders.sources.base.SourceIndex.versions`).
+    """
+
+    def __init__(self, versions: Mapping[str, str] | None = None) -> None:
+        self._versions = versions or {}
+        self._ranges: dict[Store, Ranges] = {}
+
+    def __enter__(self) -> Reader:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for ranges in self._ranges.values():
+            ranges.close()
+
+    def expect(self, reads: Iterable[tuple[str, int, int]]) -> None:
+        """Announce all reads in their order, as path, offset and size."""
+        announced: dict[Ranges, list[tuple[str, int, int]]] = {}
+        for read in reads:
+            announced.setdefault(self._of(read[0]), []).append(read)
+        for ranges, some in announced.items():
+            ranges.expect(some)
+
+    def read(self, path: str, offset: int, size: int) -> bytes:
+        """Read some bytes of a file."""
+        return self._of(path).read(path, offset, size)
+
+    def read_into(self, target: memoryview, path: str, offset: int) -> None:
+        """Fill a buffer from a file, from an offset on."""
+        self._of(path).read_into(target, path, offset)
 
     def read_rows(
         self, target: npt.NDArray[np.uint8], numbers: Sequence[int], path: str, offsets: Sequence[int]
@@ -99,91 +126,20 @@ class Reader:
             numbers: the rows to fill.
             path: the file.
             offsets: byte offset of each of these rows.
-
-        Raises:
-            BuildError: the file cannot be read or is too short.
         """
-        if is_remote(path):
-            size = target.shape[1]
-            for number, offset in zip(numbers, offsets, strict=True):
-                target[number].data[:] = self._fetched(path, offset, size)
-            return
-        try:
-            raw = self._opened(path)
-            for number, offset in zip(numbers, offsets, strict=True):
-                _fill(raw, target[number].data, offset, path)
-        except OSError as error:
-            raise _unreadable(error, path) from error
+        ranges = self._of(path)
+        for number, offset in zip(numbers, offsets, strict=True):
+            ranges.read_into(target[number].data, path, offset)
 
-    def _read(self, path: str, offset: int, size: int) -> Read:
-        from builders.storage.stores.prefetch import Read
-
-        # What is no archive and no pack of ours is an image: its bytes are all of its file.
-        whole = offset == 0 and path not in self._versions and not path.endswith(PACK_SUFFIX)
-        return Read(path, offset, size, whole)
-
-    def _fetcher(self) -> Prefetch:
-        if self._ahead is None:
-            from builders.storage.stores.prefetch import Prefetch
-
-            self._ahead = Prefetch(self._versions)
-        return self._ahead
-
-    def _fetched(self, path: str, offset: int, size: int) -> bytes:
-        try:
-            data = self._fetcher().take(self._read(path, offset, size))
-        except OSError as error:
-            raise _unreadable(error, path) from error
-        if len(data) != size:
-            raise _other_size(path, size, len(data))
-        return data
-
-    def _opened(self, path: str) -> FileIO:
-        if self._raw is None or path != self._path:
-            self._close()
-            self._raw = open_regular(path)
-            self._path = path
-        return self._raw
-
-    def _close(self) -> None:
-        if self._raw is not None:
-            self._raw.close()
-            self._raw = None
+    def _of(self, path: str) -> Ranges:
+        store = store_of(path)
+        if store not in self._ranges:
+            self._ranges[store] = store.ranges(self._versions)
+        return self._ranges[store]
 
 
-def read_starts(root: Path, places: Sequence[tuple[str, int, int]]) -> Iterator[bytes]:
-    """Read the first bytes of some images, a few hundred at most.
-
-    Args:
-        root: the source's folder.
-        places: file relative to it, offset, and bytes wanted, of each. Fewer are read where the file ends before.
-
-    Raises:
-        OSError, BuildError: a file cannot be read.
-    """
-    if is_remote(root):
-        from builders.storage.stores.prefetch import Read
-        from builders.storage.stores.prefetch import read_starts as fetched
-
-        yield from fetched([Read(os.path.join(str(root), file), offset, size) for file, offset, size in places])  # noqa: PTH118
-        return
-    for file, offset, size in places:
-        with open_regular(root / file) as opened:
-            opened.seek(offset)
-            yield opened.read(size)
-
-
-def _fill(raw: FileIO, target: memoryview, offset: int, path: str) -> None:
-    size = len(target)
-    raw.seek(offset)
-    got = raw.readinto(target)
-    while got < size and (more := raw.readinto(target[got:])):
-        got += more
-    if got != size:
-        raise _other_size(path, size, got)
-
-
-def _other_size(path: str, expected: int, found: int) -> BuildError:
+def other_size(path: str, expected: int, found: int) -> BuildError:
+    """The error for a file that has fewer or more bytes than when it was listed."""
     shown = f"{found:,}" if found < expected else "more"  # of a file in a store that grew one more byte was read
     return BuildError(
         f"{path} changed during the build: expected {expected:,} bytes, found {shown}. Run the same command again; it "
@@ -191,7 +147,8 @@ def _other_size(path: str, expected: int, found: int) -> BuildError:
     )
 
 
-def _unreadable(error: OSError, path: str) -> BuildError:
+def unreadable(error: OSError, path: str) -> BuildError:
+    """The error for a file of a source that cannot be read."""
     return BuildError(
         f"Cannot read {path}: {error.strerror}. Restore it in the source folder and run the same command again; it "
         "resumes."

@@ -1,8 +1,4 @@
-"""Holds a lock file, or asks whether a process holds it, without waiting.
-
-Stores have no locks: there, what several runs change is replaced only if it is what was read
-(`builders.storage.atomic.replace_text`).
-"""
+"""Holds a lock file of this machine, or asks whether a process holds it, without waiting."""
 
 from __future__ import annotations
 
@@ -14,7 +10,6 @@ from pathlib import Path
 from filelock import FileLock, Timeout
 
 from builders.errors import BuildError
-from builders.storage.paths import is_remote
 
 
 @contextlib.contextmanager
@@ -28,18 +23,12 @@ def held(path: Path, busy: str) -> Iterator[None]:
     Raises:
         BuildError: another process holds it.
     """
-    if is_remote(path):
-        yield
-        return
-    lock = FileLock(path)
     try:
-        lock.acquire(timeout=0)
+        lock = FileLock(path).acquire(timeout=0)
     except Timeout as error:
         raise BuildError(busy) from error
-    try:
+    with lock:
         yield
-    finally:
-        lock.release()
 
 
 def is_held(path: Path) -> bool:
@@ -48,8 +37,6 @@ def is_held(path: Path) -> bool:
     On Unix, `filelock` (4.2) locks the whole file with `flock`. A shared lock is granted exactly if nobody holds that
     one, and given back at once. Where there is no `flock` (Windows), the answer is always False.
     """
-    if is_remote(path):
-        return False
     try:
         import fcntl
     except ImportError:

@@ -7,15 +7,17 @@ imports fsspec before the first address is given.
 
 from __future__ import annotations
 
+import functools
 import re
-import shutil
 from pathlib import Path
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from builders.errors import BuildError, one_line
-from unknown_detection import durable
+
+if TYPE_CHECKING:
+    from builders.storage.store import Store
 
 INSTALL = "pip install 'unknown-detection[objects]' (in a checkout: pip install -e '.[objects]')"
 """How to get the packages that addresses take."""
@@ -29,9 +31,20 @@ _ELSEWHERE = {
 """Protocols of fsspec that are none of a store, and why."""
 
 
-def is_remote(place: object) -> bool:
-    """Whether a path, or the text of one, is an address in a store."""
-    return _ADDRESS.fullmatch(place) is not None if isinstance(place, str) else not isinstance(place, Path)
+def store_of(place: object) -> Store:
+    """The store of a path, or of the text of one; nothing of the other kind is imported."""
+    return _store(_ADDRESS.fullmatch(place) is None if isinstance(place, str) else isinstance(place, Path))
+
+
+@functools.cache
+def _store(is_local: bool) -> Store:
+    if is_local:
+        from builders.storage.store import Store
+
+        return Store()
+    from builders.storage.remote import RemoteStore
+
+    return RemoteStore()
 
 
 def as_path(text: str | Path) -> Path:
@@ -87,51 +100,6 @@ def _check_address(protocol: str, rest: str) -> None:
         )
 
 
-def refuse_unreachable(path: Path, *, writing: bool = False) -> None:
-    """Ask the store of an address whether its bucket can be used, before anything is done for it.
-
-    Args:
-        path: the address; a folder of this machine is not asked for.
-        writing: whether to write a file of a release's state and remove it, too.
-
-    Raises:
-        BuildError: there is no such bucket, the store refuses the credentials, or it cannot be reached.
-    """
-    if is_remote(path):
-        path.ask(writing=writing)  # type: ignore[attr-defined]
-
-
-def files_of(root: Path) -> list[tuple[Path, int]]:
-    """All files below an address, with their sizes, sorted by path; a request for each thousand."""
-    found: list[tuple[Path, int]] = root.files()  # type: ignore[attr-defined]
-    return found
-
-
-def copy_here(path: Path, target: Path) -> None:
-    """Copy a file to one of this machine.
-
-    Raises:
-        OSError: the file is not there, or the target cannot be written.
-        BuildError: a store refuses or fails.
-    """
-    if not is_remote(path):
-        shutil.copyfile(path, target)
-        return
-    with path.open("rb") as source, target.open("wb") as sink:
-        shutil.copyfileobj(source, sink, 1 << 20)
-
-
-def make_folder(path: Path) -> None:
-    """Create a folder with its parents, durably; a store has none."""
-    if not is_remote(path):
-        durable.make_folder(path)
-
-
-def real(path: Path) -> Path:
-    """A path without symbolic links; a store has none."""
-    return path if is_remote(path) else path.resolve()
-
-
 class PathType(click.ParamType[Any]):
     """A flag's value that is a path.
 
@@ -152,7 +120,7 @@ class PathType(click.ParamType[Any]):
         """
         if not isinstance(value, str):
             return value
-        if not self.remote and is_remote(value):
+        if not self.remote and not store_of(value).is_local:
             name = param.get_error_hint(ctx) if param is not None and ctx is not None else "this"
             raise BuildError(
                 f"{name} takes a path of this machine, and was given an address. Copy the files here first, or from "

@@ -8,12 +8,13 @@ from __future__ import annotations
 import errno
 import io
 import os
+import shutil
 import stat
 from pathlib import Path
-from typing import IO, cast
+from typing import IO
 
 from builders.errors import BuildError, one_line
-from builders.storage.paths import as_path, is_remote
+from builders.storage.paths import store_of
 
 _KINDS = {
     stat.S_IFDIR: "a folder",
@@ -35,19 +36,17 @@ def open_regular(path: str | os.PathLike[str]) -> io.FileIO:
         BuildError: there is something else at the path, or a store refuses or fails.
         OSError: the file cannot be opened.
     """
-    if is_remote(path):
-        return cast(io.FileIO, as_path(path).open_growing())  # type: ignore[arg-type, attr-defined]
+    return store_of(path).open(path)
+
+
+def open_here(path: str | os.PathLike[str]) -> io.FileIO:
+    """Open a regular file of this machine, as `open_regular`."""
     return io.FileIO(os.fspath(path), opener=_opener)
 
 
 def open_buffered(path: str | os.PathLike[str]) -> io.BufferedReader:
     """Open a regular file as `open_regular` does, with a buffer."""
     return io.BufferedReader(open_regular(path))
-
-
-def open_whole(path: str | os.PathLike[str]) -> io.FileIO | io.BytesIO:
-    """Open a regular file that is read in no order, as `open_regular`; one in a store is first read into memory."""
-    return io.BytesIO(read_regular(path)) if is_remote(path) else open_regular(path)
 
 
 def read_regular(path: str | os.PathLike[str], most: int | None = None) -> bytes:
@@ -66,6 +65,12 @@ def read_regular(path: str | os.PathLike[str], most: int | None = None) -> bytes
     if most is not None and len(data) > most:
         raise OSError(errno.EFBIG, f"it has more than {most:,} bytes", str(path))
     return data
+
+
+def copy_here(path: Path, target: Path) -> None:
+    """Copy a file, from this machine or a store, to one of this machine; raises as `open_regular`."""
+    with open_regular(path) as source, target.open("wb") as sink:
+        shutil.copyfileobj(source, sink, 1 << 20)
 
 
 def byte_count(file: IO[bytes] | io.RawIOBase) -> int:

@@ -1,7 +1,4 @@
-"""Reads the metadata of row groups in Parquet files that somebody else wrote.
-
-Tested by `tests/builders/storage/test_row_groups.py`.
-"""
+"""Reads the metadata of row groups in Parquet files that somebody else wrote."""
 
 from __future__ import annotations
 

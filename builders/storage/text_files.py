@@ -1,7 +1,4 @@
-"""Reads texts and CSV files that somebody else wrote: UTF-8, with or without a byte order mark, any line ends.
-
-Tested by `tests/builders/storage/test_text_files.py`.
-"""
+"""Reads texts and CSV files that somebody else wrote: UTF-8, with or without a byte order mark, any line ends."""
 
 from __future__ import annotations
 

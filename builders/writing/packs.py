@@ -25,8 +25,7 @@ from builders.sources.base import Container, SourceIndex
 from builders.sources.unpack import UNPACKERS
 from builders.storage.atomic import atomic_path
 from builders.storage.byte_ranges import PACK_SUFFIX
-from builders.storage.listing import refuse_changed
-from builders.storage.parquet import load_array
+from builders.storage.paths import store_of
 
 Int64 = npt.NDArray[np.int64]
 
@@ -52,7 +51,7 @@ class Packed(abc.ABC):
         """Bytes of each image, in order; unpacks the images if that was never done."""
         if not self._lengths_path.exists():
             self.unpack()
-        lengths: Int64 = load_array(self._lengths_path)
+        lengths: Int64 = store_of(self._lengths_path).array(self._lengths_path)
         return lengths
 
     def unpack(self) -> None:
@@ -96,7 +95,7 @@ class Pack(Packed):
     def images(self) -> Iterator[Iterable[bytes | memoryview]]:
         """The images of the rows; raises at their end if the container in a store is not the one that was indexed."""
         yield from UNPACKERS[self.how](self.container, self.rows)
-        refuse_changed(self.container, self.versions)
+        store_of(self.container).refuse_changed(self.container, self.versions)
 
 
 @dataclass(frozen=True, eq=False)
@@ -150,8 +149,9 @@ def unpack(index: SourceIndex, rows: Int64, staging: Path, advance: Callable[[in
     return Unpacked(rows, pack_of, offsets, sizes, tuple(packs))
 
 
-def remove_packs(staging: Path) -> None:
-    """Remove every pack of a finished build, with its sealed residuals; the lengths are kept."""
-    for suffix in (PACK_SUFFIX, SEALED_SUFFIX):
-        for pack in sorted(staging.glob(f"*{suffix}")):
-            pack.unlink()
+def remove_packs(staging: Path, own: Iterable[Path]) -> None:
+    """Remove the packs of a finished build, with their sealed residuals; the lengths are kept.
+
+    On this machine all that are there go, in a store this run's `own` alone.
+    """
+    store_of(staging).remove_staged(staging, (PACK_SUFFIX, SEALED_SUFFIX), own)

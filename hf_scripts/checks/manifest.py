@@ -6,7 +6,6 @@
 
 from __future__ import annotations
 
-import stat
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
 
@@ -16,7 +15,7 @@ from builders.release.layout import CARD, Layout, shard_name, shows_images
 from builders.release.manifest import ManifestError, read_manifest
 from builders.release.split_entries import FileEntry
 from builders.storage.atomic import TEMPORARY
-from builders.storage.paths import files_of, is_remote
+from builders.storage.paths import store_of
 from hf_scripts.checks.problems import Problems
 
 _BESIDE = (".cache", ".git", ".gitattributes", ".state")
@@ -83,7 +82,7 @@ def check_strays(root: Path, manifest: Manifest) -> Problems:
         if file.path in known:
             problems.add("manifest", f"manifest.json: lists {file.path} twice, with different sizes or digests")
         known.add(file.path)
-    for path in _entries(root):
+    for path in store_of(root).entries(root, _BESIDE):
         name = path.relative_to(root).as_posix()
         if path.name.startswith(".") and path.name.endswith(TEMPORARY):
             problems.add("temporary file", f"{name}: a temporary file, left by a killed run")
@@ -163,14 +162,3 @@ def _wrong_digest(listed: FileEntry, digest: str) -> str:
 
 def _not_listed(path: str) -> str:
     return f"{path}: manifest.json does not list this file"
-
-
-def _entries(root: Path) -> Iterator[Path]:
-    """All that lies in a release but folders, sorted; links are not followed."""
-    if is_remote(root):  # one listing, where asking for each file would be a request for each
-        yield from (path for path, _ in files_of(root) if path.relative_to(root).parts[0] not in _BESIDE)
-        return
-    for top in sorted(path for path in root.iterdir() if path.name not in _BESIDE):
-        for path in (top, *sorted(top.rglob("*"))) if not top.is_symlink() else (top,):
-            if not stat.S_ISDIR(path.lstat().st_mode):
-                yield path

@@ -18,8 +18,7 @@ import pyarrow.compute as pc
 
 from builders.errors import BuildError
 from builders.sources.base import Stray
-from builders.storage.listing import names_in, names_in_each
-from builders.storage.paths import is_remote
+from builders.storage.paths import store_of
 
 
 def child_names(folder: Path) -> list[str]:
@@ -29,13 +28,13 @@ def child_names(folder: Path) -> list[str]:
         BuildError: it cannot be listed, for instance because it is a file.
     """
     with _told(folder):
-        return names_in(folder)
+        return store_of(folder).names(folder)
 
 
 def children_of_each(folders: Sequence[Path], root: Path) -> Iterator[list[str]]:
     """Yield the sorted names in each of some folders below the root, as `child_names`."""
     with _told(root):
-        yield from names_in_each(folders)
+        yield from store_of(root).names_in_each(folders)
 
 
 @contextlib.contextmanager
@@ -64,9 +63,7 @@ def printable(name: str) -> str:
 
 def relative(path: Path, root: Path) -> str:
     """Return a path below the root with forward slashes; `.` for the root itself."""
-    if is_remote(path):
-        return str(path).removeprefix(str(root)).strip("/") or "."
-    text, above = os.fspath(path), os.fspath(root) + os.sep
+    text, above = str(path), str(root).rstrip(os.sep) + os.sep
     if text.startswith(above):  # a tenth of the time of pathlib, for each of some thousand folders
         return text.removeprefix(above).replace(os.sep, "/")
     return path.relative_to(root).as_posix()

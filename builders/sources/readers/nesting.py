@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from builders.sources.readers.folders import printable, relative
-from builders.storage.listing import folders_in, is_readable
+from builders.storage.paths import store_of
 
 DEPTH = 4
 """Levels below the user's folder that are searched. Kaggle's ImageNet has three, `ILSVRC/Data/CLS-LOC`."""
@@ -66,7 +66,7 @@ def look(root: Path, read: Callable[[Path], T | None]) -> Looked[T]:
 
 def _inner(home: Path, top: Path, seen: set[Path], skipped: list[str], root: Path) -> list[Path]:
     """Return the subfolders to be searched, sorted; adds to `seen` and `skipped`."""
-    names = [name for name in folders_in(home) if not name.startswith(".")]
+    names = [name for name in store_of(home).folders(home) if not name.startswith(".")]
     inner = []
     for name in names if len(names) <= WIDTH else ():
         path = home / name
@@ -83,6 +83,6 @@ def _closed(path: Path, top: Path) -> str:
     """Return why a folder is not searched; empty if it is."""
     if not path.resolve().is_relative_to(top):
         return "a link to another place"
-    if not is_readable(path):
+    if not store_of(path).is_readable(path):
         return "no permission"
     return "" if os.fsencode(path.name).decode("utf-8", "replace") == path.name else "its name is not UTF-8"

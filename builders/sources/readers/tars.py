@@ -23,7 +23,6 @@ from builders.errors import BuildError
 from builders.sources.base import LARGEST_IMAGE
 from builders.sources.formats import tar_headers
 from builders.sources.formats.tar_headers import TarError, shown
-from builders.storage.paths import is_remote
 from builders.storage.regular import byte_count, open_buffered, open_regular
 
 # A compressed archive of images is about as large as they are. One that unpacks to far more was made to fill memory or
@@ -164,9 +163,10 @@ def _whole_archive(path: Path, title: str = "") -> Generator[None]:
 
 def _open(path: Path) -> io.FileIO:
     file = open_regular(path)
-    if hasattr(os, "posix_fadvise") and not is_remote(path):
+    if hasattr(os, "posix_fadvise"):
         # Otherwise the system reads ahead at every header, and so reads most of 138 GB from a cold disk.
-        os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
+        with contextlib.suppress(io.UnsupportedOperation):  # what is in a store has no descriptor
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_RANDOM)
     return file
 
 

@@ -1,7 +1,4 @@
-"""A file in a store, opened to be read by ranges.
-
-Tested by `tests/builders/storage/stores/test_path.py`.
-"""
+"""A file in a store, opened to be read by ranges."""
 
 from __future__ import annotations
 
@@ -31,17 +28,9 @@ class RemoteFile(io.RawIOBase):
         """Whether it can be read from anywhere: always."""
         return True
 
-    def size(self) -> int:
-        """Bytes of the file."""
-        return int(self._opened.size)
-
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
         """Go to a byte; nothing is requested before something is read."""
         return int(self._opened.seek(offset, whence))
-
-    def tell(self) -> int:
-        """The byte that is read next."""
-        return int(self._opened.tell())
 
     def readinto(self, buffer: Any) -> int:
         """Fill a buffer; less is read at the end of the file alone.

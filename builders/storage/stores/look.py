@@ -6,8 +6,6 @@ and sizes, not what fsspec says of each object, which is thirty times as much; a
 other processes write to the same folders.
 
 What lies outside of the folder that the person gave is not looked at: credentials may be for that folder alone.
-
-Tested by `tests/builders/storage/stores/test_look.py`.
 """
 
 from __future__ import annotations
@@ -17,7 +15,6 @@ import contextlib
 import errno
 import itertools
 import os
-import stat
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -189,19 +186,6 @@ class Look:
             return None
         return {"name": path.path, "type": "directory" if size == FOLDER else "file", "size": max(size, 0)}
 
-    def stat(self, path: Any) -> os.stat_result:
-        """Kind and size of what is at a path.
-
-        Raises:
-            FileNotFoundError: nothing is there, or it is outside.
-            BuildError: the store refuses or fails.
-        """
-        size = self._size(path)
-        if size is None:
-            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
-        kind = stat.S_IFDIR if size == FOLDER else stat.S_IFREG
-        return os.stat_result((kind, 0, 0, 0, 0, 0, max(size, 0), 0, 0, 0))
-
     def remember(self, path: Any, details: Mapping[str, Any]) -> None:
         """Remember the version of a file that was opened.
 
@@ -227,21 +211,13 @@ class Look:
 
     def _size(self, path: Any) -> int | None:
         address = str(path).rstrip("/")
-        if address == self.root:
-            return self._folder(path)
-        if not address.startswith(f"{self.root}/"):
-            return None
         try:
-            return self.listing(path.parent).size(path.name)
+            if address == self.root:
+                self.listing(path)
+                return FOLDER
+            return self.listing(path.parent).size(path.name) if address.startswith(f"{self.root}/") else None
         except (FileNotFoundError, NotADirectoryError):
             return None
-
-    def _folder(self, path: Any) -> int | None:
-        try:
-            self.listing(path)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        return FOLDER
 
 
 def _count(found: Listing | OSError | None) -> int:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import fnmatch
 import io
 import logging
+import os
+import stat
 import warnings
 from collections.abc import Iterator
 from pathlib import Path
@@ -80,11 +83,8 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
         """The path itself: a store has no links."""
         return self
 
-    def asked_is_dir(self) -> bool:
-        """`is_dir`, asked with few attempts, so that what is wrong is told at once."""
-        return self._asking(str(self)).is_dir()
-
-    def _asking(self, address: str) -> StorePath:
+    def asking(self, address: str) -> StorePath:
+        """The path of an address, asked for with few attempts, so that what is wrong is told at once."""
         path = type(self)(address, **options(self.protocol, ASKING_ATTEMPTS))
         path.fs.retries = 1
         return path
@@ -100,7 +100,7 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
         """
         bucket = self.path.strip("/").partition("/")[0]
         if self.protocol in _OBJECTS:
-            asked = self._asking(f"{self.protocol}://{bucket}/")
+            asked = self.asking(f"{self.protocol}://{bucket}/")
             try:
                 with told("use", str(self)):
                     asked.fs.info(bucket)
@@ -144,16 +144,13 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
         """Whether it is a symbolic link, which stores do not have."""
         return False
 
-    def lstat(self) -> Any:
-        """What the store says, which has no links."""
-        return self.stat()
-
-    def stat(self, *, follow_symlinks: bool = True) -> Any:
-        """What the store says, as `os.stat` does."""
-        if (seen := look.current()) is not None:
-            return seen.stat(self)
-        with told("look at", str(self)):
-            return self.__wrapped__.stat()
+    def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
+        """Kind and size of what is there; raises `FileNotFoundError` if nothing is."""
+        found = self.info()
+        if found is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self))
+        kind = stat.S_IFDIR if found["type"] == "directory" else stat.S_IFREG
+        return os.stat_result((kind, 0, 0, 0, 0, 0, found["size"] or 0, 0, 0, 0))
 
     def names(self) -> list[str]:
         """The sorted names in a folder.
@@ -188,15 +185,7 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
 
     def glob(self, pattern: str, **_: Any) -> Iterator[StorePath]:
         """What is in a folder whose name matches, sorted; the pattern has no slash."""
-        try:
-            names = self.names()
-        except (FileNotFoundError, NotADirectoryError):
-            return
-        yield from (self / name for name in names if fnmatch.fnmatchcase(name, pattern))
-
-    def rglob(self, pattern: str, **_: Any) -> Iterator[StorePath]:
-        """All files below a folder whose name matches, sorted; the pattern has no slash."""
-        yield from (one for one, _ in self.files() if fnmatch.fnmatchcase(one.name, pattern))
+        yield from (path for path in self.iterdir() if fnmatch.fnmatchcase(path.name, pattern))
 
     def unlink(self, missing_ok: bool = False) -> None:
         """Remove a file."""

@@ -3,15 +3,13 @@
 A request takes 30 ms wherever the store is, and an image is read in one. A worker knows the images of its shard in
 their order, so while it works on some, the next are on their way. Ranges that lie close together in one archive are
 one request.
-
-Tested by `tests/builders/storage/stores/test_prefetch.py`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from builders.storage.stores.errors import EMPTY, code_of, told
 from builders.storage.stores.path import filesystem_of
@@ -52,7 +50,8 @@ def read_starts(reads: Sequence[Read]) -> Iterator[bytes]:
         BuildError: the store refuses or fails.
         FileNotFoundError: a file is no longer there.
     """
-    for blocks in _together(_Block(read.path, read.offset, read.offset + read.size, [read]) for read in reads):
+    alone = (_Block(read.path, read.offset, read.offset + read.size, [read]) for read in reads)
+    for blocks in _grouped(alone, _BLOCKS):
         yield from _fetch(blocks)
 
 
@@ -63,6 +62,13 @@ class _Block(NamedTuple):
     start: int
     stop: int
     reads: list[Read]
+
+    @property
+    def size(self) -> int:
+        return self.stop - self.start
+
+
+_Sized = TypeVar("_Sized", Read, _Block)
 
 
 class Prefetch:
@@ -84,7 +90,7 @@ class Prefetch:
 
     def expect(self, reads: Iterable[Read]) -> None:
         """Announce all reads in their order, and begin to fetch; what was announced before is forgotten."""
-        self._batches = list(_batches(reads))
+        self._batches = list(_grouped((read for read in reads if read.size), BATCH_BYTES))
         self._batch_of = {}
         for number, batch in enumerate(self._batches):
             for read in batch:
@@ -133,7 +139,7 @@ class Prefetch:
 
     def _fetched(self, reads: Sequence[Read]) -> dict[Read, bytes]:
         found: dict[Read, bytes] = {}
-        for blocks in _together(_blocks(reads)):
+        for blocks in _grouped(_blocks(reads), _BLOCKS):
             for block, data in zip(blocks, _fetch(blocks), strict=True):
                 if len(block.reads) == 1:
                     found[block.reads[0]] = data
@@ -149,52 +155,32 @@ class Prefetch:
         self._used.clear()
 
 
-def _blocks(reads: Sequence[Read]) -> Iterator[_Block]:
+def _blocks(reads: Sequence[Read]) -> list[_Block]:
     """Put reads that are close together into blocks; a whole file is read a byte further, to see if it grew."""
-    block: _Block | None = None
+    blocks: list[_Block] = []
     for read in sorted(set(reads)):
         stop = read.offset + read.size + read.whole
-        if (
-            block is not None
-            and read.path == block.path
-            and read.offset <= block.stop + _GAP
-            and stop - block.start <= _BLOCK
-        ):
-            block.reads.append(read)
-            block = block._replace(stop=max(block.stop, stop))
-            continue
-        if block is not None:
-            yield block
-        block = _Block(read.path, read.offset, stop, [read])
-    if block is not None:
-        yield block
+        last = blocks[-1] if blocks and blocks[-1].path == read.path else None
+        if last is not None and read.offset <= last.stop + _GAP and stop - last.start <= _BLOCK:
+            last.reads.append(read)
+            blocks[-1] = last._replace(stop=max(last.stop, stop))
+        else:
+            blocks.append(_Block(read.path, read.offset, stop, [read]))
+    return blocks
 
 
-def _batches(reads: Iterable[Read]) -> Iterator[list[Read]]:
-    batch: list[Read] = []
+def _grouped(items: Iterable[_Sized], most: int) -> Iterator[list[_Sized]]:
+    """Divide reads or blocks, in their order, into lists of some bytes and `_BATCH_READS` at most."""
+    group: list[_Sized] = []
     size = 0
-    for read in reads:
-        if batch and (size + read.size > BATCH_BYTES or len(batch) == _BATCH_READS):
-            yield batch
-            batch, size = [], 0
-        if read.size:
-            batch.append(read)
-            size += read.size
-    if batch:
-        yield batch
-
-
-def _together(blocks: Iterable[_Block]) -> Iterator[list[_Block]]:
-    some: list[_Block] = []
-    size = 0
-    for block in blocks:
-        if some and size + block.stop - block.start > _BLOCKS:
-            yield some
-            some, size = [], 0
-        some.append(block)
-        size += block.stop - block.start
-    if some:
-        yield some
+    for item in items:
+        if group and (size + item.size > most or len(group) == _BATCH_READS):
+            yield group
+            group, size = [], 0
+        group.append(item)
+        size += item.size
+    if group:
+        yield group
 
 
 def _fetch(blocks: Sequence[_Block]) -> list[bytes]:

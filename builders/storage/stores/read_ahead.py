@@ -3,8 +3,6 @@
 A tar's headers lie between its images: after each, a reader skips as many bytes as the image has. A request takes as
 long as reading two megabytes, so what is skipped is read, too, and one request serves dozens of headers. fsspec's own
 caches either read no further than was asked after a skip (`adaptive`), or as far wherever they are (`readahead`).
-
-Tested by `tests/builders/storage/stores/test_read_ahead.py`.
 """
 
 from __future__ import annotations

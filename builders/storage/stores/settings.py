@@ -1,7 +1,4 @@
-"""How the filesystems of stores are set up: attempts, timeouts, and no memory of listings.
-
-Tested by `tests/builders/storage/stores/test_path.py`.
-"""
+"""How the filesystems of stores are set up: attempts, timeouts, and no memory of listings."""
 
 from __future__ import annotations
 

@@ -6,8 +6,6 @@ other stores, it is looked at again just before it is written, which leaves the 
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from builders.storage.stores.errors import ChangedMeanwhileError, client_errors, is_change, told
 from builders.storage.stores.look import changed, version_of
 from builders.storage.stores.path import StorePath, filesystem_of
@@ -61,25 +59,3 @@ def replace(path: StorePath, data: bytes, before: str) -> None:
         # A request that came through is sent again where its answer was cut, and then finds what it wrote itself.
         if path.info() is None or path.read_bytes() != data:
             raise ChangedMeanwhileError(path) from error
-
-
-def replace_read(path: StorePath, data: bytes, is_read: Callable[[bytes | None], bool]) -> None:
-    """Write a file if its bytes are still those that were read.
-
-    Args:
-        path: the file.
-        data: its new bytes.
-        is_read: whether bytes are those that were read; None stands for no file.
-
-    Raises:
-        ChangedMeanwhileError: they are not.
-        BuildError: the store refuses or fails.
-    """
-    before = version(path)
-    try:
-        found = None if before == ABSENT else path.read_bytes()
-    except FileNotFoundError:
-        found = None
-    if not is_read(found):
-        raise ChangedMeanwhileError(path)
-    replace(path, data, before)  # which refuses, too, what changed after its version was asked for

@@ -12,7 +12,7 @@ from builders.errors import BuildError
 from builders.hub.place import HubPlace
 from builders.release.manifest import read_manifest
 from builders.sources.registry import SOURCES
-from builders.storage.paths import is_remote
+from builders.storage.paths import store_of
 from tests.builders import cifar_layouts
 from tests.hub.fixtures import api, hub, waits
 from tests.hub.guard import only_loopback
@@ -123,7 +123,7 @@ def test_a_build_from_the_hub_has_the_rows_of_one_from_folders(
 def test_addresses_in_stores_are_places_and_what_is_adopted_lies_here(tmp_path):
     pytest.importorskip("upath")
     place = as_place("s3://bucket/imagenet/")
-    assert (str(place), is_remote(place)) == ("s3://bucket/imagenet", True)
+    assert (str(place), store_of(place).is_local) == ("s3://bucket/imagenet", False)
     with pytest.raises(BuildError, match="has a user, a password or a signature in it"):
         as_place("s3://key:secret@bucket/imagenet")
     assert LocalPath().convert(str(tmp_path), None, None) == tmp_path

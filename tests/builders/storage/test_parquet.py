@@ -8,14 +8,13 @@ import pytest
 from builders.storage.atomic import atomic_path
 from builders.storage.parquet import (
     arrow_rows,
-    load_array,
     open_parquet,
     read_parquet,
     read_row_count,
     read_schema,
     write_arrow,
 )
-from builders.storage.paths import as_path
+from builders.storage.paths import as_path, store_of
 from tests.store.fixtures import forget_clients
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (40, 100_000), dtype=np.uint8)
@@ -70,8 +69,17 @@ def test_arrow_files_and_arrays_are_read_alike_wherever_they_lie(folder):
             assert found["a"].to_pylist() == list(range(start, stop))
     with atomic_path(folder / "a.npy") as temporary, temporary.open("wb") as opened:
         np.save(opened, IMAGES)
-    assert (load_array(folder / "a.npy") == IMAGES).all()
-    assert (load_array(folder / "a.npy", mapped=True) == IMAGES).all()
+    assert (store_of(folder).array(folder / "a.npy") == IMAGES).all()
+    assert (store_of(folder).array(folder / "a.npy", mapped=True) == IMAGES).all()
+
+
+def test_an_arrow_file_may_be_written_of_chunks_that_have_dictionaries_of_their_own(folder):
+    """Which Arrow's file format does not take: it has one dictionary of a column for all batches."""
+    names = [[f"a{n % 3}" for n in range(20_000)], [f"b{n % 5}" for n in range(20_000)]]
+    chunks = [pa.table({"class": pa.array(part).dictionary_encode()}) for part in names]
+    write_arrow(folder / "rows.arrow", pa.concat_tables(chunks))
+    with arrow_rows(folder / "rows.arrow", 19_998, 20_003) as found:
+        assert found["class"].to_pylist() == ["a0", "a1", "b0", "b1", "b2"]
 
 
 def test_a_row_group_is_one_range(store, proxy):

@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 
 from builders.errors import BuildError
-from builders.storage.paths import as_path, is_remote
+from builders.storage.paths import as_path, store_of
 
 
 def test_paths_of_this_machine_stay_paths():
     for text in ("build/out", "/srv/x", "s3:/no/address", "C:\\release", "a:b", "~/x", "--out"):
         assert as_path(text) == Path(text)
-        assert not is_remote(text)
-        assert not is_remote(as_path(text))
+        assert store_of(text).is_local
+        assert store_of(as_path(text)).is_local
 
 
 def test_local_builds_import_nothing_of_stores():

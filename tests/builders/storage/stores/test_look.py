@@ -1,17 +1,7 @@
 import pytest
 
 from builders.errors import BuildError
-from builders.storage.listing import (
-    file_sizes,
-    files_below,
-    folders_in,
-    list_below,
-    looking,
-    names_in,
-    names_in_each,
-    refuse_changed,
-)
-from builders.storage.paths import as_path
+from builders.storage.paths import as_path, store_of
 from builders.storage.regular import read_regular
 from builders.storage.stores import look
 from builders.storage.stores.look import Listing
@@ -27,11 +17,11 @@ def root(store):
 
 
 def test_a_look_answers_from_one_listing_of_each_folder(root, proxy):
-    with looking(root):
+    with store_of(root).looking(root):
         assert root.is_dir()
         assert not root.is_file()
-        assert names_in(root) == ["a.txt", "b", "empty"]
-        assert folders_in(root) == ["b", "empty"]
+        assert store_of(root).names(root) == ["a.txt", "b", "empty"]
+        assert store_of(root).folders(root) == ["b", "empty"]
         assert [path.name for path in root.iterdir()] == ["a.txt", "b", "empty"]
         assert [path.name for path in (root / "b").glob("*.jpg")] == ["1.jpg", "2.jpg"]
         assert (root / "a.txt").is_file()
@@ -40,41 +30,41 @@ def test_a_look_answers_from_one_listing_of_each_folder(root, proxy):
         assert not any((root / "b" / str(number)).exists() for number in range(50))
         assert not (root / "no/such/folder").is_dir()
         assert not list((root / "no").glob("*"))
-        assert names_in(root / "empty") == []
+        assert store_of(root).names(root / "empty") == []
         with pytest.raises(FileNotFoundError):
             (root / "b/4.jpg").stat()
         with pytest.raises(NotADirectoryError):
-            names_in(root / "a.txt")
+            store_of(root).names(root / "a.txt")
         with pytest.raises(FileNotFoundError):
-            names_in(root / "no")
+            store_of(root).names(root / "no")
     assert proxy.kinds() == {"ListObjectsV2": 3}  # of the folder, b and empty
 
 
 def test_what_lies_outside_of_the_given_folder_is_not_looked_at(root, proxy):
-    with looking(root):
+    with store_of(root).looking(root):
         assert not (root.parent / "top.txt").exists()
         assert not (root.parent / "copy 2").is_dir()
         with pytest.raises(FileNotFoundError):
-            names_in(root.parent)
+            store_of(root).names(root.parent)
     assert proxy.kinds() == {}
     assert (root.parent / "top.txt").is_file()
 
 
 def test_no_listing_outlives_its_look(root, store):
-    with looking(root) as versions, looking(root) as inner:
+    with store_of(root).looking(root) as versions, store_of(root).looking(root) as inner:
         assert inner is versions
         assert not (root / "new.txt").exists()
         store.put(root.path.partition("/")[0], {"copy/new.txt": b"new"})
         assert not (root / "new.txt").exists()
     assert (root / "new.txt").is_file()
-    with looking(root):
+    with store_of(root).looking(root):
         assert (root / "new.txt").is_file()
     assert look.current() is None
 
 
 def test_listings_are_given_back_beyond_a_number_of_names(root, monkeypatch, proxy):
     monkeypatch.setattr(look, "_MOST_NAMES", 4)
-    with looking(root):
+    with store_of(root).looking(root):
         for _ in range(3):
             assert (root / "b/c/3.jpg").is_file()
             assert (root / "empty").is_dir()
@@ -84,20 +74,20 @@ def test_listings_are_given_back_beyond_a_number_of_names(root, monkeypatch, pro
 def test_many_small_folders_are_listed_at_once(root, store, proxy):
     files = {f"copy/deep/{number % 7}/{number % 5}/{number}.jpg": b"x" * number for number in range(35)}
     store.put(root.path.partition("/")[0], files)
-    with looking(root):
+    with store_of(root).looking(root):
         assert (root / "deep").is_dir()
         proxy.requests.clear()
-        list_below(root / "deep")
-        assert names_in(root / "deep") == [str(number) for number in range(7)]
+        store_of(root).list_below(root / "deep")
+        assert store_of(root).names(root / "deep") == [str(number) for number in range(7)]
         assert all((root.parent / name).stat().st_size == len(data) for name, data in files.items())
         assert (root / "deep/3/2").is_dir()
-        assert names_in(root / "deep/3/3") == ["3.jpg"]
+        assert store_of(root).names(root / "deep/3/3") == ["3.jpg"]
         assert not (root / "deep/9").exists()
     assert proxy.kinds() == {"ListObjectsV2": 1}
 
 
 def test_a_file_that_changes_between_two_reads_of_one_look_is_noticed(root, store):
-    with looking(root) as versions:
+    with store_of(root).looking(root) as versions:
         assert read_regular(root / "a.txt") == b"abc"
         assert list(versions) == [f"{root}/a.txt"]
         store.put(root.path.partition("/")[0], {"copy/a.txt": b"xyz"})
@@ -106,15 +96,15 @@ def test_a_file_that_changes_between_two_reads_of_one_look_is_noticed(root, stor
 
 
 def test_a_container_that_was_replaced_since_the_look_is_refused(root, store, tmp_path):
-    with looking(root) as versions:
+    with store_of(root).looking(root) as versions:
         read_regular(root / "a.txt")
     for path in (root / "a.txt", root / "a.txt/member", root / "b/1.jpg", tmp_path):
-        refuse_changed(path, versions)
+        store_of(path).refuse_changed(path, versions)
     store.put(root.path.partition("/")[0], {"copy/a.txt": b"xyz"})
-    refuse_changed(root / "b/1.jpg", versions)
+    store_of(root).refuse_changed(root / "b/1.jpg", versions)
     for path in (root / "a.txt", root / "a.txt/member"):
         with pytest.raises(BuildError, match=r"copy/a\.txt changed during the build: the store has another version"):
-            refuse_changed(path, versions)
+            store_of(path).refuse_changed(path, versions)
 
 
 def test_names_are_sorted_whatever_the_order_of_the_pages(root, monkeypatch):
@@ -122,22 +112,22 @@ def test_names_are_sorted_whatever_the_order_of_the_pages(root, monkeypatch):
     fs = type(root.fs)
     listed = fs.ls
     monkeypatch.setattr(fs, "ls", lambda self, *args, **how: listed(self, *args, **how)[::-1])
-    assert names_in(root) == ["a.txt", "b", "empty"]
-    assert list(names_in_each([root / "b", root])) == [["1.jpg", "2.jpg", "c"], ["a.txt", "b", "empty"]]
-    assert list(files_below(root)) == ["a.txt", "b/1.jpg", "b/2.jpg", "b/c/3.jpg"]
+    assert store_of(root).names(root) == ["a.txt", "b", "empty"]
+    assert list(store_of(root).names_in_each([root / "b", root])) == [["1.jpg", "2.jpg", "c"], ["a.txt", "b", "empty"]]
+    assert list(store_of(root).files_below(root)) == ["a.txt", "b/1.jpg", "b/2.jpg", "b/c/3.jpg"]
 
 
 def test_sizes_come_from_listings_but_those_of_a_few_files(root, store, proxy):
     names = [f"many/{number:04}.jpg" for number in range(1_100)]
     store.put(root.path.partition("/")[0], {f"copy/{name}": b"x" * (place % 7) for place, name in enumerate(names)})
     files = [*reversed(names), "b/2.jpg", "a.txt"]
-    assert list(file_sizes(root, files)) == [*reversed([place % 7 for place in range(1_100)]), 2, 3]
+    assert list(store_of(root).sizes(root, files)) == [*reversed([place % 7 for place in range(1_100)]), 2, 3]
     assert proxy.kinds() == {"ListObjectsV2": 2, "HeadObject": 2}
     with pytest.raises(FileNotFoundError) as caught:
-        list(file_sizes(root, ["a.txt", "b/4.jpg"]))
+        list(store_of(root).sizes(root, ["a.txt", "b/4.jpg"]))
     assert caught.value.filename == f"{root}/b/4.jpg"
     with pytest.raises(BuildError, match="b/c is a folder, not a regular file"):
-        list(file_sizes(root, ["b/c"]))
+        list(store_of(root).sizes(root, ["b/c"]))
 
 
 def test_a_name_that_is_a_file_and_a_folder_is_a_folder(root, store):
@@ -155,8 +145,8 @@ def test_folders_are_listed_ahead_in_their_order(root, proxy):
 
 def test_a_store_that_refuses_is_no_empty_folder(root, proxy):
     proxy.fault = lambda request: 403
-    with pytest.raises(BuildError, match="the store refused these credentials"), looking(root):
+    with pytest.raises(BuildError, match="the store refused these credentials"), store_of(root).looking(root):
         root.is_dir()
     proxy.fault = lambda request: 403 if request.kind == "ListObjectsV2" else None
     with pytest.raises(BuildError, match="the store refused these credentials"):
-        list(names_in_each([root, root / "b"]))
+        list(store_of(root).names_in_each([root, root / "b"]))

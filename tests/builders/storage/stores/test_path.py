@@ -4,8 +4,8 @@ import pytest
 
 from builders.errors import BuildError
 from builders.storage.atomic import atomic_path, inside, write_text
-from builders.storage.paths import as_path, copy_here, is_remote
-from builders.storage.regular import read_regular, require_regular
+from builders.storage.paths import as_path, store_of
+from builders.storage.regular import copy_here, read_regular, require_regular
 
 
 @pytest.fixture
@@ -27,8 +27,8 @@ def files(place):
 
 def test_paths_are_put_together_and_taken_apart_as_those_of_this_machine(root):
     path = root / "data/cifar10/test-00000-of-00001.parquet"
-    assert is_remote(path)
-    assert is_remote(str(path))
+    assert not store_of(path).is_local
+    assert store_of(str(path)) is store_of(path)
     assert str(path) == f"{root}/data/cifar10/test-00000-of-00001.parquet"
     assert (path.name, path.suffix, path.stem) == ("test-00000-of-00001.parquet", ".parquet", "test-00000-of-00001")
     assert path.parent.parent.parent == root
@@ -99,7 +99,7 @@ def test_listings_are_sorted(place):
     for name in ("b/2", "a", "b/10", "b/c/1"):
         write_text(root / name, name)
     assert [one.name for one in root.iterdir()] == ["a", "b"]
-    assert [one.relative_to(root).as_posix() for one in root.rglob("*")] == ["a", "b/10", "b/2", "b/c/1"]
+    assert list(store_of(root).files_below(root)) == ["a", "b/10", "b/2", "b/c/1"]
     assert [one.name for one in (root / "b").glob("?")] == ["2", "c"]
     assert [(one.name, size) for one, size in (root / "b").files()] == [("10", 4), ("2", 3), ("1", 5)]
     assert list((root / "nothing").iterdir()) == []

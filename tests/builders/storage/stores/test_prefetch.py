@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from builders.errors import BuildError
-from builders.storage.byte_ranges import Reader, read_starts
-from builders.storage.paths import as_path
+from builders.storage.byte_ranges import Reader
+from builders.storage.paths import as_path, store_of
 from builders.storage.stores import prefetch
 from builders.storage.stores.versions import version
 
@@ -67,7 +67,7 @@ def test_batches_are_fetched_one_ahead_of_what_is_read(images, proxy, monkeypatc
     with Reader() as reader:
         reader.expect(reads)
         read(reader, reads[:1])
-        reader._ahead._next.result()
+        reader._of(reads[0][0])._ahead._next.result()
         assert len(proxy.requests) == 8
         assert read(reader, reads[1:] + reads[-1:]) == [images[path] for path, _, _ in reads[1:] + reads[-1:]]
     assert len(proxy.requests) == 40
@@ -163,7 +163,7 @@ def test_the_starts_of_images_are_as_on_this_machine(images, tmp_path):
     for address, data in images.items():
         (tmp_path / address.rpartition("/")[2]).write_bytes(data)
     places = [("0.jpg", 0, 1_000), ("1.jpg", 5, 10), ("2.jpg", 0, 3)]
-    assert list(read_starts(root, places)) == list(read_starts(tmp_path, places))
+    assert list(store_of(root).starts(root, places)) == list(store_of(tmp_path).starts(tmp_path, places))
 
 
 def test_a_block_ends_at_a_gap_or_when_it_is_large():
