@@ -202,7 +202,7 @@ BENCHMARK = Benchmark(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns its exit code."""
-    return run_builder(BENCHMARK, argv)
+    return run_builder(argv, BENCHMARK)
 
 
 if __name__ == "__main__":

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import click
 
+from builders.cli.build_flags import BuildFlags
 from builders.cli.source_places import Place, PlaceType, as_place
 from builders.errors import BuildError, one_line
 from builders.hub.place import is_hub_place
@@ -92,14 +93,23 @@ def _expanded(key: str, value: str, path: Path) -> Path:
         ) from error
 
 
-def refuse_sources_of_demo(sources: Iterable[Source], flags: Mapping[str, Any], log: Callable[[str], object]) -> None:
+def given_places(sources: Iterable[Source], flags: BuildFlags) -> dict[Source, Place]:
+    """The places of some sources, by their flags or the sources file; sources that neither names are missing.
+
+    Raises:
+        BuildError: as for `listed_sources`.
+    """
+    listed = {**listed_sources(flags.sources), **flags.folders}
+    return {source: listed[source.key] for source in sources if source.key in listed}
+
+
+def refuse_sources_of_demo(flags: BuildFlags, log: Callable[[str], object]) -> None:
     """Refuse copies of sources that are given to a demo, which uses none; say that the file here is not read.
 
     Raises:
         BuildError: a flag names a copy or a file that names copies.
     """
-    given = [f"--{source.key}" for source in sources if flags.get(source.key) is not None]
-    given += ["--sources"] if flags["sources"] is not None else []
+    given = [f"--{key}" for key in flags.folders] + ["--sources"] * (flags.sources is not None)
     if given:
         named = " and ".join(given)
         raise BuildError(

@@ -6,13 +6,15 @@ Tested by `tests/builders/test_cifar_benchmark.py`.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Sequence
+import dataclasses
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import click
 
-from builders.cli.source_flags import listed_sources
+from builders.cli.build_flags import BuildFlags
+from builders.cli.source_flags import given_places
 from builders.cli.source_places import as_place
 from builders.declare.benchmark import Benchmark, Variant
 from builders.errors import BuildError
@@ -49,38 +51,31 @@ def every_source(benchmark: Benchmark) -> tuple[Source, ...]:
     return tuple({source.key: source for source in found}.values())
 
 
-def chosen_reading(benchmark: Benchmark, flags: dict[str, Any]) -> tuple[Benchmark, list[Variant]]:
-    """The benchmark as the parsed flags ask for it, and the variants among them; their folders go into `flags`.
+def chosen_reading(benchmark: Benchmark, flags: BuildFlags) -> tuple[Benchmark, BuildFlags]:
+    """The benchmark as the flags ask for it, and the flags with the variants and the folders that follow from them.
 
     Raises:
         BuildError: there is no such version, or it has no such variant, or a folder is given for an unused source.
     """
-    version = benchmark.at_version(flags["benchmark_version"])
+    version = benchmark.at_version(flags.benchmark_version or benchmark.version)
     for variant in version.variants:
-        _take_found(variant, flags)
-    chosen = [variant for variant in benchmark.variants if flags[_parameter(variant)] not in (None, False)]
-    _refuse_later(version, chosen)
+        flags = _with_found(variant, flags)
+    _refuse_later(version, flags.variants)
     for variant in benchmark.variants:
-        _give_folder(variant, flags)
-    return version.with_variants([variant.name for variant in chosen]), chosen
+        flags = _with_folder(variant, flags)
+    return version.with_variants(flags.variants), flags
 
 
-def _take_found(variant: Variant, flags: dict[str, Any]) -> None:
+def _with_found(variant: Variant, flags: BuildFlags) -> BuildFlags:
     """Choose a variant where the folder given for the source that it stands for holds its own source instead."""
     usual, own = variant.instead_of, variant.source
-    if usual is None or own is None or flags["demo"] or flags[_parameter(variant)] is not None:
-        return
-    root = flags[usual.key] or listed_sources(flags["sources"]).get(usual.key)
-    if (
-        root is None
-        or isinstance(root, HubPlace)
-        or flags[own.key] is not None
-        or not _holds(own, root)
-        or _holds(usual, root)
-    ):
-        return
+    if usual is None or own is None or flags.demo or variant.name in flags.variants or own.key in flags.folders:
+        return flags
+    root = given_places([usual], flags).get(usual)
+    if root is None or isinstance(root, HubPlace) or not _holds(own, root) or _holds(usual, root):
+        return flags
     click.echo(f"{root} holds {own.title}, not {usual.title}: read as with --{variant.name}", err=True)
-    flags[_parameter(variant)] = str(root)
+    return dataclasses.replace(flags, variants={**flags.variants, variant.name: str(root)})
 
 
 def _holds(source: Source, root: Path) -> bool:
@@ -94,26 +89,21 @@ def _holds(source: Source, root: Path) -> bool:
     return False
 
 
-def _refuse_later(version: Benchmark, chosen: Sequence[Variant]) -> None:
+def _refuse_later(version: Benchmark, chosen: Iterable[str]) -> None:
     known = {variant.name for variant in version.variants}
-    for variant in chosen:
-        if variant.name not in known:
+    for name in chosen:
+        if name not in known:
             raise BuildError(
-                f"Version {version.version} of the benchmark {version.name} has no --{variant.name}. Leave this flag "
+                f"Version {version.version} of the benchmark {version.name} has no --{name}. Leave this flag "
                 "or --benchmark-version out."
             )
 
 
-def _give_folder(variant: Variant, flags: dict[str, Any]) -> None:
+def _with_folder(variant: Variant, flags: BuildFlags) -> BuildFlags:
     """Take the folder of a variant's source from the variant's own flag, where it is given there."""
     if variant.source is None:
-        return
-    key, given = variant.source.key, flags[_parameter(variant)]
-    if given is None and flags[key] is not None:
+        return flags
+    key, given = variant.source.key, flags.variants.get(variant.name)
+    if given is None and key in flags.folders:
         raise BuildError(f"--{key} is only used with --{variant.name}. Add that, or leave --{key} out.")
-    flags[key] = as_place(given) if given else flags[key]
-
-
-def _parameter(variant: Variant) -> str:
-    """The name of a variant's flag among the parsed ones."""
-    return variant.name.replace("-", "_")
+    return dataclasses.replace(flags, folders={**flags.folders, key: as_place(given)}) if given else flags

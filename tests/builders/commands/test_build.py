@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from builders import imagenet_benchmark
-from builders.commands.build import make_command
+from builders.commands.benchmark import make_command
 from builders.demo.write import MARKER
 from builders.imagenet_benchmark import BENCHMARK
 from builders.pipeline.state import locked
