@@ -74,6 +74,7 @@ def _imagenet_grades(table: str) -> Oodness:
 # Places365's 100 and 25 of ImageNet's 50 validation images. Of ImageNet's training images the paper has a total.
 _part = functools.partial(Part, ranked_as="facets-t1/validation")
 _sun = functools.partial(_part, source=SUN397, partitions=("images",), quota=Half())
+_of_train = functools.partial(_part, source=IMAGENET, partitions=("train",))
 _val = functools.partial(_part, source=IMAGENET, partitions=("val",), quota=Half())
 _unlike = Oodness.equal(SVHN_FULL, 1.0)
 _svhn = functools.partial(_part, role="far_ood", source=SVHN_FULL, classes=DIGITS, oodness=_unlike)
@@ -91,7 +92,7 @@ PLACES = _part(
 
 def _train(classes: Classes, paper: PaperCount, oodness: Oodness) -> Part:
     quota = Total(paper.rows, half=True)
-    return _part("imagenet_train", "near_ood", IMAGENET, ("train",), classes, quota, paper, oodness=oodness)
+    return _of_train("imagenet_train", "near_ood", classes=classes, quota=quota, paper=paper, oodness=oodness)
 
 
 def _config(name: str, description: str, *parts: Part, published: str = "") -> Config:
@@ -111,7 +112,9 @@ def _wordnet(config: str, known: int, rows: int) -> Config:
         config,
         "Scenes, and ImageNet's classes by their WordNet distance to the nearest Places365 class: known up to "
         f"{limit:.2f}.",
-        _part("imagenet_train_known", "in_distribution", IMAGENET, ("train",), near, quota, paper, oodness=distances),
+        _of_train(
+            "imagenet_train_known", "in_distribution", classes=near, quota=quota, paper=paper, oodness=distances
+        ),
         _train(Classes(config, UNKNOWN), PaperCount(rows, classes=1_000 - known), distances),
         published=f"wordnet_dataset_{{}}_{config.rpartition('-')[2]}.txt",
     )

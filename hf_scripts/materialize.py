@@ -35,7 +35,7 @@ from builders.release.digests import file_sha256
 from builders.release.manifest import read_manifest
 from builders.release.split_entries import FileEntry, SplitEntry
 from builders.sources.base import Source
-from builders.sources.registry import SOURCES
+from builders.sources.titles import TITLES
 from builders.storage.paths import PathType, refuse_unreachable
 from builders.storage.scratch import scratch_folder
 from unknown_detection.help import ESSENTIALS, helpful, no_sync_option
@@ -48,7 +48,7 @@ def _command(target: str, revision: str | None, **values: Any) -> None:
 
     Every image is compared with the digest in the published index, so the split digests equal the published ones.
     """
-    flags = parsed(values, SOURCES.values())
+    flags = parsed(values, TITLES)
     if flags.withdraw is not None:
         raise BuildError(
             "--withdraw does not apply to a published index, whose rows are built as they were published. To leave "
@@ -179,14 +179,13 @@ def _roots(configs: Sequence[Published], flags: BuildFlags, meter: TerminalMeter
 
 def make_command() -> click.Command:
     """The click command, with a flag for each source."""
-    sources = [source.key for source in SOURCES.values() if source.on_disk]
     command = helpful(
         "python -m hf_scripts.materialize",
         help=_command.__doc__,
         sections={
             ESSENTIALS: ("splits", "revision", "out", "dry_run"),
             "How it runs": (*EXECUTOR_FLAGS, "no_sync", "quiet", "as_json"),
-            "Sources (run without any to see which are needed)": [*sources, "sources"],
+            "Sources (run without any to see which are needed)": [*TITLES, "sources"],
         },
         examples=(
             "python -m hf_scripts.materialize ORG/unknown-detection --splits cifar-train --revision v1.0.0 "
@@ -206,7 +205,7 @@ def make_command() -> click.Command:
         click.option("--withdraw", hidden=True),
         no_sync_option,
         click.option("--quiet", is_flag=True, help="No progress on stderr."),
-        *source_options(SOURCES.values()),
+        *source_options(TITLES),
     ]
     for option in options:
         command = option(command)

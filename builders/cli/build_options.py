@@ -19,7 +19,6 @@ from builders.cli.source_places import LocalPath, cache_option
 from builders.cli.split_choice import splits_option
 from builders.declare.benchmark import Benchmark, Variant
 from builders.generate.flags import Flag
-from builders.sources.base import Source
 from builders.storage.paths import PathType
 from unknown_detection.help import no_sync_option
 
@@ -110,7 +109,7 @@ def parameter(flag: str) -> str:
 
 def parsed(
     values: Mapping[str, Any],
-    sources: Iterable[Source] = (),
+    sources: Iterable[str] = (),
     variants: Iterable[Variant] = (),
     settings: Iterable[Flag] = (),
 ) -> BuildFlags:
@@ -118,12 +117,12 @@ def parsed(
 
     Args:
         values: what click calls a command with.
-        sources: the sources for which the command has flags.
+        sources: keys of the sources for which the command has flags.
         variants: the variants for which it has some.
         settings: its flags whose values make generators.
     """
     rest = dict(values)
-    places = {source.key: rest.pop(source.key) for source in sources if source.on_disk}
+    places = {key: rest.pop(key) for key in sources}
     chosen = {variant.name: rest.pop(parameter(variant.name)) for variant in variants}
     return BuildFlags(
         settings={flag.name: rest.pop(parameter(flag.name)) for flag in settings},

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import difflib
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,27 +17,22 @@ from builders.cli.build_flags import BuildFlags
 from builders.cli.source_places import Place, PlaceType, as_place
 from builders.errors import BuildError, one_line
 from builders.hub.place import is_hub_place
-from builders.sources.base import Source
-from builders.sources.registry import SOURCES
+from builders.sources.titles import TITLES
 from builders.storage.paths import is_remote
 from builders.storage.text_files import read_lines
+
+if TYPE_CHECKING:
+    from builders.sources.base import Source
 
 SOURCES_FILE = Path("sources.toml")
 """The file in the current folder that is read if --sources is not given."""
 
 
-def source_options(sources: Iterable[Source]) -> list[Callable[[Any], Any]]:
-    """Return a flag `--<key> DIR`, or an address instead of the folder, for each source that has a folder."""
+def source_options(sources: Mapping[str, str]) -> list[Callable[[Any], Any]]:
+    """Return a flag `--<key> DIR`, or an address instead of the folder, for each source, given titles by key."""
     return [
-        click.option(
-            f"--{source.key}",
-            source.key,
-            type=PlaceType(),
-            metavar="DIR|ADDRESS",
-            help=f"{source.title}.",
-        )
-        for source in sources
-        if source.on_disk
+        click.option(f"--{key}", key, type=PlaceType(), metavar="DIR|ADDRESS", help=f"{title}.")
+        for key, title in sources.items()
     ]
 
 
@@ -67,7 +62,7 @@ def listed_sources(given: Path | None) -> dict[str, Place]:
     except (ValueError, RecursionError) as error:  # a number of 5,000 digits is a ValueError
         problem = "nested too deeply" if isinstance(error, RecursionError) else one_line(error)
         raise BuildError(f'{path} is not TOML with lines such as imagenet = "DIR" ({problem}). Correct it.') from error
-    known = [source.key for source in SOURCES.values() if source.on_disk]
+    known = list(TITLES)
     for key, value in listed.items():
         if key not in known:
             near = difflib.get_close_matches(key, known, n=1)

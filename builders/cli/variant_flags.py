@@ -9,7 +9,7 @@ import contextlib
 import dataclasses
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,7 +19,9 @@ from builders.cli.source_places import as_place
 from builders.declare.benchmark import Benchmark, Variant
 from builders.errors import BuildError
 from builders.hub.place import HubPlace
-from builders.sources.base import Source
+
+if TYPE_CHECKING:
+    from builders.sources.base import Source
 
 
 def variant_options(benchmark: Benchmark) -> list[Callable[[Any], Any]]:
@@ -43,12 +45,15 @@ def _variant_option(variant: Variant) -> Callable[[Any], Any]:
     )
 
 
-def every_source(benchmark: Benchmark) -> tuple[Source, ...]:
-    """The sources of a benchmark, of its earlier versions and of its variants."""
-    versions = [benchmark.at_version(version) for version in benchmark.buildable_versions]
-    found = [source for version in versions for source in version.sources()]
-    found += [variant.source for variant in benchmark.variants if variant.source is not None]
-    return tuple({source.key: source for source in found}.values())
+def every_source(benchmark: Benchmark) -> dict[str, str]:
+    """Titles of the sources of a benchmark, of its earlier versions and of its variants that are folders, by key."""
+    found: dict[str, str] = {}
+    for version in benchmark.buildable_versions:
+        for _, split in benchmark.at_version(version).splits():
+            found |= split.folders
+    return found | {
+        variant.source.key: variant.source.title for variant in benchmark.variants if variant.source is not None
+    }
 
 
 def chosen_reading(benchmark: Benchmark, flags: BuildFlags) -> tuple[Benchmark, BuildFlags]:

@@ -34,7 +34,7 @@ def run_command(benchmark: Benchmark, argv: Sequence[str] | None) -> int:
 def make_command(benchmark: Benchmark) -> click.Command:
     """The click command of one builder: shared flags, and one flag for each of its sources."""
     module = f"python -m builders.{benchmark.name}_benchmark"
-    sources = [source for source in every_source(benchmark) if source.on_disk]
+    sources = every_source(benchmark)
     settings = setting_flags(benchmark)
 
     @helpful(
@@ -43,7 +43,7 @@ def make_command(benchmark: Benchmark) -> click.Command:
         sections={
             ESSENTIALS: ESSENTIAL,
             "Sources (run without any to see where to get each, and its layouts)": [
-                *(source.key for source in sources),
+                *sources,
                 "sources",
             ],
             "Which rows": which_rows(benchmark),

@@ -49,6 +49,7 @@ def build(declared: Benchmark, module: str, flags: BuildFlags) -> None:
     Raises:
         BuildError: anything that the user can fix.
     """
+    declared.check()
     benchmark, flags = chosen_reading(declared, flags)
     names = named(flags.splits)
     refuse_replaced(declared, flags)

@@ -15,7 +15,6 @@ from builders.cli.demo_models import ModelsOfDemo
 from builders.cli.source_flags import given_places, listed_once, missing_sources
 from builders.cli.source_places import Downloads, refuse_wrong_folders
 from builders.cli.split_choice import is_named
-from builders.cli.variant_flags import every_source
 from builders.declare.benchmark import Benchmark, split_of
 from builders.errors import NAMED, BuildError, more
 from builders.generate.extra import check_installed
@@ -43,7 +42,7 @@ def given_sources(
     """
     needing = _on_disk(benchmark, splits)
     places = given_places(needing, flags)
-    given = {source: flags.folders[source.key] for source in every_source(benchmark) if source.key in flags.folders}
+    given = {source: flags.folders[source.key] for source in benchmark.sources() if source.key in flags.folders}
     refuse_wrong_folders(given | places)  # also of sources that these splits do not need
     missing = [source for source in needing if source not in places]
     if missing:

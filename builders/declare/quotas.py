@@ -11,13 +11,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 import numpy.typing as npt
 
 from builders.declare.ranking import even_shares, first_of_each, largest_remainders
-from builders.sources.base import Source
+
+if TYPE_CHECKING:
+    from builders.sources.base import Source
 
 Rows = npt.NDArray[np.int64]
 
