@@ -39,7 +39,6 @@ from builders.declare.benchmark import (
     Split,
     Variant,
 )
-from builders.executors.processes import without_pandas
 from builders.generate.exact.corruptions import DESCRIPTIONS, SEVERITIES, corruption
 from builders.sources.imagenet import IMAGENET
 from builders.sources.imagenet_o import IMAGENET_O
@@ -179,5 +178,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    without_pandas()
     sys.exit(main())

@@ -26,7 +26,6 @@ from builders.declare.benchmark import (
     Total,
     Variant,
 )
-from builders.executors.processes import without_pandas
 from builders.generate.exact.noise import GAUSSIAN_NOISE
 from builders.generate.exact.resize import FIXED_RESIZE, LSUN_FIX_RESIZE
 from builders.sources.cifar100 import CIFAR100
@@ -206,5 +205,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    without_pandas()
     sys.exit(main())

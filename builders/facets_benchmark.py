@@ -46,7 +46,6 @@ from builders.declare.benchmark import (
     Total,
     Variant,
 )
-from builders.executors.processes import without_pandas
 from builders.sources.imagenet import IMAGENET
 from builders.sources.places365 import PLACES365
 from builders.sources.sun397 import SUN397
@@ -232,5 +231,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    without_pandas()
     sys.exit(main())

@@ -24,7 +24,6 @@ from builders.declare.benchmark import (
     Split,
 )
 from builders.errors import BuildError, more
-from builders.executors.processes import without_pandas
 from builders.release.schema import Role
 from builders.sources.base import Source
 from builders.sources.image_folder import ALL, Images, image_folder
@@ -180,5 +179,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    without_pandas()
     sys.exit(main())

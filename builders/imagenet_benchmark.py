@@ -23,7 +23,6 @@ from builders.declare.benchmark import (
     Split,
     Total,
 )
-from builders.executors.processes import without_pandas
 from unknown_detection.commands import run_builder
 
 KNOWN = Classes("imagenet", "in_distribution")
@@ -174,5 +173,4 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    without_pandas()
     sys.exit(main())

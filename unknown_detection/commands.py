@@ -126,6 +126,12 @@ _NAMED = re.compile(
 )
 
 
+def own_process() -> bool:
+    """Whether Python was started for a module of the table, and not for somebody's program that imports one."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    return spec is not None and spec.name in {command.entry for command in COMMANDS}
+
+
 def run_builder(argv: Sequence[str] | None, *declared: Any) -> int:
     """Run the command line that builds a declared benchmark, or without one, a person's folders.
 

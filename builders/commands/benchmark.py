@@ -14,6 +14,8 @@ from builders.cli.source_flags import source_options
 from builders.cli.variant_flags import every_source, variant_options
 from builders.declare.benchmark import Benchmark
 from builders.errors import os_errors_as_build_errors
+from builders.executors.processes import without_pandas
+from unknown_detection.commands import own_process
 from unknown_detection.help import ESSENTIALS, helpful
 
 
@@ -56,6 +58,8 @@ def make_command(benchmark: Benchmark) -> click.Command:
         ),
     )
     def command(**values: Any) -> None:
+        if own_process():
+            without_pandas()
         from builders.commands.build import build  # what a build needs is imported when there is one, not for --help
 
         with os_errors_as_build_errors("read the sources and write the release"):

@@ -17,11 +17,13 @@ from builders.cli.build_flags import BuildFlags
 from builders.cli.build_options import HOW, build_options, parsed
 from builders.cli.runner import exit_code
 from builders.errors import BuildError, one_line, os_errors_as_build_errors
+from builders.executors.processes import without_pandas
 from builders.folder_benchmark import Unknown, declare
 from builders.registry import BENCHMARKS
 from builders.release.schema import Role
 from builders.sources.image_folder import Images, find_images, refuse_unreadable
 from builders.storage.paths import PathType, as_path, is_remote
+from unknown_detection.commands import own_process
 from unknown_detection.help import ESSENTIALS, helpful
 from unknown_detection.terminal.progress import bar
 
@@ -81,6 +83,8 @@ def make_command() -> click.Command:
 
 
 def _command(in_distribution: Path, unknown: Sequence[str], name: str, **values: Any) -> None:
+    if own_process():
+        without_pandas()
     from builders.commands.build import build  # what a build needs is imported when there is one, not for --help
 
     flags = parsed(values)
