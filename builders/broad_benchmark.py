@@ -39,7 +39,6 @@ from builders.declare.benchmark import (
     Split,
     Variant,
 )
-from builders.executors.processes import without_pandas
 from builders.generate.exact.corruptions import DESCRIPTIONS, SEVERITIES, corruption
 from builders.sources.imagenet import IMAGENET
 from builders.sources.imagenet_o import IMAGENET_O
@@ -175,9 +174,8 @@ BENCHMARK = Benchmark(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns its exit code."""
-    return run_builder(BENCHMARK, argv)
+    return run_builder(argv, BENCHMARK)
 
 
 if __name__ == "__main__":
-    without_pandas()
     sys.exit(main())

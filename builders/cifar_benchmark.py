@@ -25,7 +25,6 @@ from builders.declare.benchmark import (
     Total,
     Variant,
 )
-from builders.executors.processes import without_pandas
 from builders.generate.exact.noise import GAUSSIAN_NOISE
 from builders.generate.exact.resize import FIXED_RESIZE, LSUN_FIX_RESIZE
 from builders.sources.cifar100 import CIFAR100
@@ -191,9 +190,8 @@ BENCHMARK = Benchmark(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns its exit code."""
-    return run_builder(BENCHMARK, argv)
+    return run_builder(argv, BENCHMARK)
 
 
 if __name__ == "__main__":
-    without_pandas()
     sys.exit(main())

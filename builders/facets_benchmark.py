@@ -45,7 +45,6 @@ from builders.declare.benchmark import (
     Total,
     Variant,
 )
-from builders.executors.processes import without_pandas
 from builders.sources.imagenet import IMAGENET
 from builders.sources.places365 import PLACES365
 from builders.sources.sun397 import SUN397
@@ -73,6 +72,7 @@ def _imagenet_grades(table: str) -> Oodness:
 # Places365's 100 and 25 of ImageNet's 50 validation images. Of ImageNet's training images the paper has a total.
 _part = functools.partial(Part, ranked_as="facets-t1/validation")
 _sun = functools.partial(_part, source=SUN397, partitions=("images",), quota=Half())
+_of_train = functools.partial(_part, source=IMAGENET, partitions=("train",))
 _val = functools.partial(_part, source=IMAGENET, partitions=("val",), quota=Half())
 _unlike = Oodness.equal(SVHN_FULL, 1.0)
 _svhn = functools.partial(_part, role="far_ood", source=SVHN_FULL, classes=DIGITS, oodness=_unlike)
@@ -90,7 +90,7 @@ PLACES = _part(
 
 def _train(classes: Classes, paper: PaperCount, oodness: Oodness) -> Part:
     quota = Total(paper.rows, half=True)
-    return _part("imagenet_train", "near_ood", IMAGENET, ("train",), classes, quota, paper, oodness=oodness)
+    return _of_train("imagenet_train", "near_ood", classes=classes, quota=quota, paper=paper, oodness=oodness)
 
 
 def _config(name: str, description: str, *parts: Part, published: str = "") -> Config:
@@ -110,7 +110,9 @@ def _wordnet(config: str, known: int, rows: int) -> Config:
         config,
         "Scenes, and ImageNet's classes by their WordNet distance to the nearest Places365 class: known up to "
         f"{limit:.2f}.",
-        _part("imagenet_train_known", "in_distribution", IMAGENET, ("train",), near, quota, paper, oodness=distances),
+        _of_train(
+            "imagenet_train_known", "in_distribution", classes=near, quota=quota, paper=paper, oodness=distances
+        ),
         _train(Classes(config, UNKNOWN), PaperCount(rows, classes=1_000 - known), distances),
         published=f"wordnet_dataset_{{}}_{config.rpartition('-')[2]}.txt",
     )
@@ -217,9 +219,8 @@ BENCHMARK = Benchmark(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns its exit code."""
-    return run_builder(BENCHMARK, argv)
+    return run_builder(argv, BENCHMARK)
 
 
 if __name__ == "__main__":
-    without_pandas()
     sys.exit(main())

@@ -7,15 +7,10 @@ Tested by `tests/builders/test_folder_benchmark.py`.
 
 from __future__ import annotations
 
-import re
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
 
-import click
-
-from builders.cli.source_places import default_cache
 from builders.declare.benchmark import (
     AllClasses,
     AllImages,
@@ -28,29 +23,14 @@ from builders.declare.benchmark import (
     Rest,
     Split,
 )
-from builders.errors import BuildError, more, one_line, os_errors_as_build_errors
-from builders.executors.processes import without_pandas
+from builders.errors import BuildError, more
 from builders.release.schema import Role
 from builders.sources.base import Source
-from builders.sources.image_folder import ALL, Images, find_images, image_folder, refuse_unreadable
-from builders.storage.paths import PathType, as_path, store_of
+from builders.sources.image_folder import ALL, Images, image_folder
 from taxonomy.overlaps import BY_NAME
-from unknown_detection.help import ESSENTIALS, helpful
-from unknown_detection.terminal.progress import bar
+from unknown_detection.commands import run_builder
 
 VERSION = "1.0.0"
-
-MODULE = "python -m builders.folder_benchmark"
-
-_ROLES: Mapping[str, tuple[Role, str]] = {
-    "near": ("near_ood", "near_ood"),
-    "far": ("far_ood", "far_ood"),
-    "external": ("external", "external_validation"),
-}
-"""The role and the split's name of a folder of unknowns, by the word that gives it."""
-
-_GIVEN = re.compile(r"(?P<kind>near|far|external)(:(?P<name>[a-z0-9]+(_[a-z0-9]+)*))?=(?P<folder>.+)", re.DOTALL)
-_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
 
 _OWN = AllClasses("the classes are those of the folder that the user gave")
 
@@ -193,102 +173,10 @@ def _few(known: Images, partition: str) -> int:
     return min(sizes[smallest] // HELD_OUT, MOST_HELD_OUT)
 
 
-def _unknown(given: str) -> Unknown:
-    """Read one value of `--unknown`."""
-    found = _GIVEN.fullmatch(given)
-    if found is None:
-        raise BuildError(
-            f"--unknown {one_line(given)} is not near=DIR, far=DIR or external=DIR, or one of these with a name such "
-            "as far:textures=DIR (a-z, 0-9, underscores between). Write it so."
-        )
-    role, split = _ROLES[found["kind"]]
-    name = f"{split}_{found['name']}" if found["name"] else split
-    return Unknown(name, role, find_images(as_path(found["folder"]), flat=name))
-
-
-def _check_images(folders: Sequence[Images], flags: Mapping[str, Any]) -> None:
-    """Refuse images that are not whole, all at once and before anything is written, so that the command goes on later.
-
-    What a store has is read once only, so there a build names the first.
-    """
-    if flags["dry_run"] or flags["allow_partial"] or any(not store_of(found.root).is_local for found in folders):
-        return
-    images = sum(len(files) for found in folders for files in found.files.values())
-    with bar(images, "checking", quiet=flags["quiet"]) as shown:
-        refuse_unreadable(folders, decode=flags["check"] == "decode", progress=shown.update)
-
-
-def _command(**flags: Any) -> None:
-    from builders.commands.build import build
-    from builders.registry import BENCHMARKS
-
-    name: str = flags["name"]
-    if not _NAME.fullmatch(name) or name in BENCHMARKS:
-        raise BuildError(
-            f"--name {one_line(name)} cannot name this benchmark: use lower-case letters, digits and hyphens, and "
-            f"none of {', '.join(BENCHMARKS)}."
-        )
-    unknown = [_unknown(given) for given in flags["unknown"]]
-    names = [folder.split for folder in unknown]
-    if twice := [split for split in names if names.count(split) > 1]:
-        raise BuildError(f"--unknown gives two folders for {twice[0]}. Name them, as in far:textures=DIR.")
-    with os_errors_as_build_errors("read the folders"):
-        known = find_images(flags["in_distribution"])
-        _check_images([known, *(folder.images for folder in unknown)], flags)
-    benchmark = declare(name, flags["seed"], known, unknown)
-    roots = [known.root, *(folder.images.root for folder in unknown)]
-    folders = {source.key: root for source, root in zip(benchmark.sources(), roots, strict=True)}
-    nothing = {"sources": None, "adopt": None, "withdraw": None, "demo": False, "cache": default_cache()}
-    with os_errors_as_build_errors("read the folders and write the release"):
-        build(benchmark, MODULE, {**flags, **nothing, **folders})
-
-
-def make_command() -> click.Command:
-    """The click command."""
-    from builders.cli.build_options import HOW, build_options
-
-    command = helpful(
-        MODULE,
-        help="Build a benchmark of your own images: in-distribution classes, and folders of unknowns.",
-        sections={
-            ESSENTIALS: ("in_distribution", "unknown", "name", "out", "splits", "dry_run"),
-            "Which rows": ("limit_per_class", "seed"),
-            "How it is built": HOW,
-        },
-        examples=(f"{MODULE} --in-distribution birds --unknown near=other-birds --unknown far=textures",),
-    )(_command)
-    options = [
-        click.option(
-            "--in-distribution",
-            type=PathType(),
-            required=True,
-            metavar="DIR",
-            help="Class folders, or train, validation and test with class folders in each. What has no folder of "
-            "its own is drawn.",
-        ),
-        click.option(
-            "--unknown",
-            multiple=True,
-            required=True,
-            metavar="near|far|external[:NAME]=DIR",
-            help="A folder of unknown images, with class folders or without. Hyperparameters are chosen on external "
-            "ones. May be given several times.",
-        ),
-        click.option("--name", default="folder", show_default=True, help="Name of the config in the release."),
-        *build_options(0),
-    ]
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns its exit code."""
-    from builders.cli.runner import exit_code
-
-    return exit_code(make_command(), argv, stopped="stopped; run the same command again and it goes on.")
+    return run_builder(argv)
 
 
 if __name__ == "__main__":
-    without_pandas()
     sys.exit(main())

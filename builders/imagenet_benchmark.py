@@ -23,11 +23,6 @@ from builders.declare.benchmark import (
     Split,
     Total,
 )
-from builders.executors.processes import without_pandas
-from builders.sources.caltech256 import CALTECH256
-from builders.sources.food101 import FOOD101
-from builders.sources.imagenet import IMAGENET
-from builders.sources.places365 import PLACES365
 from unknown_detection.commands import run_builder
 
 KNOWN = Classes("imagenet", "in_distribution")
@@ -51,7 +46,7 @@ BENCHMARK = Benchmark(
                 Split(
                     name="validation",
                     role="in_distribution",
-                    source=IMAGENET,
+                    source="imagenet",
                     partitions=("train",),
                     classes=KNOWN,
                     quota=PerClass(50, half=True),
@@ -61,7 +56,7 @@ BENCHMARK = Benchmark(
                 Split(
                     name="test",
                     role="in_distribution",
-                    source=IMAGENET,
+                    source="imagenet",
                     partitions=("val",),
                     classes=KNOWN,
                     quota=AllImages(),
@@ -71,7 +66,7 @@ BENCHMARK = Benchmark(
                 Split(
                     name="near_ood",
                     role="near_ood",
-                    source=IMAGENET,
+                    source="imagenet",
                     partitions=("val",),
                     classes=Classes("imagenet", "near_candidate", draw=Draw(200, key="imagenet/near_ood")),
                     quota=AllImages(),
@@ -81,7 +76,7 @@ BENCHMARK = Benchmark(
                 Split(
                     name="far_ood_food32",
                     role="far_ood",
-                    source=FOOD101,
+                    source="food101",
                     partitions=("images",),
                     classes=Classes("food101", "keep"),
                     quota=Total(10_000),
@@ -91,7 +86,7 @@ BENCHMARK = Benchmark(
                 Split(
                     name="far_ood_caltech45",
                     role="far_ood",
-                    source=CALTECH256,
+                    source="caltech256",
                     partitions=("images",),
                     classes=Classes("caltech256", "keep"),
                     quota=AllImages(),
@@ -105,7 +100,7 @@ BENCHMARK = Benchmark(
                 Split(
                     name="far_ood_places82",
                     role="far_ood",
-                    source=PLACES365,
+                    source="places365",
                     partitions=("val", "train"),
                     classes=Classes("places365", "keep"),
                     quota=Total(10_000),
@@ -115,7 +110,7 @@ BENCHMARK = Benchmark(
                 Split(
                     name="external_validation",
                     role="external",
-                    source=IMAGENET,
+                    source="imagenet",
                     partitions=("train",),
                     classes=EXTERNAL,
                     quota=PerClass(50, half=True),
@@ -133,7 +128,7 @@ BENCHMARK = Benchmark(
                 Split(
                     name="train",
                     role="in_distribution",
-                    source=IMAGENET,
+                    source="imagenet",
                     partitions=("train",),
                     classes=KNOWN,
                     quota=Rest("imagenet/validation"),
@@ -155,7 +150,7 @@ BENCHMARK = Benchmark(
                 Split(
                     name="train",
                     role="external",
-                    source=IMAGENET,
+                    source="imagenet",
                     partitions=("train",),
                     classes=EXTERNAL,
                     quota=Rest("imagenet/external_validation"),
@@ -174,9 +169,8 @@ BENCHMARK = Benchmark(
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns its exit code."""
-    return run_builder(BENCHMARK, argv)
+    return run_builder(argv, BENCHMARK)
 
 
 if __name__ == "__main__":
-    without_pandas()
     sys.exit(main())

@@ -32,7 +32,7 @@ from pathlib import Path
 
 import click
 
-from builders.cli.executor_flags import check_cluster_flags
+from builders.cli.executor_flags import ExecutorFlags
 from builders.errors import BuildError
 from builders.executors.base import Executor, Progress, Resources
 from builders.executors.ray import RayExecutor
@@ -376,7 +376,7 @@ def main(
         raise click.UsageError("A cluster gives each training a device of its own. Give --devices cuda, or cpu.")
     grid = Grid(release, config, out, tuple(devices.split(",")), seeds, wanted, model, train_options)
     try:
-        check_cluster_flags(executor, ray_address, dry_run=False)
+        ExecutorFlags(executor, ray_address=ray_address).check()
         with RayExecutor(ray_address) if executor == "ray" else contextlib.nullcontext() as tasks:
             grid.run(tasks)
         write_tables(out, report(grid), published(config))

@@ -11,11 +11,13 @@ from typing import Any
 
 import click
 
+from builders.cli.build_flags import BuildFlags
+from builders.cli.build_options import parsed
 from builders.cli.documents import check_json, json_option, print_document
-from builders.cli.executor_flags import EXECUTOR_FLAGS, check_executor, chosen_executor, executor_options
+from builders.cli.executor_flags import EXECUTOR_FLAGS, executor_options
 from builders.cli.progress import TerminalMeter
 from builders.cli.runner import exit_code
-from builders.cli.source_flags import listed_once, listed_sources, missing_sources, source_options, sources_option
+from builders.cli.source_flags import given_places, listed_once, missing_sources, source_options, sources_option
 from builders.cli.source_places import Downloads, cache_option, refuse_wrong_folders
 from builders.cli.split_choice import chosen_splits, splits_option
 from builders.cli.tables import aligned
@@ -33,7 +35,7 @@ from builders.release.digests import file_sha256
 from builders.release.manifest import read_manifest
 from builders.release.split_entries import FileEntry, SplitEntry
 from builders.sources.base import Source
-from builders.sources.registry import SOURCES
+from builders.sources.titles import TITLES
 from builders.storage.paths import PathType, store_of
 from builders.storage.scratch import scratch_folder
 from unknown_detection.help import ESSENTIALS, helpful, no_sync_option
@@ -41,43 +43,45 @@ from unknown_detection.help import ESSENTIALS, helpful, no_sync_option
 _WORKER_IMPORTS = ("builders.pipeline.from_index", "builders.generate.task", "builders.hub.repository", "numpy.ma")
 
 
-def _command(**flags: Any) -> None:
+def _command(target: str, revision: str | None, **values: Any) -> None:
     """Build published rows from your own sources, exactly as ORG/NAME (or the release folder DIR) publishes them.
 
     Every image is compared with the digest in the published index, so the split digests equal the published ones.
     """
-    if flags["withdraw"] is not None:
+    flags = parsed(values, TITLES)
+    if flags.withdraw is not None:
         raise BuildError(
             "--withdraw does not apply to a published index, whose rows are built as they were published. To leave "
             "rows out, build the benchmark from its sources, with --withdraw."
         )
-    check_json(as_json=flags["as_json"], dry_run=flags["dry_run"])
-    check_executor(flags)
-    store_of(flags["out"]).ask(flags["out"], writing=not flags["dry_run"])
+    check_json(as_json=flags.as_json, dry_run=flags.dry_run)
+    flags.executor.check()
+    store_of(flags.out).ask(flags.out, writing=not flags.dry_run)
     with (
-        TerminalMeter(quiet=flags["quiet"]) as meter,
+        TerminalMeter(quiet=flags.quiet) as meter,
         os_errors_as_build_errors("read the sources and write the release"),
-        _published(flags["target"], flags["splits"], flags["revision"], meter) as configs,
+        _published(target, flags.splits, revision, meter) as configs,
     ):
         roots = _roots(configs, flags, meter)
-        with chosen_executor(flags, preload=_WORKER_IMPORTS) as executor:
+        with flags.executor.started(preload=_WORKER_IMPORTS) as executor:
             for published in configs:
-                if flags["dry_run"]:
-                    find(published, roots, flags["out"], meter, executor)
+                if flags.dry_run:
+                    find(published, roots, flags.out, meter, executor)
                 else:
-                    rebuild(published, roots, flags["out"], meter, executor)
+                    rebuild(published, roots, flags.out, meter, executor)
         found = {key: split for published in configs for key, split in published.splits().items()}
-    if flags["as_json"]:
-        print_document("materialize", _document(flags, found))
-    elif flags["dry_run"]:
+    if flags.as_json:
+        where = {"release": target, "revision": revision, "out": str(flags.out)}
+        print_document("materialize", where | _document(found))
+    elif flags.dry_run:
         click.echo("\n".join(_table(found)))
-        click.echo(f"dry run: nothing was written; the sources have all images of {flags['out']}")
+        click.echo(f"dry run: nothing was written; the sources have all images of {flags.out}")
     else:
         for key, split in found.items():
             click.echo(f"{key}: {split.rows:,} rows, digest {split.digest[:12]} as published")
         config, _, name = min(found).partition("/")
-        click.echo(f"built {flags['out']}")
-        click.echo(loading(flags["out"], config, name, found[f"{config}/{name}"]))
+        click.echo(f"built {flags.out}")
+        click.echo(loading(flags.out, config, name, found[f"{config}/{name}"]))
 
 
 def _table(found: Mapping[str, SplitEntry]) -> list[str]:
@@ -85,11 +89,10 @@ def _table(found: Mapping[str, SplitEntry]) -> list[str]:
     return aligned([*lines, *([key, f"{split.rows:,}", split.digest[:12]] for key, split in found.items())])
 
 
-def _document(flags: Mapping[str, Any], found: Mapping[str, SplitEntry]) -> dict[str, Any]:
-    """What `--json` prints of a dry run."""
+def _document(found: Mapping[str, SplitEntry]) -> dict[str, Any]:
+    """What `--json` prints of the rows that a dry run found."""
     splits = [{"split": key, "rows": split.rows, "digest": split.digest} for key, split in found.items()]
-    where = {"release": flags["target"], "revision": flags["revision"], "out": str(flags["out"])}
-    return {**where, "rows": sum(split.rows for split in found.values()), "splits": splits}
+    return {"rows": sum(split.rows for split in found.values()), "splits": splits}
 
 
 @contextlib.contextmanager
@@ -154,8 +157,7 @@ def _fetch(repository: Repository, commit: str, paths: Sequence[str], into: Path
         repository.fetch(there[path], commit, into)
 
 
-def _roots(configs: Sequence[Published], flags: dict[str, Any], meter: TerminalMeter) -> dict[str, Path]:
-    listed = listed_sources(flags["sources"])
+def _roots(configs: Sequence[Published], flags: BuildFlags, meter: TerminalMeter) -> dict[str, Path]:
     needing: dict[Source, list[str]] = {}
     partitions: dict[Source, tuple[str, ...]] = {}
     for published in configs:
@@ -163,8 +165,7 @@ def _roots(configs: Sequence[Published], flags: dict[str, Any], meter: TerminalM
             if source.on_disk:
                 needing.setdefault(source, []).append(published.config)
                 partitions[source] = tuple(dict.fromkeys([*partitions.get(source, ()), *taken]))
-    named = {source: flags[source.key] or listed.get(source.key) for source in needing}
-    places = {source: place for source, place in named.items() if place is not None}
+    places = given_places(needing, flags)
     refuse_wrong_folders(places)
     missing = [source for source in needing if source not in places]
     if missing:
@@ -173,19 +174,18 @@ def _roots(configs: Sequence[Published], flags: dict[str, Any], meter: TerminalM
         lines = [f"{', '.join(names)} {need} sources. Missing:"]
         lines += missing_sources((source, ", ".join(needing[source])) for source in missing)
         raise BuildError("\n".join([*lines, f"{listed_once(missing[0])}."]))
-    return Downloads(flags["cache"], meter.note, quiet=flags["quiet"]).folders(places, partitions)
+    return Downloads(flags.cache, meter.note, quiet=flags.quiet).folders(places, partitions)
 
 
 def make_command() -> click.Command:
     """The click command, with a flag for each source."""
-    sources = [source.key for source in SOURCES.values() if source.on_disk]
     command = helpful(
         "python -m hf_scripts.materialize",
         help=_command.__doc__,
         sections={
             ESSENTIALS: ("splits", "revision", "out", "dry_run"),
             "How it runs": (*EXECUTOR_FLAGS, "no_sync", "quiet", "as_json"),
-            "Sources (run without any to see which are needed)": [*sources, "sources"],
+            "Sources (run without any to see which are needed)": [*TITLES, "sources"],
         },
         examples=(
             "python -m hf_scripts.materialize ORG/unknown-detection --splits cifar-train --revision v1.0.0 "
@@ -205,7 +205,7 @@ def make_command() -> click.Command:
         click.option("--withdraw", hidden=True),
         no_sync_option,
         click.option("--quiet", is_flag=True, help="No progress on stderr."),
-        *source_options(SOURCES.values()),
+        *source_options(TITLES),
     ]
     for option in options:
         command = option(command)

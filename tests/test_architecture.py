@@ -67,8 +67,6 @@ def test_the_evaluation_takes_of_the_builders_what_runs_tasks_alone():
         "builders.cli",
         "builders.cli.executor_flags",
         "builders.errors",
-        "builders.storage",
-        "builders.storage.scratch",
     }
 
 

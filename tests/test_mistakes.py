@@ -10,7 +10,8 @@ import pytest
 
 from builders import facets_benchmark, folder_benchmark, imagenet_benchmark
 from builders.commands import audit as audit
-from builders.commands.build import make_command
+from builders.commands.benchmark import make_command
+from builders.commands.folder import make_command as folder_command
 from hf_scripts import card, export, materialize, push, verify
 
 FLAG = re.compile(r"(?<![\w-])--[a-z][\w-]*")
@@ -136,7 +137,7 @@ def test_mistakes_of_a_build(mistake, place):
     assert "was built with the seed 0, and this run has 3" in seed
     folder = mistake(imagenet_benchmark, f"{flags} --quiet --out file/in/none", command)
     assert "file/in: not a directory" in folder
-    folders = folder_benchmark.make_command()
+    folders = folder_command()
     assert "none" in mistake(folder_benchmark, "--in-distribution none --unknown near=none --out out", folders)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import click
 from click.shell_completion import CompletionItem, get_completion_class
 
-from unknown_detection.commands import BUILDER, COMMANDS, GROUPS, MODULE, PROGRAM, Command, as_started, program
+from unknown_detection.commands import COMMANDS, GROUPS, MODULE, PROGRAM, Command, as_started, program
 from unknown_detection.help import HelpCommand, HelpGroup, StartedContext, usage_error
 
 COMPLETE_VARIABLE = "_UNKNOWN_DETECTION_COMPLETE"
@@ -69,8 +69,9 @@ def _module(command: Command, ctx: click.Context) -> Any:
 def click_command(command: Command, ctx: click.Context) -> click.Command:
     """The click command that a module's `main` runs, for completion and for tests of its help."""
     module = _module(command, ctx)
-    if command.declared:
-        made = importlib.import_module(BUILDER).make_command(module.BENCHMARK)
+    if command.made_in:
+        declared = [module.BENCHMARK] if hasattr(module, "BENCHMARK") else []
+        made = importlib.import_module(command.made_in).make_command(*declared)
     else:
         made = module.command if hasattr(module, "command") else module.make_command()
     found: click.Command = made.get_command(click.Context(made), command.inside) if command.inside else made

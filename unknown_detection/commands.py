@@ -34,8 +34,8 @@ class Command:
         summary: its line in the overview, in the imperative.
         section: the heading that it stands under in the overview.
         inside: for one of several commands of a module, its name there.
-        declared: whether the module only declares a benchmark, and `BUILDER` makes its click command. Else the module
-            has it as `command`, or makes it with `make_command`.
+        made_in: for a module that only declares a benchmark, the module whose `make_command` makes its click command
+            (of the declared `BENCHMARK`, if there is one). Else the module itself has it as `command`, or makes it.
     """
 
     name: str
@@ -43,7 +43,7 @@ class Command:
     summary: str
     section: str
     inside: str = ""
-    declared: bool = False
+    made_in: str = ""
 
     @property
     def python(self) -> str:
@@ -58,8 +58,8 @@ class Command:
 
 _BUILD, _CHECK, _SHARE, _EVALUATE = "Build a release", "Look into it", "Share it", "Evaluate detectors"
 
-BUILDER = "builders.commands.build"
-"""The module whose `make_command` takes the `BENCHMARK` that a module declares."""
+BUILDER, FOLDERS = "builders.commands.benchmark", "builders.commands.folder"
+"""The modules with the commands of a declared benchmark, and of one that is declared for a person's folders."""
 
 COMMANDS = (
     Command(
@@ -70,34 +70,35 @@ COMMANDS = (
         "builders.imagenet_benchmark",
         "The unified benchmark on ImageNet-200 (Kim, Koo and Hwang).",
         _BUILD,
-        declared=True,
+        made_in=BUILDER,
     ),
     Command(
         "build cifar",
         "builders.cifar_benchmark",
         "The unified benchmark on CIFAR-40 (Kim, Koo and Hwang).",
         _BUILD,
-        declared=True,
+        made_in=BUILDER,
     ),
     Command(
         "build facets",
         "builders.facets_benchmark",
         "FACETS: is a class one of Places365?",
         _BUILD,
-        declared=True,
+        made_in=BUILDER,
     ),
     Command(
         "build broad",
         "builders.broad_benchmark",
         "BROAD: kinds of shift from ImageNet-1k.",
         _BUILD,
-        declared=True,
+        made_in=BUILDER,
     ),
     Command(
         "build folder",
         "builders.folder_benchmark",
         "A benchmark of your own folders of images.",
         _BUILD,
+        made_in=FOLDERS,
     ),
     Command("verify", "hf_scripts.verify", "Check every digest, row and image, of a folder or on the Hub.", _CHECK),
     Command("audit", "builders.commands.audit", "Find overlaps, duplicates and artifacts that spoil results.", _CHECK),
@@ -125,12 +126,21 @@ _NAMED = re.compile(
 )
 
 
-def run_builder(benchmark: Any, argv: Sequence[str] | None) -> int:
-    """Run the command line that builds a declared benchmark; returns its exit code.
+def own_process() -> bool:
+    """Whether Python was started for a module of the table, and not for somebody's program that imports one."""
+    spec = getattr(sys.modules["__main__"], "__spec__", None)
+    return spec is not None and spec.name in {command.entry for command in COMMANDS}
+
+
+def run_builder(argv: Sequence[str] | None, *declared: Any) -> int:
+    """Run the command line that builds a declared benchmark, or without one, a person's folders.
 
     A declaration stands below the commands, so the command is found by its name as all others are.
+
+    Returns:
+        The exit code.
     """
-    code: int = importlib.import_module(BUILDER).run_command(benchmark, argv)
+    code: int = importlib.import_module(BUILDER if declared else FOLDERS).run_command(*declared, argv)
     return code
 
 

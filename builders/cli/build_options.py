@@ -5,18 +5,20 @@ Tested by `tests/builders/commands/test_build.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import click
 
+from builders.cli.build_flags import BuildFlags
 from builders.cli.documents import json_option
-from builders.cli.executor_flags import EXECUTOR_FLAGS, executor_options
+from builders.cli.executor_flags import EXECUTOR_FLAGS, ExecutorFlags, executor_options
 from builders.cli.source_flags import sources_option
 from builders.cli.source_places import LocalPath, cache_option
 from builders.cli.split_choice import splits_option
-from builders.declare.benchmark import Benchmark
+from builders.declare.benchmark import Benchmark, Variant
+from builders.generate.flags import Flag
 from builders.storage.paths import PathType
 from unknown_detection.help import no_sync_option
 
@@ -27,7 +29,7 @@ HOW = ("index_only", "allow_partial", "check", *EXECUTOR_FLAGS, "no_sync", "quie
 
 def which_rows(benchmark: Benchmark) -> list[str]:
     """The options that choose other rows than the published ones, as sections of the help have them."""
-    variants = [variant.name.replace("-", "_") for variant in benchmark.variants]
+    variants = [parameter(variant.name) for variant in benchmark.variants]
     return [*variants, "adopt", "withdraw", "limit_per_class", "seed"]
 
 
@@ -98,3 +100,35 @@ def source_choices(benchmark: Benchmark) -> list[Callable[[Any], Any]]:
         sources_option(),
         cache_option(),
     ]
+
+
+def parameter(flag: str) -> str:
+    """The name that click gives the value of a flag."""
+    return flag.replace("-", "_")
+
+
+def parsed(
+    values: Mapping[str, Any],
+    sources: Iterable[str] = (),
+    variants: Iterable[Variant] = (),
+    settings: Iterable[Flag] = (),
+) -> BuildFlags:
+    """Return the flags' values as fields.
+
+    Args:
+        values: what click calls a command with.
+        sources: keys of the sources for which the command has flags.
+        variants: the variants for which it has some.
+        settings: its flags whose values make generators.
+    """
+    rest = dict(values)
+    places = {key: rest.pop(key) for key in sources}
+    chosen = {variant.name: rest.pop(parameter(variant.name)) for variant in variants}
+    return BuildFlags(
+        settings={flag.name: rest.pop(parameter(flag.name)) for flag in settings},
+        executor=ExecutorFlags(**{name: rest.pop(name) for name in EXECUTOR_FLAGS}, dry_run=rest["dry_run"]),
+        folders={key: place for key, place in places.items() if place is not None},
+        # The flag of a variant without a folder is True or False.
+        variants={name: "" if text is True else text for name, text in chosen.items() if text not in (None, False)},
+        **rest,
+    )

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from builders.cli.setting_flags import is_given
+from builders.cli.build_flags import BuildFlags
+from builders.cli.setting_flags import is_given, replaced_configs
 from builders.declare.benchmark import Benchmark, DemoModels, Settings, Split
 from builders.generate.contract import Generator
 from builders.generate.extra import INSTALL, not_installed, without_packages
@@ -25,16 +26,24 @@ class ModelsOfDemo:
     values: Mapping[str, Any]
 
     @classmethod
-    def of(cls, benchmark: Benchmark, values: Mapping[str, Any], without: Collection[str]) -> ModelsOfDemo:
-        """The models for all settings of which no flag gives a model; `without` names configs that get none."""
+    def of(cls, benchmark: Benchmark, configs: Collection[str], flags: BuildFlags) -> ModelsOfDemo:
+        """A demo's models for the settings of which no flag gives a model; none for what is no demo.
+
+        Args:
+            benchmark: the declaration.
+            configs: the configs that are named; empty for all. A config that a variant has from its own folder needs
+                no models.
+            flags: the build's flags.
+        """
         wanted = []
-        for settings in benchmark.settings:
-            demo = settings.demo
-            if demo is None or settings.config in without:
+        for settings in benchmark.settings if flags.demo else ():
+            demo, config = settings.demo, settings.config
+            if demo is None or config in replaced_configs(benchmark, flags) or (configs and config not in configs):
                 continue
-            if not any(is_given(flag, values[flag.name]) for flag in settings.flags if flag.name in demo.flags):
+            own = [flag for flag in settings.flags if flag.name in demo.flags]
+            if not any(is_given(flag, flags.settings[flag.name]) for flag in own):
                 wanted.append((settings, demo))
-        return cls(tuple(wanted), values)
+        return cls(tuple(wanted), flags.settings)
 
     @property
     def generators(self) -> dict[str, Generator]:
@@ -66,9 +75,6 @@ class ModelsOfDemo:
                     name: dataclasses.replace(split, classes=demo.classes) for name, split in made.items()
                 }
         return benchmark.with_splits(added)
-
-
-NO_MODELS = ModelsOfDemo((), {})
 
 
 def without(benchmark: Benchmark, lacking: Mapping[str, Generator]) -> Benchmark:

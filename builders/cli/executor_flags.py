@@ -5,8 +5,9 @@ Tested by `tests/builders/executors/test_ray.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from typing import Any
 
 import click
@@ -14,8 +15,6 @@ import click
 from builders.errors import BuildError
 from builders.executors.base import Executor
 from builders.executors.cores import usable_cores
-from builders.executors.local import LocalExecutor
-from builders.executors.ray import RayExecutor, check_cluster
 
 EXECUTOR_FLAGS = ("workers", "executor", "ray_address")
 """The options of `executor_options`, as sections of a help page have them."""
@@ -50,42 +49,46 @@ def cluster_options() -> list[Callable[[Any], Any]]:
     ]
 
 
-def check_executor(flags: Mapping[str, Any]) -> None:
-    """Check the flags, and that the Ray cluster answers if they ask for one, before any work.
+@dataclass(frozen=True)
+class ExecutorFlags:
+    """The values of these flags, and whether the command is a dry run, which stays on this machine."""
 
-    Raises:
-        BuildError: flags contradict each other, Ray is not installed, or nothing answers at its address.
-    """
-    if flags["executor"] == "ray" and flags["workers"] is not None:
-        raise BuildError(
-            "--workers does not apply to --executor ray, which runs as many tasks as the nodes have cores. Leave it "
-            "out, and start the nodes with `ray start --num-cpus=...`."
-        )
-    check_cluster_flags(flags["executor"], flags["ray_address"], dry_run=flags["dry_run"])
+    executor: str = "local"
+    workers: int | None = None
+    ray_address: str | None = None
+    dry_run: bool = False
 
+    def check(self) -> None:
+        """Check the flags, and that the Ray cluster answers if they ask for one, before any work.
 
-def check_cluster_flags(executor: str, ray_address: str | None, *, dry_run: bool) -> None:
-    """Check --executor and --ray-address, and unless nothing is to be done, that the Ray cluster answers.
+        Raises:
+            BuildError: flags contradict each other, Ray is not installed, or nothing answers at its address.
+        """
+        if self.executor != "ray":
+            if self.ray_address is not None:
+                raise BuildError("--ray-address is only used with --executor ray. Add it, or leave the address out.")
+            return
+        if self.workers is not None:
+            raise BuildError(
+                "--workers does not apply to --executor ray, which runs as many tasks as the nodes have cores. Leave "
+                "it out, and start the nodes with `ray start --num-cpus=...`."
+            )
+        if not self.dry_run:
+            from builders.executors.ray import check_cluster
 
-    Raises:
-        BuildError: as for `check_executor`.
-    """
-    if executor != "ray" and ray_address is not None:
-        raise BuildError("--ray-address is only used with --executor ray. Add it, or leave the address out.")
-    if executor == "ray" and not dry_run:
-        check_cluster(ray_address)
+            check_cluster(self.ray_address)
 
+    def started(self, *, gpus: float = 0, preload: Sequence[str] = ()) -> AbstractContextManager[Executor]:
+        """The executor that the flags ask for, to be entered.
 
-def chosen_executor(
-    flags: Mapping[str, Any], *, gpus: float = 0, preload: Sequence[str] = ()
-) -> AbstractContextManager[Executor]:
-    """The executor that the flags ask for, to be entered; a dry run takes this machine.
+        Args:
+            gpus: devices that tasks may use on this machine.
+            preload: modules that the tasks need.
+        """
+        if self.executor == "ray" and not self.dry_run:
+            from builders.executors.ray import RayExecutor
 
-    Args:
-        flags: values of all flags by parameter name.
-        gpus: devices that tasks may use on this machine.
-        preload: modules that the tasks need.
-    """
-    if flags["executor"] == "ray" and not flags["dry_run"]:
-        return RayExecutor(flags["ray_address"])
-    return LocalExecutor(flags["workers"] or usable_cores(), gpus=gpus, preload=preload)
+            return RayExecutor(self.ray_address)
+        from builders.executors.local import LocalExecutor
+
+        return LocalExecutor(self.workers or usable_cores(), gpus=gpus, preload=preload)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import click
 
-from builders.declare.benchmark import Benchmark, Variant
+from builders.cli.build_flags import BuildFlags
+from builders.declare.benchmark import Benchmark
 from builders.errors import BuildError
 from builders.generate.devices import DEVICE
 from builders.generate.flags import Flag
@@ -23,37 +24,31 @@ def setting_flags(benchmark: Benchmark) -> list[Flag]:
     return list(dict.fromkeys(flag for settings in benchmark.settings for flag in settings.flags))
 
 
-def given_values(benchmark: Benchmark, chosen: Sequence[Variant], flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the values of a benchmark's settings by the flags' names.
+def replaced_configs(benchmark: Benchmark, flags: BuildFlags) -> dict[str, str]:
+    """The flag of the chosen variant that takes a config's images from its own folder, by the config's name."""
+    chosen = [variant for variant in benchmark.variants if variant.name in flags.variants]
+    return {config.name: f"--{variant.name}" for variant in chosen for config in variant.configs}
 
-    Args:
-        benchmark: the declaration.
-        chosen: the variants that are asked for.
-        flags: the parsed flags.
+
+def refuse_replaced(benchmark: Benchmark, flags: BuildFlags) -> None:
+    """Refuse flags that make generators of a config that a chosen variant replaces.
 
     Raises:
-        BuildError: a flag is given for a config that a variant replaces.
+        BuildError: there is such a flag.
     """
-    values = {flag.name: flags[_parameter(flag)] for settings in benchmark.settings for flag in settings.flags}
-    replaced = {config.name: variant for variant in chosen for config in variant.configs}
-    for settings in benchmark.settings:
-        given = [f"--{flag.name}" for flag in settings.flags if flag != DEVICE and is_given(flag, values[flag.name])]
-        if given and settings.config in replaced:
-            adopting = f"--{replaced[settings.config].name}"
+    for config, adopting in replaced_configs(benchmark, flags).items():
+        own = [flag for settings in benchmark.settings if settings.config == config for flag in settings.flags]
+        given = [f"--{flag.name}" for flag in own if flag != DEVICE and is_given(flag, flags.settings[flag.name])]
+        if given:
             raise BuildError(
-                f"{adopting} takes the images of {settings.config} from its folder, so {' and '.join(given)} cannot "
-                f"be given with it. Leave out {adopting}, or {' and '.join(given)}."
+                f"{adopting} takes the images of {config} from its folder, so {' and '.join(given)} cannot be given "
+                f"with it. Leave out {adopting}, or {' and '.join(given)}."
             )
-    return values
 
 
 def is_given(flag: Flag, value: Any) -> bool:
     """Whether a flag's value is another than without the flag."""
     return bool(value) if flag.multiple else bool(value != flag.default)
-
-
-def _parameter(flag: Flag) -> str:
-    return flag.name.replace("-", "_")
 
 
 def _option(flag: Flag) -> Callable[[Any], Any]:

@@ -9,34 +9,30 @@ import difflib
 import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from builders.cli.build_flags import BuildFlags
 from builders.cli.source_places import Place, PlaceType, as_place
 from builders.errors import BuildError, one_line
 from builders.hub.place import is_hub_place
-from builders.sources.base import Source
-from builders.sources.registry import SOURCES
+from builders.sources.titles import TITLES
 from builders.storage.paths import store_of
 from builders.storage.text_files import read_lines
+
+if TYPE_CHECKING:
+    from builders.sources.base import Source
 
 SOURCES_FILE = Path("sources.toml")
 """The file in the current folder that is read if --sources is not given."""
 
 
-def source_options(sources: Iterable[Source]) -> list[Callable[[Any], Any]]:
-    """Return a flag `--<key> DIR`, or an address instead of the folder, for each source that has a folder."""
+def source_options(sources: Mapping[str, str]) -> list[Callable[[Any], Any]]:
+    """Return a flag `--<key> DIR`, or an address instead of the folder, for each source, given titles by key."""
     return [
-        click.option(
-            f"--{source.key}",
-            source.key,
-            type=PlaceType(),
-            metavar="DIR|ADDRESS",
-            help=f"{source.title}.",
-        )
-        for source in sources
-        if source.on_disk
+        click.option(f"--{key}", key, type=PlaceType(), metavar="DIR|ADDRESS", help=f"{title}.")
+        for key, title in sources.items()
     ]
 
 
@@ -66,7 +62,7 @@ def listed_sources(given: Path | None) -> dict[str, Place]:
     except (ValueError, RecursionError) as error:  # a number of 5,000 digits is a ValueError
         problem = "nested too deeply" if isinstance(error, RecursionError) else one_line(error)
         raise BuildError(f'{path} is not TOML with lines such as imagenet = "DIR" ({problem}). Correct it.') from error
-    known = [source.key for source in SOURCES.values() if source.on_disk]
+    known = list(TITLES)
     for key, value in listed.items():
         if key not in known:
             near = difflib.get_close_matches(key, known, n=1)
@@ -96,14 +92,23 @@ def _expanded(key: str, value: str, path: Path) -> Path:
         ) from error
 
 
-def refuse_sources_of_demo(sources: Iterable[Source], flags: Mapping[str, Any], log: Callable[[str], object]) -> None:
+def given_places(sources: Iterable[Source], flags: BuildFlags) -> dict[Source, Place]:
+    """The places of some sources, by their flags or the sources file; sources that neither names are missing.
+
+    Raises:
+        BuildError: as for `listed_sources`.
+    """
+    listed = {**listed_sources(flags.sources), **flags.folders}
+    return {source: listed[source.key] for source in sources if source.key in listed}
+
+
+def refuse_sources_of_demo(flags: BuildFlags, log: Callable[[str], object]) -> None:
     """Refuse copies of sources that are given to a demo, which uses none; say that the file here is not read.
 
     Raises:
         BuildError: a flag names a copy or a file that names copies.
     """
-    given = [f"--{source.key}" for source in sources if flags.get(source.key) is not None]
-    given += ["--sources"] if flags["sources"] is not None else []
+    given = [f"--{key}" for key in flags.folders] + ["--sources"] * (flags.sources is not None)
     if given:
         named = " and ".join(given)
         raise BuildError(

@@ -9,14 +9,16 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from builders.errors import BuildError, one_line
 from builders.hub.place import HubPlace, is_hub_place, parse_place
-from builders.sources.base import Source
 from builders.storage.paths import as_path, store_of
+
+if TYPE_CHECKING:
+    from builders.sources.base import Source
 
 Place = Path | HubPlace
 """A folder of this machine or in a store, or a place on the Hub."""

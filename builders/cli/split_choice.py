@@ -10,7 +10,6 @@ from typing import Any
 import click
 
 from builders.errors import BuildError, one_line
-from builders.release.manifest import read_manifest
 
 
 def splits_option(
@@ -50,6 +49,8 @@ def offered(keys: Sequence[str], incomplete: str) -> list[str]:
 
 def _splits_there(ctx: click.Context) -> list[str]:
     """The splits of the release folder that is the first argument of a command line; none if there is no such."""
+    from builders.release.manifest import read_manifest  # not for `--help`
+
     arguments = [str(param.name) for param in ctx.command.params if isinstance(param, click.Argument)]
     # click leaves arguments unread where the option at the end still lacks its value.
     given = next((value for value in (*(ctx.params.get(name) for name in arguments[:1]), *ctx.args) if value), "")

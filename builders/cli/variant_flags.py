@@ -6,18 +6,22 @@ Tested by `tests/builders/test_cifar_benchmark.py`.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from builders.cli.source_flags import listed_sources
+from builders.cli.build_flags import BuildFlags
+from builders.cli.source_flags import given_places
 from builders.cli.source_places import as_place
 from builders.declare.benchmark import Benchmark, Variant
 from builders.errors import BuildError
 from builders.hub.place import HubPlace
-from builders.sources.base import Source
+
+if TYPE_CHECKING:
+    from builders.sources.base import Source
 
 
 def variant_options(benchmark: Benchmark) -> list[Callable[[Any], Any]]:
@@ -34,42 +38,39 @@ def _variant_option(variant: Variant) -> Callable[[Any], Any]:
     )
 
 
-def every_source(benchmark: Benchmark) -> tuple[Source, ...]:
-    """The sources of a benchmark and of its variants."""
-    others = [variant.source for variant in benchmark.variants if variant.source is not None]
-    return tuple({source.key: source for source in (*benchmark.sources(), *others)}.values())
+def every_source(benchmark: Benchmark) -> dict[str, str]:
+    """Titles of the sources of a benchmark and of its variants that are folders, by key."""
+    found: dict[str, str] = {}
+    for _, split in benchmark.splits():
+        found |= split.folders
+    return found | {
+        variant.source.key: variant.source.title for variant in benchmark.variants if variant.source is not None
+    }
 
 
-def chosen_reading(benchmark: Benchmark, flags: dict[str, Any]) -> tuple[Benchmark, list[Variant]]:
-    """The benchmark as the parsed flags ask for it, and the variants among them; their folders go into `flags`.
+def chosen_reading(benchmark: Benchmark, flags: BuildFlags) -> tuple[Benchmark, BuildFlags]:
+    """The benchmark as the flags ask for it, and the flags with the variants and the folders that follow from them.
 
     Raises:
         BuildError: a folder is given for an unused source.
     """
     for variant in benchmark.variants:
-        _take_found(variant, flags)
-    chosen = [variant for variant in benchmark.variants if flags[_parameter(variant)] not in (None, False)]
+        flags = _with_found(variant, flags)
     for variant in benchmark.variants:
-        _give_folder(variant, flags)
-    return benchmark.with_variants([variant.name for variant in chosen]), chosen
+        flags = _with_folder(variant, flags)
+    return benchmark.with_variants(flags.variants), flags
 
 
-def _take_found(variant: Variant, flags: dict[str, Any]) -> None:
+def _with_found(variant: Variant, flags: BuildFlags) -> BuildFlags:
     """Choose a variant where the folder given for the source that it stands for holds its own source instead."""
     usual, own = variant.instead_of, variant.source
-    if usual is None or own is None or flags["demo"] or flags[_parameter(variant)] is not None:
-        return
-    root = flags[usual.key] or listed_sources(flags["sources"]).get(usual.key)
-    if (
-        root is None
-        or isinstance(root, HubPlace)
-        or flags[own.key] is not None
-        or not _holds(own, root)
-        or _holds(usual, root)
-    ):
-        return
+    if usual is None or own is None or flags.demo or variant.name in flags.variants or own.key in flags.folders:
+        return flags
+    root = given_places([usual], flags).get(usual)
+    if root is None or isinstance(root, HubPlace) or not _holds(own, root) or _holds(usual, root):
+        return flags
     click.echo(f"{root} holds {own.title}, not {usual.title}: read as with --{variant.name}", err=True)
-    flags[_parameter(variant)] = str(root)
+    return dataclasses.replace(flags, variants={**flags.variants, variant.name: str(root)})
 
 
 def _holds(source: Source, root: Path) -> bool:
@@ -83,16 +84,11 @@ def _holds(source: Source, root: Path) -> bool:
     return False
 
 
-def _give_folder(variant: Variant, flags: dict[str, Any]) -> None:
+def _with_folder(variant: Variant, flags: BuildFlags) -> BuildFlags:
     """Take the folder of a variant's source from the variant's own flag, where it is given there."""
     if variant.source is None:
-        return
-    key, given = variant.source.key, flags[_parameter(variant)]
-    if given is None and flags[key] is not None:
+        return flags
+    key, given = variant.source.key, flags.variants.get(variant.name)
+    if given is None and key in flags.folders:
         raise BuildError(f"--{key} is only used with --{variant.name}. Add that, or leave --{key} out.")
-    flags[key] = as_place(given) if given else flags[key]
-
-
-def _parameter(variant: Variant) -> str:
-    """The name of a variant's flag among the parsed ones."""
-    return variant.name.replace("-", "_")
+    return dataclasses.replace(flags, folders={**flags.folders, key: as_place(given)}) if given else flags

@@ -11,9 +11,8 @@ import dataclasses
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from builders.declare.checks import problems
 from builders.declare.classes import AllClasses, Classes, ClassesOf, Draw, FirstClasses, class_sizes
 from builders.declare.quotas import (
     AllImages,
@@ -29,7 +28,9 @@ from builders.declare.quotas import (
 from builders.declare.splits import AuthorsImages, Config, JoinedSplit, Oodness, PaperCount, Part, Split
 from builders.generate.contract import Generator
 from builders.generate.flags import Flag
-from builders.sources.base import Source
+
+if TYPE_CHECKING:
+    from builders.sources.base import Source
 
 __all__ = [
     "AllClasses",
@@ -146,6 +147,17 @@ class Benchmark:
     settings: tuple[Settings, ...] = ()
 
     def __post_init__(self) -> None:
+        if not any(split.is_named for _, split in self.splits()):
+            self.check()
+
+    def check(self) -> None:
+        """Check the declaration. One that names sources by key is checked when a build begins, others when made.
+
+        Raises:
+            DeclarationError: as for the class.
+        """
+        from builders.declare.checks import problems  # which reads the tables of classes
+
         for problem in problems(self.configs):
             raise DeclarationError(f"Benchmark {self.name}, {problem}.")
         for variant in self.variants:

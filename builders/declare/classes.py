@@ -8,10 +8,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from builders.declare.quotas import DeclarationError
-from builders.sources.base import Source
-from taxonomy import decisions
+
+if TYPE_CHECKING:
+    from builders.sources.base import Source
+    from taxonomy.decisions import Decision
 
 
 @dataclass(frozen=True)
@@ -36,8 +39,10 @@ class Classes:
     decision: str
     draw: Draw | None = None
 
-    def candidates(self) -> tuple[decisions.Decision, ...]:
+    def candidates(self) -> tuple[Decision, ...]:
         """The classes with this decision, before the draw."""
+        from taxonomy import decisions  # which a command's `--help` does without
+
         return tuple(row for row in decisions.load(self.table) if row.decision == self.decision)
 
     def __len__(self) -> int:

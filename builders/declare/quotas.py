@@ -11,15 +11,15 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-import numpy as np
-import numpy.typing as npt
+if TYPE_CHECKING:  # what only computes is imported where it does: a command's `--help` reads declarations alone
+    import numpy as np
+    import numpy.typing as npt
 
-from builders.declare.ranking import even_shares, first_of_each, largest_remainders
-from builders.sources.base import Source
+    from builders.sources.base import Source
 
-Rows = npt.NDArray[np.int64]
+Rows: TypeAlias = "npt.NDArray[np.int64]"
 
 
 class DeclarationError(ValueError):
@@ -128,6 +128,8 @@ class PerClass(Quota):
 
     def take(self, candidates: Candidates) -> Rows:
         """The first of each class."""
+        import numpy as np
+
         sizes = candidates.sizes()
         return candidates.first(np.minimum(self.images, sizes // 2 if self.half else sizes))
 
@@ -151,6 +153,8 @@ class Half(Quota):
 
     def take(self, candidates: Candidates) -> Rows:
         """The first half of each class."""
+        import numpy as np
+
         return candidates.first(np.array([round(size * 0.5) for size in candidates.sizes().tolist()], dtype=np.int64))
 
     def reason(self, before: Sequence[str]) -> tuple[str, str]:
@@ -200,6 +204,10 @@ class Total(Quota):
 
     def take(self, candidates: Candidates) -> Rows:
         """The first of each class, by shares that are proportional to the classes' sizes."""
+        import numpy as np
+
+        from builders.declare.ranking import largest_remainders
+
         left = min(self.images, len(candidates.rows) // 2) if self.half else self.images
         chosen = [np.empty(0, np.int64)]
         for pool in candidates.by_partition():
@@ -257,6 +265,10 @@ class Largest(Quota):
 
     def take(self, candidates: Candidates) -> Rows:
         """The rows of the largest values."""
+        import numpy as np
+
+        from builders.declare.ranking import even_shares, first_of_each
+
         values = candidates.values(self.by)
         rows = candidates.rows[values[candidates.rows] > 0]
         best = rows[np.lexsort((candidates.ids(rows), -values[rows]))]

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import KW_ONLY, dataclass
+from typing import TYPE_CHECKING
 
 from builders.declare.classes import ChosenClasses, Classes, ClassesOf
 from builders.declare.quotas import Originals, Quota
@@ -15,7 +16,10 @@ from builders.generate.arrays import AS_PNG
 from builders.generate.contract import Generator
 from builders.release.columns import ID_OVERLAP, OODNESS, Column
 from builders.release.schema import KNOWN_CLASS_ROLES, Role
-from builders.sources.base import Source
+from builders.sources.titles import TITLES, source_of
+
+if TYPE_CHECKING:
+    from builders.sources.base import Source
 
 
 @dataclass(frozen=True)
@@ -60,6 +64,22 @@ class AuthorsImages:
     other_column: str = ""
 
 
+class SourceOrKey:
+    """A field that is given a source or its key in `builders.sources.titles`, and always gives the source.
+
+    A source's module is imported when the source is first asked for, so that `--help` imports none.
+    """
+
+    def __get__(self, split: Split | None, owner: type) -> Source:
+        if split is None:
+            raise AttributeError("a class has no source")  # for dataclasses: the field has no default
+        given: Source | str = vars(split)["source"]
+        return source_of(given) if isinstance(given, str) else given
+
+    def __set__(self, split: Split, given: Source | str) -> None:
+        vars(split)["source"] = given
+
+
 @dataclass(frozen=True)
 class Split:
     """One split: its role, source, classes and quota, and its place in the authors' archive (`published`).
@@ -71,7 +91,8 @@ class Split:
 
     name: str
     role: Role
-    source: Source
+    _: KW_ONLY
+    source: SourceOrKey = SourceOrKey()
     partitions: tuple[str, ...]
     classes: ChosenClasses
     quota: Quota
@@ -91,6 +112,18 @@ class Split:
     def sources(self) -> tuple[Source, ...]:
         """Its source, and one that says which of its images are taken."""
         return (self.source,) if self.originals is None else (self.source, self.originals.of)
+
+    @property
+    def is_named(self) -> bool:
+        """Whether its source was given by key."""
+        return isinstance(vars(self)["source"], str)
+
+    @property
+    def folders(self) -> dict[str, str]:
+        """Titles of the sources that are in folders, by key; a source that was given by key is not imported."""
+        if self.is_named and self.originals is None:
+            return {vars(self)["source"]: TITLES[vars(self)["source"]]}
+        return {source.key: source.title for source in self.sources if source.on_disk}
 
     @property
     def originals(self) -> Originals | None:
@@ -114,7 +147,6 @@ class Split:
         return (self.generator or AS_PNG).row_id(f"{self.source.key}/{source_id}")
 
 
-@dataclass(frozen=True)
 class Part(Split):
     """A part of a joined split: declared and planned like a split; its rows are stored among those of other parts."""
 

@@ -10,8 +10,6 @@ from collections.abc import Sequence
 from multiprocessing.connection import wait
 from types import ModuleType
 
-import pyarrow as pa
-
 
 class _NoPandas:
     """An import finder that hides pandas."""
@@ -33,6 +31,8 @@ def without_pandas() -> None:
     finder = _NoPandas()
     sys.meta_path.insert(0, finder)
     try:
+        import pyarrow as pa
+
         pa.array([0])
     finally:
         sys.meta_path.remove(finder)

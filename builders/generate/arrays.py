@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import numpy as np
-
 from builders.generate.contract import Generate, Generated, Generator, SourceImage
 
 SIDE = 32
@@ -20,6 +18,8 @@ def as_rgb(image: SourceImage) -> Generated:
     rgb = image.rgb
     if rgb.size != (SIDE, SIDE):
         return Generated(None, reason=f"it has {rgb.width} x {rgb.height} pixels instead of {SIDE} x {SIDE}")
+    import numpy as np
+
     return Generated(np.asarray(rgb))
 
 

@@ -12,17 +12,20 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-
-import numpy as np
-import numpy.typing as npt
-from PIL import Image
+from typing import TYPE_CHECKING
 
 from builders.errors import BuildError
 from builders.executors.base import ONE_CORE, Resources
 from builders.release.columns import PREPARED_SHA256, Column, Value
-from builders.release.images import Stored
 from builders.release.split_entries import GeneratorEntry, PreparationEntry, Reproducible
 from builders.storage.regular import open_buffered
+
+if TYPE_CHECKING:  # declarations have generators, and a command's `--help` reads declarations alone
+    import numpy as np
+    import numpy.typing as npt
+    from PIL import Image
+
+    from builders.release.images import Stored
 
 
 @dataclass(frozen=True)
@@ -134,7 +137,7 @@ class Generated:
     def __post_init__(self) -> None:
         if (self.pixels is None) is not bool(self.reason):
             raise ValueError("a generated image has either pixels or a reason why there are none")
-        if self.pixels is not None and (self.pixels.dtype != np.uint8 or self.pixels.shape[2:] != (3,)):
+        if self.pixels is not None and (self.pixels.dtype != "uint8" or self.pixels.shape[2:] != (3,)):
             raise ValueError(f"pixels must be uint8 (height, width, 3), not {self.pixels.dtype} {self.pixels.shape}")
 
 

@@ -8,21 +8,15 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal, get_args
+from typing import TYPE_CHECKING, Literal, get_args
 
-import pyarrow as pa
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 Value = str | bool | int | float
 
 ColumnType = Literal["string", "bool", "int64", "float64"]
 """The types of these columns, as named by `datasets.Value`."""
-
-_ARROW: Mapping[str, pa.DataType] = {
-    "string": pa.string(),
-    "bool": pa.bool_(),
-    "int64": pa.int64(),
-    "float64": pa.float64(),
-}
 
 _PUBLISHED = {
     "image",
@@ -73,7 +67,9 @@ class Column:
     @property
     def arrow(self) -> pa.DataType:
         """The Arrow type."""
-        return _ARROW[self.type]
+        import pyarrow as pa
+
+        return pa.type_for_alias(self.type)
 
 
 OODNESS = Column(

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any, Literal, get_args
-
-import pyarrow as pa
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from builders.release.columns import Column
+
+if TYPE_CHECKING:  # a command's `--help` reads the names of roles alone
+    import pyarrow as pa
 
 Role = Literal[
     "in_distribution",
@@ -75,6 +76,8 @@ def arrow_schema(
         image: with the image column, as in `data/`; otherwise as in `index/`.
         demo: mark the rows as those of demo sources.
     """
+    import pyarrow as pa
+
     encoded = pa.struct({"bytes": pa.binary(), "path": pa.string()})
     kinds: dict[str, tuple[pa.DataType, dict[str, Any]]] = {"image": (encoded, {"_type": "Image"})} if image else {}
     kinds["label"] = (pa.int64(), {"names": list(label_names), "_type": "ClassLabel"})

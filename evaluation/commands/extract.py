@@ -11,7 +11,7 @@ from typing import Any
 
 import click
 
-from builders.cli.executor_flags import check_cluster_flags
+from builders.cli.executor_flags import ExecutorFlags
 from builders.executors.ray import RayExecutor
 from evaluation.commands import options
 from evaluation.releases import open_release
@@ -65,7 +65,7 @@ def command(
     printed beside the published one, and a difference of over one point and chance ends the run. On a running Ray
     cluster (--executor ray) tasks share the images, each with a GPU if --device is cuda.
     """
-    check_cluster_flags(executor, ray_address, dry_run=given["dry_run"])
+    ExecutorFlags(executor, ray_address=ray_address, dry_run=given["dry_run"]).check()
     from evaluation.features.extract import extract
 
     opened = open_release(release, revision)

@@ -235,8 +235,8 @@ def test_a_demo_without_the_extra_leaves_corruptions_out_and_says_so(flags, tmp_
         raise ReachedError(run.request.splits, compared_with(run.benchmark, run.request.splits))
 
     monkeypatch.setattr("builders.commands.build.prepare", reached)
-    monkeypatch.setattr("builders.commands.build._demo_roots", lambda *_, **__: {})
-    monkeypatch.setattr("builders.commands.build._with_demo_models", lambda benchmark, *_, **__: benchmark)
+    monkeypatch.setattr("builders.commands.build.demo_sources", lambda *_, **__: {})
+    monkeypatch.setattr("builders.commands.build.with_demo_models", lambda benchmark, *_, **__: benchmark)
     with pytest.raises(ReachedError) as caught:
         main(["--demo", "--quiet", "--out", str(tmp_path), *flags])
     wanted = tuple(key for key in BENCHMARK.usual() if not key.startswith(f"{CONFIG}/") and not BENCHMARK.needs(key))

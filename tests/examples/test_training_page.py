@@ -11,7 +11,7 @@ from tests.examples.paths import EXAMPLES
 for _package in ("torch", "pytorch_ood", "torchvision", "timm", "safetensors"):
     pytest.importorskip(_package, reason=f"needs {_package}, of the extra train")
 
-from builders.folder_benchmark import make_command  # noqa: E402
+from builders.commands.folder import make_command  # noqa: E402
 from evaluation.commands import extract, report, score  # noqa: E402
 from examples import mnist_folders, reproduce, train  # noqa: E402
 

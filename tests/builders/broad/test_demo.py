@@ -34,7 +34,7 @@ def release(demo, tmp_path_factory):
     out = tmp_path_factory.mktemp("broad-demo") / "out"
     with pytest.MonkeyPatch.context() as patch:
         # The demo's sources are written once for all tests; models are written as by a user's command.
-        patch.setattr("builders.commands.build._demo_roots", lambda *_, **__: demo)
+        patch.setattr("builders.commands.build.demo_sources", lambda *_, **__: demo)
         patch.setattr("builders.generate.adversarial.flags.AutoAttack", FEW)
         assert build(out, f"--splits={SPLITS}") == 0
     return out
@@ -81,7 +81,7 @@ def test_images_are_made_of_the_first_classes_and_the_others_are_listed(release)
 
 
 def test_a_second_run_uses_the_same_models_and_changes_no_byte(release, demo, monkeypatch, capsys):
-    monkeypatch.setattr("builders.commands.build._demo_roots", lambda *_, **__: demo)
+    monkeypatch.setattr("builders.commands.build.demo_sources", lambda *_, **__: demo)
     before = files_of(release)
     weights = {path: path.read_bytes() for path in (release / ".state" / "demo-models").rglob("*") if path.is_file()}
     assert len(weights) > 10

@@ -1,10 +1,12 @@
 """A demo's models: used where no flag gives one, and as far as their packages are installed."""
 
 import importlib.metadata
+from pathlib import Path
 
 import pytest
 
 from builders.broad_benchmark import BENCHMARK, main
+from builders.cli.build_flags import BuildFlags
 from builders.cli.demo_models import ModelsOfDemo, left_out
 from builders.generate.extra import without_packages
 
@@ -17,14 +19,20 @@ ATTACKED = [
 GENERATED = ["broad-synthetic/biggan", "broad-synthetic/stable_diffusion"]
 
 
-def made(without=(), **values):
-    return list(ModelsOfDemo.of(BENCHMARK, VALUES | values, without).generators)
+def models(configs=(), variants=(), demo=True, **values):
+    flags = BuildFlags(Path("out"), demo=demo, settings=VALUES | values, variants=dict.fromkeys(variants, "folder"))
+    return ModelsOfDemo.of(BENCHMARK, configs, flags)
+
+
+def made(**asked):
+    return list(models(**asked).generators)
 
 
 def test_models_are_made_for_the_configs_of_which_no_flag_gives_a_model():
     assert made() == made(device="cpu", epsilon=0.1) == ATTACKED + GENERATED
-    assert made(model=("vit",)) == made(weights=("a",)) == made(without=["broad-adversarial"]) == GENERATED
+    assert made(model=("vit",)) == made(weights=("a",)) == made(configs=["broad-synthetic"]) == GENERATED
     assert made(biggan="folder") == ATTACKED
+    assert made(variants=["adopt-partial-broad"]) == made(demo=False) == []
 
 
 @pytest.fixture
@@ -46,7 +54,7 @@ def without(monkeypatch):
 
 def test_splits_that_lack_the_same_packages_share_a_line(without):
     without("torch", "timm", "diffusers", "torchattacks", "transformers", "accelerate")
-    lines = list(left_out(without_packages(ModelsOfDemo.of(BENCHMARK, VALUES, ()).generators)))
+    lines = list(left_out(without_packages(models().generators)))
     said = [line.partition(". For these, too: pip install 'unknown-detection[generate]'")[0] for line in lines]
     assert said == [
         f"left out {ATTACKED[0]}, {ATTACKED[2]}: timm, torch are not installed",

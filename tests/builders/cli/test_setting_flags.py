@@ -7,7 +7,7 @@ import pytest
 
 from builders.broad.synthetic import SYNTHETIC
 from builders.broad_benchmark import BENCHMARK, main
-from builders.commands.build import make_command, run_command
+from builders.commands.benchmark import make_command, run_command
 from builders.imagenet_benchmark import BENCHMARK as IMAGENET
 from tests.builders.conftest import files_of
 

@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from builders.commands.benchmark import run_command
 from builders.declare.benchmark import (
     AllClasses,
     AllImages,
@@ -222,7 +223,18 @@ def test_the_same_declarations_without_the_fault_are_taken():
 
 def test_every_registered_benchmark_can_be_declared_again():
     for declared in BENCHMARKS.values():
-        assert dataclasses.replace(declared) == declared
+        again = dataclasses.replace(declared)
+        again.check()
+        assert again == declared
+
+
+def test_a_declaration_that_names_a_source_by_its_key_is_checked_when_it_is_built():
+    assert split(source="dtd").source is DTD
+    named = benchmark(config(split(source="dtd", partitions=("imags",))))
+    with pytest.raises(DeclarationError, match=r"one/test: Describable Textures .* has no partition imags"):
+        named.check()
+    with pytest.raises(DeclarationError, match="has no partition imags"):
+        run_command(named, ["--dry-run", "--quiet"])
 
 
 # By hand: three classes of 7, 8 and 1 images. Python rounds 3.5 to 4 and 0.5 to 0.

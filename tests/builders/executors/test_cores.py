@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from builders.commands.build import make_command
+from builders.commands.benchmark import make_command
 from builders.executors.cores import usable_cores
 from builders.imagenet_benchmark import BENCHMARK
 from hf_scripts import materialize, push, verify

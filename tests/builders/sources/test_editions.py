@@ -6,7 +6,7 @@ import numpy as np
 import PIL.Image
 import pytest
 
-from builders.commands.build import run_command
+from builders.commands.benchmark import run_command
 from builders.errors import BuildError
 from builders.imagenet_benchmark import BENCHMARK
 from builders.sources import editions

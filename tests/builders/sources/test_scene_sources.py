@@ -5,7 +5,7 @@ import json
 import datasets
 import pytest
 
-from builders.commands.build import run_command
+from builders.commands.benchmark import run_command
 from builders.declare.benchmark import AllClasses, AllImages, Benchmark, Classes, Config, PaperCount, Split
 from builders.release import images
 from builders.sources.sun397 import SUN397

@@ -12,7 +12,7 @@ pytest.importorskip("diffusers", reason="the extra generate is not installed")
 
 from builders.broad.synthetic import GENERATIVE_MODELS, SYNTHETIC  # noqa: E402
 from builders.broad_benchmark import BENCHMARK  # noqa: E402
-from builders.commands.build import run_command  # noqa: E402
+from builders.commands.benchmark import run_command  # noqa: E402
 from builders.declare.quotas import Total  # noqa: E402
 from builders.generate.contract import SourceImage  # noqa: E402
 from builders.generate.synthetic import demo as tiny  # noqa: E402

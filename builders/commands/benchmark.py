@@ -1,0 +1,76 @@
+"""The command of each declared benchmark: `python -m builders.<benchmark>_benchmark`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import click
+
+from builders.cli.build_options import ESSENTIAL, HOW, build_options, parameter, parsed, source_choices, which_rows
+from builders.cli.runner import exit_code
+from builders.cli.setting_flags import setting_flags, setting_options
+from builders.cli.source_flags import source_options
+from builders.cli.variant_flags import every_source, variant_options
+from builders.declare.benchmark import Benchmark
+from builders.errors import os_errors_as_build_errors
+from builders.executors.processes import without_pandas
+from unknown_detection.commands import own_process
+from unknown_detection.help import ESSENTIALS, helpful
+
+
+def run_command(benchmark: Benchmark, argv: Sequence[str] | None) -> int:
+    """Parse and run one builder's command line.
+
+    Args:
+        benchmark: the declaration.
+        argv: arguments; None takes the process's.
+
+    Returns:
+        The exit code: 0 when all is built, 2 for anything the user can mend, 130 after Ctrl-C.
+    """
+    stopped = "stopped; run the same command again and it goes on where this run stopped."
+    return exit_code(make_command(benchmark), argv, stopped=stopped)
+
+
+def make_command(benchmark: Benchmark) -> click.Command:
+    """The click command of one builder: shared flags, and one flag for each of its sources."""
+    module = f"python -m builders.{benchmark.name}_benchmark"
+    sources = every_source(benchmark)
+    settings = setting_flags(benchmark)
+
+    @helpful(
+        module,
+        help=f"Build a release of {benchmark.title}, from your own copies of its source datasets.",
+        sections={
+            ESSENTIALS: ESSENTIAL,
+            "Sources (run without any to see where to get each, and its layouts)": [
+                *sources,
+                "sources",
+            ],
+            "Which rows": which_rows(benchmark),
+            "Models that make images": [parameter(flag.name) for flag in settings],
+            "How it is built": HOW,
+        },
+        examples=(
+            f"{module} --demo --out build/unknown-detection",
+            f"{module} --sources sources.toml --splits {next(iter(benchmark.parts()))} --dry-run",
+        ),
+    )
+    def command(**values: Any) -> None:
+        if own_process():
+            without_pandas()
+        from builders.commands.build import build  # what a build needs is imported when there is one, not for --help
+
+        with os_errors_as_build_errors("read the sources and write the release"):
+            build(benchmark, module, parsed(values, sources, benchmark.variants, settings))
+
+    for option in (
+        *source_options(sources),
+        *variant_options(benchmark),
+        *setting_options(benchmark),
+        *build_options(benchmark.seed, list(benchmark.parts())),
+        *source_choices(benchmark),
+    ):
+        command = option(command)
+    return command

@@ -1,0 +1,103 @@
+"""The splits that a build makes: those that are named, or else the usual ones, as far as they can be generated.
+
+Tested by `tests/builders/cli/test_setting_flags.py` and `tests/builders/cli/test_demo_models.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import click
+
+from builders.cli.build_flags import BuildFlags
+from builders.cli.demo_models import ModelsOfDemo, left_out, without
+from builders.cli.split_choice import is_named
+from builders.declare.benchmark import Benchmark
+from builders.errors import BuildError
+from builders.generate.extra import INSTALL, check_installed, not_installed, without_packages
+from builders.pipeline.request import compared_with, generators_of
+from builders.plan.withdrawals import DUPLICATES
+
+
+def chosen_splits(
+    benchmark: Benchmark, models: ModelsOfDemo, names: Sequence[str], flags: BuildFlags
+) -> tuple[Benchmark, tuple[str, ...]]:
+    """The splits to build as `config/split`, and the benchmark as the installed packages let it be generated.
+
+    A demo leaves out, and compares with nothing, what takes packages that are not installed.
+
+    Raises:
+        BuildError: something has to be given, or installed, before a wanted split can be generated.
+    """
+    splits = _wanted_splits(benchmark, names)
+    if not flags.dry_run:
+        splits = _installed_splits(benchmark, models, splits, flags)
+    if flags.demo:
+        others = {key: made for key, made in generators_of(benchmark, benchmark.usual()).items() if key not in splits}
+        benchmark = without(benchmark, without_packages(others))
+    if flags.withdraw == DUPLICATES and not flags.dry_run:
+        _check_compared(benchmark, splits)
+    return benchmark, splits
+
+
+def note_left_out(
+    benchmark: Benchmark, models: ModelsOfDemo, names: Sequence[str], note: Callable[[str], object]
+) -> None:
+    """Say which of the usual splits are left out since a flag is missing, if no splits were named."""
+    lacking = without_packages(models.generators)
+    for key in () if names else benchmark.usual():
+        if benchmark.needs(key) and key not in lacking:
+            note(f"{key}: left out, since it is made with {benchmark.needs(key)}")
+
+
+def _wanted_splits(benchmark: Benchmark, names: Sequence[str]) -> tuple[str, ...]:
+    """Names as `config/split`, in declared order; the usual ones that can be generated if none are named.
+
+    A config stands for its splits that can be generated.
+
+    Raises:
+        BuildError: something has to be given before a split can be generated.
+    """
+    declared, ready = list(benchmark.parts()), benchmark.ready()
+    if not names:
+        usual = tuple(key for key in benchmark.usual() if key in ready)
+        if not usual:
+            needed = " or ".join(dict.fromkeys(benchmark.needs(key) for key in declared))
+            raise BuildError(f"All splits of this benchmark need a model: give {needed}.")
+        return usual
+    for name in names:
+        inside = [key for key in declared if is_named(key, [name])]
+        if not set(inside) & set(ready):
+            raise BuildError(
+                f"--splits {name} cannot be generated yet: {inside[0]} is made with {benchmark.needs(inside[0])}. Add "
+                "these flags."
+            )
+    return tuple(key for key in declared if key in names or (key.split("/")[0] in names and key in ready))
+
+
+def _installed_splits(
+    benchmark: Benchmark, models: ModelsOfDemo, splits: tuple[str, ...], flags: BuildFlags
+) -> tuple[str, ...]:
+    """The splits whose generators' packages are installed, if all of a demo is built; otherwise all must be."""
+    generators = generators_of(benchmark, splits)
+    if not flags.demo or flags.splits:
+        check_installed(generators)
+        return splits
+    lacking = {**without_packages(generators), **without_packages(models.generators)}
+    for line in left_out(lacking):
+        click.echo(line, err=True)  # also with --quiet: it is no progress
+    return tuple(key for key in splits if key not in lacking)
+
+
+def _check_compared(benchmark: Benchmark, splits: Sequence[str]) -> None:
+    """Check that the images of all splits that are compared with some can be generated.
+
+    Raises:
+        BuildError: a package is not installed.
+    """
+    lacking = without_packages(generators_of(benchmark, compared_with(benchmark, splits)))
+    if lacking:
+        raise BuildError(
+            f"--withdraw duplicates compares the images with those of {', '.join(lacking)}, and "
+            f"{not_installed(lacking.values())}. Run {INSTALL}."
+        )

@@ -1,0 +1,132 @@
+"""`python -m builders.folder_benchmark`: builds a benchmark of a person's own folders of images.
+
+Tested by `tests/builders/test_folder_benchmark.py`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+
+from builders.cli.build_flags import BuildFlags
+from builders.cli.build_options import HOW, build_options, parsed
+from builders.cli.runner import exit_code
+from builders.errors import BuildError, one_line, os_errors_as_build_errors
+from builders.executors.processes import without_pandas
+from builders.folder_benchmark import Unknown, declare
+from builders.registry import BENCHMARKS
+from builders.release.schema import Role
+from builders.sources.image_folder import Images, find_images, refuse_unreadable
+from builders.storage.paths import PathType, as_path, store_of
+from unknown_detection.commands import own_process
+from unknown_detection.help import ESSENTIALS, helpful
+from unknown_detection.terminal.progress import bar
+
+MODULE = "python -m builders.folder_benchmark"
+
+_ROLES: Mapping[str, tuple[Role, str]] = {
+    "near": ("near_ood", "near_ood"),
+    "far": ("far_ood", "far_ood"),
+    "external": ("external", "external_validation"),
+}
+"""The role and the split's name of a folder of unknowns, by the word that gives it."""
+
+_GIVEN = re.compile(r"(?P<kind>near|far|external)(:(?P<name>[a-z0-9]+(_[a-z0-9]+)*))?=(?P<folder>.+)", re.DOTALL)
+_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+
+
+def run_command(argv: Sequence[str] | None) -> int:
+    """Run the command line; returns its exit code."""
+    return exit_code(make_command(), argv, stopped="stopped; run the same command again and it goes on.")
+
+
+def make_command() -> click.Command:
+    """The click command."""
+    command = helpful(
+        MODULE,
+        help="Build a benchmark of your own images: in-distribution classes, and folders of unknowns.",
+        sections={
+            ESSENTIALS: ("in_distribution", "unknown", "name", "out", "splits", "dry_run"),
+            "Which rows": ("limit_per_class", "seed"),
+            "How it is built": HOW,
+        },
+        examples=(f"{MODULE} --in-distribution birds --unknown near=other-birds --unknown far=textures",),
+    )(_command)
+    options = [
+        click.option(
+            "--in-distribution",
+            type=PathType(),
+            required=True,
+            metavar="DIR",
+            help="Class folders, or train, validation and test with class folders in each. What has no folder of "
+            "its own is drawn.",
+        ),
+        click.option(
+            "--unknown",
+            multiple=True,
+            required=True,
+            metavar="near|far|external[:NAME]=DIR",
+            help="A folder of unknown images, with class folders or without. Hyperparameters are chosen on external "
+            "ones. May be given several times.",
+        ),
+        click.option("--name", default="folder", show_default=True, help="Name of the config in the release."),
+        *build_options(0),
+    ]
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def _command(in_distribution: Path, unknown: Sequence[str], name: str, **values: Any) -> None:
+    if own_process():
+        without_pandas()
+    from builders.commands.build import build  # what a build needs is imported when there is one, not for --help
+
+    flags = parsed(values)
+    if not _NAME.fullmatch(name) or name in BENCHMARKS:
+        raise BuildError(
+            f"--name {one_line(name)} cannot name this benchmark: use lower-case letters, digits and hyphens, and "
+            f"none of {', '.join(BENCHMARKS)}."
+        )
+    folders = [_unknown(given) for given in unknown]
+    names = [folder.split for folder in folders]
+    if twice := [split for split in names if names.count(split) > 1]:
+        raise BuildError(f"--unknown gives two folders for {twice[0]}. Name them, as in far:textures=DIR.")
+    with os_errors_as_build_errors("read the folders"):
+        known = find_images(in_distribution)
+        _check_images([known, *(folder.images for folder in folders)], flags)
+    benchmark = declare(name, flags.seed, known, folders)
+    roots = [known.root, *(folder.images.root for folder in folders)]
+    places = {source.key: root for source, root in zip(benchmark.sources(), roots, strict=True)}
+    with os_errors_as_build_errors("read the folders and write the release"):
+        build(benchmark, MODULE, dataclasses.replace(flags, folders=places))
+
+
+def _unknown(given: str) -> Unknown:
+    """Read one value of `--unknown`."""
+    found = _GIVEN.fullmatch(given)
+    if found is None:
+        raise BuildError(
+            f"--unknown {one_line(given)} is not near=DIR, far=DIR or external=DIR, or one of these with a name such "
+            "as far:textures=DIR (a-z, 0-9, underscores between). Write it so."
+        )
+    role, split = _ROLES[found["kind"]]
+    name = f"{split}_{found['name']}" if found["name"] else split
+    return Unknown(name, role, find_images(as_path(found["folder"]), flat=name))
+
+
+def _check_images(folders: Sequence[Images], flags: BuildFlags) -> None:
+    """Refuse images that are not whole, all at once and before anything is written, so that the command goes on later.
+
+    What a store has is read once only, so there a build names the first.
+    """
+    if flags.dry_run or flags.allow_partial or any(not store_of(found.root).is_local for found in folders):
+        return
+    images = sum(len(files) for found in folders for files in found.files.values())
+    with bar(images, "checking", quiet=flags.quiet) as shown:
+        refuse_unreadable(folders, decode=flags.check == "decode", progress=shown.update)

@@ -1,0 +1,39 @@
+"""Keys and titles of the sources that people have copies of. A source's module is imported when more is asked for.
+
+Tested by `tests/builders/sources/test_titles.py`.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from builders.sources.base import Source
+
+TITLES: Mapping[str, str] = {
+    "imagenet": "ImageNet-1k (ILSVRC2012)",
+    "food101": "Food-101",
+    "caltech256": "Caltech-256",
+    "places365": "Places365-Standard",
+    "cifar100": "CIFAR-100",
+    "svhn": "SVHN (cropped digits)",
+    "lsun": "LSUN",
+    "lsun_fix": "LSUN-FIX",
+    "dtd": "Describable Textures (DTD)",
+    "sun397": "SUN397",
+    "svhn_full": "SVHN (full numbers)",
+    "inaturalist": "iNaturalist (subset for out-of-distribution detection)",
+    "imagenet_o": "ImageNet-O",
+    "openimage_o": "OpenImage-O",
+    "coco2017": "COCO 2017",
+    "partial_broad": "PartialBROAD",
+}
+"""The title of every source by its key, which is also its flag on the command line and the name of its module."""
+
+
+def source_of(key: str) -> Source:
+    """The source with a key of `TITLES`, which its module declares as the same name in capitals."""
+    source: Source = getattr(importlib.import_module(f"builders.sources.{key}"), key.upper())
+    return source
