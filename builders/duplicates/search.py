@@ -27,22 +27,27 @@ from scipy import fft
 
 from builders.duplicates import outlines
 from builders.duplicates.distance import (
+    AGREEING,
     FLOOR,
     MARGIN,
     MOVES,
+    RICH,
     SCALES,
     SIDE,
     WINDOW,
     Images,
     check_images,
+    contrasts,
     details,
     distance,
+    outline_distances,
+    scarcity,
 )
 
 __all__ = ["THRESHOLD", "Index", "Pairs", "distance", "find", "find_in"]
 
-THRESHOLD: float = 0.105
-REACH: float = 0.72
+THRESHOLD: float = 0.096
+REACH: float = 0.8
 
 # Outlines have a length of at most 1, so the rounding error of an inner product of 86 float32 numbers of such size is
 # below 1e-5; that of a transform of 1,024 is of the same order.
@@ -168,7 +173,12 @@ def _likely(queries: Images, references: Images, rows: Rows, columns: Rows, thre
             moved = fft.irfft2(products, s=(SIDE, SIDE))[:, _MOVES[:, None], _MOVES]
             similar = moved / np.sqrt(lengths[query, version] * norms[reference][:, None, None])
             np.maximum(best, similar.max(axis=(1, 2)), out=best)
-        yield from some[best >= 1 - threshold - _SLACK].tolist()
+        contrast = np.minimum(contrasts(queries[asked])[query], contrasts(references[known])[reference])
+        likely = best >= 1 - threshold / scarcity(contrast) - _SLACK
+        shaped = np.flatnonzero(~likely & ((contrast <= RICH + _SLACK) | (best >= 1 - AGREEING - _SLACK)))
+        by_outline = outline_distances(queries[rows[some[shaped]]], references[columns[some[shaped]]])
+        likely[shaped] = by_outline <= threshold + _SLACK
+        yield from some[likely].tolist()
 
 
 def _query_spectra(images: Images) -> tuple[npt.NDArray[np.complex64], Floats]:
