@@ -1,10 +1,11 @@
 """Outlines of 32 x 32 images: coarse shapes that hardly change when an image is compressed or gets noisy.
 
-All is computed from the 7 x 7 blocks of 4 x 4 pixels of a crop of 28 x 28. Let b[i, j, c] be the mean of channel c over
-block (i, j), in levels from 0 to 255, and l[i, j] the mean of b[i, j, c] over the channels. The *outline* is the vector
-of the 84 differences of l between neighbouring blocks, downwards and then to the right, each as sign(t) sqrt(|t|),
-divided by sqrt(max(84, sum of |t|)). So it has a length of at most 1, brightness and contrast do not affect it, and one
-strong edge does not dominate it. The floor, one level a difference, keeps the noise of a nearly constant image small.
+All is computed from the 7 x 7 blocks of 4 x 4 pixels of a crop of 28 x 28. Let b[i, j, c] be the mean of channel c
+over block (i, j), in levels from 0 to 255, and l[i, j] the mean of b[i, j, c] over the channels. The *outline* is the
+vector of the 84 differences of l between neighbouring blocks, downwards and then to the right, each as
+sign(t) sqrt(|t|), divided by sqrt(max(84, sum of |t|)). So it has a length of at most 1, brightness and contrast do
+not affect it, and one strong edge does not dominate it. The floor, one level a difference, keeps the noise of a nearly
+constant image small.
 
 The *gap* of a query and a reference is the least Euclidean distance between the outline of the reference's centre crop
 and those of 18 variants of the query: its crops with the upper left corner in row and column 0, 2 or 4, each as it is
@@ -16,8 +17,8 @@ The *square* of a query and a reference is the least of P² + C² + w S² over f
 - P is the Euclidean distance of the two outlines.
 - C² is the mean over the blocks of the squared length of u - u', where u[c] = b[i, j, c] - l[i, j], divided by 100²:
   the difference of colour. 100 levels let the contrast of saturated images change by a quarter.
-- S² is the mean over blocks and channels of (b - b')², divided by 20², and w = max(0, 1 - r / 6). The roughness r, of the
-  rougher of the two crops, is the mean of the 70 absolute second differences of l, downwards and to the right.
+- S² is the mean over blocks and channels of (b - b')², divided by 20², and w = max(0, 1 - r / 6). The roughness r, of
+  the rougher of the two crops, is the mean of the 70 absolute second differences of l, downwards and to the right.
   Constant images and gradients have nothing that distinguishes two of them but their levels, so these must agree.
 
 Sums of levels are integers. Tested by `tests/builders/duplicates/test_search.py`.

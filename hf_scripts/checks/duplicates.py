@@ -20,7 +20,7 @@ from builders.release.duplicates import (
     read_pairs,
     unfolded,
 )
-from builders.release.entries import METHODS, DuplicatesEntry, Manifest
+from builders.release.entries import METHODS, SIMILARITY, DuplicatesEntry, Manifest
 from builders.release.split_entries import is_training
 from hf_scripts.checks.images import DecodedImage
 from hf_scripts.checks.problems import Problems
@@ -137,14 +137,14 @@ def _wrong_distance(pair: Pair, ways: Set[str], *, equal: bool) -> str:
         return "" if pair.distance == 0 else f"the distance is {pair.distance}, not 0, although the digests are equal"
     if not 0 <= pair.distance < float("inf"):
         return f"the distance is {pair.distance}, not a number of at least 0"
-    if "similarity" in ways or (pair.distance == 0 and "pixels" in ways):
+    if SIMILARITY in ways or (pair.distance == 0 and "pixels" in ways):
         return ""
     return f"the digests differ, and no comparison of the two splits gives distance {pair.distance}"
 
 
 def _check_missing(table: DuplicatesEntry, exact: Iterable[Pair], pairs: Iterable[Pair], problems: Problems) -> None:
     """Check that every pair of rows with equal digests is listed, if their splits were compared."""
-    compared = {(c.one, c.other) for c in unfolded(table.compared) if c.by != "similarity"}
+    compared = {(c.one, c.other) for c in unfolded(table.compared) if c.by != SIMILARITY}
     listed = {pair.place for pair in pairs}
     for pair in sorted(exact):
         if pair.splits in compared and pair.place not in listed:
@@ -164,7 +164,7 @@ def _check_distances(
         one, other = decoded.get((pair.split, pair.id)), decoded.get((pair.other_split, pair.other_id))
         if one is None or other is None or one.sha256 == other.sha256:
             continue  # the distance of equal pixels is checked with the digests
-        if comparison("similarity", *pair.splits) in compared:
+        if comparison(SIMILARITY, *pair.splits) in compared:
             # The distance is not symmetric, and the table does not record which image was shifted.
             found_distances = [distance(*both) for both in ((one.pixels, other.pixels), (other.pixels, one.pixels))]
             if any(abs(value - pair.distance) <= _ROUNDING for value in found_distances):
