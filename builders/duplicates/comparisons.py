@@ -23,7 +23,7 @@ from builders.generate.arrays import SIDE
 from builders.release import images
 from builders.release.digests import rows_digest
 from builders.release.duplicates import KNOWN_ROLE, Comparison, Pair, Row, comparison, groups, pair_of
-from builders.release.entries import Manifest
+from builders.release.entries import SIMILARITY, Manifest
 from builders.release.layout import Layout
 from builders.release.schema import PIXEL_DIGEST
 from builders.storage.atomic import atomic_path
@@ -59,7 +59,7 @@ class PixelComparisons:
         wanted = [
             both
             for both in compared_by_similarity(self.benchmark, self.entries, known_splits)
-            if comparison("similarity", *both) not in known
+            if comparison(SIMILARITY, *both) not in known
         ]
         readable = [both for both in wanted if all(map(self._has_pixels, both))]
         for key, of in wanted:
@@ -80,7 +80,7 @@ class PixelComparisons:
             found = find(self._pixels(key), references[of], advance=self.meter.advance)
             queries, others = self._rows(key, found.queries), self._rows(of, found.references)
             pairs += _near(queries, others, found.distances.tolist())
-        return Table(tuple(pairs), frozenset(comparison("similarity", *both) for both in readable))
+        return Table(tuple(pairs), frozenset(comparison(SIMILARITY, *both) for both in readable))
 
     def _equal_pixels(self) -> Table:
         """Compare decoded (`--check decode`) and generated images by digests over pixels."""

@@ -1,21 +1,33 @@
-"""Outlines of 32 x 32 images: short vectors that are close for near-duplicates, which tell what to compare at all.
+"""Outlines of 32 x 32 images: coarse shapes that hardly change when an image is compressed or gets noisy.
 
-An outline is made of the 7 x 7 blocks of 4 x 4 pixels of a crop of 28 x 28. Its 84 values are the differences of mean
-grey level between neighbouring blocks, downwards and then to the right, each as sign(t) sqrt(|t|), divided by
-sqrt(max(84, sum of |t|)). So a vector has a length of at most 1, brightness and contrast do not affect it, and one
-strong edge does not dominate it. The floor, one level a difference, keeps the noise of a nearly constant image small.
+All is computed from the 7 x 7 blocks of 4 x 4 pixels of a crop of 28 x 28. Let b[i, j, c] be the mean of channel c
+over block (i, j), in levels from 0 to 255, and l[i, j] the mean of b[i, j, c] over the channels. The *outline* is the
+vector of the 84 differences of l between neighbouring blocks, downwards and then to the right, each as
+sign(t) sqrt(|t|), divided by sqrt(max(84, sum of |t|)). So it has a length of at most 1, brightness and contrast do
+not affect it, and one strong edge does not dominate it. The floor, one level a difference, keeps the noise of a nearly
+constant image small.
 
 The *gap* of a query and a reference is the least Euclidean distance between the outline of the reference's centre crop
 and those of 18 variants of the query: its crops with the upper left corner in row and column 0, 2 or 4, each as it is
-and mirrored left to right.
+and mirrored left to right. It tells which images to compare at all.
 
-Tested by `tests/builders/duplicates/test_search.py`.
+The *square* of a query and a reference is the least of P² + C² + w S² over fifty variants, with all corners from 0 to
+4. Primes mark the reference's centre crop.
+
+- P is the Euclidean distance of the two outlines.
+- C² is the mean over the blocks of the squared length of u - u', where u[c] = b[i, j, c] - l[i, j], divided by 100²:
+  the difference of colour. 100 levels let the contrast of saturated images change by a quarter.
+- S² is the mean over blocks and channels of (b - b')², divided by 20², and w = max(0, 1 - r / 6). The roughness r, of
+  the rougher of the two crops, is the mean of the 70 absolute second differences of l, downwards and to the right.
+  Constant images and gradients have nothing that distinguishes two of them but their levels, so these must agree.
+
+Sums of levels are integers. Tested by `tests/builders/duplicates/test_search.py`.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import numpy.typing as npt
@@ -24,59 +36,107 @@ GRID = 7
 STEPS = 2 * GRID * (GRID - 1)
 VARIANTS = 18
 _BLOCK = 4
+_CENTRE = 2
 _CORNERS = (0, 2, 4)
 
-# Integer units per level in the sum of three channels over a block.
-_FLOOR = STEPS * 3 * _BLOCK**2
+# Integer units per level: in the sum of a channel over a block, and in that of three channels.
+_CHANNEL_UNITS = _BLOCK**2
+_UNITS = 3 * _CHANNEL_UNITS
+_FLOOR = STEPS * _UNITS
+
+_COLOUR_LEVELS = 100.0
+_PLAIN_LEVELS = 20.0
+_ROUGH_LEVELS = 6.0
 
 Images = npt.NDArray[np.uint8]
+Sums = npt.NDArray[np.int32]
 Vectors = npt.NDArray[np.float32]
+Floats = npt.NDArray[np.float64]
 
 
 def of_references(images: Images) -> Vectors:
     """Outlines of the centre crops of images (n, 32, 32, 3); shape (n, 84)."""
-    return _outlines(_crop(_window_sums(images), 2, 2))
+    return _outlines(_crop(_window_sums(_greys(images)), _CENTRE, _CENTRE), np.float32).astype(np.float32, copy=False)
 
 
 def of_variants(images: Images) -> Vectors:
     """Outlines of the variants of images (n, 32, 32, 3); shape (n, 18, 84)."""
-    sums = _window_sums(images)
-    return np.stack([_outlines(blocks) for blocks in _variants(sums)], axis=1)
+    variants = _variants(_window_sums(_greys(images)), _CORNERS)
+    return np.stack([_outlines(blocks, np.float32) for blocks in variants], axis=1).astype(np.float32, copy=False)
 
 
-def gaps(variants: Vectors, references: Vectors) -> npt.NDArray[np.float64]:
+def gaps(variants: Vectors, references: Vectors) -> Floats:
     """Gaps of k pairs, shape (k,), from outlines (k, 18, 84) and (k, 84)."""
     differences = variants.astype(np.float64) - references[:, None].astype(np.float64)
-    found: npt.NDArray[np.float64] = np.sqrt(np.square(differences).sum(axis=2).min(axis=1))
+    found: Floats = np.sqrt(np.square(differences).sum(axis=2).min(axis=1))
     return found
 
 
-def _variants(sums: npt.NDArray[np.int32]) -> Iterator[npt.NDArray[np.int32]]:
-    for y, x in itertools.product(_CORNERS, _CORNERS):
+def squares(queries: Images, references: Images) -> Floats:
+    """Squares of k pairs, shape (k,), from images (k, 32, 32, 3)."""
+    centres = _crop(_window_sums(references.astype(np.int32)), _CENTRE, _CENTRE)
+    variants = _variants(_window_sums(queries.astype(np.int32)), range(2 * _CENTRE + 1))
+    found: Floats = np.min([_squares(blocks, centres) for blocks in variants], axis=0)
+    return found
+
+
+def _squares(blocks: Sums, others: Sums) -> Floats:
+    """P² + C² + w S² of k pairs of block sums (k, 7, 7, 3)."""
+    greys, other_greys = blocks.sum(axis=3, dtype=np.int32), others.sum(axis=3, dtype=np.int32)
+    found: Floats = np.square(_outlines(greys, np.float64) - _outlines(other_greys, np.float64)).sum(axis=1)
+    levels = blocks - others
+    colours = 3 * levels - (greys - other_greys)[..., None]
+    found += _mean_square(colours, 1) / (_UNITS * _COLOUR_LEVELS) ** 2
+    rough = np.maximum(_roughness(greys), _roughness(other_greys))
+    plain = _mean_square(levels, 3) / (_CHANNEL_UNITS * _PLAIN_LEVELS) ** 2
+    found += np.maximum(0.0, 1.0 - rough / _ROUGH_LEVELS) * plain
+    return found
+
+
+def _mean_square(blocks: Sums, channels: int) -> Floats:
+    """Sums of squares of each of k arrays (k, 7, 7, 3), a block and `channels` channels."""
+    values = blocks.astype(np.int64)
+    means: Floats = np.einsum("kijc,kijc->k", values, values) / (GRID**2 * channels)
+    return means
+
+
+def _roughness(greys: Sums) -> Floats:
+    """Mean absolute second difference of the grey sums (k, 7, 7), in levels."""
+    bends = [np.abs(np.diff(greys, 2, axis=axis)).sum(axis=(1, 2)) for axis in (1, 2)]
+    rough: Floats = (bends[0] + bends[1]) / (2 * GRID * (GRID - 2) * _UNITS)
+    return rough
+
+
+def _variants(sums: Sums, corners: Iterable[int]) -> Iterator[Sums]:
+    for y, x in itertools.product(corners, repeat=2):
         blocks = _crop(sums, y, x)
         yield blocks
         yield blocks[:, :, ::-1]
 
 
-def _window_sums(images: Images) -> npt.NDArray[np.int32]:
-    """Sums of every 4 x 4 window over all channels: (n, 29, 29), by the upper left corner."""
+def _greys(images: Images) -> Sums:
+    """Sums over the channels, (n, 32, 32)."""
     # Several times faster than `sum` over so short an axis.
     levels = images.astype(np.int32)
-    sums = levels[..., 0] + levels[..., 1] + levels[..., 2]
-    sums = sums[:, :-3] + sums[:, 1:-2] + sums[:, 2:-1] + sums[:, 3:]
-    windows: npt.NDArray[np.int32] = sums[:, :, :-3] + sums[:, :, 1:-2] + sums[:, :, 2:-1] + sums[:, :, 3:]
+    return levels[..., 0] + levels[..., 1] + levels[..., 2]
+
+
+def _window_sums(levels: Sums) -> Sums:
+    """Sums of every 4 x 4 window of levels (n, 32, 32, ...): (n, 29, 29, ...), by the upper left corner."""
+    sums = levels[:, :-3] + levels[:, 1:-2] + levels[:, 2:-1] + levels[:, 3:]
+    windows: Sums = sums[:, :, :-3] + sums[:, :, 1:-2] + sums[:, :, 2:-1] + sums[:, :, 3:]
     return windows
 
 
-def _crop(windows: npt.NDArray[np.int32], y: int, x: int) -> npt.NDArray[np.int32]:
-    """Block sums (n, 7, 7) of the crop at a corner."""
+def _crop(windows: Sums, y: int, x: int) -> Sums:
+    """Block sums (n, 7, 7, ...) of the crop at a corner."""
     return windows[:, y : y + GRID * _BLOCK : _BLOCK, x : x + GRID * _BLOCK : _BLOCK]
 
 
-def _outlines(sums: npt.NDArray[np.int32]) -> Vectors:
+def _outlines(sums: Sums, dtype: npt.DTypeLike) -> npt.NDArray[np.floating]:
     flat = (len(sums), STEPS // 2)
     steps = np.concatenate([np.diff(sums, axis=1).reshape(flat), np.diff(sums, axis=2).reshape(flat)], axis=1)
     sizes = np.abs(steps)
-    lengths = np.sqrt(np.maximum(sizes.sum(axis=1, keepdims=True), _FLOOR).astype(np.float32))
-    vectors: Vectors = np.copysign(np.sqrt(sizes.astype(np.float32)), steps.astype(np.float32)) / lengths
+    lengths = np.sqrt(np.maximum(sizes.sum(axis=1, keepdims=True), _FLOOR).astype(dtype))
+    vectors: npt.NDArray[np.floating] = np.copysign(np.sqrt(sizes.astype(dtype)), steps.astype(dtype)) / lengths
     return vectors

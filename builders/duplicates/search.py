@@ -4,16 +4,16 @@
 compared at all (`builders.duplicates.outlines`); a pair is found if both hold, whatever else is searched with it.
 
 The threshold was chosen by recall and precision on CIFAR-100's pairs that Barz and Denzler judged ("Do We Train on
-Test Data? Purging CIFAR of Near-Duplicates", Journal of Imaging 6(6), 2020) and by the demo's recompressed copies
+Test Data? Purging CIFAR of Near-Duplicates", Journal of Imaging 6(6), 2020) and by changed copies of photographs
 (`benchmarks.cifair`; `docs/benchmarks/duplicates.md` has the figures, also of CIFAR-10, and says how held out they
 are). So a pair that is found is probably one photograph, and the distances are published with the pairs for users who
-want to be surer. What is taken for one wrongly is mostly of one simple outline: a horizon, a bottle on white. What is
-missed is mostly cut out of the photograph quite differently, turned, or recompressed strongly. The reach is that of 95
-% of CIFAR-100's near pairs; a larger one costs time.
+want to be surer. What is taken for one wrongly is mostly of one simple outline: an apple or a bottle on white. What is
+missed is mostly cut out of the photograph quite differently, or turned. The reach has all near pairs of half 0 of
+CIFAR-100; a larger one costs time.
 
 One matrix product with float32 gives the gaps of all pairs, with a slack for its rounding error, and Fourier
-transforms with float32 give the distances of those that remain, with another. `outlines.gaps` and `distance` decide
-on what these leave, so the same pairs are found however images are batched.
+transforms with float32 give the distances of detail of those that remain, with another. `outlines.gaps` and `distance`
+decide on what these leave, so the same pairs are found however images are batched.
 """
 
 from __future__ import annotations
@@ -27,22 +27,27 @@ from scipy import fft
 
 from builders.duplicates import outlines
 from builders.duplicates.distance import (
+    AGREEING,
     FLOOR,
     MARGIN,
     MOVES,
+    RICH,
     SCALES,
     SIDE,
     WINDOW,
     Images,
     check_images,
+    contrasts,
     details,
     distance,
+    outline_distances,
+    scarcity,
 )
 
 __all__ = ["THRESHOLD", "Index", "Pairs", "distance", "find", "find_in"]
 
-THRESHOLD: float = 0.105
-REACH: float = 0.72
+THRESHOLD: float = 0.096
+REACH: float = 0.8
 
 # Outlines have a length of at most 1, so the rounding error of an inner product of 86 float32 numbers of such size is
 # below 1e-5; that of a transform of 1,024 is of the same order.
@@ -168,7 +173,12 @@ def _likely(queries: Images, references: Images, rows: Rows, columns: Rows, thre
             moved = fft.irfft2(products, s=(SIDE, SIDE))[:, _MOVES[:, None], _MOVES]
             similar = moved / np.sqrt(lengths[query, version] * norms[reference][:, None, None])
             np.maximum(best, similar.max(axis=(1, 2)), out=best)
-        yield from some[best >= 1 - threshold - _SLACK].tolist()
+        contrast = np.minimum(contrasts(queries[asked])[query], contrasts(references[known])[reference])
+        likely = best >= 1 - threshold / scarcity(contrast) - _SLACK
+        shaped = np.flatnonzero(~likely & ((contrast <= RICH + _SLACK) | (best >= 1 - AGREEING - _SLACK)))
+        by_outline = outline_distances(queries[rows[some[shaped]]], references[columns[some[shaped]]])
+        likely[shaped] = by_outline <= threshold + _SLACK
+        yield from some[likely].tolist()
 
 
 def _query_spectra(images: Images) -> tuple[npt.NDArray[np.complex64], Floats]:

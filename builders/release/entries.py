@@ -12,7 +12,7 @@ Tested by `tests/builders/release/test_manifest.py`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Final, Literal, get_args
 
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
@@ -36,8 +36,14 @@ from builders.release.split_entries import (
 FORMAT = 1
 """Version of the release format; readers refuse others."""
 
-By = Literal["bytes", "pixels", "similarity"]
-"""Methods of comparing images: encoded bytes, decoded pixels, or similarity (`builders.duplicates.search`)."""
+By = Literal["bytes", "pixels", "similarity", "similarity-2"]
+"""Methods of comparing images: encoded bytes, decoded pixels, or similarity (`builders.duplicates.search`).
+
+`similarity` is an earlier measure: its comparisons are read, but not carried over.
+"""
+
+SIMILARITY: Final = "similarity-2"
+EARLIER_SIMILARITY: Final = "similarity"
 
 OPEN = "open"
 """`LicenceEntry.publish` of sources whose images may be public."""

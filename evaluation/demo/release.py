@@ -117,7 +117,7 @@ def make_release(root: Path) -> None:
         manifest["configs"][config] = {"label_names": list(KNOWN), "columns": [], "splits": written}
     pairs = _pairs(all_rows, repeated)
     compared = sorted(split for split in all_rows if not split.startswith(TRAIN))
-    looked = {"by": "similarity", "splits": compared, "with": [f"{TRAIN}/train"]}
+    looked = {"by": "similarity-2", "splits": compared, "with": [f"{TRAIN}/train"]}
     with atomic_path(root / PATH) as temporary:
         pq.write_table(pairs, temporary)
     manifest[DUPLICATES] = _file_entry(root, PATH) | {"rows": len(pairs), "compared": [looked]}

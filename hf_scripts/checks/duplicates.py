@@ -19,7 +19,7 @@ from builders.release.duplicates import (
     read_pairs,
     unfolded,
 )
-from builders.release.entries import METHODS, By, DuplicatesEntry, Manifest
+from builders.release.entries import METHODS, SIMILARITY, By, DuplicatesEntry, Manifest
 from builders.release.split_entries import is_training
 from builders.storage.parquet import read_row_count
 from hf_scripts.checks.images import Decoded
@@ -139,7 +139,7 @@ def _wrong_distance(pair: Pair, ways: Set[str], *, equal: bool) -> str:
         return "" if pair.distance == 0 else f"the distance is {pair.distance}, not 0, although the digests are equal"
     if not 0 <= pair.distance < float("inf"):
         return f"the distance is {pair.distance}, not a number of at least 0"
-    if "similarity" in ways or (pair.distance == 0 and "pixels" in ways):
+    if SIMILARITY in ways or (pair.distance == 0 and "pixels" in ways):
         return ""
     return f"the digests differ, and no comparison of the two splits gives distance {pair.distance}"
 
@@ -147,7 +147,7 @@ def _wrong_distance(pair: Pair, ways: Set[str], *, equal: bool) -> str:
 def _check_missing(table: DuplicatesEntry, found: Iterable[Pair], pairs: Iterable[Pair], problems: Problems) -> None:
     """Check that every pair that a comparison finds again is listed."""
     compared = {(c.one, c.other) for c in unfolded(table.compared)}
-    exactly = {(c.one, c.other) for c in unfolded(table.compared) if c.by != "similarity"}
+    exactly = {(c.one, c.other) for c in unfolded(table.compared) if c.by != SIMILARITY}
     listed = {pair.place for pair in pairs}
     for pair in sorted(found):
         if pair.splits in (compared if pair.distance else exactly) and pair.place not in listed:
@@ -163,7 +163,7 @@ def _check_distances(table: DuplicatesEntry, pairs: Sequence[Pair], again: Recom
     for number, pair, (one, digest), (other, other_digest) in again.named(pairs):
         if digest == other_digest:
             continue  # the distance of equal pixels is checked with the digests
-        if comparison("similarity", *pair.splits) in compared:
+        if comparison(SIMILARITY, *pair.splits) in compared:
             # The distance is not symmetric, and the table does not record which image was shifted.
             found_distances = [distance(one, other), distance(other, one)]
             if any(abs(value - pair.distance) <= ROUNDING for value in found_distances):

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 
 from builders.duplicates.distance import SIDE, scaled
 from builders.release import images
+from builders.release.entries import SIMILARITY
 from hf_scripts.checks.problems import Problems
 from hf_scripts.checks.values import Split
 
@@ -62,7 +63,7 @@ def check_images(
     names = pc.struct_field(column, "path").to_pylist()
     stored, listed = rows.column("stored").to_pylist(), rows.column("content_sha256").to_pylist()
     digests: list[str] = []
-    pixels = np.zeros((rows.num_rows if "similarity" in split.compared else 0, SIDE, SIDE, 3), np.uint8)
+    pixels = np.zeros((rows.num_rows if SIMILARITY in split.compared else 0, SIDE, SIDE, 3), np.uint8)
     for i, value in enumerate(pc.struct_field(column, "bytes")):
         where = f"{path} row {first + i}"
         if not names[i] or "/" in names[i] or "\\" in names[i]:
@@ -78,7 +79,7 @@ def check_images(
                 if split.compared or stored[i] in images.BY_PIXELS:
                     pixel_digest = images.pixel_sha256(image)
                     found = found or pixel_digest
-                if "similarity" in split.compared:
+                if SIMILARITY in split.compared:
                     pixels[i] = scaled(image)
                 if split.prepared and image.size != (split.prepared, split.prepared):
                     problems.add("image size", f"{where}: {_other_size(image, split)}")

@@ -16,7 +16,7 @@ import pyarrow as pa
 from builders.duplicates.exact import DIGEST, Digests, exact_pairs, rows_at
 from builders.duplicates.search import THRESHOLD, find
 from builders.release.duplicates import Pair, Row, groups, pair_of, unfolded
-from builders.release.entries import DuplicatesEntry, Manifest
+from builders.release.entries import SIMILARITY, DuplicatesEntry, Manifest
 from builders.release.split_entries import is_training
 from builders.storage.parquet import read_parquet
 from hf_scripts.checks.images import Decoded
@@ -61,7 +61,7 @@ class Recomparison:
     def similar(self) -> Iterator[Pair]:
         """The pairs of rows within the threshold whose bytes differ."""
         training = {key for key, entry in self.manifest.by_key().items() if is_training(key, entry)}
-        for one, other in sorted(self._compared("similarity")):
+        for one, other in sorted(self._compared(SIMILARITY)):
             if one in self.decoded and other in self.decoded:
                 yield from self._similar(one, other, training)
 

@@ -17,6 +17,7 @@ from PIL import Image, ImageOps
 from builders.duplicates.distance import distance, scaled
 from builders.duplicates.search import THRESHOLD
 from builders.release.duplicates import Row, comparison, folded, pair_of
+from builders.release.entries import SIMILARITY
 from builders.release.schema import ROLES
 from hf_scripts import verify
 from tests.hf_scripts.pair_tables import add_table
@@ -67,7 +68,7 @@ def tiny_release(root):
     rewrite(root, MADE, made)
     keys = (TEST, NEAR, TRAIN)
     made = {comparison(by, one, other) for by in ("bytes", "pixels") for one in keys for other in keys}
-    made.add(comparison("similarity", TEST, TRAIN))
+    made.add(comparison(SIMILARITY, TEST, TRAIN))
     add_table(root, lambda pairs: [*pairs, *unlike_bytes()], compared=folded(made))
     assert code_of(root) == 0
     return root

@@ -87,7 +87,7 @@ def test_chosen_configs_take_only_their_pairs(push, published, one):
 def near(pair, keys):
     """Add a near-duplicate to a table, and that the two splits were compared for such."""
     every = {comparison("bytes", one, other) for one in keys for other in keys}
-    compared = folded(every | {comparison("similarity", *pair.splits)})
+    compared = folded(every | {comparison("similarity-2", *pair.splits)})
     return {"change": lambda pairs: sorted([*pairs, pair], key=lambda p: p.place), "compared": compared}
 
 
@@ -107,8 +107,8 @@ def test_near_duplicates_of_both_sides_stay(push, published, tmp_path):
     assert push("a", "--check", "fast").code == push("b", "--check", "fast", tag="v1.1.0").code == 0
     pairs, manifest = published("v1.1.0")
     assert [pair for pair in pairs if pair.distance] == sorted([one, other], key=lambda pair: pair.place)
-    similar = {c for c in unfolded(typed(manifest).duplicates.compared) if c.by == "similarity"}
-    assert similar == {comparison("similarity", *pair.splits) for pair in (one, other)}
+    similar = {c for c in unfolded(typed(manifest).duplicates.compared) if c.by == "similarity-2"}
+    assert similar == {comparison("similarity-2", *pair.splits) for pair in (one, other)}
     # A split with other rows takes its pairs with it.
     c = make_release(tmp_path / "c", {TEST: range(2)}, picture=picture)
     add_table(c)

@@ -2,7 +2,7 @@ import itertools
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from PIL import Image
 from scipy import ndimage
@@ -25,8 +25,20 @@ def as_set(pairs):
     return set(zip(pairs.queries.tolist(), pairs.references.tolist(), pairs.distances.tolist(), strict=True))
 
 
+def stated(query, reference):
+    """The distance as `builders.duplicates.distance` states it, by SciPy's filters and loops in levels."""
+    contrast = min(
+        np.sqrt(np.square(differences(image.astype(float))[5:27, 5:27]).mean()) for image in (query, reference)
+    )
+    by_detail = by_scipy(query, reference)
+    found = [by_detail * max(1, 10 / max(contrast, LEAST)) ** 2]
+    if contrast <= 13 or by_detail <= 0.13:
+        found.append(0.6 * by_loops(query, reference))
+    return max(LEAST, min(found))
+
+
 def by_scipy(query, reference):
-    """The distance as `builders.duplicates.distance` states it, with SciPy's filters and one window after another."""
+    """The distance of detail, with SciPy's filters and one window after another."""
     centre = detail(reference.astype(float))[5:27, 5:27]
     best = -1.0
     for image, scale in itertools.product((query, query[:, ::-1]), SCALES):
@@ -44,9 +56,14 @@ def by_scipy(query, reference):
 
 
 def detail(image):
+    found = differences(image)
+    nearby = ndimage.gaussian_filter(np.square(found).mean(axis=2), 4, mode="nearest")
+    return found / np.sqrt(nearby + 64)[..., None]
+
+
+def differences(image):
     fine, coarse = (ndimage.gaussian_filter(image, (sigma, sigma, 0), mode="nearest") for sigma in (0.8, 2.5))
-    squares = np.square(fine - coarse).mean(axis=2)
-    return (fine - coarse) / np.sqrt(ndimage.gaussian_filter(squares, 4, mode="nearest") + 64)[..., None]
+    return fine - coarse
 
 
 def gap(query, reference):
@@ -60,6 +77,41 @@ def outline(crop):
     grey = crop.reshape(7, 4, 7, 4, 3).mean(axis=(1, 3, 4))
     steps = np.concatenate([(grey[1:] - grey[:-1]).ravel(), (grey[:, 1:] - grey[:, :-1]).ravel()])
     return np.sign(steps) * np.sqrt(np.abs(steps)) / np.sqrt(max(84, np.abs(steps).sum()))
+
+
+def by_loops(query, reference):
+    """The square that `builders.duplicates.outlines` states, in levels and one number after the other."""
+    centre = reference[2:30, 2:30]
+    crops = [query[y : y + 28, x : x + 28] for y in range(5) for x in range(5)]
+    return min(terms(crop, centre) for upright in crops for crop in (upright, upright[:, ::-1]))
+
+
+def terms(crop, centre):
+    blocks, others = block_means(crop), block_means(centre)
+    pattern = np.square(outline(crop) - outline(centre)).sum()
+    colour = plain = 0.0
+    for i, j, c in itertools.product(range(7), range(7), range(3)):
+        colour += ((blocks[i][j][c] - grey(blocks[i][j])) - (others[i][j][c] - grey(others[i][j]))) ** 2 / 49 / 100**2
+        plain += (blocks[i][j][c] - others[i][j][c]) ** 2 / (49 * 3) / 20**2
+    weight = max(0.0, 1 - max(roughness(blocks), roughness(others)) / 6)
+    return pattern + colour + weight * plain
+
+
+def block_means(crop):
+    return [
+        [crop[4 * i : 4 * i + 4, 4 * j : 4 * j + 4].mean(axis=(0, 1)).tolist() for j in range(7)] for i in range(7)
+    ]
+
+
+def grey(block):
+    return sum(block) / 3
+
+
+def roughness(blocks):
+    level = [[grey(block) for block in row] for row in blocks]
+    bends = [abs(level[i - 1][j] - 2 * level[i][j] + level[i + 1][j]) for i in range(1, 6) for j in range(7)]
+    bends += [abs(level[i][j - 1] - 2 * level[i][j] + level[i][j + 1]) for i in range(7) for j in range(1, 6)]
+    return sum(bends) / len(bends)
 
 
 def constant(*colour):
@@ -120,7 +172,7 @@ def photographs():
 def test_distance_is_the_one_defined():
     queries, references = planted(1)
     for query, reference in itertools.islice(zip(queries, references, strict=False), 16):
-        assert distance(query, reference) == pytest.approx(max(LEAST, by_scipy(query, reference)), abs=1e-9)
+        assert distance(query, reference) == pytest.approx(stated(query, reference), abs=1e-9)
 
 
 def test_gaps_are_those_defined(brute_force):
@@ -191,6 +243,26 @@ def test_mirroring_the_query_changes_nothing(seed, row, column):
     assert distance(query[:, ::-1], reference) == pytest.approx(distance(query, reference), abs=1e-9)
 
 
+@given(seeds, st.integers(-2, 2), st.integers(-2, 2), st.booleans())
+@settings(max_examples=20, deadline=None)
+def test_moves_of_two_pixels_are_at_no_distance_whatever_fills_the_edge(seed, down, right, mirrored):
+    random = np.random.default_rng(seed)
+    image = coloured_noise(1, 1.5, random)[0]
+    moved = random.integers(0, 256, image.shape, dtype=np.uint8)
+    moved[max(down, 0) : 32 + min(down, 0), max(right, 0) : 32 + min(right, 0)] = image[
+        max(-down, 0) : 32 + min(-down, 0), max(-right, 0) : 32 + min(-right, 0)
+    ]
+    assert distance(moved[:, ::-1] if mirrored else moved, image) <= LEAST
+
+
+@given(seeds, st.integers(0, 100))
+@settings(max_examples=20, deadline=None)
+def test_brightness_changes_nothing_where_nothing_clips(seed, more):
+    image = coloured_noise(1, 1, np.random.default_rng(seed))[0] // 2 + 10
+    assume(roughness(block_means(image[2:30, 2:30])) >= 6)  # smoother images are compared in levels as well
+    assert distance(image + np.uint8(more), image) <= LEAST
+
+
 @pytest.mark.parametrize(
     "names", [*((name,) for name in CHANGES), *itertools.combinations(COMBINED, 2)], ids=" and ".join
 )
@@ -201,9 +273,10 @@ def test_changed_copies_of_photographs_are_found(photographs, names):
     images = images[random.permutation(len(images))[:100]]
     copies = np.stack([changed(image, names, random) for image in images])
     pairs = search(copies, images)
-    # Recompression and noise at this size take the finest detail, and every third pair with JPEG of quality 50.
-    lossy = any("JPEG" in name or "noise" in name for name in names)
-    assert np.sum(pairs.queries == pairs.references) >= (55 if lossy else 90)
+    own = pairs.queries == pairs.references
+    assert own.sum() >= 97
+    if set(names) <= {"shifted, edge repeated", "shifted, wrapped", "mirrored"}:
+        assert own.sum() == 100 and pairs.distances[own].max() <= LEAST
 
 
 @pytest.mark.parametrize("side", [28, 30, 34, 36])
@@ -228,12 +301,11 @@ def test_photographs_of_different_things_are_no_duplicates(photographs):
     assert not len(search(flower, china, threshold=0.2).queries)
 
 
-def test_parts_of_a_photograph_that_share_no_pixel_are_rarely_duplicates(photographs):
-    """Two pairs of 22,500 and of 13,924 are found: one straight edge, in the same place."""
+def test_parts_of_a_photograph_that_share_no_pixel_are_no_duplicates(photographs):
     for images, squares in photographs:
         pairs = search(images, images)
         apart = disjoint(squares[pairs.queries], squares[pairs.references])
-        assert len(pairs.queries) >= len(images) and apart.sum() <= 2
+        assert len(pairs.queries) >= len(images) and not apart.any()
 
 
 def test_different_things_with_one_outline_are_rarely_duplicates():
@@ -253,18 +325,51 @@ def test_independent_noise_is_no_duplicate(slope):
     assert not len(search(coloured_noise(300, slope, random), coloured_noise(300, slope, random)).queries)
 
 
+def test_faint_white_noise_is_not_blown_up_into_a_pattern():
+    random = np.random.default_rng(0)
+    for deviation in (1, 3, 10):
+        queries, references = white_noise(50, deviation, random), coloured_noise(50, 1, random)
+        assert not len(search(queries, references).queries)
+
+
 @pytest.mark.parametrize(
     ("query", "reference"),
     [
         (constant(0, 0, 0), constant(2, 2, 2)),
+        (constant(200, 30, 40), constant(203, 29, 44)),
         (constant(90, 90, 90) + np.tri(32, dtype=np.uint8)[..., None], constant(90, 90, 90)),
         (ramp(1, 90), ramp(1, 100)),
-        (constant(128, 128, 128), white_noise(1, 3, np.random.default_rng(0))[0]),
     ],
-    ids=["blacks", "almost constant", "gradients", "faint noise"],
+    ids=["blacks", "reds", "almost constant", "gradients"],
 )
-def test_images_without_detail_are_no_near_duplicates(query, reference):
-    assert distance(query, reference) > 2 * THRESHOLD
+def test_featureless_images_of_the_same_levels_are_duplicates(query, reference):
+    assert distance(query, reference) <= THRESHOLD
+
+
+@pytest.mark.parametrize(
+    ("query", "reference"),
+    [
+        (constant(0, 0, 0), constant(255, 255, 255)),
+        (constant(0, 0, 0), constant(25, 25, 25)),
+        (constant(120, 60, 60), constant(60, 120, 60)),
+        (constant(128, 128, 128), ramp(0, 100)),
+        (constant(128, 128, 128), white_noise(1, 20, np.random.default_rng(0))[0]),
+        (constant(0, 0, 0), coloured_noise(1, 1, np.random.default_rng(0))[0]),
+        (ramp(0, 100), ramp(np.pi / 2, 100)),
+        (ramp(0, 40), ramp(0, 160)),
+        (ramp(0, 60, (60, 120, 200)), ramp(0, 60, (200, 120, 60))),
+    ],
+)
+def test_featureless_images_of_other_levels_are_not(query, reference):
+    assert distance(query, reference) > 1.2**2 * THRESHOLD  # it is a square
+
+
+def test_a_search_among_featureless_images_alone_is_exact():
+    random = np.random.default_rng(0)
+    images = np.stack([constant(*random.integers(0, 40, 3)) for _ in range(20)])
+    found = {(query, reference) for query, reference, _ in as_set(search(images, images))}
+    expected = {(i, j) for i in range(20) for j in range(20) if distance(images[i], images[j]) <= THRESHOLD}
+    assert found == expected and 20 < len(found) < 400
 
 
 def test_pairs_are_sorted_by_query_then_distance_then_reference():

@@ -124,10 +124,10 @@ def test_comparisons_are_folded_and_unfolded():
     keys = ("a/x", "a/y", "b/z")
     all_of_them = {comparison("bytes", one, other) for one in keys for other in keys}
     assert len(all_of_them) == 6
-    near = {comparison("similarity", key, "b/z") for key in keys[:2]}
+    near = {comparison("similarity-2", key, "b/z") for key in keys[:2]}
     assert as_json(folded(all_of_them | near)) == [
         {"by": "bytes", "splits": list(keys), "with": list(keys)},
-        {"by": "similarity", "splits": ["a/x", "a/y"], "with": ["b/z"]},
+        {"by": "similarity-2", "splits": ["a/x", "a/y"], "with": ["b/z"]},
     ]
     for some in (all_of_them, near, all_of_them | near, set()):
         assert set(unfolded(folded(some))) == some

@@ -129,7 +129,9 @@ def test_a_distance_that_equal_digests_do_not_have(root, check):
     assert problems[0].endswith("the distance is 0.1, not 0, although the digests are equal")
 
 
-@pytest.mark.parametrize(("by", "distance", "wrong"), [("pixels", 0.0, 0), ("similarity", 0.3, 0), ("pixels", 0.3, 1)])
+@pytest.mark.parametrize(
+    ("by", "distance", "wrong"), [("pixels", 0.0, 0), ("similarity-2", 0.3, 0), ("pixels", 0.3, 1)]
+)
 def test_other_bytes_are_a_pair_where_pixels_or_likeness_were_compared(root, check, by, distance, wrong):
     keys = (TEST, NEAR, TRAIN)
     every = {comparison("bytes", one, other) for one in keys for other in keys}
