@@ -252,7 +252,7 @@ def test_a_shard_with_the_name_of_another_format(folder, says):
 # Pairs of duplicates
 
 
-@pytest.mark.parametrize(("number", "which"), [(0, "at distance 0.266"), (1, "equal")])
+@pytest.mark.parametrize(("number", "which"), [(0, "at distance 0.0753"), (1, "equal")])
 def test_a_pair_of_other_bytes_that_is_not_listed(folder, says, number, which):
     """One of similar images, and one of equal pixels; the manifest's counts are put right."""
     path = folder.root / "duplicates/pairs.parquet"
