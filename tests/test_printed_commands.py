@@ -34,7 +34,7 @@ def run(command, *more):
 @pytest.fixture
 def shared_demo(demo, monkeypatch):
     """`--demo` finds the demo sources drawn, as in a folder where a build was before."""
-    monkeypatch.setattr("builders.demo.write.write_demo", lambda root, keys, **_: {key: demo[key] for key in keys})
+    monkeypatch.setattr("builders.demo.write.keep_demo", lambda root, keys, **_: {key: demo[key] for key in keys})
 
 
 @pytest.fixture(params=["imagenet", "cifar", "facets", "broad"])

@@ -14,7 +14,6 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from builders.duplicates.exact import DIGEST, Digests, exact_pairs, rows_at
-from builders.duplicates.search import THRESHOLD, find
 from builders.release.duplicates import Pair, Row, groups, pair_of, unfolded
 from builders.release.entries import SIMILARITY, DuplicatesEntry, Manifest
 from builders.release.split_entries import is_training
@@ -95,6 +94,8 @@ class Recomparison:
         The distance is not symmetric. A build moves the images of other splits over those of a training split; of two
         splits that are both or neither, a pair must be near in both directions to be expected.
         """
+        from builders.duplicates.search import THRESHOLD, find  # SciPy, for which --help should not wait
+
         orders = [both for both in ((one, other), (other, one)) if both[1] in training and both[0] not in training]
         found: list[dict[_Numbers, float]] = []
         for query, reference in orders or ((one, other), (other, one)):

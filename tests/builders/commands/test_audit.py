@@ -36,7 +36,16 @@ ALIASED = Generator("aliased-32", 1, "every twelfth pixel", (32, 32), start_alia
 
 def split(name, role, decision, transform):
     classes = Classes("caltech256", decision)
-    return Split(name, role, CALTECH256, ("images",), classes, AllImages(), PaperCount(0), "", transform)
+    return Split(
+        name,
+        role,
+        source=CALTECH256,
+        partitions=("images",),
+        classes=classes,
+        quota=AllImages(),
+        paper=PaperCount(0),
+        generator=transform,
+    )
 
 
 def benchmark(transform):
