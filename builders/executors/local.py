@@ -270,6 +270,11 @@ def _context(preload: Sequence[str]) -> BaseContext:
     return multiprocessing.get_context("spawn")
 
 
+_IN_USE: list[_Sockets] = []
+"""Folders with a socket. A forked process forgets `multiprocessing`'s finalizers, and with the last reference to a
+lock would release that of this process, too."""
+
+
 class _Sockets:
     """A folder for the fork server's socket, which a later run removes if this process is killed.
 
@@ -290,6 +295,7 @@ class _Sockets:
         finally:
             config["tempdir"] = before
             if any(self._folder.iterdir()):
+                _IN_USE.append(self)
                 Finalize(None, self._kept.close, exitpriority=-100)  # as Python does with its own
             else:  # the server runs already
                 self._kept.close()

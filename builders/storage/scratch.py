@@ -33,13 +33,15 @@ def scratch_folder(purpose: str) -> Iterator[Path]:
     with os_errors_as_build_errors("make a temporary folder"):
         remove_leftovers(purpose)
         root, lock = _new(f"{_PREFIX}{purpose}-")
+    owner = os.getpid()
     try:
         with os_errors_as_build_errors("make a temporary folder"):
             (root / "files").mkdir()
         yield root / "files"
     finally:
-        lock.release()  # first, because Windows deletes no open file
-        _remove(root)
+        if os.getpid() == owner:  # and not a process forked from this one, which lets go of what it got a copy of
+            lock.release()  # first, because Windows deletes no open file
+            _remove(root)
 
 
 def remove_leftovers(purpose: str) -> None:

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import textwrap
 import threading
 import time
 from pathlib import Path
@@ -170,6 +171,7 @@ def test_the_sentence_says_how_a_worker_ended(what, sentence):
 
 START = """
 import sys
+import textwrap
 from builders.errors import BuildError
 from builders.executors.local import LocalExecutor
 from tests.builders.executors.tasks import Square
@@ -381,3 +383,27 @@ def test_workers_have_the_environment_of_the_caller_and_not_of_when_their_server
 def test_an_executor_that_was_not_entered_runs_nothing():
     with pytest.raises(RuntimeError, match="was not entered"):
         LocalExecutor(2).run([Square(1)], nothing)
+
+
+def in_a_forked_process():
+    pass
+
+
+def test_a_forked_process_leaves_the_servers_socket_alone(tmp_path):
+    """As a torch DataLoader forks: its processes forget `multiprocessing`'s finalizers, and what these held."""
+    code = """
+    import multiprocessing
+    from builders.executors.local import LocalExecutor
+    from tests.builders.executors.tasks import Square
+    from tests.builders.executors.test_local import in_a_forked_process
+
+    for _ in range(2):
+        with LocalExecutor(2) as executor:
+            assert executor.run([Square(3)], lambda *_: None) == [9]
+        forked = multiprocessing.get_context("fork").Process(target=in_a_forked_process)
+        forked.start()
+        forked.join()
+        assert forked.exitcode == 0
+    """
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], cwd=ROOT, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
