@@ -1,5 +1,10 @@
-"""Every command that a card, the release's page or the demo prints runs as it is printed, on the demo releases."""
+"""Every command that a card, the release's page or the demo prints runs as it is printed, on the demo releases.
 
+Those in messages have folders that are known when they are printed: they name commands and flags that exist.
+"""
+
+import ast
+import functools
 import html
 import importlib
 import os
@@ -7,16 +12,22 @@ import re
 import shlex
 import shutil
 
+import click
 import pytest
 
 from builders.commands import demo as demo_command
 from builders.commands.report import main as report
 from builders.registry import BENCHMARKS
 from builders.release.manifest import read_manifest
+from tests.test_docs import ROOT, click_commands
 from unknown_detection.commands import COMMANDS
 
 ENTRIES = {command.module: command.entry for command in COMMANDS}
 PRINTED = re.compile(r"python -m (?:" + "|".join(map(re.escape, ENTRIES)) + r")(?: [^`<\n]*[^`<\n.])?(?![.\w])")
+
+
+PACKAGES = ("builders", "evaluation", "hf_scripts", "taxonomy", "unknown_detection")
+NAMED = re.compile(r"python -m [\w.]*\w(?: (?:--[\w-]+|[\w./-]+))*")
 
 
 def printed_in(text):
@@ -98,3 +109,40 @@ def test_the_next_commands_of_the_demo_run_as_printed(demo, tmp_path, monkeypatc
     assert len(commands) == len(BENCHMARKS)
     for command in commands:
         assert run(command, "--dry-run", "--out", str(tmp_path / "out")) == 0, f"{command}: {capsys.readouterr().err}"
+
+
+def texts_of(path):
+    """The texts of a module but for docstrings; what is filled in later stands as X."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    passed_over = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Expr):  # a docstring
+            passed_over.add(id(node.value))
+        elif isinstance(node, ast.JoinedStr):
+            passed_over |= {id(part) for part in node.values}
+            yield "".join(part.value if isinstance(part, ast.Constant) else "X" for part in node.values)
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in passed_over:
+            yield node.value
+
+
+@functools.cache
+def in_messages():
+    paths = [path for package in PACKAGES for path in sorted((ROOT / package).rglob("*.py"))]
+    return sorted({found.rstrip(" .") for path in paths for text in texts_of(path) for found in NAMED.findall(text)})
+
+
+@pytest.mark.parametrize("command", in_messages())
+def test_commands_in_messages_name_what_exists(command):
+    words = command.split()
+    if "X" in words[2]:  # a module that is filled in, such as a benchmark's
+        return
+    known = click_commands()
+    start = next((" ".join(words[:n]) for n in (4, 3) if " ".join(words[:n]) in known), None)
+    if start is None:  # a module that is no command of the table
+        importlib.import_module(words[2])
+        return
+    if isinstance(known[start], click.Group) and len(words) > 3:
+        assert words[3] in known[start].commands or not re.fullmatch("[a-z]+", words[3]), command
+    flags = {name for param in known[start].params for name in param.opts} | {"--help"}
+    assert {word for word in words if word.startswith("--")} <= flags, command

@@ -101,11 +101,11 @@ class AllImages(Quota):
 
 
 @dataclass(frozen=True)
-class PerClass(Quota):
-    """The first `images` of each class by keyed rank.
+class Ranked(Quota):
+    """A number of images, the first by keyed rank; how many are taken of each class a subclass says.
 
-    With `half`, at most half of a class's images. This matters only for a small source (the demo), in which no class
-    may be missing from the split that takes the rest. `apart_from` names another split (`config/split`) of the same
+    With `half`, at most half of what there is. This matters only for a small source (the demo), in which no class may
+    be missing from the split that takes the rest. `apart_from` names another split (`config/split`) of the same
     source, whose images are not taken.
     """
 
@@ -119,8 +119,13 @@ class PerClass(Quota):
         return self.apart_from
 
     def after(self, key: str) -> Quota:
-        """As many of each class again."""
+        """As many again."""
         return super().after(key) if self.apart_from else dataclasses.replace(self, half=False, apart_from=key)
+
+
+@dataclass(frozen=True)
+class PerClass(Ranked):
+    """The first `images` of each class by keyed rank; with `half`, at most half of each class."""
 
     def expected(self, sizes: Callable[[], Sequence[int]]) -> int:
         """As many of each class, or the class; also after another split, as every complete source has enough."""
@@ -179,24 +184,11 @@ class Rest(Quota):
 
 
 @dataclass(frozen=True)
-class Total(Quota):
+class Total(Ranked):
     """`images` in total. Partitions are used up in the given order; inside one, quotas are proportional to class size.
 
-    With `half`, at most half of all images; `half` and `apart_from` are explained at `PerClass`.
+    With `half`, at most half of all images.
     """
-
-    images: int
-    half: bool = False
-    apart_from: str = ""
-
-    @property
-    def parent(self) -> str:
-        """The split whose images are not taken."""
-        return self.apart_from
-
-    def after(self, key: str) -> Quota:
-        """As many again."""
-        return super().after(key) if self.apart_from else dataclasses.replace(self, half=False, apart_from=key)
 
     def expected(self, sizes: Callable[[], Sequence[int]]) -> int:
         """`images`, which every complete source has; with `half` at most half of it."""

@@ -23,7 +23,7 @@ from builders.sources.obtain import Obtain, OwnerFile
 from builders.sources.readers import parquet
 from builders.sources.readers.folders import class_column, printable
 from builders.sources.readers.layouts import Layout, Search
-from builders.sources.readers.patterns import Images, Pattern
+from builders.sources.readers.patterns import MatchedFiles, Pattern
 
 _KEY = "coco2017"
 _PARTITION = "train"
@@ -71,7 +71,7 @@ def source_id(number: int) -> str:
 _IMAGES = Pattern(_KEY, TITLE, r"(?:.*/)?(?P<number>[0-9]{12})\.jpg", _WANTED)
 
 
-def _indexed(home: Path, found: Images | None) -> PartitionIndex | None:
+def _indexed(home: Path, found: MatchedFiles | None) -> PartitionIndex | None:
     """Index the images of a copy that its annotations describe."""
     if found is None or not found.rows.num_rows:
         return None
@@ -91,7 +91,7 @@ def _indexed(home: Path, found: Images | None) -> PartitionIndex | None:
     return _IMAGES.partition(_PARTITION, taken, table, missing=missing)
 
 
-def _ascending(home: Path, found: Images) -> Images:
+def _ascending(home: Path, found: MatchedFiles) -> MatchedFiles:
     """Sort images by number, and refuse a copy with one twice."""
     numbers = found.groups["number"]
     order = pc.sort_indices(numbers)

@@ -30,7 +30,7 @@ from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers import parquet, parquet_files, tars, trees
 from builders.sources.readers.folders import child_names, printable, relative
 from builders.sources.readers.layouts import Layout, Search
-from builders.sources.readers.patterns import Images, match
+from builders.sources.readers.patterns import MatchedFiles, match
 from taxonomy import tables
 
 # Names of splits in mirrors, in the order in which they are tried. mrm8488/ImageNet1K-val calls its only split, which
@@ -101,7 +101,7 @@ def _flat(partition: str, root: Path, home: Path) -> PartitionIndex | None:
     return None
 
 
-def _with_classes(partition: str, home: Path, found: Images, layout: str, hint: str = "") -> PartitionIndex:
+def _with_classes(partition: str, home: Path, found: MatchedFiles, layout: str, hint: str = "") -> PartitionIndex:
     """Index images that are in no class folders."""
     found, truth = with_classes(found, home)
     return dataclasses.replace(images(partition, bare=True).index(found), layout=f"{layout} with {truth}", hint=hint)

@@ -18,7 +18,7 @@ from builders.errors import BuildError
 from builders.sources import ilsvrc_devkit
 from builders.sources.base import OtherDataError
 from builders.sources.readers.class_folders import ClassFolders
-from builders.sources.readers.patterns import Images, Pattern
+from builders.sources.readers.patterns import MatchedFiles, Pattern
 from taxonomy import tables
 
 TITLE = "ImageNet-1k (ILSVRC2012)"
@@ -128,7 +128,7 @@ def _refuse_other_edition(name: str, place: str) -> None:
         )
 
 
-def with_classes(found: Images, home: Path) -> tuple[Images, str]:
+def with_classes(found: MatchedFiles, home: Path) -> tuple[MatchedFiles, str]:
     """Fill in the classes of validation images that neither a name nor a folder says.
 
     Args:

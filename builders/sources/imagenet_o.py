@@ -23,7 +23,7 @@ from builders.sources.readers import parquet
 from builders.sources.readers.folders import child_names, class_column, strays_between
 from builders.sources.readers.label_names import file_names
 from builders.sources.readers.layouts import Layout, Search
-from builders.sources.readers.patterns import Images, Pattern
+from builders.sources.readers.patterns import MatchedFiles, Pattern
 from taxonomy import tables
 from taxonomy.wordnet import nouns
 
@@ -121,7 +121,7 @@ def _mirrored(path: Path) -> pa.Array:
     return pc.if_else(pc.match_substring_regex(shard.names, "(^|/)n[0-9]{8}/[^/]+$"), shard.names, joined)
 
 
-def _indexed(root: Path, found: Images | None) -> PartitionIndex | None:
+def _indexed(root: Path, found: MatchedFiles | None) -> PartitionIndex | None:
     """Read class, prediction and confidence from the images' ids."""
     if found is None:
         return None

@@ -19,7 +19,7 @@ from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.overlap import COLUMNS, overlap
 from builders.sources.readers.folders import class_column
 from builders.sources.readers.layouts import Layout, Search
-from builders.sources.readers.patterns import Images, Pattern
+from builders.sources.readers.patterns import MatchedFiles, Pattern
 from taxonomy import tables
 
 _KEY = "inaturalist"
@@ -61,7 +61,7 @@ _IMAGES = Pattern(
 )
 
 
-def _indexed(found: Images | None) -> PartitionIndex | None:
+def _indexed(found: MatchedFiles | None) -> PartitionIndex | None:
     """Look the images' species up. The whole of iNaturalist has images under such names, too."""
     if found is None:
         return None

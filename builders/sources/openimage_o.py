@@ -25,7 +25,7 @@ from builders.sources.obtain import Obtain
 from builders.sources.overlap import COLUMNS, overlap
 from builders.sources.readers.folders import class_column
 from builders.sources.readers.layouts import Search, alike
-from builders.sources.readers.patterns import Images, Pattern
+from builders.sources.readers.patterns import MatchedFiles, Pattern
 
 _KEY = "openimage_o"
 _TITLE = "OpenImage-O"
@@ -110,7 +110,7 @@ def _digest(names: list[str]) -> str:
     return hashlib.sha256("\n".join(sorted(names)).encode()).hexdigest()
 
 
-def _indexed(partition: str, root: Path, found: Images | None) -> PartitionIndex | None:
+def _indexed(partition: str, root: Path, found: MatchedFiles | None) -> PartitionIndex | None:
     """Take a partition's images by their list; all, if they are exactly the partition's."""
     if found is None:
         return None

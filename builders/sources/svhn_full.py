@@ -16,7 +16,7 @@ from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers import parquet
 from builders.sources.readers.folders import class_column, joined
 from builders.sources.readers.layouts import Search, alike
-from builders.sources.readers.patterns import Images, Pattern
+from builders.sources.readers.patterns import MatchedFiles, Pattern
 
 _KEY = "svhn_full"
 _TITLE = "SVHN (full numbers)"
@@ -64,7 +64,7 @@ def _images(folder: str = "") -> Pattern:
     return Pattern(_KEY, _TITLE, rf"{folder or '(?:.*/)?'}(?P<file>{_NAME})", f"{folder}{_WANTED}")
 
 
-def _indexed(partition: str, pattern: Pattern, found: Images | None) -> PartitionIndex | None:
+def _indexed(partition: str, pattern: Pattern, found: MatchedFiles | None) -> PartitionIndex | None:
     if found is None or not found.rows.num_rows:
         return None
     ids = joined(f"{partition}/", found.groups["file"])

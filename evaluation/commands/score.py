@@ -114,7 +114,7 @@ def command(
     """
     from evaluation.detectors.own import Own, choose, load_own
     from evaluation.features.runner import Runner
-    from evaluation.features.store import Store
+    from evaluation.features.store import FeatureStore
     from evaluation.models.models import open_model
     from evaluation.scoring.fit import expand
     from evaluation.scoring.run import score
@@ -123,7 +123,7 @@ def command(
     wanted: list[str | Own] = [*(options.parse_list(detectors) or (() if own else ("all",))), *map(load_own, own)]
     names, mine = choose(wanted)
     chosen = parse_settings(settings, expand(names, mine), mine)
-    store = Store.open(features)
+    store = FeatureStore.open(features)
     opened = None if release is None else open_release(release, revision)
     if opened is not None:
         store.require_release(opened.digest)

@@ -8,7 +8,7 @@ import click
 
 from evaluation.commands import options
 from evaluation.errors import EvaluationError
-from evaluation.features.store import Store
+from evaluation.features.store import FeatureStore
 from evaluation.graph.softmax import mean_softmax, write_softmax
 from evaluation.releases import open_release
 from evaluation.reports.canvas import save
@@ -42,7 +42,7 @@ def command(
     Writes for each split a CSV and a heat map: a row for each class of its images, a column for each known class. The
     paper shows 20 classes that it drew; here are all.
     """
-    stores = [Store.open(folder) for folder in (features, *members)]
+    stores = [FeatureStore.open(folder) for folder in (features, *members)]
     opened = open_release(release, revision)
     stores[0].require_release(opened.digest)
     keys = options.choose_splits(stores[0].splits(), splits, str(features))

@@ -19,7 +19,7 @@ from evaluation.detectors.images import ImageMethod
 from evaluation.detectors.members import average
 from evaluation.errors import EvaluationError
 from evaluation.features.runner import Columns, Runner
-from evaluation.features.store import Store
+from evaluation.features.store import FeatureStore
 from evaluation.models.features import Features
 from unknown_detection.terminal.progress import bar
 
@@ -42,8 +42,8 @@ class FeatureCache:
         quiet: no progress bars.
     """
 
-    store: Store
-    members: Sequence[Store] = ()
+    store: FeatureStore
+    members: Sequence[FeatureStore] = ()
     runner: Runner | None = None
     seed: int = 0
     quiet: bool = False

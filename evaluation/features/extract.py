@@ -10,7 +10,7 @@ from builders.executors.base import Executor
 from evaluation.errors import EvaluationError
 from evaluation.features.receipt import TEST, receipt
 from evaluation.features.runner import PassCounts, Runner, outputs_of, threads
-from evaluation.features.store import Identity, Store
+from evaluation.features.store import FeatureStore, Identity
 from evaluation.features.tasks import Key, Setup, Spread, on_a_cluster
 from evaluation.models.models import Model, open_model
 from evaluation.releases import Release, open_release
@@ -36,7 +36,7 @@ def extract(
     dry_run: bool = False,
     quiet: bool = True,
     log: Log = lambda text: None,
-) -> Store:
+) -> FeatureStore:
     """Extract features of a release with a model, in one forward pass per image.
 
     Stores each image's logits, penultimate features (the input of the last linear layer) and pooled block outputs. An
@@ -95,7 +95,7 @@ def extract(
     else:
         ready = model
     whose = identity(opened, ready, names, accuracy)
-    there = Store.check(Path(out), whose)
+    there = FeatureStore.check(Path(out), whose)
     _describe(opened, ready, ready.device if executor is None else device, whose, chosen, log)
     if dry_run:
         size = _bytes_a_row(ready)
@@ -103,8 +103,8 @@ def extract(
             rows = len(opened.rows(config, split))
             done = there is not None and there.row_blocks(config, split).is_sound()
             log(f"{config}/{split}: {'there already' if done else f'{rows:,} images, {rows * size:,} bytes'}")
-        return Store(Path(out), whose)
-    compute: Callable[[Store, Sequence[Key]], Iterator[tuple[Key, PassCounts]]]
+        return FeatureStore(Path(out), whose)
+    compute: Callable[[FeatureStore, Sequence[Key]], Iterator[tuple[Key, PassCounts]]]
     if executor is None:
         compute = partial(_here, Runner(opened, ready, batch_size, workers), quiet)
     else:
@@ -112,7 +112,7 @@ def extract(
         named = (str(model), file, names, pretrained, labels)
         setup = Setup(whole, named, ready.digest, device, batch_size, workers or 0, threads())
         compute = Spread.over(executor, setup, opened, quiet).run
-    store = Store.begin(Path(out), whose, ready.head)
+    store = FeatureStore.begin(Path(out), whose, ready.head)
     with store.writing(), stopping_says("stopped; finished splits are kept. Run the same command again to continue."):
         store.expect(chosen)
         for keys in (tests, others):
@@ -132,7 +132,7 @@ def extract(
     return store
 
 
-def _here(runner: Runner, quiet: bool, store: Store, keys: Sequence[Key]) -> Iterator[tuple[Key, PassCounts]]:
+def _here(runner: Runner, quiet: bool, store: FeatureStore, keys: Sequence[Key]) -> Iterator[tuple[Key, PassCounts]]:
     """Run the model over splits in this process; yield each with its counts."""
     for config, split in keys:
         with bar(len(runner.release.rows(config, split)), f"{config}/{split}", quiet=quiet) as progress:
@@ -140,12 +140,12 @@ def _here(runner: Runner, quiet: bool, store: Store, keys: Sequence[Key]) -> Ite
         yield (config, split), new
 
 
-def extract_split(runner: Runner, store: Store, config: str, split: str, progress: Progress) -> PassCounts:
+def extract_split(runner: Runner, store: FeatureStore, config: str, split: str, progress: Progress) -> PassCounts:
     """Run the model over a split and store logits, penultimate features and pooled blocks as float32.
 
     Args:
         runner: runs the model.
-        store: where features are stored; the caller holds `Store.writing`.
+        store: where features are stored; the caller holds `FeatureStore.writing`.
         config: the split's config.
         split: its name.
         progress: called first with the number of rows that are there already.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from evaluation.errors import EvaluationError
-from evaluation.features.store import Store
+from evaluation.features.store import FeatureStore
 
 TEST = "test"
 """Name of the splits whose labelled rows the accuracy is taken on."""
@@ -60,7 +60,7 @@ def tolerance(published: float, rows: int) -> float:
     return TOLERANCE + QUANTILE * 100 * math.sqrt(share * (1 - share) / rows)
 
 
-def receipt(store: Store, keys: Iterable[tuple[str, str]]) -> Receipt:
+def receipt(store: FeatureStore, keys: Iterable[tuple[str, str]]) -> Receipt:
     """Return what is known of a model, with its accuracy on known test rows.
 
     The published accuracy is one on all classes of the model. It is compared only where every class of the model

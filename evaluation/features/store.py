@@ -67,7 +67,7 @@ class Identity:
     linear: bool = True
 
 
-class Store:
+class FeatureStore:
     """A folder of features."""
 
     def __init__(self, root: Path, identity: Identity) -> None:
@@ -75,7 +75,7 @@ class Store:
         self.identity = identity
 
     @classmethod
-    def open(cls, root: Path) -> Store:
+    def open(cls, root: Path) -> FeatureStore:
         """Open an existing feature store.
 
         Raises:
@@ -100,7 +100,7 @@ class Store:
             ) from error
 
     @classmethod
-    def begin(cls, root: Path, identity: Identity, head: Head) -> Store:
+    def begin(cls, root: Path, identity: Identity, head: Head) -> FeatureStore:
         """Open a feature store for writing; create it if it does not exist.
 
         Raises:
@@ -116,7 +116,7 @@ class Store:
         return cls.open(root)
 
     @classmethod
-    def check(cls, root: Path, identity: Identity) -> Store | None:
+    def check(cls, root: Path, identity: Identity) -> FeatureStore | None:
         """Open a folder for features of a release and a model; None if it is new or empty.
 
         Raises:

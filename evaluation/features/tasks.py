@@ -16,7 +16,7 @@ from builders.executors.base import Executor, Progress, Resources, once_per_work
 from evaluation.errors import EvaluationError
 from evaluation.features.blocks import ReusableFeatures, RowBlocks
 from evaluation.features.runner import PassCounts, Runner, block_rows, environment, outputs_of
-from evaluation.features.store import Store
+from evaluation.features.store import FeatureStore
 from evaluation.models.models import check_device, open_model, out_of_memory, pick_device
 from evaluation.releases import Release, open_release
 from unknown_detection.terminal.progress import bar
@@ -191,14 +191,14 @@ class Spread:
         (found,) = executor.run([ReadEnvironment(setup)], lambda images, size: None)
         return cls(executor, setup, release, found, quiet)
 
-    def run(self, store: Store, keys: Sequence[Key]) -> Iterator[tuple[Key, PassCounts]]:
+    def run(self, store: FeatureStore, keys: Sequence[Key]) -> Iterator[tuple[Key, PassCounts]]:
         """Store the features of splits; yield each with its counts.
 
         An image of several splits is run once, as without an executor: a split that has images of one before it waits
         for that one.
 
         Args:
-            store: where features are stored; the caller holds `Store.writing`.
+            store: where features are stored; the caller holds `FeatureStore.writing`.
             keys: the splits.
 
         Raises:
@@ -217,7 +217,7 @@ class Spread:
                 store.row_blocks(*key).remove_unfinished()
                 yield key, counts
 
-    def _planned(self, store: Store, key: Key) -> tuple[list[ExtractBlocks], PassCounts]:
+    def _planned(self, store: FeatureStore, key: Key) -> tuple[list[ExtractBlocks], PassCounts]:
         """Return the tasks of a split, and what they will have computed and reused."""
         blocks = store.row_blocks(*key)
         ids = self.release.rows(*key)["id"].to_pylist()

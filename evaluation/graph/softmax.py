@@ -15,7 +15,7 @@ from scipy.special import softmax
 from evaluation.detectors.members import average
 from evaluation.detectors.rows import Doubles, pieces
 from evaluation.features.cache import Key
-from evaluation.features.store import Store
+from evaluation.features.store import FeatureStore
 from evaluation.files import file_name, write_text
 from evaluation.releases import Release
 from unknown_detection.csv_text import csv_text
@@ -38,7 +38,7 @@ class MeanSoftmax:
     values: Doubles
 
 
-def mean_softmax(stores: Sequence[Store], release: Release, key: Key) -> MeanSoftmax:
+def mean_softmax(stores: Sequence[FeatureStore], release: Release, key: Key) -> MeanSoftmax:
     """Average the softmax outputs of the images of each class.
 
     Args:

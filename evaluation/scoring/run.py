@@ -23,7 +23,7 @@ from evaluation.features.cache import FeatureCache, Key
 from evaluation.features.extract import identity
 from evaluation.features.receipt import Receipt, receipt
 from evaluation.features.runner import Runner
-from evaluation.features.store import Store
+from evaluation.features.store import FeatureStore
 from evaluation.files import write_text
 from evaluation.scoring.fit import Fitted, Scorer, expand
 from evaluation.scoring.fit_splits import find_fit_splits
@@ -90,7 +90,7 @@ def score(
         raise EvaluationError(
             "Times are measured with the model. Give --release, --model and --weights, or leave out --times."
         )
-    store = Store.open(Path(features))
+    store = FeatureStore.open(Path(features))
     keys = choose_keys(store, splits, fit_configs)
     chosen = tuple(dict.fromkeys(config for config, _ in keys))
     fit_splits = find_fit_splits(store.splits(), chosen, fit_configs)
@@ -99,7 +99,7 @@ def score(
     listed, own = choose(detectors)
     names = expand(listed, own)
     _require_packages_of(names, own)
-    cache = FeatureCache(store, [Store.open(Path(member)) for member in members], runner, seed, quiet)
+    cache = FeatureCache(store, [FeatureStore.open(Path(member)) for member in members], runner, seed, quiet)
     scorer = Scorer(cache, fit_splits, search=search, settings=settings or {}, own=own, log=log)
     seen = receipt(store, keys) if store.identity.source else Receipt([], [])
     seen.require(seen.differences if accept else store.accepted())
@@ -139,7 +139,7 @@ def _require_packages_of(names: Sequence[str], own: Mapping[str, Method]) -> Non
     require_packages(*modules, to=f"fit {fitted}", instead="choose others with --detectors")
 
 
-def choose_keys(store: Store, wanted: Iterable[Key] | None, fit_configs: Sequence[str] = ()) -> list[Key]:
+def choose_keys(store: FeatureStore, wanted: Iterable[Key] | None, fit_configs: Sequence[str] = ()) -> list[Key]:
     """Choose the splits to score: the given ones, else all of the configs with features of splits to evaluate.
 
     Raises:
@@ -234,7 +234,7 @@ def _describe_rows(scorer: Scorer) -> list[str]:
     return [f"{what}: {rows or 'no rows'}" for what, rows in used.items()]
 
 
-def _warn_about_environments(log: Log, store: Store, keys: Sequence[Key]) -> None:
+def _warn_about_environments(log: Log, store: FeatureStore, keys: Sequence[Key]) -> None:
     """Log a warning if splits were extracted in different environments."""
     ways = {tuple(sorted(store.row_blocks(*key).environment().items())): key for key in keys}
     if len(ways) > 1:

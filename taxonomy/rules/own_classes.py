@@ -27,7 +27,7 @@ _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)?")
 
 
 @dataclass(frozen=True)
-class Comparison:
+class ClassComparison:
     """Unknown classes compared with known ones.
 
     Attributes:
@@ -47,7 +47,7 @@ class _Placed:
     senses: tuple[int, ...] = ()
 
 
-def compare(unknown: Mapping[str, str], known: Mapping[str, str]) -> Comparison:
+def compare(unknown: Mapping[str, str], known: Mapping[str, str]) -> ClassComparison:
     """Compare unknown classes with known ones.
 
     Args:
@@ -72,7 +72,7 @@ def compare(unknown: Mapping[str, str], known: Mapping[str, str]) -> Comparison:
             f"In other senses of their names these would overlap, and are not counted: {_listed([*others.values()])}. "
             "Name a folder by its wnid to say which sense is meant."
         )
-    return Comparison(overlaps, tuple(remarks))
+    return ClassComparison(overlaps, tuple(remarks))
 
 
 def remarks(classes: Mapping[str, str]) -> tuple[str, ...]:

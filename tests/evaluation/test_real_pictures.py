@@ -56,7 +56,7 @@ def test_real_pictures_with_real_weights_from_folders_to_the_report(world, tmp_p
     from sklearn.metrics import roc_auc_score
 
     from evaluation.__main__ import main
-    from evaluation.features.store import Store
+    from evaluation.features.store import FeatureStore
     from evaluation.protocols.results import read_figures
 
     real.one_thread()
@@ -66,7 +66,7 @@ def test_real_pictures_with_real_weights_from_folders_to_the_report(world, tmp_p
     features, scores, report = tmp_path / "features", tmp_path / "scores.parquet", tmp_path / "report"
     assert main(["extract", *of_release, *model, "--splits", "folder", "--out", str(features)]) == 0
     said = capsys.readouterr().out.splitlines()
-    store = Store.open(features)
+    store = FeatureStore.open(features)
     known, photographs = (store.features("folder", split) for split in ("test", "far_ood_photographs"))
     names = store.identity.label_names
     assert len(names) == 19  # two of the pictures are of one class

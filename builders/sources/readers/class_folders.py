@@ -20,7 +20,7 @@ from builders.errors import BuildError, more, one_line
 from builders.sources.base import OtherDataError, PartitionIndex, Stray
 from builders.sources.readers.folders import child_names, class_codes, class_column, printable, strays_between
 from builders.sources.readers.layouts import Finder
-from builders.sources.readers.patterns import Images, Pattern, extract
+from builders.sources.readers.patterns import MatchedFiles, Pattern, extract
 from builders.sources.readers.trees import Tree
 from builders.storage.text_files import read_lines
 
@@ -87,7 +87,7 @@ class ClassFolders:
         missing = self._missing(place.parent, piece.table["source_id"])
         return dataclasses.replace(piece, strays=(*piece.strays, *beside), missing=missing)
 
-    def index(self, found: Images) -> PartitionIndex:
+    def index(self, found: MatchedFiles) -> PartitionIndex:
         """Index images by the class of their folder.
 
         Raises:
@@ -122,7 +122,7 @@ class ClassFolders:
         of_rows: npt.NDArray[np.int64] = codes[encoded.indices.to_numpy()]
         return of_rows
 
-    def _strays(self, found: Images) -> tuple[Stray, ...]:
+    def _strays(self, found: MatchedFiles) -> tuple[Stray, ...]:
         if not found.others:
             return ()
         with_images = set(map(self.known, found.groups["class_id"].unique().to_pylist()))

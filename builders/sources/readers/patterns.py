@@ -53,7 +53,7 @@ def extract(names: pa.Array, pattern: str, start: str = "") -> tuple[pa.Array, M
 
 
 @dataclass(frozen=True)
-class Images:
+class MatchedFiles:
     """The files of a tree that match a pattern: their rows and the pattern's groups; and the rows of the others.
 
     `reasons` say of some of the others why they were left out although they match.
@@ -76,14 +76,14 @@ class Images:
             Stray(self.tree.prefix + printable(name), self.reasons.get(name) or reason(name)) for name in self.others
         )
 
-    def select(self, mask: pa.Array) -> Images:
+    def select(self, mask: pa.Array) -> MatchedFiles:
         """Keep some of the images and forget those left out, which are no strays."""
         if pc.all(mask, min_count=0).as_py():
             return self
         groups = {name: values.filter(mask) for name, values in self.groups.items()}
         return dataclasses.replace(self, rows=self.rows.filter(mask), groups=groups)
 
-    def filter(self, mask: pa.Array, reason: str = "") -> Images:
+    def filter(self, mask: pa.Array, reason: str = "") -> MatchedFiles:
         """Keep some of the images; those left out are among the others, for the given reason."""
         left_out = self.rows.filter(pc.invert(mask))
         reasons = dict.fromkeys((name[len(self.tree.start) :] for name in left_out["name"].to_pylist()), reason)
@@ -97,12 +97,12 @@ class Images:
         return partition_table(classes, ids, ids if ids.equals(files) else files, offsets, sizes, own)
 
 
-def match(tree: Tree, pattern: str) -> Images:
+def match(tree: Tree, pattern: str) -> MatchedFiles:
     """Divide the files of a tree by a pattern; see `extract`."""
     fits, groups = extract(tree.rows["name"].combine_chunks(), pattern, tree.start)
     if pc.all(fits, min_count=0).as_py():
-        return Images(tree, tree.rows, groups, tree.rows.slice(0, 0))
-    return Images(tree, tree.rows.filter(fits), groups, tree.rows.filter(pc.invert(fits)))
+        return MatchedFiles(tree, tree.rows, groups, tree.rows.slice(0, 0))
+    return MatchedFiles(tree, tree.rows.filter(fits), groups, tree.rows.filter(pc.invert(fits)))
 
 
 @dataclass(frozen=True)
@@ -120,17 +120,19 @@ class Pattern:
     advice: str = ADVICE
     refuse: Callable[[str, str], None] = lambda name, place: None
 
-    def in_folders(self, root: Path, place: Path, folders: Sequence[str] = ("",), what: str = "image files") -> Images:
+    def in_folders(
+        self, root: Path, place: Path, folders: Sequence[str] = ("",), what: str = "image files"
+    ) -> MatchedFiles:
         """Match the files of some folders below a place; see `trees.in_folders`."""
         return match(trees.in_folders(root, place, folders, what), self.pattern)
 
-    def in_places(self, root: Path, home: Path, places: Sequence[str] = ()) -> Images | None:
+    def in_places(self, root: Path, home: Path, places: Sequence[str] = ()) -> MatchedFiles | None:
         """Match the files of the first folder with images, of some below `home` and then itself; None if none has."""
         folders = (*(home / place for place in places), home)
         found = (self.in_folders(root, folder) for folder in folders if folder.is_dir())
         return next((images for images in found if images.rows.num_rows), None)
 
-    def in_archive(self, root: Path, home: Path, stem: str, top: str = "") -> Images | None:
+    def in_archive(self, root: Path, home: Path, stem: str, top: str = "") -> MatchedFiles | None:
         """Match the files of `<stem>.tar` or `<stem>.tar.gz`; returns None if there is neither.
 
         Raises:
@@ -149,7 +151,7 @@ class Pattern:
 
     def in_parquet(
         self, root: Path, home: Path, splits: Sequence[str], names: Callable[[Path], pa.Array] | None = None
-    ) -> Images | None:
+    ) -> MatchedFiles | None:
         """Match the rows of a mirror's splits; returns None if there are no files.
 
         Args:
@@ -186,7 +188,7 @@ class Pattern:
     def _names(self, path: Path) -> pa.Array:
         return parquet.read_shard(self.title, path, labelled=False, advice=self.advice).names
 
-    def only(self, found: Images, ids: pa.Array, known: pa.Array, reason: str) -> Images:
+    def only(self, found: MatchedFiles, ids: pa.Array, known: pa.Array, reason: str) -> MatchedFiles:
         """Keep the images whose ids are known.
 
         Raises:
@@ -200,7 +202,7 @@ class Pattern:
             )
         return kept
 
-    def partition(self, name: str, found: Images, table: pa.Table, **fields: Any) -> PartitionIndex:
+    def partition(self, name: str, found: MatchedFiles, table: pa.Table, **fields: Any) -> PartitionIndex:
         """Index images as a partition, given their table and further fields; the others are strays."""
         strays = found.strays(lambda other: self.reason(found.tree, other))
         return PartitionIndex(name, found.tree.where, found.tree.how, table, strays, **fields)

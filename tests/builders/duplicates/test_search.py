@@ -200,6 +200,20 @@ def test_a_threshold_that_is_the_distance_of_a_pair_includes_it(brute_force):
         assert len(found) == np.searchsorted(reached, reached[number], "right")
 
 
+@given(seeds)
+@settings(max_examples=5, deadline=None)
+def test_brute_force_agrees_on_any_images(seed):
+    queries, references = assorted(seed), assorted(seed + 1)
+    references[0] = queries[3]
+    found = {(query, reference) for query, reference, _ in as_set(search(queries, references, threshold=0.8))}
+    assert found == {
+        (i, j)
+        for i, query in enumerate(queries)
+        for j, image in enumerate(references)
+        if gap(query, image) <= REACH and distance(query, image) <= 0.8
+    }
+
+
 @given(seeds, st.integers(1, 40), st.integers(1, 40), st.integers(1, 40), st.integers(1, 90))
 @settings(max_examples=10, deadline=None)
 def test_how_much_is_worked_on_at_once_changes_nothing(seed, queries_at_once, parts, references_at_once, candidates):
@@ -261,6 +275,19 @@ def test_brightness_changes_nothing_where_nothing_clips(seed, more):
     image = coloured_noise(1, 1, np.random.default_rng(seed))[0] // 2 + 10
     assume(roughness(block_means(image[2:30, 2:30])) >= 6)  # smoother images are compared in levels as well
     assert distance(image + np.uint8(more), image) <= LEAST
+
+
+@given(seeds, st.sampled_from([2, 3]))
+@settings(max_examples=20, deadline=None)
+def test_contrast_changes_the_distance_by_a_bound(seed, times):
+    """More contrast scales each value of the detail by 1 to `times`, since it is divided by the contrast nearby.
+
+    So the cosine is at least 2 sqrt(times) / (1 + times) (Cassels' inequality), apart from the floor of the lengths.
+    """
+    tiles = np.random.default_rng(seed).integers(0, 256 // times, (8, 8, 3), np.uint8)
+    image = tiles.repeat(4, axis=0).repeat(4, axis=1)
+    assume(np.sqrt(np.square(differences(image.astype(float))[5:27, 5:27]).mean()) > 10)  # below, D is multiplied
+    assert distance(image * np.uint8(times), image) <= 1 - 2 * np.sqrt(times) / (1 + times) + 1e-3
 
 
 @pytest.mark.parametrize(

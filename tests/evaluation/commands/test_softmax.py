@@ -7,7 +7,7 @@ import pytest
 
 from evaluation.__main__ import main
 from evaluation.demo.release import CONFIG, KNOWN, NEAR, make_release
-from evaluation.features.store import Identity, Store
+from evaluation.features.store import FeatureStore, Identity
 from evaluation.models.features import Head
 from evaluation.releases import open_release
 
@@ -28,7 +28,7 @@ def write_features(root, out, seed, digest=""):
     """Features of a model whose logits are random; by split, the classes of the rows and their probabilities."""
     release, found = open_release(str(root)), {}
     identity = Identity(digest or release.digest, "net", f"{seed}" * 64, KNOWN, (), {})
-    store = Store.begin(out, identity, HEAD)
+    store = FeatureStore.begin(out, identity, HEAD)
     for split in SPLITS:
         rows = release.rows(CONFIG, split)
         logits = 3 * np.random.default_rng([seed, len(split)]).normal(size=(len(rows), len(KNOWN)))

@@ -15,7 +15,7 @@ from evaluation.detectors.image_passes import ImagePass
 from evaluation.detectors.images import ODIN
 from evaluation.detectors.own import choose, load_own, own_method
 from evaluation.features.cache import FeatureCache
-from evaluation.features.store import Store
+from evaluation.features.store import FeatureStore
 from evaluation.scoring.fit import Scorer
 from evaluation.scoring.fit_splits import find_fit_splits
 from evaluation.scoring.scores import read_scores
@@ -121,7 +121,7 @@ def test_labels_of_scored_and_tuned_rows_do_not_reach_a_detector(folder):
     table = evaluation.score(folder, [method])
     assert seen == [{0, 1, 2, 3}] * 3  # two trials of the search, and the choice
     assert (set(table["score"].to_pylist()), set(table["prediction"].to_pylist())) == ({1.0}, {-1})
-    store = Store.open(folder)
+    store = FeatureStore.open(folder)
     scorer = Scorer(FeatureCache(store), find_fit_splits(store.splits(), ["toy"], []), own={"labels": method})
     assert [trial.auroc for trial in scorer.fit("labels").trials] == [0.5, 0.5]
 

@@ -21,7 +21,7 @@ pytest.importorskip("torchvision", reason="preprocesses images")
 
 from evaluation.__main__ import main  # noqa: E402
 from evaluation.features.runner import default_workers  # noqa: E402
-from evaluation.features.store import Store, block_column  # noqa: E402
+from evaluation.features.store import FeatureStore, block_column  # noqa: E402
 from evaluation.releases import open_release  # noqa: E402
 from evaluation.scoring.scores import read_scores  # noqa: E402
 from tests.evaluation import small_models  # noqa: E402
@@ -73,7 +73,7 @@ def only(names):
 
 
 def features_of(tmp_path, split="test", out="out", config=CONFIG):
-    return Store.open(tmp_path / out).features(config, split)
+    return FeatureStore.open(tmp_path / out).features(config, split)
 
 
 def contents(root):
@@ -101,7 +101,7 @@ def test_features_are_those_of_the_model(release, extract, tmp_path):
             assert np.allclose(found.logits[number], model(image)[0], atol=1e-4)
         assert np.allclose(found.blocks[0][number], first.mean((2, 3))[0], atol=1e-5)
         assert np.allclose(found.penultimate[number], second.mean((2, 3))[0], atol=1e-5)
-    head = Store.open(tmp_path / "out").head()
+    head = FeatureStore.open(tmp_path / "out").head()
     assert np.allclose(found.penultimate @ head.weight.T + head.bias, found.logits, atol=1e-4)
     assert (found.logits.argmax(1) == found.labels).mean() > 0.9
     assert (features_of(tmp_path, "near_ood").labels == -1).all()
@@ -171,9 +171,9 @@ def test_another_batch_size_changes_the_last_digits_only(extract, weights, relea
         release = small_release(tmp_path / "few", {f"{CONFIG}/test": range(9)})
     for size in ("1", "4", "7"):
         assert extract(*only("test"), "--batch-size", size, out=size, model=model, path=path, where=release)[0] == 0
-    one = Store.open(tmp_path / "1").row_blocks(CONFIG, "test").read()
+    one = FeatureStore.open(tmp_path / "1").row_blocks(CONFIG, "test").read()
     for size in ("4", "7"):
-        other = Store.open(tmp_path / size).row_blocks(CONFIG, "test").read()
+        other = FeatureStore.open(tmp_path / size).row_blocks(CONFIG, "test").read()
         for name in ("logits", "penultimate", block_column(0), block_column(1)):
             assert np.abs(one[name] - other[name]).max() < 1e-5 * np.abs(one[name]).max()
 
@@ -197,7 +197,7 @@ def test_later_runs_add_splits_and_leave_the_others(extract, tmp_path):
 def test_several_configs_of_the_same_classes(extract, tmp_path):
     code, _, _ = extract("--splits", f"{CONFIG}-train/train,{CONFIG}/test")
     assert code == 0
-    assert Store.open(tmp_path / "out").splits() == {CONFIG: ("test",), f"{CONFIG}-train": ("train",)}
+    assert FeatureStore.open(tmp_path / "out").splits() == {CONFIG: ("test",), f"{CONFIG}-train": ("train",)}
 
 
 def test_a_dry_run_writes_nothing(extract, tmp_path):
@@ -239,7 +239,7 @@ def test_a_run_that_is_killed_goes_on_to_the_same_bytes(extract, weights, tmp_pa
         *(str(text) for pair in arguments.items() for text in pair),
     ]
     process = subprocess.Popen(command, cwd=ROOT, env={**os.environ, "OMP_NUM_THREADS": "1"}, stderr=subprocess.PIPE)
-    row_blocks = Store(tmp_path / "killed", None).row_blocks(CONFIG, "near_ood").folder
+    row_blocks = FeatureStore(tmp_path / "killed", None).row_blocks(CONFIG, "near_ood").folder
     while process.poll() is None and not list(row_blocks.glob("0*.arrow")):
         time.sleep(0.01)
     process.send_signal(signal.SIGKILL)
@@ -263,7 +263,9 @@ def test_ctrl_c_keeps_finished_splits_and_says_so(extract, release, weights, tmp
     given |= {"--device": "cpu", "--out": tmp_path / "stopped", "--workers": 1}
     splits = [
         path.name
-        for path in sorted(Store(tmp_path / "undisturbed", None).row_blocks(CONFIG, "x").folder.parent.iterdir())
+        for path in sorted(
+            FeatureStore(tmp_path / "undisturbed", None).row_blocks(CONFIG, "x").folder.parent.iterdir()
+        )
     ]
     arguments = [text for pair in given.items() for text in pair]
     done = interrupted(
@@ -454,7 +456,7 @@ def test_a_published_accuracy_that_differs_ends_the_run_before_other_splits(extr
     assert extract(*only("test,validation"), "--published-accuracy", "50", "--dry-run")[0] == 0
     ran = extract(*only("validation,test,near_ood,far_ood_noise"), "--published-accuracy", "50")
     assert re.search(r"cnn is right on \d+\.\d\d % of the 40 rows of small/test, but 50 % are published", refused(ran))
-    assert Store.open(tmp_path / "out").splits() == {CONFIG: ("test",)}
+    assert FeatureStore.open(tmp_path / "out").splits() == {CONFIG: ("test",)}
     scores, page = tmp_path / "s.parquet", tmp_path / "report"
     scored = ["score", "--features", str(tmp_path / "out"), "--detectors", "msp", "--out", str(scores)]
     code, said, _ = extract(*only("validation,test,near_ood,far_ood_noise"), "--published-accuracy", "50", "--accept")

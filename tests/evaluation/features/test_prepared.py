@@ -15,7 +15,7 @@ from evaluation.__main__ import main  # noqa: E402
 from evaluation.errors import EvaluationError  # noqa: E402
 from evaluation.features.blocks import RowBlocks  # noqa: E402
 from evaluation.features.runner import Runner  # noqa: E402
-from evaluation.features.store import Store  # noqa: E402
+from evaluation.features.store import FeatureStore  # noqa: E402
 from evaluation.models.models import open_model  # noqa: E402
 from evaluation.protocols.results import read_figures  # noqa: E402
 from evaluation.releases import open_release  # noqa: E402
@@ -82,7 +82,7 @@ def test_prepared_rows_are_evaluated_as_stored_and_a_resize_is_declared(extract,
     assert (code, err) == (0, "")
     for key, way in WAYS.items():
         assert f"{key}: images of {way}" in out.splitlines()
-    features = Store.open(tmp_path / "features")
+    features = FeatureStore.open(tmp_path / "features")
     assert features.identity.prepared == WAYS
     opened = open_release(str(release))
     for split, side in (("pgd_resnet50", OWN), ("pgd_vit", OTHER)):
@@ -192,7 +192,7 @@ def test_a_release_that_says_nothing_is_evaluated_with_the_usual_geometry(extrac
     usual = torch.stack([timm.data.create_transform(**config)(image) for image in images])
     with torch.no_grad():
         expected = model(usual).numpy()
-    found = Store.open(tmp_path / "features").features("broad-adversarial", "pgd_resnet50").logits
+    found = FeatureStore.open(tmp_path / "features").features("broad-adversarial", "pgd_resnet50").logits
     assert np.allclose(found, expected, atol=1e-5)
 
     # The same rows under a manifest that says more are not mixed with these features.

@@ -5,7 +5,7 @@ import pytest
 
 from evaluation.errors import EvaluationError
 from evaluation.features.receipt import TOLERANCE, Receipt, receipt, tolerance
-from evaluation.features.store import Identity, Store
+from evaluation.features.store import FeatureStore, Identity
 from evaluation.models.features import Head
 
 KEYS = (("cifar", "near_ood"), ("cifar", "test"))
@@ -24,14 +24,14 @@ def store(tmp_path):
         identity = Identity(
             "a" * 64, "timm:it", "b" * 64, ("x", "y", "z"), ("one",), {"from": "timm", "crop_pct": 0.9}, source=source
         )
-        made = Store.begin(tmp_path / f"{wrong}-{classes}-{len(source)}", identity, HEAD)
+        made = FeatureStore.begin(tmp_path / f"{wrong}-{classes}-{len(source)}", identity, HEAD)
         for split, known in (("test", 40), ("near_ood", 0)):
             own = np.concatenate([labels[:known], np.full(5, -1)])
             rows = {"id": np.array([f"{split}/{number}" for number in range(len(own))]), "label": own}
             rows |= {"logits": np.concatenate([logits[:known], logits[:5]])}
             rows |= {"penultimate": rows["logits"], "block_00": rows["logits"]}
             made.row_blocks("cifar", split).write(range(len(own)), rows, len(own), {})
-        return Store.open(made.root)
+        return FeatureStore.open(made.root)
 
     return make
 

@@ -12,7 +12,7 @@ import pytest
 
 from evaluation.errors import EvaluationError
 from evaluation.features.blocks import METADATA, RowBlocks, read_rows
-from evaluation.features.store import Identity, Store, block_column
+from evaluation.features.store import FeatureStore, Identity, block_column
 from evaluation.models.features import Head
 from tests.power import Disk
 
@@ -60,14 +60,14 @@ def test_parts_are_read_in_order(tmp_path):
 
 def test_after_every_power_cut_the_same_run_ends_with_the_same_features(tmp_path):
     with (disk := Disk(tmp_path)).watching():
-        Store.begin(tmp_path / "store", IDENTITY, HEAD)
+        FeatureStore.begin(tmp_path / "store", IDENTITY, HEAD)
         fill(RowBlocks(tmp_path / "store" / "parts"))
     files = {path.name: path.read_bytes() for path in (tmp_path / "store").rglob("*") if path.is_file()}
     for cut in disk.cuts:
         cut.put(tmp_path)
         if RowBlocks(tmp_path / "store" / "parts").is_whole():
             assert RowBlocks(tmp_path / "store" / "parts").is_sound()
-        Store.begin(tmp_path / "store", IDENTITY, HEAD)
+        FeatureStore.begin(tmp_path / "store", IDENTITY, HEAD)
         fill(RowBlocks(tmp_path / "store" / "parts"))
         now = {path.name: path.read_bytes() for path in (tmp_path / "store").rglob("*") if path.is_file()}
         assert {name: now[name] for name in files} == files, cut.after
@@ -146,14 +146,14 @@ def test_an_altered_block_is_neither_read_nor_kept(tmp_path, change):
 
 @pytest.mark.parametrize("splits", [["test", "near_ood"], ["near_ood"]], ids=["damaged", "gone"])
 def test_a_split_that_was_asked_for_and_is_not_whole_is_missed(tmp_path, splits):
-    store = Store.begin(tmp_path / "out", IDENTITY, HEAD)
+    store = FeatureStore.begin(tmp_path / "out", IDENTITY, HEAD)
     store.expect([("cifar", "test"), ("cifar", "near_ood")])
     store.expect([("other", "test")])
     for split in splits:
         fill(store.row_blocks("cifar", split))
     if "test" in splits:
         (store.row_blocks("cifar", "test").folder / "000000000-000000004.arrow").write_bytes(b"")
-    store = Store.open(tmp_path / "out")
+    store = FeatureStore.open(tmp_path / "out")
     for configs in (["cifar"], ["cifar", "other"], []):
         with pytest.raises(
             EvaluationError, match=r"Features of cifar/test.* are missing, incomplete or damaged\. Run"
@@ -167,7 +167,7 @@ def test_a_split_that_was_asked_for_and_is_not_whole_is_missed(tmp_path, splits)
 
 @pytest.mark.parametrize("text", ["", "{}", "[3]", '["../../etc"]', "[" * 100_000])
 def test_a_damaged_list_of_splits(tmp_path, text):
-    store = Store.begin(tmp_path / "out", IDENTITY, HEAD)
+    store = FeatureStore.begin(tmp_path / "out", IDENTITY, HEAD)
     (tmp_path / "out" / "splits.json").write_text(text)
     with pytest.raises(EvaluationError, match=r"splits\.json is damaged .*Delete it and run the `extract`"):
         store.splits()
@@ -192,12 +192,12 @@ def test_no_rows_at_all_are_not_whole(tmp_path):
 
 
 def test_a_store_gives_back_what_was_put_in(tmp_path):
-    store = Store.begin(tmp_path / "out", IDENTITY, HEAD)
+    store = FeatureStore.begin(tmp_path / "out", IDENTITY, HEAD)
     fill(store.row_blocks("cifar", "test"))
     fill(store.row_blocks("cifar", "near_ood"))
     fill(store.row_blocks("cifar-train", "train"))
     (store.row_blocks("cifar", "near_ood").folder / "000000008-000000010.arrow").unlink()
-    store = Store.open(tmp_path / "out")
+    store = FeatureStore.open(tmp_path / "out")
     assert store.identity == IDENTITY
     assert store.splits() == {"cifar": ("test",), "cifar-train": ("train",)}
     features, expected = store.features("cifar", "test"), columns(range(10))
@@ -213,7 +213,7 @@ def test_a_store_gives_back_what_was_put_in(tmp_path):
 
 
 def test_blocks_are_read_one_at_a_time_when_asked_for(tmp_path, monkeypatch):
-    store = Store.begin(tmp_path / "out", IDENTITY, HEAD)
+    store = FeatureStore.begin(tmp_path / "out", IDENTITY, HEAD)
     fill(store.row_blocks("cifar", "test"))
     asked, read = [], RowBlocks.read
     monkeypatch.setattr(
@@ -230,7 +230,7 @@ def test_blocks_are_read_one_at_a_time_when_asked_for(tmp_path, monkeypatch):
 
 
 def test_what_has_not_been_extracted(tmp_path):
-    store = Store.begin(tmp_path / "out", IDENTITY, HEAD)
+    store = FeatureStore.begin(tmp_path / "out", IDENTITY, HEAD)
     fill(store.row_blocks("cifar", "test"))
     with pytest.raises(EvaluationError, match=r"'cifer' is not a config .*; the closest names are cifar\."):
         store.features("cifer", "test")
@@ -252,48 +252,48 @@ def test_what_has_not_been_extracted(tmp_path):
     ids=["release", "model", "blocks", "classes"],
 )
 def test_a_folder_belongs_to_one_release_and_one_model(tmp_path, changes, found):
-    Store.begin(tmp_path / "out", IDENTITY, HEAD)
+    FeatureStore.begin(tmp_path / "out", IDENTITY, HEAD)
     before = contents(tmp_path / "out" / "head")
     with pytest.raises(EvaluationError, match=found):
-        Store.begin(tmp_path / "out", dataclasses.replace(IDENTITY, **changes), HEAD)
-    assert Store.begin(tmp_path / "out", IDENTITY, HEAD).identity == IDENTITY
+        FeatureStore.begin(tmp_path / "out", dataclasses.replace(IDENTITY, **changes), HEAD)
+    assert FeatureStore.begin(tmp_path / "out", IDENTITY, HEAD).identity == IDENTITY
     assert contents(tmp_path / "out" / "head") == before
 
 
 def test_a_folder_of_other_things(tmp_path):
     (tmp_path / "photo.jpg").write_bytes(b"")
     with pytest.raises(EvaluationError, match=r"has files that are not features\. Choose"):
-        Store.begin(tmp_path, IDENTITY, HEAD)
+        FeatureStore.begin(tmp_path, IDENTITY, HEAD)
     with pytest.raises(EvaluationError, match=r"there is no features\.json\. Run"):
-        Store.open(tmp_path)
+        FeatureStore.open(tmp_path)
     (tmp_path / "hidden").mkdir()
     (tmp_path / "hidden" / ".123.features.json").write_text("{")
-    Store.begin(tmp_path / "hidden", IDENTITY, HEAD)
+    FeatureStore.begin(tmp_path / "hidden", IDENTITY, HEAD)
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"format": 1}', '{"format": 2}', '{"format": 3}'])
 def test_a_record_that_is_none(tmp_path, text):
     (tmp_path / "features.json").write_text(text)
     with pytest.raises(EvaluationError, match="does not have format 2 of features; extract"):
-        Store.open(tmp_path)
+        FeatureStore.open(tmp_path)
 
 
 def test_the_record_names_no_machine(tmp_path):
-    Store.begin(tmp_path / "out", IDENTITY, HEAD)
+    FeatureStore.begin(tmp_path / "out", IDENTITY, HEAD)
     record = (tmp_path / "out" / "features.json").read_text(encoding="utf-8")
     assert json.loads(record)["release_digest"] == "a" * 64
     assert str(tmp_path) not in record
 
 
 def hold(root, pipe):
-    with Store.open(root).writing():
+    with FeatureStore.open(root).writing():
         pipe.send("held")
         pipe.recv()
 
 
 def test_one_process_writes_at_a_time(tmp_path):
     """Another one is refused while it runs, and not after it was killed."""
-    store = Store.begin(tmp_path / "out", IDENTITY, HEAD)
+    store = FeatureStore.begin(tmp_path / "out", IDENTITY, HEAD)
     ours, theirs = multiprocessing.Pipe()
     other = multiprocessing.get_context("fork").Process(target=hold, args=(tmp_path / "out", theirs))
     other.start()
@@ -308,7 +308,7 @@ def test_one_process_writes_at_a_time(tmp_path):
 
 def whole(root):
     """A store with one split in one block; returns the block."""
-    store = Store.begin(root, IDENTITY, HEAD)
+    store = FeatureStore.begin(root, IDENTITY, HEAD)
     fill(store.row_blocks("cifar", "test"), size=10)
     return store, store.row_blocks("cifar", "test").folder / "000000000-000000010.arrow"
 
@@ -333,14 +333,14 @@ def test_a_record_with_values_of_other_types(tmp_path, found):
     record = tmp_path / "features.json"
     record.write_text(json.dumps({**json.loads(record.read_text()), **found}))
     with pytest.raises(EvaluationError, match="does not have format 2 of features; extract"):
-        Store.open(tmp_path)
+        FeatureStore.open(tmp_path)
 
 
 @pytest.mark.parametrize("text", ["[" * 100_000, "9" * 5000, "\0", '{"format": 2, "label_names": ' * 50_000])
 def test_a_record_that_python_cannot_parse(tmp_path, text):
     (tmp_path / "features.json").write_text(text)
     with pytest.raises(EvaluationError, match="does not have format 2 of features; extract"):
-        Store.open(tmp_path)
+        FeatureStore.open(tmp_path)
 
 
 def test_a_flipped_offset_of_a_text_is_refused(tmp_path):
@@ -376,7 +376,7 @@ def test_a_flipped_offset_of_a_text_is_refused(tmp_path):
     ids=str,
 )
 def test_features_of_other_shapes(tmp_path, changes, found):
-    store = Store.begin(tmp_path, IDENTITY, HEAD)
+    store = FeatureStore.begin(tmp_path, IDENTITY, HEAD)
     row_blocks = store.row_blocks("cifar", "test")
     spoilt = {name: values for name, values in (columns(range(10)) | changes).items() if values is not None}
     row_blocks.write(range(10), spoilt, 10, COMPUTED)

@@ -13,7 +13,7 @@ safetensors = pytest.importorskip("safetensors.torch", reason="writes weights as
 
 from evaluation.__main__ import main  # noqa: E402
 from evaluation.errors import EvaluationError  # noqa: E402
-from evaluation.features.store import Store  # noqa: E402
+from evaluation.features.store import FeatureStore  # noqa: E402
 from evaluation.models.models import open_model  # noqa: E402
 from evaluation.scoring.scores import read_scores  # noqa: E402
 from tests.evaluation.samples import picture  # noqa: E402
@@ -185,7 +185,7 @@ def test_the_command_takes_a_tag_and_records_where_the_weights_are_from(hub, pub
         main(["extract", *where, *model, "--pretrained=r160_in1k", "--splits", "small", "--out", str(features)]) == 0
     )
     said = capsys.readouterr().out.splitlines()
-    found = Store.open(features).identity
+    found = FeatureStore.open(features).identity
     assert (found.model, found.source["revision"]) == (f"timm:{NAME}", published.id)
     assert f"revision {published.id}" in next(line for line in said if line.startswith("weights"))
     assert said[-2] == "classes  3 of the model's 1,000 logits"

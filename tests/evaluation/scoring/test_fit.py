@@ -21,7 +21,7 @@ from evaluation.__main__ import main
 from evaluation.detectors.registry import METHODS, method
 from evaluation.errors import EvaluationError
 from evaluation.features.cache import FeatureCache
-from evaluation.features.store import Identity, Store, block_column
+from evaluation.features.store import FeatureStore, Identity, block_column
 from evaluation.models.features import Features
 from evaluation.scoring.fit import Scorer
 from evaluation.scoring.fit_splits import find_fit_splits, in_fit_half
@@ -55,7 +55,7 @@ SPLITS = {
 
 def fill(root, splits=SPLITS, identity=IDENTITY):
     """A folder as `extract` leaves it."""
-    store = Store.begin(root, identity, toy_head())
+    store = FeatureStore.begin(root, identity, toy_head())
     for key, features in splits.items():
         columns = {"id": features.ids, "label": features.labels, "logits": features.logits}
         columns |= {"penultimate": features.penultimate}
@@ -143,7 +143,7 @@ def test_the_public_function_gives_the_rows_of_the_command(score, folder, tmp_pa
 def test_rows_stand_in_the_order_of_the_release(score, folder, tmp_path):
     score(detectors="energy,msp")
     table = read_scores(tmp_path / "scores.parquet")[0]
-    ids = np.concatenate([SPLITS["toy", split].ids for split in sorted(Store.open(folder).splits()["toy"])])
+    ids = np.concatenate([SPLITS["toy", split].ids for split in sorted(FeatureStore.open(folder).splits()["toy"])])
     assert table["detector"].to_pylist() == ["energy"] * len(ids) + ["msp"] * len(ids)
     assert table["id"].to_pylist() == [*ids.tolist(), *ids.tolist()]
 
@@ -602,9 +602,9 @@ def test_a_split_whose_features_are_damaged_is_never_left_out(score, tmp_path, c
 def test_scores_do_not_depend_on_which_detectors_are_asked_for(folder):
     """Nor on the order in which they are fitted."""
     pytest.importorskip("sklearn", reason="scikit-learn fits some")
-    fit_splits = find_fit_splits(Store.open(folder).splits(), ["toy"], [])
-    alone = Scorer(FeatureCache(Store.open(folder)), fit_splits).score("ens_f", ("toy", "test"))
-    scorer = Scorer(FeatureCache(Store.open(folder)), fit_splits)
+    fit_splits = find_fit_splits(FeatureStore.open(folder).splits(), ["toy"], [])
+    alone = Scorer(FeatureCache(FeatureStore.open(folder)), fit_splits).score("ens_f", ("toy", "test"))
+    scorer = Scorer(FeatureCache(FeatureStore.open(folder)), fit_splits)
     for name in ("knn", "mahalanobis_all", "msp", "oodl"):
         scorer.fit(name)
         scorer.score(name, ("toy", "near_ood"))
@@ -612,7 +612,7 @@ def test_scores_do_not_depend_on_which_detectors_are_asked_for(folder):
 
 
 def test_memory_holds_a_few_splits_only(folder):
-    cache = FeatureCache(Store.open(folder))
+    cache = FeatureCache(FeatureStore.open(folder))
     for key in SPLITS:
         assert isinstance(cache.features(key), Features)
     assert len(cache._features) == 3
@@ -620,11 +620,11 @@ def test_memory_holds_a_few_splits_only(folder):
 
 def test_a_grid_without_any_possibility(folder):
     """The sentence is that of the default."""
-    splits = Store.open(folder).splits()
+    splits = FeatureStore.open(folder).splits()
     fit_splits = find_fit_splits(splits, ["toy"], [])
     few = dataclasses.replace(fit_splits, train=("toy", "near_ood"))
     with pytest.raises(EvaluationError, match="toy/near_ood has no labelled rows to fit knn on"):
-        Scorer(FeatureCache(Store.open(folder)), few).fit("knn")
+        Scorer(FeatureCache(FeatureStore.open(folder)), few).fit("knn")
 
 
 def test_scores_come_together_with_the_rows_of_a_release(score, tmp_path):

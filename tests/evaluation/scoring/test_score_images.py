@@ -15,7 +15,7 @@ pytest.importorskip("torchvision", reason="preprocesses images")
 from evaluation.__main__ import main  # noqa: E402
 from evaluation.detectors.image_passes import run_with_dropout  # noqa: E402
 from evaluation.detectors.registry import METHODS  # noqa: E402
-from evaluation.features.store import Store  # noqa: E402
+from evaluation.features.store import FeatureStore  # noqa: E402
 from evaluation.models.models import open_model  # noqa: E402
 from evaluation.models.preprocessing import batches  # noqa: E402
 from evaluation.protocols.results import read_figures, read_record  # noqa: E402
@@ -186,7 +186,7 @@ def test_a_deep_ensemble_of_two_extracted_models(base, score, tmp_path):
     assert extract(base, tmp_path / "member", weights="other.pt") == 0
     code, _, _, scores = score("--member", str(tmp_path / "member"), detectors="deep_ensemble", model=False)
     assert code == 0
-    stores = [Store.open(base / "features"), Store.open(tmp_path / "member")]
+    stores = [FeatureStore.open(base / "features"), FeatureStore.open(tmp_path / "member")]
     ids, expected = [], []
     for split in stores[0].splits()[CONFIG]:
         logits = np.stack([store.features(CONFIG, split).logits for store in stores]).astype(float)

@@ -82,7 +82,7 @@ def test_names_with_several_senses_say_so():
         "In other senses of their names these would overlap, and are not counted: seal and n02077923 (sea lion). "
         "Name a folder by its wnid to say which sense is meant.",
     )
-    assert compare({"n02076196": "seal"}, known) == own_classes.Comparison({"n02076196": "n02077923"}, ())
+    assert compare({"n02076196": "seal"}, known) == own_classes.ClassComparison({"n02076196": "n02077923"}, ())
 
 
 def test_known_classes_have_remarks_of_their_own():
