@@ -144,7 +144,9 @@ def compared_by_similarity(
     """Yield the splits (`config/split`) that are searched for near-duplicates of another one, and that one.
 
     Each split of a config with `duplicates_of` is compared with the training images, and with every in-distribution
-    split of the config: with those of `known`, itself included.
+    split of the config: with those of `known`, itself included. The distance is not symmetric; of two in-distribution
+    splits the first by name is the one that is searched, so that whoever compares them again knows the direction
+    (`hf_scripts.checks.recomparison`).
 
     Args:
         benchmark: the declaration.
@@ -156,7 +158,7 @@ def compared_by_similarity(
             continue
         mine = [key for key in keys if key.startswith(f"{config.name}/")]
         done: set[frozenset[str]] = set()
-        for of in [config.duplicates_of, *(key for key in mine if key in known)]:
+        for of in [config.duplicates_of, *sorted(key for key in mine if key in known)]:
             for key in mine:
                 if of in keys and frozenset((key, of)) not in done:
                     done.add(frozenset((key, of)))

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from builders.duplicates.exact import DIGEST, Digests, exact_pairs, rows_at
-from builders.release.duplicates import Pair, Row, groups, pair_of, unfolded
+from builders.release.duplicates import KNOWN_ROLE, Pair, Row, groups, pair_of, unfolded
 from builders.release.entries import SIMILARITY, DuplicatesEntry, Manifest
 from builders.release.split_entries import is_training
 from builders.storage.parquet import read_parquet
@@ -24,7 +24,6 @@ from hf_scripts.checks.images import Decoded
 ROUNDING = 1e-6
 
 _Image = tuple[npt.NDArray[np.uint8], str]
-_Numbers = tuple[int, int]
 
 
 @dataclass(frozen=True)
@@ -59,10 +58,9 @@ class Recomparison:
 
     def similar(self) -> Iterator[Pair]:
         """The pairs of rows within the threshold whose bytes differ."""
-        training = {key for key, entry in self.manifest.by_key().items() if is_training(key, entry)}
-        for one, other in sorted(self._compared(SIMILARITY)):
-            if one in self.decoded and other in self.decoded:
-                yield from self._similar(one, other, training)
+        for both in sorted(self._compared(SIMILARITY)):
+            if all(key in self.decoded for key in both):
+                yield from self._similar(*sorted(both, key=self._order_as_reference, reverse=True))
 
     def named(self, pairs: Sequence[Pair]) -> Iterator[tuple[int, Pair, _Image, _Image]]:
         """Each pair whose images are both here, by number, with its two scaled images and digests of pixels."""
@@ -88,35 +86,28 @@ class Recomparison:
     def _digests(self, key: str) -> Digests:
         return lambda: [pa.array(self.decoded[key].digests, pa.string())]
 
-    def _similar(self, one: str, other: str, training: set[str]) -> Iterator[Pair]:
-        """The similar pairs of two splits.
+    def _order_as_reference(self, key: str) -> tuple[bool, bool, str]:
+        """Sorts the splits of a comparison: the first is the reference, over which a build moves the other's images.
 
-        The distance is not symmetric. A build moves the images of other splits over those of a training split; of two
-        splits that are both or neither, a pair must be near in both directions to be expected.
+        It is a training split, or else an in-distribution one; of two such splits it is the first by name.
         """
+        entry = self.manifest.by_key()[key]
+        return not is_training(key, entry), entry.roles != (KNOWN_ROLE,), key
+
+    def _similar(self, query: str, reference: str) -> Iterator[Pair]:
+        """The similar pairs of two splits."""
         from builders.duplicates.search import THRESHOLD, find  # SciPy, for which --help should not wait
 
-        orders = [both for both in ((one, other), (other, one)) if both[1] in training and both[0] not in training]
-        found: list[dict[_Numbers, float]] = []
-        for query, reference in orders or ((one, other), (other, one)):
-            pairs = find(
-                self.decoded[query].pixels,
-                self.decoded[reference].pixels,
-                threshold=THRESHOLD - ROUNDING,
-                advance=lambda _: None,
-            )
-            sides_found = (pairs.queries, pairs.references) if query == one else (pairs.references, pairs.queries)
-            places = zip(*(side.tolist() for side in sides_found), strict=True)
-            found.append(dict(zip(places, pairs.distances.tolist(), strict=True)))
-        numbers = sorted(set.intersection(*map(set, found)))
-        sides = [self._sides(key, [both[side] for both in numbers]) for side, key in enumerate((one, other))]
-        for both, (row, digest), (other_row, other_digest) in zip(numbers, *sides, strict=True):
+        images = (self.decoded[key].pixels for key in (query, reference))
+        pairs = find(*images, threshold=THRESHOLD - ROUNDING, advance=lambda _: None)
+        sides = self._sides(query, pairs.queries), self._sides(reference, pairs.references)
+        for (row, digest), (other, other_digest), distance in zip(*sides, pairs.distances.tolist(), strict=True):
             if digest != other_digest:
-                yield pair_of(row, other_row, min(distances[both] for distances in found))
+                yield pair_of(row, other, distance)
 
-    def _sides(self, key: str, numbers: Sequence[int]) -> list[tuple[Row, str]]:
+    def _sides(self, key: str, numbers: npt.NDArray[np.int64]) -> list[tuple[Row, str]]:
         """Rows of a split by number, each with its content digest."""
-        some, places = np.unique(np.array(numbers, np.int64), return_inverse=True)
+        some, places = np.unique(numbers, return_inverse=True)
         digests = read_parquet(self.indexes[key], [DIGEST])[DIGEST].take(pa.array(some)).to_pylist()
         rows = list(zip(rows_at(self.indexes[key], key, some), digests, strict=True))
         return [rows[place] for place in places.tolist()]

@@ -6,17 +6,24 @@ import json
 import shutil
 
 import datasets
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
 from PIL import Image
 
-from builders.release.duplicates import counted, read_pairs, write_pairs
+from benchmarks.near_duplicates import coloured_noise
+from builders.duplicates.distance import distance
+from builders.duplicates.search import THRESHOLD
+from builders.release.duplicates import comparison, counted, folded, read_pairs, write_pairs
+from builders.release.entries import SIMILARITY
 from tests.conftest import made_once
 from tests.hf_scripts.folder_mutations import CONFIGS, Folder, mutate, oriented, xmp
 from tests.hf_scripts.folder_mutations import chunk as png_chunk
-from tests.hf_scripts.law import TEST, breach, code_of, copied, everything_known, tiny_release
+from tests.hf_scripts.law import NEAR, TEST, breach, code_of, copied, encoded, everything_known, tiny_release
+from tests.hf_scripts.pair_tables import add_table
+from tests.hf_scripts.samples import make_release
 from tests.hf_scripts.tampering import replace, rewrite, with_cells, write_shard
 from tests.manifests import as_json, manifest_of, write_json
 
@@ -268,6 +275,20 @@ def test_a_pair_of_other_bytes_that_is_not_listed(folder, says, number, which):
     (line,) = says(folder)
     expected = f"lacks the pair {dropped.id} of {dropped.split} and {dropped.other_id} of {dropped.other_split}"
     assert line.startswith(f"duplicates/pairs.parquet: {expected}, which are {which}")
+
+
+@pytest.mark.parametrize(("known", "unknown", "wrong"), [("part", "whole", 1), ("whole", "part", 0)])
+def test_a_pair_that_is_near_in_one_direction_only(tmp_path, known, unknown, wrong):
+    """Only the query is moved and scaled. A build asks with unknown images, so that verify does, too."""
+    whole = coloured_noise(1, 1, np.random.default_rng(11))[0]
+    part = np.asarray(Image.fromarray(whole).crop((4, 2, 31, 29)).resize((32, 32), Image.Resampling.BICUBIC))
+    assert distance(whole, part) < THRESHOLD < distance(part, whole)
+    images = {"whole": encoded(whole), "part": encoded(part)}
+    shown = {"test/0.png": images[known], "near_ood/0.png": images[unknown]}
+    root = tmp_path / "release"
+    make_release(root, {TEST: range(1), NEAR: range(1)}, picture=shown.__getitem__)
+    add_table(root, compared=folded({comparison(SIMILARITY, TEST, NEAR)}))
+    assert code_of(root) == wrong
 
 
 # Metadata of Parquet
