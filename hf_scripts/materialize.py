@@ -56,7 +56,7 @@ def _command(target: str, revision: str | None, **values: Any) -> None:
         )
     check_json(as_json=flags.as_json, dry_run=flags.dry_run)
     flags.executor.check()
-    store_of(flags.out).ask(flags.out, writing=not flags.dry_run)
+    store_of(flags.out).require_access(flags.out, writing=not flags.dry_run)
     with (
         TerminalMeter(quiet=flags.quiet) as meter,
         os_errors_as_build_errors("read the sources and write the release"),

@@ -1,1 +1,1 @@
-"""The command lines of `builders`, one a file; nothing but the tests imports them."""
+"""The command lines of `builders`: what a user types and what is printed."""

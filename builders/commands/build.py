@@ -90,9 +90,9 @@ def build(declared: Benchmark, module: str, flags: BuildFlags) -> None:
 def _check(flags: BuildFlags) -> None:
     """Refuse what can be refused before any work: flags that contradict each other, a place that cannot be used."""
     check_json(as_json=flags.as_json, dry_run=flags.dry_run)
-    store_of(flags.out).ask(flags.out)
+    store_of(flags.out).require_access(flags.out)
     refuse_foreign(flags.out)
-    store_of(flags.out).ask(flags.out, writing=not flags.dry_run)
+    store_of(flags.out).require_access(flags.out, writing=not flags.dry_run)
     flags.executor.check()
 
 

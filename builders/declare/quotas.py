@@ -128,7 +128,10 @@ class PerClass(Ranked):
     """The first `images` of each class by keyed rank; with `half`, at most half of each class."""
 
     def expected(self, sizes: Callable[[], Sequence[int]]) -> int:
-        """As many of each class, or the class; also after another split, as every complete source has enough."""
+        """`images` of each class, or the whole class if it has fewer.
+
+        As many after another split: every complete source has enough.
+        """
         return sum(min(self.images, size // 2 if self.half else size) for size in sizes())
 
     def take(self, candidates: Candidates) -> Rows:
@@ -139,7 +142,7 @@ class PerClass(Ranked):
         return candidates.first(np.minimum(self.images, sizes // 2 if self.half else sizes))
 
     def reason(self, before: Sequence[str]) -> tuple[str, str]:
-        """The class's number."""
+        """The image's keyed rank lies beyond the class's number."""
         rank = f"keyed rank beyond the class's {self.images}" + " (or half of a class that is short)" * self.half
         return ("image-not-drawn", _or_drawn_for(before) + rank)
 
@@ -163,7 +166,7 @@ class Half(Quota):
         return candidates.first(np.array([round(size * 0.5) for size in candidates.sizes().tolist()], dtype=np.int64))
 
     def reason(self, before: Sequence[str]) -> tuple[str, str]:
-        """The second half."""
+        """The image is in the second half of its class by keyed rank."""
         return ("image-not-drawn", "keyed rank beyond half of the class's images")
 
 
@@ -209,7 +212,7 @@ class Total(Ranked):
         return np.sort(np.concatenate(chosen))
 
     def reason(self, before: Sequence[str]) -> tuple[str, str]:
-        """The class's share."""
+        """The image's keyed rank lies beyond its class's share."""
         return (
             "image-not-drawn",
             f"{_or_drawn_for(before)}keyed rank beyond the class's share of {self.images} images",

@@ -1,7 +1,7 @@
-"""Receives one answer of a server, and leaves it behind where it comes too slowly.
+"""Downloads one HTTP response, and gives up on a server that sends it too slowly.
 
-It is read in a thread. A timeout of a socket starts again with each byte, in the head of an answer and between the
-chunks of a body, too, so that nothing in the reading thread could end a transfer that trickles.
+A thread reads the response and the caller times it: a socket's timeout starts again with each byte, so a reading
+thread alone would never end a transfer that trickles.
 
 Tested by `tests/builders/fetch/test_http.py`.
 """
@@ -44,7 +44,7 @@ _LOOK_SECONDS = 0.2
 
 @dataclass(frozen=True)
 class Floor:
-    """The least speed of a transfer: so many bytes, in each span of so many seconds."""
+    """The lowest accepted speed of a transfer: `size` bytes in every `seconds`."""
 
     size: int
     seconds: float
@@ -59,10 +59,10 @@ class CutError(Exception):
 
 
 class _Session(requests.Session):
-    """Leaves redirects to the caller: requests would read the body of each, even where it only names the next one."""
+    """Does not follow redirects: requests would read the whole body of each before it went to the next address."""
 
     def resolve_redirects(self, *_: Any, **__: Any) -> Iterator[requests.Response]:
-        """None."""
+        """No redirects; `_answer` follows them."""
         return iter(())
 
 
@@ -70,12 +70,12 @@ class _Session(requests.Session):
 def received(
     url: str, headers: Mapping[str, str], floor: Floor
 ) -> Iterator[tuple[requests.Response, Iterator[bytes]]]:
-    """The head of an answer, and the bytes of its body as they were sent, without undoing any `Content-Encoding`.
+    """Open a download: the response, and its body in blocks as they were sent, without undoing any `Content-Encoding`.
 
     Args:
         url: the address.
-        headers: of the request.
-        floor: the least speed.
+        headers: headers of the request.
+        floor: the speed below which the download is given up.
 
     Raises:
         CutError: the transfer ended early or was slower than the floor; also while the bytes are taken.
@@ -111,7 +111,7 @@ def received(
 
 
 def _answer(session: requests.Session, url: str, headers: Mapping[str, str]) -> requests.Response:
-    """The answer that redirects lead to."""
+    """Request an address and follow its redirects to the last response."""
     session.auth = lambda request: request  # or requests would send a password from `.netrc`, which no owner asks for
     headers = {"Accept-Encoding": "identity", **headers}
     for _ in range(_REDIRECTS):
@@ -129,7 +129,7 @@ def _answer(session: requests.Session, url: str, headers: Mapping[str, str]) -> 
 def _paced(
     came: queue.Queue[requests.Response | bytes | Exception], floor: Floor
 ) -> Iterator[requests.Response | bytes]:
-    """What comes, until the end; raises `CutError` where too little does."""
+    """Yield the response and its blocks; raises `CutError` if the thread fails or the transfer is too slow."""
     since, size = time.monotonic(), 0
     while True:
         try:

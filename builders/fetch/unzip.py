@@ -23,7 +23,8 @@ _MOST_TIMES = 20
 _ALWAYS = 1 << 28
 """Bytes that any zip may unpack to."""
 
-# What zipfile raises of damaged bytes: of headers, of compressed data, of names and of times.
+# What zipfile raises for damaged bytes: `NotImplementedError` is its error for a version, a flag or a compression
+# method that it does not know, as a damaged header has.
 _DAMAGED = (
     zipfile.BadZipFile,
     zlib.error,

@@ -32,7 +32,7 @@ def folder_or_repository(text: str, revision: str | None) -> Path | str:
         BuildError: there is no such folder, and the text is, or looks like, a path; or a store cannot be used.
     """
     path = as_path(text)
-    store_of(path).ask(path)
+    store_of(path).require_access(path)
     if not store_of(path).is_local or path.exists():
         return path
     beside = sorted(one.name for one in path.parent.iterdir()) if path.parent.is_dir() else []

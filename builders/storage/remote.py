@@ -37,8 +37,8 @@ class RemoteStore(Store):
 
     is_local = False
 
-    def ask(self, path: Any, *, writing: bool = False) -> None:
-        path.ask(writing=writing)
+    def require_access(self, path: Any, *, writing: bool = False) -> None:
+        path.require_access(writing=writing)
 
     def is_folder(self, path: Any) -> bool:
         return bool(path.asking(str(path)).is_dir())

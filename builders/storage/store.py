@@ -44,8 +44,8 @@ class Store:
 
     is_local = True
 
-    def ask(self, path: Path, *, writing: bool = False) -> None:
-        """Ask a store at once whether its bucket can be used, and with `writing` written; raises `BuildError`."""
+    def require_access(self, path: Path, *, writing: bool = False) -> None:
+        """Raise `BuildError` if a store's bucket cannot be read, or with `writing` cannot be written."""
 
     def is_folder(self, path: Path) -> bool:
         """Whether there is a folder; what is wrong with a store is told at once."""

@@ -71,7 +71,7 @@ class MatchedFiles:
         return sorted([*(name[len(self.tree.start) :] for name in self.rest["name"].to_pylist()), *self.tree.odd])
 
     def strays(self, reason: Callable[[str], str]) -> tuple[Stray, ...]:
-        """The others as strays, given why a name is none of an image."""
+        """List the other files as strays, each with the reason why it is not an image of the partition."""
         return tuple(
             Stray(self.tree.prefix + printable(name), self.reasons.get(name) or reason(name)) for name in self.others
         )
@@ -208,6 +208,6 @@ class Pattern:
         return PartitionIndex(name, found.tree.where, found.tree.how, table, strays, **fields)
 
     def reason(self, tree: Tree, name: str) -> str:
-        """Why an entry of a tree is none of the images."""
+        """Say why an entry of a tree is not one of the images."""
         self.refuse(name, tree.path_of(name.rpartition("/")[0]))
         return "a folder" if tree.is_folder(name) else f"not named {self.wanted}"

@@ -34,8 +34,8 @@ _OBJECTS = ("s3", "s3a", "gs", "gcs")
 
 
 _NO_STORE = (AttributeError, NotImplementedError, TypeError)
-"""What filesystems of fsspec raise that are none of a store: GitHub's without a repository, one of references without
-their file, one around another that is not named; and `data:`'s where a path is joined."""
+"""What fsspec raises for filesystems that are no object store: `github:` without a repository, `reference:` without
+its file, a wrapper that names no filesystem to wrap; and `data:` where a path is joined to it."""
 
 
 def store_path(address: str) -> StorePath:
@@ -89,11 +89,11 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
         path.fs.retries = 1
         return path
 
-    def ask(self, *, writing: bool = False) -> None:
-        """Ask for the bucket, so that a wrong address or credentials are told before anything is done.
+    def require_access(self, *, writing: bool = False) -> None:
+        """Request the bucket, so that a wrong address or wrong credentials are reported before any work is done.
 
         Args:
-            writing: whether to write a file and remove it, too.
+            writing: whether to write a file and remove it again, too.
 
         Raises:
             BuildError: there is no such bucket, the store refuses the credentials, or it cannot be reached.

@@ -32,7 +32,7 @@ def said(action):
 def test_a_bucket_that_is_not_there(store):
     address = "s3://no-such-bucket-anywhere/x"
     expected = f"{address}: there is no such bucket, or none that these credentials can see."
-    assert said(lambda: as_path(address).ask()).startswith(f"Cannot use {expected}")
+    assert said(lambda: as_path(address).require_access()).startswith(f"Cannot use {expected}")
     assert said(lambda: as_path(address).read_bytes()).startswith(f"Cannot read {expected}")
     assert said(lambda: write_text(as_path(address), "x")).startswith(f"Cannot write {expected}")
     assert said(lambda: as_path(address).exists()).startswith(f"Cannot look at {expected}")
@@ -41,7 +41,7 @@ def test_a_bucket_that_is_not_there(store):
 
 def test_a_bucket_that_google_does_not_have(google):
     path = as_path("gs://no-such-bucket-anywhere/x")
-    for action in (path.ask, lambda: write_text(path, "x")):
+    for action in (path.require_access, lambda: write_text(path, "x")):
         assert "gs://no-such-bucket-anywhere/x: there is no such bucket, or none that" in said(action)
 
 
@@ -49,11 +49,11 @@ def test_no_credentials(address, monkeypatch):
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
     assert "no credentials were found (Unable to locate credentials). Set AWS_PROFILE" in said(
-        lambda: as_path(address).ask()
+        lambda: as_path(address).require_access()
     )
     monkeypatch.setenv("AWS_PROFILE", "mine")
     assert "no credentials were found (The config profile (mine) could not be found). Set" in said(
-        lambda: as_path(address).ask()
+        lambda: as_path(address).require_access()
     )
 
 
@@ -65,7 +65,7 @@ def test_credentials_that_the_store_refuses(address, store):
 
     checked(b"0")
     try:
-        sentence = said(lambda: as_path(address).ask())
+        sentence = said(lambda: as_path(address).require_access())
         assert "the store refused these credentials (403). Check them" in sentence
         sentence = said(lambda: write_text(as_path(address), "x"))
         assert "the store refused these credentials (InvalidAccessKeyId). Check them" in sentence
@@ -84,7 +84,7 @@ def test_no_network_is_told_in_seconds(address, monkeypatch):
         unused.bind(("127.0.0.1", 0))
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{unused.getsockname()[1]}")
         started = time.monotonic()
-        sentence = said(lambda: as_path(address).ask())
+        sentence = said(lambda: as_path(address).require_access())
     assert "the store cannot be reached" in sentence
     assert "Check the network" in sentence
     assert time.monotonic() - started < 5
@@ -118,8 +118,10 @@ def test_what_a_run_had_to_leave_goes_with_the_next(address, proxy, monkeypatch)
     """Found by the soak: the file that shows whether one may be written stayed where it could not be removed."""
     monkeypatch.setattr("builders.storage.stores.settings.ATTEMPTS", 2)
     proxy.fault = lambda request: 503 if request.kind == "DeleteObject" else None
-    assert said(lambda: as_path(address).ask(writing=True)).startswith(f"Cannot remove {address}/.state/asked: ")
+    assert said(lambda: as_path(address).require_access(writing=True)).startswith(
+        f"Cannot remove {address}/.state/asked: "
+    )
     proxy.fault = None
     forget_clients()
-    as_path(address).ask(writing=True)
+    as_path(address).require_access(writing=True)
     assert not as_path(address).exists()
