@@ -99,6 +99,26 @@ for name, *paths in disk.calls:
 """
 
 
+def _whole_lines(trace):
+    """The lines of a trace, with a call that another thread's line interrupted as one line, where it returned."""
+    begun = {}
+    for line in trace.splitlines():
+        process, call = line.split(maxsplit=1)
+        if call.endswith("<unfinished ...>"):
+            begun[process] = call.removesuffix("<unfinished ...>")
+        elif resumed := re.match(r"<\.\.\. \w+ resumed>", call):
+            yield begun.pop(process) + call[resumed.end() :]
+        else:
+            yield call
+
+
+def test_a_call_that_another_thread_interrupts_is_one_line():
+    trace = """10 fsync(3</folder/a> <unfinished ...>
+11 mkdir("/folder/b", 0777) = 0
+10 <... fsync resumed>) = 0"""
+    assert list(_whole_lines(trace)) == ['mkdir("/folder/b", 0777) = 0', "fsync(3</folder/a> ) = 0"]
+
+
 @pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
 def test_the_calls_are_those_that_the_system_sees(tmp_path):
     folder, trace = tmp_path / "folder", tmp_path / "trace"
@@ -116,7 +136,7 @@ def test_the_calls_are_those_that_the_system_sees(tmp_path):
         pytest.skip("strace may not trace here")
     assert traced.returncode == 0, traced.stderr
     seen = []
-    for line in trace.read_text().splitlines():
+    for line in _whole_lines(trace.read_text()):
         if str(folder) in line and line.rstrip().endswith("= 0"):
             name = re.search(r"(\w+)\(", line)[1].replace("renameat2", "rename").replace("at", "")
             paths = re.findall(r'(?:<|")(' + re.escape(str(folder)) + r'[^">]*)', line)

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 from builders.errors import BuildError
 from evaluation.errors import EvaluationError
 from evaluation.features.blocks import RowBlocks, read_rows
-from evaluation.features.store import Identity, Store, _canonical
+from evaluation.features.store import FeatureStore, Identity, _canonical
 from evaluation.files import read_parquet
 from evaluation.models.classes import read_classes
 from evaluation.releases import open_release
@@ -93,7 +93,7 @@ def place_block(folder: Path, data: bytes) -> None:
 
 def read_features(folder: Path) -> object:
     """Read all columns, and some rows of all."""
-    store = Store.open(folder)
+    store = FeatureStore.open(folder)
     features = store.features("cifar", "test")
     row_blocks = RowBlocks((folder / BLOCK).parent)
     some = read_rows(folder / BLOCK, np.array([5, 0])) if row_blocks.is_whole() else {}
@@ -136,19 +136,19 @@ TARGETS = (
         "features-splits",
         "splits.json",
         lambda: [b'["cifar-train/train", "cifar/near_ood", "cifar/test"]\n'],
-        refused(lambda folder: Store(folder, IDENTITY).splits()),
+        refused(lambda folder: FeatureStore(folder, IDENTITY).splits()),
     ),
     Target(
         "features-accepted",
         "accepted.json",
         lambda: [b'["timm:it is right on 90.00 % of the 40 rows of cifar/test, but 50 % are published"]\n'],
-        refused(lambda folder: Store(folder, IDENTITY).accepted()),
+        refused(lambda folder: FeatureStore(folder, IDENTITY).accepted()),
     ),
     Target(
         "features-json",
         "features.json",
         lambda: [_canonical(IDENTITY).encode(), _canonical(replace(IDENTITY, source=SOURCE, linear=False)).encode()],
-        refused(Store.open),
+        refused(FeatureStore.open),
     ),
     Target(
         "label-map",
