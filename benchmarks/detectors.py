@@ -26,11 +26,11 @@ import torch
 import torchvision
 from threadpoolctl import threadpool_limits
 
-from evaluation.detectors.registry import METHODS
-from evaluation.models import preprocessing
-from evaluation.models.features import Features
-from evaluation.models.layers import find_layers
-from evaluation.models.models import Model
+from unknown_detection.evaluation.detectors.registry import METHODS
+from unknown_detection.evaluation.models import preprocessing
+from unknown_detection.evaluation.models.features import Features
+from unknown_detection.evaluation.models.layers import find_layers
+from unknown_detection.evaluation.models.models import Model
 
 CLASSES, SIDE, BATCH = 10, 64, 64
 
@@ -72,7 +72,7 @@ def make_task(rows: int) -> Task:
 
 
 def extract(task: Task, loader: torch.utils.data.DataLoader) -> Features:
-    """Run the model once as `python -m evaluation extract` does, and keep the same outputs."""
+    """Run the model once as `python -m unknown_detection evaluate extract` does, and keep the same outputs."""
     batches = [(task.model.forward(images), labels) for images, labels in loader]
     labels = torch.cat([labels for _, labels in batches]).numpy()
     return Features(

@@ -15,8 +15,8 @@ import numpy as np
 import pytorch_ood.detector as theirs
 import torch
 
-from evaluation.detectors.registry import METHODS
-from evaluation.models.features import Features
+from unknown_detection.evaluation.detectors.registry import METHODS
+from unknown_detection.evaluation.models.features import Features
 
 COMPARED = 20
 

@@ -17,7 +17,7 @@ from sklearn import metrics as sk
 from torchmetrics.functional.classification import binary_precision_recall_curve, binary_roc
 
 from benchmarks.rivals import Run, interleave, report
-from evaluation.metrics.metrics import all_metrics
+from unknown_detection.evaluation.metrics.metrics import all_metrics
 
 Values = dict[str, float]
 Floats = npt.NDArray[np.float64]

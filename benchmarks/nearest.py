@@ -18,9 +18,9 @@ import numpy as np
 import torch
 from threadpoolctl import threadpool_limits
 
-from evaluation.detectors import nearest
-from evaluation.detectors.registry import METHODS
-from evaluation.models.features import Features
+from unknown_detection.evaluation.detectors import nearest
+from unknown_detection.evaluation.detectors.registry import METHODS
+from unknown_detection.evaluation.models.features import Features
 
 WHOLE = 50_000 * 254_000
 

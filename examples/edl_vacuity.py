@@ -1,12 +1,12 @@
 """Vacuity, the uncertainty of a network that was trained with `examples/train.py --method edl`, as an own detector.
 
-For `--detector examples/edl_vacuity.py:EDL_VACUITY` of `python -m evaluation score`.
+For `--detector examples/edl_vacuity.py:EDL_VACUITY` of `python -m unknown_detection evaluate score`.
 """
 
 import numpy as np
 from scipy.special import logsumexp
 
-from evaluation import Features, Method
+from unknown_detection.evaluation import Features, Method
 
 
 def vacuity(features: Features) -> np.ndarray:

@@ -1,6 +1,6 @@
 """Two detectors of one's own, in a file of one's own.
 
-    python -m evaluation score --features build/features --detector examples/own_detector.py:spread \
+    python -m unknown_detection evaluate score --features build/features --detector examples/own_detector.py:spread \
         --detector examples/own_detector.py:NEAREST_MEAN --detectors msp --out build/scores.parquet
 
 A higher score means more unknown. `Features` has the arrays `logits`, `penultimate`, `blocks`, `ids` and `labels`.
@@ -8,7 +8,7 @@ A higher score means more unknown. `Features` has the arrays `logits`, `penultim
 
 import numpy as np
 
-from evaluation import Features, Head, Method
+from unknown_detection.evaluation import Features, Head, Method
 
 
 def spread(features: Features) -> np.ndarray:

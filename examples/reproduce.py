@@ -3,13 +3,13 @@
     python examples/reproduce.py --release build/unknown-detection --config cifar --out runs/cifar \
         --devices cuda:0,cuda:1
 
-Each step is a command that you could type, of `examples/train.py` or `python -m evaluation`. `OUT/logs` has what they
-print, first the command itself. What is finished is not done again, so the same command goes on after an interruption.
-With several devices, one process works on each; with `--executor ray --devices cuda`, each training has a GPU of a Ray
-cluster. The margins of energy are chosen with seed 0 from the range of Liu et al. by the AUROC of validation against
-external_validation images, as `score` chooses the hyperparameters of detectors, and the objective of EDL, a method for
-misclassifications, by the accuracy on validation images (section 4).
-`OUT/table.md` sets the means over seeds beside the published ones, and `OUT/table.csv` has both.
+Each step is a command that you could type, of `examples/train.py` or `python -m unknown_detection evaluate`.
+`OUT/logs` has what they print, first the command itself. What is finished is not done again, so the same command goes
+on after an interruption. With several devices, one process works on each; with `--executor ray --devices cuda`, each
+training has a GPU of a Ray cluster. The margins of energy are chosen with seed 0 from the range of Liu et al. by the
+AUROC of validation against external_validation images, as `score` chooses the hyperparameters of detectors, and the
+objective of EDL, a method for misclassifications, by the accuracy on validation images (section 4). `OUT/table.md`
+sets the means over seeds beside the published ones, and `OUT/table.csv` has both.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from builders.cli.executor_flags import ExecutorFlags
 from builders.errors import BuildError
 from builders.executors.base import Executor, Progress, Resources
 from builders.executors.ray import RayExecutor
-from evaluation import auroc, open_release
-from evaluation.errors import EvaluationError
-from evaluation.protocols.results import read_figures
-from evaluation.scoring.scores import read_scores
+from unknown_detection.evaluation import auroc, open_release
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.protocols.results import read_figures
+from unknown_detection.evaluation.scoring.scores import read_scores
 
 HERE = Path(__file__).parent
 PUBLISHED = HERE / "published_unified.csv"
@@ -208,7 +208,10 @@ class Grid:
         of_model = ["--release", self.release, "--model", spec + "_dropout" * (method == "mcdropout")]
         of_model += ["--weights", str(trained / "weights.safetensors"), "--device", device, "--quiet"]
         splits = f"{self.config},{self.config}-train"
-        self._do(name, ["-m", "evaluation", "extract", *of_model, "--splits", splits, "--out", str(features)])
+        self._do(
+            name,
+            ["-m", "unknown_detection", "evaluate", "extract", *of_model, "--splits", splits, "--out", str(features)],
+        )
         self._score(name, method, ["--features", str(features), "--seed", str(seed), *of_model])
 
     def _score(self, name: str, method: str, given: Sequence[str]) -> None:
@@ -218,7 +221,7 @@ class Grid:
         built_in = [detector for detector in detectors if detector not in OWN]
         named = ["--detectors", ",".join(built_in)] if built_in else []
         named += [word for detector in detectors if detector in OWN for word in ("--detector", OWN[detector])]
-        command = ["-m", "evaluation", "score", *given, *named, "--splits", self.config]
+        command = ["-m", "unknown_detection", "evaluate", "score", *given, *named, "--splits", self.config]
         self._do(name, [*command, "--out", str(self._scores(name))])
 
     def _do(self, name: str, command: Sequence[str]) -> None:
@@ -282,7 +285,8 @@ def report(grid: Grid) -> dict[tuple[str, Column], list[float]]:
     given = [f"--scores={method}={path}" for method, paths in grid.scores().items() for path in paths]
     command = [
         "-m",
-        "evaluation",
+        "unknown_detection",
+        "evaluate",
         "report",
         "--release",
         grid.release,

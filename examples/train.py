@@ -5,7 +5,7 @@
 The recipes are those of Kim, Koo and Hwang (section 4.1, table 5 and their published code) and, where these are
 silent, those of each method's own paper. Images are decoded once and stay on the device as bytes. The folder `--out`
 gets `log.jsonl`, one line an epoch; `checkpoint.pt`, from which the same command goes on to the same weights; and in
-the end `weights.safetensors` for `python -m evaluation extract --model examples/train.py:resnet18_32`.
+the end `weights.safetensors` for `python -m unknown_detection evaluate extract --model examples/train.py:resnet18_32`.
 
 | method | loss | source |
 |---|---|---|
@@ -36,11 +36,11 @@ import numpy as np
 from PIL import Image
 from tqdm import tqdm
 
-from evaluation.errors import EvaluationError
-from evaluation.models.blueprints import make_blueprint
-from evaluation.models.preprocessing import as_rgb, default_resize
-from evaluation.models.weights import load_weights, read_weights
-from evaluation.releases import Release, open_release
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.models.blueprints import make_blueprint
+from unknown_detection.evaluation.models.preprocessing import as_rgb, default_resize
+from unknown_detection.evaluation.models.weights import load_weights, read_weights
+from unknown_detection.evaluation.releases import Release, open_release
 
 try:
     import torch

@@ -154,10 +154,10 @@ def test_generative_models_draw_on_a_gpu_what_they_draw_on_the_cpu(tmp_path):
 
 @pytest.mark.usefixtures("tf32")
 def test_features_and_all_scores_are_those_of_the_cpu(tmp_path):
-    from evaluation.__main__ import main as evaluation
-    from evaluation.scoring.scores import read_scores
     from tests.evaluation import small_models
     from tests.evaluation.samples import CONFIG, fitted, small_release
+    from unknown_detection.evaluation.__main__ import main as evaluation
+    from unknown_detection.evaluation.scoring.scores import read_scores
 
     release = small_release(tmp_path / "small")
     weights = tmp_path / "cnn.pt"
@@ -191,9 +191,9 @@ def test_features_and_all_scores_are_those_of_the_cpu(tmp_path):
 
 
 def test_neighbours_found_on_a_gpu_are_those_of_float64(monkeypatch):
-    from evaluation.detectors import nearest
-    from evaluation.detectors.registry import METHODS
     from tests.evaluation.detectors.toy import toy_features
+    from unknown_detection.evaluation.detectors import nearest
+    from unknown_detection.evaluation.detectors.registry import METHODS
 
     bank, tested = toy_features(rows=3000, seed=1), toy_features(rows=200, seed=2, unknown=50)
     for name in ("knn", "nnguide", "mahalanobis", "relation"):

@@ -26,7 +26,7 @@ ENTRIES = {command.module: command.entry for command in COMMANDS}
 PRINTED = re.compile(r"python -m (?:" + "|".join(map(re.escape, ENTRIES)) + r")(?: [^`<\n]*[^`<\n.])?(?![.\w])")
 
 
-PACKAGES = ("builders", "evaluation", "hf_scripts", "taxonomy", "unknown_detection")
+PACKAGES = ("builders", "hf_scripts", "taxonomy", "unknown_detection")
 NAMED = re.compile(r"python -m [\w.]*\w(?: (?:--[\w-]+|[\w./-]+))*")
 
 
@@ -138,11 +138,13 @@ def test_commands_in_messages_name_what_exists(command):
     if "X" in words[2]:  # a module that is filled in, such as a benchmark's
         return
     known = click_commands()
-    start = next((" ".join(words[:n]) for n in (4, 3) if " ".join(words[:n]) in known), None)
+    start = next((" ".join(words[:n]) for n in (5, 4, 3) if " ".join(words[:n]) in known), None)
     if start is None:  # a module that is no command of the table
         importlib.import_module(words[2])
         return
-    if isinstance(known[start], click.Group) and len(words) > 3:
-        assert words[3] in known[start].commands or not re.fullmatch("[a-z]+", words[3]), command
+    inside = words[len(start.split()) :]
+    if isinstance(known[start], click.Group) and inside:
+        names = known[start].list_commands(click.Context(known[start]))
+        assert inside[0] in names or not re.fullmatch("[a-z]+", inside[0]), command
     flags = {name for param in known[start].params for name in param.opts} | {"--help"}
     assert {word for word in words if word.startswith("--")} <= flags, command

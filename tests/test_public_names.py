@@ -1,4 +1,4 @@
-"""The public interface of `evaluation`: its names, that importing it stays light, and that each name is documented."""
+"""The public names of `unknown_detection.evaluation`: importing them stays light, and each is documented."""
 
 import ast
 import doctest
@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-import evaluation
+from unknown_detection import evaluation
 
 ROOT = Path(__file__).parents[1]
 HEAVY = ("datasets", "matplotlib", "numpy", "pandas", "pyarrow", "scipy", "sklearn", "timm", "torch", "torchvision")
@@ -26,21 +26,21 @@ def loaded_after(statement):
 
 
 def test_importing_the_package_imports_nothing_heavy():
-    assert loaded_after("import evaluation; dir(evaluation)") == set()
+    assert loaded_after("from unknown_detection import evaluation; dir(evaluation)") == set()
 
 
 def test_a_metric_and_the_detector_interface_need_no_optional_package():
     # NumPy, SciPy and Arrow are core dependencies; torch, scikit-learn and pandas must not come along.
-    heavy = loaded_after("from evaluation import Detector, auroc, open_release")
+    heavy = loaded_after("from unknown_detection.evaluation import Detector, auroc, open_release")
     assert "numpy" in heavy, "the probe sees what is imported"
     assert not heavy & {"matplotlib", "pandas", "sklearn", "timm", "torch", "torchvision"}
 
 
 def test_the_names_are_those_that_type_checkers_see():
-    tree = ast.parse((ROOT / "evaluation" / "__init__.py").read_text(encoding="utf-8"))
+    tree = ast.parse((ROOT / "unknown_detection" / "evaluation" / "__init__.py").read_text(encoding="utf-8"))
     (guarded,) = [node for node in tree.body if isinstance(node, ast.If)]
     typed = {alias.name: node.module for node in guarded.body for alias in node.names}
-    assert typed == {name: f"evaluation.{module}" for name, module in evaluation._MODULES.items()}
+    assert typed == {name: f"unknown_detection.evaluation.{module}" for name, module in evaluation._MODULES.items()}
     assert sorted(typed) == sorted(evaluation.__all__)
     assert len(set(evaluation.__all__)) == len(evaluation.__all__)
     assert set(evaluation.__all__) >= PROMISED
@@ -49,10 +49,10 @@ def test_the_names_are_those_that_type_checkers_see():
 @pytest.mark.parametrize("name", evaluation.__all__)
 def test_a_public_name_is_defined_where_it_is_said_and_documented(name):
     # A submodule of this name would replace it as soon as anybody imports that.
-    assert importlib.util.find_spec(f"evaluation.{name}") is None
+    assert importlib.util.find_spec(f"unknown_detection.evaluation.{name}") is None
     value = getattr(evaluation, name)
     assert name in dir(evaluation)
-    assert value.__module__ == f"evaluation.{evaluation._MODULES[name]}"
+    assert value.__module__ == f"unknown_detection.evaluation.{evaluation._MODULES[name]}"
     assert len(inspect.getdoc(value).splitlines()[0]) > 10
 
 

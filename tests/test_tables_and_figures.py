@@ -70,7 +70,7 @@ def test_the_list_is_that_of_the_papers_captions(section):
 def test_files_and_options_of_the_page_exist():
     for path in re.findall(r"`((?:examples|evaluation|taxonomy)/[\w/.]+)`", PAGE):
         assert (ROOT / path).is_file(), path
-    from evaluation.protocols.registry import PROTOCOLS
-    from evaluation.protocols.robustness import NAME
+    from unknown_detection.evaluation.protocols.registry import PROTOCOLS
+    from unknown_detection.evaluation.protocols.robustness import NAME
 
     assert set(re.findall(r"--protocol ([\w-]+)", PAGE)) <= {*PROTOCOLS, NAME}

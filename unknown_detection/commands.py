@@ -48,6 +48,8 @@ class Command:
     @property
     def python(self) -> str:
         """How Python starts it."""
+        if self.module.startswith("unknown_detection."):
+            return f"{MODULE} {self.name}"
         return f"python -m {self.module} {self.inside}".rstrip()
 
     @property
@@ -113,7 +115,12 @@ COMMANDS = (
     ),
     Command("export", "hf_scripts.export", "Write OpenOOD lists, class folders or webdataset tars.", _SHARE),
     Command("card", "hf_scripts.card", "Render the dataset card, or check that it is up to date.", _SHARE),
-    Command("evaluate", "evaluation", "Extract features, score, report, compare, graph, softmax, demo.", _EVALUATE),
+    Command(
+        "evaluate",
+        "unknown_detection.evaluation.__main__",
+        "Extract features, score, report, compare, graph, softmax, demo.",
+        _EVALUATE,
+    ),
 )
 """All commands, in the order of the overview."""
 

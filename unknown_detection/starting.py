@@ -8,7 +8,7 @@ Tested by `tests/unknown_detection/terminal/test_interrupts.py`.
 import signal
 import sys
 
-PACKAGES = ("builders", "evaluation", "hf_scripts", "taxonomy", "unknown_detection")
+PACKAGES = ("builders", "hf_scripts", "taxonomy", "unknown_detection")
 """The packages whose modules `python -m` runs as commands."""
 
 

@@ -14,7 +14,6 @@ from builders.plan.classes import Draws
 from builders.plan.planner import plan
 from builders.release.schema import ROLES
 from builders.release.tables import read_excluded
-from evaluation.protocols import broad
 from hf_scripts import materialize, verify
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks.problems import Problems
@@ -23,6 +22,7 @@ from taxonomy import tables
 from tests.builders.conftest import build_demo, files_of
 from tests.builders.indexes import whole_index
 from tests.manifests import manifest_of
+from unknown_detection.evaluation.protocols import broad
 
 NOVEL = ("inaturalist", "imagenet_o", "openimage_o")
 SOURCES = ("imagenet", *NOVEL)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from evaluation.scoring.rows import Rows
+from unknown_detection.evaluation.scoring.rows import Rows
 
 
 def make_rows(*groups, predictions=True, duplicates=None, overlaps=None, seed=0):

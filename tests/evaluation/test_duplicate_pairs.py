@@ -5,13 +5,13 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from evaluation import duplicate_pairs
-from evaluation.duplicate_pairs import COLUMNS, ids_by_split
-from evaluation.errors import EvaluationError
-from evaluation.releases import Release, open_release
-from evaluation.scoring.joining import release_index
 from tests.evaluation.duplicates_release import PAIRS, SCHEMA, make_release, pairs_table, put_entry, put_table
 from tests.hf_scripts.samples import REPO
+from unknown_detection.evaluation import duplicate_pairs
+from unknown_detection.evaluation.duplicate_pairs import COLUMNS, ids_by_split
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.releases import Release, open_release
+from unknown_detection.evaluation.scoring.joining import release_index
 
 
 @pytest.fixture

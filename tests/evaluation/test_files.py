@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from evaluation.errors import EvaluationError, first_line, one_line
-from evaluation.files import from_json, read_json, read_parquet, require_regular
+from unknown_detection.evaluation.errors import EvaluationError, first_line, one_line
+from unknown_detection.evaluation.files import from_json, read_json, read_parquet, require_regular
 
 
 @pytest.mark.timeout(20)

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.__main__ import COMMANDS, main
-from evaluation.errors import EXTRA
+from unknown_detection.evaluation.__main__ import COMMANDS, main
+from unknown_detection.evaluation.errors import EXTRA
 
 ROOT = Path(__file__).parents[2]
 MODULES = {"scikit-learn": "sklearn"}
@@ -25,11 +25,11 @@ def test_the_extra_is_what_the_project_lists():
 def test_help_needs_nothing_of_the_extra_and_ends_with_an_example(arguments):
     script = (
         f"import sys; sys.modules.update(dict.fromkeys({EXTRA!r}))\n"
-        "from evaluation.__main__ import main; sys.exit(main([*sys.argv[1:], '--help']))"
+        "from unknown_detection.evaluation.__main__ import main; sys.exit(main([*sys.argv[1:], '--help']))"
     )
     done = subprocess.run([sys.executable, "-c", script, *arguments], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
-    assert "Example: python -m evaluation " in " ".join(done.stdout.split())
+    assert "Example: python -m unknown_detection evaluate " in " ".join(done.stdout.split())
 
 
 WITHOUT = """
@@ -39,7 +39,7 @@ class Without:
         if name.split(".")[0] == "networkx":
             raise ModuleNotFoundError(f"No module named {name!r}", name=name)
 sys.meta_path.insert(0, Without())
-from evaluation.__main__ import main
+from unknown_detection.evaluation.__main__ import main
 sys.exit(main(sys.argv[1:]))
 """
 

@@ -55,9 +55,9 @@ def test_real_pictures_with_real_weights_from_folders_to_the_report(world, tmp_p
     from PIL import Image
     from sklearn.metrics import roc_auc_score
 
-    from evaluation.__main__ import main
-    from evaluation.features.store import FeatureStore
-    from evaluation.protocols.results import read_figures
+    from unknown_detection.evaluation.__main__ import main
+    from unknown_detection.evaluation.features.store import FeatureStore
+    from unknown_detection.evaluation.protocols.results import read_figures
 
     real.one_thread()
     weights, release, wnids = world
@@ -122,7 +122,7 @@ def test_a_thousand_photographs_are_cropped_as_timm_does_and_not_squashed(world)
     from PIL import Image
     from torchvision import transforms
 
-    from evaluation.models.preprocessing import declared
+    from unknown_detection.evaluation.models.preprocessing import declared
 
     real.one_thread()
     weights, _, wnids = world

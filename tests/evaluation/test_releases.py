@@ -14,10 +14,10 @@ import pytest
 from PIL import Image
 
 from builders.release.digests import rows_digest as builders_digest
-from evaluation import releases
-from evaluation.errors import EvaluationError
-from evaluation.releases import open_release, rows_digest
 from tests.hf_scripts.samples import LABELS, REPO, make_release, png
+from unknown_detection.evaluation import releases
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.releases import open_release, rows_digest
 
 SPLITS = {"bench/test": range(6), "bench/near_ood": range(4), "bench-train/train": range(100, 104)}
 

@@ -1,4 +1,4 @@
-"""The release of scikit-learn's digits that `python -m evaluation demo` has, for the examples."""
+"""The release of scikit-learn's digits that `python -m unknown_detection evaluate demo` has, for the examples."""
 
 import datasets
 import pytest
@@ -18,6 +18,6 @@ def _cache(tmp_path_factory):
 def digits_release(tmp_path_factory):
     """Six digits are known, three near, one external; crops of photographs are far and external. Read only."""
     pytest.importorskip("sklearn", reason="the digits and photographs are scikit-learn's")
-    from evaluation.demo.release import make_release
+    from unknown_detection.evaluation.demo.release import make_release
 
     return made_once(tmp_path_factory, "digits-of-examples", make_release)

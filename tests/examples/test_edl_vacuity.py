@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from evaluation.detectors.own import load_own
-from evaluation.models.features import Features
 from tests.examples.paths import EXAMPLES
+from unknown_detection.evaluation.detectors.own import load_own
+from unknown_detection.evaluation.models.features import Features
 
 
 def features_of(logits):

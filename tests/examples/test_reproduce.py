@@ -19,12 +19,12 @@ from tests.examples.paths import EXAMPLES, SHARED
 for _package in ("torch", "pytorch_ood", "torchvision", "sklearn"):
     pytest.importorskip(_package, reason=f"needs {_package}, of the extras train and evaluate")
 
-from evaluation.__main__ import main as evaluation  # noqa: E402
-from evaluation.errors import EvaluationError  # noqa: E402
-from evaluation.metrics.metrics import auroc  # noqa: E402
-from evaluation.releases import open_release  # noqa: E402
-from evaluation.scoring.scores import read_scores  # noqa: E402
 from examples import reproduce, train  # noqa: E402
+from unknown_detection.evaluation.__main__ import main as evaluation  # noqa: E402
+from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
+from unknown_detection.evaluation.metrics.metrics import auroc  # noqa: E402
+from unknown_detection.evaluation.releases import open_release  # noqa: E402
+from unknown_detection.evaluation.scoring.scores import read_scores  # noqa: E402
 
 NETS = EXAMPLES.parent / "tests" / "examples" / "small_nets.py"
 QUICK = ("--epochs=2", "--batch=32", "--rate=0.03", "--external=digits/external_validation")
@@ -37,7 +37,7 @@ def in_this_process(command, log):
         file.write(" ".join(command) + "\n")
     if command[1] == "-m":
         workers = ["--workers=0"] if "--model" in command else []  # processes that read a few small images
-        assert command[2] == "evaluation" and evaluation([*command[3:], *workers]) == 0
+        assert command[2:4] == ["unknown_detection", "evaluate"] and evaluation([*command[4:], *workers]) == 0
         return
     with pytest.raises(SystemExit) as ended:
         train.main(command[2:])
@@ -197,7 +197,10 @@ def test_a_cluster_s_training_that_is_killed_goes_on_to_the_same_weights(digits_
     assert (process.returncode, err) == (0, "")
     assert out.startswith("1 of 1 trained and scored\n")
     said = (tmp_path / "logs" / "ce-seed0.log").read_text()
-    counts = [said.count(f"$ {sys.executable} {what}") for what in (EXAMPLES / "train.py", "-m evaluation extract")]
+    counts = [
+        said.count(f"$ {sys.executable} {what}")
+        for what in (EXAMPLES / "train.py", "-m unknown_detection evaluate extract")
+    ]
     assert counts == [2, 1]
     alone = ["--known=digits-train", "--method=ce", "--seed=0", "--device=cpu", f"--out={tmp_path / 'alone'}"]
     with pytest.raises(SystemExit):

@@ -17,12 +17,12 @@ save_file = pytest.importorskip("safetensors.torch", reason="training needs safe
 pytest.importorskip("timm", reason="training needs timm, of the extra train")
 torchvision = pytest.importorskip("torchvision", reason="training needs torchvision, of the extra train")
 
-from evaluation.errors import EvaluationError  # noqa: E402
-from evaluation.models.blueprints import make_blueprint  # noqa: E402
-from evaluation.models.models import open_model  # noqa: E402
-from evaluation.releases import open_release  # noqa: E402
 from examples import resnet20, train  # noqa: E402
 from tests.examples.paths import EXAMPLES  # noqa: E402
+from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
+from unknown_detection.evaluation.models.blueprints import make_blueprint  # noqa: E402
+from unknown_detection.evaluation.models.models import open_model  # noqa: E402
+from unknown_detection.evaluation.releases import open_release  # noqa: E402
 
 NETS = Path(__file__).with_name("small_nets.py")
 PRECISIONS = (torch.float16, torch.bfloat16, torch.float64)

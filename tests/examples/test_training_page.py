@@ -12,8 +12,8 @@ for _package in ("torch", "pytorch_ood", "torchvision", "timm", "safetensors"):
     pytest.importorskip(_package, reason=f"needs {_package}, of the extra train")
 
 from builders.commands.folder import make_command  # noqa: E402
-from evaluation.commands import extract, report, score  # noqa: E402
 from examples import mnist_folders, reproduce, train  # noqa: E402
+from unknown_detection.evaluation.commands import extract, report, score  # noqa: E402
 
 PAGE = (EXAMPLES.parent / "docs" / "training.md").read_text(encoding="utf-8")
 COMMANDS = {
@@ -21,9 +21,9 @@ COMMANDS = {
     ("examples/reproduce.py",): reproduce.main,
     ("examples/mnist_folders.py",): mnist_folders.main,
     ("-m", "builders.folder_benchmark"): make_command(),
-    ("-m", "evaluation", "extract"): extract.command,
-    ("-m", "evaluation", "score"): score.command,
-    ("-m", "evaluation", "report"): report.command,
+    ("-m", "unknown_detection", "evaluate", "extract"): extract.command,
+    ("-m", "unknown_detection", "evaluate", "score"): score.command,
+    ("-m", "unknown_detection", "evaluate", "report"): report.command,
 }
 
 
@@ -40,7 +40,7 @@ def test_every_option_exists():
     checked = 0
     for words in shown():
         matches = [command for start, command in COMMANDS.items() if tuple(words[: len(start)]) == start]
-        if words[:3] == ["-m", "evaluation", "demo"]:
+        if words[:3] == ["-m", "unknown_detection", "evaluate", "demo"]:
             continue
         (command,) = matches
         known = {name for option in command.params if isinstance(option, click.Option) for name in option.opts}

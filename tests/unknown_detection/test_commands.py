@@ -54,7 +54,7 @@ SPELLINGS = [
     ("python -m hf_scripts.verify.", "verify."),
     ("`python -m hf_scripts.verify`", "verify"),
     ("python -m taxonomy explain cifar mushroom", "explain cifar mushroom"),
-    ("python -m evaluation score --features F", "evaluate score --features F"),
+    ("python -m unknown_detection evaluate score --features F", "evaluate score --features F"),
 ]
 
 
@@ -72,7 +72,7 @@ def test_a_message_names_the_command_that_was_started(monkeypatch, started, pyth
     [
         "python -m taxonomy freeze --check",  # no command of the table
         "python -m hf_scripts.verify_more",
-        "python -m evaluation.commands",
+        "python -m unknown_detection.evaluation.commands",
         "python -m builders.commands.demo DIR",
         "python -m benchmarks.metrics",
     ],

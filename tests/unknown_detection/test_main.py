@@ -14,7 +14,7 @@ from unknown_detection.commands import COMMANDS, MODULE, PROGRAM
 
 ROOT = Path(__file__).parents[2]
 MODULES = ("unknown_detection", "builders", "hf_scripts")
-HEAVY = {"torch", "datasets", "pandas", "pyarrow", "numpy", "PIL", "builders", "evaluation", "hf_scripts", "taxonomy"}
+HEAVY = {"torch", "datasets", "pandas", "pyarrow", "numpy", "PIL", "builders", "hf_scripts", "taxonomy"}
 
 
 def run(*arguments, module="unknown_detection"):
@@ -130,7 +130,7 @@ def test_no_help_page_imports_what_is_slow():
     found = imported(*(f"{word} --help" for word in words))
     slow = {"torch", "datasets", "pandas", "matplotlib", "sklearn", "timm"}
     assert not found & (slow | {"scipy"})
-    assert {"builders", "hf_scripts", "evaluation", "taxonomy"} <= found
+    assert {"builders", "hf_scripts", "taxonomy"} <= found
     assert (
         not imported("evaluate score --help") & slow
     )  # it asks all detectors for their hyperparameters, some by SciPy

@@ -1,14 +1,14 @@
-"""`python -m evaluation graph` from a file to four files, and from a release's scores; errors in one sentence."""
+"""`evaluate graph` from a file to four files, and from a release's scores; errors in one sentence."""
 
 import csv
 
 import pyarrow as pa
 import pytest
 
-from evaluation.__main__ import main
-from evaluation.releases import open_release
-from evaluation.scoring.scores import Provenance, write_scores
 from tests.evaluation.facets_release import CONFIG, make_facets
+from unknown_detection.evaluation.__main__ import main
+from unknown_detection.evaluation.releases import open_release
+from unknown_detection.evaluation.scoring.scores import Provenance, write_scores
 
 pytest.importorskip("matplotlib", reason="needs the extra `evaluate`")
 pytest.importorskip("networkx", reason="needs the extra `evaluate`")

@@ -1,15 +1,15 @@
-"""`python -m evaluation softmax`: mean softmax outputs by class, against NumPy's on the same logits."""
+"""`evaluate softmax`: mean softmax outputs by class, against NumPy's on the same logits."""
 
 import csv
 
 import numpy as np
 import pytest
 
-from evaluation.__main__ import main
-from evaluation.demo.release import CONFIG, KNOWN, NEAR, make_release
-from evaluation.features.store import FeatureStore, Identity
-from evaluation.models.features import Head
-from evaluation.releases import open_release
+from unknown_detection.evaluation.__main__ import main
+from unknown_detection.evaluation.demo.release import CONFIG, KNOWN, NEAR, make_release
+from unknown_detection.evaluation.features.store import FeatureStore, Identity
+from unknown_detection.evaluation.models.features import Head
+from unknown_detection.evaluation.releases import open_release
 
 pytest.importorskip("matplotlib", reason="needs the extra `evaluate`")
 

@@ -12,9 +12,9 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from builders.release import schema
-from evaluation.demo.release import CONFIG, KNOWN, MIXED, ROLES, SHIFTS, TRAIN, make_release
-from evaluation.releases import open_release
-from evaluation.scoring.joining import release_index
+from unknown_detection.evaluation.demo.release import CONFIG, KNOWN, MIXED, ROLES, SHIFTS, TRAIN, make_release
+from unknown_detection.evaluation.releases import open_release
+from unknown_detection.evaluation.scoring.joining import release_index
 
 
 @pytest.fixture(scope="module")

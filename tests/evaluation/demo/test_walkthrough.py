@@ -4,13 +4,13 @@ import shlex
 
 import pytest
 
-from evaluation.__main__ import main
-from evaluation.demo import model
-from evaluation.demo.model import OPTIMIZERS, Training
-from evaluation.demo.walkthrough import Demo
-from evaluation.detectors.registry import METHODS
-from evaluation.protocols.results import read_figures, read_record
-from evaluation.scoring.scores import read_scores
+from unknown_detection.evaluation.__main__ import main
+from unknown_detection.evaluation.demo import model
+from unknown_detection.evaluation.demo.model import OPTIMIZERS, Training
+from unknown_detection.evaluation.demo.walkthrough import Demo
+from unknown_detection.evaluation.detectors.registry import METHODS
+from unknown_detection.evaluation.protocols.results import read_figures, read_record
+from unknown_detection.evaluation.scoring.scores import read_scores
 
 torch = pytest.importorskip("torch", reason="needs the extra `evaluate`")
 torch.set_num_threads(1)
@@ -22,7 +22,7 @@ def done(tmp_path_factory):
     out = tmp_path_factory.mktemp("demo") / "out"
     said, models = [], []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("evaluation.reports.pictures.pictures", lambda *words: [])
+        patch.setattr("unknown_detection.evaluation.reports.pictures.pictures", lambda *words: [])
         report = Demo(out, quick=True).run(said.append, models.append)
     assert report == out / "report"
     assert models == [1, 1]
@@ -70,9 +70,12 @@ def test_every_protocol_that_applies_has_figures_of_every_detector(done):
 def test_the_commands_that_it_prints_give_the_same_again(done, tmp_path, capsys):
     out, said = done
     (line,) = [
-        line for text in said for line in text.splitlines() if line.startswith("$ python -m evaluation report ")
+        line
+        for text in said
+        for line in text.splitlines()
+        if line.startswith("$ python -m unknown_detection evaluate report ")
     ]
-    words = shlex.split(line)[4:]
+    words = shlex.split(line)[5:]
     words[words.index("--out") + 1] = str(tmp_path / "again")
     assert main([*words, "--no-plots", "--quiet"]) == 0
     for name in ("figures.parquet", "report.html"):

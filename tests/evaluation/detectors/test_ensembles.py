@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evaluation.detectors import ensembles
-from evaluation.detectors.registry import METHODS
-from evaluation.errors import EvaluationError
 from tests.evaluation.detectors.toy import toy_features
+from unknown_detection.evaluation.detectors import ensembles
+from unknown_detection.evaluation.detectors.registry import METHODS
+from unknown_detection.evaluation.errors import EvaluationError
 
 pytest.importorskip("sklearn.mixture", reason="scikit-learn fits the mixture")
 

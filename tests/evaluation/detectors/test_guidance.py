@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp
 
-from evaluation.detectors import nearest, neighbors
-from evaluation.detectors.guidance import GuidedEnergy, make_nnguide
-from evaluation.errors import EvaluationError
 from tests.evaluation.detectors.toy import toy_features
+from unknown_detection.evaluation.detectors import nearest, neighbors
+from unknown_detection.evaluation.detectors.guidance import GuidedEnergy, make_nnguide
+from unknown_detection.evaluation.errors import EvaluationError
 
 FITTED, TESTED = toy_features(rows=120, seed=1), toy_features(rows=20, seed=2, unknown=10)
 

@@ -11,7 +11,9 @@ pytest.importorskip("torchvision", reason="preprocesses images")
 from torch import nn  # noqa: E402
 from torchvision.transforms import functional  # noqa: E402
 
-from evaluation.detectors.image_passes import (  # noqa: E402  # noqa: E402
+from tests.evaluation import small_models  # noqa: E402
+from tests.evaluation.small_models import of_seed  # noqa: E402
+from unknown_detection.evaluation.detectors.image_passes import (  # noqa: E402  # noqa: E402
     crop,
     mean_cosine,
     perturbed,
@@ -22,15 +24,13 @@ from evaluation.detectors.image_passes import (  # noqa: E402  # noqa: E402
     run_without_rank_one,
     without_rank_one,
 )
-from evaluation.detectors.images import IMAGE_METHODS  # noqa: E402
-from evaluation.errors import EvaluationError  # noqa: E402
-from evaluation.models.dropout import dropout_drawn  # noqa: E402
-from evaluation.models.features import Features  # noqa: E402
-from evaluation.models.layers import find_layers  # noqa: E402
-from evaluation.models.models import Model  # noqa: E402
-from evaluation.models.preprocessing import declared  # noqa: E402
-from tests.evaluation import small_models  # noqa: E402
-from tests.evaluation.small_models import of_seed  # noqa: E402
+from unknown_detection.evaluation.detectors.images import IMAGE_METHODS  # noqa: E402
+from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
+from unknown_detection.evaluation.models.dropout import dropout_drawn  # noqa: E402
+from unknown_detection.evaluation.models.features import Features  # noqa: E402
+from unknown_detection.evaluation.models.layers import find_layers  # noqa: E402
+from unknown_detection.evaluation.models.models import Model  # noqa: E402
+from unknown_detection.evaluation.models.preprocessing import declared  # noqa: E402
 
 IDS = [f"source/test/{number}.png" for number in range(12)]
 

@@ -7,10 +7,10 @@ import numpy as np
 import pytest
 from scipy import optimize, special, stats
 
-from evaluation.detectors import logits as scores
-from evaluation.errors import EvaluationError
-from evaluation.models.features import Features
 from tests.evaluation.detectors.toy import toy_features
+from unknown_detection.evaluation.detectors import logits as scores
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.models.features import Features
 
 FUNCTIONS = (scores.msp, scores.max_logit, scores.energy, scores.entropy, scores.margin, scores.doctor)
 

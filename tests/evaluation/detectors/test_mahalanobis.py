@@ -7,12 +7,12 @@ import numpy as np
 import pytest
 from scipy.spatial.distance import mahalanobis as distance
 
-from evaluation.detectors import mahalanobis
-from evaluation.detectors import nearest as devices
-from evaluation.detectors.registry import METHODS
-from evaluation.errors import EvaluationError
-from evaluation.models.features import Features
 from tests.evaluation.detectors.toy import toy_features
+from unknown_detection.evaluation.detectors import mahalanobis
+from unknown_detection.evaluation.detectors import nearest as devices
+from unknown_detection.evaluation.detectors.registry import METHODS
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.models.features import Features
 
 FITTED, TESTED = toy_features(seed=1), toy_features(rows=20, seed=2, unknown=10)
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from evaluation.detectors import logits, members
-from evaluation.errors import EvaluationError
 from tests.evaluation.detectors.toy import toy_features
+from unknown_detection.evaluation.detectors import logits, members
+from unknown_detection.evaluation.errors import EvaluationError
 
 
 def softmax(row):

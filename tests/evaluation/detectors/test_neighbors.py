@@ -7,9 +7,9 @@ import pytest
 from scipy.spatial.distance import cdist
 from scipy.special import softmax
 
-from evaluation.detectors import nearest, neighbors
-from evaluation.errors import EvaluationError
 from tests.evaluation.detectors.toy import toy_features
+from unknown_detection.evaluation.detectors import nearest, neighbors
+from unknown_detection.evaluation.errors import EvaluationError
 
 FITTED, TESTED = toy_features(rows=120, seed=1), toy_features(rows=20, seed=2, unknown=10)
 

@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from evaluation.detectors import oodl
-from evaluation.errors import EvaluationError
 from tests.evaluation.detectors.toy import toy_features
+from unknown_detection.evaluation.detectors import oodl
+from unknown_detection.evaluation.errors import EvaluationError
 
 svm = pytest.importorskip("sklearn.svm", reason="scikit-learn fits the machine")
 preprocessing = pytest.importorskip("sklearn.preprocessing", reason="scikit-learn standardizes for comparison")

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy import optimize, stats
 
-from evaluation.detectors import openmax
-from evaluation.detectors.registry import METHODS
-from evaluation.errors import EvaluationError
 from tests.evaluation.detectors.toy import CLASSES, toy_features
+from unknown_detection.evaluation.detectors import openmax
+from unknown_detection.evaluation.detectors.registry import METHODS
+from unknown_detection.evaluation.errors import EvaluationError
 
 FITTED, TESTED = toy_features(rows=400, seed=1), toy_features(rows=30, seed=2, unknown=20)
 TRANSLATIONS = (1.0, 10_000.0)  # of libmr 0.1.9, and of libMR before

@@ -8,19 +8,19 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import evaluation
-from evaluation import EvaluationError, Method
-from evaluation.__main__ import main
-from evaluation.detectors.image_passes import ImagePass
-from evaluation.detectors.images import ODIN
-from evaluation.detectors.own import choose, load_own, own_method
-from evaluation.features.cache import FeatureCache
-from evaluation.features.store import FeatureStore
-from evaluation.scoring.fit import Scorer
-from evaluation.scoring.fit_splits import find_fit_splits
-from evaluation.scoring.scores import read_scores
 from tests.evaluation.detectors.toy import toy_features
 from tests.evaluation.scoring.test_fit import NEAR, TEST, TRAIN, fill
+from unknown_detection import evaluation
+from unknown_detection.evaluation import EvaluationError, Method
+from unknown_detection.evaluation.__main__ import main
+from unknown_detection.evaluation.detectors.image_passes import ImagePass
+from unknown_detection.evaluation.detectors.images import ODIN
+from unknown_detection.evaluation.detectors.own import choose, load_own, own_method
+from unknown_detection.evaluation.features.cache import FeatureCache
+from unknown_detection.evaluation.features.store import FeatureStore
+from unknown_detection.evaluation.scoring.fit import Scorer
+from unknown_detection.evaluation.scoring.fit_splits import find_fit_splits
+from unknown_detection.evaluation.scoring.scores import read_scores
 
 EXAMPLE = Path(__file__).parents[3] / "examples" / "own_detector.py"
 ROWS = toy_features(rows=20)

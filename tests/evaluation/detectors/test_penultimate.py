@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 from scipy.special import logsumexp, softmax
 
-from evaluation.detectors import penultimate
-from evaluation.errors import EvaluationError
-from evaluation.models.features import Head
 from tests.evaluation.detectors.toy import CLASSES, WIDTH, toy_features, toy_head
+from unknown_detection.evaluation.detectors import penultimate
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.models.features import Head
 
 HEAD = toy_head()
 FITTED, TESTED = toy_features(seed=1), toy_features(rows=20, seed=2, unknown=10)

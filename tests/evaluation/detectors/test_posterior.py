@@ -6,9 +6,9 @@ from decimal import Decimal, localcontext
 import numpy as np
 import pytest
 
-from evaluation.detectors import posterior
-from evaluation.errors import EvaluationError
 from tests.evaluation.detectors.toy import CLASSES, toy_features
+from unknown_detection.evaluation.detectors import posterior
+from unknown_detection.evaluation.errors import EvaluationError
 
 FITTED, TESTED = toy_features(seed=1), toy_features(rows=20, seed=2, unknown=10)
 

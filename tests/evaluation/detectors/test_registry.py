@@ -6,11 +6,11 @@ import inspect
 import numpy as np
 import pytest
 
-from evaluation.detectors import neighbors, rows
-from evaluation.detectors.base import Method
-from evaluation.detectors.registry import _FAMILIES, METHODS, method
-from evaluation.errors import EvaluationError
 from tests.evaluation.detectors.toy import toy_features, toy_head
+from unknown_detection.evaluation.detectors import neighbors, rows
+from unknown_detection.evaluation.detectors.base import Method
+from unknown_detection.evaluation.detectors.registry import _FAMILIES, METHODS, method
+from unknown_detection.evaluation.errors import EvaluationError
 
 HEAD = toy_head()
 ON_FEATURES = sorted(name for name, each in METHODS.items() if each.reads != "images")

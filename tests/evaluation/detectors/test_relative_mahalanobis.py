@@ -5,9 +5,9 @@ import dataclasses
 import numpy as np
 import pytest
 
-from evaluation.detectors.mahalanobis import make_rmds
-from evaluation.errors import EvaluationError
 from tests.evaluation.detectors.toy import CLASSES, toy_features
+from unknown_detection.evaluation.detectors.mahalanobis import make_rmds
+from unknown_detection.evaluation.errors import EvaluationError
 
 FITTED, TESTED = toy_features(seed=1), toy_features(rows=20, seed=2, unknown=10)
 

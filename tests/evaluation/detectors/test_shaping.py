@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import array_shapes, arrays
 from scipy.special import logsumexp
 
-from evaluation.detectors import rows, shaping
-from evaluation.errors import EvaluationError
 from tests.evaluation.detectors.toy import CLASSES, WIDTH, toy_features, toy_head
+from unknown_detection.evaluation.detectors import rows, shaping
+from unknown_detection.evaluation.errors import EvaluationError
 
 HEAD = toy_head()
 FITTED, TESTED = toy_features(seed=1), toy_features(rows=20, seed=2, unknown=10)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from evaluation.models.features import Features, Head
+from unknown_detection.evaluation.models.features import Features, Head
 
 CLASSES, WIDTH, BLOCKS = 4, 12, (5, 8, 12)
 

@@ -19,16 +19,16 @@ torch = pytest.importorskip("torch", reason="runs torch models")
 timm = pytest.importorskip("timm", reason="runs one of timm's models")
 pytest.importorskip("torchvision", reason="preprocesses images")
 
-from evaluation.__main__ import main  # noqa: E402
-from evaluation.features.runner import default_workers  # noqa: E402
-from evaluation.features.store import FeatureStore, block_column  # noqa: E402
-from evaluation.releases import open_release  # noqa: E402
-from evaluation.scoring.scores import read_scores  # noqa: E402
 from tests.evaluation import small_models  # noqa: E402
 from tests.evaluation.reports.as_text import page_of  # noqa: E402
 from tests.evaluation.samples import CONFIG, LABELS, fitted, small_release  # noqa: E402
 from tests.evaluation.small_models import of_seed  # noqa: E402
 from tests.unknown_detection.terminal.running import interrupted  # noqa: E402
+from unknown_detection.evaluation.__main__ import main  # noqa: E402
+from unknown_detection.evaluation.features.runner import default_workers  # noqa: E402
+from unknown_detection.evaluation.features.store import FeatureStore, block_column  # noqa: E402
+from unknown_detection.evaluation.releases import open_release  # noqa: E402
+from unknown_detection.evaluation.scoring.scores import read_scores  # noqa: E402
 
 FILE = Path(small_models.__file__)
 ROOT = FILE.parents[2]
@@ -234,7 +234,8 @@ def test_a_run_that_is_killed_goes_on_to_the_same_bytes(extract, weights, tmp_pa
     command = [
         sys.executable,
         "-m",
-        "evaluation",
+        "unknown_detection",
+        "evaluate",
         "extract",
         *(str(text) for pair in arguments.items() for text in pair),
     ]
@@ -269,7 +270,12 @@ def test_ctrl_c_keeps_finished_splits_and_says_so(extract, release, weights, tmp
     ]
     arguments = [text for pair in given.items() for text in pair]
     done = interrupted(
-        "evaluation", "extract", *arguments, at=f"os.rename:/{splits[1]}/", env={"OMP_NUM_THREADS": "1"}
+        "unknown_detection",
+        "evaluate",
+        "extract",
+        *arguments,
+        at=f"os.rename:/{splits[1]}/",
+        env={"OMP_NUM_THREADS": "1"},
     )
     said = "stopped; finished splits are kept. Run the same command again to continue.\n"
     assert (done.returncode, done.stderr) == (130, said)
@@ -283,7 +289,7 @@ def test_ctrl_c_before_anything_is_kept_does_not_say_so(release, weights, tmp_pa
     """While torch is imported."""
     given = {"--release": release, "--splits": CONFIG, "--model": f"{FILE}:cnn", "--weights": weights}
     arguments = [text for pair in (given | {"--out": tmp_path / "out"}).items() for text in pair]
-    done = interrupted("evaluation", "extract", *arguments, at="import:torch.nn")
+    done = interrupted("unknown_detection", "evaluate", "extract", *arguments, at="import:torch.nn")
     assert (done.returncode, done.stdout, done.stderr) == (130, "", "stopped; run the same command again.\n")
     assert not (tmp_path / "out").exists()
 
@@ -410,9 +416,12 @@ def test_logits_that_are_no_numbers(extract, tmp_path):
 
 
 def test_help_needs_no_torch():
-    code = "import sys; sys.modules['torch'] = None; from evaluation.__main__ import main; main(['extract', '--help'])"
+    code = (
+        "import sys; sys.modules['torch'] = None\n"
+        "from unknown_detection.evaluation.__main__ import main; main(['extract', '--help'])"
+    )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert "Example: python -m evaluation extract" in " ".join(done.stdout.split())
+    assert "Example: python -m unknown_detection evaluate extract" in " ".join(done.stdout.split())
 
 
 def test_a_release_on_the_hub(release, extract, hub, api, only_loopback, tmp_path):

@@ -11,18 +11,18 @@ pytest.importorskip("torchvision", reason="preprocesses images")
 
 from PIL import Image  # noqa: E402
 
-from evaluation.__main__ import main  # noqa: E402
-from evaluation.errors import EvaluationError  # noqa: E402
-from evaluation.features.blocks import RowBlocks  # noqa: E402
-from evaluation.features.runner import Runner  # noqa: E402
-from evaluation.features.store import FeatureStore  # noqa: E402
-from evaluation.models.models import open_model  # noqa: E402
-from evaluation.protocols.results import read_figures  # noqa: E402
-from evaluation.releases import open_release  # noqa: E402
-from evaluation.scoring.scores import read_scores  # noqa: E402
 from tests.evaluation.broad_release import LABELS, OTHER, OWN, SPLITS, make_broad  # noqa: E402
 from tests.evaluation.reports.as_text import page_of  # noqa: E402
 from tests.evaluation.small_models import of_seed  # noqa: E402
+from unknown_detection.evaluation.__main__ import main  # noqa: E402
+from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
+from unknown_detection.evaluation.features.blocks import RowBlocks  # noqa: E402
+from unknown_detection.evaluation.features.runner import Runner  # noqa: E402
+from unknown_detection.evaluation.features.store import FeatureStore  # noqa: E402
+from unknown_detection.evaluation.models.models import open_model  # noqa: E402
+from unknown_detection.evaluation.protocols.results import read_figures  # noqa: E402
+from unknown_detection.evaluation.releases import open_release  # noqa: E402
+from unknown_detection.evaluation.scoring.scores import read_scores  # noqa: E402
 
 MODEL = "test_resnet"  # of timm's models for tests: 160 x 160 pixels, of which the usual geometry crops 95 %
 CONFIGS = tuple(dict.fromkeys(key.partition("/")[0] for key in SPLITS))

@@ -3,10 +3,10 @@
 import numpy as np
 import pytest
 
-from evaluation.errors import EvaluationError
-from evaluation.features.receipt import TOLERANCE, Receipt, receipt, tolerance
-from evaluation.features.store import FeatureStore, Identity
-from evaluation.models.features import Head
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.features.receipt import TOLERANCE, Receipt, receipt, tolerance
+from unknown_detection.evaluation.features.store import FeatureStore, Identity
+from unknown_detection.evaluation.models.features import Head
 
 KEYS = (("cifar", "near_ood"), ("cifar", "test"))
 HEAD = Head(np.eye(3, dtype=np.float32), np.zeros(3, np.float32))

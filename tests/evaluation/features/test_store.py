@@ -10,11 +10,11 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from evaluation.errors import EvaluationError
-from evaluation.features.blocks import METADATA, RowBlocks, read_rows
-from evaluation.features.store import FeatureStore, Identity, block_column
-from evaluation.models.features import Head
 from tests.power import Disk
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.features.blocks import METADATA, RowBlocks, read_rows
+from unknown_detection.evaluation.features.store import FeatureStore, Identity, block_column
+from unknown_detection.evaluation.models.features import Head
 
 IDENTITY = Identity("a" * 64, "it.py:model", "b" * 64, ("x", "y", "z"), ("layer1", "layer2"), {"size": [8, 8]})
 HEAD = Head(np.arange(6, dtype=np.float32).reshape(3, 2), np.array([0.5, 0, -1], np.float32))

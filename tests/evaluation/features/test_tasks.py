@@ -16,16 +16,16 @@ pytest.importorskip("torchvision", reason="preprocesses images")
 from builders.errors import BuildError  # noqa: E402
 from builders.executors.local import LocalExecutor  # noqa: E402
 from builders.executors.ray import RayExecutor  # noqa: E402
-from evaluation.__main__ import main  # noqa: E402
-from evaluation.errors import EvaluationError  # noqa: E402
-from evaluation.features import runner  # noqa: E402
-from evaluation.features.extract import extract  # noqa: E402
-from evaluation.features.tasks import Setup, Spread, on_a_cluster  # noqa: E402
-from evaluation.models.models import open_model  # noqa: E402
 from tests.builders.conftest import files_of  # noqa: E402
 from tests.builders.executors.ray_cluster import needs_ray, start_cluster  # noqa: E402
 from tests.evaluation import small_models  # noqa: E402
 from tests.evaluation.samples import CONFIG, LABELS, fitted, small_release  # noqa: E402
+from unknown_detection.evaluation.__main__ import main  # noqa: E402
+from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
+from unknown_detection.evaluation.features import runner  # noqa: E402
+from unknown_detection.evaluation.features.extract import extract  # noqa: E402
+from unknown_detection.evaluation.features.tasks import Setup, Spread, on_a_cluster  # noqa: E402
+from unknown_detection.evaluation.models.models import open_model  # noqa: E402
 
 ROOT = Path(__file__).parents[3]
 
@@ -120,7 +120,7 @@ def executor(cluster):
 def _small_blocks(monkeypatch):
     """Blocks of 16 rows and tasks of one block: the driver says so to its tasks."""
     monkeypatch.setattr(runner, "ROWS", 16)
-    monkeypatch.setattr("evaluation.features.tasks._BLOCKS", 1)
+    monkeypatch.setattr("unknown_detection.evaluation.features.tasks._BLOCKS", 1)
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -202,7 +202,16 @@ def test_the_command_joins_the_cluster(folder, cluster, tmp_path, monkeypatch):
         monkeypatch.setenv(name, value)
     given = ["--release=release", "--model=model.py:cnn", "--weights=cnn.pt", "--device=cpu", "--batch-size=8"]
     given += [f"--splits={CONFIG}/near_ood,{CONFIG}/validation", "--executor=ray", f"--ray-address={cluster}"]
-    command = [sys.executable, "-m", "evaluation", "extract", *given, "--out", str(tmp_path / "out")]
+    command = [
+        sys.executable,
+        "-m",
+        "unknown_detection",
+        "evaluate",
+        "extract",
+        *given,
+        "--out",
+        str(tmp_path / "out"),
+    ]
     done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert done.stdout.splitlines()[1:-1] == said[1:]
@@ -275,7 +284,7 @@ def test_what_a_node_lacks_or_has_otherwise_is_named(folder, executor, tmp_path,
         extracted(folder, tmp_path / "out", executor, function="elsewhere")
     with monkeypatch.context() as patch:
         patch.setattr(
-            "evaluation.features.extract.Setup",
+            "unknown_detection.evaluation.features.extract.Setup",
             lambda release, model, digest, *rest: Setup(release, model, "0" * 64, *rest),
         )
         with pytest.raises(EvaluationError, match=r"^The model .*:cnn on the node .* where the command runs 0{12}\."):

@@ -13,9 +13,9 @@ pytest.importorskip("networkx", reason="needs the extra `evaluate`")
 
 import networkx
 
-from evaluation.errors import EvaluationError
-from evaluation.graph.pruning import STEPS, heaviest, prune, write_edges, write_graphml
-from evaluation.graph.transitions import Image, Transitions, make_class
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.graph.pruning import STEPS, heaviest, prune, write_edges, write_graphml
+from unknown_detection.evaluation.graph.transitions import Image, Transitions, make_class
 
 # Own class, predicted class, whether in-distribution, and the scores of these images.
 IMAGES = (

@@ -7,11 +7,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from evaluation.errors import EvaluationError
-from evaluation.graph.transitions import Class, make_class, read_class, read_transitions, scored_transitions
-from evaluation.releases import open_release
-from evaluation.scoring.scores import METADATA
 from tests.evaluation.facets_release import CONFIG, ROWS, make_facets
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.graph.transitions import (
+    Class,
+    make_class,
+    read_class,
+    read_transitions,
+    scored_transitions,
+)
+from unknown_detection.evaluation.releases import open_release
+from unknown_detection.evaluation.scoring.scores import METADATA
 
 
 def written(folder, text, name="mine.csv"):

@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from evaluation.errors import EvaluationError
-from evaluation.metrics.calibration import ece
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.metrics.calibration import ece
 
 
 def drawn(n=997, seed=0):

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from evaluation.errors import EvaluationError
-from evaluation.metrics.metrics import (
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.metrics.metrics import (
     aupr_in,
     aupr_out,
     aurc,

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation.errors import EvaluationError
-from evaluation.metrics import ranking
-from evaluation.metrics.metrics import (
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.metrics import ranking
+from unknown_detection.evaluation.metrics.metrics import (
     METRICS,
     all_metrics,
     aupr_in,
@@ -25,7 +25,7 @@ from evaluation.metrics.metrics import (
     least_detection_error_at_95_tpr,
     oscr,
 )
-from evaluation.metrics.ranking import rank
+from unknown_detection.evaluation.metrics.ranking import rank
 
 FUNCTIONS = {
     "aurc": aurc,

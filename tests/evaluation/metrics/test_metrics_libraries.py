@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from sklearn import metrics as sk
 
-from evaluation.metrics.metrics import (
+from unknown_detection.evaluation.metrics.metrics import (
     aupr_in,
     aupr_out,
     aurc,

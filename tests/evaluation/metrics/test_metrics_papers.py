@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from evaluation.metrics.metrics import (
+from unknown_detection.evaluation.metrics.metrics import (
     detection_error,
     fpr_at_95_tpr,
     interpolated_fpr_at_95_tpr,

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation.errors import EvaluationError
-from evaluation.metrics.mixture import Mixture, mixture, moments
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.metrics.mixture import Mixture, mixture, moments
 
 METRICS = ("fpr", "detection error", "auroc", "aupr out", "aupr in")
 LOWER_IS_BETTER = METRICS[:2]

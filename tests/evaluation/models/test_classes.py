@@ -3,8 +3,8 @@
 import numpy as np
 import pytest
 
-from evaluation.errors import EvaluationError
-from evaluation.models.classes import of_wnids, read_classes
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.models.classes import of_wnids, read_classes
 
 NAMES = ("cat", "dog", "newt")
 

@@ -8,9 +8,9 @@ torchvision = pytest.importorskip("torchvision", reason="its models are read")
 
 from torch import nn  # noqa: E402
 
-from evaluation.errors import EvaluationError  # noqa: E402
-from evaluation.models.layers import capture_outputs, check_head, find_layers  # noqa: E402
 from tests.evaluation.small_models import cnn, of_seed  # noqa: E402
+from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
+from unknown_detection.evaluation.models.layers import capture_outputs, check_head, find_layers  # noqa: E402
 
 
 @pytest.fixture(autouse=True)

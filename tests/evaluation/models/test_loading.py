@@ -12,8 +12,8 @@ from PIL import Image as Pillow
 
 pytest.importorskip("torch", reason="loads batches with torch")
 
-from evaluation.errors import EvaluationError
-from evaluation.models.preprocessing import Preprocessing, batches
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.models.preprocessing import Preprocessing, batches
 
 
 def chunk(name, data):

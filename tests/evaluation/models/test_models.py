@@ -11,11 +11,11 @@ torch = pytest.importorskip("torch", reason="opens torch models")
 timm = pytest.importorskip("timm", reason="opens timm's models")
 torchvision = pytest.importorskip("torchvision", reason="opens torchvision's models")
 
-from evaluation.errors import EvaluationError  # noqa: E402
-from evaluation.models.models import open_model, pick_device  # noqa: E402
-from evaluation.models.preprocessing import declared, of_torchvision  # noqa: E402
 from tests.evaluation import small_models  # noqa: E402
 from tests.evaluation.small_models import of_seed  # noqa: E402
+from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
+from unknown_detection.evaluation.models.models import open_model, pick_device  # noqa: E402
+from unknown_detection.evaluation.models.preprocessing import declared, of_torchvision  # noqa: E402
 
 FILE = Path(small_models.__file__)
 

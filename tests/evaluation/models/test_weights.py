@@ -12,9 +12,9 @@ safetensors = pytest.importorskip("safetensors.torch", reason="writes weights as
 
 from torch import nn  # noqa: E402
 
-from evaluation.errors import EvaluationError  # noqa: E402
-from evaluation.models.weights import load_weights, model_digest, read_weights  # noqa: E402
 from tests.evaluation.small_models import cnn, of_seed  # noqa: E402
+from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
+from unknown_detection.evaluation.models.weights import load_weights, model_digest, read_weights  # noqa: E402
 
 
 @pytest.fixture

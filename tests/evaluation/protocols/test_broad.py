@@ -4,11 +4,11 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from evaluation.errors import EvaluationError
-from evaluation.protocols import broad
-from evaluation.protocols.broad import MULTI_LABEL_CLASSES
-from evaluation.protocols.registry import figures
 from tests.evaluation.made_rows import make_rows, only
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.protocols import broad
+from unknown_detection.evaluation.protocols.broad import MULTI_LABEL_CLASSES
+from unknown_detection.evaluation.protocols.registry import figures
 
 RANDOM = np.random.default_rng(5)
 N = 40

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from evaluation.protocols import broad
-from evaluation.protocols.figures import Figure
+from unknown_detection.evaluation.protocols import broad
+from unknown_detection.evaluation.protocols.figures import Figure
 
 with (Path(__file__).parent / "broad_tables.csv").open(newline="", encoding="utf-8") as file:
     LINES = list(csv.DictReader(file))

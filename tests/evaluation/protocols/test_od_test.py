@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from evaluation.errors import EvaluationError
-from evaluation.protocols.od_test import STATISTICS, figures, threshold
 from tests.evaluation.made_rows import make_rows, only
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.protocols.od_test import STATISTICS, figures, threshold
 
 RANDOM = np.random.default_rng(2)
 VALIDATION, TEST = RANDOM.normal(size=30), RANDOM.normal(size=50)

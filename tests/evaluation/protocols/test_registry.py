@@ -9,10 +9,10 @@ import pytest
 from sklearn.metrics import auc as area_under
 from sklearn.metrics import average_precision_score, precision_recall_curve, roc_auc_score
 
-from evaluation.errors import EvaluationError
-from evaluation.metrics.metrics import METRICS
-from evaluation.protocols.registry import PROTOCOLS, default_protocol, figures
 from tests.evaluation.made_rows import make_rows, only
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.metrics.metrics import METRICS
+from unknown_detection.evaluation.protocols.registry import PROTOCOLS, default_protocol, figures
 
 RANDOM = np.random.default_rng(11)
 

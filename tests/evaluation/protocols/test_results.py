@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from evaluation.errors import EvaluationError
-from evaluation.protocols.figures import Figure
-from evaluation.protocols.results import (
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.protocols.figures import Figure
+from unknown_detection.evaluation.protocols.results import (
     COLUMNS,
     FIGURE_KEY,
     Run,

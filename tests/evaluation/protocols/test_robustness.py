@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evaluation.errors import EvaluationError
-from evaluation.protocols.figures import Figure
-from evaluation.protocols.robustness import detector_robustness, optimizer_robustness
 from tests.evaluation.made_rows import only
 from tests.evaluation.metrics.test_mixture import MIXTURES
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.protocols.figures import Figure
+from unknown_detection.evaluation.protocols.robustness import detector_robustness, optimizer_robustness
 
 FPR = Figure(
     protocol="unknown-detection",

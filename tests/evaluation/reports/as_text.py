@@ -3,7 +3,7 @@
 import html
 import re
 
-from evaluation.reports.tables import as_page
+from unknown_detection.evaluation.reports.tables import as_page
 
 
 def text_lines(table):

@@ -4,10 +4,10 @@ import math
 
 import pytest
 
-from evaluation.errors import EvaluationError
-from evaluation.protocols.figures import Figure
-from evaluation.protocols.results import Run, tidy
-from evaluation.reports.compare import compare
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.protocols.figures import Figure
+from unknown_detection.evaluation.protocols.results import Run, tidy
+from unknown_detection.evaluation.reports.compare import compare
 
 
 def figure(value, metric, factor, unknown="near_ood"):

@@ -4,15 +4,15 @@ import re
 
 import pytest
 
-from evaluation.protocols import broad, facets
-from evaluation.protocols.figures import Figure, means
-from evaluation.protocols.registry import figures
-from evaluation.protocols.results import Run, over_runs, tidy
-from evaluation.reports.layouts import headlines, paper_tables
-from evaluation.reports.page import render_page
-from evaluation.reports.tables import as_csv
 from tests.evaluation.made_rows import make_rows
 from tests.evaluation.reports.as_text import text_lines
+from unknown_detection.evaluation.protocols import broad, facets
+from unknown_detection.evaluation.protocols.figures import Figure, means
+from unknown_detection.evaluation.protocols.registry import figures
+from unknown_detection.evaluation.protocols.results import Run, over_runs, tidy
+from unknown_detection.evaluation.reports.layouts import headlines, paper_tables
+from unknown_detection.evaluation.reports.page import render_page
+from unknown_detection.evaluation.reports.tables import as_csv
 
 
 def run(variant="", seed=0):

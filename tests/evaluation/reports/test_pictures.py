@@ -6,10 +6,10 @@ import re
 import numpy as np
 import pytest
 
-from evaluation.__main__ import main
-from evaluation.releases import open_release
-from evaluation.reports.names import detector_name
 from tests.evaluation.broad_release import SPLITS, make_broad
+from unknown_detection.evaluation.__main__ import main
+from unknown_detection.evaluation.releases import open_release
+from unknown_detection.evaluation.reports.names import detector_name
 
 pytest.importorskip("matplotlib", reason="needs the extra `evaluate`")
 

@@ -8,8 +8,8 @@ import pytest
 
 pytest.importorskip("matplotlib", reason="needs the extra `evaluate`")
 
-from evaluation.metrics.metrics import aurc, risk_coverage
-from evaluation.reports import canvas, plots
+from unknown_detection.evaluation.metrics.metrics import aurc, risk_coverage
+from unknown_detection.evaluation.reports import canvas, plots
 
 
 def curves(count):

@@ -1,4 +1,4 @@
-"""`python -m evaluation report` on a real release: figures against scikit-learn's, refusals, and files on disk."""
+"""`evaluate report` on a real release: figures against scikit-learn's, refusals, and files on disk."""
 
 import csv
 import functools
@@ -12,18 +12,18 @@ import pyarrow.parquet as pq
 import pytest
 from sklearn.metrics import roc_auc_score
 
-import evaluation
-from evaluation.__main__ import main
-from evaluation.commands import report as command
-from evaluation.demo.release import CONFIG, MIXED, make_release
-from evaluation.protocols.results import COLUMNS, read_figures, read_record
-from evaluation.releases import open_release
-from evaluation.reports import report as report_module
-from evaluation.scoring.fit_splits import in_fit_half
-from evaluation.scoring.joining import release_index
-from evaluation.scoring.scores import Provenance, write_scores
 from tests.browser import look_at
 from tests.evaluation.reports.as_text import page_of
+from unknown_detection import evaluation
+from unknown_detection.evaluation.__main__ import main
+from unknown_detection.evaluation.commands import report as command
+from unknown_detection.evaluation.demo.release import CONFIG, MIXED, make_release
+from unknown_detection.evaluation.protocols.results import COLUMNS, read_figures, read_record
+from unknown_detection.evaluation.releases import open_release
+from unknown_detection.evaluation.reports import report as report_module
+from unknown_detection.evaluation.scoring.fit_splits import in_fit_half
+from unknown_detection.evaluation.scoring.joining import release_index
+from unknown_detection.evaluation.scoring.scores import Provenance, write_scores
 
 
 @pytest.fixture(scope="module")

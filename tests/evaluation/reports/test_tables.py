@@ -4,9 +4,9 @@ import csv
 import io
 import math
 
-from evaluation.reports.names import detector_name, metric_name, set_name
-from evaluation.reports.tables import Heading, Number, Row, Table, as_csv, as_page, latex
 from tests.evaluation.reports.as_text import text_lines
+from unknown_detection.evaluation.reports.names import detector_name, metric_name, set_name
+from unknown_detection.evaluation.reports.tables import Heading, Number, Row, Table, as_csv, as_page, latex
 
 
 def one(value, deviation=None):

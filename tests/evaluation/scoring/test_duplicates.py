@@ -7,21 +7,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from evaluation.__main__ import main
-from evaluation.protocols.registry import PROTOCOLS, figures
-from evaluation.protocols.results import read_figures, read_record
-from evaluation.releases import open_release
-from evaluation.reports.compare import compare
-from evaluation.scoring.joining import release_index
-from evaluation.scoring.left_out import (
+from tests.evaluation.duplicates_release import PAIRS, make_release
+from tests.evaluation.made_rows import make_rows, only
+from tests.evaluation.reports.as_text import page_of
+from unknown_detection.evaluation.__main__ import main
+from unknown_detection.evaluation.protocols.registry import PROTOCOLS, figures
+from unknown_detection.evaluation.protocols.results import read_figures, read_record
+from unknown_detection.evaluation.releases import open_release
+from unknown_detection.evaluation.reports.compare import compare
+from unknown_detection.evaluation.scoring.joining import release_index
+from unknown_detection.evaluation.scoring.left_out import (
     LeftOut,
     count_left_out,
     describe_left_out,
     made_from_duplicates,
 )
-from tests.evaluation.duplicates_release import PAIRS, make_release
-from tests.evaluation.made_rows import make_rows, only
-from tests.evaluation.reports.as_text import page_of
 
 # Sorted by score: t0 f1 n2 t1 t3 n0 t2 f0 n1. Predictions are right but for t2.
 SCORES = {
@@ -185,7 +185,7 @@ def test_without_pairs_both_kinds_of_figures_are_the_same_and_are_computed_once(
         ("facets-t1", "test", "in_distribution", [0, 1]), ("facets-t1", "test", "near_ood", [2]), duplicates=[]
     )
     monkeypatch.setattr(
-        "evaluation.protocols.registry.PROTOCOLS",
+        "unknown_detection.evaluation.protocols.registry.PROTOCOLS",
         {"facets": type(PROTOCOLS["facets"])("", "", {}, (), lambda rows: calls.append(rows) or plain(rows))},
     )
     assert len(figures("facets", rows)) == 2 * len(plain(rows))

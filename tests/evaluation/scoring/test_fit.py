@@ -16,17 +16,17 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-import evaluation
-from evaluation.__main__ import main
-from evaluation.detectors.registry import METHODS, method
-from evaluation.errors import EvaluationError
-from evaluation.features.cache import FeatureCache
-from evaluation.features.store import FeatureStore, Identity, block_column
-from evaluation.models.features import Features
-from evaluation.scoring.fit import Scorer
-from evaluation.scoring.fit_splits import find_fit_splits, in_fit_half
-from evaluation.scoring.scores import read_scores
 from tests.evaluation.detectors.toy import BLOCKS, CLASSES, toy_features, toy_head
+from unknown_detection import evaluation
+from unknown_detection.evaluation.__main__ import main
+from unknown_detection.evaluation.detectors.registry import METHODS, method
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.features.cache import FeatureCache
+from unknown_detection.evaluation.features.store import FeatureStore, Identity, block_column
+from unknown_detection.evaluation.models.features import Features
+from unknown_detection.evaluation.scoring.fit import Scorer
+from unknown_detection.evaluation.scoring.fit_splits import find_fit_splits, in_fit_half
+from unknown_detection.evaluation.scoring.scores import read_scores
 
 ROOT = Path(__file__).parents[3]
 
@@ -629,7 +629,7 @@ def test_a_grid_without_any_possibility(folder):
 
 def test_scores_come_together_with_the_rows_of_a_release(score, tmp_path):
     """By the join that reports use."""
-    from evaluation.scoring.joining import join
+    from unknown_detection.evaluation.scoring.joining import join
 
     score("--no-search", detectors="msp,energy")
     index = pa.concat_tables(
@@ -649,7 +649,8 @@ def test_scores_come_together_with_the_rows_of_a_release(score, tmp_path):
 
 def test_detectors_on_features_need_no_torch(folder, tmp_path):
     code = (
-        "import sys; sys.modules['torch'] = None; from evaluation.__main__ import main; sys.exit(main(sys.argv[1:]))"
+        "import sys; sys.modules['torch'] = None\n"
+        "from unknown_detection.evaluation.__main__ import main; sys.exit(main(sys.argv[1:]))"
     )
     flags = [
         "--features",

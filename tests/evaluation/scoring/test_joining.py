@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from evaluation.errors import EvaluationError
-from evaluation.scoring.joining import join
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.scoring.joining import join
 
 NAMES = {"c": ("cat", "dog"), "d": ("dog",)}
 

@@ -5,16 +5,16 @@ import json
 import pyarrow as pa
 import pytest
 
-from evaluation.errors import EvaluationError
-from evaluation.protocols.registry import figures
-from evaluation.protocols.results import read_figures, read_record
-from evaluation.releases import open_release
-from evaluation.reports.compare import compare
-from evaluation.scoring.left_out import SEEN, find_overlaps
 from tests.evaluation.duplicates_release import make_release
 from tests.evaluation.made_rows import make_rows
 from tests.evaluation.reports.as_text import page_of
 from tests.evaluation.scoring.test_duplicates import lines, report, value
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.protocols.registry import figures
+from unknown_detection.evaluation.protocols.results import read_figures, read_record
+from unknown_detection.evaluation.releases import open_release
+from unknown_detection.evaluation.reports.compare import compare
+from unknown_detection.evaluation.scoring.left_out import SEEN, find_overlaps
 
 # One of three near rows, and all far ones; t0 to t3 are known, with the scores .1 .2 .6 .3.
 OVERLAPS = {"n0": "cat", "f0": "dog", "f1": "dog"}

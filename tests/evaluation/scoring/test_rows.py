@@ -3,9 +3,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from evaluation.errors import EvaluationError
-from evaluation.scoring.rows import known_rows, rank_errors, rank_known_unknown, unknown_splits
 from tests.evaluation.made_rows import make_rows
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.scoring.rows import known_rows, rank_errors, rank_known_unknown, unknown_splits
 
 ROWS = make_rows(
     ("cifar", "test", "in_distribution", [0.1, 0.2, 0.3], {"label": [0, 1, 2], "wrong": [False, True, False]}),

@@ -12,18 +12,18 @@ import pytest
 torch = pytest.importorskip("torch", reason="runs torch models")
 pytest.importorskip("torchvision", reason="preprocesses images")
 
-from evaluation.__main__ import main  # noqa: E402
-from evaluation.detectors.image_passes import run_with_dropout  # noqa: E402
-from evaluation.detectors.registry import METHODS  # noqa: E402
-from evaluation.features.store import FeatureStore  # noqa: E402
-from evaluation.models.models import open_model  # noqa: E402
-from evaluation.models.preprocessing import batches  # noqa: E402
-from evaluation.protocols.results import read_figures, read_record  # noqa: E402
-from evaluation.releases import open_release  # noqa: E402
-from evaluation.scoring.scores import read_scores  # noqa: E402
 from tests.evaluation import small_models  # noqa: E402
 from tests.evaluation.reports.as_text import page_of  # noqa: E402
 from tests.evaluation.samples import CONFIG, SPLITS, fitted, small_release  # noqa: E402
+from unknown_detection.evaluation.__main__ import main  # noqa: E402
+from unknown_detection.evaluation.detectors.image_passes import run_with_dropout  # noqa: E402
+from unknown_detection.evaluation.detectors.registry import METHODS  # noqa: E402
+from unknown_detection.evaluation.features.store import FeatureStore  # noqa: E402
+from unknown_detection.evaluation.models.models import open_model  # noqa: E402
+from unknown_detection.evaluation.models.preprocessing import batches  # noqa: E402
+from unknown_detection.evaluation.protocols.results import read_figures, read_record  # noqa: E402
+from unknown_detection.evaluation.releases import open_release  # noqa: E402
+from unknown_detection.evaluation.scoring.scores import read_scores  # noqa: E402
 
 FILE = Path(small_models.__file__)
 IMAGES = sorted(name for name, method in METHODS.items() if method.reads == "images")
@@ -115,7 +115,7 @@ def test_an_image_of_several_configs_is_looked_at_once(base, tmp_path, monkeypat
         looked.extend(map(len, parts))
         return batches(rows, preprocessing, parts, **how)
 
-    monkeypatch.setattr("evaluation.features.runner.batches", spied)
+    monkeypatch.setattr("unknown_detection.evaluation.features.runner.batches", spied)
     for config, expected in ((CONFIG, [20, 30]), (other, [15])):
         looked.clear()
         flags = ["--features", out, "--splits", config, "--fit-splits", CONFIG, "--detectors", "odin", "--no-search"]

@@ -7,8 +7,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from evaluation.errors import EvaluationError
-from evaluation.scoring.scores import METADATA, Provenance, file_seed, read_scores, summarize_ids, write_scores
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.scoring.scores import (
+    METADATA,
+    Provenance,
+    file_seed,
+    read_scores,
+    summarize_ids,
+    write_scores,
+)
 
 ABOUT = Provenance(
     release_digest="ab" * 32,

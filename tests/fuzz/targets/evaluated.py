@@ -15,14 +15,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from builders.errors import BuildError
-from evaluation.errors import EvaluationError
-from evaluation.features.blocks import RowBlocks, read_rows
-from evaluation.features.store import FeatureStore, Identity, _canonical
-from evaluation.files import read_parquet
-from evaluation.models.classes import read_classes
-from evaluation.releases import open_release
-from evaluation.scoring.scores import METADATA, read_scores
 from tests.fuzz.target import Target
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.features.blocks import RowBlocks, read_rows
+from unknown_detection.evaluation.features.store import FeatureStore, Identity, _canonical
+from unknown_detection.evaluation.files import read_parquet
+from unknown_detection.evaluation.models.classes import read_classes
+from unknown_detection.evaluation.releases import open_release
+from unknown_detection.evaluation.scoring.scores import METADATA, read_scores
 
 IDENTITY = Identity("a" * 64, "it.py:model", "b" * 64, ("x", "y", "z"), ("layer1",), {"size": [8, 8]})
 SOURCE = {"address": "https://hub/timm/it", "accuracy": "80.2", "logits": "3,0,12", "width": "13"}

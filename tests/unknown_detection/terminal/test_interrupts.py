@@ -34,7 +34,7 @@ def ended(done):
         ("builders.imagenet_benchmark", ["--demo"], "builders.declare.benchmark"),
         ("builders.commands.audit", ["overlap", "x"], "pyarrow"),
         ("hf_scripts.push", ["x"], "click"),
-        ("evaluation", ["demo"], "click"),
+        ("unknown_detection", ["evaluate", "demo"], "click"),
         ("taxonomy", ["freeze"], "numpy"),
     ],
 )
@@ -146,7 +146,7 @@ def test_another_handler_stays_and_other_exceptions_pass():
 @pytest.mark.parametrize(
     ("command", "argv", "ours"),
     [
-        (["python", "-m", "evaluation", "demo"], ["-m", "demo"], True),
+        (["python", "-m", "unknown_detection", "evaluate", "demo"], ["-m", "evaluate", "demo"], True),
         (["python", "-mbuilders.commands.audit"], ["-m"], True),
         (["python", "/usr/bin/unknown-detection", "verify"], ["/usr/bin/unknown-detection", "verify"], True),
         (["python", "C:\\x\\unknown-detection.exe"], ["C:\\x\\unknown-detection.exe"], True),

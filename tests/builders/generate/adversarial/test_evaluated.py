@@ -14,10 +14,10 @@ SPLIT = real.ATTACKED.partition("/")[2]
 def test_pgd_deceives_the_model_also_as_the_rows_are_stored_and_evaluated(world, release, tmp_path, capsys):
     from sklearn.metrics import roc_auc_score
 
-    from evaluation.__main__ import main
-    from evaluation.features.store import Store
-    from evaluation.protocols.results import read_figures
     from hf_scripts import verify
+    from unknown_detection.evaluation.__main__ import main
+    from unknown_detection.evaluation.features.store import FeatureStore
+    from unknown_detection.evaluation.protocols.results import read_figures
 
     real.one_thread()
     assert verify.main([str(release), "--workers", "1"]) == 0
@@ -32,7 +32,7 @@ def test_pgd_deceives_the_model_also_as_the_rows_are_stored_and_evaluated(world,
     assert main(["extract", *of_release, *model, *configs, "--out", str(features)]) == 0
     assert f"{real.ATTACKED}: images of 224 x 224 pixels as stored" in capsys.readouterr().out
     # The columns, which the attack's own network gave, against the logits of the network that the evaluation loads.
-    store = Store.open(features)
+    store = FeatureStore.open(features)
     labels = np.array([row["label"] for row in rows])
     for config, split, prediction, confidence in (
         ("broad-reference", "test", "prediction_before", "confidence_before"),

@@ -21,12 +21,12 @@ from builders.generate.contract import SourceImage
 from builders.generate.sealed import prepare
 from builders.release.images import decode
 from builders.sources.imagenet import IMAGENET
-from evaluation.protocols import broad
 from hf_scripts import materialize, verify
 from taxonomy import tables
 from tests.builders.conftest import files_of
 from tests.builders.generate.adversarial import real, small
 from tests.manifests import manifest_of
+from unknown_detection.evaluation.protocols import broad
 
 KEY = real.ATTACKED
 STEPS = real.STEPS

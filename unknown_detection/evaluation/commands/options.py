@@ -1,0 +1,140 @@
+"""Command-line options that several commands share.
+
+Tested by `tests/evaluation/reports/test_report.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from builders.cli import executor_flags
+from unknown_detection.evaluation.errors import EvaluationError, require_known
+from unknown_detection.help import no_sync_option
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+FOLDER = click.Path(path_type=Path, file_okay=False)
+FILE = click.Path(path_type=Path, dir_okay=False)
+
+_REVISION = click.option("--revision", metavar="TAG", help="Tag, branch or commit of a release on the Hub.")
+
+
+def release(*, required: bool) -> Callable[[Command], Command]:
+    """--release and --revision."""
+    where = click.option(
+        "--release", metavar="DIR|ORG/NAME", required=required, help="Release: a folder, or a dataset on the Hub."
+    )
+    return lambda command: where(_REVISION(command))
+
+
+def model(*, required: bool) -> Callable[[Command], Command]:
+    """--model, --weights, --pretrained, --classes and --accept."""
+    options = (
+        click.option(
+            "--model",
+            metavar="MODEL",
+            required=required,
+            help="timm:NAME, torchvision:NAME, or FILE.py:FUNCTION, a function that returns the model.",
+        ),
+        click.option("--weights", type=FILE, help="Weights: .safetensors, or a state dict saved by torch."),
+        click.option(
+            "--pretrained",
+            metavar="[TAG]",
+            is_flag=False,
+            flag_value="",
+            help="Download the weights that timm or torchvision publish under the model's name: all others of the "
+            "same architecture by their tag, such as --pretrained=IMAGENET1K_V2.",
+        ),
+        click.option(
+            "--classes",
+            type=FILE,
+            help="CSV file with the columns class,index: the logit of each class of the release, for a model of more "
+            "classes. Not needed for ImageNet's, where the release names its classes by wnids.",
+        ),
+        click.option(
+            "--accept",
+            is_flag=True,
+            help="Go on where the accuracy on known test images differs from the published one by over one point and "
+            "1.96 standard errors of so many images. Features and the report's warnings say so.",
+        ),
+    )
+    return lambda command: _all(options, command)
+
+
+def run_options(command: Command) -> Command:
+    """--device, --batch-size, --workers, --no-sync and --quiet."""
+    options = (
+        click.option(
+            "--device",
+            metavar="DEVICE",
+            default="auto",
+            show_default=True,
+            help="Device to run on: cpu, cuda, cuda:1 and so on, or mps; auto is cuda where there is one, else cpu.",
+        ),
+        click.option(
+            "--batch-size", type=click.IntRange(min=1), default=64, show_default=True, help="Images per batch."
+        ),
+        click.option(
+            "--workers",
+            type=click.IntRange(min=0),
+            help="Worker processes that decode images; 0 decodes in the main process. Results do not depend on it. "
+            "Default: one per core; on a cluster, of each task, 4 with a GPU and else 0.",
+        ),
+        no_sync_option,
+        click.option("--quiet", is_flag=True, help="No progress bars."),
+    )
+    return _all(options, command)
+
+
+def cluster_options(command: Command) -> Command:
+    """--executor and --ray-address."""
+    return _all(executor_flags.cluster_options(), command)
+
+
+def _all(options: Sequence[Callable[[Command], Command]], command: Command) -> Command:
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+def model_name(name: str, tag: str | None) -> str:
+    """Return a model's name with the tag of its published weights, if one was given."""
+    return f"{name}.{tag}" if tag else name
+
+
+def parse_list(text: str | None) -> tuple[str, ...] | None:
+    """Parse a comma-separated list; None for None."""
+    return None if text is None else tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+
+
+def choose_splits(here: Mapping[str, Sequence[str]], text: str | None, where: str) -> list[tuple[str, str]]:
+    """Select splits by `CONFIG[/SPLIT],...`.
+
+    Args:
+        here: the names of the splits of each config.
+        text: as given on the command line; None for all.
+        where: what has these configs, for messages.
+
+    Returns:
+        (config, split) pairs, config by config in the order of the text.
+
+    Raises:
+        EvaluationError: there is no such config or split, or nothing is named.
+    """
+    pairs = [(config, split) for config, splits in here.items() for split in splits]
+    wanted = parse_list(text)
+    if wanted is None:
+        return pairs
+    if not wanted:
+        raise EvaluationError(f"--splits names no split; give CONFIG or CONFIG/SPLIT, such as {'/'.join(pairs[0])}.")
+    found: list[tuple[str, str]] = []
+    for name in wanted:
+        config, slash, split = name.partition("/")
+        require_known(f"config of {where}", [config], here)
+        require_known(f"split of {config} in {where}", [split] if slash else [], here[config])
+        found += [pair for pair in pairs if pair[0] == config and split in ("", pair[1])]
+    return list(dict.fromkeys(found))

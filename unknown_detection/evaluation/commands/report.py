@@ -1,0 +1,71 @@
+"""`python -m unknown_detection evaluate report`: computes a paper's figures from scores files.
+
+Tested by `tests/evaluation/reports/test_report.py`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from unknown_detection.evaluation.commands import options
+from unknown_detection.evaluation.releases import open_release
+
+
+@click.command(
+    epilog="Example: python -m unknown_detection evaluate report --scores scores.parquet --release "
+    "build/unknown-detection --splits cifar --out build/report"
+)
+@click.option(
+    "--scores",
+    "first",
+    metavar="[VARIANT=]FILE",
+    multiple=True,
+    required=True,
+    help="Scores file, .parquet or .csv; may be repeated, and followed by more. VARIANT names the training method.",
+)
+@click.argument("more", metavar="[FILE...]", nargs=-1)
+@options.release(required=True)
+@click.option("--splits", metavar="CONFIG[/SPLIT],...", help="What to evaluate. Default: all with scores.")
+@click.option(
+    "--protocol",
+    "protocols",
+    metavar="NAME[=CONFIG,...]",
+    multiple=True,
+    help="Protocol, and the configs to apply it to; may be repeated. Default: the one that each config was made for.",
+)
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="Folder to write; an existing report there is replaced.",
+)
+@click.option("--csv", is_flag=True, help="Also write the figures and each table as CSV.")
+@click.option("--latex", is_flag=True, help="Also write each table as LaTeX.")
+@click.option(
+    "--plots/--no-plots",
+    default=None,
+    help="Also write the plots as PDF, PNG and SVG; or draw none at all: matplotlib is not needed then.",
+)
+@click.option("--quiet", is_flag=True, help="No progress bars.")
+@click.option(
+    "--dry-run", is_flag=True, help="Check the files and ids and print what would be computed; write nothing."
+)
+def command(
+    first: tuple[str, ...], more: tuple[str, ...], release: str, revision: str | None, out: Path, **given: Any
+) -> None:
+    """Compute the papers' figures from scores of any detector: one page with tables and plots.
+
+    A scores file needs the columns id and score (higher = more unknown). Predictions, as a column prediction (class
+    index) or class (name), are needed for misclassification, unknown and error detection only; a column detector tells
+    several detectors in one file apart; a column confidence, the probability of the prediction, gives its calibration.
+    Each row of the release needs exactly one score; the splits validation, external_validation and train may be
+    missing.
+
+    Writes report.html and figures.parquet, which `compare` reads.
+    """
+    from unknown_detection.evaluation.reports.report import report
+
+    report([*first, *more], open_release(release, revision), out, log=click.echo, **given)

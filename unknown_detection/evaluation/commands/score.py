@@ -1,0 +1,153 @@
+"""`python -m unknown_detection evaluate score`: fits detectors on features and scores every row.
+
+Tested by `tests/evaluation/scoring/test_fit.py`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from unknown_detection.evaluation.commands import options
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.releases import open_release
+from unknown_detection.help import ESSENTIALS, HelpCommand
+from unknown_detection.terminal.progress import log
+
+
+class _Score(HelpCommand):
+    """Lists the hyperparameters in its help."""
+
+    def format_options(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        from unknown_detection.evaluation.scoring.settings import describe_settable
+
+        super().format_options(ctx, formatter)
+        with formatter.section("Hyperparameters, their defaults and what a search tries"):
+            formatter.write_dl(describe_settable())
+
+
+@click.command(
+    "score",
+    cls=_Score,
+    sections={ESSENTIALS: ("features", "out", "splits", "detectors", "own")},
+    examples=(
+        "python -m unknown_detection evaluate score --features build/features --detectors msp,energy,knn "
+        "--out build/scores.parquet",
+    ),
+)
+@click.option("--features", type=options.FOLDER, required=True, help="Folder written by `extract`.")
+@click.option(
+    "--splits",
+    metavar="CONFIG[/SPLIT],...",
+    help="Configs or single splits to score. Default: all configs with rows to evaluate.",
+)
+@click.option(
+    "--detectors",
+    metavar="NAMES",
+    help="Comma-separated built-in detectors, or all. Default: all; none with --detector.",
+)
+@click.option(
+    "--detector",
+    "own",
+    metavar="FILE.py:NAME",
+    multiple=True,
+    help="A detector of your own: a Method or a function in a Python file; may be repeated.",
+)
+@click.option(
+    "--fit-splits",
+    metavar="CONFIG,...",
+    help="Configs to fit on. Default: CONFIG-train if it was extracted, else half of validation.",
+)
+@click.option(
+    "--no-search", is_flag=True, help="Use the default hyperparameters, without a search on validation rows."
+)
+@click.option(
+    "--set",
+    "settings",
+    metavar="DETECTOR.NAME=VALUE[,VALUE...]",
+    multiple=True,
+    help="Set a hyperparameter, or the values to search among, the default first; may be repeated. See below.",
+)
+@click.option(
+    "--member",
+    "members",
+    type=options.FOLDER,
+    multiple=True,
+    help="Features of another model of the same release, for ensembles; may be repeated.",
+)
+@click.option(
+    "--times",
+    is_flag=True,
+    help="Also time each detector relative to a forward pass, on one batch; needs the model. Written beside --out.",
+)
+@click.option("--seed", type=click.IntRange(min=0), default=0, show_default=True, help="Random seed.")
+@click.option("--out", type=options.FILE, required=True, help="Scores file to write, .parquet.")
+@options.release(required=False)
+@options.model(required=False)
+@options.run_options
+def command(
+    features: Path,
+    splits: str | None,
+    detectors: str | None,
+    own: tuple[str, ...],
+    fit_splits: str | None,
+    no_search: bool,
+    settings: tuple[str, ...],
+    release: str | None,
+    revision: str | None,
+    model: str | None,
+    weights: Path | None,
+    pretrained: str | None,
+    classes: Path | None,
+    device: str,
+    batch_size: int,
+    workers: int | None,
+    **given: Any,
+) -> None:
+    """Fit detectors on features, and score every row of a release.
+
+    Hyperparameters are chosen by the AUROC of validation rows against external_validation rows, those of Ens-V, Ens-R
+    and Ens-F by that of right against wrong validation rows, and by nothing else; every trial is written next to the
+    scores. ODIN, MC-dropout, CADet and RankFeat run the model on the images again, and need --release, --model and
+    --weights or --pretrained.
+    """
+    from unknown_detection.evaluation.detectors.own import Own, choose, load_own
+    from unknown_detection.evaluation.features.runner import Runner
+    from unknown_detection.evaluation.features.store import FeatureStore
+    from unknown_detection.evaluation.models.models import open_model
+    from unknown_detection.evaluation.scoring.fit import expand
+    from unknown_detection.evaluation.scoring.run import score
+    from unknown_detection.evaluation.scoring.settings import parse_settings
+
+    wanted: list[str | Own] = [*(options.parse_list(detectors) or (() if own else ("all",))), *map(load_own, own)]
+    names, mine = choose(wanted)
+    chosen = parse_settings(settings, expand(names, mine), mine)
+    store = FeatureStore.open(features)
+    opened = None if release is None else open_release(release, revision)
+    if opened is not None:
+        store.require_release(opened.digest)
+    runner = None
+    if not (model is None and weights is None and pretrained is None):
+        if opened is None or model is None or (weights is None and pretrained is None):
+            raise EvaluationError(
+                "--release, --model and --weights (or --pretrained) belong together, but only some were given. Give "
+                "all three or none."
+            )
+        name, labels = options.model_name(model, pretrained), store.identity.label_names
+        ready = open_model(name, weights, labels, pretrained=pretrained is not None, classes=classes, device=device)
+        runner = Runner(opened, ready, batch_size, workers)
+    score(
+        features,
+        wanted,
+        splits=None if splits is None else options.choose_splits(store.splits(), splits, str(features)),
+        fit_configs=options.parse_list(fit_splits) or (),
+        search=not no_search,
+        settings=chosen,
+        runner=runner,
+        device=device,
+        log=log,
+        say=click.echo,
+        **given,
+    )

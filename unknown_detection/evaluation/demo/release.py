@@ -1,0 +1,234 @@
+"""A small release of real images for `evaluate demo`: scikit-learn's digits and OoD images.
+
+The digits are 8 x 8 images of handwriting (Alpaydin and Kaynak, Optical Recognition of Handwritten Digits, UCI 1998)
+that ship with scikit-learn, as do the two photographs that textures are cropped from. So nothing is downloaded, and
+the rows are the same everywhere. The folder has the layout of a built release; it is for trying the tools, and is not
+a published benchmark.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.parquet as pq
+import yaml
+from PIL import Image
+
+from unknown_detection.evaluation.demo.images import Images, blurred, crops, deal, digits, noise, noisy, repeats
+from unknown_detection.evaluation.duplicate_pairs import COLUMNS, PATH
+from unknown_detection.evaluation.duplicate_pairs import CONFIG as DUPLICATES
+from unknown_detection.evaluation.duplicate_pairs import SPLIT as PAIRS
+from unknown_detection.evaluation.files import atomic_path, write_text
+from unknown_detection.evaluation.releases import FORMAT, INDEX_SUFFIX, rows_digest
+
+CONFIG = "digits"
+TRAIN = "digits-train"
+SHIFTS = "broad-digits"
+MIXED = "facets-digits"
+
+KNOWN = ("0", "1", "2", "3", "4", "6")
+"""The in-distribution classes, in label order."""
+
+NEAR = ("5", "7", "9")
+EXTERNAL = ("8",)
+
+ROLES = (
+    "in_distribution",
+    "near_ood",
+    "far_ood",
+    "external",
+    "novel_class",
+    "adversarial",
+    "synthetic",
+    "corruption",
+    "multi_label",
+)
+"""The roles of every release, in the order of their numbers."""
+
+_KNOWN = {"train": 60, "validation": 20, "test": 30}
+"""Images per in-distribution class; few, to keep the demo short."""
+
+_OTHERS = 40
+"""Images per OoD class of digits."""
+
+_NOISES = 80
+
+_OF_A_ROW = ("id", "split", "role", "class_id")
+"""Columns of the pairs table that describe each row."""
+
+_FACETS = 15
+"""Images per class, three times as many for textures, in the split that mixes both sides as FACETS does."""
+
+
+def make_release(root: Path) -> None:
+    """Write the demo release to a folder; existing files of the same names are replaced.
+
+    Args:
+        root: the folder; the card and `manifest.json` are written last, so a folder with them is complete.
+    """
+    every = digits()
+    known = deal(every, KNOWN, _KNOWN)
+    others = deal(every, NEAR, {"near": _OTHERS}) | deal(every, EXTERNAL, {"external": _OTHERS})
+    test, near, textures = known["test"], others["near"], crops("flower.jpg", every=3)
+    mixed = deal(test, KNOWN, {"known": _FACETS}) | deal(near, NEAR, {"near": _FACETS})
+    configs: dict[str, dict[str, list[tuple[str, Images]]]] = {
+        CONFIG: {
+            "validation": [("in_distribution", known["validation"])],
+            "test": [("in_distribution", test)],
+            "near_ood": [("near_ood", near)],
+            "far_ood_textures": [("far_ood", textures)],
+            "far_ood_noise": [("far_ood", noise(_NOISES))],
+            "external_validation": [("external", others["external"]), ("external", crops("china.jpg", every=4))],
+        },
+        TRAIN: {"train": [("in_distribution", known["train"])]},
+        SHIFTS: {
+            "test": [("in_distribution", test)],
+            "blur": [("corruption", blurred(test))],
+            "gaussian_noise": [("corruption", noisy(test))],
+            "unseen_digits": [("novel_class", near)],
+        },
+        MIXED: {
+            "test": [
+                ("in_distribution", mixed["known"]),
+                ("near_ood", mixed["near"]),
+                ("far_ood", textures.take(range(3 * _FACETS))),
+            ]
+        },
+    }
+    manifest: dict[str, Any] = {"format": FORMAT, "benchmarks": {CONFIG: _BENCHMARK}, "configs": {}}
+    all_rows: dict[str, pa.Table] = {}
+    repeated: dict[str, tuple[str, float]] = {}
+    for config, splits in configs.items():
+        written = {}
+        for split, parts in sorted(splits.items()):
+            rows = pa.concat_tables([_rows(images, role) for role, images in parts])
+            written[split] = _write_split(root, config, split, rows) | {"role": parts[0][0], "rows": len(rows)}
+            all_rows[f"{config}/{split}"] = rows
+            for _, images in parts:
+                repeated |= repeats(images, known["train"])
+        manifest["configs"][config] = {"label_names": list(KNOWN), "columns": [], "splits": written}
+    pairs = _pairs(all_rows, repeated)
+    compared = sorted(split for split in all_rows if not split.startswith(TRAIN))
+    looked = {"by": "similarity-2", "splits": compared, "with": [f"{TRAIN}/train"]}
+    with atomic_path(root / PATH) as temporary:
+        pq.write_table(pairs, temporary)
+    manifest[DUPLICATES] = _file_entry(root, PATH) | {"rows": len(pairs), "compared": [looked]}
+    write_text(root / "README.md", _card(manifest))
+    write_text(root / "manifest.json", json.dumps(manifest, indent=2, sort_keys=True) + "\n")
+
+
+_BENCHMARK = {
+    "title": "Handwritten digits against other digits, textures and noise",
+    "version": "1.0.0",
+    "demo": True,
+    "paper": "",
+    "seed": 0,
+}
+
+
+def _rows(images: Images, role: str) -> pa.Table:
+    """Build the rows of a split, with the columns of every release."""
+    ids = images.ids
+    labels = [KNOWN.index(name) if name in KNOWN else -1 for name in images.classes]
+    pictures = [
+        {"bytes": _png(pixels), "path": f"{name.replace('/', '-')}.png"}
+        for name, pixels in zip(ids, images.pixels, strict=True)
+    ]
+    columns = {
+        "image": pa.array(pictures, pa.struct({"bytes": pa.binary(), "path": pa.string()})),
+        "label": pa.array(labels, pa.int64()),
+        "role": pa.array([ROLES.index(role)] * len(ids), pa.int64()),
+        "class_id": images.classes,
+        "class_name": images.classes,
+        "source": [images.source] * len(ids),
+        "source_id": images.names,
+        "id": ids,
+        "content_sha256": [hashlib.sha256(pixels.tobytes()).hexdigest() for pixels in images.pixels],
+        "stored": ["pixels"] * len(ids),
+    }
+    return pa.table(columns)
+
+
+def _pairs(rows: Mapping[str, pa.Table], repeated: Mapping[str, tuple[str, float]]) -> pa.Table:
+    """Build the table of duplicates: each near-duplicate of a training image, with that image.
+
+    Args:
+        rows: rows of each split, by `config/split`.
+        repeated: by id of the near-duplicate, the training image's id and the distance.
+    """
+    train = f"{TRAIN}/train"
+    described = {
+        (split, row["id"]): {**row, "split": split, "role": ROLES[row["role"]]}
+        for split, table in rows.items()
+        for row in table.select(["id", "role", "class_id"]).to_pylist()
+    }
+    lines = []
+    for split, name in described:
+        if split != train and name in repeated:
+            other, distance = repeated[name]
+            one, two = (described[key] for key in sorted([(split, name), (train, other)]))
+            line = {key: one[key] for key in _OF_A_ROW} | {f"other_{key}": two[key] for key in _OF_A_ROW}
+            lines.append({**line, "distance": distance})
+    lines.sort(key=lambda line: [line[key] for key in ("split", "id", "other_split", "other_id")])
+    return pa.Table.from_pylist(lines, pa.schema(list(COLUMNS.items())))
+
+
+def _png(pixels: npt.NDArray[np.uint8]) -> bytes:
+    encoded = io.BytesIO()
+    Image.fromarray(pixels).save(encoded, format="PNG")
+    return encoded.getvalue()
+
+
+def _write_split(root: Path, config: str, split: str, rows: pa.Table) -> dict[str, Any]:
+    """Write a split with and without its images; return its digest and files."""
+    kinds: dict[str, Any] = {name: {"dtype": "string", "_type": "Value"} for name in rows.column_names}
+    kinds |= {
+        "image": {"_type": "Image"},
+        "label": {"names": list(KNOWN), "_type": "ClassLabel"},
+        "role": {"names": list(ROLES), "_type": "ClassLabel"},
+    }
+    data, index = f"data/{config}/{split}-00000-of-00001.parquet", f"index/{config}/{split}.parquet"
+    for path, table in ((data, rows), (index, rows.drop_columns("image"))):
+        features = {"info": {"features": {name: kinds[name] for name in table.column_names}}}
+        with atomic_path(root / path) as temporary:
+            pq.write_table(table.replace_schema_metadata({"huggingface": json.dumps(features)}), temporary)
+    return {"digest": rows_digest(rows), "data": [_file_entry(root, data)], "index": _file_entry(root, index)}
+
+
+def _file_entry(root: Path, path: str) -> dict[str, Any]:
+    content = (root / path).read_bytes()
+    return {"path": path, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+
+
+def _card(manifest: Mapping[str, Any]) -> str:
+    """Render the card: YAML for `load_dataset`, and text for readers.
+
+    The sizes matter: `datasets` keys its cache by a folder's name and card, so without them it could mistake one
+    release for another in a folder of the same name.
+    """
+    listed = {
+        f"{config}{suffix}": {
+            split: (of["index"] if suffix else of["data"][0], of["rows"]) for split, of in entry["splits"].items()
+        }
+        for suffix in ("", INDEX_SUFFIX)
+        for config, entry in manifest["configs"].items()
+    }
+    listed[DUPLICATES] = {PAIRS: (manifest[DUPLICATES], manifest[DUPLICATES]["rows"])}
+    head: dict[str, Any] = {"pretty_name": _BENCHMARK["title"], "configs": [], "dataset_info": []}
+    for config, splits in listed.items():
+        files = [{"split": split, "path": file["path"]} for split, (file, _) in splits.items()]
+        sizes = [{"name": name, "num_bytes": of["bytes"], "num_examples": rows} for name, (of, rows) in splits.items()]
+        total = sum(file["bytes"] for file, _ in splits.values())
+        head["configs"].append({"config_name": config, "data_files": files})
+        info = {"config_name": config, "splits": sizes, "download_size": total, "dataset_size": total}
+        head["dataset_info"].append(info)
+    about = (__doc__ or "").partition("\n\n")[2].strip()
+    return f"---\n{yaml.safe_dump(head, sort_keys=False)}---\n\n# {_BENCHMARK['title']}\n\n{about}\n"

@@ -1,0 +1,176 @@
+"""Runs every step on a small release of real digits, with the actual commands: train, extract, score, report."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import importlib
+import io
+import multiprocessing
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from unknown_detection.evaluation.demo import model as demo_model
+from unknown_detection.evaluation.demo.model import OPTIMIZERS, Training
+from unknown_detection.evaluation.demo.release import CONFIG, KNOWN, MIXED, SHIFTS, TRAIN, make_release
+from unknown_detection.evaluation.detectors.registry import METHODS
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.protocols import broad, facets, od_test, robustness, unknown_detection
+from unknown_detection.evaluation.releases import open_release
+from unknown_detection.terminal.progress import Log, Progress
+
+PROTOCOLS = {
+    unknown_detection.NAME: CONFIG,
+    facets.NAME: MIXED,
+    broad.NAME: SHIFTS,
+    od_test.NAME: CONFIG,
+    robustness.NAME: CONFIG,
+}
+"""The protocol of each config of the demo release."""
+
+RELEASE = "digits"
+"""Folder of the release, and its name in reports."""
+
+_FOLDERS = (RELEASE, "features", "models", "report", "scores")
+
+
+@dataclass(frozen=True)
+class Demo:
+    """A run of the demo in a folder.
+
+    Attributes:
+        out: the folder.
+        quick: one optimizer and two seeds instead of two and three each, and no detector that needs a second pass over
+            the images.
+        workers: processes that train and score models; 1 uses the main process.
+    """
+
+    out: Path
+    quick: bool = False
+    workers: int = 1
+
+    @property
+    def trainings(self) -> list[Training]:
+        """The models, optimizer by optimizer."""
+        optimizers, seeds = (list(OPTIMIZERS)[:1], 2) if self.quick else (list(OPTIMIZERS), 3)
+        return [Training(optimizer, seed) for optimizer in optimizers for seed in range(seeds)]
+
+    @property
+    def detectors(self) -> list[str]:
+        """The detectors that need a single model."""
+        single = [name for name, method in METHODS.items() if method.reads != "members"]
+        return [name for name in single if not (self.quick and _reads_images(name))]
+
+    def run(self, log: Log, progress: Progress) -> Path:
+        """Run all steps.
+
+        Args:
+            log: receives every command and its output.
+            progress: called with the number of models done.
+
+        Raises:
+            EvaluationError: the folder has other files, or a step fails.
+        """
+        _check_folder(self.out)
+        make_release(self.out / RELEASE)
+        log(f"wrote {self.out / RELEASE}: scikit-learn's digits, with {', '.join(KNOWN)} as in-distribution classes")
+        for text in self._models():
+            log(text)
+            progress(1)
+        runs = {training.name: training.optimizer for training in self.trainings}
+        for optimizer in dict.fromkeys(runs.values()):
+            first, *others = [self._features(name) for name, its in runs.items() if its == optimizer]
+            names = ",".join(name for name, method in METHODS.items() if method.reads == "members")
+            members = [word for other in others for word in ("--member", other)]
+            log(
+                _command(
+                    "score", "--features", first, *members, "--detectors", names, *self._out(_ensemble(optimizer))
+                )
+            )
+        runs |= {_ensemble(optimizer): optimizer for optimizer in runs.values()}
+        given = [word for run, its in runs.items() for word in ("--scores", f"{its}={self._scores(run)}")]
+        asked = {name: config for name, config in PROTOCOLS.items() if name != robustness.NAME or not self.quick}
+        given += [word for name, config in asked.items() for word in ("--protocol", f"{name}={config}")]
+        report = self.out / "report"
+        log(_command("report", *given, "--release", self.out / RELEASE, "--out", report))
+        return report
+
+    def model(self, training: Training) -> str:
+        """Train a model, extract its features and score them; return the commands and their output."""
+        import torch
+
+        release = open_release(str(self.out / RELEASE))
+        labels = torch.tensor(release.rows(TRAIN, "train")["label"].to_pylist())
+        images = demo_model.batch_of(release.images(TRAIN, "train")["image"])
+        weights = self.out / "models" / f"{training.name}.safetensors"
+        demo_model.save_weights(demo_model.train(images, labels, len(KNOWN), training), weights)
+        spec = f"{Path(demo_model.__file__)}:{demo_model.digits_cnn.__name__}"
+        shown = ["--release", self.out / RELEASE, "--model", spec, "--weights", weights, "--device", "cpu"]
+        shown += ["--workers", 0]  # several models share the cores, and the images are of 8 x 8 pixels
+        configs = ["--splits", ",".join((CONFIG, TRAIN, SHIFTS, MIXED))]
+        features = self._features(training.name)
+        wanted = ["--detectors", ",".join(self.detectors), "--seed", training.seed, *self._out(training.name)]
+        return "\n".join(
+            [
+                f"trained {weights} on {len(labels)} images",
+                _command("extract", *shown, *configs, "--out", features),
+                _command("score", "--features", features, *([] if self.quick else shown), *wanted),
+            ]
+        )
+
+    def _models(self) -> Iterator[str]:
+        """Process every model; yield the outputs in the order of `trainings`."""
+        if self.workers == 1:
+            yield from map(self.model, self.trainings)
+            return
+        # Spawned, because threads of Arrow and torch do not survive a fork.
+        context = multiprocessing.get_context("spawn")
+        pool = concurrent.futures.ProcessPoolExecutor(self.workers, context, initializer=_use_one_thread)
+        with pool:
+            yield from pool.map(self.model, self.trainings)
+
+    def _features(self, name: str) -> Path:
+        return self.out / "features" / name
+
+    def _scores(self, name: str) -> Path:
+        return self.out / "scores" / f"{name}.parquet"
+
+    def _out(self, name: str) -> tuple[str, Path]:
+        return "--out", self._scores(name)
+
+
+def _ensemble(optimizer: str) -> str:
+    """Return the name of the run that combines the models of an optimizer."""
+    return f"{optimizer}-ensemble"
+
+
+def _reads_images(name: str) -> bool:
+    method = METHODS[name]
+    return method.reads == "images" or any(_reads_images(part) for part in method.base_methods)
+
+
+def _check_folder(out: Path) -> None:
+    others = sorted(path.name for path in out.iterdir() if path.name not in _FOLDERS) if out.is_dir() else []
+    if others or (out.exists() and not out.is_dir()):
+        more = f" and {len(others) - 3:,} more" if len(others) > 3 else ""
+        what = f"has files that are not part of a demo ({', '.join(others[:3])}{more})" if others else "is a file"
+        raise EvaluationError(f"{out} {what}. Choose another folder.")
+
+
+def _command(name: str, *words: object) -> str:
+    """Run one of our commands in this process; return the command line and its output."""
+    texts = [str(word) for word in words]
+    printed = io.StringIO()
+    command = importlib.import_module(f"unknown_detection.evaluation.commands.{name}").command
+    with contextlib.redirect_stdout(printed):
+        command.main(args=[*texts, "--quiet"], standalone_mode=False)
+    return f"$ python -m unknown_detection evaluate {shlex.join([name, *texts])}\n{printed.getvalue()}".rstrip()
+
+
+def _use_one_thread() -> None:
+    """Limit a worker process to one thread, since several processes share the cores."""
+    from threadpoolctl import threadpool_limits
+
+    threadpool_limits(1)

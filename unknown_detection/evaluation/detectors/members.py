@@ -1,0 +1,129 @@
+"""Scores of several members: the models of a deep ensemble, or forward passes with dropout."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy.special import log_softmax, logsumexp
+
+from unknown_detection.evaluation.detectors.base import Method, Scores
+from unknown_detection.evaluation.detectors.logits import msp
+from unknown_detection.evaluation.detectors.rows import Doubles, as_float64, chunks, require_width, score_in_chunks
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.models.features import Features, Head
+
+
+def log_mean_softmax(members: Doubles) -> Doubles:
+    """Logarithm of the members' mean softmax probabilities.
+
+    Formula: log (1/M sum_m softmax(l_m)). These are logits again: their softmax is the mean.
+    Source: Lakshminarayanan et al., Simple and Scalable Predictive Uncertainty Estimation using Deep Ensembles,
+    NeurIPS 2017, section 2.4; for passes with dropout, Gal and Ghahramani, Dropout as a Bayesian Approximation, ICML
+    2016.
+
+    Args:
+        members: logits, shape (M, n, C); the result is of shape (n, C).
+    """
+    mean: Doubles = logsumexp(log_softmax(members, axis=2), axis=0) - np.log(len(members))
+    return mean
+
+
+def mutual_information(members: Doubles) -> Scores:
+    """Mutual information between the prediction and the member (MI, BALD).
+
+    Formula: H(mean_m p_m) - mean_m H(p_m), in nats, in [0, log min(M, C)]; computed as the equal mean over members of
+    the Kullback-Leibler divergence of p_m from the mean.
+    Source: Gal et al., Deep Bayesian Active Learning with Image Data, ICML 2017, section 4; as a detector in Abdelzad
+    et al., The Effect of Optimization Methods on the Robustness of Out-of-Distribution Detection Approaches, 2020.
+
+    Args:
+        members: logits, shape (M, n, C).
+    """
+    log_p = log_softmax(members, axis=2)
+    log_mean = logsumexp(log_p, axis=0) - np.log(len(members))
+    scores: Scores = np.einsum("mnc,mnc->n", np.exp(log_p), log_p - log_mean) / len(members)
+    return scores
+
+
+def average(members: Sequence[Features]) -> Features:
+    """Combine several models' features of the same rows to score them like one model's.
+
+    Returns:
+        Features with logits whose softmax is the mean of the members' (`log_mean_softmax`), and the members' logits;
+        without penultimate features (width 0) and blocks, which models do not share.
+
+    Raises:
+        EvaluationError: there are fewer than two members, or they differ in ids, labels or classes.
+    """
+    if len(members) < 2:
+        raise EvaluationError(
+            f"An ensemble needs at least 2 models, found {len(members)}; extract features with more."
+        )
+    first = members[0]
+    for number, member in enumerate(members[1:], start=2):
+        same_rows = np.array_equal(member.ids, first.ids) and np.array_equal(member.labels, first.labels)
+        if not same_rows or member.logits.shape != first.logits.shape:
+            raise EvaluationError(
+                f"Model {number} of the ensemble has other rows, labels or classes than the first (logits of shape "
+                f"{member.logits.shape} and {first.logits.shape}). Extract all models from one release, config and "
+                "split."
+            )
+    stacked = dataclasses.replace(
+        first,
+        penultimate=np.empty((len(first), 0)),
+        blocks=(),
+        members=tuple(member.logits for member in members),
+        scores={},
+    )
+    mean = np.empty(first.logits.shape)
+    for rows in chunks(len(first), 3 * len(members) * first.logits.shape[1]):
+        named = [as_float64("logits", logits, rows, first.ids) for logits in stacked.members]
+        mean[rows] = log_mean_softmax(np.stack(named))
+    return dataclasses.replace(stacked, logits=mean)
+
+
+@dataclass(frozen=True)
+class MemberScore:
+    """A detector whose function maps float64 logits (M, n, C) of M members to n scores."""
+
+    function: Callable[[Doubles], Scores]
+
+    def score(self, features: Features) -> Scores:
+        """Score every row by at least two members with the same classes; shape (n,), higher = more unknown."""
+        if len(features.members) < 2:
+            raise EvaluationError(
+                f"At least 2 members with logits are needed, found {len(features.members)}; extract with several "
+                "models or run passes with dropout."
+            )
+        width = features.members[0].shape[1]
+        for member in features.members:
+            require_width("members' logits", member, width)
+        inputs = {f"logits of member {number}": member for number, member in enumerate(features.members, start=1)}
+        return score_in_chunks(
+            lambda *logits: self.function(np.stack(logits)),
+            inputs,
+            features.ids,
+            doubles_per_row=4 * len(inputs) * width,
+        )
+
+
+def make_mutual_information(features: Features | None, head: Head | None) -> MemberScore:
+    """Build the score `mutual_information` of the members in `Features.members`; neither argument is used."""
+    return MemberScore(mutual_information)
+
+
+def make_deep_ensemble(features: Features | None, head: Head | None) -> MemberScore:
+    """MSP of the mean softmax of the members in `Features.members`; neither argument is used.
+
+    Formula: 1 - max_c mean_m softmax(l_m)_c.
+    Source: as `log_mean_softmax`; MSP rather than another score as in the unified unknown detection paper, section 4.
+    """
+    return MemberScore(lambda members: msp(log_mean_softmax(members)))
+
+
+_GAL, _LAKSHMINARAYANAN = "Gal et al. 2017, section 4", "Lakshminarayanan et al. 2017, section 2.4"
+MUTUAL_INFORMATION = Method("mutual_information", "MI", _GAL, make_mutual_information, reads="members")
+DEEP_ENSEMBLE = Method("deep_ensemble", "Deep Ensemble", _LAKSHMINARAYANAN, make_deep_ensemble, reads="members")

@@ -1,0 +1,220 @@
+"""The greatest inner products of rows with a bank of vectors: searched in float32 by torch, decided in float64.
+
+A computed product is wrong by at most `Found.error`, so of each row's products only those near the k-th greatest leave
+open which is the k-th. A caller computes these few again, and gets what a search in float64 gives, in half the time on
+a CPU, and on any device of torch.
+
+Tested by `tests/evaluation/detectors/test_neighbors.py`.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from unknown_detection.evaluation.detectors.rows import Doubles, as_float64
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.models.features import Features
+from unknown_detection.evaluation.models.models import check_device, out_of_memory, pick_device
+from unknown_detection.precision import exact_float32
+
+Integers = npt.NDArray[np.int64]
+Result = TypeVar("Result")
+
+WORTH = 1 << 34
+"""Multiplications from which on torch's import, of several seconds, is worth it: a second in float64 on two cores."""
+
+_SPARE = 64
+"""Products to find beyond those asked for. The bound of the error is 1.2e-4 for 2,048 features, where the thousandth
+of 254,000 random directions has some 30 others below it within twice that."""
+
+_DEVICE: ContextVar[str] = ContextVar("device", default="auto")
+
+
+@contextmanager
+def on_device(device: str) -> Iterator[None]:
+    """Compute large matrix products of detectors within the block on a device; see `models.pick_device`.
+
+    Raises:
+        EvaluationError: it is no device's name.
+    """
+    check_device(device)
+    token = _DEVICE.set(device)
+    try:
+        yield
+    finally:
+        _DEVICE.reset(token)
+
+
+def torch_device(multiplications: int) -> str | None:
+    """Return the device for matrix products of a number of multiplications in torch; None if NumPy should do them."""
+    if multiplications < WORTH or importlib.util.find_spec("torch") is None:
+        return None
+    return pick_device(_DEVICE.get())
+
+
+def cuda_device(multiplications: int) -> str | None:
+    """As `torch_device`, for products in float64, for which torch on a CPU takes as long as NumPy: CUDA alone."""
+    device = torch_device(multiplications)
+    return device if device is not None and device.startswith("cuda") else None
+
+
+@dataclass(frozen=True)
+class Bank:
+    """Vectors to compare with: the penultimate features of some rows, each times a factor.
+
+    Attributes:
+        features: the N rows.
+        factors: shape (N,).
+        longest: length of the longest vector.
+    """
+
+    features: Features
+    factors: Doubles
+    longest: float = 1.0
+
+    def __len__(self) -> int:
+        return len(self.features)
+
+    def pieces(self, size: int) -> Iterator[slice]:
+        """Yield slices of at most `size` rows."""
+        for start in range(0, len(self), size):
+            yield slice(start, min(start + size, len(self)))
+
+    def vectors(self, rows: slice) -> Doubles:
+        """Return some vectors, float64."""
+        features = self.features
+        values = as_float64("penultimate features", features.penultimate, rows, features.ids)
+        return values * self.factors[rows, None]
+
+    def vectors32(self, rows: slice) -> npt.NDArray[np.float32]:
+        """Return some vectors, float32, each number off by at most two roundings."""
+        values = self.features.penultimate[rows]
+        vectors: npt.NDArray[np.float32] = (values * self.factors[rows, None].astype(values.dtype)).astype(np.float32)
+        return vectors
+
+    def at(self, rows: Integers) -> Doubles:
+        """Return the features of some rows, float64, without their factors."""
+        return self.features.penultimate[rows].astype(np.float64)
+
+
+@dataclass(frozen=True)
+class Found:
+    """The greatest products of m rows with a bank, in descending order, and their rows of the bank, both (m, K).
+
+    Attributes:
+        products: the products, of which those that are not here are at most the last one, by their computed value.
+        index: row of the bank of each.
+        error: greatest error of a product.
+        whole: whether the bank has no more than these K rows.
+    """
+
+    products: Doubles
+    index: Integers
+    error: float
+    whole: bool
+
+    def around(self, count: int) -> tuple[Integers, Integers, npt.NDArray[np.bool_]]:
+        """Delimit the places that the vector with the `count`-th greatest product may have, each of shape (m,).
+
+        Returns:
+            The first of these places, before which are only vectors with greater products; the place after the last;
+            and whether no vector beyond the K may be meant, too.
+        """
+        middle = self.products[:, count - 1, None]
+        first = (self.products > middle + 2 * self.error).sum(axis=1)
+        end = (self.products >= middle - 2 * self.error).sum(axis=1)
+        return first, end, (end < self.products.shape[1]) | self.whole
+
+
+def search(z: Doubles, bank: Bank, count: int, *, bank_rows: int, device: str | None) -> Found:
+    """Find the greatest products of rows with a bank.
+
+    Args:
+        z: shape (m, D), each of length 1 or 0.
+        bank: the bank.
+        count: the least number of products to find; a few more are found, so that `Found.around` is certain.
+        bank_rows: rows of the bank to read at once in float64; in float32 they are eight times as many.
+        device: device of torch for a search in float32; None for NumPy in float64.
+
+    Raises:
+        EvaluationError: the device has no memory for a single row.
+    """
+    wanted = min(count + max(_SPARE, count // 8), len(bank))
+    if device is None:
+        products, index = _search64(z, bank, wanted, bank_rows)
+    else:
+        parts = halving(lambda rows: _search_on_device(rows, bank, wanted, 8 * bank_rows), device, z)
+        products, index = (np.concatenate(column) for column in zip(*parts, strict=True))
+    # The bound of a sum of D products in any order, with the roundings of both factors.
+    roundings = (z.shape[1] + 4) * 2.0 ** (-53 if device is None else -24)
+    return Found(products, index, bank.longest * roundings / (1 - roundings), whole=wanted == len(bank))
+
+
+def _search64(z: Doubles, bank: Bank, count: int, bank_rows: int) -> tuple[Doubles, Integers]:
+    products, index = np.empty((len(z), 0)), np.empty((len(z), 0), dtype=np.int64)
+    for rows in bank.pieces(bank_rows):
+        new = z @ bank.vectors(rows).T
+        numbers = np.broadcast_to(np.arange(rows.start, rows.stop), new.shape)
+        products, index = _greatest(np.hstack((products, new)), np.hstack((index, numbers)), count)
+    order = np.argsort(-products, axis=1)
+    return np.take_along_axis(products, order, axis=1), np.take_along_axis(index, order, axis=1)
+
+
+def _greatest(values: Doubles, index: Integers, count: int) -> tuple[Doubles, Integers]:
+    """Return the `count` greatest values of each row, unordered, with their column numbers."""
+    if values.shape[1] <= count:
+        return values, index
+    kept = np.argpartition(values, -count, axis=1)[:, -count:]
+    return np.take_along_axis(values, kept, axis=1), np.take_along_axis(index, kept, axis=1)
+
+
+def halving(compute: Callable[..., Result], device: str, *rows: Doubles) -> list[Result]:
+    """Compute on a device in float32, on half of the rows at a time when its memory runs out.
+
+    Args:
+        compute: called with tensors on the device, of the same rows of each matrix; the results are in their order.
+        device: device of torch.
+        rows: matrices of m rows.
+
+    Raises:
+        EvaluationError: the device has no memory for a single row.
+    """
+    import torch
+
+    try:
+        with exact_float32():
+            return [compute(*(torch.from_numpy(values.astype(np.float32)).to(device) for values in rows))]
+    except RuntimeError as error:
+        if not out_of_memory(error):
+            raise
+        if len(rows[0]) <= 1:
+            raise EvaluationError(
+                f"{device} has no memory to compare a single row with the fitted ones. Give --device cpu."
+            ) from error
+    half = len(rows[0]) // 2
+    first, second = (tuple(values[part] for values in rows) for part in (slice(half), slice(half, None)))
+    return halving(compute, device, *first) + halving(compute, device, *second)
+
+
+def _search_on_device(z: Any, bank: Bank, count: int, bank_rows: int) -> tuple[Doubles, Integers]:
+    import torch
+
+    products, index = z.new_empty((len(z), 0)), torch.empty((len(z), 0), dtype=torch.int64, device=z.device)
+    for rows in bank.pieces(bank_rows):
+        new = z @ torch.from_numpy(bank.vectors32(rows)).to(z.device).T
+        greatest, places = new.topk(min(count, new.shape[1]), dim=1)
+        products = torch.cat((products, greatest), dim=1)
+        index = torch.cat((index, places + rows.start), dim=1)
+        if products.shape[1] > count:
+            products, places = products.topk(count, dim=1)
+            index = index.gather(1, places)
+    order = products.argsort(dim=1, descending=True)
+    return products.gather(1, order).double().cpu().numpy(), index.gather(1, order).cpu().numpy()

@@ -1,0 +1,125 @@
+"""Loads what a detector needs for a split: one model's features, several models', or outputs of a second pass.
+
+Tested by `tests/evaluation/scoring/test_fit.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from unknown_detection.evaluation.detectors.base import Method
+from unknown_detection.evaluation.detectors.fitting import predicted
+from unknown_detection.evaluation.detectors.image_passes import ImagePass
+from unknown_detection.evaluation.detectors.images import ImageMethod
+from unknown_detection.evaluation.detectors.members import average
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.features.runner import Columns, Runner
+from unknown_detection.evaluation.features.store import FeatureStore
+from unknown_detection.evaluation.models.features import Features
+from unknown_detection.terminal.progress import bar
+
+Key = tuple[str, str]
+"""Config and split."""
+
+_KEPT = 3
+"""Number of splits whose features stay in memory: the splits to fit on, tune on and tune against."""
+
+
+@dataclass
+class FeatureCache:
+    """Loads the features that methods need, and caches them in memory.
+
+    Attributes:
+        store: features of the model.
+        members: features of further models on the same release, for ensembles.
+        runner: runs the model on the images again; None if only stored outputs are available.
+        seed: random seed.
+        quiet: no progress bars.
+    """
+
+    store: FeatureStore
+    members: Sequence[FeatureStore] = ()
+    runner: Runner | None = None
+    seed: int = 0
+    quiet: bool = False
+    _features: dict[Key, Features] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for member in self.members:
+            member.require_release(self.store.identity.release_digest)
+
+    def check(self, method: Method) -> None:
+        """Check that a method can be used with the given features and model.
+
+        Raises:
+            EvaluationError: the method needs several models or the images, and they were not given, or the model does
+                not suit it.
+        """
+        if method.reads == "members" and not self.members:
+            raise EvaluationError(
+                f"{method.name} needs features of several models, but only one was given. Extract features with each "
+                "model into a folder of its own, and give the others with --member."
+            )
+        if isinstance(method, ImageMethod):
+            if self.runner is None:
+                raise EvaluationError(
+                    f"{method.name} runs the model on the images again, which needs --release, --model and --weights "
+                    "(or --pretrained). Give them, or leave the detector out."
+                )
+            method.image_pass.check(self.runner.model)
+
+    def features(self, key: Key) -> Features:
+        """Load the model's features of a split."""
+        if key not in self._features:
+            if len(self._features) >= _KEPT:
+                self._features.pop(next(iter(self._features)))
+            self._features[key] = self.store.features(*key)
+        return self._features[key]
+
+    def read(self, method: Method, hyperparameters: Mapping[str, float], key: Key) -> Features:
+        """Load the features that a method needs, except other detectors' scores.
+
+        Raises:
+            EvaluationError: the features do not exist and cannot be computed.
+        """
+        if isinstance(method, ImageMethod):
+            return self._pass_features(method.image_pass, hyperparameters, key)
+        if method.reads == "members":
+            return average([self.features(key), *(member.features(*key) for member in self.members)])
+        return self.features(key)
+
+    def predictions(self, method: Method, hyperparameters: Mapping[str, float], key: Key) -> npt.NDArray[np.int64]:
+        """Return predicted classes, shape (n,): the method's own if it makes predictions, else the model's."""
+        own = method.reads == "members" or (isinstance(method, ImageMethod) and method.image_pass.predicts)
+        return predicted(self.read(method, hyperparameters, key) if own else self.features(key))
+
+    def _pass_features(self, image_pass: ImagePass, hyperparameters: Mapping[str, float], key: Key) -> Features:
+        if image_pass.is_ordinary(hyperparameters):
+            return self.features(key)
+        values = {**hyperparameters, **({"seed": self.seed} if image_pass.random else {})}
+        name = "-".join([image_pass.name, *(f"{which}={value:g}" for which, value in sorted(values.items()))])
+        row_blocks = self.store.row_blocks(*key, name)
+        if not row_blocks.is_sound():
+            runner = self.runner
+            assert runner is not None  # `check` refuses the method otherwise
+
+            def run(images: Any, ids: Sequence[str]) -> Columns:
+                return image_pass.run(runner.model, images, ids, seed=self.seed, **hyperparameters)
+
+            rows = len(runner.release.rows(*key))
+            with self.store.writing(), bar(rows, f"{name} {'/'.join(key)}", quiet=self.quiet) as progress:
+                runner.run(run, row_blocks, *key, progress.update, self.store.others(*key, name))
+        columns = row_blocks.read()
+        return of_pass(columns.pop("id"), columns.pop("label"), columns)
+
+
+def of_pass(ids: npt.NDArray[np.str_], labels: npt.NDArray[np.int64], columns: Columns) -> Features:
+    """Return the `Features` of n rows that the detector of a second pass over the images scores."""
+    none = np.empty((len(ids), 0))
+    others = {name: values for name, values in columns.items() if name != "logits"}
+    return Features(ids, labels, columns.get("logits", none), none, (), scores=others)

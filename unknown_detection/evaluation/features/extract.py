@@ -1,0 +1,217 @@
+"""Extracts features: runs a model over splits of a release and stores the outputs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+from builders.executors.base import Executor
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.features.receipt import TEST, receipt
+from unknown_detection.evaluation.features.runner import PassCounts, Runner, outputs_of, threads
+from unknown_detection.evaluation.features.store import FeatureStore, Identity
+from unknown_detection.evaluation.features.tasks import Key, Setup, Spread, on_a_cluster
+from unknown_detection.evaluation.models.models import Model, open_model
+from unknown_detection.evaluation.releases import Release, open_release
+from unknown_detection.terminal.interrupts import stopping_says
+from unknown_detection.terminal.progress import Log, Progress, bar
+
+
+def extract(
+    release: str | Release,
+    model: str | Model,
+    out: str | Path,
+    *,
+    splits: Iterable[tuple[str, str]] | None = None,
+    weights: str | Path | None = None,
+    pretrained: bool = False,
+    classes: str | Path | None = None,
+    accuracy: float | None = None,
+    accept: bool = False,
+    device: str = "auto",
+    batch_size: int = 64,
+    workers: int | None = None,
+    executor: Executor | None = None,
+    dry_run: bool = False,
+    quiet: bool = True,
+    log: Log = lambda text: None,
+) -> FeatureStore:
+    """Extract features of a release with a model, in one forward pass per image.
+
+    Stores each image's logits, penultimate features (the input of the last linear layer) and pooled block outputs. An
+    interrupted call resumes, and images that the folder already has from another split are not run again. Images that
+    the release says are prepared for a model's input are used as they are stored if the model has this input, and
+    resized otherwise.
+
+    At a fixed batch size, a row's features do not depend on the number of workers, on the other rows or on their
+    order, except for the last digit of very small layers (a 10 x 4 matrix), which may change with the row's place in
+    the batch. Another batch size, number of threads or device changes the order of summation: with the test models on
+    a CPU, features differ by less than 1e-5 of a column's largest value.
+
+    Args:
+        release: a release, or its folder or ORG/NAME on the Hub.
+        model: a model, or a name or file as for `open_model`.
+        out: folder for the features; later calls on the same model and release add splits to it.
+        splits: (config, split) pairs; None for all. Their configs must have the same classes.
+        weights: as `path` of `open_model`; this and the next two only for a model by name.
+        pretrained: as for `open_model`.
+        classes: as for `open_model`.
+        accuracy: published top-1 accuracy in percent on all classes of the model; None for what its metadata says.
+        accept: go on where the accuracy on known test rows differs from the published one (`receipt`), and record it.
+        device: as for `pick_device`.
+        batch_size: images per batch.
+        workers: worker processes that decode images, of each task if there is an `executor`; None for one per core,
+            or as `tasks.on_a_cluster` says.
+        executor: runs the model in tasks, on a cluster for instance. The model is then one by name, and so are its
+            tasks' devices, `cpu`, `cuda` or `auto`; which of them `auto` is, this machine decides.
+        dry_run: check the inputs and say what would be extracted; write nothing.
+        quiet: no progress bars.
+        log: receives lines about the model, each split and the receipt.
+
+    Returns:
+        The folder of features.
+
+    Raises:
+        EvaluationError: as for `open_model`, `Runner.run` and `Receipt.require`, the configs' classes differ, or the
+            folder has features of another release or model.
+        BuildError: as for `Executor.run`.
+    """
+    opened = open_release(release) if isinstance(release, str) else release
+    every = ((config, split) for config in opened.configs for split in opened.splits(config))
+    chosen = list(every if splits is None else splits)
+    tests, others = ([key for key in chosen if (key[1] == TEST) is test] for test in (True, False))
+    chosen = [*tests, *others]  # what the receipt is of comes first
+    names = _one_label_set(opened, [config for config, _ in chosen])
+    file, labels = (None if path is None else Path(path) for path in (weights, classes))
+    if executor is not None:
+        if not isinstance(model, str):
+            raise EvaluationError("An executor's tasks open the model themselves: give its name, and its weights.")
+        device, workers = on_a_cluster(device, workers)
+    if isinstance(model, str):
+        # For tasks it is opened here to say what it is, and this machine may have no GPU.
+        place = device if executor is None else "cpu"
+        ready = open_model(model, file, names, pretrained=pretrained, classes=labels, device=place)
+    else:
+        ready = model
+    whose = identity(opened, ready, names, accuracy)
+    there = FeatureStore.check(Path(out), whose)
+    _describe(opened, ready, ready.device if executor is None else device, whose, chosen, log)
+    if dry_run:
+        size = _bytes_a_row(ready)
+        for config, split in chosen:
+            rows = len(opened.rows(config, split))
+            done = there is not None and there.row_blocks(config, split).is_sound()
+            log(f"{config}/{split}: {'there already' if done else f'{rows:,} images, {rows * size:,} bytes'}")
+        return FeatureStore(Path(out), whose)
+    compute: Callable[[FeatureStore, Sequence[Key]], Iterator[tuple[Key, PassCounts]]]
+    if executor is None:
+        compute = partial(_here, Runner(opened, ready, batch_size, workers), quiet)
+    else:
+        whole = (opened.source, opened.revision, opened.digest)
+        named = (str(model), file, names, pretrained, labels)
+        setup = Setup(whole, named, ready.digest, device, batch_size, workers or 0, threads())
+        compute = Spread.over(executor, setup, opened, quiet).run
+    store = FeatureStore.begin(Path(out), whose, ready.head)
+    with store.writing(), stopping_says("stopped; finished splits are kept. Run the same command again to continue."):
+        store.expect(chosen)
+        for keys in (tests, others):
+            for (config, split), new in compute(store, keys):
+                rows = len(opened.rows(config, split))
+                what = f"{new.computed:,} of {rows:,} images" if new.computed else f"there already, {rows:,} images"
+                if new.reused:
+                    what = f"{new.computed:,} of {rows:,} images; other splits have {new.reused:,} of the rest"
+                log(f"{config}/{split}: {what}")
+            if keys is tests:
+                seen = receipt(store, tests)
+                if accept:
+                    store.accept(seen.differences)
+                seen.require(store.accepted())
+                for line in seen.lines:
+                    log(line)
+    return store
+
+
+def _here(runner: Runner, quiet: bool, store: FeatureStore, keys: Sequence[Key]) -> Iterator[tuple[Key, PassCounts]]:
+    """Run the model over splits in this process; yield each with its counts."""
+    for config, split in keys:
+        with bar(len(runner.release.rows(config, split)), f"{config}/{split}", quiet=quiet) as progress:
+            new = extract_split(runner, store, config, split, progress.update)
+        yield (config, split), new
+
+
+def extract_split(runner: Runner, store: FeatureStore, config: str, split: str, progress: Progress) -> PassCounts:
+    """Run the model over a split and store logits, penultimate features and pooled blocks as float32.
+
+    Args:
+        runner: runs the model.
+        store: where features are stored; the caller holds `FeatureStore.writing`.
+        config: the split's config.
+        split: its name.
+        progress: called first with the number of rows that are there already.
+
+    Raises:
+        EvaluationError: as for `Runner.run`, an image is not of the size that it is prepared for, or the logits are
+            not the output of the last linear layer.
+    """
+    blocks, others = store.row_blocks(config, split), store.others(config, split)
+    return runner.run(outputs_of(runner.model), blocks, config, split, progress, others)
+
+
+def identity(release: Release, model: Model, label_names: tuple[str, ...], accuracy: float | None = None) -> Identity:
+    """Return the identity of a model's features of a release."""
+    keys = [(config, split) for config in release.configs for split in release.splits(config)]
+    sides = {"/".join(key): release.prepared(*key) for key in keys}
+    source = dict(model.source) | ({} if accuracy is None else {"accuracy": f"{accuracy:g}"})
+    return Identity(
+        release_digest=release.digest,
+        model=model.name,
+        model_digest=model.digest,
+        label_names=label_names,
+        blocks=model.layers.blocks,
+        preprocessing=model.preprocessing.description,
+        prepared={key: model.preprocessing.describe_prepared(side) for key, side in sides.items() if side},
+        source=source,
+        linear=model.layers.linear,
+    )
+
+
+def _describe(
+    release: Release, model: Model, device: str, whose: Identity, keys: Sequence[tuple[str, str]], log: Log
+) -> None:
+    """Say what is extracted, and what is unusual about the model."""
+    log(f"release  {release.name}, digest {release.digest[:12]}")
+    log(f"model    {model.name} on {device}, digest {model.digest[:12]}")
+    layer = model.layers.head or model.layers.blocks[-1]
+    log(f"features {len(whose.label_names)} logits, and what goes into {layer}; blocks {', '.join(whose.blocks)}")
+    if not model.layers.linear:
+        log("         the logits are no linear layer's, so detectors that read its weights cannot be used")
+    if model.layers.skipped:
+        log(
+            f"no block features of {', '.join(model.layers.skipped)}, which do not run or give no features per image; "
+            "name blocks in the model's attribute `feature_blocks`"
+        )
+    if model.dropout.always:
+        log("dropout  drops values in eval mode, too; features are without it, and mc_dropout draws its own masks")
+    for key in keys:
+        if way := whose.prepared.get("/".join(key)):
+            log(f"{'/'.join(key)}: images of {way}")
+
+
+def _one_label_set(release: Release, configs: Sequence[str]) -> tuple[str, ...]:
+    """Return the classes of some configs, which must be the same."""
+    first = release.label_names(configs[0])
+    for config in configs[1:]:
+        if release.label_names(config) != first:
+            raise EvaluationError(
+                f"{config} and {configs[0]} have different classes, so one model cannot be run on both. Extract them "
+                "separately, into different folders."
+            )
+    return first
+
+
+def _bytes_a_row(model: Model) -> int:
+    """Return the bytes on disk of one row's features, without its id."""
+    outputs = model.forward(model.probe)
+    widths = [one.shape[1] for one in (outputs.logits, outputs.penultimate, *outputs.blocks.values())]
+    return 4 * int(sum(widths)) + 8

@@ -1,0 +1,242 @@
+"""Runs a model over the images of a release, and stores what it gives block by block.
+
+Tested by `tests/evaluation/features/test_extract.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.features.blocks import ReusableFeatures, RowBlocks
+from unknown_detection.evaluation.features.store import block_column
+from unknown_detection.evaluation.models.models import Model, out_of_memory
+from unknown_detection.evaluation.models.preprocessing import batches
+from unknown_detection.evaluation.releases import Release
+from unknown_detection.precision import FLOAT32
+from unknown_detection.terminal.progress import Progress, log
+
+ROWS = 512
+"""Rows per stored block, rounded up to whole batches. A killed run loses at most one block."""
+
+Columns = Mapping[str, npt.NDArray[Any]]
+BatchFunction = Callable[[Any, Sequence[str]], Columns]
+"""Computes columns of B rows from preprocessed images (B, 3, H, W) on the CPU and their ids."""
+
+
+def block_rows(batch_size: int) -> int:
+    """Return how many rows a stored block has, but for a split's last."""
+    return -(-ROWS // batch_size) * batch_size
+
+
+def default_workers() -> int:
+    """Return the number of processes that decode images by default: the cores that this process may use.
+
+    None for a single core, and where processes are not forked (not on Linux): a program of the user's that calls
+    `extract` would have to be one that can be imported.
+    """
+    count = len(os.sched_getaffinity(0)) if sys.platform == "linux" else 0
+    return count if count > 1 else 0
+
+
+def threads() -> int:
+    """Return the number of torch's threads on the CPU."""
+    import torch
+
+    return int(torch.get_num_threads())
+
+
+def environment(device: str, batch_size: int) -> dict[str, Any]:
+    """Return the environment of this process besides the model and the image: any change may alter the last digits."""
+    import torch
+
+    cuda = device.startswith("cuda")
+    return {
+        "device": torch.cuda.get_device_name(device) if cuda else f"{device} {platform.machine()}",
+        "batch_size": batch_size,
+        "threads": threads() if device == "cpu" else 0,
+        "torch": str(torch.__version__),
+        "float32": FLOAT32,
+    }
+
+
+class PassCounts(NamedTuple):
+    """Counts of a pass over a split: images that went through the model, and those reused from other splits."""
+
+    computed: int
+    reused: int
+
+
+def outputs_of(model: Model) -> BatchFunction:
+    """Return what computes a model's logits, penultimate features and pooled blocks, as float32."""
+
+    def compute(images: Any, ids: Sequence[str]) -> Columns:
+        outputs = model.forward(images)
+        columns = {"logits": outputs.logits, "penultimate": outputs.penultimate}
+        columns |= {block_column(number): outputs.blocks[name] for number, name in enumerate(model.layers.blocks)}
+        return {name: values.float().cpu().numpy() for name, values in columns.items()}
+
+    return compute
+
+
+@dataclass
+class Runner:
+    """Runs a model over the images of a release.
+
+    Attributes:
+        release: the release.
+        model: the model.
+        batch_size: images per batch; halved whenever the device has too little memory.
+        workers: worker processes that decode images; 0 decodes in the main process, None for `default_workers`.
+    """
+
+    release: Release
+    model: Model
+    batch_size: int = 64
+    workers: int | None = None
+
+    @property
+    def environment(self) -> dict[str, Any]:
+        """The environment of this process, see `environment`."""
+        return environment(self.model.device, self.batch_size)
+
+    def run(
+        self,
+        compute: BatchFunction,
+        row_blocks: RowBlocks,
+        config: str,
+        split: str,
+        progress: Progress,
+        others: Iterable[RowBlocks] = (),
+    ) -> PassCounts:
+        """Apply a function to every image of a split, in the release's order, and store new results.
+
+        Args:
+            compute: computes the columns of a batch. A row's values must not depend on the other rows.
+            row_blocks: where to store the columns, next to `id` and `label`.
+            config: the split's config.
+            split: its name.
+            progress: called first with the number of rows that are there already.
+            others: stored results of the same function on other splits; their images are not computed again.
+
+        Raises:
+            EvaluationError: the release has no images of the split, one cannot be decoded, a result is not finite, or
+                the device has no memory for a single image.
+        """
+        done = 0
+
+        def counted(more: int) -> None:
+            nonlocal done
+            done += more
+            progress(more)
+
+        stored = tuple(others)
+        while True:
+            try:
+                return self._run(compute, row_blocks, (config, split), counted, stored)
+            except RuntimeError as error:
+                if not out_of_memory(error):
+                    raise
+                if self.batch_size == 1:
+                    raise EvaluationError(
+                        f"{self.model.device} has no memory for a single image with {self.model.name}. Give --device "
+                        "cpu, or end what else uses it."
+                    ) from error
+            # From the split's first row on, so that all of its rows are computed in batches of one size.
+            self.batch_size = -(-self.batch_size // 2)
+            log(f"{self.model.device} has too little memory: going on with --batch-size {self.batch_size}")
+            counted(-done)
+
+    def _run(
+        self,
+        compute: BatchFunction,
+        row_blocks: RowBlocks,
+        key: tuple[str, str],
+        progress: Progress,
+        others: Iterable[RowBlocks],
+    ) -> PassCounts:
+        rows = len(self.release.rows(*key))
+        missing = row_blocks.begin(rows, block_rows(self.batch_size), self.environment)
+        progress(rows - sum(map(len, missing)))
+        return self.fill(compute, row_blocks, key, missing, progress, others)
+
+    def fill(
+        self,
+        compute: BatchFunction,
+        row_blocks: RowBlocks,
+        key: tuple[str, str],
+        blocks: Sequence[range],
+        progress: Progress,
+        others: Iterable[RowBlocks],
+    ) -> PassCounts:
+        """Compute and store some blocks of a split (config, split); the rest as for `run`.
+
+        Raises:
+            EvaluationError: as for `run`, but for the memory of the device.
+            RuntimeError: the device has too little memory (`out_of_memory`).
+        """
+        if not blocks:
+            return PassCounts(0, 0)
+        rows = self.release.rows(*key)
+        ids, labels = np.array(rows["id"].to_pylist()), rows["label"].to_numpy()
+        reusable = ReusableFeatures(ids.tolist(), others, self.environment)
+        new = [np.flatnonzero(~reusable.has[block.start : block.stop]) + block.start for block in blocks]
+        side = self.release.prepared(*key)
+        images = batches(
+            self.release.images(*key),
+            self.model.preprocessing.prepared(side) if side else self.model.preprocessing,
+            [numbers.tolist() for numbers in new],
+            batch_size=self.batch_size,
+            workers=default_workers() if self.workers is None else self.workers,
+            pinned=self.model.device.startswith("cuda"),
+        )
+        for block, numbers in zip(blocks, new, strict=True):
+            everyone = np.arange(block.start, block.stop)
+            old = everyone[reusable.has[everyone]]
+            pieces = [reusable.take(old)] if len(old) else []
+            progress(len(old))
+            pieces += self._batches(compute, images, len(numbers), ids, progress)
+            order = np.argsort(np.concatenate([old, numbers]))
+            joined = {name: np.concatenate([columns[name] for columns in pieces])[order] for name in pieces[0]}
+            own = {"id": ids[everyone], "label": labels[everyone]}
+            row_blocks.write(block, own | joined, len(rows), self.environment)
+        computed = sum(map(len, new))
+        return PassCounts(computed, sum(map(len, blocks)) - computed)
+
+    def _batches(
+        self,
+        compute: BatchFunction,
+        images: Iterator[tuple[Sequence[int], Any]],
+        count: int,
+        ids: npt.NDArray[np.str_],
+        progress: Progress,
+    ) -> Iterator[Columns]:
+        """Yield the columns of the next `count` images, batch by batch."""
+        done = 0
+        while done < count:
+            numbers, batch = next(images)
+            names = ids[list(numbers)].tolist()
+            columns = compute(batch, names + names[-1:] * (len(batch) - len(names)))
+            own = {name: values[: len(names)] for name, values in columns.items()}
+            _require_finite(own, names, self.model.name)
+            yield own
+            done += len(names)
+            progress(len(names))
+
+
+def _require_finite(columns: Columns, ids: Sequence[str], model: str) -> None:
+    for name, values in columns.items():
+        bad = np.flatnonzero(~np.isfinite(values.reshape(len(ids), -1)).all(axis=1))
+        if len(bad):
+            raise EvaluationError(
+                f"{name} of {model} is NaN or infinite for {len(bad):,} images of a batch, such as {ids[bad[0]]}. "
+                "Check the weights and that image."
+            )

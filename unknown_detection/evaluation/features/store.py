@@ -1,0 +1,333 @@
+"""The feature store: one model's features of splits of one release, on disk.
+
+DIR/features.json                            the release and the model, by digest
+DIR/splits.json                              the splits that were asked for
+DIR/accepted.json                            what `--accept` went on in spite of
+DIR/head/*.arrow                             the model's last linear layer
+DIR/features/<config>/<split>/*.arrow        ids, labels, logits, penultimate features and pooled blocks
+DIR/looks/<pass>/<config>/<split>/*.arrow    outputs of a second pass over the images, for detectors that need one
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import filelock
+
+from unknown_detection.evaluation.errors import EvaluationError, first_line, require_known
+from unknown_detection.evaluation.features.blocks import Arrays, RowBlocks
+from unknown_detection.evaluation.files import from_json, read_json, write_text
+from unknown_detection.evaluation.models.features import Features, Head, LazyBlocks, NoHead
+
+FORMAT = 2
+"""Version of the folder's format."""
+
+_RECORD = "features.json"
+_EXPECTED = "splits.json"
+_ACCEPTED = "accepted.json"
+
+_KEY = re.compile(r"\w[\w-]*/\w[\w-]*", re.ASCII)
+_SENTENCE = re.compile(".+")
+
+_ORDINARY = "the model's own preprocessing"
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Identifies the release and the model of a folder's features.
+
+    Attributes:
+        release_digest: digest of the release, see `Release.digest`.
+        model: name of the model, for people.
+        model_digest: digest of the weights, code and preprocessing, see `weights.model_digest`.
+        label_names: the classes in the order of the logits.
+        blocks: names of the blocks, first to last.
+        preprocessing: description of the preprocessing, see `Preprocessing.description`.
+        prepared: how images that are prepared for a model's input were brought to this model's, by `config/split`,
+            see `Preprocessing.describe_prepared`; other splits are missing.
+        source: what is said of the weights (`receipt`): where they were published, their published accuracy, and which
+            of their logits are the classes. Features with the same digests may say something else of them.
+        linear: whether the logits are the output of a last linear layer, see `Layers.linear`.
+    """
+
+    release_digest: str
+    model: str
+    model_digest: str
+    label_names: tuple[str, ...]
+    blocks: tuple[str, ...]
+    preprocessing: Mapping[str, Any]
+    prepared: Mapping[str, str] = field(default_factory=dict)
+    source: Mapping[str, str] = field(default_factory=dict)
+    linear: bool = True
+
+
+class FeatureStore:
+    """A folder of features."""
+
+    def __init__(self, root: Path, identity: Identity) -> None:
+        self.root = root
+        self.identity = identity
+
+    @classmethod
+    def open(cls, root: Path) -> FeatureStore:
+        """Open an existing feature store.
+
+        Raises:
+            EvaluationError: the folder is not a feature store.
+        """
+        path = root / _RECORD
+        if not path.is_file():
+            raise EvaluationError(
+                f"{root} has no features: there is no {_RECORD}. "
+                "Run `python -m unknown_detection evaluate extract` first."
+            )
+        try:
+            found = read_json(path)
+            if found.pop("format") != FORMAT:
+                raise ValueError("another format")
+            identity = from_json(Identity, found)
+            if not 0 <= float(identity.source.get("accuracy", 0)) <= 100 or int(identity.source.get("width", 0)) < 0:
+                raise ValueError("no accuracy")
+            return cls(root, identity)
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise EvaluationError(
+                f"{root / _RECORD} does not have format {FORMAT} of features; extract into a new folder."
+            ) from error
+
+    @classmethod
+    def begin(cls, root: Path, identity: Identity, head: Head) -> FeatureStore:
+        """Open a feature store for writing; create it if it does not exist.
+
+        Raises:
+            EvaluationError: as for `check`.
+        """
+        before = cls.check(root, identity)
+        if before is None or before.identity != identity:
+            write_text(root / _RECORD, _canonical(identity))
+        classes = len(identity.label_names)
+        if identity.linear:
+            for block in _head_of(root).begin(classes, classes, {}):
+                _head_of(root).write(block, {"weight": head.weight, "bias": head.bias}, classes, {})
+        return cls.open(root)
+
+    @classmethod
+    def check(cls, root: Path, identity: Identity) -> FeatureStore | None:
+        """Open a folder for features of a release and a model; None if it is new or empty.
+
+        Raises:
+            EvaluationError: as for `require`, or the folder has other files.
+        """
+        if (root / _RECORD).exists():
+            store = cls.open(root)
+            store.require(identity)
+            return store
+        # A run that was killed while writing its first file leaves a hidden temporary file.
+        if root.exists() and (not root.is_dir() or any(not path.name.startswith(".") for path in root.iterdir())):
+            raise EvaluationError(f"{root} has files that are not features. Choose another folder.")
+        return None
+
+    def require(self, identity: Identity) -> None:
+        """Check that the features are of a release and a model.
+
+        Raises:
+            EvaluationError: the release, the model, its classes or blocks are others, or images were brought to the
+                model's input in another way, because another manifest of the same rows said something else of them.
+        """
+        mine = self.identity
+        self.require_release(identity.release_digest)
+        if identity.model_digest != mine.model_digest:
+            raise EvaluationError(
+                f"The features in {self.root} are of the model {mine.model} with digest {mine.model_digest[:12]}, not "
+                f"of {identity.model} with digest {identity.model_digest[:12]}. Give that model's weights and code, "
+                "or another folder."
+            )
+        for key in sorted({*mine.prepared, *identity.prepared}):
+            ways = [one.prepared.get(key, _ORDINARY) for one in (mine, identity)]
+            if ways[0] != ways[1]:
+                raise EvaluationError(
+                    f"The features of {key} in {self.root} are of images with {ways[0]}, and the release now asks for "
+                    f"{ways[1]}. Choose another folder."
+                )
+        if _canonical(replace(identity, source=mine.source)) != _canonical(mine):
+            said = [f"{len(one.label_names)} classes; blocks {', '.join(one.blocks)}" for one in (mine, identity)]
+            raise EvaluationError(
+                f"{self.root} has features of other classes or blocks ({said[0]}) than this config and model "
+                f"({said[1]}). Choose another folder."
+            )
+
+    def require_release(self, digest: str) -> None:
+        """Check that the features are of a release.
+
+        Raises:
+            EvaluationError: the digests differ.
+        """
+        if digest != self.identity.release_digest:
+            raise EvaluationError(
+                f"The features in {self.root} are of the release with digest {self.identity.release_digest[:12]}, not "
+                f"of the one with digest {digest[:12]}. Give that release, or another folder."
+            )
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[None]:
+        """Lock the store for writing within the block.
+
+        Raises:
+            EvaluationError: another process holds the lock.
+        """
+        lock = filelock.FileLock(self.root / ".lock")
+        try:
+            lock.acquire(timeout=0)
+        except filelock.Timeout as error:
+            raise EvaluationError(
+                f"Another process is writing to {self.root}. Wait for it, or choose another folder."
+            ) from error
+        try:
+            yield
+        finally:
+            lock.release()
+
+    def row_blocks(self, config: str, split: str, pass_name: str = "") -> RowBlocks:
+        """Return the stored features of a split, or a second pass's outputs, existing or not."""
+        return RowBlocks(self._folder(pass_name) / config / split)
+
+    def others(self, config: str, split: str, pass_name: str = "") -> list[RowBlocks]:
+        """Return the same of all other splits, complete or not; sorted."""
+        mine = self.row_blocks(config, split, pass_name).folder
+        return [RowBlocks(folder) for folder in sorted(self._folder(pass_name).glob("*/*")) if folder != mine]
+
+    def expect(self, keys: Iterable[tuple[str, str]]) -> None:
+        """Record splits (config, split) that are to be extracted, so that one that is lost later is missed.
+
+        Args:
+            keys: the splits; those recorded before stay. The caller holds `writing`.
+        """
+        self._add(_EXPECTED, ("/".join(key) for key in keys), _KEY)
+
+    def accept(self, differences: Iterable[str]) -> None:
+        """Record differences from a published accuracy as accepted; the caller holds `writing`."""
+        self._add(_ACCEPTED, differences, _SENTENCE)
+
+    def accepted(self) -> list[str]:
+        """Return the differences from a published accuracy that were accepted, sorted.
+
+        Raises:
+            EvaluationError: the record is damaged.
+        """
+        return self._listed(_ACCEPTED, _SENTENCE)
+
+    def splits(self) -> dict[str, tuple[str, ...]]:
+        """Return the splits with complete features, by config; all sorted."""
+        found: dict[str, tuple[str, ...]] = {}
+        for config, split in self._begun():
+            if self.row_blocks(config, split).is_whole():
+                found[config] = (*found.get(config, ()), split)
+        return found
+
+    def require_whole(self, configs: Sequence[str] = ()) -> None:
+        """Check that the features of some configs, or of all if none is named, are complete.
+
+        Raises:
+            EvaluationError: a split that was to be extracted is not there, or not whole.
+        """
+        lacking = [
+            f"{config}/{split}"
+            for config, split in self._begun()
+            if (not configs or config in configs) and not self.row_blocks(config, split).is_whole()
+        ]
+        if lacking:
+            raise EvaluationError(
+                f"Features of {', '.join(lacking)} in {self.root} are missing, incomplete or damaged. Run the "
+                "`extract` that wrote them again; it resumes."
+            )
+
+    def head(self) -> Head:
+        """The model's last linear layer; `NoHead` if the logits are not its output."""
+        if not self.identity.linear:
+            return NoHead(self.identity.model)
+        found = _head_of(self.root).read(("weight", "bias"))
+        classes = len(self.identity.label_names)
+        if found["weight"].ndim != 2 or len(found["weight"]) != classes or found["bias"].shape != (classes,):
+            raise EvaluationError(f"The head in {self.root} is not of {classes} classes; extract into a new folder.")
+        return Head(found["weight"], found["bias"])
+
+    def features(self, config: str, split: str) -> Features:
+        """Read the features of a split; block features are read on access.
+
+        Raises:
+            EvaluationError: the features have not been extracted.
+        """
+        here = self.splits()
+        require_known(f"config with features in {self.root}", [config], here)
+        require_known(f"split of {config} with features in {self.root}", [split], here[config])
+        row_blocks = self.row_blocks(config, split)
+        found = row_blocks.read(("id", "label", "logits", "penultimate"))
+        _check_features(found, len(self.identity.label_names), f"{config}/{split} in {self.root}")
+
+        def read(number: int) -> Any:
+            return row_blocks.read([block_column(number)])[block_column(number)]
+
+        blocks = LazyBlocks(len(self.identity.blocks), read)
+        return Features(found["id"], found["label"], found["logits"], found["penultimate"], blocks)
+
+    def _folder(self, pass_name: str) -> Path:
+        return self.root / "looks" / pass_name if pass_name else self.root / "features"
+
+    def _begun(self) -> list[tuple[str, str]]:
+        """Return the splits that were to be extracted or have files, sorted."""
+        folders = {(folder.parent.name, folder.name) for folder in (self.root / "features").glob("*/*")}
+        recorded = (name.partition("/") for name in self._listed(_EXPECTED, _KEY))
+        return sorted(folders | {(config, split) for config, _, split in recorded})
+
+    def _add(self, name: str, texts: Iterable[str], pattern: re.Pattern[str]) -> None:
+        """Add texts to a list on disk."""
+        before = self._listed(name, pattern)
+        if new := sorted({*texts} - {*before}):
+            write_text(self.root / name, json.dumps(sorted([*before, *new]), indent=1) + "\n")
+
+    def _listed(self, name: str, pattern: re.Pattern[str]) -> list[str]:
+        """Return a list of texts on disk; none if there is no such file."""
+        path = self.root / name
+        if not path.exists():
+            return []
+        try:
+            found = read_json(path)
+            texts: list[Any] = found if isinstance(found, list) else [None]
+            if not all(isinstance(text, str) and pattern.fullmatch(text) for text in texts):
+                raise ValueError("it is not the list that was written")
+        except ValueError as error:
+            raise EvaluationError(
+                f"{path} is damaged ({first_line(error)}). Delete it and run the `extract` that wrote it again."
+            ) from error
+        return texts
+
+
+def block_column(number: int) -> str:
+    """Return the column of a block, counted from 0."""
+    return f"block_{number:02d}"
+
+
+def _check_features(found: Arrays, classes: int, where: str) -> None:
+    """Refuse columns that are not of the types and shapes that `extract` writes."""
+    labels, logits, penultimate = (found[name] for name in ("label", "logits", "penultimate"))
+    shaped = logits.ndim == 2 and logits.shape[1] == classes and penultimate.ndim == 2
+    typed = [found[name].dtype.kind for name in ("id", "label", "logits", "penultimate")] == ["U", "i", "f", "f"]
+    if not shaped or not typed or (len(labels) and not -1 <= labels.min() <= labels.max() < classes):
+        raise EvaluationError(
+            f"The features of {where} are not those of a model with {classes} classes; extract into a new folder."
+        )
+
+
+def _head_of(root: Path) -> RowBlocks:
+    return RowBlocks(root / "head")
+
+
+def _canonical(identity: Identity) -> str:
+    usual = {"prepared": {}, "source": {}, "linear": True}
+    values = {name: value for name, value in asdict(identity).items() if name not in usual or value != usual[name]}
+    return json.dumps({"format": FORMAT, **values}, indent=1, sort_keys=True) + "\n"

@@ -1,0 +1,272 @@
+"""Extraction as tasks, which an executor runs on the machines of a cluster: each computes some blocks of a split."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from builders.executors.base import Executor, Progress, Resources, once_per_worker
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.features.blocks import ReusableFeatures, RowBlocks
+from unknown_detection.evaluation.features.runner import PassCounts, Runner, block_rows, environment, outputs_of
+from unknown_detection.evaluation.features.store import FeatureStore
+from unknown_detection.evaluation.models.models import check_device, open_model, out_of_memory, pick_device
+from unknown_detection.evaluation.releases import Release, open_release
+from unknown_detection.terminal.progress import bar
+
+Key = tuple[str, str]
+"""Config and split."""
+
+_BLOCKS = 4
+"""Blocks of a task, some 2,000 images; ours: a GPU waits for the first batch of each task to be decoded."""
+
+_DECODERS = 4
+"""Processes that decode images for a task with a GPU, unless the caller says how many; ours."""
+
+
+@dataclass(frozen=True)
+class Setup:
+    """Opens a release and a model in a worker.
+
+    Attributes:
+        release: `source`, `revision` and `digest` of the release.
+        model: the arguments of `open_model` but for the device, in its order.
+        model_digest: what the model's digest has to be.
+        device: `cpu`, or `cuda` for the GPU that a task is given.
+        batch_size: images per batch.
+        workers: processes that decode images; 0 decodes in the worker's own.
+        threads: threads of torch on the CPU, on whose number the last digits depend.
+    """
+
+    release: tuple[str, str | None, str]
+    model: tuple[str, Path | None, tuple[str, ...], bool, Path | None]
+    model_digest: str
+    device: str
+    batch_size: int
+    workers: int
+    threads: int
+
+    @property
+    def resources(self) -> Resources:
+        """What a task occupies."""
+        if self.device == "cuda":
+            return Resources(cpus=max(1, self.workers), gpus=1)
+        return Resources(cpus=max(self.threads, self.workers))
+
+    def environment(self) -> dict[str, Any]:
+        """Set the number of threads of this process, and return what results depend on in it."""
+        import torch
+
+        torch.set_num_threads(self.threads)
+        return environment(pick_device(self.device), self.batch_size)
+
+    def __call__(self) -> Runner:
+        """Open both in this process.
+
+        Raises:
+            EvaluationError: as for `open_release` and `open_model`, or they are not the driver's.
+        """
+        source, revision, digest = self.release
+        spec, weights, names, pretrained, classes = self.model
+        try:
+            release = open_release(source, revision)
+            model = open_model(spec, weights, names, pretrained=pretrained, classes=classes, device=self.device)
+        except EvaluationError as error:
+            raise EvaluationError(f"On the node {platform.node()}: {error}") from error
+        for what, here, there in (
+            (f"release {source}", release.digest, digest),
+            (f"model {spec}", model.digest, self.model_digest),
+        ):
+            if here != there:
+                raise EvaluationError(
+                    f"The {what} on the node {platform.node()} has the digest {here[:12]}, and where the command runs "
+                    f"{there[:12]}. Give all nodes the same files and versions."
+                )
+        return Runner(release, model, self.batch_size, self.workers)
+
+
+@dataclass(frozen=True)
+class ReadEnvironment:
+    """Returns the environment of a worker: what results depend on besides the model and the images."""
+
+    setup: Setup
+
+    @property
+    def resources(self) -> Resources:
+        """Those of the tasks that come, since the environment has the GPU's name."""
+        return self.setup.resources
+
+    def run(self, progress: Progress) -> dict[str, Any]:
+        """Return it."""
+        return self.setup.environment()
+
+
+@dataclass(frozen=True)
+class ExtractBlocks:
+    """Computes the features of some blocks of a split, and writes each into its file.
+
+    Attributes:
+        setup: opens the release and the model, once in each worker.
+        environment: the environment of the first worker, which all must have.
+        key: config and split.
+        folder: where the split's blocks are.
+        blocks: row numbers of each block.
+        others: folders of other splits that have some of these rows' features.
+    """
+
+    setup: Setup
+    environment: Mapping[str, Any]
+    key: Key
+    folder: Path
+    blocks: tuple[range, ...]
+    others: tuple[Path, ...]
+
+    @property
+    def resources(self) -> Resources:
+        """What the model's device and the decoding take."""
+        return self.setup.resources
+
+    def run(self, progress: Progress) -> None:
+        """Compute what an earlier try of this task has not written.
+
+        Raises:
+            EvaluationError: as for `Runner.run`, or the worker's environment is another one.
+        """
+        here = self.setup.environment()
+        if here != self.environment:
+            differing = sorted(name for name in here if here[name] != self.environment.get(name))
+            said = ", ".join(f"{name} {here[name]} instead of {self.environment.get(name)}" for name in differing)
+            raise EvaluationError(
+                f"The node {platform.node()} would give features other last digits than the first one: {said}. Use "
+                "nodes of one kind, with the same packages."
+            )
+        runner = once_per_worker(self.setup)
+        target = RowBlocks(self.folder)
+        left = [block for block in self.blocks if not target.has(block)]
+        progress(sum(map(len, self.blocks)) - sum(map(len, left)), 0)
+        others = [RowBlocks(folder) for folder in self.others]
+        try:
+            runner.fill(outputs_of(runner.model), target, self.key, left, lambda rows: progress(rows, 0), others)
+        except RuntimeError as error:
+            if not out_of_memory(error):
+                raise
+            raise EvaluationError(
+                f"{here['device']} on the node {platform.node()} has too little memory for batches of "
+                f"{self.setup.batch_size} images. Give a smaller --batch-size."
+            ) from error
+
+
+@dataclass(frozen=True)
+class Spread:
+    """Runs the model over splits by an executor's tasks.
+
+    Attributes:
+        executor: runs the tasks.
+        setup: opens the release and the model in its workers.
+        release: the same release, here.
+        environment: what results depend on in its workers besides the model and the images.
+        quiet: no progress bars.
+    """
+
+    executor: Executor
+    setup: Setup
+    release: Release
+    environment: Mapping[str, Any]
+    quiet: bool
+
+    @classmethod
+    def over(cls, executor: Executor, setup: Setup, release: Release, quiet: bool) -> Spread:
+        """Ask a first worker for its environment.
+
+        Raises:
+            BuildError: no worker has the resources or the packages.
+        """
+        (found,) = executor.run([ReadEnvironment(setup)], lambda images, size: None)
+        return cls(executor, setup, release, found, quiet)
+
+    def run(self, store: FeatureStore, keys: Sequence[Key]) -> Iterator[tuple[Key, PassCounts]]:
+        """Store the features of splits; yield each with its counts.
+
+        An image of several splits is run once, as without an executor: a split that has images of one before it waits
+        for that one.
+
+        Args:
+            store: where features are stored; the caller holds `FeatureStore.writing`.
+            keys: the splits.
+
+        Raises:
+            BuildError: as for `Executor.run`.
+            EvaluationError: as for `ExtractBlocks`.
+        """
+        for together in _without_common_images(self.release, keys):
+            plans = {key: self._planned(store, key) for key in together}
+            tasks = [task for planned, _ in plans.values() for task in planned]
+            rows = sum(len(self.release.rows(*key)) for key in together)
+            left = sum(len(block) for task in tasks for block in task.blocks)
+            with bar(rows, ", ".join("/".join(key) for key in together), quiet=self.quiet) as shown:
+                shown.update(rows - left)
+                self.executor.run(tasks, lambda images, size: shown.update(images))
+            for key, (_, counts) in plans.items():
+                store.row_blocks(*key).remove_unfinished()
+                yield key, counts
+
+    def _planned(self, store: FeatureStore, key: Key) -> tuple[list[ExtractBlocks], PassCounts]:
+        """Return the tasks of a split, and what they will have computed and reused."""
+        blocks = store.row_blocks(*key)
+        ids = self.release.rows(*key)["id"].to_pylist()
+        missing = blocks.begin(len(ids), block_rows(self.setup.batch_size), self.environment)
+        if not missing:
+            return [], PassCounts(0, 0)
+        others = store.others(*key)
+        has = ReusableFeatures(ids, others, self.environment).has
+        reused = int(sum(np.count_nonzero(has[block.start : block.stop]) for block in missing))
+        folders = tuple(other.folder for other in others) if reused else ()
+        tasks = [
+            ExtractBlocks(self.setup, self.environment, key, blocks.folder, tuple(missing[n : n + _BLOCKS]), folders)
+            for n in range(0, len(missing), _BLOCKS)
+        ]
+        return tasks, PassCounts(sum(map(len, missing)) - reused, reused)
+
+
+def on_a_cluster(device: str, workers: int | None) -> tuple[str, int]:
+    """Resolve a device and a number of decoding processes for the tasks of a cluster.
+
+    Args:
+        device: `cpu`, `cuda`, or `auto`: CUDA if this machine has it, else the CPU.
+        workers: processes that decode images for each task; None for none on the CPU, where tasks are as many as the
+            cores allow, and four with a GPU.
+
+    Raises:
+        EvaluationError: it names one GPU, or Apple's.
+    """
+    check_device(device)
+    device = pick_device(device) if device == "auto" else device
+    if device not in ("cpu", "cuda"):
+        raise EvaluationError(
+            f"--device {device} names a device of one machine, but a cluster gives each task its own. Give cpu, cuda "
+            "or auto."
+        )
+    default = _DECODERS if device == "cuda" else 0
+    return device, default if workers is None else workers
+
+
+def _without_common_images(release: Release, keys: Sequence[Key]) -> Iterator[list[Key]]:
+    """Yield the splits in their order, as many together as have no image in common."""
+    together: list[Key] = []
+    seen: list[pa.Array] = []
+    for key in keys:
+        ids = release.rows(*key)["id"].combine_chunks()
+        if any(pc.any(pc.is_in(ids, value_set=others)).as_py() for others in seen):
+            yield together
+            together, seen = [], []
+        together.append(key)
+        seen.append(ids)
+    if together:
+        yield together

@@ -1,0 +1,178 @@
+"""Files: atomic writes, reading what somebody else wrote, and names."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import secrets
+import stat
+import struct
+import zlib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from unknown_detection.durable import replacing
+from unknown_detection.evaluation.errors import EvaluationError, first_line, one_line
+
+Record = TypeVar("Record")
+
+_LARGEST_JSON = 1 << 28
+"""Bytes. The manifest of a release of ImageNet has a few hundred thousand."""
+
+_LONGEST_TEXT = 1 << 16
+"""Bytes of the longest text in a table: ids and names are far shorter."""
+
+_ROWS = 1024
+
+_MACHINE = secrets.randbelow(10**9)
+"""Separates processes of equal numbers on machines, or in containers, that share a folder."""
+
+DAMAGED = (
+    *(ArithmeticError, AssertionError, AttributeError, EOFError, LookupError, MemoryError, OSError, RuntimeError),
+    *(SyntaxError, TypeError, ValueError, struct.error, zlib.error),
+)
+"""What parsers of other projects, such as Pillow and torch 2.14, raise on bytes that are damaged."""
+
+
+def atomic_path(path: Path) -> contextlib.AbstractContextManager[Path]:
+    """Yield a temporary path next to `path`; it becomes `path`, durably, if the block succeeds, and else is deleted.
+
+    Returns:
+        A context manager of the path to write to. It keeps the file's ending, because some writers choose the format
+        by it.
+    """
+    # Two processes that write the same file do not collide, also where they have one number on two machines.
+    return replacing(path, path.with_name(f".{os.getpid()}{_MACHINE:09d}.{path.name}"))
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a file of text in UTF-8 with Unix newlines, atomically."""
+    with atomic_path(path) as temporary:
+        temporary.write_text(text, encoding="utf-8", newline="\n")
+
+
+def file_name(*parts: str) -> str:
+    """Join parts to a file name with hyphens, replacing characters that are unsafe in file names."""
+    return "-".join(re.sub(r"[^A-Za-z0-9.]+", "-", part).strip("-.") for part in parts)
+
+
+def require_regular(path: Path) -> None:
+    """Refuse a path that is no regular file: a named pipe would block for ever, a folder has no content.
+
+    Raises:
+        EvaluationError: it does not exist, cannot be looked at, or is something else.
+    """
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise EvaluationError(f"Cannot read {one_line(path)}: {error.strerror}. Check the path.") from error
+    if not stat.S_ISREG(mode):
+        kind = "a folder" if stat.S_ISDIR(mode) else "a named pipe, socket or device"
+        raise EvaluationError(f"{one_line(path)} is {kind}, not a file. Put the file itself there.")
+
+
+def read_json(path: Path) -> Any:
+    """Read a JSON file, of any shape.
+
+    Raises:
+        EvaluationError: as for `require_regular`.
+        ValueError: it is not JSON, nested too deeply or too large.
+    """
+    require_regular(path)
+    with path.open("rb") as file:
+        data = file.read(_LARGEST_JSON + 1)
+    if len(data) > _LARGEST_JSON:
+        raise ValueError(f"it has more than {_LARGEST_JSON:,} bytes")
+    return parse_json(data)
+
+
+def parse_json(data: bytes) -> Any:
+    """Parse JSON.
+
+    Raises:
+        ValueError: it is not JSON, or nested too deeply.
+    """
+    try:
+        return json.loads(data)
+    except RecursionError as error:
+        raise ValueError("it is nested too deeply") from error
+
+
+def from_json(kind: type[Record], found: Any) -> Record:
+    """Make a dataclass of a JSON object that somebody else wrote.
+
+    Args:
+        kind: a dataclass with fields of text, numbers, tuples and mappings; text must be printable.
+        found: the object.
+
+    Raises:
+        ValueError: it is no object, or a value is missing, unknown or of another type.
+    """
+    hints = get_type_hints(kind)
+    if not isinstance(found, dict) or not found.keys() <= hints.keys():
+        raise ValueError("it has other values")
+    for name, value in found.items():
+        if not _fits(value, hints[name]):
+            raise ValueError(f"{name} is of another type")
+    try:
+        return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in found.items()})
+    except TypeError as error:
+        raise ValueError("it lacks a value") from error
+
+
+def _fits(value: object, hint: Any) -> bool:
+    """Whether a value from JSON has a type."""
+    of = get_args(hint)
+    if isinstance(value, str):
+        return hint in (str, Any) and value.isprintable()
+    if isinstance(value, list) and hint is not Any:
+        return get_origin(hint) is tuple and all(_fits(one, of[0]) for one in value)
+    if isinstance(value, dict) and hint is not Any:
+        inside = bool(of) and issubclass(get_origin(hint), Mapping)
+        return inside and all(_fits(key, str) and _fits(one, of[1]) for key, one in value.items())
+    return hint is Any or type(value) is hint or (hint is float and type(value) is int)
+
+
+def read_parquet(source: Path | bytes, name: str) -> pa.Table:
+    """Read a Parquet table that somebody else wrote, within bounds, and check all its values.
+
+    Raises:
+        EvaluationError: as for `require_regular`, it is not Parquet, is encrypted or damaged, claims an absurd number
+            of rows, has a column twice, or a very long text.
+    """
+    if isinstance(source, Path):
+        require_regular(source)
+    size = source.stat().st_size if isinstance(source, Path) else len(source)
+    try:
+        opened = source if isinstance(source, Path) else pa.BufferReader(source)
+        with pq.ParquetFile(opened, page_checksum_verification=True) as file:
+            _check_rows(file.metadata, size)
+            schema = file.schema_arrow
+            if len(set(schema.names)) < len(schema.names):
+                raise ValueError("it has two columns of one name")
+            batches = []
+            # Few rows at a time: a short file may repeat one long text a million times.
+            for batch in file.iter_batches(batch_size=_ROWS):
+                if batch.nbytes > _ROWS * _LONGEST_TEXT:
+                    raise ValueError("it has very long texts")
+                batches.append(batch)
+            table = pa.Table.from_batches(batches, schema)
+            table.validate(full=True)  # text that is not UTF-8, too
+            return table
+    except (pa.ArrowException, OSError, ValueError) as error:  # a name of a column may be a UnicodeDecodeError
+        raise EvaluationError(
+            f"Cannot read {name} as Parquet: {first_line(error)}. Write or download the file again."
+        ) from error
+
+
+def _check_rows(metadata: pq.FileMetaData, size: int) -> None:
+    """Refuse absurd row counts, for which memory would be reserved; our rows take more than a byte."""
+    groups = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
+    if min(groups, default=0) < 0 or sum(groups) != metadata.num_rows or metadata.num_rows > 1000 * size:
+        raise ValueError(f"its footer claims {metadata.num_rows:,} rows in {size:,} bytes")

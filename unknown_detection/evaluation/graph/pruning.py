@@ -1,0 +1,201 @@
+"""The transition graph of the FACETS paper (section V): true and predicted classes of images.
+
+A node is a class with its dataset. An edge leads from the class of some images to the class predicted for them; its
+weight is the number of these images. The whole graph is too large to draw, so the paper prunes it in steps, listed in
+`STEPS` in the paper's order. Where the paper leaves open what a step does, our reading is:
+
+- Links between evidently ID samples: an image is evidently in-distribution if its role says so and the detector
+  accepts it, at the threshold that accepts 95 % of the in-distribution images, where the paper reports the FPR. Such
+  images do not count. With an accepted fraction of 1, no in-distribution image counts.
+- Classes that share an identical name: names are compared literally, without the dataset and the folder of a class's
+  first letter. So `sun397:/f/fountain` and `places365:fountain` are the same. The paper notes that an underscore in
+  place of a space, or another order of words, separates equal classes; so it does here, and heavy edges reveal such
+  pairs.
+- Edges from Places365 (val), after which all remaining edges join two datasets: edges within any dataset.
+- Edges of low weight: the paper gives no number; see `MIN_WEIGHT`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from unknown_detection.csv_text import csv_text
+from unknown_detection.evaluation.errors import EvaluationError, require_known
+from unknown_detection.evaluation.files import atomic_path, write_text
+from unknown_detection.evaluation.graph.transitions import Class, Image, Transitions
+
+MIN_WEIGHT = 10
+"""Minimum number of images on an edge. Ours: about a tenth of the 103 images that most ImageNet classes have in a
+split of facets-t1. The paper's pruned graph, with 1,022 edges between 989 classes, leaves between one and two per
+class."""
+
+ACCEPTED = 0.95
+"""Fraction of in-distribution images that the detector accepts: the TPR at which the paper reports the FPR."""
+
+
+Edge = tuple[str, str, dict[str, Any]]
+"""Source, target and attributes of an edge."""
+
+
+class Limits(NamedTuple):
+    """Minimum number of images on an edge, and the highest accepted score; None if roles are unknown."""
+
+    min_weight: int
+    threshold: float | None
+
+
+class Stage(NamedTuple):
+    """Numbers of classes, edges and images after a step of `STEPS`, or of the whole graph where `step` is empty.
+
+    `skipped` says why the step was skipped; it is empty if it was not.
+    """
+
+    step: str
+    nodes: int
+    edges: int
+    images: int
+    skipped: str = ""
+
+
+class Step(NamedTuple):
+    """A pruning step: what it takes away, in words, and a function that returns the images that are left."""
+
+    what: str
+    leave: Callable[[Sequence[Image], Limits], Sequence[Image]]
+
+
+def _differing(feature: Callable[[Class], str]) -> Callable[[Sequence[Image], Limits], list[Image]]:
+    return lambda images, limits: [image for image in images if feature(image.own) != feature(image.predicted)]
+
+
+def _not_evident(images: Sequence[Image], limits: Limits) -> list[Image]:
+    highest = -math.inf if limits.threshold is None else limits.threshold
+    return [image for image in images if not image.known or image.score > highest]
+
+
+def _heavy(images: Sequence[Image], limits: Limits) -> list[Image]:
+    return [image for edge in _edges(images).values() if len(edge) >= limits.min_weight for image in edge]
+
+
+STEPS: Mapping[str, Step] = {
+    "self-loops": Step("images predicted as their own class", _differing(lambda found: found.key)),
+    "evident-id": Step("in-distribution images that the detector accepts", _not_evident),
+    "same-names": Step("edges between classes with the same name", _differing(lambda found: found.name)),
+    "same-dataset": Step("edges within a dataset", _differing(lambda found: found.dataset)),
+    "light-edges": Step("edges with few images", _heavy),
+    "isolated": Step("classes without edges", lambda images, limits: images),
+}
+"""The pruning steps, in the paper's order."""
+
+
+def prune(
+    transitions: Transitions,
+    *,
+    min_weight: int = MIN_WEIGHT,
+    accepted: float = ACCEPTED,
+    keep: Collection[str] = (),
+) -> tuple[Any, list[Stage]]:
+    """Build the transition graph of some images, and prune it.
+
+    Args:
+        transitions: at least one image.
+        min_weight: lighter edges are removed by the step `light-edges`.
+        accepted: fraction of the in-distribution images, above 0 and at most 1, that `evident-id` removes, with those
+            that tie.
+        keep: names of steps to skip. `evident-id` is also skipped if roles are unknown.
+
+    Returns:
+        The pruned graph, a `networkx.DiGraph` of `DATASET:CLASS` with `label` (the display name) and `dataset` of
+        nodes, and `weight` and `mean_score` of edges; and the counts before the
+        first step and after each. Independent of the order of images.
+
+    Raises:
+        EvaluationError: there is no such step, or a step removes the last edge.
+    """
+    require_known("pruning step", keep, STEPS)
+    images = transitions.images
+    limits = Limits(min_weight, _threshold(images, accepted))
+    nodes = _ends(images)
+    stages = [Stage("", len(nodes), len(_edges(images)), len(images))]
+    for name, step in STEPS.items():
+        why = "kept" if name in keep else ""
+        if name == "evident-id" and any(image.known is None for image in images):
+            why = "roles are unknown"
+        if not why:
+            left = step.leave(images, limits)
+            if not left:
+                raise _emptied(name, images, limits)
+            images, nodes = left, _ends(left) if name == "isolated" else nodes
+        stages.append(Stage(name, len(nodes), len(_edges(images)), len(images), why))
+    return _graph(images, nodes), stages
+
+
+def write_edges(graph: Any, path: Path) -> None:
+    """Write the edges as CSV, heaviest first; equal graphs produce equal bytes."""
+    more = [f"{side}_{key}" for side in ("source", "target") for key in ("dataset", "name")]
+    lines = [["source", "target", "weight", "mean_score", *more]]
+    for source, target, edge in heaviest(graph):
+        named = [graph.nodes[end][key] for end in (source, target) for key in ("dataset", "label")]
+        lines.append([source, target, edge["weight"], repr(edge["mean_score"]), *named])
+    write_text(path, csv_text(lines))
+
+
+def write_graphml(graph: Any, path: Path) -> None:
+    """Write a graph as GraphML for networkx, Gephi, igraph and others; equal graphs produce equal bytes."""
+    import networkx
+
+    with atomic_path(path) as temporary:
+        # Not `write_graphml`, whose output differs if lxml is installed.
+        networkx.write_graphml_xml(graph, temporary, named_key_ids=True)
+
+
+def heaviest(graph: Any) -> list[Edge]:
+    """Return the edges, heaviest first, ties by name."""
+    return sorted(graph.edges(data=True), key=lambda edge: (-edge[2]["weight"], edge[:2]))
+
+
+def _edges(images: Sequence[Image]) -> Mapping[tuple[Class, Class], list[Image]]:
+    """Group images by true and predicted class."""
+    found = defaultdict(list)
+    for image in images:
+        found[image.own, image.predicted].append(image)
+    return found
+
+
+def _ends(images: Sequence[Image]) -> set[Class]:
+    return {end for image in images for end in (image.own, image.predicted)}
+
+
+def _threshold(images: Sequence[Image], accepted: float) -> float | None:
+    """Return the score up to which a fraction of the in-distribution images is accepted; None if there are none."""
+    scores = sorted(image.score for image in images if image.known)
+    # As a rational number, because 0.95 n may exceed 95 % in floating point.
+    return scores[math.ceil(Fraction(str(accepted)) * len(scores)) - 1] if scores else None
+
+
+def _graph(images: Sequence[Image], nodes: Collection[Class]) -> Any:
+    import networkx
+
+    graph = networkx.DiGraph()
+    for node in sorted(nodes):
+        graph.add_node(node.key, label=node.name, dataset=node.dataset)
+    for (own, predicted), mine in sorted(_edges(images).items(), key=lambda edge: edge[0]):
+        # `fsum` is exact, so the order of images makes no difference.
+        mean = math.fsum(image.score for image in mine) / len(mine)
+        graph.add_edge(own.key, predicted.key, weight=len(mine), mean_score=mean)
+    return graph
+
+
+def _emptied(step: str, images: Sequence[Image], limits: Limits) -> EvaluationError:
+    edges = _edges(images)
+    found = f"The step {step} leaves no edge: it removes the last {len(edges):,} ({STEPS[step].what})"
+    if step == "light-edges":
+        most = max(map(len, edges.values()))
+        found += f", with at most {most:,} images each, but the minimum is {limits.min_weight:,}"
+        return EvaluationError(f"{found}. Lower --min-weight.")
+    return EvaluationError(f"{found}. Skip it with --keep {step}.")

@@ -1,0 +1,256 @@
+"""True and predicted class of each image: the input of a transition graph.
+
+A class is written with its dataset, `DATASET:CLASS`, such as `imagenet:n03388043` or `places365:fountain`. Scene
+datasets keep a class in a folder of its first letter, which is not part of the name: `places365:/f/fountain`,
+`places365:f/fountain` and `places365:fountain` are the same class.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from unknown_detection.evaluation.errors import EvaluationError, one_line, require_known
+from unknown_detection.evaluation.releases import Release
+from unknown_detection.evaluation.scoring.joining import FIT_AND_TUNE_SPLITS, role_names
+from unknown_detection.evaluation.scoring.rows import IN_DISTRIBUTION
+from unknown_detection.evaluation.scoring.scores import COLUMNS, read_scores, summarize_ids
+
+GRAPH_COLUMNS: Mapping[str, pa.DataType] = {**COLUMNS, "prediction": pa.string(), "role": pa.string()}
+"""The columns to read: those of a scores file, with class names allowed as predictions, and each image's role."""
+
+PREFERRED_DETECTOR = "msp"
+"""The detector of the FACETS paper's graph (section V), the default for files with several."""
+
+_FOLDER = re.compile(r"/?([a-z])/(?=\1)")
+_INDEX = re.compile(r"\d+", re.ASCII)
+
+
+class Class(NamedTuple):
+    """A class of a dataset: the dataset's name, its own name of the class, and the display name.
+
+    By the display name, classes of different datasets are compared; it is the `class_id` if no other is known.
+    """
+
+    dataset: str
+    class_id: str
+    name: str
+
+    @property
+    def key(self) -> str:
+        """`DATASET:CLASS`, unique among all classes."""
+        return f"{self.dataset}:{self.class_id}"
+
+
+class Image(NamedTuple):
+    """True and predicted class of an image, its score, and whether it is in-distribution; None if that is unknown."""
+
+    own: Class
+    predicted: Class
+    score: float
+    known: bool | None
+
+
+@dataclass(frozen=True)
+class Transitions:
+    """Images with their true and predicted classes.
+
+    Attributes:
+        images: the images.
+        detector: the detector of the scores.
+        config: config of the images; empty without a release.
+        splits: splits of the images; empty without a release.
+        left_out: number of further images in the file, which belong to other configs or splits.
+    """
+
+    images: Sequence[Image]
+    detector: str
+    config: str = ""
+    splits: tuple[str, ...] = ()
+    left_out: int = 0
+
+
+def make_class(dataset: str, class_id: str, name: str | None = None) -> Class:
+    """Return a class from its dataset's own name for it, and its display name if it has one."""
+    plain = _FOLDER.sub("", class_id, count=1) if _FOLDER.match(class_id) else class_id
+    return Class(dataset, plain, make_class(dataset, name).class_id if name else plain)
+
+
+def read_class(text: str) -> Class | None:
+    """Parse `DATASET:CLASS`; None for any other text."""
+    dataset, _, class_id = (part.strip() for part in text.partition(":"))
+    return make_class(dataset, class_id) if dataset and class_id else None
+
+
+def read_transitions(path: Path, *, detector: str | None = None) -> Transitions:
+    """Read a file with the true and the predicted class of every image.
+
+    Args:
+        path: Parquet or CSV with the columns `id`, `score`, `class` (the true one) and `prediction`, both as
+            `DATASET:CLASS`; optionally `role`, which is `in_distribution` or another, and `detector`, if there are
+            scores of several.
+        detector: name of the detector; None for the only one, else for `PREFERRED_DETECTOR`.
+
+    Raises:
+        EvaluationError: the file is invalid, or does not have the detector.
+    """
+    scores, _ = read_scores(path, GRAPH_COLUMNS)
+    missing = [name for name in ("class", "prediction") if name not in scores.column_names]
+    if missing:
+        raise EvaluationError(
+            f"{path} lacks the columns {' and '.join(missing)}. Add them, or give --release, which has the class of "
+            "each image."
+        )
+    scores = _of_detector(scores, detector, path)
+    wanted = "DATASET:CLASS, such as places365:fountain"
+    own, predicted = (_classes(scores, column, read_class, wanted, path) for column in ("class", "prediction"))
+    known: list[bool | None] = [None] * len(scores)
+    if "role" in scores.column_names:
+        known = [role == IN_DISTRIBUTION for role in scores["role"].to_pylist()]
+    images = list(map(Image, own, predicted, scores["score"].to_pylist(), known))
+    return Transitions(images, scores["detector"][0].as_py())
+
+
+def scored_transitions(
+    path: Path,
+    release: Release,
+    *,
+    config: str | None = None,
+    split: str | None = None,
+    detector: str | None = None,
+) -> Transitions:
+    """Read scores of a release, which provides each image's true class and role.
+
+    Args:
+        path: a scores file with `id`, `score` and the predicted class: as `prediction`, an index into the config's
+            label names or one of these names with or without its dataset; or as `class`, such a name.
+        release: the release whose rows were scored.
+        config: config of the rows; others are left out. None for the only config with scores.
+        split: split of the rows; None for the splits to evaluate, if any of them were scored.
+        detector: as for `read_transitions`.
+
+    Raises:
+        EvaluationError: the file is not a scores file of this release, or has ids or predictions that the release does
+            not.
+    """
+    scores, provenance = read_scores(path, GRAPH_COLUMNS, release)
+    column = "prediction" if "prediction" in scores.column_names else "class"
+    if column not in scores.column_names:
+        raise EvaluationError(f"{path} has no column prediction (or class); add the class that the model predicts.")
+    configs = provenance.configs if provenance is not None else release.configs
+    if config is None and len(configs) > 1:
+        raise EvaluationError(f"{path} has scores of several configs: {', '.join(configs)}. Name one with --splits.")
+    config = config or configs[0]
+    scores = _of_detector(scores, detector, path)
+    rows = _rows(release, config)
+    ids = scores["id"].to_pylist()
+    strangers = [id_ for id_ in ids if id_ not in rows]
+    if strangers and len(configs) == 1:  # else they may be of another config
+        raise EvaluationError(
+            f"{path} has {summarize_ids(pa.array(strangers))} that {release.name} does not have. Remove them, or give "
+            "the release that was scored."
+        )
+    here = sorted({rows[id_].split for id_ in ids if id_ in rows})
+    if not here:
+        raise EvaluationError(f"{path} has no scores of {config}, only of other configs; name another one.")
+    require_known(f"split of {config} with scores in {path}", [split] if split is not None else [], here)
+    splits = (split,) if split else tuple(name for name in here if name not in FIT_AND_TUNE_SPLITS) or tuple(here)
+    scores = scores.filter(pa.array([id_ in rows and rows[id_].split in splits for id_ in ids]))
+    read = _reader(_labels(release, config, rows.values()), indices=column == "prediction")
+    wanted = f"one of the {len(release.label_names(config))} classes of {config}"
+    predicted = _classes(scores, column, read, wanted, path)
+    mine = [rows[id_] for id_ in scores["id"].to_pylist()]
+    images = [
+        Image(row.own, found, score, row.known)
+        for row, found, score in zip(mine, predicted, scores["score"].to_pylist(), strict=True)
+    ]
+    return Transitions(images, scores["detector"][0].as_py(), config, splits, len(ids) - len(mine))
+
+
+class _Row(NamedTuple):
+    """A row of a release; `label` is the name of its label if that is its class, too, else None."""
+
+    split: str
+    own: Class
+    known: bool
+    label: str | None
+
+
+def _rows(release: Release, config: str) -> dict[str, _Row]:
+    """Read the rows of a config by id."""
+    names, found = release.label_names(config), {}
+    for split in reversed(release.splits(config)):  # of an id in two splits, the first counts
+        rows = release.rows(config, split)
+        columns = [rows[name].to_pylist() for name in ("id", "source", "class_id", "class_name", "label")]
+        for id_, source, class_id, name, label, role in zip(*columns, role_names(rows).to_pylist(), strict=True):
+            mine = class_id if label >= 0 and names[label] == class_id else None
+            found[id_] = _Row(split, make_class(source, class_id, name), role == IN_DISTRIBUTION, mine)
+    return found
+
+
+def _labels(release: Release, config: str, rows: Iterable[_Row]) -> list[tuple[str, Class]]:
+    """Return the classes that a model of this config predicts, with their label names.
+
+    Label names are class ids of one dataset: the one whose rows have most of the labels. Another dataset may share
+    some ids, as SUN397 shares 294 with Places365, but has fewer of them.
+    """
+    named: dict[str, dict[str, Class]] = defaultdict(dict)
+    for row in rows:
+        if row.label is not None:
+            named[row.own.dataset][row.label] = row.own
+    if not named:
+        raise EvaluationError(
+            f"No row of {config} in {release.name} has its label as its class. Give the classes in the columns class "
+            "and prediction instead, and leave out --release."
+        )
+    dataset = min(named, key=lambda name: (-len(named[name]), name))
+    return [(label, named[dataset].get(label, make_class(dataset, label))) for label in release.label_names(config)]
+
+
+def _reader(labels: Sequence[tuple[str, Class]], *, indices: bool) -> Callable[[str], Class | None]:
+    """Return a parser of a label's name, with or without dataset and folder, or of its index."""
+    spelled = {text: found for label, found in labels for text in (label, found.class_id)}
+    spelled |= {f"{found.dataset}:{text}": found for text, found in spelled.items()}
+    spelled |= {str(number): found for number, (_, found) in enumerate(labels)} if indices else {}
+    return spelled.get
+
+
+def _classes(
+    table: pa.Table, column: str, read: Callable[[str], Class | None], wanted: str, path: Path
+) -> list[Class]:
+    """Parse a column of class names."""
+    texts = [text or "" for text in table[column].to_pylist()]
+    classes = {text: read(text) for text in set(texts)}
+    wrong = [number for number, text in enumerate(texts) if classes[text] is None]
+    if wrong:
+        raise EvaluationError(
+            f"The {column} in {path} does not name a class: {one_line(texts[wrong[0]])!r} and the like at "
+            f"{summarize_ids(table['id'].take(wrong))}. Give {wanted}."
+        )
+    return [found for text in texts if (found := classes[text]) is not None]
+
+
+def _of_detector(scores: pa.Table, wanted: str | None, path: Path) -> pa.Table:
+    """Return one detector's lines, one per image."""
+    names = pc.unique(scores["detector"]).to_pylist()
+    if wanted is None and len(names) > 1 and PREFERRED_DETECTOR not in names:
+        raise EvaluationError(
+            f"{path} has scores of several detectors, but not of {PREFERRED_DETECTOR}: {', '.join(sorted(names))}. "
+            "Name one with --detector."
+        )
+    wanted = wanted or (names[0] if len(names) == 1 else PREFERRED_DETECTOR)
+    require_known(f"detector in {path}", [wanted], names)
+    mine = scores.filter(pc.equal(scores["detector"], wanted))
+    twice = [id_ for id_, count in Counter(mine["id"].to_pylist()).items() if count > 1]
+    if twice:
+        raise EvaluationError(
+            f"{path} has several lines of {wanted} for {summarize_ids(pa.array(twice))}; keep one per id."
+        )
+    return mine

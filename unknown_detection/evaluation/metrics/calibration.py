@@ -1,0 +1,49 @@
+"""Calibration: how well a model's confidence agrees with its accuracy."""
+
+from __future__ import annotations
+
+import numpy as np
+import numpy.typing as npt
+
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.metrics.ranking import rank
+
+BINS = 15
+"""Number of bins of Guo et al.'s tables."""
+
+
+def ece(confidence: npt.ArrayLike, errors: npt.ArrayLike, *, bins: int = BINS) -> float:
+    """Expected calibration error: the mean gap between accuracy and confidence, over bins of equal width.
+
+    Formula: sum_b n_b / n |right_b - confidence_b|, with the mean confidence and the fraction of right rows of the n_b
+    rows whose confidence lies in (b / B, (b + 1) / B], the first bin with its lower end. Empty bins count nothing.
+    Source: Naeini, Cooper and Hauskrecht, Obtaining Well Calibrated Probabilities Using Bayesian Binning (AAAI 2015);
+    Guo et al., On Calibration of Modern Neural Networks (ICML 2017), section 2, equation 3, with 15 bins in section 5.
+
+    Args:
+        confidence: shape (n,), from 0 to 1: the probability of the predicted class, that is one minus an `msp` score.
+        errors: shape (n,), bool or 0 and 1: misclassified rows.
+        bins: number B of bins.
+
+    Returns:
+        From 0 to 1, lower is better.
+
+    Raises:
+        EvaluationError: there are no rows, lengths differ, a confidence is not from 0 to 1, or there are no bins.
+    """
+    rank(confidence, errors)  # checks both
+    values, wrong = np.asarray(confidence, dtype=np.float64), np.asarray(errors, dtype=np.bool_)
+    outside = (values < 0) | (values > 1)
+    if outside.any():
+        raise EvaluationError(
+            f"{np.count_nonzero(outside):,} of {len(values):,} confidences are not from 0 to 1, the first is "
+            f"{values[outside][0]}. Give probabilities, such as one minus the scores of msp."
+        )
+    if bins < 1:
+        raise EvaluationError(f"ece needs at least one bin, found {bins}; give more.")
+    # Sorted, so that sums do not depend on the order of rows, not even in their last digit.
+    order = np.lexsort((wrong, values))
+    values, wrong = values[order], wrong[order]
+    places = np.digitize(values, np.arange(1, bins) / bins, right=True)
+    gaps = np.bincount(places, weights=~wrong - values, minlength=bins)
+    return float(np.abs(gaps).sum() / len(values))

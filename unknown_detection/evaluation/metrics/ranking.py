@@ -1,0 +1,209 @@
+"""Ranks rows by score, reduced to counts at each distinct score, from which every metric is computed.
+
+Counts hold no order of rows within a tie, so no metric can depend on it.
+
+Tested by `tests/evaluation/metrics/test_metrics_common.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from unknown_detection.evaluation.errors import EvaluationError
+
+Side = Literal["known", "unknown"]
+Counts = npt.NDArray[np.int64]
+
+
+_BLOCK = 1 << 16  # thresholds per block, whose counts and rates stay in a core's cache
+
+
+@dataclass(frozen=True, eq=False)
+class Ranking:
+    """Rows of two classes by ascending score: known rows, which should score low, and unknown rows.
+
+    For metrics of errors, `known` are the correctly classified rows and `unknown` the errors. A threshold has m + 1
+    positions: below all of the m distinct scores, between two, or above all.
+
+    Attributes:
+        known: number of known rows below each threshold, ascending from 0 to all, int64 of shape (m + 1,).
+        unknown: the same for unknown rows.
+        missed: known rows that are below no threshold, because they are misclassified: for metrics of open-set
+            recognition, whose other known rows are classified right.
+    """
+
+    known: Counts
+    unknown: Counts
+    missed: int = 0
+
+    def __len__(self) -> int:
+        return int(self.known[-1] + self.unknown[-1])
+
+    def sizes(self) -> tuple[int, int]:
+        """Numbers of known and of unknown rows.
+
+        Raises:
+            EvaluationError: there are no known or no unknown rows.
+        """
+        known, unknown = int(self.known[-1]), int(self.unknown[-1])
+        if not known or not unknown:
+            raise EvaluationError(
+                f"This metric needs known and unknown rows, but there are {known:,} known and {unknown:,} unknown "
+                "ones. Score rows of both kinds."
+            )
+        return known, unknown
+
+    def true_and_false_positives(self, positive: Side) -> Iterator[tuple[Counts, Counts]]:
+        """Yield true and false positives as the threshold moves from no rows to all.
+
+        Args:
+            positive: `known` predicts positive from the lowest score up, `unknown` from the highest down.
+
+        Yields:
+            True positives and false positives at each threshold, both ascending from 0 to all; in blocks, each of
+            which begins with the last threshold of the one before.
+        """
+        true, false = self.known, self.unknown
+        if positive == "unknown":
+            true, false = self.unknown[::-1], self.known[::-1]
+        for start in range(0, len(true) - 1, _BLOCK):
+            block = slice(start, start + _BLOCK + 1)
+            # From above, the positive rows are all except those below the threshold.
+            yield abs(true[block] - true[0]), abs(false[block] - false[0])
+
+    def positives(self, positive: Side) -> tuple[Counts, Counts]:
+        """Return true and false positives at every threshold, both ascending from 0 to all, shape (m + 1,).
+
+        Raises:
+            EvaluationError: a class has no rows, or there is no such class.
+        """
+        self.sizes()
+        if positive == "known":
+            return self.known, self.unknown
+        if positive == "unknown":
+            return self.unknown[-1] - self.unknown[::-1], self.known[-1] - self.known[::-1]
+        raise EvaluationError(f"There is no class {positive!r}; choose known or unknown as the positive one.")
+
+    def at_95_tpr(self, positive: Side) -> tuple[float, float]:
+        """TPR and FPR at the first threshold with a TPR of at least 95 %.
+
+        Raises:
+            EvaluationError: a class has no rows, or there is no such class.
+        """
+        true, false = self.positives(positive)
+        # Integers, because 0.95 n may exceed 95 % in floating point.
+        place = int(np.searchsorted(true, -(-19 * int(true[-1]) // 20)))
+        return int(true[place]) / int(true[-1]), int(false[place]) / int(false[-1])
+
+
+NOTHING = Ranking(np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64))
+"""The ranking of no rows at all, whose areas are undefined."""
+
+
+def rank(scores: npt.ArrayLike, *flags: npt.ArrayLike) -> tuple[Ranking, ...]:
+    """Rank rows once, for one or more ways to divide them into two classes.
+
+    Args:
+        scores: shape (n,), finite, higher = more unknown.
+        flags: whether rows are unknown (or errors), bool or 0 and 1; each of shape (n,), at most 8.
+
+    Raises:
+        EvaluationError: there are no rows, shapes differ, values are masked, scores are not finite numbers, or flags
+            are neither bool nor 0 and 1.
+    """
+    values = _checked_scores(scores)
+    sides = np.zeros(len(values), dtype=np.uint8)  # one bit per array of flags
+    for bit, flag in enumerate(flags):
+        sides |= _checked_flags(flag, len(values)).view(np.uint8) << bit
+    # Sorting rows with equal flags separately and merging the runs takes half the time of one `argsort`: NumPy sorts
+    # plain values with vector instructions, and its stable sort merges presorted runs.
+    sizes = [np.count_nonzero(sides == side) for side in range(1 << len(flags))]
+    runs = np.empty(len(values))
+    for side, run in enumerate(np.split(runs, np.cumsum(sizes)[:-1])):
+        np.compress(sides == side, values, out=run)
+        run.sort()
+    order = np.argsort(runs, kind="stable")
+    sides = np.repeat(np.arange(len(sizes), dtype=np.uint8), sizes)[order]
+    ordered = runs[order]
+    rises = ordered[1:] != ordered[:-1]
+    places = None if rises.all() else np.concatenate([[True], rises, [True]])
+    return tuple(_counted((sides & 1 << bit).astype(np.bool_), places) for bit in range(len(flags)))
+
+
+def rank_open_set(
+    scores: npt.ArrayLike, unknown: npt.ArrayLike, errors: npt.ArrayLike
+) -> tuple[Ranking, Ranking, Ranking]:
+    """Rank rows once, for the three ways in which metrics divide them.
+
+    Args:
+        scores: shape (n,), finite, higher = more unknown.
+        unknown: whether rows are unknown, shape (n,).
+        errors: whether rows are misclassified, shape (n,); what they say of unknown rows matters only for the second
+            ranking.
+
+    Returns:
+        Known against unknown rows; rows without against rows with an error; and correctly classified known rows
+        against unknown ones, with the number of those that are misclassified.
+
+    Raises:
+        EvaluationError: as for `rank`.
+    """
+    values = _checked_scores(scores)
+    flags = [_checked_flags(flag, len(values)) for flag in (unknown, errors)]
+    by_unknown, by_errors, by_either = rank(values, *flags, flags[0] | flags[1])
+    wrong = by_either.unknown - by_unknown.unknown
+    return by_unknown, by_errors, Ranking(by_unknown.known - wrong, by_unknown.unknown, int(wrong[-1]))
+
+
+def _counted(unknown: npt.NDArray[np.bool_], places: npt.NDArray[np.bool_] | None) -> Ranking:
+    below = np.zeros(len(unknown) + 1, dtype=np.int64)
+    np.cumsum(unknown, out=below[1:])
+    rows = np.arange(len(below))
+    if places is not None:
+        below, rows = below[places], rows[places]
+    rows -= below
+    return Ranking(rows, below)
+
+
+def unmasked(what: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
+    """Return values as an array.
+
+    Raises:
+        EvaluationError: some are masked; `np.asarray` would take what lies under the mask for values.
+    """
+    if np.ma.is_masked(values):
+        raise EvaluationError(f"Some {what} are masked. Leave these rows out of all arguments, or fill them.")
+    return np.asarray(values)
+
+
+def _checked_scores(scores: npt.ArrayLike) -> npt.NDArray[np.float64]:
+    values = unmasked("scores", scores)
+    if values.ndim != 1 or not len(values):
+        raise EvaluationError(f"Scores have the shape {values.shape}; give one score per row.")
+    if values.dtype.kind not in "fiu":
+        raise EvaluationError(f"Scores are of type {values.dtype}; give one real number per row.")
+    finite = np.isfinite(values)
+    if not finite.all():
+        raise EvaluationError(
+            f"{np.count_nonzero(~finite):,} of {len(values):,} scores are NaN or infinite, first in row "
+            f"{np.argmin(finite)}. Fix the detector: no metric can rank such rows."
+        )
+    return values.astype(np.float64, copy=False)
+
+
+def _checked_flags(flags: npt.ArrayLike, rows: int) -> npt.NDArray[np.bool_]:
+    values = unmasked("flags", flags)
+    if values.shape != (rows,):
+        raise EvaluationError(
+            f"Flags have the shape {values.shape}, but there are {rows:,} scores; give one flag per score."
+        )
+    if values.dtype != np.bool_ and (values.dtype.kind not in "fiu" or not np.isin(values, (0, 1)).all()):
+        raise EvaluationError(
+            f"Flags of type {values.dtype} are neither bool nor 0 and 1; give the result of a comparison."
+        )
+    return values.astype(np.bool_, copy=False)

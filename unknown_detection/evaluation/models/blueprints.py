@@ -1,0 +1,227 @@
+"""Makes models: by the name of an architecture in timm or torchvision, or by a function in a file.
+
+Published weights of timm lie on the Hub and are fetched by its client at a commit; torchvision's lie at the address
+that its metadata names, with the start of their SHA-256 in the file's name.
+
+Tested by `tests/evaluation/models/test_models.py`.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import importlib.util
+import inspect
+import re
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from unknown_detection.evaluation.errors import EvaluationError, first_line
+from unknown_detection.evaluation.files import atomic_path
+from unknown_detection.evaluation.models import preprocessing, weights
+from unknown_detection.evaluation.models.preprocessing import Preprocessing
+
+_DENSENET = re.compile(r"(denselayer\d+\.(?:norm|relu|conv))\.([12]\.)")
+"""The published DenseNets name layers as torch before 0.4 allowed; torchvision renames them so, too."""
+
+
+@dataclass(frozen=True)
+class Blueprint:
+    """A model before its weights are checked; with them if they are published ones."""
+
+    module: Any
+    preprocessing: Preprocessing
+    description: dict[str, str]
+    blocks: Sequence[str] | None = None
+    published: Published | None = None
+
+
+def make_blueprint(spec: str, classes: int, *, pretrained: bool) -> Blueprint:
+    """Make a model by its name, or by a function in a file.
+
+    Args:
+        spec: as for `models.open_model`.
+        classes: number of logits; a file's function without `num_classes` may make others, and so may `pretrained`.
+        pretrained: download and load published weights.
+
+    Raises:
+        EvaluationError: there is no such model, or it has no published weights that fit.
+    """
+    kind, colon, name = spec.partition(":")
+    if kind == "timm":
+        return _timm(name, classes, pretrained=pretrained)
+    if kind == "torchvision":
+        return _torchvision(name, classes, pretrained=pretrained)
+    file, colon, function = spec.rpartition(":")
+    if not colon or not file.endswith(".py"):
+        raise EvaluationError(f"{spec} does not name a model; write timm:NAME, torchvision:NAME or FILE.py:FUNCTION.")
+    if pretrained:
+        raise EvaluationError(f"--pretrained is for models of timm and torchvision, not for {spec}. Give --weights.")
+    return _from_file(Path(file), function, classes)
+
+
+def _timm(name: str, classes: int, *, pretrained: bool) -> Blueprint:
+    import timm
+
+    known = {*timm.list_models(), *timm.list_pretrained()}
+    if name not in known:
+        raise _unknown_model("timm", name, known, "timm.list_models()")
+    if not pretrained:
+        module = timm.create_model(name, pretrained=False, num_classes=classes)
+        return Blueprint(module, preprocessing.of_timm(module), {"model": f"timm:{name}"})
+    config = timm.get_pretrained_cfg(name)
+    if config is None or not config.hf_hub_id or not config.num_classes or config.custom_load:
+        raise EvaluationError(f"timm publishes no weights of {name} with a classifier on the Hub. Give --weights.")
+    published = download_timm(config.hf_hub_id, config.hf_hub_filename)
+    found = weights.read_weights(published.path)
+    try:  # timm renames tensors of some checkpoints
+        module = timm.create_model(name, pretrained=True, pretrained_cfg_overlay={"state_dict": found})
+    except (RuntimeError, KeyError) as error:
+        raise EvaluationError(
+            f"{published.path} does not have the tensors of {name}. Install the timm that it was published for."
+        ) from error
+    full = name if "." in name or not config.tag else f"{name}.{config.tag}"
+    return Blueprint(module, preprocessing.of_timm(module), {"model": f"timm:{full}"}, published=published)
+
+
+def _torchvision(name: str, classes: int, *, pretrained: bool) -> Blueprint:
+    from torchvision import models
+
+    base, _, tag = name.partition(".")
+    # Classification models only; those for segmentation, detection, video and quantization are in submodules.
+    known = models.list_models(module=models)
+    if base not in known:
+        raise _unknown_model("torchvision", base, known, "torchvision.models.list_models()")
+    entries = models.get_model_weights(base)
+    if tag and tag not in entries.__members__:
+        raise _unknown_model("torchvision weights", tag, entries.__members__, f"get_model_weights({base!r})")
+    entry = entries[tag] if tag else entries.DEFAULT
+    chosen, description = preprocessing.of_torchvision(entry), {"model": f"torchvision:{base}"}
+    if not pretrained:
+        return Blueprint(models.get_model(base, weights=None, num_classes=classes), chosen, description)
+    published = download_torchvision(entry)
+    found = weights.read_weights(published.path)
+    if base.startswith("densenet"):
+        found = {_DENSENET.sub(r"\1\2", key): value for key, value in found.items()}
+    # Their builders set this with published weights only.
+    transformed = {"transform_input": True} if base in ("googlenet", "inception_v3") else {}
+    module = models.get_model(base, weights=None, num_classes=len(entry.meta["categories"]), **transformed)
+    weights.load_weights(module, found, head="", name=base, path=published.path)
+    return Blueprint(module, chosen, description, published=published)
+
+
+def _from_file(file: Path, function: str, classes: int) -> Blueprint:
+    import torch
+
+    if not file.is_file():
+        raise EvaluationError(f"There is no file {file} to load {function} from; check the path.")
+    found = importlib.util.spec_from_file_location(f"_model_of_{file.stem}", file)
+    assert found is not None and found.loader is not None  # the name ends in .py
+    code = importlib.util.module_from_spec(found)
+    sys.modules[found.name] = code  # dataclasses look their module up here
+    found.loader.exec_module(code)
+    make = getattr(code, function, None)
+    if not callable(make):
+        raise EvaluationError(f"{file} has no function {function}; check the name.")
+    takes_classes = "num_classes" in inspect.signature(make).parameters
+    module = make(num_classes=classes) if takes_classes else make()
+    name = f"{file.name}:{function}"
+    if not isinstance(module, torch.nn.Module):
+        raise EvaluationError(
+            f"{name} returns a {type(module).__name__}, not a torch.nn.Module; return the model itself."
+        )
+    wanted = {key: getattr(module, key, getattr(make, key, None)) for key in ("preprocessing", "feature_blocks")}
+    description = {"model": name, "source_sha256": hashlib.sha256(file.read_bytes()).hexdigest()}
+    declared = preprocessing.declared(wanted["preprocessing"], name)
+    return Blueprint(module, declared, description, wanted["feature_blocks"])
+
+
+def _unknown_model(kind: str, name: str, known: Any, listing: str) -> EvaluationError:
+    near = difflib.get_close_matches(name, sorted(known), n=3, cutoff=0.5)
+    hint = f"the closest names are {', '.join(near)}" if near else f"`{listing}` lists all {len(known):,}"
+    return EvaluationError(f"{kind} has no model {name!r}; {hint}.")
+
+
+_FILES = ("model.safetensors", "pytorch_model.bin")
+"""Names of the weights in timm's repositories, the preferred one first."""
+
+_HASH = re.compile(r"-([0-9a-f]{8,64})\.")
+"""Start of the SHA-256 in torchvision's file names, by `torch.hub`'s rule."""
+
+_AGAIN = "Try again, or give the file with --weights."
+
+
+@dataclass(frozen=True)
+class Published:
+    """Published weights on this machine.
+
+    Attributes:
+        path: the downloaded file.
+        source: `address` (of the model's card, or of the file), `revision` (a commit, on the Hub only), `file` and its
+            `sha256`.
+        accuracy: top-1 accuracy in percent on ImageNet-1k's validation images, as its metadata states it; None if it
+            states none.
+    """
+
+    path: Path
+    source: Mapping[str, str]
+    accuracy: float | None
+
+
+def download_timm(repository: str, file: str | None) -> Published:
+    """Download weights of timm from the Hub, as safetensors where the repository has them.
+
+    Args:
+        repository: name on the Hub, such as `timm/resnet50.a1_in1k`.
+        file: name of the weights if timm names one, else None.
+
+    Raises:
+        EvaluationError: the repository or its weights do not exist, or cannot be downloaded.
+    """
+    from huggingface_hub import HfApi, hf_hub_download
+    from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
+
+    api = HfApi()
+    address = f"{api.endpoint}/{repository}"
+    try:
+        info = api.model_info(repository)
+        there = {one.rfilename for one in info.siblings or ()}
+        chosen = next((name for name in (file, *_FILES) if name in there), None)
+        if chosen is None or info.sha is None:
+            raise EvaluationError(f"{address} has none of {', '.join(_FILES)}. Give the weights with --weights.")
+        path = Path(hf_hub_download(repository, chosen, revision=info.sha))
+    except (httpx.HTTPError, OSError) as error:  # those of the Hub's client are both
+        raise EvaluationError(f"Cannot download the weights of {address}: {first_line(error)}. {_AGAIN}") from error
+    return Published(path, {"address": address, "revision": info.sha, "file": chosen, "sha256": _sha256(path)}, None)
+
+
+def download_torchvision(entry: Any) -> Published:
+    """Download weights of torchvision to `torch.hub`'s folder, unless they lie there already.
+
+    Raises:
+        EvaluationError: they cannot be downloaded, or differ from the hash in the file's name.
+    """
+    import torch
+
+    path = Path(torch.hub.get_dir()) / "checkpoints" / entry.url.rpartition("/")[2]
+    named = _HASH.search(path.name)
+    try:
+        if not path.exists():
+            with atomic_path(path) as temporary:
+                torch.hub.download_url_to_file(entry.url, str(temporary), named and named[1], progress=False)
+        digest = _sha256(path)
+    except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: another hash
+        raise EvaluationError(f"Cannot download {entry.url}: {first_line(error)}. {_AGAIN}") from error
+    if named and not digest.startswith(named[1]):
+        raise EvaluationError(f"{path} has the SHA-256 {digest[:12]}, unlike its name. Delete it and run again.")
+    source = {"address": entry.url, "file": path.name, "sha256": digest}
+    accuracy = entry.meta.get("_metrics", {}).get("ImageNet-1K", {}).get("acc@1")
+    return Published(path, source, accuracy)
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

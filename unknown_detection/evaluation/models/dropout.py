@@ -1,0 +1,107 @@
+"""Dropout of a model, in layers or called as a function: off for features, drawn per image for MC-dropout.
+
+Some networks call `dropout(..., training=True)` in their forward pass, as the unified benchmark's do: their features
+would differ from run to run, in eval mode too. `torch` is imported within functions only.
+
+Tested by `tests/evaluation/detectors/test_images.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+from unknown_detection.evaluation.errors import EvaluationError
+
+
+@dataclass
+class DropoutCalls:
+    """What one forward pass drops.
+
+    Attributes:
+        rates: the positive rate of each call of a kind that can be drawn per image, in order of execution.
+        always: whether a call drops values in eval mode, too.
+    """
+
+    rates: list[float] = field(default_factory=list)
+    always: bool = False
+
+
+@contextmanager
+def dropout_off(calls: DropoutCalls | None = None) -> Iterator[None]:
+    """Turn all dropout off within the block, also that of `dropout(..., training=True)`."""
+
+    def drop(values: Any, rate: float, training: bool, by_channel: bool | None) -> Any:
+        if calls is not None and rate > 0:
+            calls.always |= training
+            calls.rates += [] if by_channel is None else [rate]
+        return values
+
+    with _intercepted(drop):
+        yield
+
+
+@contextmanager
+def dropout_drawn(generators: Sequence[Any]) -> Iterator[None]:
+    """Turn dropout on within the block, with a generator per image; the model stays in eval mode.
+
+    This affects `dropout` and `dropout1d` to `dropout3d`, in layers and as functions, but neither alpha dropout, which
+    stays off, nor stochastic depth, nor that within `scaled_dot_product_attention`.
+
+    Args:
+        generators: one `torch.Generator` per image of a batch, so that masks are the same in every batch. They draw on
+            their own device, and the CPU's draw other masks than a GPU's.
+    """
+    import torch
+
+    def drop(values: Any, rate: float, training: bool, by_channel: bool | None) -> Any:
+        if by_channel is None or not rate > 0:
+            return values
+        if len(values) % len(generators):
+            raise EvaluationError(
+                f"The model drops values of a tensor of shape {tuple(values.shape)}, whose first axis is not that of "
+                f"{len(generators)} images, so masks cannot be drawn per image. Leave mc_dropout and mc_dropout_mi "
+                "out."
+            )
+        # Some transformers divide an image into several consecutive windows.
+        rest = [values.shape[1], *(1 for _ in values.shape[2:])] if by_channel else values.shape[1:]
+        shape = (len(values) // len(generators), *rest)
+        drawn = torch.cat([torch.rand(shape, generator=one, device=one.device) for one in generators])
+        kept = (drawn >= rate).to(values.device, values.dtype)
+        return values * kept / (1 - rate) if rate < 1 else values * 0
+
+    with _intercepted(drop):
+        yield
+
+
+@contextmanager
+def _intercepted(drop: Callable[[Any, float, bool, bool | None], Any]) -> Iterator[None]:
+    """Call `drop(values, rate, training, by_channel)` in place of dropout; `by_channel` is None for alpha dropout."""
+    import torch
+    from torch.nn import functional
+    from torch.overrides import TorchFunctionMode
+
+    kinds = {
+        functional.dropout: False,
+        torch.dropout: False,
+        functional.dropout1d: True,
+        functional.dropout2d: True,
+        functional.dropout3d: True,
+        torch.feature_dropout: True,
+        functional.alpha_dropout: None,
+        functional.feature_alpha_dropout: None,
+    }
+
+    class Intercepting(TorchFunctionMode):  # type: ignore[misc]
+        def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            if func not in kinds:
+                return func(*args, **(kwargs or {}))
+            told = dict(zip(("input", "p", "training"), args, strict=False)) | (kwargs or {})
+            return drop(
+                told["input"], told.get("p", 0.5), bool(told.get("training", told.get("train", True))), kinds[func]
+            )
+
+    with Intercepting():
+        yield

@@ -1,0 +1,112 @@
+"""Features of a split: everything that detectors read from one forward pass.
+
+Tested by `tests/evaluation/detectors/test_registry.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from unknown_detection.evaluation.errors import EvaluationError
+
+Floats = npt.NDArray[np.float32] | npt.NDArray[np.float64]
+Rows = npt.NDArray[np.int64] | npt.NDArray[np.bool_] | slice
+"""An index into n rows: row numbers, a mask, or a slice."""
+
+
+class LazyBlocks(Sequence[Floats]):
+    """Block features that are read on access, because they make up most of a split's features."""
+
+    def __init__(self, count: int, read: Callable[[int], Floats]) -> None:
+        self._count, self._read = count, read
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, number: int | slice) -> Any:
+        """Return a block's features by its number, or several blocks' by a slice."""
+        chosen = range(self._count)[number]
+        return self._read(chosen) if isinstance(chosen, int) else [self._read(which) for which in chosen]
+
+    def take(self, rows: Rows) -> LazyBlocks:
+        """Select rows of every block."""
+        return LazyBlocks(self._count, lambda number: self._read(number)[rows])
+
+
+@dataclass(frozen=True)
+class Features:
+    """A model's features of one split: n rows in the release's order.
+
+    Attributes:
+        ids: the release's `id` of each row, shape (n,).
+        labels: in-distribution class of each row, int64 of shape (n,); -1 for rows outside these classes.
+        logits: shape (n, C), before the softmax.
+        penultimate: input of the last linear layer, shape (n, D).
+        blocks: spatial mean of each block's output, first to last, each of shape (n, D_b); for transformers, the class
+            token if there is one, else the mean over tokens.
+        members: logits of each member of an ensemble, or of each stochastic forward pass, of shape (n, C) each; empty
+            for a single model.
+        scores: other detectors' scores of these rows, by detector, of shape (n,) each; for detectors that combine
+            scores.
+    """
+
+    ids: npt.NDArray[np.str_]
+    labels: npt.NDArray[np.int64]
+    logits: Floats
+    penultimate: Floats
+    blocks: Sequence[Floats]
+    members: tuple[Floats, ...] = ()
+    scores: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    def take(self, rows: Rows) -> Features:
+        """Select rows, in the given order."""
+        blocks = self.blocks
+        return Features(
+            ids=self.ids[rows],
+            labels=self.labels[rows],
+            logits=self.logits[rows],
+            penultimate=self.penultimate[rows],
+            blocks=blocks.take(rows) if isinstance(blocks, LazyBlocks) else [block[rows] for block in blocks],
+            members=tuple(member[rows] for member in self.members),
+            scores={name: scores[rows] for name, scores in self.scores.items()},
+        )
+
+    def unlabelled(self) -> Features:
+        """Hide the labels, as from a detector that scores these rows."""
+        return replace(self, labels=np.full_like(self.labels, -1))
+
+
+@dataclass(frozen=True)
+class Head:
+    """The last linear layer: logits = penultimate @ weight.T + bias.
+
+    Attributes:
+        weight: shape (C, D).
+        bias: shape (C,); zeros if the layer has none.
+    """
+
+    weight: Floats
+    bias: Floats
+
+
+class NoHead(Head):
+    """Stands for the head of a model whose logits are no linear layer's; a detector that reads it is refused."""
+
+    def __init__(self, model: str) -> None:
+        object.__setattr__(self, "_model", model)
+
+    def __getattr__(self, name: str) -> Floats:
+        if name not in ("weight", "bias"):
+            raise AttributeError(name)
+        raise EvaluationError(
+            f"The logits of {self._model} are not its penultimate features times the weights of a last linear layer, "
+            "which this detector reads. Leave the detector out, or use a model that ends in such a layer."
+        )

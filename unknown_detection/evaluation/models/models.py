@@ -1,0 +1,274 @@
+"""Opens models with their weights, preprocessing and digest, and runs them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from PIL import Image
+
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.models import weights
+from unknown_detection.evaluation.models.blueprints import Blueprint, Published, make_blueprint
+from unknown_detection.evaluation.models.classes import of_wnids, read_classes
+from unknown_detection.evaluation.models.dropout import DropoutCalls, dropout_drawn, dropout_off
+from unknown_detection.evaluation.models.features import Head, NoHead
+from unknown_detection.evaluation.models.layers import BatchOutputs, Layers, capture_outputs, check_head, find_layers
+from unknown_detection.evaluation.models.preprocessing import Preprocessing
+from unknown_detection.precision import exact_float32
+
+_DEVICES = re.compile(r"auto|cpu|mps|cuda(:[0-9]+)?")
+
+_GREY = Image.new("RGB", (64, 64), (128, 128, 128))
+
+
+@dataclass
+class Model:
+    """A model with its weights and preprocessing, ready to run.
+
+    Attributes:
+        name: the model's name on the command line; for a file, without its folder.
+        module: a `torch.nn.Module` in eval mode on `device`, with its weights loaded and gradients of parameters
+            disabled.
+        preprocessing: turns an image into the model's input.
+        layers: names of its last linear layer and its blocks.
+        digest: identifies the model, see `weights.model_digest`.
+        device: "cpu", "cuda", "cuda:1" and so on, or "mps".
+        classes: the module's logits that are the release's classes, in their order; None for all.
+        published: where its weights were published; None for a person's own.
+    """
+
+    name: str
+    module: Any
+    preprocessing: Preprocessing
+    layers: Layers
+    digest: str
+    device: str
+    classes: Sequence[int] | None = None
+    published: Published | None = None
+
+    @cached_property
+    def _linear(self) -> tuple[Any, Any]:
+        """Weight and bias of the last linear layer, of all logits."""
+        head = self.module.get_submodule(self.layers.head)
+        weight = head.weight.detach().flatten(1)
+        return weight, weight.new_zeros(self.layers.classes) if head.bias is None else head.bias.detach()
+
+    @property
+    def _rows(self) -> slice | list[int]:
+        return slice(None) if self.classes is None else list(self.classes)
+
+    @property
+    def head(self) -> Head:
+        """The last linear layer, in float32; `NoHead` if the logits are not its output."""
+        if not self.layers.linear:
+            return NoHead(self.name)
+        return Head(*(np.asarray(one[self._rows].float().cpu().numpy()) for one in self._linear))
+
+    @property
+    def probe(self) -> Any:
+        """Two grey images, preprocessed, of shape (2, 3, H, W): to see what a forward pass gives."""
+        import torch
+
+        return torch.stack([self.preprocessing(_GREY)] * 2)
+
+    @property
+    def source(self) -> Mapping[str, str]:
+        """Where published weights are from, and which logits were chosen; for records."""
+        found = dict(self.published.source) if self.published else {}
+        if self.published and self.published.accuracy is not None:
+            found["accuracy"] = f"{self.published.accuracy:g}"
+        if self.classes is not None:
+            found |= {"logits": ",".join(map(str, self.classes)), "width": str(self.layers.classes)}
+        return found
+
+    def forward(self, images: Any) -> BatchOutputs:
+        """Run the model on preprocessed images of shape (B, 3, H, W), without dropout, and capture its features.
+
+        Raises:
+            EvaluationError: the logits are not the output of the last linear layer, although they were for a probe.
+        """
+        import torch
+
+        with (
+            exact_float32(),
+            dropout_off(),
+            torch.inference_mode(),
+            capture_outputs(self.module, self.layers) as captured,
+        ):
+            captured.logits = self.module(images.to(self.device, non_blocking=True))
+            if self.layers.linear:
+                check_head(captured, *self._linear, self.name)
+            captured.logits = captured.logits[:, self._rows]
+        return captured
+
+    def logits(self, images: Any, generators: Sequence[Any] | None = None) -> Any:
+        """Run the model and return its logits; gradients reach the images if these require them.
+
+        Args:
+            images: preprocessed, shape (B, 3, H, W), on the model's device.
+            generators: B generators, to draw dropout masks with (`dropout_drawn`); None for no dropout.
+        """
+        with dropout_off() if generators is None else dropout_drawn(generators):
+            return self.module(images)[:, self._rows]
+
+    @cached_property
+    def dropout(self) -> DropoutCalls:
+        """What a forward pass drops, found by running it once."""
+        import torch
+
+        calls = DropoutCalls()
+        with dropout_off(calls), torch.inference_mode():
+            self.module(self.probe.to(self.device))
+        return calls
+
+
+def open_model(
+    spec: str,
+    path: Path | None,
+    names: Sequence[str],
+    *,
+    pretrained: bool = False,
+    classes: Path | None = None,
+    device: str = "auto",
+) -> Model:
+    """Open a model.
+
+    Args:
+        spec: `timm:NAME`; `torchvision:NAME`, or `torchvision:NAME.WEIGHTS` for other than the default weights; or
+            `FILE.py:FUNCTION`. The function returns a `torch.nn.Module`; it is called with `num_classes` if it has
+            this parameter. The module or the function has an attribute `preprocessing` (see
+            `preprocessing.declared`), and optionally `feature_blocks`: names of submodules, first to last.
+        path: file of the weights; None with `pretrained`.
+        names: the classes of the config.
+        pretrained: take the weights that timm or torchvision publish under this name.
+        classes: a label map (`classes.read_classes`) for a model of more classes than the config; not needed for
+            ImageNet's where the config's classes are wnids.
+        device: as for `pick_device`.
+
+    Raises:
+        EvaluationError: the model does not exist, its logits are not of these classes, the weights do not fit, it
+            gives other logits at every run, or the device is not available.
+    """
+    place = pick_device(device)
+    if (path is None) != pretrained:
+        raise EvaluationError("A model needs either its weights or published ones: give --weights or --pretrained.")
+    blueprint, probe, layers = _probed(spec, len(names), pretrained=pretrained)
+    chosen = None
+    if path is not None:
+        if classes is None:
+            chosen = _logits_of(names, layers.classes, None, spec)
+        found = weights.read_weights(path)
+        width = len(found.get(f"{layers.head}.weight", range(layers.classes)))
+        if width != layers.classes and (classes is not None or of_wnids(names, width)):
+            blueprint, probe, layers = _probed(spec, width)
+        weights.load_weights(blueprint.module, found, head=layers.head, name=spec, path=path)
+    module, published = blueprint.module, blueprint.published
+    layers = find_layers(module, probe, declared=blueprint.blocks, name=spec)
+    if published is not None or classes is not None or layers.classes != len(names):
+        chosen = _logits_of(names, layers.classes, classes, spec, published=published is not None)
+    _require_repeatable(module, probe, spec)
+    description: dict[str, Any] = {**blueprint.description, "preprocessing": blueprint.preprocessing.description}
+    if chosen is not None:
+        description["classes"] = chosen
+    digest = weights.model_digest(module, description)
+    name = blueprint.description["model"]
+    return Model(name, module.to(place), blueprint.preprocessing, layers, digest, place, chosen, published)
+
+
+def _probed(spec: str, classes: int, *, pretrained: bool = False) -> tuple[Blueprint, Any, Layers]:
+    """Make a model and run it once; returns it, what it was run on and its layers."""
+    import torch
+
+    made = make_blueprint(spec, classes, pretrained=pretrained)
+    made.module.eval().requires_grad_(False)
+    size = made.preprocessing(_GREY).shape
+    # Two images, so that the batch axis cannot be mistaken for a spatial axis of size one.
+    probe = torch.linspace(-1, 1, 2 * size.numel()).reshape(2, *size)
+    with dropout_off():
+        return made, probe, find_layers(made.module, probe, declared=made.blocks, name=spec)
+
+
+def _logits_of(
+    names: Sequence[str], width: int, file: Path | None, spec: str, *, published: bool = False
+) -> tuple[int, ...] | None:
+    """Return the logits that are the config's classes; None for all, in their order."""
+    if file is None and width == len(names) and not published:
+        return None
+    found = of_wnids(names, width) if file is None else read_classes(file, names, width)
+    if found is None:
+        raise EvaluationError(
+            f"{spec} has {width:,} logits, but the config has {len(names):,} classes"
+            f"{' of other names' * (width == len(names))}. Use a model trained on these classes, or say which logits "
+            "they are with --classes."
+        )
+    return None if found == tuple(range(width)) else found
+
+
+def _require_repeatable(module: Any, images: Any, name: str) -> None:
+    """Check that a model gives the same logits twice, whatever random numbers come next."""
+    import torch
+
+    logits = []
+    with torch.random.fork_rng(devices=[]), dropout_off(), torch.inference_mode():
+        for seed in range(2):
+            torch.manual_seed(seed)
+            logits.append(module(images).nan_to_num())  # NaN differs from itself; images tell of it
+    if not torch.equal(*logits):
+        raise EvaluationError(
+            f"{name} gives other logits for the same images at every run, in eval mode and without dropout. Take the "
+            "random numbers out of its forward pass."
+        )
+
+
+def check_device(device: str) -> None:
+    """Check the name of a device, without a look at what devices there are.
+
+    Raises:
+        EvaluationError: it is none.
+    """
+    if not _DEVICES.fullmatch(device):
+        raise EvaluationError(
+            f"{device!r} is no device; give --device auto, cpu, cuda, cuda:1 (the second GPU) or mps."
+        )
+
+
+def pick_device(device: str) -> str:
+    """Resolve a device to one of this machine.
+
+    Args:
+        device: `cpu`; `cuda`, or `cuda:1` for the second GPU; `mps`, Apple's GPU; or `auto`: CUDA if available, else
+            the CPU.
+
+    Raises:
+        EvaluationError: there is no such device.
+    """
+    import torch
+
+    check_device(device)
+    if device == "auto":
+        return "cuda" if torch.cuda.is_available() else "cpu"
+    if device == "mps" and not torch.backends.mps.is_available():
+        raise EvaluationError("torch finds no GPU of Apple; give --device cpu or auto.")
+    kind, _, number = device.partition(":")
+    if kind == "cuda" and not torch.cuda.is_available():
+        raise EvaluationError("torch finds no CUDA device; give --device cpu or auto.")
+    if number and int(number) >= torch.cuda.device_count():
+        raise EvaluationError(
+            f"There is no {device}: torch finds {torch.cuda.device_count()} CUDA devices, counted from cuda:0. Give "
+            "another --device."
+        )
+    return device
+
+
+def out_of_memory(error: RuntimeError) -> bool:
+    """Return whether torch raised an error because a device has too little memory."""
+    import torch
+
+    # For Apple's GPUs it has no class.
+    return isinstance(error, torch.OutOfMemoryError) or str(error).startswith("MPS backend out of memory")

@@ -1,0 +1,332 @@
+"""Preprocessing: from a release's images to a model's input, and to batches of it.
+
+Tested by `tests/evaluation/models/test_models.py`.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import sys
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+from PIL import Image
+
+from unknown_detection.evaluation.errors import EvaluationError, first_line, unknown_name
+from unknown_detection.evaluation.files import DAMAGED
+from unknown_detection.terminal.interrupts import left_to_the_parent
+
+INTERPOLATIONS = ("bicubic", "bilinear", "nearest")
+"""Interpolations for a declared preprocessing, by Pillow's names; the default is bilinear."""
+
+CROP_PCT = 0.875
+"""Share of the resized image's shorter side that is cropped, where a declaration does not say: timm's
+`DEFAULT_CROP_PCT`, and the 224 of 256 pixels of torchvision's `ImageClassification`."""
+
+_TIMM = ("input_size", "interpolation", "crop_pct", "crop_mode", "mean", "std")
+"""Keys of timm's data config that define the evaluation transform."""
+
+
+@dataclass(frozen=True)
+class Preprocessing:
+    """Turns an image into a model's input.
+
+    Attributes:
+        transform: maps an RGB Pillow image to a float32 tensor of shape (3, H, W).
+        description: what it does as JSON values, for records and digests. It has `mean` and `std`, unless a callable
+            does something else than to normalize channels by constants.
+        size: height and width of the model's input.
+    """
+
+    transform: Callable[[Any], Any]
+    description: Mapping[str, Any]
+    size: tuple[int, int]
+
+    @property
+    def mean(self) -> tuple[float, ...]:
+        """Mean of each channel, subtracted from pixels in [0, 1]."""
+        return self._of_channels("mean")
+
+    @property
+    def std(self) -> tuple[float, ...]:
+        """Standard deviation of each channel, by which the result is divided."""
+        return self._of_channels("std")
+
+    def _of_channels(self, name: str) -> tuple[float, ...]:
+        """Return a constant of each channel; `EvaluationError` if a callable has none."""
+        if name not in self.description:
+            raise EvaluationError(
+                f"The preprocessing {self.description['from']} does not normalize channels by a mean and a standard "
+                "deviation, which ODIN and images prepared for a model's input need. Normalize so, or leave them out."
+            )
+        return tuple(map(float, self.description[name]))
+
+    @property
+    def _interpolation(self) -> str:
+        return str(self.description.get("interpolation", INTERPOLATIONS[1]))
+
+    def __call__(self, image: Any) -> Any:
+        """Convert an image to RGB, as `as_rgb` does, and transform it."""
+        return self.transform(as_rgb(image))
+
+    def prepared(self, side: int) -> Preprocessing:
+        """Return the preprocessing of images that are prepared for an input of side x side pixels.
+
+        A model with this input gets what is stored: the usual resize and crop (256 and 224) would zoom in, and weaken
+        an attack. For another model the whole image is resized to its input, without a crop.
+        """
+        size = None if self.size == (side, side) else self.size
+        transform = _composed(size, self._interpolation, self.mean, self.std)
+        return replace(self, transform=partial(_transformed, side=side, transform=transform))
+
+    def describe_prepared(self, side: int) -> str:
+        """Say in a few words what `prepared` does to images."""
+        if self.size == (side, side):
+            return f"{side} x {side} pixels as stored"
+        height, width = self.size
+        return f"{side} x {side} pixels resized to {width} x {height} ({self._interpolation})"
+
+
+def as_rgb(image: Any) -> Any:
+    """Convert a Pillow image to RGB.
+
+    Raises:
+        EvaluationError: it has values of 16 or 32 bits, of which Pillow (11 to 13) makes all above 255 white.
+    """
+    if image.mode.startswith(("I", "F")):
+        raise EvaluationError(
+            f"it has values of more than 8 bits (mode {image.mode}), and which is white is not known"
+        )
+    return image.convert("RGB")
+
+
+def _transformed(image: Any, side: int, transform: Callable[[Any], Any]) -> Any:
+    """Transform an image that is prepared for an input of side x side pixels."""
+    if image.size != (side, side):
+        raise EvaluationError(
+            f"it has {image.width} x {image.height} pixels, but the manifest says that its split is prepared for "
+            f"{side} x {side}"
+        )
+    return transform(image)
+
+
+def of_timm(module: Any) -> Preprocessing:
+    """Build the evaluation preprocessing from timm's data config of a model."""
+    import timm
+
+    config = timm.data.resolve_model_data_config(module)
+    transform = timm.data.create_transform(**config, is_training=False)
+    return Preprocessing(transform, {"from": "timm", **{key: config[key] for key in _TIMM}}, config["input_size"][1:])
+
+
+def of_torchvision(weights: Any) -> Preprocessing:
+    """Build the preprocessing of a torchvision weights entry; the weights are not downloaded."""
+    transform = weights.transforms()
+    description = {
+        "from": f"torchvision {weights}",
+        "resize_size": list(transform.resize_size),
+        "crop_size": list(transform.crop_size),
+        "interpolation": transform.interpolation.value,
+        "antialias": bool(transform.antialias),
+        "mean": list(transform.mean),
+        "std": list(transform.std),
+    }
+    return Preprocessing(transform, description, tuple((transform.crop_size * 2)[:2]))
+
+
+def declared(values: Any, name: str) -> Preprocessing:
+    """Build the preprocessing that a model file declares in the attribute `preprocessing`.
+
+    Args:
+        values: a callable that maps an RGB Pillow image to a float32 tensor of shape (3, H, W), or a mapping with
+            `size` (pixels of the model's input, one number or height and width), `mean` and `std` (three numbers each,
+            for pixels in [0, 1]), and optionally `interpolation` and `resize`. An image's shorter side is resized to
+            `resize` pixels before `size` is cropped from the middle. Without `resize`, `size` is `CROP_PCT` of it, and
+            images that have `size` already are used as they are.
+        name: the model's name, for messages.
+
+    Raises:
+        EvaluationError: the declaration is missing or invalid.
+    """
+    if callable(values):
+        return _of_callable(values, name)
+    wanted = {"size", "mean", "std"}
+    if not isinstance(values, Mapping) or not wanted <= values.keys() <= wanted | {"interpolation", "resize"}:
+        found = ", ".join(sorted(map(str, values))) if isinstance(values, Mapping) else f"a {type(values).__name__}"
+        raise EvaluationError(
+            f"{name} needs an attribute `preprocessing` that is a callable, or has size, mean, std and optionally "
+            f"interpolation and resize (found: {found if values is not None else 'none'}). Set it on the model or on "
+            "the function."
+        )
+    size = [values["size"]] * 2 if isinstance(values["size"], int) else list(values["size"])
+    mean, std = ([float(number) for number in values[key]] for key in ("mean", "std"))
+    if len(size) != 2 or len(mean) != 3 or len(std) != 3 or min(std) <= 0:
+        raise EvaluationError(
+            f"`preprocessing` of {name} needs a size of two numbers, and a mean and a positive std of three, found "
+            f"size {size}, mean {mean}, std {std}. A model of grey images receives them as RGB and averages the "
+            "channels itself."
+        )
+    interpolation = values.get("interpolation", INTERPOLATIONS[1])
+    if interpolation not in INTERPOLATIONS:
+        raise unknown_name("interpolation", str(interpolation), INTERPOLATIONS)
+    resize = values.get("resize")
+    if resize is not None and (type(resize) is not int or resize < max(size)):
+        raise EvaluationError(
+            f"`resize` in `preprocessing` of {name} must be a number of pixels of at least {max(size)}, found "
+            f"{resize!r}. Give the shorter side before the crop, or leave it out."
+        )
+    description = {"from": "declared", "size": size, "interpolation": interpolation, "mean": mean, "std": std}
+    description |= {"crop_pct": CROP_PCT} if resize is None else {"resize": resize}
+    transform = _composed(resize or default_resize(size), interpolation, mean, std, crop=size)
+    if resize is None:
+        as_stored = _composed(None, interpolation, mean, std)
+        transform = partial(_cropped_or_stored, size=(size[1], size[0]), cropped=transform, stored=as_stored)
+    return Preprocessing(transform, description, (size[0], size[1]))
+
+
+def default_resize(size: Sequence[int]) -> int:
+    """Return the pixels of the shorter side before the middle is cropped, where a declaration does not say."""
+    return math.floor(max(size) / CROP_PCT)  # rounded as timm does
+
+
+def _cropped_or_stored(
+    image: Any, size: tuple[int, int], cropped: Callable[[Any], Any], stored: Callable[[Any], Any]
+) -> Any:
+    """Transform an image of some width and height as it is stored, and resize and crop any other."""
+    return (stored if image.size == size else cropped)(image)
+
+
+def _of_callable(transform: Callable[[Any], Any], name: str) -> Preprocessing:
+    """Build the preprocessing of a callable; its size, mean and standard deviation are seen from uniform images."""
+    import torch
+
+    # Of two shapes, which it has to bring to one size.
+    probes = ((0, (40, 30)), (255, (30, 50)), (51, (40, 30)))
+    made = [transform(Image.new("RGB", size, (level,) * 3)) for level, size in probes]
+    shapes = {tuple(one.shape) if getattr(one, "dtype", None) == torch.float32 else () for one in made}
+    (shape, *others) = shapes
+    if others or len(shape) != 3 or shape[0] != 3:
+        raise EvaluationError(
+            f"`preprocessing` of {name} must turn every RGB image into a float32 tensor of one shape (3, height, "
+            "width). Convert, resize and crop in it."
+        )
+    # The text of an object may end in its place in memory.
+    text = getattr(transform, "__qualname__", " ".join(re.sub(r" at 0x\w+", "", repr(transform)).split()))
+    description: dict[str, Any] = {"from": text, "size": list(shape[1:])}
+    black, white, fifth = (one.double().mean((1, 2)) for one in made)
+    scale = white - black  # 1 / std
+    # Constants bring 51 to a fifth of the way from 0 to 255; each image's own mean and deviation do not.
+    if scale.min() > 0 and torch.allclose(fifth, black + scale / 5, atol=1e-4):
+        description["mean"], description["std"] = (
+            one.numpy().round(6).tolist() for one in (-black / scale, 1 / scale)
+        )
+    return Preprocessing(transform, description, (shape[1], shape[2]))
+
+
+def _composed(
+    size: Sequence[int] | int | None,
+    interpolation: str,
+    mean: Sequence[float],
+    std: Sequence[float],
+    crop: Sequence[int] | None = None,
+) -> Callable[[Any], Any]:
+    """Compose a transform that resizes (not for None), crops from the middle and normalizes."""
+    from torchvision import transforms
+
+    mode = transforms.InterpolationMode(interpolation)
+    steps = [] if size is None else [transforms.Resize(size, mode, antialias=True)]
+    steps += [] if crop is None else [transforms.CenterCrop(crop)]
+    composed: Callable[[Any], Any] = transforms.Compose(
+        [*steps, transforms.ToTensor(), transforms.Normalize(mean, std)]
+    )
+    return composed
+
+
+# What Pillow says of a header with more than 89 million pixels, and of one with twice as many.
+_BOMBS = (Image.DecompressionBombWarning, Image.DecompressionBombError)
+
+
+class _Images:
+    """A map-style dataset for torch's DataLoader: a preprocessed image, or the error of one that cannot be decoded."""
+
+    def __init__(self, rows: Any, preprocessing: Preprocessing) -> None:
+        self._ids = rows.select_columns(["id"])
+        self._images = rows.select_columns(["image"])  # reading the others costs as much as decoding a small image
+        self._preprocessing = preprocessing
+
+    def __len__(self) -> int:
+        return len(self._images)
+
+    def __getitem__(self, number: int) -> Any:
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("error", Image.DecompressionBombWarning)
+                return self._preprocessing(self._images[number]["image"])
+        # Returned and not raised, because a worker's exception arrives with its traceback as text.
+        except EvaluationError as error:
+            what = f"used: {error}. Build the release again, or get it again."
+        except (*DAMAGED, *_BOMBS) as error:
+            what = f"decoded: {first_line(error)}. Check the release with `python -m hf_scripts.verify`."
+        return EvaluationError(f"The image of row {self._ids[number]['id']} cannot be {what}")
+
+
+def batches(
+    rows: Any,
+    preprocessing: Preprocessing,
+    row_ranges: Sequence[Sequence[int]],
+    *,
+    batch_size: int,
+    workers: int,
+    pinned: bool = False,
+) -> Iterator[tuple[Sequence[int], Any]]:
+    """Load images of some row ranges of a split in batches; no batch spans two ranges.
+
+    A range's last batch is padded with its last image, because the algorithm of a convolution may depend on the batch
+    size: so a row's features do not depend on where its range ends.
+
+    Args:
+        rows: the result of `Release.images`.
+        preprocessing: applied to each image.
+        row_ranges: row numbers of each range, ascending.
+        batch_size: images in each batch.
+        workers: worker processes that decode images, at most one for every two batches; 0 decodes in the main process.
+        pinned: keep batches in pinned memory, from which a CUDA device copies them while it computes.
+
+    Yields:
+        Row numbers, and a float32 tensor of shape (batch_size, 3, H, W) that begins with their images.
+
+    Raises:
+        EvaluationError: an image cannot be decoded, or is not of the size that it is prepared for.
+    """
+    from torch.utils.data import DataLoader
+
+    pieces = [part[first : first + batch_size] for part in row_ranges for first in range(0, len(part), batch_size)]
+    count = min(workers, len(pieces) // 2)  # starting one takes longer than decoding a single batch
+    loader = DataLoader(
+        _Images(rows, preprocessing),
+        batch_sampler=[list(piece) for piece in pieces],
+        num_workers=count,
+        multiprocessing_context="fork" if count and sys.platform == "linux" else None,
+        collate_fn=partial(_filled, batch_size),
+        pin_memory=pinned,
+    )
+    with left_to_the_parent():
+        loaded = iter(loader)  # starts the workers
+    for piece, images in zip(pieces, loaded, strict=True):
+        if isinstance(images, EvaluationError):
+            raise images
+        yield piece, images
+
+
+def _filled(size: int, images: list[Any]) -> Any:
+    """Collate images to one tensor of a fixed batch size; the first error if there is one."""
+    import torch
+
+    for image in images:
+        if isinstance(image, EvaluationError):
+            return image
+    return torch.stack(images + images[-1:] * (size - len(images)))

@@ -1,0 +1,138 @@
+"""Loads a model's weights from a file, strictly, and computes the model's digest."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pickle
+import sys
+import warnings
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.files import DAMAGED
+
+_WRAPPERS = ("state_dict", "model_state_dict", "model")
+"""Keys of the state dict in checkpoints that also hold the optimizer's state."""
+
+_PARALLEL = "module."
+"""Prefix that `DataParallel` adds to every name."""
+
+_SHOWN = 3
+
+
+def read_weights(path: Path) -> dict[str, Any]:
+    """Read weights as tensors on the CPU; no code in the file is executed.
+
+    Args:
+        path: a `.safetensors` file, or a state dict saved by `torch.save`. The state dict may be inside a checkpoint
+            under `state_dict`, `model_state_dict` or `model`, and all its names may have the prefix `module.` of
+            `DataParallel`.
+
+    Raises:
+        EvaluationError: the file does not exist, or is not a state dict.
+    """
+    import torch
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    if not path.is_file():
+        raise EvaluationError(
+            f"There is no weights file {path}. Check the path, or take published weights with --pretrained."
+        )
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # before it refuses a damaged file, torch warns of what it finds there
+            found: Any = (
+                load_file(path)
+                if path.suffix == ".safetensors"
+                else torch.load(path, map_location="cpu", weights_only=True)
+            )
+    except (*DAMAGED, pickle.UnpicklingError, SafetensorError) as error:
+        # The message of torch explains how to disable the safety check, which is not advice to pass on.
+        raise EvaluationError(
+            f"Neither safetensors nor torch.load(weights_only=True) can read {path}; save the model's state_dict "
+            "alone."
+        ) from error
+    if isinstance(found, Mapping):
+        found = next((found[key] for key in _WRAPPERS if isinstance(found.get(key), Mapping)), found)
+    if (
+        not isinstance(found, Mapping)
+        or not found
+        or not all(isinstance(name, str) and isinstance(value, torch.Tensor) for name, value in found.items())
+    ):
+        raise EvaluationError(f"{path} is not a state dict of tensors; save the model's state_dict alone.")
+    if all(name.startswith(_PARALLEL) for name in found):
+        found = {name.removeprefix(_PARALLEL): value for name, value in found.items()}
+    return dict(found)
+
+
+def load_weights(module: Any, weights: Mapping[str, Any], *, head: str, name: str, path: Path) -> None:
+    """Load weights into a model; every name and shape must match.
+
+    Args:
+        module: a `torch.nn.Module`.
+        weights: the result of `read_weights`.
+        head: name of the last linear layer, whose shape shows the number of classes.
+        name: the model's name, for messages.
+        path: the file of the weights, for messages.
+
+    Raises:
+        EvaluationError: names are missing or unexpected, or shapes differ.
+    """
+    wanted = module.state_dict()
+    missing = sorted(wanted.keys() - weights.keys())
+    strange = sorted(weights.keys() - wanted.keys())
+    shaped = sorted(key for key in wanted.keys() & weights.keys() if wanted[key].shape != weights[key].shape)
+    at_head = f"{head}.weight"
+    if not missing and not strange and shaped and {key.rpartition(".")[0] for key in shaped} == {head}:
+        raise EvaluationError(
+            f"{path} has weights for {weights[at_head].shape[0]:,} classes, but {name} needs "
+            f"{wanted[at_head].shape[0]:,}. Use weights trained on the classes of this config, or say which of theirs "
+            "these are with --classes."
+        )
+    problems = [
+        *_listed(missing, "missing"),
+        *_listed(strange, "unknown to the model"),
+        *_listed([f"{key} {_shape(weights[key])} for {_shape(wanted[key])}" for key in shaped], "of another shape"),
+    ]
+    if problems:
+        raise EvaluationError(
+            f"{path} does not have exactly the {len(wanted):,} tensors of {name}: {' and '.join(problems)}. Nothing "
+            "was loaded; give the weights of this very model."
+        )
+    module.load_state_dict(weights, strict=True)
+
+
+def model_digest(module: Any, description: Mapping[str, Any]) -> str:
+    """Compute the SHA-256 that identifies a model: its weights, code and preprocessing.
+
+    It covers the canonical JSON of `description` and a zero byte; then for each tensor of the state dict, sorted by
+    name: the name, the dtype and the shape (one line each) and the values in row-major order, as little-endian bytes.
+    So it is independent of the file's format, the device and library versions.
+
+    Returns:
+        Lower-case hex.
+    """
+    import torch
+
+    digest = hashlib.sha256(json.dumps(description, sort_keys=True, separators=(",", ":")).encode() + b"\0")
+    for name, tensor in sorted(module.state_dict().items()):
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        digest.update(f"{name}\n{dtype}\n{','.join(map(str, tensor.shape))}\n".encode())
+        octets = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+        if sys.byteorder != "little":
+            octets = octets.reshape(-1, tensor.element_size())[:, ::-1]
+        digest.update(octets.tobytes())
+    return digest.hexdigest()
+
+
+def _listed(names: list[str], what: str) -> list[str]:
+    more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
+    return [f"{len(names):,} {what} ({', '.join(names[:_SHOWN])}{more})"] if names else []
+
+
+def _shape(tensor: Any) -> str:
+    return " x ".join(map(str, tensor.shape)) or "a number"

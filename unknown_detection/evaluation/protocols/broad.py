@@ -1,0 +1,205 @@
+"""The protocol of BROAD: distribution shifts of many kinds, and the errors they cause.
+
+Guille-Escuret et al., Expecting The Unexpected: Towards Broad Out-Of-Distribution Detection (2023), sections 2 and 4.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import numpy.typing as npt
+
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.metrics.ranking import NOTHING, Ranking
+from unknown_detection.evaluation.protocols.figures import Figure, Protocol, means, measure
+from unknown_detection.evaluation.scoring.rows import Rows, known_rows, rank_errors, rank_known_unknown
+
+NAME = "broad"
+
+PAPER = {
+    "novel_class": ("broad-novel-classes", ("inaturalist", "imagenet_o", "openimage_o")),
+    "adversarial": ("broad-adversarial", ("pgd_resnet50", "autoattack_resnet50", "pgd_vit", "autoattack_vit")),
+    "synthetic": ("broad-synthetic", ("biggan", "stable_diffusion")),
+    "corruption": ("broad-corruptions", ("defocus_blur", "gaussian_noise", "snow", "brightness")),
+    "multi_label": ("broad-multi-label", ("cocomagenet",)),
+}
+"""The kinds of shift as roles of rows, in the order of the paper's table 2, each with the config and the splits that
+the table's column averages."""
+
+KINDS = tuple(PAPER)
+
+NOT_AVERAGED = ("cocomagenet_mono",)
+"""Splits that are reported but not averaged: table 2's multi-label column is that of CoComageNet alone in table 4."""
+
+MULTI_LABEL_CLASSES = (
+    "n01608432",  # kite: the bird, as the paper matched the name
+    "n02391049",  # zebra
+    "n02769748",  # backpack
+    "n03642806",  # laptop
+    "n03761084",  # microwave
+    "n03793489",  # mouse
+    "n04070727",  # refrigerator
+    "n04074963",  # remote control
+    "n04228054",  # ski
+    "n04442312",  # toaster
+    "n04507155",  # umbrella
+    "n04522168",  # vase
+    "n07714990",  # broccoli
+    "n07747607",  # orange
+    "n07753592",  # banana
+    "n07873807",  # pizza
+    "n07930864",  # cup
+)
+"""ImageNet classes of CoComageNet's images (table 3): the in-distribution classes for multi-label images."""
+
+
+def figures(rows: Rows) -> list[Figure]:
+    """Compute AUROC in two settings: each split, the mean of each kind of shift, the mean over kinds.
+
+    DSD, distribution shift detection: shifted rows against clean ones, whatever is predicted; multi-label rows against
+    clean rows of their 17 classes only (sections 2.2 and 2.5).
+
+    ED, error detection, for the kinds of table 8:
+
+    - attacks: rows that are classified right before and wrong after, against their originals (section 2.2);
+    - corruptions: misclassified rows against correctly classified clean rows (sections 2.4 and 4), whether or not the
+      model was right about the original;
+    - in-distribution: misclassified clean rows against correctly classified ones (section 4).
+
+    Args:
+        rows: rows of all BROAD configs to evaluate; clean rows are the in-distribution rows of `test`.
+
+    Returns:
+        DSD, and ED if rows have predictions. Means are over the available figures, and name them.
+
+    Raises:
+        EvaluationError: there are no clean or no shifted rows, no clean rows of the 17 classes, or the clean original
+            of an attacked row is missing.
+    """
+    clean = known_rows(rows, "test")
+    shifted = {kind: rows.where(rows.role == kind) for kind in KINDS if np.any(rows.role == kind)}
+    if not shifted:
+        raise EvaluationError(
+            f"There are no shifted rows ({', '.join(KINDS)}), only {', '.join(np.unique(rows.role).tolist())}. Score "
+            "a config of shifted images, too, or choose another protocol."
+        )
+    detected = averaged({kind: _shifts(clean, kind, of_kind) for kind, of_kind in shifted.items()})
+    if rows.prediction is None:
+        return detected
+    right = clean.where(~clean.wrong)
+    if not len(right):
+        raise EvaluationError(
+            f"None of {len(clean):,} clean rows is correctly classified. Check that the predictions are indices into "
+            "the label names of the config."
+        )
+    errors = {"in_distribution": _auroc("ed", clean, "test, right", "test, wrong", rank_errors(clean))}
+    if "adversarial" in shifted:
+        errors["adversarial"] = _attacks(clean, shifted["adversarial"])
+    if "corruption" in shifted:
+        errors["corruption"] = _corruptions(right, shifted["corruption"])
+    return detected + averaged(errors)
+
+
+def absent(rows: Rows) -> list[str]:
+    """List in sentences which of the paper's sets are not among the rows, and which others are averaged with them."""
+    lost = [config for kind, (config, _) in PAPER.items() if not np.any(rows.role == kind)]
+    notes = []
+    if lost:
+        notes.append(f"There are no rows of {', '.join(lost)}: BROAD's means are over the other kinds of shift")
+    for kind, (config, splits) in PAPER.items():
+        here = set(rows.split[(rows.role == kind) & (rows.config == config)].tolist())
+        missing = [split for split in splits if split not in here]
+        others = sorted(here - {*splits, *NOT_AVERAGED})
+        if here and missing:
+            notes.append(f"{config} has no {', '.join(missing)}: its mean is over the other splits")
+        if others:
+            notes.append(f"{config} has {', '.join(others)}, which the paper has not: its mean is over these, too")
+    return notes
+
+
+def averaged(kinds: Mapping[str, Sequence[Figure]]) -> list[Figure]:
+    """Add to the figures of splits the mean of each kind of shift and the mean over kinds.
+
+    Args:
+        kinds: figures of one setting, by kind; splits in `NOT_AVERAGED` do not enter means.
+    """
+    of_kinds = {
+        kind: means([figure for figure in figures if figure.unknown not in NOT_AVERAGED])
+        for kind, figures in kinds.items()
+    }
+    every = [mean for kind in of_kinds.values() for mean in kind]
+    configs = " + ".join(sorted({mean.config for mean in every}))
+    found = [figure for kind, figures in kinds.items() for figure in (*figures, *of_kinds[kind])]
+    return found + means(every, unknown=" + ".join(kind for kind in of_kinds if of_kinds[kind]), config=configs)
+
+
+def _shifts(clean: Rows, kind: str, shifted: Rows) -> list[Figure]:
+    known = "test"
+    if kind == "multi_label":
+        clean, known = clean.where(np.isin(clean.class_id, MULTI_LABEL_CLASSES)), "test, the 17 classes"
+        if not len(clean):
+            raise EvaluationError(
+                "There are no clean rows of CoComageNet's 17 classes, by their class_id. Score all of test, or leave "
+                "the multi-label config out with --protocol broad=CONFIG,CONFIG."
+            )
+    return [
+        figure
+        for split, rows in shifted.by("split").items()
+        for figure in _auroc("dsd", rows, known, split, rank_known_unknown(clean, rows))
+    ]
+
+
+def _attacks(clean: Rows, shifted: Rows) -> list[Figure]:
+    found = []
+    for split, rows in shifted.by("split").items():
+        originals = _originals(clean, rows, split)
+        succeeded = ~clean.wrong[originals] & rows.wrong
+        before = clean.where(np.isin(np.arange(len(clean)), originals[succeeded]))
+        ranking = rank_known_unknown(before, rows.where(succeeded)) if succeeded.any() else NOTHING
+        found += _auroc("ed", rows, "test, the originals", f"{split}, wrong since the attack", ranking)
+    return found
+
+
+def _corruptions(right: Rows, shifted: Rows) -> list[Figure]:
+    return [
+        figure
+        for split, rows in shifted.by("split").items()
+        for figure in _auroc(
+            "ed", rows, "test, right", f"{split}, wrong", rank_known_unknown(right, rows.where(rows.wrong))
+        )
+    ]
+
+
+def _auroc(setting: str, shifted: Rows, known: str, unknown: str, ranking: Ranking) -> list[Figure]:
+    config = " + ".join(np.unique(shifted.config).tolist())
+    return measure(ranking, ["auroc"], protocol=NAME, config=config, setting=setting, known=known, unknown=unknown)
+
+
+def _originals(clean: Rows, shifted: Rows, split: str) -> npt.NDArray[np.int64]:
+    """Return the number of the clean original of each shifted row."""
+    order = np.argsort(clean.source_id)
+    names = clean.source_id[order]
+    twice = names[1:][names[1:] == names[:-1]]
+    if len(twice):
+        raise EvaluationError(f"{twice[0]} appears twice among the clean rows; score one reference config only.")
+    places = np.minimum(np.searchsorted(names, shifted.source_id), len(names) - 1)
+    strangers = shifted.source_id[names[places] != shifted.source_id]
+    if len(strangers):
+        raise EvaluationError(
+            f"Rows of {split} lack their clean original among the clean rows: {len(strangers):,}, such as "
+            f"{strangers[0]}. Score all of test."
+        )
+    return order[places]
+
+
+PROTOCOL = Protocol(
+    "BROAD",
+    "Guille-Escuret et al., Expecting The Unexpected: Towards Broad Out-Of-Distribution Detection (2023)",
+    {"dsd": "Distribution shift detection", "ed": "Error detection"},
+    ("ed",),
+    figures,
+    absent,
+    each_config=False,
+    headline={"setting": "dsd", "metric": "auroc", "statistic": "mean"},
+)

@@ -1,0 +1,67 @@
+"""The protocol of FACETS, Toward a Realistic Benchmark for Out-of-Distribution Detection, tables VI and VII.
+
+Tested by `tests/evaluation/protocols/test_registry.py`.
+"""
+
+from __future__ import annotations
+
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.protocols.figures import Figure, Protocol, measure
+from unknown_detection.evaluation.scoring.rows import Rows, known_rows, rank_errors, rank_known_unknown
+
+NAME = "facets"
+METRICS = (
+    "interpolated_fpr_at_95_tpr_known_positive",
+    "least_detection_error_at_95_tpr_known_positive",
+    "auroc",
+    "fpr_at_95_tpr_known_positive",
+    "detection_error_known_positive",
+)
+"""Those of the paper's tables, in their order, then those that the paper's text defines. In the tables, the detection
+error of OODL on Baseline, 1.61 at an FPR of 0.37, is below 0.5 (1 - 0.95) + 0.5 FPR, and so are eight others."""
+
+IN_TABLES = METRICS[:3]
+
+
+def figures(rows: Rows) -> list[Figure]:
+    """Evaluate a config by FPR at 95 % TPR, detection error (known rows positive; both twice) and AUROC.
+
+    OOD detection compares the unknown rows of `test` with its in-distribution rows. Misclassification detection
+    compares misclassified in-distribution rows with correctly classified ones; rows that are in-distribution only by
+    their meaning, and have no label of the model, are left out.
+
+    Args:
+        rows: rows of one config; other splits are ignored.
+
+    Raises:
+        EvaluationError: `test` has no in-distribution, no unknown or no labelled rows.
+    """
+    known, unknown = known_rows(rows, "test"), rows.where(~rows.known & (rows.split == "test"))
+    config = str(rows.config[0])
+    if not len(unknown):
+        raise EvaluationError(
+            f"test of {config} has in-distribution rows only, no unknown ones. Score all rows of the split, or choose "
+            "another protocol."
+        )
+    named = {"protocol": NAME, "config": config, "setting": "ood_detection"}
+    named |= {"known": "test, in-distribution", "unknown": "test, out-of-distribution"}
+    found = measure(rank_known_unknown(known, unknown), METRICS, **named)
+    if rows.prediction is None:
+        return found
+    labelled = known.where(known.label >= 0)
+    if not len(labelled):
+        raise EvaluationError(
+            f"The in-distribution rows in test of {config} have no labels; leave the predictions out."
+        )
+    named |= {"setting": "misclassification_detection", "known": "test, right", "unknown": "test, wrong"}
+    return found + measure(rank_errors(labelled), METRICS, **named)
+
+
+PROTOCOL = Protocol(
+    "FACETS",
+    "Toward a Realistic Benchmark for Out-of-Distribution Detection",
+    {"ood_detection": "OOD detection", "misclassification_detection": "Misclassification detection"},
+    ("misclassification_detection",),
+    figures,
+    headline={"setting": "ood_detection", "metric": "auroc", "statistic": ""},
+)

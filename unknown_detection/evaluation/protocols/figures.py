@@ -1,0 +1,151 @@
+"""A figure, one number of a protocol, and the declaration of a protocol.
+
+Tested by `tests/evaluation/protocols/test_registry.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.metrics.metrics import METRICS
+from unknown_detection.evaluation.metrics.ranking import Ranking
+from unknown_detection.evaluation.scoring.rows import Rows
+
+AS_PUBLISHED = "as_published"
+WITHOUT_DUPLICATES = "without_duplicates"
+WITHOUT_OVERLAP = "without_overlap"
+
+
+@dataclass(frozen=True)
+class Figure:
+    """One number; `results.COLUMNS` describes the fields.
+
+    All fields except the last five identify it among the figures of a detector and run.
+    """
+
+    protocol: str
+    config: str
+    setting: str
+    known: str
+    unknown: str
+    metric: str
+    positive: str
+    rows: str
+    statistic: str
+    fitted_on: str
+    value: float
+    factor: float
+    n_known: int
+    n_unknown: int
+    left_out: int = 0
+
+    @property
+    def reported(self) -> float:
+        """The value as the paper prints it."""
+        return self.value * self.factor
+
+    @property
+    def name(self) -> Figure:
+        """The fields that identify it, with the others blanked."""
+        return replace(self, value=0.0, n_known=0, n_unknown=0, left_out=0)
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """An evaluation protocol for one detector on one model.
+
+    Attributes:
+        title: for display.
+        paper: the paper that describes it.
+        settings: its tasks by their names in figures, with titles for display.
+        with_predictions: the settings that need predictions.
+        judge: computes the figures of rows, without any treatment of duplicates.
+        absent: lists in sentences which of the paper's sets are not among the rows.
+        each_config: whether each config is judged alone, or all of them together.
+        headline: the fields of the figure by which detectors are ranked.
+    """
+
+    title: str
+    paper: str
+    settings: Mapping[str, str]
+    with_predictions: tuple[str, ...]
+    judge: Callable[[Rows], list[Figure]]
+    absent: Callable[[Rows], list[str]] = lambda rows: []
+    each_config: bool = True
+    headline: Mapping[str, str] = field(default_factory=dict)
+
+    def figures(self, rows: Rows, *, lenient: bool = False) -> list[Figure]:
+        """Compute the figures of rows of one or more configs.
+
+        Args:
+            rows: the rows.
+            lenient: whether configs that lack rows the protocol needs have no figures instead of an error: for a part
+                of rows that can be evaluated as a whole.
+
+        Raises:
+            EvaluationError: rows that the protocol needs are missing.
+        """
+        found: list[Figure] = []
+        for part in rows.by("config").values() if self.each_config else [rows]:
+            try:
+                found += self.judge(part)
+            except EvaluationError:
+                if not lenient:
+                    raise
+        return found
+
+
+def measure(ranking: Ranking, metrics: Iterable[str], **named: str) -> list[Figure]:
+    """Compute metrics from a ranking.
+
+    Args:
+        ranking: the ranking. Only a model's predictions may leave one class without rows: metrics that need both are
+            NaN then.
+        metrics: keys of `METRICS`.
+        named: the other fields that identify the figures; `fitted_on` may be left out.
+
+    Returns:
+        One figure per metric, with `rows` as published.
+    """
+    known, unknown = int(ranking.known[-1]) + ranking.missed, int(ranking.unknown[-1])
+    fields = {"rows": AS_PUBLISHED, "statistic": "", "fitted_on": "", **named}
+    found = []
+    for name in metrics:
+        metric = METRICS[name]
+        value = metric.of(ranking) if metric.takes == "errors" or (known and unknown) else float("nan")
+        numbers = {"value": value, "factor": metric.factor, "n_known": known, "n_unknown": unknown}
+        found.append(Figure(metric=name, positive=metric.positive, **fields, **numbers))  # type: ignore[arg-type]
+    return found
+
+
+def means(figures: Sequence[Figure], *, unknown: str | None = None, config: str | None = None) -> list[Figure]:
+    """Return the unweighted mean of figures for each metric; NaN if one of them is.
+
+    Args:
+        figures: figures that differ only in the rows they are computed on.
+        unknown: the sets that the means are over; None joins the figures' own.
+        config: config of the means if the figures have several; None uses the first figure's.
+    """
+    groups: dict[str, list[Figure]] = {}
+    for figure in figures:
+        groups.setdefault(figure.metric, []).append(figure)
+    return [
+        replace(
+            summed(found),
+            config=config or found[0].config,
+            unknown=unknown or " + ".join(figure.unknown for figure in found),
+            statistic="mean",
+            value=float(np.mean([figure.value for figure in found])),
+        )
+        for found in groups.values()
+    ]
+
+
+def summed(figures: Sequence[Figure]) -> Figure:
+    """Return the first figure with the numbers of rows of all of them."""
+    known, unknown = (sum(getattr(figure, name) for figure in figures) for name in ("n_known", "n_unknown"))
+    return replace(figures[0], n_known=known, n_unknown=unknown)

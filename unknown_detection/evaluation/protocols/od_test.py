@@ -1,0 +1,123 @@
+"""OD-test: Shafaei, Schmidt and Little, A Less Biased Evaluation of Out-of-distribution Sample Detectors (BMVC 2019).
+
+A threshold has to be chosen with the OoD data at hand, which differ from those met later. So OD-test fits the
+threshold on one OoD set, D_m, and evaluates on another, D_t, for every ordered pair of the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from itertools import permutations
+
+import numpy as np
+import numpy.typing as npt
+
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.metrics.ranking import rank
+from unknown_detection.evaluation.protocols.figures import Figure, Protocol, measure, summed
+from unknown_detection.evaluation.scoring.rows import Rows, known_rows, unknown_splits
+
+NAME = "od-test"
+
+ROLES = ("near_ood", "far_ood", "novel_class", "adversarial", "synthetic", "corruption", "multi_label")
+"""Roles of the OoD sets; `external` is excluded, because hyperparameters are chosen on it."""
+
+STATISTICS: Mapping[str, Callable[[npt.NDArray[np.float64]], np.float64]] = {
+    "mean": np.mean,
+    "standard_deviation": np.std,
+    "min": np.min,
+    "lower_quartile": lambda values: np.quantile(values, 0.25),
+    "median": np.median,
+    "upper_quartile": lambda values: np.quantile(values, 0.75),
+    "max": np.max,
+}
+"""Statistics of the figures of all pairs; the standard deviation is the population's."""
+
+
+def figures(rows: Rows) -> list[Figure]:
+    """Evaluate a config by balanced accuracy.
+
+    For every ordered pair of different OoD splits, D_m and D_t, the threshold is fitted on the in-distribution rows of
+    `validation` with D_m, and evaluated on those of `test` with D_t. A detector that was fitted on `validation` itself
+    has its threshold from rows that it has seen; reports name it. For comparison, the two-dataset setting uses one
+    set as both: its rows, ordered by id, are divided into two halves, the threshold is fitted on one half and
+    evaluated on the other, both ways, and the two results are averaged. Statistics over all pairs follow for both
+    settings.
+
+    Args:
+        rows: rows of one config; hyperparameters must not have been chosen on the OoD splits.
+
+    Raises:
+        EvaluationError: there are no in-distribution rows in `validation` or in `test`, or fewer than two OoD splits.
+    """
+    fitting, evaluated = known_rows(rows, "validation"), known_rows(rows, "test")
+    sets = unknown_splits(rows, ROLES)
+    config = str(rows.config[0])
+    if len(sets) < 2:
+        raise EvaluationError(
+            f"{config} has only one OoD split, {', '.join(sets)}, but OD-test fits on one and evaluates on another. "
+            "Score a second one."
+        )
+
+    def judge(setting: str, fitted_on: str, fit: Rows, unknown: str, judge: Rows) -> Figure:
+        cut = threshold(*_sides(fitting, fit))
+        scores, flags = _sides(evaluated, judge)
+        named = {"protocol": NAME, "config": config, "setting": setting, "known": "test", "unknown": unknown}
+        ranking = rank((scores > cut).astype(np.int8), flags)[0]
+        return measure(ranking, ["balanced_accuracy"], fitted_on=fitted_on, **named)[0]
+
+    pairs = [judge("od_test", of_m, sets[of_m], of_t, sets[of_t]) for of_m, of_t in permutations(sets, 2)]
+    alone = []
+    for name, split in sets.items():
+        first, second = _halves(split)
+        there, back = (judge("two_dataset", name, *both) for both in ((first, name, second), (second, name, first)))
+        alone.append(replace(there, value=(there.value + back.value) / 2, n_unknown=len(split)))
+    return [*pairs, *_distribution(pairs), *alone, *_distribution(alone)]
+
+
+def threshold(scores: npt.NDArray[np.float64], unknown: npt.NDArray[np.bool_]) -> float:
+    """Fit a threshold: the lowest score that, if all scores above it are rejected, maximizes balanced accuracy.
+
+    It is a row's score and not a number between two, so that monotone transforms of scores change no decision.
+
+    Args:
+        scores: shape (n,), higher = more unknown.
+        unknown: shape (n,), bool.
+
+    Raises:
+        EvaluationError: there are no known or no unknown rows, or scores are NaN or infinite.
+    """
+    ranking = rank(scores, unknown)[0]
+    n_known, n_unknown = ranking.sizes()
+    # Balanced accuracy less 0.5, up to a factor, in integers, with each distinct score as the last one accepted.
+    gain = ranking.known[1:] * n_unknown - ranking.unknown[1:] * n_known
+    return float(np.unique(scores)[np.argmax(gain)])
+
+
+def _sides(known: Rows, unknown: Rows) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.bool_]]:
+    return np.concatenate([known.score, unknown.score]), np.arange(len(known) + len(unknown)) >= len(known)
+
+
+def _halves(rows: Rows) -> tuple[Rows, Rows]:
+    """Divide rows alternately in the order of ids, so that the halves do not depend on the order of rows."""
+    second = np.zeros(len(rows), dtype=np.bool_)
+    second[np.argsort(rows.id)[1::2]] = True
+    return rows.where(~second), rows.where(second)
+
+
+def _distribution(figures: Sequence[Figure]) -> list[Figure]:
+    values = np.array([figure.value for figure in figures])
+    sets = " + ".join(dict.fromkeys(figure.unknown for figure in figures))
+    whole = replace(summed(figures), unknown=sets, fitted_on=sets)
+    return [replace(whole, statistic=name, value=float(of(values))) for name, of in STATISTICS.items()]
+
+
+PROTOCOL = Protocol(
+    "OD-test",
+    "Shafaei, Schmidt and Little, A Less Biased Evaluation of Out-of-distribution Sample Detectors (2019)",
+    {"od_test": "OD-test (three datasets)", "two_dataset": "Two datasets"},
+    (),
+    figures,
+    headline={"setting": "od_test", "metric": "balanced_accuracy", "statistic": "mean"},
+)

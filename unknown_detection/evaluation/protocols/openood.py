@@ -1,0 +1,120 @@
+"""The protocol of OpenOOD v1.5: near and far unknowns, with shifted known rows left out or counted as known.
+
+Zhang et al., OpenOOD v1.5: Enhanced Benchmark for Out-of-Distribution Detection (2023), sections 2 and 3; open-set
+classification: Dhamija, Günther and Boult, Reducing Network Agnostophobia (2018).
+
+Tested by `tests/evaluation/protocols/test_registry.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+
+import numpy as np
+
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.metrics.ranking import Ranking, rank_open_set
+from unknown_detection.evaluation.protocols.figures import Figure, Protocol, means, measure
+from unknown_detection.evaluation.scoring.rows import Rows, known_rows, rank_errors, rank_known_unknown, unknown_splits
+
+NAME = "openood"
+METRICS = ("fpr_at_95_tpr_unknown_positive", "auroc", "aupr_in_trapezoid", "aupr_out_trapezoid")
+"""The columns of its tables, as its code computes them: unknown rows are positive for FPR, AUPR has trapezoids."""
+
+UNKNOWN = ("near_ood", "far_ood", "novel_class")
+"""Roles of unknown rows, each with a mean of its own. BROAD's novel classes are neither near nor far."""
+
+SHIFTED = ("corruption",)
+"""Roles of rows that are shifted, but of known classes. Images whose content is another one, as BROAD's adversarial,
+synthetic and multi-label ones, are not among OpenOOD's shifts."""
+
+
+def figures(rows: Rows) -> list[Figure]:
+    """Compare known rows with each split of unknown ones, and average over the near, the far and the novel splits.
+
+    Standard: the known rows are the in-distribution rows of `test`. Full spectrum: corrupted rows count as known, too.
+    Both by FPR at 95 % TPR, unknown rows positive, AUROC, and AUPR with known (in) and with unknown rows (out)
+    positive. Open-set recognition: as standard, by OSCR. Classification: the accuracy on the known rows of either.
+
+    Args:
+        rows: rows of the configs to evaluate together, of which one has in-distribution rows in `test`.
+
+    Returns:
+        Figures of each split, and means. Open-set recognition and accuracy if rows have predictions, the full spectrum
+        if there are corrupted rows.
+
+    Raises:
+        EvaluationError: there are no in-distribution rows in `test`, or several configs have them, or there are no
+            unknown rows.
+    """
+    known = known_rows(rows, "test")
+    configs = list(known.by("config"))
+    if len(configs) > 1:
+        raise EvaluationError(
+            f"{' and '.join(configs)} each have in-distribution rows in test, but {NAME} compares with those of one "
+            f"config. Give it with the configs that belong to it: --protocol {NAME}={configs[0]}."
+        )
+    unknown_splits(rows, UNKNOWN)  # refuses rows without any
+    found = _against_each(rows, "standard", "test", METRICS, lambda unknown: rank_known_unknown(known, unknown))
+    if rows.prediction is not None:
+        found += _against_each(rows, "open_set", "test", ("oscr",), lambda unknown: _rank_open_set(known, unknown))
+        found += _accuracy(rows, "test", known)
+    shifted = np.isin(rows.role, SHIFTED) & (rows.label >= 0)
+    if shifted.any():
+        names = " + ".join(["test", *rows.where(shifted).by("split")])
+        spectrum = rows.where(rows.known & (rows.split == "test") | shifted)
+        ranked = partial(rank_known_unknown, spectrum)
+        found += _against_each(rows, "full_spectrum", names, METRICS, ranked)
+        found += [] if rows.prediction is None else _accuracy(rows, names, spectrum)
+    return found
+
+
+def _against_each(
+    rows: Rows, setting: str, known: str, metrics: tuple[str, ...], ranked: Callable[[Rows], Ranking]
+) -> list[Figure]:
+    """Measure each split of unknown rows, and average by role."""
+    named = {"protocol": NAME, "config": _configs(rows), "setting": setting, "known": known}
+    found: list[Figure] = []
+    for role in UNKNOWN:
+        of_role = [
+            figure
+            for split, unknown in rows.where(rows.role == role).by("split").items()
+            for figure in measure(ranked(unknown), metrics, unknown=split, **named)
+        ]
+        found += of_role + means(of_role, unknown=role)
+    return found
+
+
+def _accuracy(rows: Rows, names: str, known: Rows) -> list[Figure]:
+    """Measure the accuracy on known rows that have labels; no figure if none has."""
+    labelled = known.where(known.label >= 0)
+    named = {"protocol": NAME, "config": _configs(rows), "setting": "classification"}
+    sides = {"known": f"{names}, right", "unknown": f"{names}, wrong"}
+    return measure(rank_errors(labelled), ["accuracy"], **named, **sides) if len(labelled) else []
+
+
+def _configs(rows: Rows) -> str:
+    return " + ".join(rows.where(rows.known | np.isin(rows.role, (*UNKNOWN, *SHIFTED))).by("config"))
+
+
+def _rank_open_set(known: Rows, unknown: Rows) -> Ranking:
+    scores = np.concatenate([known.score, unknown.score])
+    errors = np.concatenate([known.wrong, unknown.wrong])
+    return rank_open_set(scores, np.arange(len(scores)) >= len(known), errors)[2]
+
+
+PROTOCOL = Protocol(
+    "OpenOOD v1.5",
+    "Zhang et al., OpenOOD v1.5: Enhanced Benchmark for Out-of-Distribution Detection (2023)",
+    {
+        "standard": "Standard",
+        "open_set": "Open-set recognition",
+        "full_spectrum": "Full spectrum",
+        "classification": "Classification",
+    },
+    ("open_set", "classification"),
+    figures,
+    each_config=False,
+    headline={"setting": "standard", "metric": "auroc", "statistic": "mean"},
+)

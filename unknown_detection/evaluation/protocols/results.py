@@ -1,0 +1,247 @@
+"""The tidy table of all figures of a report: one line per number, with the columns that identify it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from unknown_detection.csv_text import csv_text
+from unknown_detection.evaluation.errors import EvaluationError, one_line
+from unknown_detection.evaluation.files import atomic_path, parse_json, read_parquet, write_text
+from unknown_detection.evaluation.protocols.figures import Figure
+
+FORMAT = 4
+"""Version of the schema below; readers refuse other versions."""
+
+FILE = "figures.parquet"
+"""Name of the file in a report's folder."""
+
+METADATA = b"unknown_detection_figures"
+"""Key in the Parquet schema's metadata that holds `FORMAT` and the report's record, as JSON."""
+
+ALL_VARIANTS = "*"
+"""The variant of figures over several training methods."""
+
+
+COLUMNS: Mapping[str, tuple[pa.DataType, str]] = {
+    "release": (pa.string(), "name of the release: its folder's name, or ORG/NAME at a commit"),
+    "release_digest": (pa.string(), "SHA-256 over the digests of all its splits"),
+    "duplicates_sha256": (pa.string(), "SHA-256 of its table of duplicates, or empty if it has none"),
+    "model": (pa.string(), "name of the model, or empty if the scores file does not state it"),
+    "model_digest": (pa.string(), "SHA-256 of its weights, or empty"),
+    "variant": (pa.string(), "training method, such as an optimizer; `*` for a figure over all of them"),
+    "run": (pa.string(), "name of the scores file without its ending"),
+    "seed": (pa.int64(), "seed of the run; null if the scores file does not state it"),
+    "detector": (pa.string(), "name of the detector"),
+    "hyperparameters": (pa.string(), "hyperparameters of the detector, as JSON"),
+    "protocol": (pa.string(), "name of the protocol"),
+    "config": (pa.string(), "config of the release; several are joined by ` + `"),
+    "setting": (pa.string(), "task of the detector, such as `ood_detection`, `dsd` or `od_test`"),
+    "known": (pa.string(), "the known rows: a split, and which of its rows if not all"),
+    "unknown": (
+        pa.string(),
+        "the unknown rows; several splits, or sets that a statistic is over, are joined by ` + `",
+    ),
+    "metric": (pa.string(), "name of the metric"),
+    "positive": (pa.string(), "positive class of the metric, `known` or `unknown`, or empty"),
+    "rows": (
+        pa.string(),
+        "`as_published`; `without_duplicates`: without rows that duplicate another row; or `without_overlap`: without "
+        "unknown rows whose class is, holds or shows a known one",
+    ),
+    "statistic": (pa.string(), "`mean` and so on for a statistic of other figures, else empty"),
+    "fitted_on": (pa.string(), "OoD split that a threshold was fitted on, or empty"),
+    "value": (
+        pa.float64(),
+        "the figure, a rate or an area from 0 to 1; NaN if predictions leave one class without rows",
+    ),
+    "factor": (pa.float64(), "factor by which the protocol's paper multiplies it"),
+    "n_known": (pa.int64(), "number of known rows; for a statistic, summed over its figures"),
+    "n_unknown": (pa.int64(), "number of unknown rows, likewise"),
+    "left_out": (pa.int64(), "number of rows left out as duplicates or for their overlap; 0 `as_published`"),
+    "prepared": (
+        pa.string(),
+        "how the run's model got images that are prepared for a model's input, by `config/split`, as JSON: as stored, "
+        "or resized for a model with another input",
+    ),
+    "versions": (pa.string(), "versions of the packages that `scored` the rows and `judged` the scores, as JSON"),
+}
+"""Type and description of each column, in order."""
+
+Line = Mapping[str, Any]
+"""A line of the table: values by column."""
+
+FIGURE_KEY = tuple(one.name for one in fields(Figure) if one.type == "str")
+"""The columns that identify a figure among those of a detector and run."""
+
+
+@dataclass(frozen=True)
+class Run:
+    """A run: one scores file of a model's detectors.
+
+    Attributes:
+        name: the file's stem.
+        variant: training method.
+        seed: random seed; None if the file does not state it.
+        model: name of the model, or empty.
+        model_digest: digest of the model, or empty.
+        hyperparameters: hyperparameters by detector.
+        versions: versions of the packages that `scored` the rows and `judged` the scores.
+        prepared: how the model got images that are prepared for a model's input, by `config/split`.
+        fit_half: the `config/split` that detectors were fitted on half of, for want of training rows; empty if not.
+        accepted: where the model's accuracy differs from the published one, in words; empty if it does not.
+    """
+
+    name: str
+    variant: str
+    seed: int | None
+    model: str
+    model_digest: str
+    hyperparameters: Mapping[str, Mapping[str, float]]
+    versions: Mapping[str, Mapping[str, str]]
+    prepared: Mapping[str, str] = field(default_factory=dict)
+    fit_half: str = ""
+    accepted: str = ""
+
+
+def tidy(
+    evaluated: Iterable[tuple[Run, str, Iterable[Figure]]],
+    *,
+    release: str,
+    release_digest: str,
+    duplicates_sha256: str = "",
+) -> pa.Table:
+    """Build the table of figures of several runs and detectors.
+
+    Args:
+        evaluated: runs, each with a detector's name and figures.
+        release: name of the release.
+        release_digest: digest of the release.
+        duplicates_sha256: SHA-256 of its table of duplicates; empty if it has none.
+
+    Raises:
+        EvaluationError: two runs have the same variant, weights, seed and detector, so that a mean would count one
+            twice.
+    """
+    lines = []
+    for run, detector, figures in evaluated:
+        of_run = {
+            "release": release,
+            "release_digest": release_digest,
+            "duplicates_sha256": duplicates_sha256,
+            "model": run.model,
+            "model_digest": run.model_digest,
+            "variant": run.variant,
+            "run": run.name,
+            "seed": run.seed,
+            "detector": detector,
+            "hyperparameters": _json(run.hyperparameters.get(detector, {})),
+            "prepared": _json(run.prepared),
+            "versions": _json(run.versions),
+        }
+        lines += [of_run | asdict(figure) for figure in figures]
+    _refuse_twice(lines)
+    return pa.Table.from_pylist(lines, _SCHEMA)
+
+
+def over_runs(figures: pa.Table) -> list[Line]:
+    """Compute mean and standard deviation over the runs of each variant, which differ by seed.
+
+    Returns:
+        `variant`, `detector`, the columns of `FIGURE_KEY` and `factor`, then `runs`, `mean` and `std`: the sample
+        standard deviation (of n - 1), None for one run. In the order of each figure's first line.
+    """
+    keys = ("variant", "detector", *FIGURE_KEY, "factor")
+    found: list[Line] = []
+    for names, lines in grouped(figures.select([*keys, "value"]).to_pylist(), *keys):
+        values = [line["value"] for line in lines]
+        std = float(np.std(values, ddof=1)) if len(values) > 1 else None
+        found.append(dict(zip(keys, names, strict=True)) | {"runs": len(values), "mean": np.mean(values), "std": std})
+    return found
+
+
+def grouped(lines: Iterable[Line], *names: str) -> list[tuple[tuple[str, ...], list[Line]]]:
+    """Group lines by the values of some columns, in order of first occurrence.
+
+    Args:
+        lines: the lines.
+        names: the columns; without any, all lines form one group.
+    """
+    groups: dict[tuple[str, ...], list[Line]] = {}
+    for line in lines:
+        groups.setdefault(tuple(line[name] for name in names), []).append(line)
+    return list(groups.items())
+
+
+def write_figures(path: Path, figures: pa.Table, record: Mapping[str, Any] | None = None) -> None:
+    """Write figures as Parquet with a record of their origin, or as CSV; equal arguments produce equal bytes.
+
+    Args:
+        path: the file, which is replaced atomically; ends in `.parquet` or `.csv`.
+        figures: the result of `tidy`.
+        record: what else a report states, kept as JSON in the Parquet schema's metadata.
+    """
+    if path.suffix == ".csv":
+        write_text(path, csv_text([figures.column_names, *zip(*figures.to_pydict().values(), strict=True)]))
+        return
+    metadata = {METADATA: json.dumps({**(record or {}), "format": FORMAT}, sort_keys=True)}
+    with atomic_path(path) as temporary:
+        pq.write_table(figures.replace_schema_metadata(metadata), temporary, compression="zstd")
+
+
+def read_figures(where: Path) -> pa.Table:
+    """Read the figures of a report.
+
+    Args:
+        where: the report's folder, or its `figures.parquet`.
+
+    Raises:
+        EvaluationError: there are no figures, or they have another format.
+    """
+    path = where / FILE if where.is_dir() else where
+    if not where.exists():
+        raise EvaluationError(f"There is no report at {where}: no such file or folder. Check the path.")
+    if not path.is_file():
+        raise EvaluationError(f"{where} is not a report: it has no {path.name}. Check the path.")
+    table = read_parquet(path, f"the figures {path}")
+    found = read_record(table).get("format", "none")
+    if found != FORMAT or not table.schema.equals(_SCHEMA):
+        raise EvaluationError(
+            f"{path} has format {one_line(found, 40)}, but this version reads format {FORMAT}. Write the report again."
+        )
+    return table
+
+
+def read_record(figures: pa.Table) -> dict[str, Any]:
+    """Return the record in the metadata of figures that were read; empty if it has none that is valid."""
+    try:
+        found = parse_json((figures.schema.metadata or {}).get(METADATA, b""))
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+_SCHEMA = pa.schema([(name, kind) for name, (kind, _) in COLUMNS.items()])
+
+
+def _refuse_twice(lines: Iterable[Mapping[str, Any]]) -> None:
+    seen: dict[tuple[Any, ...], str] = {}
+    for line in lines:
+        key = tuple(line[name] for name in ("variant", "model_digest", "seed", "detector", *FIGURE_KEY))
+        if line["model_digest"] and key in seen:
+            raise EvaluationError(
+                f"{seen[key]} and {line['run']} both have {line['detector']} with seed {line['seed']} and the same "
+                "weights. Leave one out, or name two variants."
+            )
+        seen[key] = line["run"]
+
+
+def _json(values: Mapping[str, Any]) -> str:
+    return json.dumps(values, sort_keys=True)

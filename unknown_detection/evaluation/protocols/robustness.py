@@ -1,0 +1,162 @@
+"""The protocol of the optimizer paper (`metrics.mixture`): one detector on models trained differently."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.metrics.metrics import METRICS
+from unknown_detection.evaluation.metrics.mixture import mixture, moments
+from unknown_detection.evaluation.protocols import calibration
+from unknown_detection.evaluation.protocols.figures import Figure
+from unknown_detection.evaluation.protocols.results import ALL_VARIANTS, Run
+
+NAME = "optimizer-robustness"
+
+Runs = Sequence[Sequence[Figure]]
+"""The figures of one detector on several models that differ only in their seed."""
+
+
+def detector_robustness(runs: Mapping[str, Runs]) -> list[Figure]:
+    """Measure a detector's robustness to the optimizer, for each OoD set and metric (tables 3 to 5).
+
+    Args:
+        runs: by optimizer, the figures of two or more models each, computed by another protocol, the same ones for
+            every model. Statistics among them are ignored.
+
+    Returns:
+        Three figures for each: its `mixture_mean`, `mixture_variance` and `robustness` as `statistic`, the first in
+        the figure's unit, the second in its square. They are computed on values as the paper prints them, in percent.
+
+    Raises:
+        EvaluationError: there are fewer than two optimizers, an optimizer has fewer than two models, models have
+            different figures, or a figure is NaN.
+    """
+    found = _moments(runs)
+    if len(found) < 2:
+        raise EvaluationError(
+            f"Robustness compares two or more optimizers, but there are results of {' and '.join(runs) or 'none'} "
+            "only. Train the model with another one, too."
+        )
+    keys = next(iter(found.values()))
+    return [figure for key in keys for figure in _mixed(key, [of_one[key] for of_one in found.values()], key.unknown)]
+
+
+def optimizer_robustness(runs: Mapping[str, Runs]) -> dict[str, list[Figure]]:
+    """Measure each optimizer's robustness with a detector: its figures mixed over the OoD sets (tables 7 to 9).
+
+    Returns:
+        Figures by optimizer, as those of `detector_robustness`; `unknown` joins the sets that are mixed.
+
+    Raises:
+        EvaluationError: as for `detector_robustness`, except for the number of optimizers.
+    """
+    return {optimizer: list(_over_unknowns(found)) for optimizer, found in _moments(runs).items()}
+
+
+def _over_unknowns(found: Mapping[Figure, tuple[float, float]]) -> Iterable[Figure]:
+    groups: dict[Figure, list[Figure]] = {}
+    for key in found:
+        groups.setdefault(replace(key, unknown=""), []).append(key)
+    for keys in groups.values():
+        yield from _mixed(keys[0], [found[key] for key in keys], " + ".join(key.unknown for key in keys))
+
+
+def _moments(runs: Mapping[str, Runs]) -> dict[str, dict[Figure, tuple[float, float]]]:
+    """Return mean and variance over an optimizer's models for each figure, in the unit of the paper."""
+    found = {}
+    expected: dict[Figure, None] | None = None
+    for optimizer, models in runs.items():
+        if len(models) < 2:
+            raise EvaluationError(
+                f"There are {len(models)} models trained with {optimizer}, but its variance needs two or more. Train "
+                "it with more seeds."
+            )
+        of_models = [{figure.name: figure.reported for figure in model if not figure.statistic} for model in models]
+        expected = dict.fromkeys(of_models[0]) if expected is None else expected
+        for model in of_models:
+            if model.keys() != expected.keys():
+                one = min(model.keys() ^ expected.keys(), key=repr)
+                raise EvaluationError(
+                    f"Not all models have the figure {one.metric} of {one.config}, {one.unknown} ({optimizer} has "
+                    "differences). Evaluate all models by one protocol on one release."
+                )
+        found[optimizer] = {key: moments([model[key] for model in of_models]) for key in expected}
+    return found
+
+
+def _mixed(key: Figure, components: Sequence[tuple[float, float]], unknown: str) -> Iterable[Figure]:
+    mixed = mixture(*zip(*components, strict=True))
+    better = METRICS[key.metric].better
+    for statistic, reported, factor in (
+        ("mixture_mean", mixed.mean, key.factor),
+        ("mixture_variance", mixed.variance, key.factor**2),
+        ("robustness", mixed.robustness(better), key.factor**2 if better == "lower" else 1.0),
+    ):
+        yield replace(key, protocol=NAME, unknown=unknown, statistic=statistic, value=reported / factor, factor=factor)
+
+
+DetectorFigures = tuple[Run, str, list[Figure]]
+"""A run, the name of one of its detectors, and its figures."""
+
+
+def robust_variants(runs: Iterable[Run]) -> list[str]:
+    """Return the training methods with two or more models; one model may have several files, one per config."""
+    models: dict[str, set[tuple[int | None, str]]] = {}
+    for run in runs:
+        models.setdefault(run.variant, set()).add(_model(run))
+    return [variant for variant, of_variant in models.items() if len(of_variant) > 1]
+
+
+def robust_detectors(judged: Iterable[tuple[Run, str]]) -> list[str]:
+    """Return the detectors with two or more models for each training method that has as many."""
+    runs: dict[str, list[Run]] = {}
+    every = []
+    for run, detector in judged:
+        runs.setdefault(detector, []).append(run)
+        every.append(run)
+    variants = robust_variants(every)
+    return [name for name, found in runs.items() if len(variants) > 1 and set(variants) <= {*robust_variants(found)}]
+
+
+def robust_figures(evaluated: Sequence[DetectorFigures]) -> Iterator[DetectorFigures]:
+    """Compute the optimizer paper's figures: per detector over methods, and per method over OoD sets.
+
+    Yields:
+        For each detector with enough models, one entry with the variant `ALL_VARIANTS` and one for each variant.
+    """
+    variants = robust_variants(run for run, _, _ in evaluated)
+    for detector in robust_detectors((run, name) for run, name, _ in evaluated):
+        mine = [(run, found) for run, name, found in evaluated if name == detector and run.variant in variants]
+        models: dict[str, dict[tuple[int | None, str], list[Figure]]] = {variant: {} for variant in variants}
+        for run, found in mine:
+            models[run.variant].setdefault(_model(run), []).extend(found)
+        runs = _comparable({variant: list(of_variant.values()) for variant, of_variant in models.items()})
+        single = {figure.unknown for of_variant in runs.values() for model in of_variant for figure in model}
+        yield _together(ALL_VARIANTS, [run for run, _ in mine]), detector, detector_robustness(runs)
+        for variant, found in optimizer_robustness(runs).items():
+            # A mixture over OoD sets needs more than one.
+            several = [figure for figure in found if figure.unknown not in single]
+            yield _together(variant, [run for run, _ in mine if run.variant == variant]), detector, several
+
+
+def _model(run: Run) -> tuple[int | None, str]:
+    return (run.seed, run.model_digest or run.name)
+
+
+def _comparable(runs: Mapping[str, list[list[Figure]]]) -> dict[str, list[list[Figure]]]:
+    """Drop figures of the model alone, pairs of OD-test, each with a threshold of its own, and what has a NaN."""
+    every = [figure for models in runs.values() for model in models for figure in model]
+    undefined = {figure.name for figure in every if figure.value != figure.value}
+
+    def kept(figure: Figure) -> bool:
+        return not figure.fitted_on and figure.protocol != calibration.NAME and figure.name not in undefined
+
+    return {variant: [list(filter(kept, model)) for model in models] for variant, models in runs.items()}
+
+
+def _together(variant: str, runs: Sequence[Run]) -> Run:
+    """Return the run that represents several runs in the line of a figure over them."""
+    name = " + ".join(dict.fromkeys(run.name for run in runs))
+    return Run(name, variant, None, " + ".join(dict.fromkeys(run.model for run in runs)), "", {}, runs[0].versions)

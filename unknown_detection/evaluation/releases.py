@@ -1,0 +1,352 @@
+"""Opens a release from a folder or the Hub, with `manifest.json` and `datasets.load_dataset`.
+
+Rows are checked against the manifest's digests, because the cache of `datasets` may hold those of another build.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import re
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from unknown_detection.evaluation import duplicate_pairs
+from unknown_detection.evaluation.duplicate_pairs import CONFIG, SPLIT
+from unknown_detection.evaluation.errors import EvaluationError, first_line, one_line, require_known, unknown_name
+from unknown_detection.evaluation.files import read_json, require_regular
+
+FORMAT = 1
+"""The supported version of the manifest's format."""
+
+INDEX_SUFFIX = "-index"
+"""Suffix of the config that holds a config's rows without images."""
+
+_DIGESTED = ("id", "label", "role", "content_sha256")
+"""The columns that a split's digest covers."""
+
+_LOAD_ERRORS = (AttributeError, LookupError, OSError, RecursionError, TypeError, ValueError, pa.ArrowException)
+"""What `load_dataset` raises, besides errors of its own, on damaged files and on a card of another shape."""
+
+_TEXTS = ("id", "content_sha256", "class_id", "source", "source_id")
+"""The columns of text that every row has."""
+
+_REPOSITORY = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+_NAME = re.compile(r"\w[\w-]*", re.ASCII)
+
+
+class Release:
+    """A release with its manifest; rows and images are loaded on first use.
+
+    Args:
+        source: first argument of `load_dataset`: a folder, or ORG/NAME.
+        revision: the commit on the Hub; None for a folder.
+        manifest: the release's `manifest.json`.
+    """
+
+    def __init__(self, source: str, revision: str | None, manifest: Mapping[str, Any]) -> None:
+        self.source = source
+        self.revision = revision
+        self.manifest = manifest
+        self._rows: dict[tuple[str, str], pa.Table] = {}
+        self._images: dict[tuple[str, str], Any] = {}  # mapped into memory, not read
+        self._duplicates: pa.Table | None = None
+
+    @property
+    def name(self) -> str:
+        """The release's name in messages: the folder, or ORG/NAME at a commit."""
+        return f"{self.source} at commit {self.revision[:12]}" if self.revision else self.source
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 over the canonical JSON of all split digests by `config/split`: equal exactly for equal rows."""
+        keys = ((config, split) for config in self.configs for split in self.splits(config))
+        digests = {"/".join(key): self.split_digest(*key) for key in keys}
+        return hashlib.sha256(json.dumps(digests, sort_keys=True, separators=(",", ":")).encode()).hexdigest()
+
+    @property
+    def duplicates_digest(self) -> str:
+        """SHA-256 of the table of duplicates, as the manifest names it; empty for a release without the table."""
+        return str(self.manifest[CONFIG]["sha256"]) if CONFIG in self.manifest else ""
+
+    @property
+    def is_demo(self) -> bool:
+        """Whether the release is made of demo sources, of which no result can be drawn."""
+        benchmarks = self.manifest.get("benchmarks")
+        entries = benchmarks.values() if isinstance(benchmarks, Mapping) else ()
+        return any(isinstance(entry, Mapping) and bool(entry.get("demo")) for entry in entries)
+
+    @property
+    def configs(self) -> tuple[str, ...]:
+        """Names of the configs with images, sorted."""
+        return tuple(sorted(self.manifest["configs"]))
+
+    def splits(self, config: str) -> tuple[str, ...]:
+        """Names of a config's splits, sorted."""
+        return tuple(sorted(self._config(config)["splits"]))
+
+    def label_names(self, config: str) -> tuple[str, ...]:
+        """The in-distribution classes of a config, in label order."""
+        return tuple(self._config(config)["label_names"])
+
+    def split_digest(self, config: str, split: str) -> str:
+        """The digest that identifies a split's rows."""
+        return str(self._split(config, split)["digest"])
+
+    def prepared(self, config: str, split: str) -> int:
+        """Width and height of the model input that a split's images are prepared for; 0 if the release names none."""
+        return int((self._split(config, split).get("generator") or {}).get("prepared", 0))
+
+    def remarks_on_classes(self, config: str) -> tuple[str, ...]:
+        """What the release says of the classes of a config that could not be compared, in sentences."""
+        splits = self._config(config)["splits"]
+        return tuple(
+            f"{config}/{split}: {text}"
+            for split in self.splits(config)
+            for text in splits[split].get("compared") or ()
+        )
+
+    def rows(self, config: str, split: str) -> pa.Table:
+        """Load all columns of a split except the image, in the release's order; `label` and `role` are integers.
+
+        Raises:
+            EvaluationError: there is no such split, it cannot be loaded, or its digest differs from the manifest's.
+        """
+        digest = self.split_digest(config, split)
+        if (config, split) not in self._rows:
+            loaded = self._load(
+                config + INDEX_SUFFIX,
+                split,
+                lambda loaded: _are_rows(rows := loaded.with_format("arrow")[:]) and rows_digest(rows) == digest,
+            )
+            self._rows[config, split] = loaded.with_format("arrow")[:]
+        return self._rows[config, split]
+
+    def images(self, config: str, split: str) -> Any:
+        """Load a split with its images, as a `datasets.Dataset` that decodes rows on access.
+
+        Raises:
+            EvaluationError: as for `rows`, or the release does not hold the split's images.
+        """
+        if not self._split(config, split).get("data", True):
+            raise EvaluationError(
+                f"{self.name} has only the index of {config}/{split}, without images; build the split with `python -m "
+                "hf_scripts.materialize` first."
+            )
+        if (config, split) not in self._images:
+            expected = self.rows(config, split).select(["id", "content_sha256"])
+            self._images[config, split] = self._load(
+                config,
+                split,
+                lambda rows: (
+                    {*expected.column_names, "image"} <= set(rows.column_names)
+                    and rows.select_columns(expected.column_names).with_format("arrow")[:] == expected
+                ),
+            )
+        return self._images[config, split]
+
+    def duplicates(self) -> pa.Table | None:
+        """Load the table of duplicate pairs, with the columns `duplicate_pairs.COLUMNS`; read once.
+
+        Returns:
+            The config `duplicates` as `load_dataset` returns it; None for releases built before it existed.
+
+        Raises:
+            EvaluationError: the table cannot be loaded, differs from the manifest's digest, or names splits or rows
+                that the release does not have.
+        """
+        if CONFIG not in self.manifest:
+            return None
+        if self._duplicates is None:
+            pairs = duplicate_pairs.read(self.source, self.revision, self.manifest, self.name)
+            splits = frozenset(f"{config}/{split}" for config in self.configs for split in self.splits(config))
+            duplicate_pairs.check(pairs, splits, lambda config, split: self.rows(config, split)["id"], self.name)
+            if len(pairs):
+                # The manifest has a digest of the file, not of its rows, so the loaded rows are compared with the
+                # file's.
+                self._load(CONFIG, SPLIT, lambda loaded: loaded.with_format("arrow")[:] == pairs)
+            self._duplicates = pairs
+        return self._duplicates
+
+    def _config(self, config: str) -> Mapping[str, Any]:
+        if config not in self.manifest["configs"]:
+            raise unknown_name(f"config of {self.name}", config, self.configs)
+        found: Mapping[str, Any] = self.manifest["configs"][config]
+        return found
+
+    def _split(self, config: str, split: str) -> Mapping[str, Any]:
+        splits = self._config(config)["splits"]
+        require_known(f"split of {config} in {self.name}", [split], splits)
+        found: Mapping[str, Any] = splits[split]
+        return found
+
+    def _load(self, config: str, split: str, is_right: Callable[[Any], bool]) -> Any:
+        """Load a split with `load_dataset`, again without its cache if the rows are wrong."""
+        # For a folder, the cache of `datasets` is keyed by the folder's name and card alone, so a hit may be another
+        # release or an earlier build of this one. The second try bypasses the cache.
+        for mode in ("reuse_dataset_if_exists", "force_redownload"):
+            loaded = self._load_dataset(config, split, mode)
+            if is_right(loaded):
+                return loaded
+        raise EvaluationError(
+            f"The rows of {config}/{split} differ from the digest in the manifest of {self.name}. Run `python -m "
+            "hf_scripts.verify` to find out what is wrong."
+        )
+
+    def _load_dataset(self, config: str, split: str, mode: str) -> Any:
+        import datasets
+        import yaml
+        from datasets.exceptions import DatasetsError
+
+        # Its progress bars would also be written to files.
+        silenced = not sys.stderr.isatty() and not datasets.utils.are_progress_bars_disabled()
+        if silenced:
+            datasets.disable_progress_bars()
+        try:
+            return datasets.load_dataset(self.source, config, split=split, revision=self.revision, download_mode=mode)
+        except (*_LOAD_ERRORS, DatasetsError, yaml.YAMLError) as error:
+            raise EvaluationError(
+                f"load_dataset cannot read {config}/{split} of {self.name}: {first_line(error)}. Run `python -m "
+                "hf_scripts.verify` to find out what is wrong."
+            ) from error
+        finally:
+            if silenced:
+                datasets.enable_progress_bars()
+
+
+def open_release(where: str, revision: str | None = None) -> Release:
+    """Open a release.
+
+    Args:
+        where: a folder, or ORG/NAME on the Hub.
+        revision: branch, tag or commit on the Hub, resolved to a commit; None for the latest.
+
+    Raises:
+        EvaluationError: the release or revision does not exist, or its manifest is invalid.
+    """
+    if "://" in where:
+        raise EvaluationError(
+            f"{one_line(where, 300)} is an address, and the evaluation reads folders and the Hub. Copy the release to "
+            "a folder first, as with `aws s3 sync`."
+        )
+    root = Path(where)
+    if root.is_dir():
+        if revision is not None:
+            raise EvaluationError(
+                f"--revision applies to a repository ORG/NAME only, but {where} is a folder. Leave it out, or name "
+                "the repository."
+            )
+        for path in sorted(root.rglob("*")):
+            if not path.is_dir():
+                require_regular(path)  # `datasets` would open a named pipe and wait for it
+        return Release(where, None, _manifest(root / "manifest.json", where))
+    if not _REPOSITORY.fullmatch(where):
+        raise EvaluationError(f"{where} is neither a folder nor a repository ORG/NAME; check the path.")
+    if revision is None and root.parent.is_dir():
+        near = difflib.get_close_matches(root.name, sorted(one.name for one in root.parent.iterdir()), n=1, cutoff=0.6)
+        hint = f"; did you mean {root.parent / near[0]}?" if near else "."
+        raise EvaluationError(
+            f"There is no folder {where}{hint} Check the path, or give --revision, too, for a dataset of this name on "
+            "the Hub."
+        )
+    commit, path = _download_manifest(where, revision)
+    return Release(where, commit, _manifest(path, f"{where} at commit {commit[:12]}"))
+
+
+def _are_rows(rows: pa.Table) -> bool:
+    """Whether a table has the columns of a release's rows, without empty cells."""
+    wanted = {**dict.fromkeys(_TEXTS, "string"), "label": "int64", "role": "int64"}
+    kinds = {name: str(kind) for name, kind in zip(rows.schema.names, rows.schema.types, strict=True)}
+    return all(kinds.get(name) == kind and not rows[name].null_count for name, kind in wanted.items())
+
+
+def rows_digest(rows: pa.Table) -> str:
+    """Compute a split's digest: SHA-256 over (id, label, role, content digest) of every row, in order.
+
+    Args:
+        rows: a table with these columns, `label` and `role` as integers.
+
+    Returns:
+        Lower-case hex. Fields are separated by tabs, rows end with newlines, in UTF-8.
+    """
+    digest = hashlib.sha256()
+    for batch in rows.select(_DIGESTED).to_batches(max_chunksize=65536):
+        lines = pc.binary_join_element_wise(*(batch[name].cast(pa.string()) for name in _DIGESTED), "\t")
+        for line in lines.to_pylist():
+            digest.update(line.encode() + b"\n")
+    return digest.hexdigest()
+
+
+def _manifest(path: Path, where: str) -> Mapping[str, Any]:
+    """Read a manifest, and check what is read of it."""
+    if not path.is_file():
+        raise EvaluationError(f"{where} is not a release: it has no manifest.json. Check the path.")
+    try:
+        manifest: Mapping[str, Any] = read_json(path)
+        whole = all(_is_config(name, config) for name, config in manifest["configs"].items())
+    except (ValueError, KeyError, TypeError, AttributeError):
+        whole = False
+    if not whole:
+        raise EvaluationError(
+            f"The manifest.json of {where} is invalid: it must list configs with label_names, and splits with "
+            "digests. Build the release again."
+        )
+    if manifest.get("format", FORMAT) != FORMAT:
+        raise EvaluationError(
+            f"The manifest of {where} has format {one_line(manifest['format'], 40)}, but this version reads "
+            f"format {FORMAT}. Use the version of this project that wrote it."
+        )
+    duplicate_pairs.check_entry(manifest, where)
+    return manifest
+
+
+def _is_config(name: str, config: Mapping[str, Any]) -> bool:
+    """Whether a config has names of files, texts of one line, and sizes in pixels where these are expected."""
+    labels, splits = config["label_names"], config["splits"]
+    remarks = [text for split in splits.values() for text in split.get("compared") or ()]
+    texts = [*labels, *remarks, *(split["digest"] for split in splits.values())]
+    sides = [(split.get("generator") or {}).get("prepared", 0) for split in splits.values()]
+    return (
+        isinstance(labels, list)
+        and all(isinstance(text, str) and text.isprintable() for text in texts)
+        and all(type(side) is int and 0 <= side < 2**16 for side in sides)
+        and all(map(_NAME.fullmatch, (name, *splits)))  # they become names of folders and files
+    )
+
+
+def _download_manifest(name: str, revision: str | None) -> tuple[str, Path]:
+    """Resolve a revision to its commit, and download the manifest to the client's cache."""
+    from huggingface_hub import HfApi, hf_hub_download
+    from huggingface_hub.errors import RemoteEntryNotFoundError, RepositoryNotFoundError, RevisionNotFoundError
+    from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
+
+    api = HfApi()
+    try:
+        # Branches and tags are always looked up, since a cached answer may be outdated; a full commit hash needs no
+        # lookup.
+        known = revision is not None and _COMMIT.fullmatch(revision)
+        commit = revision if known else api.dataset_info(name, revision=revision).sha
+        return str(commit), Path(hf_hub_download(name, "manifest.json", repo_type="dataset", revision=commit))
+    except RepositoryNotFoundError as error:
+        raise EvaluationError(
+            f"{name} is neither a local folder nor a dataset repository on {api.endpoint}. Check the name, and log in "
+            "with `hf auth login` if the repository is private."
+        ) from error
+    except RevisionNotFoundError as error:
+        tags = ", ".join(sorted(ref.name for ref in api.list_repo_refs(name, repo_type="dataset").tags)) or "none"
+        raise EvaluationError(f"{name} has no revision {revision} on {api.endpoint}; its tags are {tags}.") from error
+    except RemoteEntryNotFoundError as error:
+        raise EvaluationError(
+            f"{name} is not a release: it has no manifest.json. Give another --revision, or another repository."
+        ) from error
+    except (httpx.HTTPError, OSError) as error:
+        raise EvaluationError(
+            f"Cannot reach {name} on {api.endpoint}: {first_line(error)}. Try again, or give a local folder."
+        ) from error

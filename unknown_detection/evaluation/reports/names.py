@@ -1,0 +1,99 @@
+"""Display names of detectors, metrics, splits and settings, as papers write them.
+
+Tested by `tests/evaluation/reports/test_tables.py`.
+"""
+
+from __future__ import annotations
+
+from unknown_detection.evaluation.detectors.registry import METHODS
+from unknown_detection.evaluation.metrics.metrics import METRICS, Metric
+from unknown_detection.evaluation.protocols import calibration
+from unknown_detection.evaluation.protocols.registry import PROTOCOLS
+
+BASELINE = "msp"
+"""The detector that others are compared with, if it was scored."""
+
+# Where a method's title is an abbreviation of one paper that does not stand alone.
+_DETECTORS = {
+    "cadet": "CADet",
+    "dice": "DICE",
+    "doctor": "DOCTOR",
+    "kl_matching": "KL-Matching",
+    "logit_norm": "Logit norm",
+    "mahalanobis": "MDS",
+    "mahalanobis_all": "MDS (all)",
+    "mahalanobis_first": "MDS (first)",
+    "mahalanobis_logits": "MDS (logits)",
+    "max_logit": "MaxLogit",
+    "mc_dropout": "MC-Dropout",
+    "mc_dropout_mi": "MC-Dropout (MI)",
+    "mutual_information": "Ensemble (MI)",
+    "odin_max_logit": "ODIN (max logit)",
+    "temperature": "TempScale",
+}
+
+_SPLITS = {
+    "autoattack_resnet50": "AutoAttack (ResNet-50)",
+    "autoattack_vit": "AutoAttack (ViT)",
+    "biggan": "BigGAN",
+    "caltech45": "Caltech-45",
+    "cocomagenet": "CoComageNet",
+    "cocomagenet_mono": "CoComageNet-mono",
+    "dtd": "DTD",
+    "far_ood": "Far-OoD",
+    "food32": "Food-32",
+    "imagenet_o": "ImageNet-O",
+    "inaturalist": "iNaturalist",
+    "lsun_fix": "LSUN-FIX",
+    "near_ood": "Near-OoD",
+    "openimage_o": "OpenImage-O",
+    "pgd_resnet50": "PGD (ResNet-50)",
+    "pgd_vit": "PGD (ViT)",
+    "places82": "Places-82",
+    "stable_diffusion": "Stable Diffusion",
+    "svhn": "SVHN",
+}
+
+_STATISTICS = {
+    "standard_deviation": "std",
+    "lower_quartile": "25 %",
+    "upper_quartile": "75 %",
+    "mixture_mean": "mean",
+    "mixture_variance": "variance",
+    "robustness": "score",
+}
+
+
+def detector_name(name: str) -> str:
+    """Return the name of a detector for tables and plots; of an unknown one, its name in the scores file."""
+    return _DETECTORS.get(name) or (METHODS[name].title if name in METHODS else name)
+
+
+def metric(name: str) -> Metric:
+    """Return a metric of figures: one of `METRICS`, or the ECE."""
+    return calibration.ECE if name == calibration.ECE.name else METRICS[name]
+
+
+def metric_name(name: str) -> str:
+    """Return the name of a metric without its positive class, which a table's note states once."""
+    return metric(name).title.partition(" (")[0]
+
+
+def set_name(unknown: str) -> str:
+    """Return the name of a set of unknown rows, such as `DTD` for `far_ood_dtd`; several are joined by ` + `."""
+    if " + " in unknown:
+        return " + ".join(map(set_name, unknown.split(" + ")))
+    split, comma, which = unknown.partition(", ")
+    short = split.removeprefix("far_ood_")
+    return _SPLITS.get(short, short.replace("_", " ")) + comma + which
+
+
+def setting_name(setting: str) -> str:
+    """Return the title of a protocol's setting."""
+    titles = {name: title for one in PROTOCOLS.values() for name, title in one.settings.items()}
+    return titles.get(setting, setting.replace("_", " "))
+
+
+def statistic_name(name: str) -> str:
+    """Return a statistic's name as a column's heading."""
+    return _STATISTICS.get(name, name)

@@ -1,0 +1,256 @@
+"""Reports on scores files: figures, one page, and tables and plots as files on demand."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from unknown_detection.durable import finish, make_folder
+from unknown_detection.evaluation.errors import EvaluationError, require_packages
+from unknown_detection.evaluation.files import write_text
+from unknown_detection.evaluation.protocols.results import (
+    FILE,
+    over_runs,
+    read_figures,
+    read_record,
+    tidy,
+    write_figures,
+)
+from unknown_detection.evaluation.protocols.robustness import DetectorFigures
+from unknown_detection.evaluation.releases import Release, open_release
+from unknown_detection.evaluation.reports import judging
+from unknown_detection.evaluation.reports.inputs import (
+    ScoredRun,
+    ScoresFile,
+    choose_protocols,
+    load,
+    parse_scores_file,
+    parse_splits,
+)
+from unknown_detection.evaluation.reports.layouts import paper_tables
+from unknown_detection.evaluation.reports.page import PAGE, render_page
+from unknown_detection.evaluation.reports.tables import Table, aligned, as_csv, latex
+from unknown_detection.terminal.progress import Log, bar
+
+Record = dict[str, Any]
+
+PLOT_SUFFIXES = (".pdf", ".png", ".svg")
+
+
+def evaluate(
+    scores: Sequence[str | Path], release: Release, *, configs: Sequence[str] = (), protocols: Sequence[str] = ()
+) -> pa.Table:
+    """Compute the papers' figures from scores files; `report` also writes them, with a page.
+
+    Args:
+        scores: scores files, `.parquet` or `.csv`.
+        release: the release whose rows were scored.
+        configs: configs to evaluate; empty for all with scores.
+        protocols: names of protocols, or `NAME=CONFIG,CONFIG`; empty for the default protocol of each config.
+
+    Returns:
+        One line per figure, with the columns `results.COLUMNS`.
+
+    Raises:
+        EvaluationError: a file is invalid or of another release, or a protocol lacks rows that it needs.
+    """
+    scored = load(
+        [ScoresFile(Path(path)) for path in scores], release, {one: set() for one in configs}, lambda _: None
+    )
+    chosen = choose_protocols(protocols, scored, configs)
+    return _tabulate(judging.compute_figures(scored, chosen, lambda _: None), release)
+
+
+def report(
+    scores: Sequence[str | Path],
+    release: Release | str | Path,
+    out: str | Path,
+    *,
+    splits: str | None = None,
+    protocols: Sequence[str] = (),
+    csv: bool = False,
+    latex: bool = False,
+    plots: bool | None = None,
+    dry_run: bool = False,
+    quiet: bool = True,
+    log: Log = lambda text: None,
+) -> pa.Table | None:
+    """Compute the papers' figures from scores files, and write them with a page that shows them.
+
+    The folder gets `report.html` and `figures.parquet`: all figures in full precision and with their types, which
+    `compare` and `read_figures` read.
+
+    Args:
+        scores: scores files, `.parquet` or `.csv`, or `VARIANT=FILE` with the name of the training method.
+        release: the release whose rows were scored: a folder, ORG/NAME on the Hub, or an opened one.
+        out: folder to write; a report there is replaced.
+        splits: what to evaluate, as `CONFIG[/SPLIT],...`; None for all with scores.
+        protocols: names of protocols, or `NAME=CONFIG,CONFIG`; empty for the default protocol of each config.
+        csv: also write the figures and each table as CSV.
+        latex: also write each table as LaTeX.
+        plots: True also writes the plots as PDF, PNG and SVG; False leaves them out of the page, too.
+        dry_run: check the files and ids, log what would be computed, and write nothing.
+        quiet: no progress bars.
+        log: receives lines on what is evaluated, and notes.
+
+    Returns:
+        One line per figure, with the columns `results.COLUMNS`; None for a dry run.
+
+    Raises:
+        EvaluationError: as for `evaluate`, the folder has other files, or matplotlib is not installed.
+    """
+    if plots is not False:
+        require_packages("matplotlib", to="draw plots", instead="give --no-plots")
+    target = Path(out)
+    _check_output_folder(target)
+    files = [parse_scores_file(str(text)) for text in scores]
+    opened = release if isinstance(release, Release) else open_release(str(release))
+    chosen = parse_splits(splits)
+    with bar(len(files), "joining", quiet=quiet, unit=" files") as progress:
+        scored = load(files, opened, chosen, progress.update)
+    wanted = choose_protocols(protocols, scored, tuple(chosen))
+    log(_described(opened, scored, wanted))
+    left_out = judging.rows_left_out(scored, wanted)
+    notes = judging.notes(opened, scored, wanted, left_out)
+    for note in notes:
+        log(f"note: {note}")
+    if dry_run:
+        log(f"dry run: nothing was written; the report would go to {out}")
+        return None
+    with bar(sum(len(one.rows) for one in scored), "judging", quiet=quiet, unit=" detectors") as progress:
+        evaluated = judging.compute_figures(scored, wanted, progress.update)
+    for hint in (*judging.reversed_signs(evaluated), *judging.too_few_left(evaluated, left_out)):
+        log(f"note: {hint}")
+        notes.append(hint)
+    figures = _tabulate(evaluated, opened)
+    record = _record(figures, files, wanted, notes, left_out)
+    for line, one in zip(record["runs"], scored, strict=True):
+        line["times"] = dict(one.times)
+    tables = paper_tables(over_runs(figures), left_out.duplicates or (), left_out.overlapping or ())
+    drawn = []
+    if plots is not False:
+        from unknown_detection.evaluation.reports.pictures import pictures
+
+        drawn = pictures(scored, figures.to_pylist(), wanted)
+    temporary = target.resolve().with_name(f".{os.getpid()}.{target.resolve().name}")
+    make_folder(temporary.parent)
+    try:
+        temporary.mkdir()
+        inline = []
+        with bar(len(drawn), "drawing", quiet=quiet, unit=" pictures") as progress:
+            for picture in drawn:
+                from unknown_detection.evaluation.reports.canvas import inline_svg, save
+
+                drawing = picture.figure()
+                inline.append((picture, inline_svg(drawing, picture.name)))
+                if plots:
+                    save(drawing, temporary / "plots", picture.name, PLOT_SUFFIXES)
+                progress.update(1)
+        page = render_page(record, figures, tables, inline, _fitting(scored))
+        write_text(temporary / PAGE, page)
+        _write_tables(temporary / "tables", [placed.table for placed in tables], csv=csv, tex=latex)
+        if csv:
+            write_figures(temporary / "figures.csv", figures)
+        written = [path.relative_to(temporary).as_posix() for path in temporary.rglob("*") if path.is_file()]
+        write_figures(temporary / FILE, figures, {**record, "files": sorted([*written, FILE])})
+        _put(temporary, target.resolve())
+    finally:
+        shutil.rmtree(temporary, ignore_errors=True)
+    log(f"{len(figures):,} figures, {len(drawn)} pictures: see {target / PAGE}")
+    return figures
+
+
+def _check_output_folder(out: Path) -> None:
+    """Check that a folder does not exist, is empty, or has a report and nothing else."""
+    if not out.exists():
+        return
+    if not out.is_dir():
+        raise EvaluationError(f"{out} is a file, not a folder for the report; choose another name.")
+    found = sorted(path.relative_to(out).as_posix() for path in out.rglob("*") if not path.is_dir())
+    others = [name for name in found if name not in _own_files(out)]
+    if others:
+        raise EvaluationError(
+            f"{out} has files that are not part of a report: {len(others):,}, such as {others[0]}. Choose another "
+            "folder."
+        )
+
+
+def _own_files(out: Path) -> list[str]:
+    try:
+        files = read_record(read_figures(out)).get("files", [])
+    except EvaluationError:
+        return []  # no report, or none that this version can tell from other files
+    return files if isinstance(files, list) else []
+
+
+def _described(release: Release, scored: Sequence[ScoredRun], wanted: judging.Wanted) -> str:
+    lines = [["run", "training", "detectors", "configs"]]
+    for one in scored:
+        lines.append([one.run.name, one.run.variant or "-", str(len(one.rows)), ", ".join(one.configs)])
+    protocols = [f"{name}: {', '.join(of)}" for name, of in wanted.items()]
+    head = f"release  {release.name}, digest {release.digest[:12]}"
+    return "\n".join([head, *aligned(lines, left=(0, 1, 3)), *protocols])
+
+
+def _tabulate(evaluated: Sequence[DetectorFigures], release: Release) -> pa.Table:
+    return tidy(
+        evaluated,
+        release=judging.release_name(release),
+        release_digest=release.digest,
+        duplicates_sha256=release.duplicates_digest,
+    )
+
+
+def _record(
+    figures: pa.Table, files: Sequence[ScoresFile], wanted: judging.Wanted, notes: Sequence[str],
+    left_out: judging.RowsLeftOut,
+) -> Record:  # fmt: skip
+    """Return what the report was made from, and what it says of its rows."""
+    lines = {line["run"]: line for line in figures.to_pylist()}
+    runs = []
+    for file in files:
+        line = lines[file.path.stem]
+        told = {name: line[name] for name in ("run", "variant", "seed", "model", "model_digest")}
+        content = hashlib.sha256(file.path.read_bytes()).hexdigest()
+        runs.append(told | {"scores": file.path.name, "scores_sha256": content})
+    first = next(iter(lines.values()))
+    return {
+        **{name: first[name] for name in ("release", "release_digest", "duplicates_sha256")},
+        "protocols": {name: list(configs) for name, configs in wanted.items()},
+        "notes": list(notes),
+        "left_out": None if left_out.duplicates is None else [asdict(one) for one in left_out.duplicates],
+        "overlapping": None if left_out.overlapping is None else [asdict(one) for one in left_out.overlapping],
+        "runs": runs,
+    }
+
+
+def _fitting(scored: Sequence[ScoredRun]) -> dict[str, Mapping[str, Any]]:
+    """Return, by detector, the rows that its first run used and the hyperparameters that it found."""
+    found: dict[str, Mapping[str, Any]] = {}
+    for one in scored:
+        for name in one.rows:
+            if name not in found and (name in one.used or name in one.run.hyperparameters):
+                found[name] = {**one.used.get(name, {}), "hyperparameters": one.run.hyperparameters.get(name, {})}
+    return found
+
+
+def _write_tables(folder: Path, tables: Sequence[Table], *, csv: bool, tex: bool) -> None:
+    for suffix, render in ((".csv", as_csv),) * csv + ((".tex", latex),) * tex:
+        for table in tables:
+            write_text(folder / f"{table.name}{suffix}", render(table))
+
+
+def _put(temporary: Path, out: Path) -> None:
+    """Move the new folder into place with two renames, because no rename replaces a folder that has files."""
+    old = out.with_name(f".{os.getpid()}.old.{out.name}")
+    if out.exists():
+        out.replace(old)
+    finish(temporary, out)
+    shutil.rmtree(old, ignore_errors=True)

@@ -1,0 +1,277 @@
+"""Fits detectors on in-distribution rows, searches their hyperparameters, and scores rows."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import itertools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+import numpy.typing as npt
+
+from unknown_detection.evaluation.detectors.base import Detector, Method, PredictingDetector, Scores
+from unknown_detection.evaluation.detectors.fitting import predicted
+from unknown_detection.evaluation.detectors.registry import METHODS, method
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.features.cache import FeatureCache, Key
+from unknown_detection.evaluation.metrics.metrics import auroc
+from unknown_detection.evaluation.models.features import Features, Head
+from unknown_detection.evaluation.scoring.fit_splits import (
+    EXTERNAL,
+    HELD_OUT,
+    TRAIN,
+    VALIDATION,
+    FitSplits,
+    Mask,
+    has_two_of_each_class,
+    in_fit_half,
+    require_two_of_each_class,
+)
+from unknown_detection.evaluation.scoring.settings import Settings
+from unknown_detection.terminal.progress import Log
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One trial of a hyperparameter search.
+
+    Attributes:
+        hyperparameters: values by name.
+        auroc: AUROC of what `Method.chosen_by` names; None if the detector cannot be fitted or scored.
+        problem: the reason for that, else empty.
+    """
+
+    hyperparameters: Mapping[str, float]
+    auroc: float | None
+    problem: str = ""
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A fitted detector with its hyperparameters."""
+
+    method: Method
+    detector: Detector
+    hyperparameters: Mapping[str, float]
+    trials: tuple[Trial, ...] = ()
+
+    @property
+    def remark(self) -> str:
+        """What is special of the rows that it was fitted on, in words; empty for most detectors."""
+        return str(getattr(self.detector, "remark", ""))
+
+
+@dataclass
+class Scorer:
+    """Fits methods, each once, and scores splits.
+
+    Attributes:
+        cache: loads the features.
+        fit_splits: the splits to fit and tune on.
+        search: search hyperparameters; if false, use the defaults.
+        settings: by detector, hyperparameters with the values to search among in place of the method's own.
+        own: methods of the user's own, by name.
+        log: receives a line about each method that is left out or cannot be searched.
+    """
+
+    cache: FeatureCache
+    fit_splits: FitSplits
+    search: bool = True
+    settings: Settings = field(default_factory=dict)
+    own: Mapping[str, Method] = field(default_factory=dict)
+    log: Log = lambda text: None
+    _fitted: dict[str, Fitted] = field(default_factory=dict)
+    _scores: dict[tuple[str, Key], Scores] = field(default_factory=dict)
+
+    @cached_property
+    def _head(self) -> Head:
+        return self.cache.store.head()
+
+    def fit(self, name: str) -> Fitted:
+        """Fit a method, and before it the methods whose scores it combines.
+
+        Raises:
+            EvaluationError: there is no such method, its features are not available, or it cannot be fitted.
+        """
+        if name not in self._fitted:
+            chosen = method(name, self.own)
+            self.cache.check(chosen)
+            for base in chosen.base_methods:
+                self.fit(base)
+            self._fitted[name] = self._choose(chosen)
+        return self._fitted[name]
+
+    def score(self, name: str, key: Key) -> Scores:
+        """Return a method's scores of a split, shape (n,), higher = more unknown; computed once."""
+        if (name, key) not in self._scores:
+            fitted = self.fit(name)
+            features = self._read(fitted.method, fitted.hyperparameters, key)
+            self._scores[name, key] = fitted.detector.score(features.unlabelled())
+        return self._scores[name, key]
+
+    @cached_property
+    def fit_half(self) -> Mask:
+        """Validation rows that detectors are fitted on in place of training rows, shape (n,); else none."""
+        if not self.fit_splits.halved or self.fit_splits.validation is None:
+            return np.zeros(0, dtype=np.bool_)
+        features = self.cache.features(self.fit_splits.validation)
+        fits = in_fit_half(features.ids.tolist(), features.labels)
+        return fits if has_two_of_each_class(features.labels) else np.zeros_like(fits)
+
+    def fit_half_ids(self) -> frozenset[str]:
+        """Ids of these rows."""
+        if not self.fit_half.any() or self.fit_splits.validation is None:
+            return frozenset()
+        return frozenset(self.cache.features(self.fit_splits.validation).ids[self.fit_half].tolist())
+
+    def predictions(self, name: str, key: Key) -> npt.NDArray[np.int64]:
+        """Return the predicted classes of a split, shape (n,); -1 where a detector predicts none of the classes."""
+        fitted = self.fit(name)
+        if isinstance(fitted.detector, PredictingDetector):
+            features = self._read(fitted.method, fitted.hyperparameters, key)
+            return fitted.detector.predict(features.unlabelled())
+        return self.cache.predictions(fitted.method, fitted.hyperparameters, key)
+
+    def forget(self, key: Key) -> None:
+        """Free the cached scores of a split."""
+        self._scores = {pair: scores for pair, scores in self._scores.items() if pair[1] != key}
+
+    def _read(self, chosen: Method, hyperparameters: Mapping[str, float], key: Key) -> Features:
+        features = self.cache.read(chosen, hyperparameters, key)
+        scores = {base: self.score(base, key) for base in chosen.base_methods}
+        return dataclasses.replace(features, scores=scores) if scores else features
+
+    def _choose(self, chosen: Method) -> Fitted:
+        grid = {**chosen.grid, **self.settings.get(chosen.name, {})}
+        sets = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
+        trials, missing = self._trials(chosen, sets) if len(sets) > 1 and self.search else ((), "")
+        if not trials:
+            default = Fitted(chosen, self._make(chosen, sets[0]), sets[0])
+            if missing:
+                self.log(f"{chosen.name}: using the default hyperparameters, because {missing} to search on")
+            return default
+        if all(trial.auroc is None for trial in trials):
+            raise EvaluationError(trials[0].problem)
+        # `max` returns the first of equals, so the default wins ties.
+        best = max(trials, key=lambda trial: -1.0 if trial.auroc is None else trial.auroc).hyperparameters
+        return Fitted(chosen, self._make(chosen, best), best, tuple(trials))
+
+    def _trials(self, chosen: Method, sets: Sequence[Mapping[str, float]]) -> tuple[Sequence[Trial], str]:
+        """Try hyperparameters; returns the trials, or none and what is missing for them."""
+        if chosen.chosen_by == "errors":
+            trials = self._try_on_errors(chosen, sets) if self.fit_splits.validation else []
+            return trials, f"there are no features of right and of wrong rows of {VALIDATION}"
+        if not (self.fit_splits.validation and self.fit_splits.external):
+            return (), f"there are no features of both {VALIDATION} and {EXTERNAL}"
+        together = [sets] if chosen.score_together else [[one] for one in sets]
+        return [trial for some in together for trial in self._try(chosen, some)], ""
+
+    def _try(self, chosen: Method, sets: Sequence[Mapping[str, float]]) -> list[Trial]:
+        """Compute the AUROC of validation against external rows, as in the unified benchmark (section 4).
+
+        Args:
+            chosen: the method.
+            sets: hyperparameters to try; several only for a method whose detectors can score together.
+        """
+        made: dict[int, Detector] = {}
+        areas: dict[int, float] = {}
+        problems: dict[int, str] = {}
+        for number, hyperparameters in enumerate(sets):
+            try:
+                made[number] = self._make(chosen, hyperparameters)
+            except EvaluationError as error:
+                problems[number] = str(error)
+        try:
+            areas = dict(zip(made, self._areas(chosen, sets[0], list(made.values())), strict=True))
+        except EvaluationError as error:
+            problems |= dict.fromkeys(made, str(error))
+        return [Trial(values, areas.get(number), problems.get(number, "")) for number, values in enumerate(sets)]
+
+    def _try_on_errors(self, chosen: Method, sets: Sequence[Mapping[str, float]]) -> list[Trial]:
+        """Compute the AUROC of right against wrong in-distribution rows, as in BROAD (section 3, tables 6 and 7).
+
+        The paper does not say on which rows. Here the detector is fitted on half of the rows that it is fitted on in
+        the end, and judged on the other half (ours). No trial is made if that half has no wrong row, or no right one.
+        """
+        rows = self._validation_rows(chosen, sets[0], to_fit=False)
+        fits = in_fit_half(rows.ids.tolist(), rows.labels)
+        judged = rows.take(~fits)
+        wrong = predicted(judged) != judged.labels
+        trials: list[Trial] = []
+        for values in sets if 0 < wrong.sum() < len(wrong) else ():
+            try:
+                detector = chosen.make(rows.take(fits), self._head, **self._arguments(chosen, values))
+                trials.append(Trial(values, auroc(detector.score(judged), wrong)))
+            except EvaluationError as error:
+                trials.append(Trial(values, None, str(error)))
+        return trials
+
+    def _areas(
+        self, chosen: Method, hyperparameters: Mapping[str, float], detectors: Sequence[Detector]
+    ) -> list[float]:
+        """Return each detector's AUROC of validation against external rows."""
+        assert self.fit_splits.validation is not None and self.fit_splits.external is not None
+        if not detectors:  # then no features are needed, either
+            return []
+        known = self._validation_rows(chosen, hyperparameters, to_fit=False)
+        unknown = self._read(chosen, hyperparameters, self.fit_splits.external)
+        truth = np.repeat([False, True], [len(known), len(unknown)])
+        together = chosen.score_together or (lambda several, rows: [one.score(rows) for one in several])
+        sides = (together(detectors, features.unlabelled()) for features in (known, unknown))
+        return [auroc(np.concatenate(pair), truth) for pair in zip(*sides, strict=True)]
+
+    def _make(self, chosen: Method, hyperparameters: Mapping[str, float]) -> Detector:
+        arguments = self._arguments(chosen, hyperparameters)
+        if chosen.fit == "none":
+            return chosen.make(None, self._head, **arguments)
+        key = (chosen.fit == "train" and self.fit_splits.train) or self.fit_splits.validation
+        if key is None:
+            wanted = f"{VALIDATION} or {HELD_OUT}"
+            wanted = f"{TRAIN}, {wanted}" if chosen.fit == "train" else wanted
+            raise EvaluationError(
+                f"{self.cache.store.root} has no features of {wanted}, on which {chosen.name} is fitted. Extract such "
+                "a split."
+            )
+        if key == self.fit_splits.validation:
+            features = self._validation_rows(chosen, hyperparameters, to_fit=chosen.fit == "train")
+        else:
+            features = _in_distribution(self._read(chosen, hyperparameters, key))
+        if not len(features):
+            raise EvaluationError(
+                f"{'/'.join(key)} has no labelled rows to fit {chosen.name} on. Choose another config with "
+                "--fit-splits."
+            )
+        return chosen.make(features, self._head, **arguments)
+
+    def _arguments(self, chosen: Method, hyperparameters: Mapping[str, float]) -> dict[str, float]:
+        seeded = "seed" in inspect.signature(chosen.make).parameters
+        return {**hyperparameters, **({"seed": self.cache.seed} if seeded else {})}
+
+    def _validation_rows(self, chosen: Method, hyperparameters: Mapping[str, float], *, to_fit: bool) -> Features:
+        """Read in-distribution validation rows: those to fit on in place of training rows, or those to tune on."""
+        assert self.fit_splits.validation is not None
+        features = self._read(chosen, hyperparameters, self.fit_splits.validation)
+        if to_fit:
+            require_two_of_each_class(features.labels, "/".join(self.fit_splits.validation))
+            return features.take(self.fit_half)
+        return _in_distribution(features.take(~self.fit_half) if self.fit_half.any() else features)
+
+
+def _in_distribution(features: Features) -> Features:
+    """Select the rows of in-distribution classes: some splits mix in-distribution and unknown rows."""
+    known = features.labels >= 0
+    return features if known.all() else features.take(known)
+
+
+def expand(names: Sequence[str] | None, own: Mapping[str, Method] | None = None) -> tuple[str, ...]:
+    """Expand a list of methods; None, or `all` among them, means every method, with those of the user's `own`.
+
+    Raises:
+        EvaluationError: there is no such method.
+    """
+    if names is None or "all" in names:
+        return (*METHODS, *(own or {}))
+    return tuple(method(name, own).name for name in names)

@@ -1,0 +1,141 @@
+"""Which rows detectors are fitted on, tuned on and given thresholds on.
+
+Without training rows, the in-distribution rows of validation are divided into two halves: detectors are fitted on one,
+and hyperparameters and thresholds are chosen on the other. A nearest neighbour would otherwise find every tuning row
+among the rows it was fitted on, at a distance of 0.
+
+Rows to tune on serve several times: hyperparameters and OD-test's thresholds are chosen on the same rows, and methods
+whose `fit` is "validation" are fitted on them, too. A report with such thresholds names these detectors.
+
+Tested by `tests/evaluation/scoring/test_fit.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from unknown_detection.evaluation.errors import EvaluationError, require_known
+from unknown_detection.evaluation.features.cache import Key
+
+TRAIN, VALIDATION, EXTERNAL = "train", "validation", "external_validation"
+
+HELD_OUT = "held_out"
+"""BROAD's validation split: "a held-out validation set of 45,000 samples", on which it fits mixtures of scores
+(section 3)."""
+
+FIT_HALF, TUNE_HALF = "fit half", "tune half"
+
+Mask = npt.NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class FitSplits:
+    """The splits that detectors are fitted and tuned on; None if there is none.
+
+    Attributes:
+        train: most detectors are fitted on it; without it, on a half of `validation`.
+        validation: for detectors that must be fitted on rows outside the training set; the in-distribution side of a
+            search. The split `validation`, or BROAD's `held_out`.
+        external: the OoD side of a search, and the only unknown rows that any choice depends on.
+    """
+
+    train: Key | None
+    validation: Key | None
+    external: Key | None
+
+    @property
+    def halved(self) -> bool:
+        """Whether validation is divided into a fit half and a tune half."""
+        return self.train is None and self.validation is not None
+
+    @property
+    def fit_name(self) -> str:
+        """Rows that most detectors are fitted on, as recorded: `config/split`, with the half; empty for none."""
+        return _name(self.train) or _name(self.validation, FIT_HALF)
+
+    def tune_name(self, *, halved: bool) -> str:
+        """Known rows that hyperparameters and thresholds are chosen on, as recorded; empty for none."""
+        return _name(self.validation, TUNE_HALF if halved else "")
+
+
+def find_fit_splits(
+    splits: Mapping[str, Sequence[str]], configs: Sequence[str], fit_configs: Sequence[str]
+) -> FitSplits:
+    """Choose the splits to fit and tune on.
+
+    Training rows come from the fit configs, else from `<config>-train`.
+
+    Args:
+        splits: splits with features, by config.
+        configs: the configs to score.
+        fit_configs: configs to fit on; empty for the defaults of `configs`.
+
+    Raises:
+        EvaluationError: there are no features of a fit config, or it has neither training nor validation rows.
+    """
+    require_known("config with features to fit on", fit_configs, splits)
+    for config in fit_configs:
+        if not {TRAIN, VALIDATION, HELD_OUT} & set(splits[config]):
+            raise EvaluationError(
+                f"{config} has no features of train, validation or held_out to fit on, only of "
+                f"{', '.join(splits[config])}. Extract one of them."
+            )
+
+    def first(split: str, where: Iterable[str]) -> Key | None:
+        return next(((config, split) for config in where if split in splits.get(config, ())), None)
+
+    training = [*configs, *(f"{config}-train" for config in configs)]
+    validation = first(VALIDATION, [*fit_configs, *configs]) or first(HELD_OUT, [*fit_configs, *configs])
+    return FitSplits(first(TRAIN, fit_configs or training), validation, first(EXTERNAL, configs))
+
+
+def in_fit_half(ids: Sequence[str], labels: npt.NDArray[np.int64]) -> Mask:
+    """Divide the in-distribution rows of a split into halves, class by class.
+
+    The rows of a class, sorted by the SHA-256 of their ids, go to the fit half and to the tune half in turn. The
+    halves depend on nothing but ids and labels, so a report finds the same ones.
+
+    Args:
+        ids: ids of n rows.
+        labels: class of each row, shape (n,); rows with -1 are in no half.
+
+    Returns:
+        Whether each row is in the fit half, shape (n,).
+    """
+    ranks = [hashlib.sha256(f"fit half\t{id_}".encode()).digest() for id_ in ids]
+    order = sorted(range(len(ids)), key=lambda row: (int(labels[row]), ranks[row]))
+    sorted_labels = labels[order]
+    place = np.arange(len(order)) - np.searchsorted(sorted_labels, sorted_labels)
+    fits = np.zeros(len(order), dtype=np.bool_)
+    fits[order] = (place % 2 == 0) & (sorted_labels >= 0)
+    return fits
+
+
+def has_two_of_each_class(labels: npt.NDArray[np.int64]) -> bool:
+    """Return whether there are labelled rows, and every class among them has a row for either half."""
+    counts = np.unique(labels[labels >= 0], return_counts=True)[1]
+    return bool(len(counts)) and int(counts.min()) > 1
+
+
+def require_two_of_each_class(labels: npt.NDArray[np.int64], where: str) -> None:
+    """Check that a split can be divided into halves.
+
+    Raises:
+        EvaluationError: a class has one row only, or there are no labelled rows.
+    """
+    if not has_two_of_each_class(labels):
+        classes, counts = np.unique(labels[labels >= 0], return_counts=True)
+        short = f"only one row of class {classes[counts < 2][0]}" if len(classes) else "no labelled rows"
+        raise EvaluationError(
+            f"{where} has {short}, so it cannot be divided into rows to fit on and rows to tune on. Extract the "
+            "split train, or more rows of validation."
+        )
+
+
+def _name(key: Key | None, half: str = "") -> str:
+    return "" if key is None else "/".join(key) + (f" ({half})" if half else "")

@@ -1,0 +1,265 @@
+"""Joins scores with the rows of a release by id: nothing missing, nothing unknown, nothing twice."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from unknown_detection.evaluation.duplicate_pairs import ids_by_split
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.releases import Release
+from unknown_detection.evaluation.scoring.fit_splits import in_fit_half
+from unknown_detection.evaluation.scoring.left_out import find_overlaps
+from unknown_detection.evaluation.scoring.rows import Rows
+from unknown_detection.evaluation.scoring.scores import summarize_ids
+
+FIT_AND_TUNE_SPLITS = ("external_validation", "held_out", "train", "validation")
+"""Splits for fitting and tuning; a scores file may omit one of them, but only as a whole."""
+
+_SPARSE, _FEW = 1000, 10**7
+"""Cells of detectors and ids for which memory is taken: so many a score, and so many in any case."""
+
+_NO_IDS = pa.array([], pa.string())
+
+
+@dataclass(frozen=True)
+class ReleaseIndex:
+    """The rows of some configs of a release, split by split.
+
+    Attributes:
+        table: the columns `config`, `split`, `id` and `label` (-1 for rows outside the in-distribution classes).
+        rows: the same rows in the form that protocols read, with all scores 0.
+        label_names: the classes of each config.
+        overlaps: the configs whose rows say which known class they overlap.
+    """
+
+    table: pa.Table
+    rows: Rows
+    label_names: Mapping[str, Sequence[str]]
+    overlaps: frozenset[str] = frozenset()
+
+
+def release_index(release: Release, configs: Sequence[str]) -> ReleaseIndex:
+    """Load the rows of some configs, without their images.
+
+    Raises:
+        EvaluationError: there is no such config, or its rows or the release's table of duplicates differ from the
+            manifest's digests.
+    """
+    pairs = release.duplicates()
+    in_pairs = {} if pairs is None else ids_by_split(pairs)
+    parts = []
+    overlaps: set[str] = set()
+    for config in configs:
+        for split in release.splits(config):
+            rows = release.rows(config, split)
+            overlap = find_overlaps(rows)
+            overlaps |= set() if overlap is None else {config}
+            described = {name: rows[name] for name in ("id", "label", "class_id")} | {
+                "config": pa.repeat(config, len(rows)),
+                "split": pa.repeat(split, len(rows)),
+                "role": role_names(rows),
+                "source_id": pc.binary_join_element_wise(rows["source"], rows["source_id"], "/"),
+                "duplicate": pc.is_in(rows["id"], value_set=in_pairs.get(f"{config}/{split}", _NO_IDS)),
+                "overlap": pa.repeat("", len(rows)) if overlap is None else overlap,
+            }
+            parts.append(pa.table(described))
+    table = pa.concat_tables(parts).combine_chunks()
+    texts: dict[str, Any] = {
+        name: _texts(table[name]) for name in ("id", "config", "split", "role", "class_id", "source_id")
+    }
+    rows = Rows(
+        **texts,
+        label=table["label"].to_numpy(),
+        score=np.zeros(len(table)),
+        duplicate=None if pairs is None else table["duplicate"].to_numpy(),
+        overlap=_texts(table["overlap"]) if overlaps else None,
+    )
+    names = {config: release.label_names(config) for config in configs}
+    return ReleaseIndex(table.select(["config", "split", "id", "label"]), rows, names, frozenset(overlaps))
+
+
+@dataclass(frozen=True)
+class JoinedScores:
+    """One detector's scores, aligned with the release's rows.
+
+    Attributes:
+        rows: numbers of the index's rows that have a score, ascending, shape (n,).
+        score: shape (n,), higher = more unknown.
+        prediction: predicted class as an index into the label names of the row's config, shape (n,), -1 for rows
+            without one; None if the file has no predictions.
+        confidence: probability of the predicted class, shape (n,), NaN where the file has none; None without any.
+    """
+
+    rows: npt.NDArray[np.int64]
+    score: npt.NDArray[np.float64]
+    prediction: npt.NDArray[np.int64] | None
+    confidence: npt.NDArray[np.float64] | None = None
+
+
+def rows_of(index: ReleaseIndex, joined: JoinedScores) -> Rows:
+    """Return the rows with one detector's scores, in the release's order; rows without a score are dropped."""
+    rows = index.rows
+    if len(joined.rows) < len(rows):
+        rows = rows.where(np.isin(np.arange(len(rows)), joined.rows))
+    return replace(rows, score=joined.score, prediction=joined.prediction, confidence=joined.confidence)
+
+
+def join(
+    index: pa.Table,
+    scores: pa.Table,
+    *,
+    label_names: Mapping[str, Sequence[str]],
+    where: str,
+    fitted_on: pa.Array = _NO_IDS,
+) -> dict[str, JoinedScores]:
+    """Join scores with the rows of a release by id.
+
+    Every row must have exactly one score per detector, and every score must belong to a row. Splits in
+    `FIT_AND_TUNE_SPLITS` may be missing, each as a whole, and so may their rows that detectors were fitted on. An id
+    in several splits has the same score in all of them.
+
+    Args:
+        index: the release's rows, the table of an `ReleaseIndex`.
+        scores: the result of `read_scores`.
+        label_names: the classes of each config.
+        where: the scores file, for messages.
+        fitted_on: ids of validation rows that detectors were fitted on in place of training rows.
+
+    Returns:
+        The scores by detector, in the file's order of detectors.
+
+    Raises:
+        EvaluationError: ids are missing, unknown or repeated, a prediction is not a class, or a labelled row has no
+            prediction although others have one.
+    """
+    known = index["id"].combine_chunks().dictionary_encode()
+    ids = known.dictionary
+    places = pc.index_in(scores["id"].combine_chunks(), value_set=ids)
+    if places.null_count:
+        strangers = pc.unique(scores["id"].filter(pc.is_null(places)))
+        configs = ", ".join(pc.unique(index["config"]).to_pylist())
+        raise EvaluationError(
+            f"{where} has {summarize_ids(strangers)} that {configs} of the release does not have. Remove them, or "
+            "name the config that they belong to."
+        )
+    detectors = scores["detector"].combine_chunks().dictionary_encode()
+    # One cell per pair of detector and id, so that one pass over millions of lines finds repeated and missing ids.
+    cells = _integers(detectors.indices) * len(ids) + _integers(places)
+    shape = (len(detectors.dictionary), len(ids))
+    if shape[0] * shape[1] > _SPARSE * len(cells) + _FEW:
+        raise EvaluationError(
+            f"{where} has {len(scores):,} scores of {shape[0]:,} detectors for {len(ids):,} ids, so most are missing. "
+            "Score every row with each detector."
+        )
+    counts = np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape)
+    lines = np.zeros(shape, dtype=np.int64)
+    lines.reshape(-1)[cells] = np.arange(len(cells))
+    id_of_row = _integers(known.indices)
+    fit_row = pc.is_in(index["id"], value_set=fitted_on).to_numpy()
+    joined = {}
+    for name, count, line in zip(detectors.dictionary.to_pylist(), counts, lines, strict=True):
+        if (count > 1).any():
+            twice = summarize_ids(ids.filter(pa.array(count > 1)))
+            raise EvaluationError(f"{where} has several scores of {name} for {twice}; keep one per id.")
+        rows = _scored_rows(index, count[id_of_row] > 0, fit_row, name, where)
+        mine = scores.take(pa.array(line[id_of_row[rows]]))
+        prediction = _predictions(index.take(pa.array(rows)), mine, label_names, f"of {name} in {where}")
+        joined[name] = JoinedScores(rows, mine["score"].to_numpy(), prediction, _confidence(mine))
+    return joined
+
+
+def _scored_rows(
+    index: pa.Table, scored: npt.NDArray[np.bool_], fit_row: npt.NDArray[np.bool_], detector: str, where: str
+) -> npt.NDArray[np.int64]:
+    """Return the numbers of the rows with a score; refuse splits that lack some."""
+    keys = pc.binary_join_element_wise(index["config"], index["split"], "/").combine_chunks().dictionary_encode()
+    key_of_row = _integers(keys.indices)
+    for number, key in enumerate(keys.dictionary.to_pylist()):
+        of_split = key_of_row == number
+        to_fit_and_tune = key.rpartition("/")[2] in FIT_AND_TUNE_SPLITS
+        missing = of_split & ~scored & ~(fit_row & to_fit_and_tune)
+        left_out = to_fit_and_tune and not np.any(of_split & scored)
+        if np.any(missing) and not left_out:
+            raise EvaluationError(
+                f"{where} lacks scores of {detector} for {summarize_ids(index['id'].filter(pa.array(missing)))} of "
+                f"the {int(of_split.sum()):,} rows of {key}. Score them, too."
+            )
+    return np.flatnonzero(scored)
+
+
+def _predictions(
+    rows: pa.Table, scores: pa.Table, label_names: Mapping[str, Sequence[str]], whose: str
+) -> npt.NDArray[np.int64] | None:
+    """Return class indices, from `prediction` or from the names in `class`."""
+    column = "prediction" if "prediction" in scores.column_names else "class"
+    if column not in scores.column_names or scores[column].null_count == len(scores):
+        return None
+    found = np.full(len(scores), -1, dtype=np.int64)
+    for config in pc.unique(rows["config"]).to_pylist():
+        mine = pc.equal(rows["config"], config)
+        given = scores[column].filter(mine)
+        classes = _class_indices(given, label_names[config])
+        wrong = pc.and_(pc.is_valid(given), pc.is_null(classes))
+        if pc.any(wrong).as_py():
+            raise EvaluationError(
+                f"The {column} {whose} is not one of the {len(label_names[config])} classes of {config}: "
+                f"{given.filter(wrong)[0]} and the like at {summarize_ids(rows['id'].filter(mine).filter(wrong))}. "
+                "Give the class that the model predicts."
+            )
+        missing = pc.and_(pc.is_null(given), pc.greater_equal(rows["label"].filter(mine), 0))
+        if pc.any(missing).as_py():
+            raise EvaluationError(
+                f"The {column} {whose} is missing for labelled rows: "
+                f"{summarize_ids(rows['id'].filter(mine).filter(missing))}. Give the class that the model predicts."
+            )
+        found[mine.to_numpy()] = pc.fill_null(classes, -1).to_numpy()
+    return found
+
+
+def _confidence(scores: pa.Table) -> npt.NDArray[np.float64] | None:
+    if "confidence" not in scores.column_names or scores["confidence"].null_count == len(scores):
+        return None
+    return np.asarray(pc.fill_null(scores["confidence"], float("nan")).to_numpy(), dtype=np.float64)
+
+
+def _class_indices(given: pa.ChunkedArray, names: Sequence[str]) -> pa.ChunkedArray:
+    """Return class indices; null for unknown classes."""
+    if given.type == pa.string():
+        return pc.index_in(given, value_set=pa.array(names, pa.string())).cast(pa.int64())
+    inside = pc.and_(pc.greater_equal(given, -1), pc.less(given, len(names)))  # -1: none of the classes
+    return pc.if_else(inside, given, pa.scalar(None, pa.int64()))
+
+
+def fit_half_ids(release: Release, key: str) -> pa.Array:
+    """Return the ids of a split's rows that detectors were fitted on in place of training rows.
+
+    Raises:
+        EvaluationError: the release has no such split.
+    """
+    if not key:
+        return _NO_IDS
+    rows = release.rows(*key.split("/", 1)) if "/" in key else release.rows(key, "")
+    fits = in_fit_half(rows["id"].to_pylist(), rows["label"].to_numpy())
+    return rows["id"].filter(pa.array(fits)).combine_chunks()
+
+
+def _integers(values: pa.Array) -> npt.NDArray[np.int64]:
+    return np.asarray(values.to_numpy(zero_copy_only=False), dtype=np.int64)
+
+
+def role_names(rows: pa.Table) -> pa.ChunkedArray:
+    """Return each row's role by name, using the features in the schema's metadata."""
+    features = json.loads(rows.schema.metadata[b"huggingface"])["info"]["features"]
+    return pa.array(features["role"]["names"]).take(rows["role"])
+
+
+def _texts(values: pa.ChunkedArray) -> npt.NDArray[np.str_]:
+    return np.asarray(values.to_pylist(), dtype=np.str_)

@@ -1,0 +1,200 @@
+"""Finds the rows that figures without duplicates or without overlap leave out, and counts them.
+
+A release has one table of pairs, the config `duplicates` with the split `pairs`. Each line is a pair of rows whose
+images are identical (distance 0) or nearly so.
+
+The column `id_overlap` has the known class that the row's class is, holds or shows, and null where there is none. It
+is said of classes. `known_object_seen` marks images of BROAD on which people saw an object of some known class.
+
+Tested by `tests/evaluation/scoring/test_duplicates.py`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from unknown_detection.evaluation.errors import EvaluationError, one_line
+from unknown_detection.evaluation.scoring.rows import Rows
+from unknown_detection.words import quantity
+
+ID_OVERLAP = "id_overlap"
+OBJECT_SEEN = "known_object_seen"
+SEEN = "an object of a known class"
+"""Stands for the known class of an image on which people saw one without saying which."""
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """Counts of a split's rows that figures without duplicates leave out.
+
+    Attributes:
+        protocol: the protocol that evaluates the split.
+        config: the split's config.
+        split: name of the split.
+        rows: number of its rows.
+        duplicates: number of rows that are duplicates themselves.
+        made_from_duplicates: number of further rows made from a duplicate's source image, or its clean originals.
+    """
+
+    protocol: str
+    config: str
+    split: str
+    rows: int
+    duplicates: int
+    made_from_duplicates: int
+
+    @property
+    def left_out(self) -> int:
+        """Number of rows left out."""
+        return self.duplicates + self.made_from_duplicates
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        """The protocol and the rows that the counts are of."""
+        return self.protocol, self.config, self.split
+
+
+@dataclass(frozen=True)
+class Overlapping:
+    """A class of a split whose rows figures without overlap leave out.
+
+    Attributes:
+        protocol: the protocol that evaluates the split.
+        config: the split's config.
+        split: name of the split.
+        class_id: the class in the source dataset.
+        known: the known class that it overlaps, or `SEEN`.
+        left_out: number of its rows that are left out.
+        rows: number of rows of the split.
+    """
+
+    protocol: str
+    config: str
+    split: str
+    class_id: str
+    known: str
+    left_out: int
+    rows: int
+
+    @property
+    def place(self) -> tuple[str, ...]:
+        """The protocol and the rows that the counts are of."""
+        return self.protocol, self.config, self.split, self.class_id, self.known
+
+
+def find_overlaps(rows: pa.Table) -> pa.ChunkedArray | pa.Array | None:
+    """Return the known class that each row of a split overlaps, an empty text where none; None if nothing says.
+
+    Raises:
+        EvaluationError: a column is neither text nor boolean.
+    """
+    found = None
+    for name in (OBJECT_SEEN, ID_OVERLAP):
+        if name not in rows.column_names:
+            continue
+        values = rows[name]
+        if pa.types.is_boolean(values.type):
+            values = pc.if_else(pc.fill_null(values, False), SEEN, "")
+        elif pa.types.is_null(values.type):
+            values = values.cast(pa.string())
+        elif not pa.types.is_string(values.type):
+            raise EvaluationError(
+                f"The column {name} of the release has the type {one_line(values.type, 40)}, instead of a known "
+                "class's name or null. Run `python -m hf_scripts.verify` to find out what is wrong."
+            )
+        named = pc.fill_null(values, "")
+        found = named if found is None else pc.if_else(pc.equal(named, ""), found, named)
+    return found
+
+
+def made_from_duplicates(rows: Rows) -> npt.NDArray[np.bool_]:
+    """Find rows that are not duplicates themselves, but share their source image with one, shape (n,).
+
+    A shifted row and its clean original have the same `source_id` and different ids; an evaluation of the shift needs
+    both, so both are left out. The same image in another config (the same id) is decided by that config's own pairs.
+    """
+    assert rows.duplicate is not None
+    if not rows.duplicate.any():
+        return np.zeros(len(rows), dtype=np.bool_)
+    return _among(rows.source_id, rows.source_id[rows.duplicate]) & ~_among(rows.id, rows.id[rows.duplicate])
+
+
+def count_left_out(rows: Rows, protocol: str) -> list[LeftOut]:
+    """Count the rows of each split that figures without duplicates leave out."""
+    if rows.duplicate is None or not rows.duplicate.any():
+        return []
+    some = (rows, rows.where(rows.duplicate), rows.where(made_from_duplicates(rows)))
+    total, own, made = (_count(one, "config", "split") for one in some)
+    return [
+        LeftOut(protocol, config, split, total[config, split], own[config, split], made[config, split])
+        for config, split in sorted(own | made)
+    ]
+
+
+def count_overlaps(rows: Rows, protocol: str) -> list[Overlapping]:
+    """List the classes whose rows figures without overlap leave out, by split and class."""
+    if rows.overlap is None:
+        return []
+    total = _count(rows, "config", "split")
+    counts = _count(rows.where(rows.overlap != ""), "config", "split", "class_id", "overlap")
+    return [
+        Overlapping(protocol, config, split, class_id, known, count, total[config, split])
+        for (config, split, class_id, known), count in sorted(counts.items())
+    ]
+
+
+def describe_left_out(left_out: Sequence[LeftOut]) -> str:
+    """Summarize in a sentence or two how many rows figures without duplicates leave out, and of which splits all."""
+    splits = {(one.config, one.split): one for one in left_out}
+    if not splits:
+        return "None of the evaluated rows is a duplicate, so figures without duplicates equal those on all rows."
+    made = " or are made from rows that do" if any(one.made_from_duplicates for one in splits.values()) else ""
+    rows = sum(one.left_out for one in splits.values())
+    emptied = [f"{config}/{split}" for (config, split), one in splits.items() if one.left_out == one.rows]
+    return (
+        f"Figures without duplicates leave out {quantity(rows, 'row')} of {quantity(len(splits), 'split')} because "
+        f"they appear in a pair of the release's table of duplicates{made}."
+    ) + _nothing_left(emptied)
+
+
+def describe_overlaps(found: Sequence[Overlapping]) -> str:
+    """Summarize in a sentence or two how many rows figures without overlap leave out, and of which splits all."""
+    classes = {one.place[1:]: one for one in found}
+    if not classes:
+        return (
+            f"No evaluated row has a class that overlaps a known one according to the column {ID_OVERLAP}, so figures "
+            "without overlap equal those on all."
+        )
+    left = {f"{one.config}/{one.split}": one.rows for one in found}
+    for one in classes.values():
+        left[f"{one.config}/{one.split}"] -= one.left_out
+    return (
+        f"Figures without overlap leave out {quantity(sum(one.left_out for one in classes.values()), 'row')} of "
+        f"{quantity(len(left), 'split')} because their class is, holds or shows a known one, according to the column "
+        f"{ID_OVERLAP}."
+    ) + _nothing_left([key for key, rows in left.items() if not rows])
+
+
+def _nothing_left(splits: Sequence[str]) -> str:
+    return f" Nothing is left of {', '.join(splits)}." if splits else ""
+
+
+def _count(rows: Rows, *columns: str) -> Counter[tuple[str, ...]]:
+    """Count the rows with each combination of values in some columns of text."""
+    table = pa.table({name: pa.array(getattr(rows, name), pa.string()) for name in columns})
+    counted = table.group_by(list(columns)).aggregate([([], "count_all")])
+    keys = zip(*(counted[name].to_pylist() for name in columns), strict=True)
+    return Counter(dict(zip(keys, counted["count_all"].to_pylist(), strict=True)))
+
+
+def _among(values: npt.NDArray[np.str_], wanted: npt.NDArray[np.str_]) -> npt.NDArray[np.bool_]:
+    # Arrow uses a hash table; numpy's isin sorts, which takes ten times longer for text.
+    found = pc.is_in(pa.array(values, pa.string()), value_set=pa.array(wanted, pa.string()))
+    return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.bool_)

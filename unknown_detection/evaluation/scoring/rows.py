@@ -1,0 +1,150 @@
+"""Rows of a release with one detector's scores: the input of every protocol."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+
+from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.metrics.ranking import Ranking, rank
+
+IN_DISTRIBUTION = "in_distribution"
+"""Role of the rows that a detector should accept."""
+
+
+@dataclass(frozen=True, eq=False)
+class Rows:
+    """n rows of one or more configs, in any order, with one detector's scores.
+
+    Attributes:
+        id: the release's `id`, shape (n,).
+        config: config of each row, shape (n,).
+        split: split of each row, shape (n,).
+        role: role of each row by name (`in_distribution`, `near_ood`, ...), shape (n,).
+        label: in-distribution class as an index, shape (n,); -1 for rows outside these classes.
+        class_id: class in the source dataset, shape (n,).
+        source_id: the source image of the row, unique among all sources, shape (n,): a corrupted row and its clean
+            original have the same.
+        score: shape (n,), float64, finite, higher = more unknown.
+        prediction: predicted class as an index, shape (n,), arbitrary for rows without a label; None without
+            predictions.
+        duplicate: whether the release lists the row as a duplicate of another (`duplicates`), shape (n,); None if the
+            release does not say.
+        overlap: the known class that the row's unknown class overlaps (`overlap`), an empty text where none, shape
+            (n,); None if the release does not say.
+        confidence: probability of the predicted class, shape (n,), NaN where the file has none; None without any.
+
+    Raises:
+        EvaluationError: the columns have different lengths, or a score is NaN or infinite.
+    """
+
+    id: npt.NDArray[np.str_]
+    config: npt.NDArray[np.str_]
+    split: npt.NDArray[np.str_]
+    role: npt.NDArray[np.str_]
+    label: npt.NDArray[np.int64]
+    class_id: npt.NDArray[np.str_]
+    source_id: npt.NDArray[np.str_]
+    score: npt.NDArray[np.float64]
+    prediction: npt.NDArray[np.int64] | None = None
+    duplicate: npt.NDArray[np.bool_] | None = None
+    overlap: npt.NDArray[np.str_] | None = None
+    confidence: npt.NDArray[np.float64] | None = None
+
+    def __post_init__(self) -> None:
+        columns = {column.name: getattr(self, column.name) for column in fields(self)}
+        shapes = {name: np.shape(values) for name, values in columns.items() if values is not None}
+        for name, shape in shapes.items():
+            if shape != (len(self),):
+                raise EvaluationError(
+                    f"{name} has the shape {shape}, but there are {len(self):,} rows. Join the scores with the "
+                    "release by id."
+                )
+        finite = np.isfinite(self.score)
+        if not finite.all():
+            raise EvaluationError(
+                f"Scores of {np.count_nonzero(~finite):,} rows are NaN or infinite, the first at "
+                f"{self.id[~finite][0]}. Fix the detector: no metric can rank such rows."
+            )
+
+    def __len__(self) -> int:
+        return len(self.id)
+
+    @property
+    def known(self) -> npt.NDArray[np.bool_]:
+        """Whether each row is in-distribution, shape (n,)."""
+        known: npt.NDArray[np.bool_] = self.role == IN_DISTRIBUTION
+        return known
+
+    @property
+    def wrong(self) -> npt.NDArray[np.bool_]:
+        """Whether each row's prediction differs from its label, shape (n,); always true for rows without a label.
+
+        Raises:
+            EvaluationError: there are no predictions.
+        """
+        if self.prediction is None:
+            raise EvaluationError("The scores file has no predictions; add a column prediction (or class) to it.")
+        wrong: npt.NDArray[np.bool_] = (self.label < 0) | (self.prediction != self.label)
+        return wrong
+
+    def where(self, chosen: npt.NDArray[np.bool_]) -> Rows:
+        """Select the rows where `chosen`, of shape (n,), is true."""
+        columns = {column.name: getattr(self, column.name) for column in fields(self)}
+        return replace(self, **{name: values[chosen] for name, values in columns.items() if values is not None})
+
+    def by(self, column: Literal["config", "split"]) -> dict[str, Rows]:
+        """Group the rows by config or split, sorted by name."""
+        values = getattr(self, column)
+        return {name: self.where(values == name) for name in np.unique(values).tolist()}
+
+
+def known_rows(rows: Rows, split: str) -> Rows:
+    """Return the in-distribution rows of a split.
+
+    Raises:
+        EvaluationError: there are none.
+    """
+    found = rows.where(rows.known & (rows.split == split))
+    if not len(found):
+        raise EvaluationError(
+            f"{split} of {' and '.join(rows.by('config'))} has no in-distribution rows among {len(rows):,} rows. "
+            "Score that split, too."
+        )
+    return found
+
+
+def unknown_splits(rows: Rows, roles: Sequence[str]) -> dict[str, Rows]:
+    """Return the rows of some roles by split, in the order of the roles and then by name.
+
+    Raises:
+        EvaluationError: there are none.
+    """
+    found = {}
+    for role in roles:
+        found.update(rows.where(rows.role == role).by("split"))
+    if not found:
+        raise EvaluationError(
+            f"{' and '.join(rows.by('config'))} has no rows of the role {' or '.join(roles)} (found: "
+            f"{', '.join(np.unique(rows.role).tolist())}). Score a split of unknowns, too, or choose another protocol."
+        )
+    return found
+
+
+def rank_known_unknown(known: Rows, *unknown: Rows) -> Ranking:
+    """Rank in-distribution rows against unknown ones."""
+    scores = [known.score, *(rows.score for rows in unknown)]
+    return rank(np.concatenate(scores), np.arange(sum(map(len, scores))) >= len(known))[0]
+
+
+def rank_errors(rows: Rows) -> Ranking:
+    """Rank correctly classified rows against misclassified ones.
+
+    Raises:
+        EvaluationError: there are no predictions.
+    """
+    return rank(rows.score, rows.wrong)[0]

@@ -1,0 +1,341 @@
+"""Runs `evaluate score`: chooses configs, fits and scores, and writes provenance and the trials.
+
+Tested by `tests/evaluation/scoring/test_fit.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.metadata
+import platform
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from unknown_detection.csv_text import csv_text
+from unknown_detection.evaluation.detectors.base import Method
+from unknown_detection.evaluation.detectors.nearest import on_device
+from unknown_detection.evaluation.detectors.own import Own, choose
+from unknown_detection.evaluation.detectors.registry import method
+from unknown_detection.evaluation.errors import EvaluationError, require_packages
+from unknown_detection.evaluation.features.cache import FeatureCache, Key
+from unknown_detection.evaluation.features.extract import identity
+from unknown_detection.evaluation.features.receipt import Receipt, receipt
+from unknown_detection.evaluation.features.runner import Runner
+from unknown_detection.evaluation.features.store import FeatureStore
+from unknown_detection.evaluation.files import write_text
+from unknown_detection.evaluation.scoring.fit import Fitted, Scorer, expand
+from unknown_detection.evaluation.scoring.fit_splits import find_fit_splits
+from unknown_detection.evaluation.scoring.joining import FIT_AND_TUNE_SPLITS
+from unknown_detection.evaluation.scoring.scores import Provenance, write_scores
+from unknown_detection.evaluation.scoring.settings import Settings
+from unknown_detection.evaluation.scoring.times import measure_times, write_times
+from unknown_detection.terminal.progress import Log, Progress, bar
+
+
+def score(
+    features: str | Path,
+    detectors: Sequence[str | Own] | None = None,
+    *,
+    splits: Iterable[Key] | None = None,
+    fit_configs: Sequence[str] = (),
+    search: bool = True,
+    settings: Settings | None = None,
+    members: Sequence[str | Path] = (),
+    runner: Runner | None = None,
+    seed: int = 0,
+    device: str = "cpu",
+    accept: bool = False,
+    times: bool = False,
+    out: Path | None = None,
+    quiet: bool = True,
+    log: Log = lambda text: None,
+    say: Log = lambda text: None,
+) -> pa.Table:
+    """Fit detectors on extracted features, and score every row.
+
+    Args:
+        features: folder written by `extract`.
+        detectors: keys of `METHODS`, and detectors of your own: a `Method`, or a function that maps `Features` to one
+            score per row; None, or `all` among them, for all of `METHODS` that can be used with these features.
+        splits: (config, split) pairs to score; None for all of the configs with rows to evaluate.
+        fit_configs: configs to fit on; empty for `<config>-train` if it was extracted, else a half of the validation
+            rows, which get no scores.
+        search: search hyperparameters on `external_validation`; if false, use the defaults.
+        settings: by detector, hyperparameters with the values to search among; one value sets it.
+        members: folders of features of further models on the same release, for ensembles.
+        runner: runs the model on the images again, for the detectors that need it.
+        seed: random seed.
+        device: where distances to neighbours are computed, as for `pick_device`.
+        accept: go on where the model's accuracy differs from the published one (`receipt`), as after an `extract` that
+            accepted it.
+        times: also time each detector on a batch of images, with the runner's model; written beside `out`.
+        out: scores file to write, .parquet; the trials of the search are written beside it.
+        quiet: no progress bars.
+        log: receives a line about each detector that is left out or cannot be searched.
+        say: receives lines about the model and each fitted detector.
+
+    Returns:
+        Columns `id`, `detector`, `score` (higher = more unknown) and `prediction`, as for `score_all`.
+
+    Raises:
+        EvaluationError: there are no such features, configs or detectors, a detector named here cannot be fitted, the
+            runner's model is another, `times` has no runner or no file, or as for `Receipt.require`.
+    """
+    if out is not None and out.suffix != ".parquet":
+        raise EvaluationError(f"--out must end in .parquet, found {out}. Rename it.")
+    if times and (runner is None or out is None):
+        raise EvaluationError(
+            "Times are measured with the model. Give --release, --model and --weights, or leave out --times."
+        )
+    store = FeatureStore.open(Path(features))
+    keys = choose_keys(store, splits, fit_configs)
+    chosen = tuple(dict.fromkeys(config for config, _ in keys))
+    fit_splits = find_fit_splits(store.splits(), chosen, fit_configs)
+    if runner is not None:
+        store.require(identity(runner.release, runner.model, store.identity.label_names))
+    listed, own = choose(detectors)
+    names = expand(listed, own)
+    _require_packages_of(names, own)
+    cache = FeatureCache(store, [FeatureStore.open(Path(member)) for member in members], runner, seed, quiet)
+    scorer = Scorer(cache, fit_splits, search=search, settings=settings or {}, own=own, log=log)
+    seen = receipt(store, keys) if store.identity.source else Receipt([], [])
+    seen.require(seen.differences if accept else store.accepted())
+    _warn_about_environments(log, store, keys)
+    for line in (*seen.lines, *_describe_rows(scorer)):
+        say(line)
+    if scorer.fit_half.any():
+        log(
+            "There are no features of training rows, so detectors are fitted on half of the validation rows and tuned "
+            "on the other half. The rows fitted on get no scores"
+        )
+    leave_out = listed is None or "all" in listed
+    with on_device(device), bar(len(names), "fitting", quiet=quiet, unit=" detectors") as progress:
+        fitted = fit_all(scorer, names, leave_out=leave_out, progress=progress.update)
+    for one in fitted:
+        say(describe_fitted(one))
+    with on_device(device), bar(len(keys), "scoring", quiet=quiet, unit=" splits") as progress:
+        scores = score_all(scorer, fitted, keys, progress.update)
+        measured = measure_times(scorer, fitted, keys[0]) if times else []
+    if out is not None:
+        write_trials(out.with_suffix(".search.csv"), fitted)
+        write_times(out, measured)
+        write_scores(out, scores, run_provenance(scorer, chosen, fitted, seen))
+        say(f"{len(scores):,} scores of {len(fitted)} detectors are in {out}")
+    return scores
+
+
+def _require_packages_of(names: Sequence[str], own: Mapping[str, Method]) -> None:
+    """Check that what the detectors' fitting imports is installed, before any is fitted.
+
+    Raises:
+        EvaluationError: a package is not installed.
+    """
+    needing = [(name, method(name, own).requires) for name in names]
+    modules = sorted({module for _, required in needing for module in required})
+    fitted = ", ".join(name for name, required in needing if required)
+    require_packages(*modules, to=f"fit {fitted}", instead="choose others with --detectors")
+
+
+def choose_keys(store: FeatureStore, wanted: Iterable[Key] | None, fit_configs: Sequence[str] = ()) -> list[Key]:
+    """Choose the splits to score: the given ones, else all of the configs with features of splits to evaluate.
+
+    Raises:
+        EvaluationError: features of a config that is read are missing or incomplete, or there is no split to evaluate.
+    """
+    named = None if wanted is None else list(wanted)
+    configs = list(dict.fromkeys(config for config, _ in named or ()))
+    store.require_whole([*configs, *(f"{config}-train" for config in configs), *fit_configs] if named else ())
+    if named is not None:
+        return named
+    here = store.splits()
+    found = [(one, split) for one, splits in here.items() if {*splits} - {*FIT_AND_TUNE_SPLITS} for split in splits]
+    if not found:
+        raise EvaluationError(
+            f"{store.root} has no features of splits to evaluate, only of "
+            f"{', '.join(f'{config}/{split}' for config in here for split in here[config]) or 'none'}. Extract more "
+            "splits."
+        )
+    return found
+
+
+def fit_all(scorer: Scorer, names: Sequence[str], *, leave_out: bool, progress: Progress) -> list[Fitted]:
+    """Fit detectors.
+
+    Args:
+        scorer: fits the methods.
+        names: names of the methods.
+        leave_out: skip methods that cannot be used or fitted, with a log line.
+        progress: called with the number of methods done.
+
+    Raises:
+        EvaluationError: a method cannot be used or fitted and `leave_out` is false, or all were left out.
+    """
+    fitted = []
+    for name in names:
+        try:
+            fitted.append(scorer.fit(name))
+        except EvaluationError as error:
+            if not leave_out:
+                raise
+            scorer.log(f"{name} is left out: {error}")
+        progress(1)
+    if not fitted:
+        raise EvaluationError("No detector can be used with these features; see the reasons above.")
+    return fitted
+
+
+def score_all(scorer: Scorer, fitted: Sequence[Fitted], keys: Sequence[Key], progress: Progress) -> pa.Table:
+    """Score the rows of some splits with every detector, each id once.
+
+    Validation rows that detectors were fitted on get no scores: a threshold or a mixture fitted on them would take
+    them for rows that detectors have not seen.
+
+    Args:
+        scorer: the scorer that fitted the detectors.
+        fitted: the detectors.
+        keys: the splits; if several have an id, its first row counts, because an id stands for one image.
+        progress: called with the number of splits done.
+
+    Returns:
+        Columns `id`, `detector`, `score` and `prediction`; detector by detector, rows in the release's order.
+    """
+    known: set[str] = set()
+    fitted_on = scorer.fit_half_ids()
+    columns: dict[str, list[list[pa.Array]]] = {one.method.name: [] for one in fitted}
+    for key in keys:
+        ids = scorer.cache.features(key).ids
+        skipped = known | fitted_on if key[1] in FIT_AND_TUNE_SPLITS else known
+        new = np.array([id_ not in skipped for id_ in ids.tolist()], dtype=bool)
+        known.update(ids[new].tolist())
+        for name, pieces in columns.items():
+            values = ids[new], scorer.score(name, key)[new], scorer.predictions(name, key)[new]
+            pieces.append([pa.array(array) for array in values])
+        scorer.forget(key)
+        progress(1)
+    tables = []
+    for name, pieces in columns.items():
+        ids, scores, predictions = (pa.chunked_array(arrays) for arrays in zip(*pieces, strict=True))
+        detector = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(ids), np.int8)), [name]).cast(pa.string())
+        tables.append(pa.table({"id": ids, "detector": detector, "score": scores, "prediction": predictions}))
+    return pa.concat_tables(tables)
+
+
+def _describe_rows(scorer: Scorer) -> list[str]:
+    """Say which rows detectors are fitted and tuned on, in a line each."""
+    splits, halved = scorer.fit_splits, bool(scorer.fit_half.any())
+    used = {
+        "fitted": splits.fit_name if halved or not splits.halved else "",
+        "tuned": splits.tune_name(halved=halved),
+        "tuned against": "/".join(splits.external or ()),
+    }
+    return [f"{what}: {rows or 'no rows'}" for what, rows in used.items()]
+
+
+def _warn_about_environments(log: Log, store: FeatureStore, keys: Sequence[Key]) -> None:
+    """Log a warning if splits were extracted in different environments."""
+    ways = {tuple(sorted(store.row_blocks(*key).environment().items())): key for key in keys}
+    if len(ways) > 1:
+        log(
+            "Features were computed in more than one environment (device, batch size, threads or torch version), so "
+            f"rows of {' and '.join('/'.join(key) for key in ways.values())} may differ in their last digits"
+        )
+
+
+_PACKAGES = ("numpy", "scikit-learn", "scipy", "timm", "torch", "torchvision")
+"""Packages whose version may affect scores."""
+
+
+def run_provenance(scorer: Scorer, configs: Sequence[str], fitted: Sequence[Fitted], seen: Receipt) -> Provenance:
+    """Return the provenance of a run's scores."""
+    cache = scorer.cache
+    identities = [store.identity for store in (cache.store, *cache.members)]
+    digests = [one.model_digest for one in identities]
+    members = {"members": float(len(identities))}
+    accepted = [*seen.differences, *(text for store in cache.members for text in store.accepted())]
+    said = {"receipt": "; ".join(seen.lines), "accepted": "; ".join(accepted)}
+    prepared = {
+        key: " + ".join(dict.fromkeys(one.prepared.get(key, "") for one in identities))
+        for key in identities[0].prepared
+        if key.partition("/")[0] in configs
+    }
+    return Provenance(
+        release_digest=cache.store.identity.release_digest,
+        configs=tuple(configs),
+        model=" + ".join(one.model for one in identities),
+        # For several models, a digest over theirs in order.
+        model_digest=digests[0] if len(digests) == 1 else hashlib.sha256("\n".join(digests).encode()).hexdigest(),
+        seed=cache.seed,
+        hyperparameters={
+            one.method.name: {**one.hyperparameters, **(members if one.method.reads == "members" else {})}
+            for one in fitted
+        },
+        versions={"python": platform.python_version(), **_versions()},
+        prepared=prepared,
+        rows={one.method.name: _rows_used(scorer, one) for one in fitted},
+        own={one.method.name: one.method.digest for one in fitted if one.method.digest},
+        fit_half="/".join(scorer.fit_splits.validation or ()) if scorer.fit_half.any() else "",
+        source=dict(cache.store.identity.source) | {name: text for name, text in said.items() if text},
+    )
+
+
+def _rows_used(scorer: Scorer, fitted: Fitted) -> dict[str, str]:
+    """Name the rows that a detector was fitted and tuned on, and those that its threshold may be chosen on."""
+    splits = scorer.fit_splits
+    tuned = splits.tune_name(halved=bool(scorer.fit_half.any()))
+    used = {"fitted_on": {"train": splits.fit_name, "validation": tuned, "none": ""}[fitted.method.fit]}
+    if fitted.remark:
+        used["fitted_on"] += f", {fitted.remark}"
+    if fitted.trials and fitted.method.chosen_by == "errors":
+        used["tuned_on"] = f"{tuned}, right against wrong"
+    elif fitted.trials and splits.external is not None:
+        used["tuned_on"] = f"{tuned} against {'/'.join(splits.external)}"
+    used["threshold_on"] = tuned
+    return {name: value for name, value in used.items() if value}
+
+
+def write_trials(path: Path, fitted: Sequence[Fitted]) -> None:
+    """Write the trials of hyperparameter searches as CSV; without any, delete the file of an earlier run."""
+    if not any(one.trials for one in fitted):
+        path.unlink(missing_ok=True)
+        return
+    areas = {"external": "auroc_external_validation", "errors": "auroc_error_detection"}
+    lines: list[list[object]] = [["detector", "hyperparameters", *areas.values(), "chosen", "problem"]]
+    for one in fitted:
+        for trial in one.trials:
+            area = "" if trial.auroc is None else repr(trial.auroc)
+            chosen = int(trial.hyperparameters == one.hyperparameters)
+            values = [area if one.method.chosen_by == way else "" for way in areas]
+            name = format_hyperparameters(trial.hyperparameters)
+            lines.append([one.method.name, name, *values, chosen, trial.problem])
+    write_text(path, csv_text(lines))
+
+
+def describe_fitted(fitted: Fitted) -> str:
+    """Describe a fitted detector in one line."""
+    values = ", ".join(filter(None, [format_hyperparameters(fitted.hyperparameters), fitted.remark]))
+    if not fitted.trials:
+        return f"{fitted.method.name}: {values}" if values else fitted.method.name
+    best = next(trial for trial in fitted.trials if trial.hyperparameters == fitted.hyperparameters)
+    failed = sum(trial.auroc is None for trial in fitted.trials)
+    without = f", {failed} of which cannot be used here" if failed else ""
+    where = "of errors in validation" if fitted.method.chosen_by == "errors" else "on external_validation"
+    found = f"the best of {len(fitted.trials)} with AUROC {best.auroc:.4f} {where}{without}"
+    return f"{fitted.method.name}: {values}, {found}"
+
+
+def format_hyperparameters(hyperparameters: Mapping[str, float]) -> str:
+    """Format hyperparameters as text."""
+    return " ".join(f"{name}={value:g}" for name, value in hyperparameters.items())
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for package in _PACKAGES:
+        try:
+            found[package] = importlib.metadata.version(package)
+        except importlib.metadata.PackageNotFoundError:
+            continue  # an optional package that this run did not use
+    return found

@@ -1,0 +1,273 @@
+"""Scores files: a detector's scores in the format that reports read, whatever tool wrote them.
+
+Parquet or CSV with the columns `id` and `score` (higher = more unknown), and optionally:
+
+| column | content |
+|---|---|
+| `detector` | name of the detector; without it the file holds one detector, named after the file (`file_seed`) |
+| `prediction` | predicted class, as an index into the config's label names; -1 for none of them |
+| `class` | predicted class by name, in place of `prediction` |
+| `confidence` | probability of the predicted class, from 0 to 1: needed only for calibration |
+
+Names may be in capitals, other columns are not read, and a CSV file may have semicolons or tabs between its columns.
+Predictions are needed only by protocols that evaluate misclassified in-distribution rows, and only for labelled rows.
+Files written by `evaluate score` also carry an `Provenance`, as JSON in the Parquet schema's metadata.
+"""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from unknown_detection.evaluation.errors import EvaluationError, first_line, one_line
+from unknown_detection.evaluation.files import atomic_path, from_json, parse_json, read_parquet
+from unknown_detection.evaluation.releases import Release
+from unknown_detection.words import quantity
+
+METADATA = b"unknown_detection"
+"""Key of the `Provenance` in a Parquet schema's metadata."""
+
+COLUMNS: Mapping[str, pa.DataType] = {
+    "id": pa.string(),
+    "detector": pa.string(),
+    "score": pa.float64(),
+    "prediction": pa.int64(),
+    "class": pa.string(),
+    "confidence": pa.float64(),
+}
+"""All columns that a scores file may have, in the order in which they are written."""
+
+_SHOWN = 3
+
+_LONGEST_LINE = 1 << 16
+"""Bytes of a CSV file's first line."""
+
+_OF_SEED = re.compile(r"(?P<name>.+?)[-_. ]?seed[-_. =]?(?P<seed>[0-9]{1,9})", re.IGNORECASE)
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """The provenance of scores.
+
+    Attributes:
+        release_digest: digest of the release whose rows were scored.
+        configs: the scored configs.
+        model: name of the model, for display.
+        model_digest: SHA-256 of its weights.
+        seed: seed of the run.
+        hyperparameters: hyperparameters of each detector, by name.
+        versions: versions of the packages that the scores depend on, by name.
+        prepared: how images that are prepared for a model's input were brought to this model's, by `config/split`.
+        rows: the rows that each detector was fitted and tuned on, and those that a threshold may be chosen on, by the
+            detector's name; in words.
+        own: SHA-256 of the file that each detector of the user's own comes from, by the detector's name.
+        fit_half: the `config/split` whose fit half (`fit_splits.in_fit_half`) detectors were fitted on in place of
+            training rows; its rows have no scores. Empty if there is none.
+        source: what is said of the weights, see `Identity.source`, the receipt of the model, and where its accuracy
+            differs from the published one, which the user accepted (`accepted`).
+    """
+
+    release_digest: str
+    configs: tuple[str, ...]
+    model: str
+    model_digest: str
+    seed: int
+    hyperparameters: dict[str, dict[str, float]]
+    versions: dict[str, str]
+    prepared: dict[str, str] = field(default_factory=dict)
+    rows: dict[str, dict[str, str]] = field(default_factory=dict)
+    own: dict[str, str] = field(default_factory=dict)
+    fit_half: str = ""
+    source: dict[str, str] = field(default_factory=dict)
+
+
+def write_scores(path: Path, scores: pa.Table, provenance: Provenance) -> None:
+    """Write a scores file; equal arguments produce equal bytes.
+
+    Args:
+        path: a path that ends in `.parquet`; an existing file is replaced atomically.
+        scores: a table with `id`, `score` and any other of `COLUMNS`; each id once per detector, even if several
+            configs share the row.
+        provenance: the provenance of the scores.
+
+    Raises:
+        EvaluationError: the path does not end in `.parquet`, or the table is not a valid scores table.
+    """
+    if path.suffix != ".parquet":
+        raise EvaluationError(f"The scores file must end in .parquet, found {path}. Rename it.")
+    table = _checked(scores, str(path), COLUMNS)
+    optional = ("prepared", "rows", "own", "fit_half", "source")
+    said = {name: value for name, value in asdict(provenance).items() if name not in optional or value}
+    table = table.replace_schema_metadata({METADATA: json.dumps(said, sort_keys=True)})
+    with atomic_path(path) as temporary:
+        pq.write_table(table, temporary, compression="zstd")
+
+
+def read_scores(
+    path: Path, columns: Mapping[str, pa.DataType] = COLUMNS, release: Release | None = None
+) -> tuple[pa.Table, Provenance | None]:
+    """Read a scores file.
+
+    Args:
+        path: a Parquet or CSV file.
+        columns: the allowed columns and their types, for readers of formats other than `COLUMNS`.
+        release: the release that the scores should be of; None for any.
+
+    Returns:
+        The table with `id`, `detector` (the file's stem if there is no such column), `score` as float64, and
+        `prediction`, `class` and `confidence` if present; and the provenance, if the file has one.
+
+    Raises:
+        EvaluationError: the file cannot be read, has no rows, lacks a column or has one twice, has one named nearly as
+            an optional one, has empty ids or non-finite scores, or says that it is of another release.
+    """
+    if not path.is_file():
+        raise EvaluationError(f"There is no scores file {path}; check the path.")
+    if path.suffix not in (".csv", ".parquet"):
+        raise EvaluationError(f"{path} is neither .parquet nor .csv; convert it.")
+    try:
+        table = read_parquet(path, f"scores from {path}") if path.suffix == ".parquet" else _read_csv(path, columns)
+        names = table.column_names  # Arrow does not check the first line's encoding
+    except (pa.ArrowException, OSError, UnicodeDecodeError, csv.Error) as error:
+        raise EvaluationError(f"Cannot read scores from {path}: {first_line(error)}. Write the file again.") from error
+    provenance = _provenance(table.schema.metadata or {}, path)
+    if provenance is not None and release is not None and provenance.release_digest != release.digest:
+        raise EvaluationError(
+            f"{path} has scores of a release with digest {provenance.release_digest[:12]}, not of {release.name} "
+            f"(digest {release.digest[:12]}). Score this release, or name the other one with --release."
+        )
+    if not len(table):
+        raise EvaluationError(f"{path} has no rows; write it again.")
+    if "detector" not in [name.strip().lower() for name in names]:
+        table = table.append_column("detector", pa.repeat(file_seed(path)[0], len(table)))
+    return _checked(table, str(path), columns), provenance
+
+
+def file_seed(path: Path) -> tuple[str, int | None]:
+    """Divide a file's stem into a detector's name and a seed: `mine-seed2.csv` is seed 2 of `mine`.
+
+    Returns:
+        The name, and the seed; None where the stem does not end in `seed` and a number.
+    """
+    found = _OF_SEED.fullmatch(path.stem)
+    return (found["name"], int(found["seed"])) if found else (path.stem, None)
+
+
+def summarize_ids(ids: pa.Array | pa.ChunkedArray) -> str:
+    """Summarize ids for a message: their number and the first of them.
+
+    Returns:
+        For example `5 ids (a, b, c, ...)`.
+    """
+    first = ", ".join(map(one_line, ids.slice(0, _SHOWN).to_pylist())) + (", ..." if len(ids) > _SHOWN else "")
+    return f"{quantity(len(ids), 'id')} ({first})"
+
+
+def _checked(table: pa.Table, where: str, columns: Mapping[str, pa.DataType]) -> pa.Table:
+    """Check a table's columns and values, and return it with the order and types of `columns`."""
+    found = table.column_names
+    known = _known_names(found, columns, where)
+    table = table.select([place for place, key in enumerate(known) if key]).rename_columns(list(filter(None, known)))
+    names = table.column_names
+    try:
+        table = pa.table({name: table[name].cast(kind) for name, kind in columns.items() if name in names})
+    except pa.ArrowException as error:
+        raise EvaluationError(
+            f"{where} has values of a wrong type: {first_line(error)}. Ids and names are text, scores are numbers, "
+            "predictions are integers."
+        ) from error
+    for name in ("id", "detector"):
+        if name in names and (table[name].null_count or pc.any(pc.equal(table[name], "")).as_py()):
+            raise EvaluationError(f"{where} has rows without {'an' if name == 'id' else 'a'} {name}; fill them.")
+    finite = pc.fill_null(pc.is_finite(table["score"]), False)
+    if not pc.all(finite, min_count=0).as_py():
+        bad = summarize_ids(table["id"].filter(pc.invert(finite)))
+        raise EvaluationError(
+            f"{where} has empty, NaN or infinite scores at {bad}. Fix the detector: no metric can rank such rows."
+        )
+    if "confidence" in names:
+        values = pc.fill_null(table["confidence"], 0.5)
+        outside = pc.invert(pc.and_(pc.greater_equal(values, 0), pc.less_equal(values, 1)))
+        if pc.any(outside).as_py():
+            raise EvaluationError(
+                f"{where} has confidences that are not from 0 to 1 at {summarize_ids(table['id'].filter(outside))}. "
+                "Give the probability of the predicted class, or leave the column out."
+            )
+    return table
+
+
+def _read_csv(path: Path, columns: Mapping[str, pa.DataType]) -> pa.Table:
+    """Read the known columns of a CSV file with commas, semicolons or tabs between them."""
+    with path.open("rb") as file:
+        first = file.readline(_LONGEST_LINE).decode("utf-8-sig")
+    if not first.strip():
+        return pa.csv.read_csv(path)  # raises what is wrong
+    delimiter = max(",;\t", key=first.count)
+    found = next(csv.reader([first], delimiter=delimiter), [])
+    kinds = {
+        name: columns[key] for name, key in zip(found, _known_names(found, columns, str(path)), strict=True) if key
+    }
+    parsed = pa.csv.ParseOptions(delimiter=delimiter)
+
+    def read(decimal_point: str) -> pa.Table:
+        # Explicit types keep ids such as 00017 as text.
+        options = pa.csv.ConvertOptions(
+            column_types=kinds, include_columns=list(kinds), strings_can_be_null=True, decimal_point=decimal_point
+        )
+        return pa.csv.read_csv(path, parse_options=parsed, convert_options=options)
+
+    try:
+        return read(".")
+    except pa.ArrowInvalid:
+        if delimiter == ",":
+            raise
+        return read(",")  # as spreadsheets write where the comma is the decimal point
+
+
+def _known_names(found: Sequence[str], columns: Mapping[str, pa.DataType], where: str) -> list[str]:
+    """Return the key of each column of a file in `columns`, without regard to case; empty for others."""
+    keys = [name.strip().lower() for name in found]
+    known = [key if key in columns else "" for key in keys]
+    for key in columns:
+        if known.count(key) > 1:
+            raise EvaluationError(
+                f"{where} has the column {key} {known.count(key)} times (found: {one_line(', '.join(found))}). Keep "
+                "one of them."
+            )
+    if not {"id", "score"} <= set(known):
+        others = ", ".join(name for name in columns if name not in ("id", "score"))
+        raise EvaluationError(
+            f"{where} needs the columns id and score, and may have {others} (found: {one_line(', '.join(found))}). "
+            "Rename its columns."
+        )
+    optional = [name for name in columns if name not in ("id", "score") and name not in keys]
+    for name, key in zip(keys, known, strict=True):
+        near = [] if key else difflib.get_close_matches(name, optional, n=1, cutoff=0.55)
+        if near:
+            raise EvaluationError(
+                f"{where} has a column {one_line(name, 60)}, which is not read. Rename it to {near[0]} if that is "
+                "what it holds, or to something else."
+            )
+    return known
+
+
+def _provenance(metadata: Mapping[bytes, bytes], path: Path) -> Provenance | None:
+    if METADATA not in metadata:
+        return None
+    try:
+        return from_json(Provenance, parse_json(metadata[METADATA]))
+    except ValueError as error:
+        raise EvaluationError(
+            f"The metadata of {path} is not valid provenance as `python -m unknown_detection evaluate score` "
+            "writes it. Write the file again, or without that metadata."
+        ) from error

@@ -1,0 +1,89 @@
+"""Hyperparameters that a user sets: `--set knn.neighbors=50`, or several values to search among."""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+from unknown_detection.evaluation.detectors.base import Method
+from unknown_detection.evaluation.detectors.registry import METHODS, method
+from unknown_detection.evaluation.errors import EvaluationError, one_line, require_known
+
+Settings = Mapping[str, Mapping[str, tuple[float, ...]]]
+"""By detector and hyperparameter, the values to search among, the default first."""
+
+_NOT_SET = ("features", "head", "seed")
+"""Arguments of a method's `make` that are no hyperparameters; `--seed` sets the seed."""
+
+
+def settable(chosen: Method) -> dict[str, tuple[float, ...]]:
+    """Return a method's hyperparameters with the values that a search tries, the default first.
+
+    A hyperparameter that is not searched has its default only, or nothing if it is computed from the fitted rows.
+    """
+    found = {}
+    for name, parameter in inspect.signature(chosen.make).parameters.items():
+        if name not in _NOT_SET and isinstance(parameter.default, int | float | None):
+            default = () if parameter.default is None else (float(parameter.default),)
+            found[name] = tuple(map(float, chosen.grid.get(name, default)))
+    return found
+
+
+def parse_settings(texts: Iterable[str], names: Sequence[str], own: Mapping[str, Method] | None = None) -> Settings:
+    """Parse `DETECTOR.NAME=VALUE` or `DETECTOR.NAME=VALUE,VALUE,...`.
+
+    Raises:
+        EvaluationError: a text has another form, there is no such detector or hyperparameter, the detector is not
+            scored, a value is no number, or a hyperparameter is set twice.
+    """
+    found: dict[str, dict[str, tuple[float, ...]]] = {}
+    for text in texts:
+        key, equals, values = text.partition("=")
+        detector, dot, name = key.strip().partition(".")
+        if not equals or not dot:
+            raise EvaluationError(
+                f"--set {one_line(text)} does not name a hyperparameter and a value. Write it as in "
+                "--set knn.neighbors=50."
+            )
+        known = settable(method(detector, own))
+        if not known:
+            raise EvaluationError(f"{detector} has no hyperparameters. Leave --set {one_line(text)} out.")
+        require_known(f"hyperparameter of {detector}", [name], known)
+        if detector not in _with_parts(names, own):
+            raise EvaluationError(
+                f"--set {one_line(text)} is of {detector}, which is not scored. Add it to --detectors."
+            )
+        if name in found.get(detector, {}):
+            raise EvaluationError(f"--set gives {detector}.{name} twice. Write several values to search as A,B,C.")
+        whole = "int" in str(inspect.signature(method(detector, own).make).parameters[name].annotation)
+        found.setdefault(detector, {})[name] = tuple(_number(value, text, whole=whole) for value in values.split(","))
+    return found
+
+
+def describe_settable() -> list[tuple[str, str]]:
+    """Describe each hyperparameter that can be set: its name, and its default, range and searched values."""
+    lines = []
+    for chosen in METHODS.values():
+        for name, (*values,) in settable(chosen).items():
+            parts = [f"{values[0]:g}" if values else "fitted"]
+            parts += [chosen.ranges[name]] if name in chosen.ranges else []
+            parts += ["searched: " + ", ".join(f"{value:g}" for value in sorted(values))] if len(values) > 1 else []
+            lines.append((f"{chosen.name}.{name}", "; ".join(parts)))
+    return lines
+
+
+def _with_parts(names: Sequence[str], own: Mapping[str, Method] | None) -> set[str]:
+    """Return detectors and those whose scores they combine."""
+    return {*names, *(part for name in names for part in method(name, own).base_methods)}
+
+
+def _number(text: str, where: str, *, whole: bool) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not math.isfinite(value) or (whole and not value.is_integer()):
+        kind = "a whole number" if whole else "a number"
+        raise EvaluationError(f"{one_line(text)!r} in --set {one_line(where)} is not {kind}. Give one.")
+    return int(value) if whole else value
