@@ -29,6 +29,7 @@ TITLES: Mapping[str, str] = {
     "openimage_o": "OpenImage-O",
     "coco2017": "COCO 2017",
     "partial_broad": "PartialBROAD",
+    "ninco": "NINCO",
 }
 """The title of every source by its key, which is also its flag on the command line and the name of its module."""
 

@@ -237,6 +237,21 @@ def places365_large(places365, root):
     return places365_torchvision(places365, root, "large")
 
 
+def ninco_archive(ninco, root):
+    """The archive as downloaded."""
+    root.mkdir(exist_ok=True)
+    facets_layouts.packed(ninco / "NINCO", root / "NINCO_all.tar.gz", "w:gz")
+    return root
+
+
+def ninco_openood(ninco, root):
+    """OpenOOD's tree, in which no name has a space."""
+    for path in (ninco / "NINCO" / "NINCO_OOD_classes").glob("*/*_*_*.*"):
+        name = f"{path.parent.name}/{path.name}".replace(" ", "_")
+        circulating.place(path, root / "images_largescale" / "ninco" / name)
+    return root
+
+
 LAYOUTS = {
     "imagenet": (
         one_level_up,
@@ -271,4 +286,5 @@ LAYOUTS = {
     "openimage_o": (one_level_up, *broad_layouts.OPENIMAGE_O),
     "coco2017": (one_level_up, *broad_layouts.COCO2017),
     "partial_broad": (one_level_up, *broad_layouts.PARTIAL_BROAD),
+    "ninco": (one_level_up, ninco_archive, ninco_openood),
 }

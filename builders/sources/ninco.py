@@ -1,0 +1,128 @@
+"""NINCO: 5,879 images of 64 classes that ImageNet-1k does not have, each looked at for objects that it has.
+
+In the owners' archive two of the class folders, and their files, have spaces in their names; OpenOOD's copy has
+underscores there. An image's id is its path with underscores.
+
+Tested by `tests/builders/sources/test_ninco.py`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import functools
+from collections.abc import Mapping
+
+import pyarrow.compute as pc
+
+from builders.sources.base import Expected, Licence, PartitionIndex, PixelSizes, Source
+from builders.sources.obtain import Obtain, OwnerFile
+from builders.sources.readers.class_folders import ClassFolders
+from builders.sources.readers.layouts import Layout, Search
+from builders.sources.readers.patterns import MatchedFiles, Pattern
+from taxonomy import tables
+
+_KEY = "ninco"
+_TITLE = "NINCO"
+_PARTITION = "images"
+_FOLDER = "NINCO_OOD_classes"
+
+# The address is the one of the owners' README (j-cb/NINCO), the MD5 what pytorch-ood (dataset/img/ninco.py) checks.
+# Neither says how large the archive is.
+_ARCHIVE = "NINCO_all"
+_PUBLISHED = OwnerFile(
+    f"{_ARCHIVE}.tar.gz",
+    0,
+    url="https://zenodo.org/records/8013288/files/NINCO_all.tar.gz",
+    md5="b9ffae324363cd900a81ce3c367cd834",
+)
+
+
+@functools.cache
+def classes() -> Mapping[str, str]:
+    """Return the classes' names by their folders, in byte order; spaces of folders are underscores."""
+    return {row["class"]: row["name"] for row in tables.read_rows("ninco.csv")}
+
+
+@functools.cache
+def expected() -> Mapping[str, Expected]:
+    """Return the size of the only partition, as the owners' list of files has it (data/NINCO_OOD_classes.csv)."""
+    counts = {row["class"]: int(row["images"]) for row in tables.read_rows("ninco.csv")}
+    return {_PARTITION: Expected(sum(counts.values()), counts)}
+
+
+def _class_of(folder: str) -> str | None:
+    name = folder.replace(" ", "_")
+    return name if name in classes() else None
+
+
+class _Folders(ClassFolders):
+    """Class folders whose ids have underscores for spaces."""
+
+    def index(self, found: MatchedFiles) -> PartitionIndex:
+        file = pc.replace_substring(found.groups["file"], " ", "_")
+        return super().index(dataclasses.replace(found, groups={**found.groups, "file": file}))
+
+
+# donuts/donuts_000_1024459.jpg: the class, a number, and the name in the set that the image is from. The endings are
+# those of the owners' list.
+_IMAGES = _Folders(
+    Pattern(
+        _KEY,
+        _TITLE,
+        r"(?P<class_id>[^/]+)/(?P<file>(?P<class_id_again>[^/]+?)_[0-9]{3}_[^/]+\.(?:jpe?g|JPE?G|png|gif))",
+        "donuts/donuts_000_<name>.jpg",
+    ),
+    _PARTITION,
+    classes,
+    wanted=lambda name: f"{name}_<3 digits>_<name>.jpg (or .jpeg, .png, .gif)",
+    class_of=_class_of,
+)
+
+_SEARCH = Search(
+    key=_KEY,
+    title=_TITLE,
+    layouts=(
+        Layout(_PARTITION, f"{_FOLDER}/<class>/<class>_<3 digits>_<name>.jpg", _IMAGES.below(_FOLDER)),
+        Layout(_PARTITION, "the class folders themselves, as in OpenOOD's images_largescale/ninco", _IMAGES.below()),
+        Layout(
+            _PARTITION,
+            f"the original archive {_PUBLISHED.name} (or {_ARCHIVE}.tar, read in place)",
+            _IMAGES.archive(_ARCHIVE, f"NINCO/{_FOLDER}/"),
+        ),
+    ),
+    expected=expected,
+)
+
+NINCO = Source(
+    key=_SEARCH.key,
+    title=_TITLE,
+    edition=f"NINCO (2023; {_PUBLISHED.name} has the MD5 {_PUBLISHED.md5})",
+    # pytorch-ood gives the archive's licence as CC BY 4.0; we have not seen the record itself. What its pictures come
+    # from stands in the owners' README and class table: among others Food-101, Places and iNaturalist, whose owners
+    # do not let anybody pass them on.
+    licence=Licence(
+        name="CC BY 4.0 as listed; images under their sources' terms",
+        url="https://zenodo.org/records/8013288",
+        statement=(
+            "The archive is listed as CC BY 4.0, which we have not verified. Its images are from Food-101, Places, "
+            "iNaturalist, Caltech-101, MYNursingHome and the web, and remain under the terms of these."
+        ),
+        publish="ids-only",
+    ),
+    citation="""@inproceedings{bitterwolf2023ninco,
+  title = {In or Out? {Fixing} {ImageNet} Out-of-Distribution Detection Evaluation},
+  author = {Bitterwolf, Julian and M{\\"u}ller, Maximilian and Hein, Matthias},
+  booktitle = {International Conference on Machine Learning},
+  year = {2023}
+}""",
+    obtain=Obtain(
+        "https://github.com/j-cb/NINCO",
+        f"download {_PUBLISHED.name}; it can stay packed",
+        files=(_PUBLISHED,),
+    ),
+    layouts=_SEARCH.descriptions,
+    classes=classes,
+    expected=expected,
+    scan=_SEARCH.scan,
+    pixel_sizes=PixelSizes(),
+)
