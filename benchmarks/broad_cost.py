@@ -25,7 +25,7 @@ from builders.generate.adversarial.pgd import PGD
 from builders.generate.synthetic import stable_diffusion
 from builders.generate.synthetic.biggan import TRUNCATION
 from builders.generate.synthetic.biggan_network import Network as BigGAN
-from builders.generate.synthetic.demo import BIGGAN_256, config_of
+from builders.generate.synthetic.biggan_network import Sizes
 
 Start = Callable[[str, bool, int], Callable[[], Any]]
 """Sets a network up on a device, to go backward or not, for a number of images; what it returns runs it once."""
@@ -135,12 +135,12 @@ def biggan(device: str, _: bool, batch: int) -> Callable[[], Any]:
     """BigGAN-deep at 256 pixels."""
     import torch
 
-    config = config_of(BIGGAN_256)
+    sizes = Sizes()
     # Uniform numbers: variances and norms, which these are of, are not negative.
-    tensors = {name: torch.rand(shape, device=device) for name, shape in config.shapes().items()}
-    network = BigGAN(config, tensors, TRUNCATION, device)
+    tensors = {name: torch.rand(shape, device=device) for name, shape in sizes.shapes().items()}
+    network = BigGAN(sizes, tensors, TRUNCATION, device)
     noise, classes = (
-        torch.zeros(batch, config.z_dim, device=device),
+        torch.zeros(batch, sizes.noise, device=device),
         torch.zeros(batch, dtype=torch.int64, device=device),
     )
 

@@ -67,7 +67,7 @@ GENERATIVE_MODELS = Settings(
     flags=(
         Flag(
             "biggan",
-            f"Folder with biggan-deep-256's {biggan.WEIGHTS} and {biggan.CONFIG}: makes broad-synthetic/biggan.",
+            f"Folder with biggan-deep-256's {biggan.WEIGHTS}: makes broad-synthetic/biggan.",
             metavar="DIR",
         ),
         Flag(

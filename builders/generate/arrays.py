@@ -5,9 +5,7 @@ Tested by `tests/builders/generate/test_task.py`.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from builders.generate.contract import Generate, Generated, Generator, SourceImage
+from builders.generate.contract import EachImage, Generated, Generator, SourceImage
 
 SIDE = 32
 """Width and height of these arrays, and of every image of the CIFAR-scale benchmark."""
@@ -23,20 +21,12 @@ def as_rgb(image: SourceImage) -> Generated:
     return Generated(np.asarray(rgb))
 
 
-def _start(_: Generator) -> Generate:
-    return _generate
-
-
-def _generate(images: Sequence[SourceImage]) -> list[Generated]:
-    return [as_rgb(image) for image in images]
-
-
 AS_PNG = Generator(
     name="",
     version=1,
     description="the source's own pixels as PNG",
     size=(SIDE, SIDE),
-    start=_start,
+    start=EachImage(as_rgb),
 )
 """The generator of sources with arrays. It is only called for images in files: arrays are read many at a time
 (`builders.generate.task`)."""

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from builders.errors import BuildError
 from builders.executors.base import ONE_CORE, Resources
-from builders.release.columns import PREPARED_SHA256, Column, Value
+from builders.release.columns import Column, Value
 from builders.release.split_entries import GeneratorEntry, PreparationEntry, Reproducible
 from builders.storage.regular import open_buffered
 
@@ -146,6 +146,32 @@ Generate = Callable[[Sequence[SourceImage]], Sequence[Generated]]
 
 
 @dataclass(frozen=True)
+class EachImage:
+    """The `start` of a generator that makes each image by itself.
+
+    Args:
+        make: a function that can be pickled. Where it raises `TooNarrowError` there is no image.
+    """
+
+    make: Callable[[SourceImage], Generated]
+
+    def __call__(self, _: Generator) -> Generate:
+        """Return the function that makes images one after the other."""
+        return self._all
+
+    def _all(self, images: Sequence[SourceImage]) -> list[Generated]:
+        from builders.release.images import TooNarrowError
+
+        found = []
+        for image in images:
+            try:
+                found.append(self.make(image))
+            except TooNarrowError as error:
+                found.append(Generated(None, reason=str(error)))
+        return found
+
+
+@dataclass(frozen=True)
 class Generator:
     """Declares how the images of a split are generated.
 
@@ -179,7 +205,7 @@ class Generator:
             parameters nor its weights are final.
 
     Raises:
-        ValueError: the name cannot be part of an id, or a size, number or column is invalid.
+        ValueError: the name cannot be part of an id, or a size or number is below 1.
     """
 
     name: str
@@ -207,16 +233,6 @@ class Generator:
             )
         if min(*self.size, self.together, self.version) < 1:
             raise ValueError(f"{self.name}: version, size and together must be at least 1.")
-        if self.prepared and self.size != (self.prepared, self.prepared):
-            raise ValueError(f"{self.name}: images that are prepared for {self.prepared} pixels have another size.")
-        if self.sealed is not None:
-            if self.sealed.size != self.prepared or self.reproducible != "recorded":
-                raise ValueError(f"{self.name}: sealed images are recorded ones, of the size of their originals.")
-            if self.columns[-1:] != (PREPARED_SHA256,):
-                raise ValueError(f"{self.name}: sealed images have {PREPARED_SHA256.name} as their last column.")
-        names = [column.name for column in self.columns]
-        if len(set(names)) != len(names):
-            raise ValueError(f"{self.name} has two columns with the same name: {', '.join(names)}.")
 
     def row_id(self, source_id: str) -> str:
         """Id of the row that is generated from an image; `source_id` starts with the key of its source."""

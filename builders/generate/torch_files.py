@@ -8,9 +8,11 @@ from __future__ import annotations
 import pickle
 import struct
 import warnings
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
-from builders.errors import BuildError
+from builders.errors import BuildError, more, one_line
 
 _DAMAGED = (
     AssertionError,
@@ -26,6 +28,10 @@ _DAMAGED = (
     struct.error,
 )
 """What torch 2.14 raises on files with flipped bytes, of which many are no `UnpicklingError`."""
+
+
+_NAMED = 2
+"""Tensors that a message names."""
 
 
 def load_tensors(path: Path, advice: str) -> object:
@@ -46,3 +52,27 @@ def load_tensors(path: Path, advice: str) -> object:
             return torch.load(path, map_location="cpu", weights_only=True)
     except _DAMAGED as error:
         raise BuildError(f"torch.load(weights_only=True) cannot read {path}. {advice}") from error
+
+
+def tensor_problems(found: Mapping[str, Any], shapes: Mapping[str, Any]) -> str:
+    """Describe how tensors differ from those that a network has; empty if names and shapes are its own.
+
+    Args:
+        found: the tensors by name.
+        shapes: the network's shapes by name.
+    """
+    other = sorted(name for name in shapes.keys() & found.keys() if tuple(found[name].shape) != tuple(shapes[name]))
+    problems = (
+        (sorted(shapes.keys() - found.keys()), "missing"),
+        (sorted(found.keys() - shapes.keys()), "unknown to it"),
+        ([f"{name} {_shape(found[name].shape)} for {_shape(shapes[name])}" for name in other], "of another shape"),
+    )
+    return " and ".join(
+        f"{len(names):,} {what} ({one_line(', '.join(names[:_NAMED]))}{more(names, _NAMED)})"
+        for names, what in problems
+        if names
+    )
+
+
+def _shape(shape: Any) -> str:
+    return " x ".join(map(str, shape)) or "a number"

@@ -7,13 +7,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from builders.errors import BuildError, more, one_line
-from builders.generate.torch_files import load_tensors
+from builders.errors import BuildError
+from builders.generate.torch_files import load_tensors, tensor_problems
 
 _WRAPPERS = ("state_dict", "model_state_dict", "model")
 """Keys of the state dict in checkpoints that hold more; mmcls uses the first."""
-
-_NAMED = 2
 
 # mmcls's names in VisionTransformer and VisionTransformerClsHead (mmcls 0.16 and later), and timm's. The order of
 # query, key and value in `qkv`, the epsilon of the norms (1e-6) and the exact GELU are the same.
@@ -67,29 +65,18 @@ def load_strictly(module: Any, weights: Mapping[str, Any], path: Path, name: str
     Raises:
         BuildError: a tensor is missing, unknown or of another shape.
     """
-    wanted = module.state_dict()
-    missing = sorted(key for key in wanted.keys() - weights.keys() if not key.endswith(".num_batches_tracked"))
-    unknown = sorted(weights.keys() - wanted.keys())
-    other = sorted(key for key in wanted.keys() & weights.keys() if wanted[key].shape != weights[key].shape)
-    shapes = [f"{key} {_shape(weights[key])} for {_shape(wanted[key])}" for key in other]
-    problems = [
-        f"{len(keys):,} {what} ({one_line(', '.join(keys[:_NAMED]))}{more(keys, _NAMED)})"
-        for keys, what in ((missing, "missing"), (unknown, "unknown to it"), (shapes, "of another shape"))
-        if keys
-    ]
-    if problems:
+    own = module.state_dict()
+    counters = {name: tensor for name, tensor in own.items() if name.endswith(".num_batches_tracked")}
+    weights = {**counters, **weights}
+    if problems := tensor_problems(weights, {name: tensor.shape for name, tensor in own.items()}):
         raise BuildError(
-            f"{path} does not have the {len(wanted):,} tensors of {name}: {' and '.join(problems)}. Give the weights "
-            "of this very model with --weights."
+            f"{path} does not have the {len(own):,} tensors of {name}: {problems}. Give the weights of this very "
+            "model with --weights."
         )
-    module.load_state_dict({**{key: wanted[key] for key in wanted.keys() - weights.keys()}, **weights}, strict=True)
+    module.load_state_dict(weights, strict=True)
 
 
 def _is_tensor(name: object, value: object) -> bool:
     import torch
 
     return isinstance(name, str) and isinstance(value, torch.Tensor)
-
-
-def _shape(tensor: Any) -> str:
-    return " x ".join(map(str, tensor.shape)) or "a number"

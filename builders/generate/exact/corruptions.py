@@ -18,7 +18,7 @@ import contextlib
 import decimal
 import functools
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numpy as np
@@ -26,10 +26,9 @@ import numpy.typing as npt
 from PIL import Image
 
 from builders.errors import BuildError
-from builders.generate.contract import Generate, Generated, Generator, SourceImage
+from builders.generate.contract import EachImage, Generate, Generated, Generator, SourceImage
 from builders.generate.exact.resize import centre_crop, shorter_side
 from builders.release.columns import Column
-from builders.release.images import TooNarrowError
 
 LIBRARY, LIBRARY_VERSION = "imagecorruptions-imaug", "1.1.5"
 
@@ -142,18 +141,11 @@ def _start(generator: Generator) -> Generate:
     name, severity = str(generator.parameters["corruption"]), int(generator.parameters["severity"])
     if name == "glass_blur":  # compiled by Numba here, which reads `exp` of NumPy
         corruptions.glass_blur(Image.new("RGB", (32, 32)), severity, seed=0)
-    return functools.partial(_generate, getattr(corruptions, name), name, severity)
+    return EachImage(functools.partial(_corrupted, getattr(corruptions, name), name, severity))(generator)
 
 
-def _generate(corrupt: Corrupt, name: str, severity: int, images: Sequence[SourceImage]) -> list[Generated]:
-    return [_one(corrupt, name, severity, image) for image in images]
-
-
-def _one(corrupt: Corrupt, name: str, severity: int, image: SourceImage) -> Generated:
-    try:
-        source = prepared(image.rgb)
-    except TooNarrowError as error:
-        return Generated(None, reason=str(error))
+def _corrupted(corrupt: Corrupt, name: str, severity: int, image: SourceImage) -> Generated:
+    source = prepared(image.rgb)
     words = seed_words(image.id)
     arguments = {"seed": int(words[0])} if name in TAKES_SEED else {}
     with _numpy_seeded(words), _same_exp():

@@ -6,13 +6,12 @@ Tested by `tests/builders/broad/test_adopted.py`.
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
 from PIL import Image
 
-from builders.generate.contract import Generate, Generated, Generator, SourceImage
+from builders.generate.contract import EachImage, Generate, Generated, Generator, SourceImage
 from builders.release.columns import Column
 from builders.release.images import DECODE_ERRORS
 from builders.storage.file_cipher import deciphered, file_hash
@@ -86,10 +85,10 @@ def partial_broad(attack: Literal["pgd", "autoattack"], model: Literal["resnet50
 
 
 def _start(generator: Generator) -> Generate:
-    said = {ATTACK.name: generator.parameters["attack"], MODEL.name: generator.parameters["model"]}
+    declared = {ATTACK.name: generator.parameters["attack"], MODEL.name: generator.parameters["model"]}
 
-    def generate(images: Sequence[SourceImage]) -> list[Generated]:
-        found = [decipher(image, generator.size) for image in images]
-        return [one if one.pixels is None else Generated(one.pixels, {**said, **one.values}) for one in found]
+    def make(image: SourceImage) -> Generated:
+        found = decipher(image, generator.size)
+        return found if found.pixels is None else Generated(found.pixels, {**declared, **found.values})
 
-    return generate
+    return EachImage(make)(generator)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 
 import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
 from builders.generate.arrays import SIDE
-from builders.generate.contract import Generate, Generated, Generator, SourceImage
+from builders.generate.contract import EachImage, Generated, Generator, SourceImage
 
 
 def gaussian_noise(row_id: str) -> Image.Image:
@@ -39,12 +38,8 @@ def gaussian_noise(row_id: str) -> Image.Image:
 _MEAN, _DEVIATION = 0.5, 1.0
 
 
-def _start(_: Generator) -> Generate:
-    return _generate
-
-
-def _generate(images: Sequence[SourceImage]) -> list[Generated]:
-    return [Generated(np.asarray(gaussian_noise(image.id))) for image in images]
+def _noise(image: SourceImage) -> Generated:
+    return Generated(np.asarray(gaussian_noise(image.id)))
 
 
 GAUSSIAN_NOISE = Generator(
@@ -52,6 +47,6 @@ GAUSSIAN_NOISE = Generator(
     version=1,
     description="N(0.5, 1) for each channel, clipped to [0, 1], from NumPy's RandomState",
     size=(SIDE, SIDE),
-    start=_start,
+    start=EachImage(_noise),
     parameters={"side": SIDE, "mean": _MEAN, "deviation": _DEVIATION},
 )

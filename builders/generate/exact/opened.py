@@ -6,12 +6,11 @@ Tested by `tests/builders/generate/test_sealed_release.py`.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from builders.errors import BuildError, one_line
 from builders.executors.base import ONE_CORE
-from builders.generate.contract import Generate, Generated, Generator, SourceImage, Weights
+from builders.generate.contract import EachImage, Generated, Generator, SourceImage, Weights
 from builders.generate.sealed import Original, open_row, prepare
 from builders.release.columns import PREPARED_SHA256
 from builders.release.images import TooNarrowError, UnreadableImageError, decode_or_mend
@@ -43,7 +42,7 @@ def opened(declared: Generator, published: GeneratorEntry) -> Generator:
             name=published.name,
             version=published.version,
             size=(side, side),
-            start=_Start(published.sealed),
+            start=EachImage(_Open(published.sealed)),
             parameters=published.parameters,
             resources=ONE_CORE,
             weights=tuple(Weights(name, sha256) for name, sha256 in published.weights.items()),
@@ -61,16 +60,13 @@ def opened(declared: Generator, published: GeneratorEntry) -> Generator:
 
 
 @dataclass(frozen=True)
-class _Start:
-    """Sets the opening up; originals are prepared as the publisher's were."""
+class _Open:
+    """Opens images whose originals are prepared in one way; a value, so that a worker sets up equal ones once."""
 
     preparation: PreparationEntry
 
-    def __call__(self, _: Generator) -> Generate:
-        return self._open_all
-
-    def _open_all(self, images: Sequence[SourceImage]) -> list[Generated]:
-        return [open_image(image, self.preparation) for image in images]
+    def __call__(self, image: SourceImage) -> Generated:
+        return open_image(image, self.preparation)
 
 
 def open_image(image: SourceImage, preparation: PreparationEntry) -> Generated:

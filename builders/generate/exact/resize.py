@@ -14,14 +14,12 @@ resize the original images again.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
 from PIL import Image
 
 from builders.generate.arrays import SIDE
-from builders.generate.contract import Generate, Generated, Generator, SourceImage
-from builders.release.images import TooNarrowError, resized_size
+from builders.generate.contract import EachImage, Generated, Generator, SourceImage
+from builders.release.images import resized_size
 
 LSUN_FIX_SHORTER_SIDE = 256
 """The first resize of LSUN-FIX, and the side of its crop. LSUN's own images have this shorter side already."""
@@ -104,12 +102,8 @@ def _resized(rgb: Image.Image, size: tuple[int, int]) -> Image.Image:
     return rgb.resize((size[0], rgb.height), Image.Resampling.BILINEAR).resize(size, Image.Resampling.BILINEAR)
 
 
-def _start_fixed(_: Generator) -> Generate:
-    return _fixed
-
-
-def _fixed(images: Sequence[SourceImage]) -> list[Generated]:
-    return [Generated(np.asarray(fixed_resize(image.rgb))) for image in images]
+def _fixed(image: SourceImage) -> Generated:
+    return Generated(np.asarray(fixed_resize(image.rgb)))
 
 
 FIXED_RESIZE = Generator(
@@ -117,24 +111,13 @@ FIXED_RESIZE = Generator(
     version=1,
     description="decoded at full size, RGB, Pillow BILINEAR to 32 columns and then to 32 rows",
     size=(SIDE, SIDE),
-    start=_start_fixed,
+    start=EachImage(_fixed),
     parameters={"side": SIDE},
 )
 
 
-def _start_lsun_fix(_: Generator) -> Generate:
-    return _lsun_fix
-
-
-def _lsun_fix(images: Sequence[SourceImage]) -> list[Generated]:
-    return [_lsun_fix_of(image) for image in images]
-
-
-def _lsun_fix_of(image: SourceImage) -> Generated:
-    try:
-        return Generated(np.asarray(lsun_fix(image.rgb)))
-    except TooNarrowError as error:
-        return Generated(None, reason=str(error))
+def _lsun_fix(image: SourceImage) -> Generated:
+    return Generated(np.asarray(lsun_fix(image.rgb)))
 
 
 LSUN_FIX_RESIZE = Generator(
@@ -143,6 +126,6 @@ LSUN_FIX_RESIZE = Generator(
     description="LSUN-FIX's published procedure: decoded at full size, RGB, shorter side to 256, the 256 x 256 at the "
     "centre, then 32 x 32, each resize by Pillow BILINEAR with columns before rows",
     size=(SIDE, SIDE),
-    start=_start_lsun_fix,
+    start=EachImage(_lsun_fix),
     parameters={"shorter_side": LSUN_FIX_SHORTER_SIDE, "crop": LSUN_FIX_SHORTER_SIDE, "side": SIDE},
 )

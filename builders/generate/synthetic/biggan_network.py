@@ -36,77 +36,65 @@ class Layer:
     channels_out: int
 
 
+# The published config.json of biggan-deep-256.
+LAYERS = (
+    *(Layer(False, 16, 16), Layer(True, 16, 16), Layer(False, 16, 16), Layer(True, 16, 8)),
+    *(Layer(False, 8, 8), Layer(True, 8, 8), Layer(False, 8, 8), Layer(True, 8, 4)),
+    *(Layer(False, 4, 4), Layer(True, 4, 2), Layer(False, 2, 2), Layer(True, 2, 1)),
+)
+_ATTENTION_BEFORE = 8
+_CLASSES = 1_000
+_EPSILON = 1e-4
+_STATISTICS = 51
+"""Sets of means and variances of activations, for truncations at equal steps from 0 to 1."""
+
+SIDE = _FIRST * 2 ** sum(layer.upsamples for layer in LAYERS)
+"""Width and height of an image: 256."""
+
+_ATTENTION_NAME = f"generator.layers.{_ATTENTION_BEFORE}"
+_BLOCKS: Mapping[str, Layer] = {
+    f"generator.layers.{number + (number >= _ATTENTION_BEFORE)}": layer for number, layer in enumerate(LAYERS)
+}
+"""The blocks by the names of their tensors; those behind the attention are shifted by one."""
+
+
 @dataclass(frozen=True)
-class Config:
-    """Sizes of a network, as `config.json` has them.
+class Sizes:
+    """Sizes in which a network may differ from the published one, whose sizes are the defaults.
 
     Args:
-        output_dim: width and height of an image.
-        z_dim: numbers of noise.
-        class_embed_dim: numbers that a class is embedded as.
-        channel_width: the width.
-        num_classes: classes.
-        layers: the blocks in order.
-        attention_layer_position: the attention stands before the block of this number.
-        eps: added to variances.
-        n_stats: sets of means and variances of activations, for truncations at equal steps from 0 to 1.
+        noise: numbers of noise.
+        embedding: numbers that a class is embedded as.
+        width: channels are multiples of it.
     """
 
-    output_dim: int
-    z_dim: int
-    class_embed_dim: int
-    channel_width: int
-    num_classes: int
-    layers: tuple[Layer, ...]
-    attention_layer_position: int
-    eps: float
-    n_stats: int
+    noise: int = 128
+    embedding: int = 128
+    width: int = 128
 
-    def row(self, truncation: float) -> int:
-        """Return the number of the means and variances for a truncation.
-
-        Raises:
-            ValueError: there are none for it. The package that published the weights interpolates, with the two
-                weights exchanged.
-        """
-        place = truncation * (self.n_stats - 1)
-        if not 0 < truncation <= 1 or not math.isclose(place, round(place), rel_tol=0, abs_tol=1e-9):
-            raise ValueError(f"truncation {truncation} is no multiple of {1 / (self.n_stats - 1):g} up to 1")
-        return round(place)
-
-    def blocks(self) -> dict[str, Layer]:
-        """Return the blocks by the names of their tensors; those behind the attention are shifted by one."""
-        names = (number + (number >= self.attention_layer_position) for number in range(len(self.layers)))
-        return {f"generator.layers.{name}": layer for name, layer in zip(names, self.layers, strict=True)}
-
-    @property
-    def attention(self) -> str:
-        """The name of the attention's tensors."""
-        return f"generator.layers.{self.attention_layer_position}"
-
-    @property
-    def attention_channels(self) -> int:
-        """Channels of the attention's input."""
-        return self.channel_width * self.layers[self.attention_layer_position].channels_in
-
-    @property
-    def side(self) -> int:
-        """Width and height of an image, by the number of blocks that double them."""
-        return int(_FIRST * 2 ** sum(layer.upsamples for layer in self.layers))
+    @classmethod
+    def of(cls, tensors: Mapping[str, Tensor]) -> Sizes:
+        """Return the sizes of the network that tensors are of; the published ones where they do not tell."""
+        try:
+            embedding, width = tensors["embeddings.weight"].shape[0], tensors["generator.bn.weight"].shape[0]
+            noise = tensors["generator.gen_z.weight_orig"].shape[1] - embedding
+        except (KeyError, IndexError):
+            return cls()
+        return cls(noise, embedding, width) if min(noise, embedding, width) > 0 else cls()
 
     def shapes(self) -> dict[str, Shape]:
         """Return the shape of every tensor of the weights by its name."""
-        width, condition = self.channel_width, self.z_dim + self.class_embed_dim
+        width, condition = self.width, self.noise + self.embedding
         first = _FIRST * _FIRST * _BASE * width
-        found: dict[str, Shape] = {"embeddings.weight": (self.class_embed_dim, self.num_classes)}
+        found: dict[str, Shape] = {"embeddings.weight": (self.embedding, _CLASSES)}
         found |= _normed("generator.gen_z", (first, condition)) | {"generator.gen_z.bias": (first,)}
-        for name, layer in self.blocks().items():
-            found |= _block(name, layer.channels_in * width, layer.channels_out * width, condition, self.n_stats)
-        channels = self.attention_channels
+        for name, layer in _BLOCKS.items():
+            found |= _block(name, layer.channels_in * width, layer.channels_out * width, condition)
+        channels = width * LAYERS[_ATTENTION_BEFORE].channels_in
         for path, (of, to) in _ATTENTION.items():
-            found |= _normed(f"{self.attention}.{path}", (channels // to, channels // of, 1, 1))
-        found[f"{self.attention}.gamma"] = (1,)
-        found |= _statistics("generator.bn", self.n_stats, width)
+            found |= _normed(f"{_ATTENTION_NAME}.{path}", (channels // to, channels // of, 1, 1))
+        found[f"{_ATTENTION_NAME}.gamma"] = (1,)
+        found |= _statistics("generator.bn", width)
         found |= {"generator.bn.weight": (width,), "generator.bn.bias": (width,)}
         return found | _convolution("generator.conv_to_rgb", width, width, 3)
 
@@ -136,18 +124,18 @@ def _convolution(name: str, of: int, to: int, kernel: int) -> dict[str, Shape]:
     return _normed(name, (to, of, kernel, kernel)) | {f"{name}.bias": (to,)}
 
 
-def _statistics(name: str, rows: int, channels: int) -> dict[str, Shape]:
-    return {f"{name}.running_means": (rows, channels), f"{name}.running_vars": (rows, channels)}
+def _statistics(name: str, channels: int) -> dict[str, Shape]:
+    return {f"{name}.running_{kind}": (_STATISTICS, channels) for kind in ("means", "vars")}
 
 
-def _block(name: str, of: int, to: int, condition: int, rows: int) -> dict[str, Shape]:
+def _block(name: str, of: int, to: int, condition: int) -> dict[str, Shape]:
     middle = of // _REDUCTION
     channels = (of, middle, middle, middle, to)
     found: dict[str, Shape] = {}
     for number, kernel in enumerate(_KERNELS):
         found |= _convolution(f"{name}.conv_{number}", channels[number], channels[number + 1], kernel)
         norm = f"{name}.bn_{number}"
-        found |= _statistics(norm, rows, channels[number])
+        found |= _statistics(norm, channels[number])
         found |= _normed(f"{norm}.scale", (channels[number], condition))
         found |= _normed(f"{norm}.offset", (channels[number], condition))
     return found
@@ -157,25 +145,23 @@ class Network:
     """The network at one truncation, in evaluation mode.
 
     Args:
-        config: its sizes.
-        tensors: the weights, float32, by the names of `Config.shapes`.
-        truncation: of the noise; chooses the means and variances of activations.
+        sizes: its sizes.
+        tensors: the weights, float32, by the names of `Sizes.shapes`.
+        truncation: of the noise, a multiple of 0.02; chooses the means and variances of activations. The package that
+            published the weights interpolates between them, with the two weights exchanged.
         device: where it computes.
-
-    Raises:
-        ValueError: there are no means and variances for the truncation.
     """
 
-    def __init__(self, config: Config, tensors: Mapping[str, Tensor], truncation: float, device: str) -> None:
-        self.config, self.device = config, device
-        row = config.row(truncation)
+    def __init__(self, sizes: Sizes, tensors: Mapping[str, Tensor], truncation: float, device: str) -> None:
+        self.sizes, self.device = sizes, device
+        row = round(truncation * (_STATISTICS - 1))
         self._tensors = {name: _at_rest(tensors, name, row).to(device) for name in _folded_names(tensors)}
 
     def __call__(self, noise: Tensor, classes: Tensor) -> Tensor:
         """Generate images.
 
         Args:
-            noise: float32 (n, z_dim), truncated already.
+            noise: float32 (n, sizes.noise), truncated already.
             classes: int64 (n,), indices of classes.
 
         Returns:
@@ -183,14 +169,14 @@ class Network:
         """
         from torch.nn import functional
 
-        config, tensors = self.config, self._tensors
+        tensors = self._tensors
         # The column of a class in the weight is the product of the weight and the class as a one-hot vector.
         embedded = tensors["embeddings.weight"].T[classes]
         condition = _cat(noise, embedded)
         found = functional.linear(condition, tensors["generator.gen_z.weight"], tensors["generator.gen_z.bias"])
-        found = found.view(-1, _FIRST, _FIRST, _BASE * config.channel_width).permute(0, 3, 1, 2)
-        for number, (name, layer) in enumerate(config.blocks().items()):
-            if number == config.attention_layer_position:
+        found = found.view(-1, _FIRST, _FIRST, _BASE * self.sizes.width).permute(0, 3, 1, 2)
+        for number, (name, layer) in enumerate(_BLOCKS.items()):
+            if number == _ATTENTION_BEFORE:
                 found = self._attend(found)
             found = self._block(found, condition, name, layer)
         weight, bias = tensors["generator.bn.weight"], tensors["generator.bn.bias"]
@@ -219,7 +205,7 @@ class Network:
 
     def _normalised(self, given: Tensor, name: str) -> Tensor:
         means, variances = self._tensors[f"{name}.running_means"], self._tensors[f"{name}.running_vars"]
-        return (given - means[:, None, None]) / (variances[:, None, None] + self.config.eps).sqrt()
+        return (given - means[:, None, None]) / (variances[:, None, None] + _EPSILON).sqrt()
 
     def _convolve(self, given: Tensor, name: str, padding: int) -> Tensor:
         from torch.nn import functional
@@ -230,7 +216,7 @@ class Network:
     def _attend(self, given: Tensor) -> Tensor:
         from torch.nn import functional
 
-        name = self.config.attention
+        name = _ATTENTION_NAME
         theta, phi, values = (self._convolve(given, f"{name}.snconv1x1_{part}", 0) for part in ("theta", "phi", "g"))
         phi, values = (functional.max_pool2d(part, 2).flatten(2) for part in (phi, values))
         weights = (theta.flatten(2).transpose(1, 2) @ phi).softmax(-1)  # (n, places, pooled places)

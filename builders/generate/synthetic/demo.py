@@ -15,37 +15,11 @@ from typing import Any
 
 from builders.generate.contract import Generator
 from builders.generate.synthetic import biggan, stable_diffusion
-from builders.generate.synthetic.biggan_network import Config, Layer
+from builders.generate.synthetic.biggan_network import Sizes
 from builders.storage.atomic import TEMPORARY
 from unknown_detection.durable import finish
 
-BIGGAN_256: Mapping[str, Any] = {
-    # The published config.json of biggan-deep-256.
-    "output_dim": 256,
-    "z_dim": 128,
-    "class_embed_dim": 128,
-    "channel_width": 128,
-    "num_classes": 1000,
-    "layers": [
-        [False, 16, 16],
-        [True, 16, 16],
-        [False, 16, 16],
-        [True, 16, 8],
-        [False, 8, 8],
-        [True, 8, 8],
-        [False, 8, 8],
-        [True, 8, 4],
-        [False, 4, 4],
-        [True, 4, 2],
-        [False, 2, 2],
-        [True, 2, 1],
-    ],
-    "attention_layer_position": 8,
-    "eps": 0.0001,
-    "n_stats": 51,
-}
-
-TINY_BIGGAN: Mapping[str, Any] = {**BIGGAN_256, "z_dim": 6, "class_embed_dim": 6, "channel_width": 4}
+TINY_BIGGAN = Sizes(noise=6, embedding=6, width=4)
 """The same blocks with a 32nd of the channels: images of 256 x 256 pixels."""
 
 MAKES: Mapping[str, Generator] = {"biggan": biggan.BIGGAN, "stable_diffusion": stable_diffusion.STABLE_DIFFUSION}
@@ -73,18 +47,13 @@ def write_models(folder: Path, splits: Collection[str]) -> dict[str, Any]:
     return values
 
 
-def config_of(values: Mapping[str, Any]) -> Config:
-    """Return a network's sizes from the values of a `config.json`."""
-    return Config(**{**values, "layers": tuple(Layer(*layer) for layer in values["layers"])})
-
-
-def biggan_tensors(values: Mapping[str, Any], seed: int = 0) -> dict[str, Any]:
+def biggan_tensors(sizes: Sizes = TINY_BIGGAN, seed: int = 0) -> dict[str, Any]:
     """Draw weights of a network, of which every one matters to the images."""
     import torch
 
     generator = torch.Generator().manual_seed(seed)
     tensors: dict[str, Any] = {}
-    for name, shape in config_of(values).shapes().items():
+    for name, shape in sizes.shapes().items():
         drawn = torch.randn(shape, generator=generator)
         if name.endswith("running_vars"):
             drawn = drawn.abs() + 0.5
@@ -96,15 +65,12 @@ def biggan_tensors(values: Mapping[str, Any], seed: int = 0) -> dict[str, Any]:
     return tensors
 
 
-def write_biggan(
-    folder: Path, values: Mapping[str, Any] = TINY_BIGGAN, tensors: Mapping[str, Any] | None = None
-) -> Path:
+def write_biggan(folder: Path, tensors: Mapping[str, Any] | None = None) -> Path:
     """Write a folder for `--biggan`; returns it."""
     import torch
 
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / biggan.CONFIG).write_text(json.dumps(dict(values)))
-    torch.save(biggan_tensors(values) if tensors is None else tensors, folder / biggan.WEIGHTS)
+    torch.save(biggan_tensors() if tensors is None else tensors, folder / biggan.WEIGHTS)
     return folder
 
 

@@ -1,4 +1,4 @@
-"""Code shared by the generative models: the column of seeds, names of classes, versions, and errors of memory.
+"""What the generative models share: the column of seeds, names of classes, their weights, and errors of memory.
 
 Tested by `tests/builders/generate/synthetic/test_biggan.py`.
 """
@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import functools
 import importlib.metadata
-import importlib.util
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 from builders.errors import BuildError
+from builders.executors.base import ONE_CORE, Resources
+from builders.generate.contract import Generate, Generator, Weights
+from builders.generate.devices import chosen_device, device_name
 from builders.release.columns import Column
 from taxonomy.wordnet import nouns
 
@@ -29,9 +33,58 @@ def class_names(wnid: str) -> tuple[str, ...]:
     return wordnet.lemmas(wordnet.row(wnid))
 
 
-def versions(packages: Sequence[str]) -> dict[str, str]:
-    """Return the installed versions of some packages by name."""
-    return {name: importlib.metadata.version(name) for name in packages}
+@dataclass(frozen=True)
+class _Start:
+    """Loads the model of a folder onto a device; a worker does this once for equal values."""
+
+    load: Callable[[Path, Generator, str], Generate]
+    folder: str
+    device: str
+
+    def __call__(self, generator: Generator) -> Generate:
+        import torch
+
+        if self.device == "cpu":
+            torch.set_num_threads(1)  # a worker has one core
+        for weights in generator.weights:
+            weights.verified(Path(self.folder, weights.name.partition("/")[2]))
+        with memory_errors_as_build_errors():
+            return self.load(Path(self.folder), generator, self.device)
+
+
+def with_folder(
+    declared: Generator,
+    load: Callable[[Path, Generator, str], Generate],
+    folder: Path,
+    files: Mapping[str, str],
+    *,
+    device: str,
+    advice: str,
+) -> Generator:
+    """Return a generator with the weights of a folder.
+
+    Args:
+        declared: the generator without weights.
+        load: loads the model of a folder onto `cpu` or `cuda`; a module-level function.
+        folder: the folder.
+        files: names of the weights, as `model/<path in the folder>`, and that path.
+        device: `auto`, `cpu` or `cuda`.
+        advice: the next step if a file cannot be read, as a sentence.
+
+    Raises:
+        BuildError: there is no such device, or a file cannot be read.
+    """
+    used = chosen_device(device)
+    found = {"dtype": "float32", "device": device_name(used)}
+    return replace(
+        declared,
+        needs="",
+        start=_Start(load, str(folder), used),
+        parameters={**declared.parameters, **found}
+        | {name: importlib.metadata.version(name) for name in declared.requires},
+        weights=tuple(Weights.of(name, folder / file, advice) for name, file in files.items()),
+        resources=Resources(cpus=1, gpus=1) if used == "cuda" else ONE_CORE,
+    )
 
 
 @contextmanager

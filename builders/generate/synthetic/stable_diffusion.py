@@ -10,22 +10,20 @@ from __future__ import annotations
 import functools
 import hashlib
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from builders.errors import BuildError
-from builders.executors.base import ONE_CORE, Resources
-from builders.generate.contract import Generate, Generated, Generator, SourceImage, Weights
-from builders.generate.devices import chosen_device, device_name
+from builders.generate.contract import Generate, Generated, Generator, SourceImage
 from builders.generate.extra import check_installed
 from builders.generate.synthetic.models import (
     SEED,
     class_names,
     memory_errors_as_build_errors,
-    versions,
+    with_folder,
 )
 from builders.generate.synthetic.pipeline_folder import GIVE, files_of, folder_of, load_pipeline, side_of
 from builders.release.columns import Column, Value
@@ -35,8 +33,6 @@ _BATCH = 4
 _STEPS = 50
 _GUIDANCE = 7.5
 """The last two: diffusers' defaults."""
-
-_PACKAGES = ("accelerate", "diffusers", "torch", "transformers")
 
 PROMPT = Column("prompt", "string", "the text that the image was made of; empty if it was made of none", absent="")
 
@@ -57,24 +53,10 @@ def prompt_of(image: SourceImage) -> str:
     return f"High quality image of a {name_of(image)}."
 
 
-@dataclass(frozen=True)
-class _Start:
-    """Loads the pipeline of a folder onto a device; equal values share what they loaded."""
-
-    folder: str
-    device: str
-
-    def __call__(self, generator: Generator) -> Generate:
-        import torch
-
-        if self.device == "cpu":
-            torch.set_num_threads(1)  # a worker has one core
-        for weights in generator.weights:
-            weights.verified(Path(self.folder, weights.name.partition("/")[2]))
-        with memory_errors_as_build_errors():
-            pipeline = load_pipeline(Path(self.folder)).to(self.device)
-        pipeline.set_progress_bar_config(disable=True)
-        return functools.partial(_generate, pipeline, generator)
+def _load(folder: Path, generator: Generator, device: str) -> Generate:
+    pipeline = load_pipeline(folder).to(device)
+    pipeline.set_progress_bar_config(disable=True)
+    return functools.partial(_generate, pipeline, generator)
 
 
 def _generate(pipeline: Any, generator: Generator, images: Sequence[SourceImage]) -> list[Generated]:
@@ -125,7 +107,7 @@ STABLE_DIFFUSION = Generator(
     columns=(PROMPT, SEED),
     reproducible="recorded",
     together=_BATCH,
-    requires=_PACKAGES,
+    requires=("accelerate", "diffusers", "torch", "transformers"),
     needs="--stable-diffusion DIR|ORG/NAME",
 )
 """The generator without weights, as a benchmark declares it."""
@@ -142,15 +124,8 @@ def with_weights(given: str, device: str) -> Generator:
         BuildError: a package is not installed, there is no such device, or the folder is no Stable Diffusion 2.
     """
     check_installed({STABLE_DIFFUSION.name: STABLE_DIFFUSION})
-    used, folder = chosen_device(device), folder_of(given)
-    files, side = files_of(folder), side_of(folder)
-    return replace(
-        STABLE_DIFFUSION,
-        needs="",
-        size=(side, side),
-        start=_Start(str(folder), used),
-        parameters={**STABLE_DIFFUSION.parameters, "side": side, "dtype": "float32", "device": device_name(used)}
-        | versions(_PACKAGES),
-        weights=tuple(Weights.of(f"stable-diffusion-2/{name}", folder / name, GIVE) for name in files),
-        resources=Resources(cpus=1, gpus=1) if used == "cuda" else ONE_CORE,
-    )
+    folder = folder_of(given)
+    files = {f"stable-diffusion-2/{name}": name for name in files_of(folder)}
+    side = side_of(folder)
+    declared = replace(STABLE_DIFFUSION, size=(side, side), parameters={**STABLE_DIFFUSION.parameters, "side": side})
+    return with_folder(declared, _load, folder, files, device=device, advice=GIVE)

@@ -58,9 +58,7 @@ def test_a_generator_is_a_value_that_can_be_pickled(generator):
         ({"name": "a\tb"}, "cannot name a generator"),
         ({"size": (0, 2)}, "must be at least 1"),
         ({"together": 0}, "must be at least 1"),
-        ({"size": (4, 2), "prepared": 4}, "prepared for 4 pixels have another size"),
         ({"version": 0}, "must be at least 1"),
-        ({"columns": (Column("a", "bool", "x"), Column("a", "int64", "y"))}, "two columns with the same name: a, a"),
     ],
 )
 def test_a_wrong_declaration_fails_at_once(changes, sentence):

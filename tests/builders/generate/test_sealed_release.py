@@ -16,11 +16,10 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from builders.generate.contract import Generator, SourceImage
+from builders.generate.contract import SourceImage
 from builders.generate.exact import opened
 from builders.generate.sealed import Original, unseal
 from builders.release.digests import rows_digest
-from builders.release.split_entries import PreparationEntry
 from builders.writing.read_plan import locate
 from hf_scripts import card, materialize, verify
 from tests.builders.conftest import files_of
@@ -427,22 +426,6 @@ def test_tools_that_generate_otherwise_refuse(published, photographs, tmp_path, 
     splits["nudged_other"] |= {"role": "corruption"}
     save_manifest(published, manifest)
     assert "toy-attacked/nudged_other in" in refused(published, photographs, tmp_path / "out", capsys)
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"prepared": 0},
-        {"reproducible": "exact"},
-        {"columns": (*toy.NUDGED.columns[::-1],)},
-        {"columns": toy.NUDGED.columns[:1]},
-        {"sealed": PreparationEntry(200, 256, "bilinear")},
-    ],
-)
-def test_a_generator_that_cannot_be_sealed_is_refused_when_it_is_declared(change):
-    fields = {name: getattr(toy.NUDGED, name) for name in Generator.__dataclass_fields__}
-    with pytest.raises(ValueError, match=r"^nudged-224: sealed images"):
-        Generator(**fields | change)
 
 
 def test_what_opens_has_the_identity_of_what_generated_and_needs_nothing():

@@ -5,8 +5,9 @@ import pytest
 from PIL import Image
 
 from builders.generate.contract import SourceImage
-from builders.generate.exact.resize import LSUN_FIX_RESIZE, TooNarrowError, fixed_resize, lsun_fix
+from builders.generate.exact.resize import LSUN_FIX_RESIZE, fixed_resize, lsun_fix
 from builders.release import images
+from builders.release.images import TooNarrowError
 
 # Digests over the pixels of `fixed_resize` of `scene(i)`: the same under Pillow 11.0.0, 12.0.0 and 13.0.0, and those
 # of one call of `resize` under 11 and 12. One call under 13 gives other pixels for 13 to 16, whose height shrinks
