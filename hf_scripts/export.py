@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -24,7 +26,7 @@ from hf_scripts.exports import readme
 from hf_scripts.exports.formats import MIN_SHARD_BYTES, SHARD_BYTES, WRITERS, SplitOutput
 from hf_scripts.exports.rows import Row, check_identity, read_rows
 from hf_scripts.exports.state import ExportedSplit, ExportState, Settings, export_lock, remove_leftovers
-from hf_scripts.exports.targets import DiskTarget, DryRunTarget, Target
+from hf_scripts.exports.targets import Target
 from unknown_detection.help import ESSENTIALS, helpful, no_sync_option
 from unknown_detection.terminal.progress import bar
 from unknown_detection.words import quantity
@@ -59,49 +61,30 @@ class Export:
         """The settings that all files depend on."""
         return {"format": self.format} | ({"shard-bytes": self.shard_bytes} if self.format == "webdataset" else {})
 
-    def run(self, progress: Progress) -> dict[str, SplitResult]:
-        """Write the splits that are not written yet.
-
-        Returns:
-            Every split, with the state `written` or `already there`.
+    def run(self, progress: Progress, *, dry_run: bool) -> dict[str, SplitResult]:
+        """Write the splits that are not written yet, or read them and count the files and bytes that they would take.
 
         Raises:
             BuildError: the folder has other content, or the release is damaged.
         """
         self._state()  # raises before a folder is created
         done: dict[str, SplitResult] = {}
-        with export_lock(self.out):
+        with contextlib.nullcontext() if dry_run else export_lock(self.out):
             state = self._state()
-            if not all(state.finished(key) for key in self.splits):
+            if not dry_run and not all(map(state.finished, self.splits)):
                 remove_leftovers(self.out)
             for key, split in self.splits.items():
-                there = state.finished(key)
-                if there:
+                if state.finished(key):
                     progress(split.rows)
+                    done[key] = SplitResult(state.splits[key], "already there")
+                elif dry_run:
+                    done[key] = SplitResult(self._write(key, Target(None), progress), "to be written")
                 else:
                     state.begin(key, split.digest)
-                    state.finish(key, self._write(key, DiskTarget(self.out), progress))
-                done[key] = SplitResult(state.splits[key], "already there" if there else "written")
-                self._write_readme(state)
-        return done
-
-    def dry_run(self, progress: Progress) -> dict[str, SplitResult]:
-        """Count the files and bytes that `run` would write, by reading everything.
-
-        Returns:
-            Every split, with the state `to be written` or `already there`.
-
-        Raises:
-            BuildError: as `run`.
-        """
-        state = self._state()
-        done: dict[str, SplitResult] = {}
-        for key, split in self.splits.items():
-            if state.finished(key):
-                progress(split.rows)
-                done[key] = SplitResult(state.splits[key], "already there")
-            else:
-                done[key] = SplitResult(self._write(key, DryRunTarget(), progress), "to be written")
+                    state.finish(key, self._write(key, Target(self.out), progress))
+                    done[key] = SplitResult(state.splits[key], "written")
+                if not dry_run:
+                    self._write_readme(state)
         return done
 
     def _state(self) -> ExportState:
@@ -114,17 +97,23 @@ class Export:
         split = self.splits[key]
         config, _, name = key.partition("/")
         check_identity(self.root, key, self.manifest.configs[config], split)
-        read = _Read()
-        rows = read.counted(read_rows(self.root, key, split), progress)
+        kinds: Counter[str] = Counter()
+
+        def rows() -> Iterator[Row]:
+            for row in read_rows(self.root, key, split):
+                kinds[row.kind] += 1
+                yield row
+                progress(1)
+
         output = SplitOutput(self.out, config, name, split.roles, self.shard_bytes)
-        WRITERS[self.format](output, rows, target)
+        WRITERS[self.format](output, rows(), target)
         target.flush()
         return ExportedSplit(
             digest=split.digest,
-            rows=read.rows,
+            rows=kinds.total(),
             files=target.files,
             size=target.bytes,
-            kinds=tuple(sorted(read.kinds)),
+            kinds=tuple(sorted(kinds)),
             listed={path.relative_to(self.out).as_posix(): size for path, size in target.streamed.items()},
         )
 
@@ -134,22 +123,6 @@ class Export:
         text = readme.readme(self.manifest, self.format, finished)
         if not path.is_file() or path.read_bytes() != text.encode():
             write_text(path, text)
-
-
-@dataclass
-class _Read:
-    """The number of rows read from a split, and the formats of their images."""
-
-    rows: int = 0
-    kinds: set[str] = field(default_factory=set)
-
-    def counted(self, rows: Iterable[Row], progress: Progress) -> Iterator[Row]:
-        """Yield rows, and count those that were used."""
-        for row in rows:
-            self.kinds.add(row.kind)
-            yield row
-            self.rows += 1
-            progress(1)
 
 
 def _selected_splits(root: Path, manifest: Manifest, wanted: Sequence[str]) -> dict[str, SplitEntry]:
@@ -268,7 +241,7 @@ def command(
         job = Export(folder, manifest, selected, out, chosen_format, shard_bytes or SHARD_BYTES)
         rows = sum(split.rows for split in job.splits.values())
         with bar(rows, "counting" if dry_run else "exporting", quiet=quiet) as shown:
-            done = job.dry_run(shown.update) if dry_run else job.run(shown.update)
+            done = job.run(shown.update, dry_run=dry_run)
     mixed = readme.mixed({key: split for key, (split, _) in done.items()}) if chosen_format == "webdataset" else ()
     notes = [f"images of several formats in {text}; {readme.NAME} says how `datasets` reads them" for text in mixed]
     if as_json:

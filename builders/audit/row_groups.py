@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
@@ -19,12 +18,9 @@ from builders.release import images
 from builders.release.columns import KNOWN_COLUMNS
 from builders.release.schema import ROLES, arrow_schema, without_values
 from builders.release.split_entries import SplitEntry
-from builders.storage.parquet import open_parquet, read_parquet
+from builders.storage.parquet import open_parquet, open_streamed, read_parquet
 
 _BATCH_ROWS = 256
-
-# Streams the images through a small buffer, so that memory does not depend on the size of the row groups.
-_open = partial(open_parquet, buffer_size=1024 * 1024, pre_buffer=False)
 
 Rows = npt.NDArray[np.int64]
 Made = TypeVar("Made")
@@ -56,7 +52,7 @@ class RowGroup:
         """
         wanted, start = np.array(self.rows, np.int64), 0
         try:
-            with _open(self.path) as opened:
+            with open_streamed(self.path) as opened:
                 for batch in opened.iter_batches(_BATCH_ROWS, row_groups=[self.group], columns=["image"]):
                     some = wanted[(wanted >= start) & (wanted < start + batch.num_rows)] - start
                     for data in pc.struct_field(batch.column(0).take(pa.array(some)), "bytes"):
@@ -120,7 +116,7 @@ def check_columns(path: Path, names: Sequence[str], rows: int | None = None) -> 
         BuildError: it has not, or cannot be read.
     """
     try:
-        with _open(path) as opened:
+        with open_streamed(path) as opened:
             schema, count = opened.schema_arrow, opened.metadata.num_rows
     except (OSError, pa.ArrowException) as error:
         raise unreadable(path, error) from error

@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -19,7 +18,10 @@ import pyarrow.compute as pc
 
 from builders.release.duplicates import Pair, Row, pair_of
 from builders.release.schema import ROLES
-from builders.storage.parquet import open_parquet
+from builders.storage.parquet import open_streamed
+
+if TYPE_CHECKING:  # the search imports SciPy
+    from builders.duplicates.search import Pairs
 
 ALL_PAIRS = 100
 """In a larger group of equal images, each image is paired only with the group's first one (ours: n - 1 pairs identify
@@ -34,9 +36,6 @@ _PREFIX = 16
 _NIBBLES = np.zeros(256, np.uint64)
 for _value, _digit in enumerate(b"0123456789abcdef"):
     _NIBBLES[_digit] = _value
-
-# Streams a column through a small buffer, so that memory does not follow the size of a split.
-_open = partial(open_parquet, buffer_size=1024 * 1024, pre_buffer=False)
 
 Digests = Callable[[], Iterable[pa.Array]]
 """Returns a split's digests in the order of its rows, in batches; it can be called repeatedly."""
@@ -66,7 +65,7 @@ def index_digests(path: Path) -> Digests:
     """Return a function that reads the column `content_sha256` of an index file."""
 
     def read() -> Iterator[pa.Array]:
-        with _open(path) as opened:
+        with open_streamed(path) as opened:
             for batch in opened.iter_batches(batch_size=_BATCH_ROWS, columns=[DIGEST]):
                 yield batch.column(0)
 
@@ -79,7 +78,7 @@ def rows_at(path: Path, key: str, numbers: npt.NDArray[np.int64]) -> list[Row]:
     if not len(numbers):
         return found
     first = 0
-    with _open(path) as opened:
+    with open_streamed(path) as opened:
         for batch in opened.iter_batches(batch_size=_BATCH_ROWS, columns=["id", "role", "class_id"]):
             inside = numbers[(numbers >= first) & (numbers < first + batch.num_rows)] - first
             if len(inside):
@@ -88,10 +87,32 @@ def rows_at(path: Path, key: str, numbers: npt.NDArray[np.int64]) -> list[Row]:
     return found
 
 
+def rows_with_digests(path: Path, key: str, numbers: npt.NDArray[np.int64]) -> list[tuple[Row, str]]:
+    """Read rows of an index file by number, in the order of the numbers, each with its content digest."""
+    some, places = np.unique(numbers, return_inverse=True)
+    rows = list(zip(rows_at(path, key, some), _taken(index_digests(path)(), some), strict=True))
+    return [rows[place] for place in places.tolist()]
+
+
+def near_pairs(found: Pairs, query: tuple[str, Path], reference: tuple[str, Path]) -> Iterator[Pair]:
+    """Yield the pairs of a search in which ids and content differ; equal content is found by digests.
+
+    Args:
+        found: row numbers of queries and references, and their distances.
+        query: key and index file of the queries' split.
+        reference: those of the references' split.
+    """
+    rows = rows_with_digests(query[1], query[0], found.queries)
+    others = rows_with_digests(reference[1], reference[0], found.references)
+    for (row, digest), (other, other_digest), distance in zip(rows, others, found.distances.tolist(), strict=True):
+        if digest != other_digest and row.id != other.id:
+            yield pair_of(row, other, distance)
+
+
 def rows_named(path: Path, key: str, ids: Iterable[str]) -> dict[str, tuple[Row, str]]:
     """Read rows of an index file by id, each with its content digest; missing ids are left out."""
     wanted, found = pa.array(sorted(set(ids)), pa.string()), {}
-    with _open(path) as opened:
+    with open_streamed(path) as opened:
         for batch in opened.iter_batches(batch_size=_BATCH_ROWS, columns=["id", "role", "class_id", DIGEST]):
             for row in batch.filter(pc.is_in(batch.column("id"), value_set=wanted)).to_pylist():
                 found[row["id"]] = (_row(key, row), row[DIGEST] or "")

@@ -47,6 +47,11 @@ def open_parquet(path: Path, part: str = "ranges", **options: Any) -> pq.Parquet
     return opened
 
 
+def open_streamed(path: Path) -> pq.ParquetFile:
+    """Open a Parquet file whose columns are read through a small buffer; memory does not follow its row groups."""
+    return open_parquet(path, buffer_size=1024 * 1024, pre_buffer=False)
+
+
 def read_parquet(path: Path, columns: Sequence[str] | None = None, **options: Any) -> pa.Table:
     """Read a Parquet file, or some columns of it; raises as `open_parquet`."""
     with open_parquet(path, "whole", **options) as opened:

@@ -7,7 +7,6 @@ import reprlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -20,7 +19,7 @@ from builders.executors.base import ONE_CORE, Progress, Resources
 from builders.release.digests import rows_digest
 from builders.release.schema import ROLES, arrow_schema
 from builders.release.split_entries import FileEntry
-from builders.storage.parquet import open_parquet
+from builders.storage.parquet import open_streamed
 from builders.storage.row_groups import row_group
 from hf_scripts.checks.images import Decoded, check_images, joined
 from hf_scripts.checks.manifest import check_file
@@ -36,9 +35,6 @@ _ROW_BYTES = 16
 
 _BATCH_ROWS = 256
 _INDEX_BATCH_ROWS = 8192
-
-# Streams columns through a small buffer, so that memory does not depend on the size of the row groups.
-_open = partial(open_parquet, buffer_size=1024 * 1024, pre_buffer=False)
 
 UNREADABLE = (OSError, pa.ArrowException, UnicodeDecodeError)
 """Exceptions raised by reading a damaged Parquet file."""
@@ -103,7 +99,7 @@ class ShardTask(FileTask):
         if "file missing" in problems.counts:
             return Outcome(problems)
         try:
-            with _open(self.root / self.file.path) as parquet:
+            with open_streamed(self.root / self.file.path) as parquet:
                 _check_structure(parquet, self.file.path, problems)
                 if _check_schema(parquet.schema_arrow, self.split, self.file.path, problems, image=True):
                     decoded = self._check_rows(parquet, problems)
@@ -142,7 +138,7 @@ class IndexTask(FileTask):
         if "file missing" in problems.counts:
             return Outcome(problems)
         try:
-            with _open(self.root / self.file.path) as parquet:
+            with open_streamed(self.root / self.file.path) as parquet:
                 _check_structure(parquet, self.file.path, problems)
                 if not _check_schema(parquet.schema_arrow, self.split, self.file.path, problems, image=False):
                     return Outcome(problems)
@@ -220,7 +216,7 @@ class IndexRows:
 
 def _index_batches(path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
     try:
-        with _open(path) as parquet:
+        with open_streamed(path) as parquet:
             if parquet.schema_arrow.equals(schema):
                 for batch in parquet.iter_batches(batch_size=_INDEX_BATCH_ROWS):
                     yield pa.Table.from_batches([batch])

@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,15 +21,12 @@ from builders.release.digests import rows_digest
 from builders.release.entries import ConfigEntry
 from builders.release.schema import arrow_schema, without_values
 from builders.release.split_entries import SplitEntry
-from builders.storage.parquet import open_parquet
+from builders.storage.parquet import open_streamed
 from hf_scripts.checks.rows import UNREADABLE
 from hf_scripts.exports.names import extension
 
 _BATCH_ROWS = 64
 _IDENTITY = ["id", "label", "role", "content_sha256"]
-
-# Stream columns through a small buffer, so that memory does not grow with the size of a row group.
-_open = partial(open_parquet, buffer_size=1024 * 1024, pre_buffer=False)
 
 
 @dataclass(frozen=True)
@@ -129,7 +125,7 @@ def _content_sha256(stored: str, image: memoryview, where: str) -> str:
 @contextlib.contextmanager
 def _shard(root: Path, path: str) -> Iterator[pq.ParquetFile]:
     try:
-        with _open(root / path) as parquet:
+        with open_streamed(root / path) as parquet:
             yield parquet
     except UNREADABLE as error:
         reason = (str(error) or type(error).__name__).splitlines()[0]

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import msgspec
-from filelock import FileLock, Timeout
 
 from builders.errors import BuildError
 from builders.storage.atomic import TEMPORARY, inside, write_text
+from builders.storage.locks import held
 from unknown_detection.durable import make_folder
 
 FOLDER = ".export"
@@ -142,16 +142,8 @@ def export_lock(out: Path) -> Iterator[None]:
     """
     path = inside(out, f"{FOLDER}/lock")
     make_folder(path.parent)
-    # The operating system releases the lock with the process, even after SIGKILL.
-    lock = FileLock(path)
-    try:
-        lock.acquire(timeout=0)
-    except Timeout as error:
-        raise BuildError(f"Another export is writing to {out}. Wait for it, or give another --out.") from error
-    try:
+    with held(path, f"Another export is writing to {out}. Wait for it, or give another --out."):
         yield
-    finally:
-        lock.release()
 
 
 def remove_leftovers(out: Path) -> None:

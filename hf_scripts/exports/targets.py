@@ -1,4 +1,4 @@
-"""Targets of an export: the disk, or a dry run that only counts.
+"""Writes the files of an export, or counts them in a dry run.
 
 Tested by `tests/hf_scripts/test_export_runs.py`.
 """
@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import IO, Protocol
+from typing import IO
 
 from builders.errors import BuildError
 from builders.storage.atomic import atomic_path, inside
@@ -20,87 +20,68 @@ _FLUSHED_TOGETHER = 1000
 """Complete files whose flushing waits for the others. Ours: their names take little memory."""
 
 
-class Sink(Protocol):
-    """A file that is written sequentially."""
+class Sink:
+    """A file that is written sequentially, or compared with what an earlier run wrote.
 
-    def write(self, data: Bytes, /) -> object:
-        """Write the next bytes."""
-
-
-class Target(Protocol):
-    """Receives the files of one split.
-
-    Counts the files and their bytes, and records the sizes of streamed files by path.
+    Args:
+        path: the file.
+        opened: the open file; None only counts bytes.
+        compares: read `opened`, and refuse other bytes than are given.
     """
 
-    files: int
-    bytes: int
-    streamed: dict[Path, int]
+    def __init__(self, path: Path, opened: IO[bytes] | None, *, compares: bool) -> None:
+        self.path, self.bytes = path, 0
+        self._opened, self._compares = opened, compares
 
-    def put(self, path: Path, data: Bytes) -> None:
-        """Write a complete file, which is durable after `flush`."""
+    def write(self, data: Bytes, /) -> None:
+        """Write the next bytes.
 
-    def flush(self) -> None:
-        """Return once every complete file is on the disk."""
-
-    def stream(self, path: Path, *, keep: bool = False) -> contextlib.AbstractContextManager[Sink]:
-        """Write a file in pieces; it exists once the block ends without an error.
-
-        Args:
-            path: the file.
-            keep: compare an existing file with the data instead of replacing it.
+        Raises:
+            BuildError: the file of an earlier run has others.
         """
+        self.bytes += len(data)
+        if self._opened is not None and self._compares:
+            self._refuse_other(self._opened.read(len(data)), data)
+        elif self._opened is not None:
+            self._opened.write(data)
+
+    def end(self) -> None:
+        """Refuse a file of an earlier run that goes on here."""
+        if self._opened is not None and self._compares:
+            self._refuse_other(self._opened.read(1), b"")
+
+    def _refuse_other(self, found: bytes, data: Bytes) -> None:
+        if found != data:
+            raise BuildError(
+                f"{self.path} has other bytes than this export would write. Remove it and run the same command again."
+            )
 
 
-class _Counting:
-    def __init__(self) -> None:
-        self.files = 0
-        self.bytes = 0
-        self.streamed: dict[Path, int] = {}
+class Target:
+    """Receives the files of one split: each is written under a temporary name and renamed when it is complete.
 
-    def _count(self, size: int) -> None:
-        self.files += 1
-        self.bytes += size
+    Args:
+        out: the export's folder; files outside of it are refused. None for a dry run, which only counts.
 
-    def _count_streamed(self, sink: _CountingSink) -> None:
-        self._count(sink.bytes)
-        self.streamed[sink.path] = sink.bytes
-
-
-class DryRunTarget(_Counting):
-    """A target that only counts."""
-
-    def put(self, path: Path, data: Bytes) -> None:
-        """Count a complete file."""
-        self._count(len(data))
-
-    def flush(self) -> None:
-        """Nothing was written."""
-
-    @contextlib.contextmanager
-    def stream(self, path: Path, *, keep: bool = False) -> Iterator[Sink]:
-        """Count a file written in pieces."""
-        sink = _CountingSink(path)
-        yield sink
-        self._count_streamed(sink)
-
-
-class DiskTarget(_Counting):
-    """A target that writes each file under a temporary name and renames it when it is complete.
-
-    Files outside the folder `out` are refused.
+    Attributes:
+        files: files so far.
+        bytes: their bytes.
+        streamed: sizes of the files written in pieces, by path.
     """
 
-    def __init__(self, out: Path) -> None:
-        super().__init__()
+    def __init__(self, out: Path | None) -> None:
         self.out = out
+        self.files = self.bytes = 0
+        self.streamed: dict[Path, int] = {}
         self._checked: set[Path] = set()
         self._unflushed: list[Path] = []
 
     def put(self, path: Path, data: Bytes) -> None:
-        """Write a complete file, unless it has these bytes already."""
+        """Write a complete file, unless it has these bytes already; it is durable after `flush`."""
         self._count(len(data))
-        self._check(path)
+        if self.out is None:
+            return
+        self._check(self.out, path)
         if not _has_content(path, data):
             with atomic_path(path, durable=False) as temporary:
                 temporary.write_bytes(data)
@@ -116,72 +97,36 @@ class DiskTarget(_Counting):
 
     @contextlib.contextmanager
     def stream(self, path: Path, *, keep: bool = False) -> Iterator[Sink]:
-        """Write a file in pieces, or compare an existing one.
+        """Write a file in pieces; it exists once the block ends without an error.
+
+        Args:
+            path: the file.
+            keep: compare an existing file with the data instead of replacing it.
 
         Raises:
             BuildError: with `keep`, the existing file has other bytes.
         """
-        self._check(path)
-        if keep and path.is_file():
-            with path.open("rb") as there:
-                compared = _ComparingSink(path, there)
-                yield compared
-                compared.end()
-                self._count_streamed(compared)
-        else:
-            with atomic_path(path) as temporary, temporary.open("wb") as opened:
-                written = _FileSink(path, opened)
-                yield written
-                self._count_streamed(written)
+        with contextlib.ExitStack() as stack:
+            opened, compares = None, False
+            if self.out is not None:
+                self._check(self.out, path)
+                compares = keep and path.is_file()
+                place = path if compares else stack.enter_context(atomic_path(path))
+                opened = stack.enter_context(place.open("rb" if compares else "wb"))
+            sink = Sink(path, opened, compares=compares)
+            yield sink
+            sink.end()
+        self._count(sink.bytes)
+        self.streamed[path] = sink.bytes
 
-    def _check(self, path: Path) -> None:
+    def _count(self, size: int) -> None:
+        self.files += 1
+        self.bytes += size
+
+    def _check(self, out: Path, path: Path) -> None:
         if path.parent not in self._checked:
-            inside(self.out, path.relative_to(self.out))
+            inside(out, path.relative_to(out))
             self._checked.add(path.parent)
-
-
-class _CountingSink:
-    """A sink that counts bytes."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self.bytes = 0
-
-    def write(self, data: Bytes, /) -> None:
-        self.bytes += len(data)
-
-
-class _FileSink(_CountingSink):
-    def __init__(self, path: Path, opened: IO[bytes]) -> None:
-        super().__init__(path)
-        self.opened = opened
-
-    def write(self, data: Bytes, /) -> None:
-        super().write(data)
-        self.opened.write(data)
-
-
-class _ComparingSink(_CountingSink):
-    """Compares the written data with a file of an earlier run."""
-
-    def __init__(self, path: Path, there: IO[bytes]) -> None:
-        super().__init__(path)
-        self.there = there
-
-    def write(self, data: Bytes, /) -> None:
-        super().write(data)
-        if self.there.read(len(data)) != data:
-            raise self._differs()
-
-    def end(self) -> None:
-        """Check that the file ends here."""
-        if self.there.read(1):
-            raise self._differs()
-
-    def _differs(self) -> BuildError:
-        return BuildError(
-            f"{self.path} has other bytes than this export would write. Remove it and run the same command again."
-        )
 
 
 def _has_content(path: Path, data: Bytes) -> bool:
