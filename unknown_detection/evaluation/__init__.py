@@ -35,7 +35,8 @@ if TYPE_CHECKING:
     from unknown_detection.evaluation.metrics.metrics import aupr_in, aupr_out, aurc, auroc, fpr_at_95_tpr, oscr
     from unknown_detection.evaluation.models.features import Features, Head
     from unknown_detection.evaluation.releases import open_release
-    from unknown_detection.evaluation.reports.report import evaluate, report
+    from unknown_detection.evaluation.reports.evaluate import evaluate
+    from unknown_detection.evaluation.reports.report import report
     from unknown_detection.evaluation.scoring.run import score
 
 _DEFINED = {
@@ -45,7 +46,8 @@ _DEFINED = {
     "metrics.metrics": ("aupr_in", "aupr_out", "aurc", "auroc", "fpr_at_95_tpr", "oscr"),
     "models.features": ("Features", "Head"),
     "releases": ("open_release",),
-    "reports.report": ("evaluate", "report"),
+    "reports.evaluate": ("evaluate",),
+    "reports.report": ("report",),
     "scoring.run": ("score",),
 }
 _MODULES = {name: module for module, names in _DEFINED.items() for name in names}

@@ -38,6 +38,12 @@ def require_known(kind: str, names: Iterable[str], known: Collection[str]) -> No
             raise unknown_name(kind, name, known)
 
 
+def a_kind(value: object) -> str:
+    """Name what a value is in a message: its type, with an article."""
+    kind = type(value).__name__
+    return f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind}"
+
+
 def first_line(error: BaseException) -> str:
     """Return the first line of another library's error for a message, without its full stop."""
     lines = str(error).strip().splitlines()

@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -19,11 +19,21 @@ import pyarrow.compute as pc
 
 from unknown_detection.evaluation import duplicate_pairs
 from unknown_detection.evaluation.duplicate_pairs import CONFIG, SPLIT
-from unknown_detection.evaluation.errors import EvaluationError, first_line, one_line, require_known, unknown_name
+from unknown_detection.evaluation.errors import (
+    EvaluationError,
+    a_kind,
+    first_line,
+    one_line,
+    require_known,
+    unknown_name,
+)
 from unknown_detection.evaluation.files import read_json, require_regular
 
 FORMAT = 1
 """The supported version of the manifest's format."""
+
+Key = tuple[str, str]
+"""Config and split."""
 
 INDEX_SUFFIX = "-index"
 """Suffix of the config that holds a config's rows without images."""
@@ -58,6 +68,9 @@ class Release:
         self._rows: dict[tuple[str, str], pa.Table] = {}
         self._images: dict[tuple[str, str], Any] = {}  # mapped into memory, not read
         self._duplicates: pa.Table | None = None
+
+    def __repr__(self) -> str:
+        return f"<release {self.name}: {', '.join(self.configs)}>"
 
     @property
     def name(self) -> str:
@@ -221,16 +234,22 @@ class Release:
                 datasets.enable_progress_bars()
 
 
-def open_release(where: str, revision: str | None = None) -> Release:
+def open_release(where: str | Path | Release, revision: str | None = None) -> Release:
     """Open a release.
 
     Args:
-        where: a folder, or ORG/NAME on the Hub.
+        where: a folder, or ORG/NAME on the Hub; one that is open already is returned.
         revision: branch, tag or commit on the Hub, resolved to a commit; None for the latest.
 
     Raises:
         EvaluationError: the release or revision does not exist, or its manifest is invalid.
+        TypeError: it is something else.
     """
+    if isinstance(where, Release):
+        return where
+    if not isinstance(where, str | Path):
+        raise TypeError(f"A release is a folder, ORG/NAME on the Hub, or what load returned, not {a_kind(where)}.")
+    where = str(where)
     if "://" in where:
         raise EvaluationError(
             f"{one_line(where, 300)} is an address, and the evaluation reads folders and the Hub. Copy the release to "
@@ -258,6 +277,38 @@ def open_release(where: str, revision: str | None = None) -> Release:
         )
     commit, path = _download_manifest(where, revision)
     return Release(where, commit, _manifest(path, f"{where} at commit {commit[:12]}"))
+
+
+def choose_splits(
+    here: Mapping[str, Sequence[str]], wanted: str | Iterable[str | Key] | None, where: str
+) -> list[Key]:
+    """Select splits.
+
+    Args:
+        here: the names of the splits of each config.
+        wanted: `CONFIG[/SPLIT],...`, or several of `CONFIG`, `CONFIG/SPLIT` and (config, split); None for all.
+        where: what has these configs, for messages.
+
+    Returns:
+        (config, split) pairs, config by config in the given order.
+
+    Raises:
+        EvaluationError: there is no such config or split, or nothing is named.
+    """
+    pairs = [(config, split) for config, splits in here.items() for split in splits]
+    if wanted is None:
+        return pairs
+    given = wanted.split(",") if isinstance(wanted, str) else list(wanted)
+    names = [one.strip() if isinstance(one, str) else "/".join(one) for one in given]
+    if not any(names):
+        raise EvaluationError(f"No split is named; give CONFIG or CONFIG/SPLIT, such as {'/'.join(pairs[0])}.")
+    found: list[Key] = []
+    for name in filter(None, names):
+        config, slash, split = name.partition("/")
+        require_known(f"config of {where}", [config], here)
+        require_known(f"split of {config} in {where}", [split] if slash else [], here[config])
+        found += [pair for pair in pairs if pair[0] == config and split in ("", pair[1])]
+    return list(dict.fromkeys(found))
 
 
 def _are_rows(rows: pa.Table) -> bool:

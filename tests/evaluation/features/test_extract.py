@@ -373,7 +373,7 @@ def test_no_cuda_where_it_is_asked_for(extract, monkeypatch):
         ({"config": "smal"}, "'smal' is not a config of"),
         ({"config": "small/near_od"}, "'near_od' is not a split of small"),
         ({"config": "small,other/test"}, "'other' is not a config of"),
-        ({"config": ","}, "--splits names no split; give CONFIG or CONFIG/SPLIT"),
+        ({"config": ","}, "No split is named; give CONFIG or CONFIG/SPLIT"),
         ({"where": "nowhere"}, "nowhere is neither a folder nor a repository ORG/NAME"),
     ],
     ids=["config", "split", "split of another config", "nothing", "release"],

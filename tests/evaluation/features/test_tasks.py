@@ -131,7 +131,7 @@ def extracted(folder, out, executor=None, function="cnn", **options):
     """The files of an extraction, and the lines that it logged."""
     lines = []
     given = {"weights": folder / "cnn.pt", "device": "cpu", "batch_size": 8, "log": lines.append, **options}
-    extract(str(folder / "release"), f"{folder / 'model.py'}:{function}", out, executor=executor, **given)
+    extract(f"{folder / 'model.py'}:{function}", folder / "release", cache=out, executor=executor, **given)
     return {name: data for name, data in files_of(out).items() if name != ".lock"}, lines
 
 
@@ -254,9 +254,9 @@ def test_devices_of_one_machine_are_no_clusters(folder, tmp_path):
 
 
 def test_a_model_that_is_open_already_cannot_be_sent_to_tasks(folder, tmp_path):
-    model = open_model(f"{folder / 'model.py'}:cnn", folder / "cnn.pt", LABELS, device="cpu")
+    model = open_model(f"{folder / 'model.py'}:cnn", folder / "cnn.pt", LABELS, device="cpu").module
     with pytest.raises(EvaluationError, match="tasks open the model themselves"):
-        extract(str(folder / "release"), model, tmp_path / "out", executor=LocalExecutor(1))
+        extract(model, folder / "release", cache=tmp_path / "out", executor=LocalExecutor(1))
 
 
 @needs_ray

@@ -142,11 +142,28 @@ def test_any_callable_is_a_preprocessing():
 
 def test_a_callable_that_normalizes_in_another_way():
     found = declared(standardized, "it")
-    assert found.description == {"from": "standardized", "size": [6, 8]}
+    assert {name: found.description[name] for name in ("from", "size")} == {"from": "standardized", "size": [6, 8]}
+    assert not {"mean", "std"} & found.description.keys()
     assert torch.equal(found(picture()), standardized(picture()))
     for ask in (lambda: found.std, lambda: found.prepared(8)):
         with pytest.raises(EvaluationError, match="preprocessing standardized does not normalize channels by a mean"):
             ask()
+
+
+def test_functions_of_one_name_are_told_apart_by_what_they_make_of_a_picture():
+    """Else kept features of one would be taken for those of the other."""
+
+    def described(by):
+        return declared(lambda image: torchvision.transforms.ToTensor()(image.resize((8, 8), by)), "it").description
+
+    assert described(0)["from"] == described(2)["from"]
+    assert described(0) == described(0) != described(2)
+
+
+def test_a_preprocessing_for_training_is_refused():
+    steps = [torchvision.transforms.Resize((8, 8)), torchvision.transforms.RandomHorizontalFlip(0.7)]
+    with pytest.raises(EvaluationError, match=r"another tensor of an image at every call\. Give the one"):
+        declared(torchvision.transforms.Compose([*steps, torchvision.transforms.ToTensor()]), "it")
 
 
 @pytest.mark.parametrize(

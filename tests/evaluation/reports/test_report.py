@@ -105,7 +105,7 @@ def value(figures, **named):
 def test_the_public_function_gives_the_figures_of_the_command(tmp_path, root, rows):
     path = write(tmp_path / "run.parquet", root, rows(0))
     assert report(tmp_path / "out", root, "--scores", path) == 0
-    assert evaluation.evaluate([path], open_release(str(root))).equals(read_figures(tmp_path / "out"))
+    assert evaluation.report(path, root, tmp_path / "ours", plots=False).equals(read_figures(tmp_path / "out"))
 
 
 def test_figures_are_scikit_learn_s_on_the_rows_that_the_ids_name(tmp_path, root, rows):

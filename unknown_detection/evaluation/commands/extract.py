@@ -68,15 +68,13 @@ def command(
     ExecutorFlags(executor, ray_address=ray_address, dry_run=given["dry_run"]).check()
     from unknown_detection.evaluation.features.extract import extract
 
-    opened = open_release(release, revision)
-    here = {config: opened.splits(config) for config in opened.configs}
     tasks = RayExecutor(ray_address) if executor == "ray" and not given["dry_run"] else contextlib.nullcontext()
     with tasks as entered:
         extract(
-            opened,
             options.model_name(model, pretrained),
-            out,
-            splits=options.choose_splits(here, splits, opened.name),
+            open_release(release, revision),
+            splits,
+            cache=out,
             pretrained=pretrained is not None,
             executor=entered,
             log=click.echo,

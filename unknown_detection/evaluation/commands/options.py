@@ -5,14 +5,13 @@ Tested by `tests/evaluation/reports/test_report.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
 import click
 
 from builders.cli import executor_flags
-from unknown_detection.evaluation.errors import EvaluationError, require_known
 from unknown_detection.help import no_sync_option
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -109,32 +108,3 @@ def model_name(name: str, tag: str | None) -> str:
 def parse_list(text: str | None) -> tuple[str, ...] | None:
     """Parse a comma-separated list; None for None."""
     return None if text is None else tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
-
-
-def choose_splits(here: Mapping[str, Sequence[str]], text: str | None, where: str) -> list[tuple[str, str]]:
-    """Select splits by `CONFIG[/SPLIT],...`.
-
-    Args:
-        here: the names of the splits of each config.
-        text: as given on the command line; None for all.
-        where: what has these configs, for messages.
-
-    Returns:
-        (config, split) pairs, config by config in the order of the text.
-
-    Raises:
-        EvaluationError: there is no such config or split, or nothing is named.
-    """
-    pairs = [(config, split) for config, splits in here.items() for split in splits]
-    wanted = parse_list(text)
-    if wanted is None:
-        return pairs
-    if not wanted:
-        raise EvaluationError(f"--splits names no split; give CONFIG or CONFIG/SPLIT, such as {'/'.join(pairs[0])}.")
-    found: list[tuple[str, str]] = []
-    for name in wanted:
-        config, slash, split = name.partition("/")
-        require_known(f"config of {where}", [config], here)
-        require_known(f"split of {config} in {where}", [split] if slash else [], here[config])
-        found += [pair for pair in pairs if pair[0] == config and split in ("", pair[1])]
-    return list(dict.fromkeys(found))

@@ -104,6 +104,7 @@ def command(
     device: str,
     batch_size: int,
     workers: int | None,
+    members: tuple[Path, ...],
     **given: Any,
 ) -> None:
     """Fit detectors on features, and score every row of a release.
@@ -139,9 +140,9 @@ def command(
         ready = open_model(name, weights, labels, pretrained=pretrained is not None, classes=classes, device=device)
         runner = Runner(opened, ready, batch_size, workers)
     score(
-        features,
+        [store, *members],
         wanted,
-        splits=None if splits is None else options.choose_splits(store.splits(), splits, str(features)),
+        splits=splits,
         fit_configs=options.parse_list(fit_splits) or (),
         search=not no_search,
         settings=chosen,

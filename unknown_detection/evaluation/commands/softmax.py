@@ -10,7 +10,7 @@ from unknown_detection.evaluation.commands import options
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.features.store import FeatureStore
 from unknown_detection.evaluation.graph.softmax import mean_softmax, write_softmax
-from unknown_detection.evaluation.releases import open_release
+from unknown_detection.evaluation.releases import choose_splits, open_release
 from unknown_detection.evaluation.reports.canvas import save
 from unknown_detection.evaluation.reports.plots import Shades, heatmap
 from unknown_detection.evaluation.scoring.joining import role_names
@@ -45,7 +45,7 @@ def command(
     stores = [FeatureStore.open(folder) for folder in (features, *members)]
     opened = open_release(release, revision)
     stores[0].require_release(opened.digest)
-    keys = options.choose_splits(stores[0].splits(), splits, str(features))
+    keys = choose_splits(stores[0].splits(), splits, str(features))
     if splits is None:
         keys = [key for key in keys if IN_DISTRIBUTION not in role_names(opened.rows(*key)).to_pylist()]
     if not keys:

@@ -21,10 +21,8 @@ from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.features.runner import Columns, Runner
 from unknown_detection.evaluation.features.store import FeatureStore
 from unknown_detection.evaluation.models.features import Features
+from unknown_detection.evaluation.releases import Key as Key
 from unknown_detection.terminal.progress import bar
-
-Key = tuple[str, str]
-"""Config and split."""
 
 _KEPT = 3
 """Number of splits whose features stay in memory: the splits to fit on, tune on and tune against."""

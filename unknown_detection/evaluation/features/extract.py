@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
+import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from builders.executors.base import Executor
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.features.receipt import TEST, receipt
 from unknown_detection.evaluation.features.runner import PassCounts, Runner, outputs_of, threads
 from unknown_detection.evaluation.features.store import FeatureStore, Identity
-from unknown_detection.evaluation.features.tasks import Key, Setup, Spread, on_a_cluster
+from unknown_detection.evaluation.features.tasks import Setup, Spread, on_a_cluster
 from unknown_detection.evaluation.models.models import Model, open_model
-from unknown_detection.evaluation.releases import Release, open_release
+from unknown_detection.evaluation.releases import Key, Release, choose_splits, open_release
 from unknown_detection.terminal.interrupts import stopping_says
 from unknown_detection.terminal.progress import Log, Progress, bar
 
 
 def extract(
-    release: str | Release,
-    model: str | Model,
-    out: str | Path,
+    model: Any,
+    release: str | Path | Release,
+    splits: str | Iterable[str | Key] | None = None,
     *,
-    splits: Iterable[tuple[str, str]] | None = None,
+    cache: str | Path | None = None,
+    preprocessing: Any = None,
     weights: str | Path | None = None,
     pretrained: bool = False,
     classes: str | Path | None = None,
@@ -39,6 +42,10 @@ def extract(
 ) -> FeatureStore:
     """Extract features of a release with a model, in one forward pass per image.
 
+        >>> features = ud.extract(model, "build/digits", "digits,digits-train")
+        >>> features.features("digits", "test").logits.shape
+        (180, 6)
+
     Stores each image's logits, penultimate features (the input of the last linear layer) and pooled block outputs. An
     interrupted call resumes, and images that the folder already has from another split are not run again. Images that
     the release says are prepared for a model's input are used as they are stored if the model has this input, and
@@ -50,11 +57,17 @@ def extract(
     a CPU, features differ by less than 1e-5 of a column's largest value.
 
     Args:
+        model: a `torch.nn.Module`, which is copied and left as it is, or a name or file as for `open_model`. Features
+            are bound to it by the digest of its weights, its code's name and what is known of its preprocessing.
         release: a release, or its folder or ORG/NAME on the Hub.
-        model: a model, or a name or file as for `open_model`.
-        out: folder for the features; later calls on the same model and release add splits to it.
-        splits: (config, split) pairs; None for all. Their configs must have the same classes.
-        weights: as `path` of `open_model`; this and the next two only for a model by name.
+        splits: `CONFIG[/SPLIT],...`, or several of `CONFIG`, `CONFIG/SPLIT` and (config, split); None for all. Their
+            configs must have the same classes.
+        cache: folder for the features; later calls on the same model and release add splits to it. None for one that
+            is deleted with what is returned.
+        preprocessing: any callable from an RGB PIL image to a float32 tensor of shape (3, H, W), one of torchvision's
+            weights, or a mapping as for `preprocessing.declared`. None for the model's attribute `preprocessing`, else
+            what timm says of its model.
+        weights: as `path` of `open_model`; this and the next only for a model by name.
         pretrained: as for `open_model`.
         classes: as for `open_model`.
         accuracy: published top-1 accuracy in percent on all classes of the model; None for what its metadata says.
@@ -70,32 +83,32 @@ def extract(
         log: receives lines about the model, each split and the receipt.
 
     Returns:
-        The folder of features.
+        The features, for `score`.
 
     Raises:
-        EvaluationError: as for `open_model`, `Runner.run` and `Receipt.require`, the configs' classes differ, or the
-            folder has features of another release or model.
+        EvaluationError: as for `open_model`, `Runner.run` and `Receipt.require`, there is no such split, the configs'
+            classes differ, or the folder has features of another release or model.
+        TypeError: the model or the release is something else.
         BuildError: as for `Executor.run`.
     """
-    opened = open_release(release) if isinstance(release, str) else release
-    every = ((config, split) for config in opened.configs for split in opened.splits(config))
-    chosen = list(every if splits is None else splits)
+    opened = open_release(release)
+    chosen = choose_splits({config: opened.splits(config) for config in opened.configs}, splits, opened.name)
     tests, others = ([key for key in chosen if (key[1] == TEST) is test] for test in (True, False))
     chosen = [*tests, *others]  # what the receipt is of comes first
     names = _one_label_set(opened, [config for config, _ in chosen])
     file, labels = (None if path is None else Path(path) for path in (weights, classes))
     if executor is not None:
-        if not isinstance(model, str):
+        if not isinstance(model, str) or preprocessing is not None:
             raise EvaluationError("An executor's tasks open the model themselves: give its name, and its weights.")
         device, workers = on_a_cluster(device, workers)
-    if isinstance(model, str):
-        # For tasks it is opened here to say what it is, and this machine may have no GPU.
-        place = device if executor is None else "cpu"
-        ready = open_model(model, file, names, pretrained=pretrained, classes=labels, device=place)
-    else:
-        ready = model
+    # For tasks it is opened here to say what it is, and this machine may have no GPU.
+    place = device if executor is None else "cpu"
+    ready = open_model(
+        model, file, names, pretrained=pretrained, preprocessing=preprocessing, classes=labels, device=place
+    )
     whose = identity(opened, ready, names, accuracy)
-    there = FeatureStore.check(Path(out), whose)
+    root = None if cache is None else Path(cache)
+    there = None if root is None else FeatureStore.check(root, whose)
     _describe(opened, ready, ready.device if executor is None else device, whose, chosen, log)
     if dry_run:
         size = _bytes_a_row(ready)
@@ -103,17 +116,23 @@ def extract(
             rows = len(opened.rows(config, split))
             done = there is not None and there.row_blocks(config, split).is_sound()
             log(f"{config}/{split}: {'there already' if done else f'{rows:,} images, {rows * size:,} bytes'}")
-        return FeatureStore(Path(out), whose)
+        return FeatureStore(root or Path(), whose)
     compute: Callable[[FeatureStore, Sequence[Key]], Iterator[tuple[Key, PassCounts]]]
+    runner = None
     if executor is None:
-        compute = partial(_here, Runner(opened, ready, batch_size, workers), quiet)
+        runner = Runner(opened, ready, batch_size, workers)
+        compute = partial(_here, runner, quiet)
     else:
         whole = (opened.source, opened.revision, opened.digest)
         named = (str(model), file, names, pretrained, labels)
         setup = Setup(whole, named, ready.digest, device, batch_size, workers or 0, threads())
         compute = Spread.over(executor, setup, opened, quiet).run
-    store = FeatureStore.begin(Path(out), whose, ready.head)
-    with store.writing(), stopping_says("stopped; finished splits are kept. Run the same command again to continue."):
+    store = FeatureStore.begin(root or Path(tempfile.mkdtemp(prefix="features-")), whose, ready.head)
+    store.runner = runner
+    if root is None:
+        store.delete_at_end()
+    kept = "finished splits are kept. Run the same command again to continue." if root else "nothing was kept."
+    with store.writing(), stopping_says(f"stopped; {kept}"):
         store.expect(chosen)
         for keys in (tests, others):
             for (config, split), new in compute(store, keys):

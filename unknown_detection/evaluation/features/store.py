@@ -13,10 +13,12 @@ from __future__ import annotations
 import contextlib
 import json
 import re
+import shutil
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import filelock
 
@@ -24,6 +26,9 @@ from unknown_detection.evaluation.errors import EvaluationError, first_line, req
 from unknown_detection.evaluation.features.blocks import Arrays, RowBlocks
 from unknown_detection.evaluation.files import from_json, read_json, write_text
 from unknown_detection.evaluation.models.features import Features, Head, LazyBlocks, NoHead
+
+if TYPE_CHECKING:
+    from unknown_detection.evaluation.features.runner import Runner
 
 FORMAT = 2
 """Version of the folder's format."""
@@ -68,11 +73,22 @@ class Identity:
 
 
 class FeatureStore:
-    """A folder of features."""
+    """A folder of features.
+
+    Attributes:
+        root: the folder.
+        identity: the release and the model that the features are of.
+        runner: runs the model on the images again, where this process extracted the features; else None.
+    """
 
     def __init__(self, root: Path, identity: Identity) -> None:
         self.root = root
         self.identity = identity
+        self.runner: Runner | None = None
+
+    def delete_at_end(self) -> None:
+        """Have the folder deleted when nothing refers to this object any more."""
+        weakref.finalize(self, shutil.rmtree, self.root, ignore_errors=True)
 
     @classmethod
     def open(cls, root: Path) -> FeatureStore:

@@ -18,11 +18,8 @@ from unknown_detection.evaluation.features.blocks import ReusableFeatures, RowBl
 from unknown_detection.evaluation.features.runner import PassCounts, Runner, block_rows, environment, outputs_of
 from unknown_detection.evaluation.features.store import FeatureStore
 from unknown_detection.evaluation.models.models import check_device, open_model, out_of_memory, pick_device
-from unknown_detection.evaluation.releases import Release, open_release
+from unknown_detection.evaluation.releases import Key, Release, open_release
 from unknown_detection.terminal.progress import bar
-
-Key = tuple[str, str]
-"""Config and split."""
 
 _BLOCKS = 4
 """Blocks of a task, some 2,000 images; ours: a GPU waits for the first batch of each task to be decoded."""

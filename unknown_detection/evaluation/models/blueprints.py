@@ -1,4 +1,4 @@
-"""Makes models: by the name of an architecture in timm or torchvision, or by a function in a file.
+"""Makes models: of a module in memory, by the name of an architecture in timm or torchvision, or by a file's function.
 
 Published weights of timm lie on the Hub and are fetched by its client at a commit; torchvision's lie at the address
 that its metadata names, with the start of their SHA-256 in the file's name.
@@ -8,6 +8,7 @@ Tested by `tests/evaluation/models/test_models.py`.
 
 from __future__ import annotations
 
+import copy
 import difflib
 import hashlib
 import importlib.util
@@ -15,11 +16,11 @@ import inspect
 import re
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from unknown_detection.evaluation.errors import EvaluationError, first_line
+from unknown_detection.evaluation.errors import EvaluationError, a_kind, first_line
 from unknown_detection.evaluation.files import atomic_path
 from unknown_detection.evaluation.models import preprocessing, weights
 from unknown_detection.evaluation.models.preprocessing import Preprocessing
@@ -39,28 +40,67 @@ class Blueprint:
     published: Published | None = None
 
 
-def make_blueprint(spec: str, classes: int, *, pretrained: bool) -> Blueprint:
-    """Make a model by its name, or by a function in a file.
+def make_blueprint(spec: Any, classes: int, *, pretrained: bool, shown: Any = None) -> Blueprint:
+    """Make a model of a module, by its name, or by a function in a file.
 
     Args:
         spec: as for `models.open_model`.
-        classes: number of logits; a file's function without `num_classes` may make others, and so may `pretrained`.
+        classes: number of logits; a file's function without `num_classes` may make others, and so may `pretrained` and
+            a module.
         pretrained: download and load published weights.
+        shown: a preprocessing in place of the model's own, as for `preprocessing.declared`.
 
     Raises:
         EvaluationError: there is no such model, or it has no published weights that fit.
+        TypeError: it is neither a module nor a name.
     """
+    if not isinstance(spec, str):
+        return _in_memory(spec, shown)
     kind, colon, name = spec.partition(":")
-    if kind == "timm":
-        return _timm(name, classes, pretrained=pretrained)
-    if kind == "torchvision":
-        return _torchvision(name, classes, pretrained=pretrained)
+    made = {"timm": _timm, "torchvision": _torchvision}.get(kind)
+    if made is not None:
+        found = made(name, classes, pretrained=pretrained)
+        return found if shown is None else replace(found, preprocessing=preprocessing.declared(shown, spec))
     file, colon, function = spec.rpartition(":")
     if not colon or not file.endswith(".py"):
         raise EvaluationError(f"{spec} does not name a model; write timm:NAME, torchvision:NAME or FILE.py:FUNCTION.")
     if pretrained:
         raise EvaluationError(f"--pretrained is for models of timm and torchvision, not for {spec}. Give --weights.")
-    return _from_file(Path(file), function, classes)
+    return _from_file(Path(file), function, classes, shown)
+
+
+def _in_memory(module: Any, shown: Any) -> Blueprint:
+    """Copy a module, whose user may go on to train it, and find its preprocessing: what is given, its own, or timm's.
+
+    A module of torchvision does not say which of its weights it has, and so neither how images are preprocessed.
+    """
+    import torch
+
+    if not isinstance(module, torch.nn.Module):
+        raise TypeError(
+            f"A model is a torch.nn.Module, or timm:NAME, torchvision:NAME or FILE.py:FUNCTION, not {a_kind(module)}: "
+            "extract(model, release, splits)."
+        )
+    module = getattr(module, "_orig_mod", module)  # what torch.compile wraps
+    kind = type(module)
+    config = getattr(module, "pretrained_cfg", None)  # of timm's models
+    name = getattr(config, "architecture", None) or (config or {}).get("architecture") or kind.__qualname__
+    given = getattr(module, "preprocessing", None) if shown is None else shown
+    if given is None and config is None:
+        raise EvaluationError(
+            f"{name} does not say how images become its input. Give preprocessing=, a function from a PIL image to a "
+            "tensor; for torchvision's models that of their weights, such as ResNet50_Weights.DEFAULT.transforms()."
+        )
+    try:
+        copied = copy.deepcopy(module)
+    except RuntimeError as error:  # of tensors that were computed, as by torch.nn.utils.weight_norm
+        raise EvaluationError(
+            f"{name} cannot be copied: {first_line(error)}. Give it as FILE.py:FUNCTION, or remove what computes its "
+            "weights."
+        ) from error
+    chosen = preprocessing.of_timm(copied) if given is None else preprocessing.declared(given, name)
+    description = {"model": name, "code": f"{kind.__module__}.{kind.__qualname__}"}
+    return Blueprint(copied, chosen, description, getattr(module, "feature_blocks", None))
 
 
 def _timm(name: str, classes: int, *, pretrained: bool) -> Blueprint:
@@ -113,7 +153,7 @@ def _torchvision(name: str, classes: int, *, pretrained: bool) -> Blueprint:
     return Blueprint(module, chosen, description, published=published)
 
 
-def _from_file(file: Path, function: str, classes: int) -> Blueprint:
+def _from_file(file: Path, function: str, classes: int, shown: Any) -> Blueprint:
     import torch
 
     if not file.is_file():
@@ -135,7 +175,7 @@ def _from_file(file: Path, function: str, classes: int) -> Blueprint:
         )
     wanted = {key: getattr(module, key, getattr(make, key, None)) for key in ("preprocessing", "feature_blocks")}
     description = {"model": name, "source_sha256": hashlib.sha256(file.read_bytes()).hexdigest()}
-    declared = preprocessing.declared(wanted["preprocessing"], name)
+    declared = preprocessing.declared(wanted["preprocessing"] if shown is None else shown, name)
     return Blueprint(module, declared, description, wanted["feature_blocks"])
 
 
@@ -169,6 +209,11 @@ class Published:
     path: Path
     source: Mapping[str, str]
     accuracy: float | None
+
+    @property
+    def record(self) -> dict[str, str]:
+        """The source, with the accuracy as text if it is known."""
+        return {**self.source, **({} if self.accuracy is None else {"accuracy": f"{self.accuracy:g}"})}
 
 
 def download_timm(repository: str, file: str | None) -> Published:

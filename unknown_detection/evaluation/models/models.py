@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from PIL import Image
 
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models import weights
-from unknown_detection.evaluation.models.blueprints import Blueprint, Published, make_blueprint
+from unknown_detection.evaluation.models.blueprints import Blueprint, make_blueprint
 from unknown_detection.evaluation.models.classes import of_wnids, read_classes
 from unknown_detection.evaluation.models.dropout import DropoutCalls, dropout_drawn, dropout_off
 from unknown_detection.evaluation.models.features import Head, NoHead
@@ -40,7 +40,8 @@ class Model:
         digest: identifies the model, see `weights.model_digest`.
         device: "cpu", "cuda", "cuda:1" and so on, or "mps".
         classes: the module's logits that are the release's classes, in their order; None for all.
-        published: where its weights were published; None for a person's own.
+        origin: where its weights are from: where they were published with their accuracy, or the digest of those that
+            came with a module; empty for those from a file of the user's.
     """
 
     name: str
@@ -50,7 +51,7 @@ class Model:
     digest: str
     device: str
     classes: Sequence[int] | None = None
-    published: Published | None = None
+    origin: Mapping[str, str] = field(default_factory=dict)
 
     @cached_property
     def _linear(self) -> tuple[Any, Any]:
@@ -79,10 +80,8 @@ class Model:
 
     @property
     def source(self) -> Mapping[str, str]:
-        """Where published weights are from, and which logits were chosen; for records."""
-        found = dict(self.published.source) if self.published else {}
-        if self.published and self.published.accuracy is not None:
-            found["accuracy"] = f"{self.published.accuracy:g}"
+        """Where the weights are from, and which logits were chosen; for records."""
+        found = dict(self.origin)
         if self.classes is not None:
             found |= {"logits": ",".join(map(str, self.classes)), "width": str(self.layers.classes)}
         return found
@@ -129,73 +128,98 @@ class Model:
 
 
 def open_model(
-    spec: str,
+    spec: Any,
     path: Path | None,
     names: Sequence[str],
     *,
     pretrained: bool = False,
+    preprocessing: Any = None,
     classes: Path | None = None,
     device: str = "auto",
 ) -> Model:
     """Open a model.
 
     Args:
-        spec: `timm:NAME`; `torchvision:NAME`, or `torchvision:NAME.WEIGHTS` for other than the default weights; or
-            `FILE.py:FUNCTION`. The function returns a `torch.nn.Module`; it is called with `num_classes` if it has
-            this parameter. The module or the function has an attribute `preprocessing` (see
-            `preprocessing.declared`), and optionally `feature_blocks`: names of submodules, first to last.
-        path: file of the weights; None with `pretrained`.
+        spec: a `torch.nn.Module` with its weights, which is copied; `timm:NAME`; `torchvision:NAME`, or
+            `torchvision:NAME.WEIGHTS` for other than the default weights; or `FILE.py:FUNCTION`. The function returns
+            a module; it is called with `num_classes` if it has this parameter. The module or the function has an
+            attribute `preprocessing` (see `preprocessing.declared`), and optionally `feature_blocks`: names of
+            submodules, first to last.
+        path: file of the weights; None with `pretrained`, and for a module or function that has them loaded.
         names: the classes of the config.
         pretrained: take the weights that timm or torchvision publish under this name.
+        preprocessing: in place of the model's own, as for `preprocessing.declared`; None for that.
         classes: a label map (`classes.read_classes`) for a model of more classes than the config; not needed for
             ImageNet's where the config's classes are wnids.
         device: as for `pick_device`.
 
     Raises:
-        EvaluationError: the model does not exist, its logits are not of these classes, the weights do not fit, it
-            gives other logits at every run, or the device is not available.
+        EvaluationError: the model does not exist, its logits are not of these classes, it has no weights or these do
+            not fit, it gives other logits at every run, or the device is not available.
+        TypeError: as for `make_blueprint`.
     """
     place = pick_device(device)
-    if (path is None) != pretrained:
+    named = isinstance(spec, str) and spec.startswith(("timm:", "torchvision:"))
+    if (path is not None and pretrained) or (named and path is None and not pretrained):
         raise EvaluationError("A model needs either its weights or published ones: give --weights or --pretrained.")
-    blueprint, probe, layers = _probed(spec, len(names), pretrained=pretrained)
+    if not isinstance(spec, str) and (path is not None or pretrained):
+        raise EvaluationError("A module has its weights: leave weights= and pretrained= out, or name the model.")
+    probed = partial(_probed, spec, pretrained=pretrained, shown=preprocessing)
+    blueprint, probe, layers = probed(len(names))
+    name = blueprint.description["model"]
     chosen = None
     if path is not None:
         if classes is None:
-            chosen = _logits_of(names, layers.classes, None, spec)
+            chosen = _logits_of(names, layers.classes, None, name)
         found = weights.read_weights(path)
         width = len(found.get(f"{layers.head}.weight", range(layers.classes)))
         if width != layers.classes and (classes is not None or of_wnids(names, width)):
-            blueprint, probe, layers = _probed(spec, width)
-        weights.load_weights(blueprint.module, found, head=layers.head, name=spec, path=path)
+            blueprint, probe, layers = probed(width)
+        weights.load_weights(blueprint.module, found, head=layers.head, name=name, path=path)
+    elif isinstance(spec, str) and not pretrained:
+        _require_loaded(blueprint.module, probed(len(names))[0].module, name)
     module, published = blueprint.module, blueprint.published
-    layers = find_layers(module, probe, declared=blueprint.blocks, name=spec)
+    layers = find_layers(module, probe, declared=blueprint.blocks, name=name)
     if published is not None or classes is not None or layers.classes != len(names):
-        chosen = _logits_of(names, layers.classes, classes, spec, published=published is not None)
-    _require_repeatable(module, probe, spec)
+        chosen = _logits_of(names, layers.classes, classes, name, published=published is not None)
+    _require_repeatable(module, probe, name)
     description: dict[str, Any] = {**blueprint.description, "preprocessing": blueprint.preprocessing.description}
     if chosen is not None:
         description["classes"] = chosen
     digest = weights.model_digest(module, description)
-    name = blueprint.description["model"]
-    return Model(name, module.to(place), blueprint.preprocessing, layers, digest, place, chosen, published)
+    origin = {} if path is not None else {"state_dict": weights.model_digest(module, {}), "held": "by the module"}
+    origin = published.record if published else origin
+    return Model(name, module.to(place), blueprint.preprocessing, layers, digest, place, chosen, origin)
 
 
-def _probed(spec: str, classes: int, *, pretrained: bool = False) -> tuple[Blueprint, Any, Layers]:
+def _probed(spec: Any, classes: int, *, pretrained: bool, shown: Any) -> tuple[Blueprint, Any, Layers]:
     """Make a model and run it once; returns it, what it was run on and its layers."""
     import torch
 
-    made = make_blueprint(spec, classes, pretrained=pretrained)
-    made.module.eval().requires_grad_(False)
+    made = make_blueprint(spec, classes, pretrained=pretrained, shown=shown)
+    made.module.cpu().eval().requires_grad_(False)
     size = made.preprocessing(_GREY).shape
     # Two images, so that the batch axis cannot be mistaken for a spatial axis of size one.
     probe = torch.linspace(-1, 1, 2 * size.numel()).reshape(2, *size)
     with dropout_off():
-        return made, probe, find_layers(made.module, probe, declared=made.blocks, name=spec)
+        return made, probe, find_layers(made.module, probe, declared=made.blocks, name=made.description["model"])
+
+
+def _require_loaded(module: Any, again: Any, name: str) -> None:
+    """Check that a function returns the same weights twice: those that it loads, and no random ones.
+
+    Raises:
+        EvaluationError: it does not.
+    """
+    if weights.model_digest(module, {}) != weights.model_digest(again, {}):
+        raise EvaluationError(
+            f"{name} returns other weights at every call, so none were loaded. Load them in the function, or give "
+            "--weights."
+        )
 
 
 def _logits_of(
-    names: Sequence[str], width: int, file: Path | None, spec: str, *, published: bool = False
+    names: Sequence[str], width: int, file: Path | None, name: str, *, published: bool = False
 ) -> tuple[int, ...] | None:
     """Return the logits that are the config's classes; None for all, in their order."""
     if file is None and width == len(names) and not published:
@@ -203,7 +227,7 @@ def _logits_of(
     found = of_wnids(names, width) if file is None else read_classes(file, names, width)
     if found is None:
         raise EvaluationError(
-            f"{spec} has {width:,} logits, but the config has {len(names):,} classes"
+            f"{name} has {width:,} logits, but the config has {len(names):,} classes"
             f"{' of other names' * (width == len(names))}. Use a model trained on these classes, or say which logits "
             "they are with --classes."
         )

@@ -5,12 +5,14 @@ Tested by `tests/evaluation/models/test_models.py`.
 
 from __future__ import annotations
 
+import hashlib
 import math
 import re
 import sys
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from enum import Enum
 from functools import partial
 from typing import Any
 
@@ -26,6 +28,9 @@ INTERPOLATIONS = ("bicubic", "bilinear", "nearest")
 CROP_PCT = 0.875
 """Share of the resized image's shorter side that is cropped, where a declaration does not say: timm's
 `DEFAULT_CROP_PCT`, and the 224 of 256 pixels of torchvision's `ImageClassification`."""
+
+_CALLS = 8
+"""How often a callable is tried on one picture: a flip of every second one is missed once in 128 times."""
 
 _TIMM = ("input_size", "interpolation", "crop_pct", "crop_mode", "mean", "std")
 """Keys of timm's data config that define the evaluation transform."""
@@ -139,19 +144,22 @@ def of_torchvision(weights: Any) -> Preprocessing:
 
 
 def declared(values: Any, name: str) -> Preprocessing:
-    """Build the preprocessing that a model file declares in the attribute `preprocessing`.
+    """Build the preprocessing that is declared for a model, as in its attribute `preprocessing`.
 
     Args:
-        values: a callable that maps an RGB Pillow image to a float32 tensor of shape (3, H, W), or a mapping with
-            `size` (pixels of the model's input, one number or height and width), `mean` and `std` (three numbers each,
-            for pixels in [0, 1]), and optionally `interpolation` and `resize`. An image's shorter side is resized to
-            `resize` pixels before `size` is cropped from the middle. Without `resize`, `size` is `CROP_PCT` of it, and
-            images that have `size` already are used as they are.
+        values: one of torchvision's weights, such as `ResNet50_Weights.DEFAULT`, for theirs; a callable that maps an
+            RGB Pillow image to a float32 tensor of shape (3, H, W); or a mapping with `size` (pixels of the model's
+            input, one number or height and width), `mean` and `std` (three numbers each, for pixels in [0, 1]), and
+            optionally `interpolation` and `resize`. An image's shorter side is resized to `resize` pixels before
+            `size` is cropped from the middle. Without `resize`, `size` is `CROP_PCT` of it, and images that have
+            `size` already are used as they are.
         name: the model's name, for messages.
 
     Raises:
         EvaluationError: the declaration is missing or invalid.
     """
+    if isinstance(values, Enum) and hasattr(values, "transforms"):
+        return of_torchvision(values)
     if callable(values):
         return _of_callable(values, name)
     wanted = {"size", "mean", "std"}
@@ -160,7 +168,7 @@ def declared(values: Any, name: str) -> Preprocessing:
         raise EvaluationError(
             f"{name} needs an attribute `preprocessing` that is a callable, or has size, mean, std and optionally "
             f"interpolation and resize (found: {found if values is not None else 'none'}). Set it on the model or on "
-            "the function."
+            "the function, or give it to `extract`."
         )
     size = [values["size"]] * 2 if isinstance(values["size"], int) else list(values["size"])
     mean, std = ([float(number) for number in values[key]] for key in ("mean", "std"))
@@ -201,12 +209,20 @@ def _cropped_or_stored(
 
 
 def _of_callable(transform: Callable[[Any], Any], name: str) -> Preprocessing:
-    """Build the preprocessing of a callable; its size, mean and standard deviation are seen from uniform images."""
+    """Build the preprocessing of a callable; its size, mean and standard deviation are seen from uniform images.
+
+    The text of a callable, such as `<lambda>`, may stand for several. So it is also identified by what it makes of one
+    picture, to 3 digits.
+    """
     import torch
 
     # Of two shapes, which it has to bring to one size.
     probes = ((0, (40, 30)), (255, (30, 50)), (51, (40, 30)))
-    made = [transform(Image.new("RGB", size, (level,) * 3)) for level, size in probes]
+    pictures = [Image.new("RGB", size, (level,) * 3) for level, size in probes]
+    slope = Image.linear_gradient("L").resize((50, 40))
+    turned = Image.linear_gradient("L").transpose(Image.Transpose.ROTATE_90).resize((50, 40))
+    pictures += [Image.merge("RGB", (slope, turned, slope))] * _CALLS
+    made = [transform(picture) for picture in pictures]
     shapes = {tuple(one.shape) if getattr(one, "dtype", None) == torch.float32 else () for one in made}
     (shape, *others) = shapes
     if others or len(shape) != 3 or shape[0] != 3:
@@ -214,10 +230,16 @@ def _of_callable(transform: Callable[[Any], Any], name: str) -> Preprocessing:
             f"`preprocessing` of {name} must turn every RGB image into a float32 tensor of one shape (3, height, "
             "width). Convert, resize and crop in it."
         )
+    if any(not torch.equal(made[3], one) for one in made[4:]):
+        raise EvaluationError(
+            f"`preprocessing` of {name} makes another tensor of an image at every call. Give the one for evaluation, "
+            "without random crops or flips."
+        )
     # The text of an object may end in its place in memory.
     text = getattr(transform, "__qualname__", " ".join(re.sub(r" at 0x\w+", "", repr(transform)).split()))
-    description: dict[str, Any] = {"from": text, "size": list(shape[1:])}
-    black, white, fifth = (one.double().mean((1, 2)) for one in made)
+    digest = hashlib.sha256((made[3].double() * 1000).round().long().numpy().tobytes()).hexdigest()[:16]
+    description: dict[str, Any] = {"from": text, "size": list(shape[1:]), "seen": digest}
+    black, white, fifth = (one.double().mean((1, 2)) for one in made[:3])
     scale = white - black  # 1 / std
     # Constants bring 51 to a fifth of the way from 0 to 255; each image's own mean and deviation do not.
     if scale.min() > 0 and torch.allclose(fifth, black + scale / 5, atol=1e-4):

@@ -5,16 +5,20 @@ Tested by `tests/evaluation/reports/test_report.py`.
 
 from __future__ import annotations
 
+import hashlib
 import importlib.metadata
+import io
 import platform
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
 from unknown_detection.evaluation.errors import EvaluationError, require_known
 from unknown_detection.evaluation.files import file_name
@@ -32,7 +36,7 @@ from unknown_detection.evaluation.scoring.joining import (
     rows_of,
 )
 from unknown_detection.evaluation.scoring.rows import Rows
-from unknown_detection.evaluation.scoring.scores import Provenance, file_seed, read_scores
+from unknown_detection.evaluation.scoring.scores import IN_MEMORY, Provenance, file_seed, read_scores
 from unknown_detection.evaluation.scoring.times import read_times
 from unknown_detection.terminal.progress import Progress
 
@@ -45,10 +49,26 @@ _CONFIDENT = ("msp", "temperature", "deep_ensemble")
 
 @dataclass(frozen=True)
 class ScoresFile:
-    """A scores file, and its training method; None uses the model's name."""
+    """Scores, and their training method.
+
+    Attributes:
+        path: their file; for scores in memory a name alone.
+        variant: the training method; None uses the model's name.
+        table: scores in memory, as for `read_scores`; None for a file.
+    """
 
     path: Path
     variant: str | None = None
+    table: Any = None
+
+    @property
+    def sha256(self) -> str:
+        """The SHA-256 of the file, or of what a file of the scores in memory would hold."""
+        if self.table is None:
+            return hashlib.sha256(self.path.read_bytes()).hexdigest()
+        written = io.BytesIO()
+        pq.write_table(read_scores(self.table)[0], written)
+        return hashlib.sha256(written.getvalue()).hexdigest()
 
 
 @dataclass(frozen=True)
@@ -87,6 +107,16 @@ def parse_scores_file(text: str) -> ScoresFile:
     return ScoresFile(Path(path), variant) if equals and not Path(text).exists() else ScoresFile(Path(text))
 
 
+def scores_files(given: Any) -> list[ScoresFile]:
+    """Return one or several scores, in files (as for `parse_scores_file`) or in memory (`read_scores`), as a list."""
+    every = list(given) if isinstance(given, list | tuple) else [given]
+    names = [IN_MEMORY if len(every) == 1 else f"{IN_MEMORY}-{number}" for number in range(1, len(every) + 1)]
+    return [
+        parse_scores_file(str(one)) if isinstance(one, str | Path) else ScoresFile(Path(name), None, one)
+        for one, name in zip(every, names, strict=True)
+    ]
+
+
 def parse_splits(text: str | None) -> dict[str, set[str]]:
     """Parse `CONFIG[/SPLIT],...` to splits by config; a config without splits stands for all of them."""
     found: dict[str, set[str]] = {}
@@ -121,7 +151,7 @@ def load(
     indexes: dict[tuple[str, ...], ReleaseIndex] = {}
     scored = []
     for file in files:
-        scores, provenance = read_scores(file.path, release=release)
+        scores, provenance = read_scores(file.path if file.table is None else file.table, release=release)
         of = provenance.configs if provenance else tuple(splits) or _only_config(release)
         if of not in indexes:
             indexes[of] = release_index(release, of)
@@ -132,7 +162,8 @@ def load(
         if provenance is not None:
             rows = {name: _with_confidence(name, found) for name, found in rows.items()}
         used = provenance.rows if provenance else {}
-        scored.append(ScoredRun(_run(file, provenance), of, rows, index, used, read_times(file.path)))
+        times = read_times(file.path) if file.table is None else {}
+        scored.append(ScoredRun(_run(file, provenance), of, rows, index, used, times))
         progress(1)
     _check_variants([one.run.variant for one in scored])
     return scored

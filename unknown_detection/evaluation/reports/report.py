@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import os
 import shutil
 from collections.abc import Mapping, Sequence
@@ -31,8 +30,8 @@ from unknown_detection.evaluation.reports.inputs import (
     ScoresFile,
     choose_protocols,
     load,
-    parse_scores_file,
     parse_splits,
+    scores_files,
 )
 from unknown_detection.evaluation.reports.layouts import paper_tables
 from unknown_detection.evaluation.reports.page import PAGE, render_page
@@ -44,32 +43,8 @@ Record = dict[str, Any]
 PLOT_SUFFIXES = (".pdf", ".png", ".svg")
 
 
-def evaluate(
-    scores: Sequence[str | Path], release: Release, *, configs: Sequence[str] = (), protocols: Sequence[str] = ()
-) -> pa.Table:
-    """Compute the papers' figures from scores files; `report` also writes them, with a page.
-
-    Args:
-        scores: scores files, `.parquet` or `.csv`.
-        release: the release whose rows were scored.
-        configs: configs to evaluate; empty for all with scores.
-        protocols: names of protocols, or `NAME=CONFIG,CONFIG`; empty for the default protocol of each config.
-
-    Returns:
-        One line per figure, with the columns `results.COLUMNS`.
-
-    Raises:
-        EvaluationError: a file is invalid or of another release, or a protocol lacks rows that it needs.
-    """
-    scored = load(
-        [ScoresFile(Path(path)) for path in scores], release, {one: set() for one in configs}, lambda _: None
-    )
-    chosen = choose_protocols(protocols, scored, configs)
-    return _tabulate(judging.compute_figures(scored, chosen, lambda _: None), release)
-
-
 def report(
-    scores: Sequence[str | Path],
+    scores: Any,
     release: Release | str | Path,
     out: str | Path,
     *,
@@ -88,7 +63,7 @@ def report(
     `compare` and `read_figures` read.
 
     Args:
-        scores: scores files, `.parquet` or `.csv`, or `VARIANT=FILE` with the name of the training method.
+        scores: as for `evaluate`; `VARIANT=FILE` names the training method, too.
         release: the release whose rows were scored: a folder, ORG/NAME on the Hub, or an opened one.
         out: folder to write; a report there is replaced.
         splits: what to evaluate, as `CONFIG[/SPLIT],...`; None for all with scores.
@@ -104,14 +79,14 @@ def report(
         One line per figure, with the columns `results.COLUMNS`; None for a dry run.
 
     Raises:
-        EvaluationError: as for `evaluate`, the folder has other files, or matplotlib is not installed.
+        EvaluationError: as for `evaluate`, a protocol lacks rows that it needs, the folder has other files, or
+            matplotlib is not installed.
     """
     if plots is not False:
         require_packages("matplotlib", to="draw plots", instead="give --no-plots")
     target = Path(out)
     _check_output_folder(target)
-    files = [parse_scores_file(str(text)) for text in scores]
-    opened = release if isinstance(release, Release) else open_release(str(release))
+    files, opened = scores_files(scores), open_release(release)
     chosen = parse_splits(splits)
     with bar(len(files), "joining", quiet=quiet, unit=" files") as progress:
         scored = load(files, opened, chosen, progress.update)
@@ -218,8 +193,7 @@ def _record(
     for file in files:
         line = lines[file.path.stem]
         told = {name: line[name] for name in ("run", "variant", "seed", "model", "model_digest")}
-        content = hashlib.sha256(file.path.read_bytes()).hexdigest()
-        runs.append(told | {"scores": file.path.name, "scores_sha256": content})
+        runs.append(told | {"scores": file.path.name, "scores_sha256": file.sha256})
     first = next(iter(lines.values()))
     return {
         **{name: first[name] for name in ("release", "release_digest", "duplicates_sha256")},

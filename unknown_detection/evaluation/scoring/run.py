@@ -19,54 +19,63 @@ from unknown_detection.evaluation.detectors.base import Method
 from unknown_detection.evaluation.detectors.nearest import on_device
 from unknown_detection.evaluation.detectors.own import Own, choose
 from unknown_detection.evaluation.detectors.registry import method
-from unknown_detection.evaluation.errors import EvaluationError, require_packages
+from unknown_detection.evaluation.errors import EvaluationError, a_kind, require_packages
 from unknown_detection.evaluation.features.cache import FeatureCache, Key
 from unknown_detection.evaluation.features.extract import identity
 from unknown_detection.evaluation.features.receipt import Receipt, receipt
 from unknown_detection.evaluation.features.runner import Runner
 from unknown_detection.evaluation.features.store import FeatureStore
 from unknown_detection.evaluation.files import write_text
+from unknown_detection.evaluation.releases import choose_splits
 from unknown_detection.evaluation.scoring.fit import Fitted, Scorer, expand
 from unknown_detection.evaluation.scoring.fit_splits import find_fit_splits
 from unknown_detection.evaluation.scoring.joining import FIT_AND_TUNE_SPLITS
-from unknown_detection.evaluation.scoring.scores import Provenance, write_scores
+from unknown_detection.evaluation.scoring.scores import Provenance, with_provenance, write_scores
 from unknown_detection.evaluation.scoring.settings import Settings
 from unknown_detection.evaluation.scoring.times import measure_times, write_times
 from unknown_detection.terminal.progress import Log, Progress, bar
 
+Features = FeatureStore | str | Path | Sequence[FeatureStore | str | Path]
+"""Features that `extract` returned, or their folder; one or several."""
+
 
 def score(
-    features: str | Path,
-    detectors: Sequence[str | Own] | None = None,
+    features: Features,
+    detectors: str | Own | Iterable[str | Own] | None = None,
     *,
-    splits: Iterable[Key] | None = None,
-    fit_configs: Sequence[str] = (),
+    splits: str | Iterable[str | Key] | None = None,
+    fit_configs: str | Sequence[str] = (),
     search: bool = True,
     settings: Settings | None = None,
-    members: Sequence[str | Path] = (),
     runner: Runner | None = None,
     seed: int = 0,
     device: str = "cpu",
     accept: bool = False,
     times: bool = False,
-    out: Path | None = None,
+    out: str | Path | None = None,
     quiet: bool = True,
     log: Log = lambda text: None,
     say: Log = lambda text: None,
 ) -> pa.Table:
     """Fit detectors on extracted features, and score every row.
 
+        >>> scores = ud.score(features, ["msp", "knn", lowest_logit])
+        >>> scores.column_names
+        ['id', 'detector', 'score', 'prediction']
+
     Args:
-        features: folder written by `extract`.
-        detectors: keys of `METHODS`, and detectors of your own: a `Method`, or a function that maps `Features` to one
-            score per row; None, or `all` among them, for all of `METHODS` that can be used with these features.
-        splits: (config, split) pairs to score; None for all of the configs with rows to evaluate.
+        features: what `extract` returned, or its folder; several on the same release for ensembles of their models,
+            the first of which is the model of all other detectors.
+        detectors: one or several: names of built-in ones, and detectors of your own: a `Method`, or a function that
+            maps `Features` to one score per row; None, or `all` among them, for all built-in ones that can be used
+            with these features.
+        splits: as for `extract`; None for all of the configs with rows to evaluate.
         fit_configs: configs to fit on; empty for `<config>-train` if it was extracted, else a half of the validation
             rows, which get no scores.
         search: search hyperparameters on `external_validation`; if false, use the defaults.
         settings: by detector, hyperparameters with the values to search among; one value sets it.
-        members: folders of features of further models on the same release, for ensembles.
-        runner: runs the model on the images again, for the detectors that need it.
+        runner: runs the model on the images again, for the detectors that need it; None for the one that extracted
+            the features in this process.
         seed: random seed.
         device: where distances to neighbours are computed, as for `pick_device`.
         accept: go on where the model's accuracy differs from the published one (`receipt`), as after an `extract` that
@@ -78,28 +87,34 @@ def score(
         say: receives lines about the model and each fitted detector.
 
     Returns:
-        Columns `id`, `detector`, `score` (higher = more unknown) and `prediction`, as for `score_all`.
+        Columns `id`, `detector`, `score` (higher = more unknown) and `prediction`, as for `score_all`, with their
+        provenance in the schema's metadata, which `evaluate` and `report` read.
 
     Raises:
         EvaluationError: there are no such features, configs or detectors, a detector named here cannot be fitted, the
             runner's model is another, `times` has no runner or no file, or as for `Receipt.require`.
+        TypeError: the features are something else.
     """
-    if out is not None and out.suffix != ".parquet":
+    file = None if out is None else Path(out)
+    store, *members = _opened(features)
+    runner = runner or store.runner
+    if file is not None and file.suffix != ".parquet":
         raise EvaluationError(f"--out must end in .parquet, found {out}. Rename it.")
-    if times and (runner is None or out is None):
+    if times and (runner is None or file is None):
         raise EvaluationError(
             "Times are measured with the model. Give --release, --model and --weights, or leave out --times."
         )
-    store = FeatureStore.open(Path(features))
-    keys = choose_keys(store, splits, fit_configs)
+    fit_configs = [fit_configs] if isinstance(fit_configs, str) else fit_configs
+    named = None if splits is None else choose_splits(store.splits(), splits, str(store.root))
+    keys = choose_keys(store, named, fit_configs)
     chosen = tuple(dict.fromkeys(config for config, _ in keys))
     fit_splits = find_fit_splits(store.splits(), chosen, fit_configs)
     if runner is not None:
         store.require(identity(runner.release, runner.model, store.identity.label_names))
-    listed, own = choose(detectors)
+    listed, own = choose(several(detectors))
     names = expand(listed, own)
     _require_packages_of(names, own)
-    cache = FeatureCache(store, [FeatureStore.open(Path(member)) for member in members], runner, seed, quiet)
+    cache = FeatureCache(store, members, runner, seed, quiet)
     scorer = Scorer(cache, fit_splits, search=search, settings=settings or {}, own=own, log=log)
     seen = receipt(store, keys) if store.identity.source else Receipt([], [])
     seen.require(seen.differences if accept else store.accepted())
@@ -119,12 +134,36 @@ def score(
     with on_device(device), bar(len(keys), "scoring", quiet=quiet, unit=" splits") as progress:
         scores = score_all(scorer, fitted, keys, progress.update)
         measured = measure_times(scorer, fitted, keys[0]) if times else []
-    if out is not None:
-        write_trials(out.with_suffix(".search.csv"), fitted)
-        write_times(out, measured)
-        write_scores(out, scores, run_provenance(scorer, chosen, fitted, seen))
-        say(f"{len(scores):,} scores of {len(fitted)} detectors are in {out}")
-    return scores
+    provenance = run_provenance(scorer, chosen, fitted, seen)
+    if file is not None:
+        write_trials(file.with_suffix(".search.csv"), fitted)
+        write_times(file, measured)
+        write_scores(file, scores, provenance)
+        say(f"{len(scores):,} scores of {len(fitted)} detectors are in {file}")
+    return with_provenance(scores, provenance)
+
+
+def _opened(features: Features) -> list[FeatureStore]:
+    """Open the features of one or several models.
+
+    Raises:
+        EvaluationError: a folder has none.
+        TypeError: they are something else.
+    """
+    stores = []
+    for one in features if isinstance(features, list | tuple) and features else [features]:
+        if not isinstance(one, FeatureStore | str | Path):
+            raise TypeError(f"Features are what extract returned, or its folder, not {a_kind(one)}.")
+        stores.append(one if isinstance(one, FeatureStore) else FeatureStore.open(Path(one)))
+    return stores
+
+
+def several(detectors: str | Own | Iterable[str | Own] | None) -> list[str | Own] | None:
+    """Return one or several detectors as a list, with `NAME,NAME` as two; None for None."""
+    if detectors is None:
+        return None
+    given = list(detectors) if isinstance(detectors, list | tuple) else [detectors]
+    return [each for one in given for each in (one.split(",") if isinstance(one, str) else [one])]
 
 
 def _require_packages_of(names: Sequence[str], own: Mapping[str, Method]) -> None:

@@ -9,7 +9,7 @@ Parquet or CSV with the columns `id` and `score` (higher = more unknown), and op
 | `class` | predicted class by name, in place of `prediction` |
 | `confidence` | probability of the predicted class, from 0 to 1: needed only for calibration |
 
-Names may be in capitals, other columns are not read, and a CSV file may have semicolons or tabs between its columns.
+Names may be in capitals, and other columns are not read. Scores in memory have the same columns.
 Predictions are needed only by protocols that evaluate misclassified in-distribution rows, and only for labelled rows.
 Files written by `evaluate score` also carry an `Provenance`, as JSON in the Parquet schema's metadata.
 """
@@ -23,13 +23,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
-from unknown_detection.evaluation.errors import EvaluationError, first_line, one_line
+from unknown_detection.evaluation.errors import EvaluationError, a_kind, first_line, one_line
 from unknown_detection.evaluation.files import atomic_path, from_json, parse_json, read_parquet
 from unknown_detection.evaluation.releases import Release
 from unknown_detection.words import quantity
@@ -46,6 +47,9 @@ COLUMNS: Mapping[str, pa.DataType] = {
     "confidence": pa.float64(),
 }
 """All columns that a scores file may have, in the order in which they are written."""
+
+IN_MEMORY = "scores"
+"""Name of scores in memory, and of their detector where no column names it."""
 
 _SHOWN = 3
 
@@ -105,52 +109,84 @@ def write_scores(path: Path, scores: pa.Table, provenance: Provenance) -> None:
     """
     if path.suffix != ".parquet":
         raise EvaluationError(f"The scores file must end in .parquet, found {path}. Rename it.")
-    table = _checked(scores, str(path), COLUMNS)
-    optional = ("prepared", "rows", "own", "fit_half", "source")
-    said = {name: value for name, value in asdict(provenance).items() if name not in optional or value}
-    table = table.replace_schema_metadata({METADATA: json.dumps(said, sort_keys=True)})
+    table = with_provenance(_checked(scores, str(path), COLUMNS), provenance)
     with atomic_path(path) as temporary:
         pq.write_table(table, temporary, compression="zstd")
 
 
+def with_provenance(scores: pa.Table, provenance: Provenance) -> pa.Table:
+    """Record the provenance of a table of scores in its schema's metadata."""
+    optional = ("prepared", "rows", "own", "fit_half", "source")
+    said = {name: value for name, value in asdict(provenance).items() if name not in optional or value}
+    return scores.replace_schema_metadata({METADATA: json.dumps(said, sort_keys=True)})
+
+
 def read_scores(
-    path: Path, columns: Mapping[str, pa.DataType] = COLUMNS, release: Release | None = None
+    given: Any, columns: Mapping[str, pa.DataType] = COLUMNS, release: Release | None = None
 ) -> tuple[pa.Table, Provenance | None]:
-    """Read a scores file.
+    """Read scores from a file, or check those in memory.
 
     Args:
-        path: a Parquet or CSV file.
+        given: a Parquet or CSV file; or a pyarrow table, a pandas DataFrame, or a mapping of ids to scores.
         columns: the allowed columns and their types, for readers of formats other than `COLUMNS`.
         release: the release that the scores should be of; None for any.
 
     Returns:
-        The table with `id`, `detector` (the file's stem if there is no such column), `score` as float64, and
-        `prediction`, `class` and `confidence` if present; and the provenance, if the file has one.
+        The table with `id`, `detector` (the file's stem if there is no such column, or `IN_MEMORY`), `score` as
+        float64, and `prediction`, `class` and `confidence` if present; and the provenance, if there is one.
 
     Raises:
+        TypeError: they are none of these.
         EvaluationError: the file cannot be read, has no rows, lacks a column or has one twice, has one named nearly as
             an optional one, has empty ids or non-finite scores, or says that it is of another release.
     """
+    if isinstance(given, str | Path):
+        where, name, table = str(given), file_seed(Path(given))[0], _read_file(Path(given), columns)
+    else:
+        where, name, table = "The table of scores", IN_MEMORY, _from_memory(given)
+    provenance = _provenance(table.schema.metadata or {}, where)
+    if provenance is not None and release is not None and provenance.release_digest != release.digest:
+        raise EvaluationError(
+            f"{where} has scores of a release with digest {provenance.release_digest[:12]}, not of {release.name} "
+            f"(digest {release.digest[:12]}). Score this release, or name the other one with --release."
+        )
+    if not len(table):
+        raise EvaluationError(f"{where} has no rows; write it again.")
+    if "detector" not in [column.strip().lower() for column in table.column_names]:
+        table = table.append_column("detector", pa.repeat(name, len(table)))
+    return _checked(table, where, columns), provenance
+
+
+def _read_file(path: Path, columns: Mapping[str, pa.DataType]) -> pa.Table:
     if not path.is_file():
         raise EvaluationError(f"There is no scores file {path}; check the path.")
     if path.suffix not in (".csv", ".parquet"):
         raise EvaluationError(f"{path} is neither .parquet nor .csv; convert it.")
     try:
         table = read_parquet(path, f"scores from {path}") if path.suffix == ".parquet" else _read_csv(path, columns)
-        names = table.column_names  # Arrow does not check the first line's encoding
+        _ = table.column_names  # Arrow does not check the first line's encoding
     except (pa.ArrowException, OSError, UnicodeDecodeError, csv.Error) as error:
         raise EvaluationError(f"Cannot read scores from {path}: {first_line(error)}. Write the file again.") from error
-    provenance = _provenance(table.schema.metadata or {}, path)
-    if provenance is not None and release is not None and provenance.release_digest != release.digest:
+    return table
+
+
+def _from_memory(given: Any) -> pa.Table:
+    try:
+        if isinstance(given, pa.Table):
+            return given
+        if isinstance(given, Mapping):
+            ids, scores = pa.array([*given], pa.string()), pa.array([*given.values()], pa.float64())
+            return pa.table({"id": ids, "score": scores})
+        if hasattr(given, "columns"):  # a DataFrame, without an import of pandas
+            return pa.Table.from_pandas(given, preserve_index=False)
+    except (pa.ArrowException, TypeError, ValueError) as error:
         raise EvaluationError(
-            f"{path} has scores of a release with digest {provenance.release_digest[:12]}, not of {release.name} "
-            f"(digest {release.digest[:12]}). Score this release, or name the other one with --release."
-        )
-    if not len(table):
-        raise EvaluationError(f"{path} has no rows; write it again.")
-    if "detector" not in [name.strip().lower() for name in names]:
-        table = table.append_column("detector", pa.repeat(file_seed(path)[0], len(table)))
-    return _checked(table, str(path), columns), provenance
+            f"The scores cannot be read as a table: {first_line(error)}. Ids are text, scores are numbers."
+        ) from error
+    raise TypeError(
+        "Scores are a table or a DataFrame with the columns id and score, a dictionary of id to score, or a file, "
+        f"not {a_kind(given)}."
+    )
 
 
 def file_seed(path: Path) -> tuple[str, int | None]:
@@ -207,31 +243,18 @@ def _checked(table: pa.Table, where: str, columns: Mapping[str, pa.DataType]) ->
 
 
 def _read_csv(path: Path, columns: Mapping[str, pa.DataType]) -> pa.Table:
-    """Read the known columns of a CSV file with commas, semicolons or tabs between them."""
+    """Read the known columns of a CSV file."""
     with path.open("rb") as file:
         first = file.readline(_LONGEST_LINE).decode("utf-8-sig")
     if not first.strip():
         return pa.csv.read_csv(path)  # raises what is wrong
-    delimiter = max(",;\t", key=first.count)
-    found = next(csv.reader([first], delimiter=delimiter), [])
+    found = next(csv.reader([first]), [])
     kinds = {
         name: columns[key] for name, key in zip(found, _known_names(found, columns, str(path)), strict=True) if key
     }
-    parsed = pa.csv.ParseOptions(delimiter=delimiter)
-
-    def read(decimal_point: str) -> pa.Table:
-        # Explicit types keep ids such as 00017 as text.
-        options = pa.csv.ConvertOptions(
-            column_types=kinds, include_columns=list(kinds), strings_can_be_null=True, decimal_point=decimal_point
-        )
-        return pa.csv.read_csv(path, parse_options=parsed, convert_options=options)
-
-    try:
-        return read(".")
-    except pa.ArrowInvalid:
-        if delimiter == ",":
-            raise
-        return read(",")  # as spreadsheets write where the comma is the decimal point
+    # Explicit types keep ids such as 00017 as text.
+    options = pa.csv.ConvertOptions(column_types=kinds, include_columns=list(kinds), strings_can_be_null=True)
+    return pa.csv.read_csv(path, convert_options=options)
 
 
 def _known_names(found: Sequence[str], columns: Mapping[str, pa.DataType], where: str) -> list[str]:
@@ -248,7 +271,7 @@ def _known_names(found: Sequence[str], columns: Mapping[str, pa.DataType], where
         others = ", ".join(name for name in columns if name not in ("id", "score"))
         raise EvaluationError(
             f"{where} needs the columns id and score, and may have {others} (found: {one_line(', '.join(found))}). "
-            "Rename its columns."
+            "Rename its columns, and in CSV separate them by commas."
         )
     optional = [name for name in columns if name not in ("id", "score") and name not in keys]
     for name, key in zip(keys, known, strict=True):
@@ -261,13 +284,13 @@ def _known_names(found: Sequence[str], columns: Mapping[str, pa.DataType], where
     return known
 
 
-def _provenance(metadata: Mapping[bytes, bytes], path: Path) -> Provenance | None:
+def _provenance(metadata: Mapping[bytes, bytes], where: str) -> Provenance | None:
     if METADATA not in metadata:
         return None
     try:
         return from_json(Provenance, parse_json(metadata[METADATA]))
     except ValueError as error:
         raise EvaluationError(
-            f"The metadata of {path} is not valid provenance as `python -m unknown_detection evaluate score` "
+            f"The metadata of {where} is not valid provenance as `python -m unknown_detection evaluate score` "
             "writes it. Write the file again, or without that metadata."
         ) from error
