@@ -50,6 +50,12 @@ class Member(NamedTuple):
         return f"{self.folder}/{self.name}".lstrip("/").removeprefix("./")
 
 
+def is_plain(path: Path) -> bool:
+    """Whether a file is an uncompressed tar, by the mark in its first header, whatever its name ends in."""
+    with _whole_archive(path), open_buffered(path) as file:
+        return file.read(tar_headers.BLOCK)[257:262] == b"ustar"
+
+
 def members(path: Path) -> list[Member]:
     """List the regular files of an uncompressed tar.
 

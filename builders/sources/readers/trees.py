@@ -92,6 +92,8 @@ def in_folders(root: Path, place: Path, folders: Sequence[str] = ("",), images: 
 def in_archive(title: str, root: Path, home: Path, stem: str, top: str = "") -> Tree | None:
     """List `<stem>.tar`, which is read in place, or `<stem>.tar.gz`; returns None if there is neither.
 
+    A tar that is called `.tar.gz` and is not compressed, as ImageNetV2's owners have it, is read in place, too.
+
     Args:
         title: the source's title.
         root: the user's folder.
@@ -103,11 +105,12 @@ def in_archive(title: str, root: Path, home: Path, stem: str, top: str = "") -> 
         BuildError: the archive cannot be read.
     """
     plain, packed = home / f"{stem}.tar", home / f"{stem}.tar.gz"
-    if plain.is_file():
-        return _of_tars(root, plain, "span", [("", plain, tars.members(plain))], top)
-    if packed.is_file():
-        return _of_tars(root, packed, "targz", [("", packed, tars.compressed_members(title, packed))], top)
-    return None
+    path = next((path for path in (plain, packed) if path.is_file()), None)
+    if path is None:
+        return None
+    if path == plain or tars.is_plain(path):
+        return _of_tars(root, path, "span", [("", path, tars.members(path))], top)
+    return _of_tars(root, path, "targz", [("", path, tars.compressed_members(title, path))], top)
 
 
 def in_tars(root: Path, place: Path, inner: Iterable[tuple[str, Path, Sequence[Member]]]) -> Tree:

@@ -32,6 +32,13 @@ def in_archive(ending):
     return written
 
 
+def in_misnamed(root):
+    """The archive under the name of a compressed one, as ImageNetV2's owners have theirs."""
+    in_archive("tar")(root)
+    (root / "x.tar").rename(root / "x.tar.gz")
+    return trees.in_archive("X", root, root, "x", "set/")
+
+
 def in_tars(root):
     """Each folder as a tar in a tar."""
     with tarfile.open(root / "x.tar", "w") as outer:
@@ -51,14 +58,14 @@ def in_tars(root):
     return trees.in_tars(root, path, inner)
 
 
-@pytest.mark.parametrize("make", [in_folders, in_archive("tar"), in_archive("tar.gz"), in_tars])
+@pytest.mark.parametrize("make", [in_folders, in_archive("tar"), in_archive("tar.gz"), in_misnamed, in_tars])
 def test_a_pattern_finds_the_same_in_any_tree(tmp_path, make):
     found = match(make(tmp_path), PATTERN)
     groups = {name: values.to_pylist() for name, values in found.groups.items()}
     assert sorted(zip(groups["class_id"], groups["number"], strict=True)) == [("a", "2"), ("b", "1"), ("b", "10")]
     assert found.others == ["a/x.txt", "b/\u00e9.jpg"]
     if found.tree.how == "span":
-        data = (tmp_path / "x.tar").read_bytes()
+        data = (tmp_path / found.rows["file"][0].as_py()).read_bytes()
         contents = [data[row["offset"] : row["offset"] + row["size"]] for row in found.rows.to_pylist()]
         assert dict(zip(groups["number"], contents, strict=True)) == CONTENTS
     if found.tree.how == "file":
