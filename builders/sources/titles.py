@@ -30,6 +30,7 @@ TITLES: Mapping[str, str] = {
     "coco2017": "COCO 2017",
     "partial_broad": "PartialBROAD",
     "ninco": "NINCO",
+    "imagenet_v2": "ImageNetV2 (matched frequency)",
 }
 """The title of every source by its key, which is also its flag on the command line and the name of its module."""
 

@@ -252,6 +252,19 @@ def ninco_openood(ninco, root):
     return root
 
 
+def imagenet_v2_archive(imagenet_v2, root):
+    """The archive as downloaded: a tar under the name of a compressed one."""
+    root.mkdir(exist_ok=True)
+    folder = imagenet_v2 / "imagenetv2-matched-frequency-format-val"
+    facets_layouts.packed(folder, root / "imagenetv2-matched-frequency.tar.gz", "w")
+    return root
+
+
+def imagenet_v2_openood(imagenet_v2, root):
+    """OpenOOD's tree."""
+    return nested(imagenet_v2 / "imagenetv2-matched-frequency-format-val", root, "images_largescale/imagenet_v2")
+
+
 LAYOUTS = {
     "imagenet": (
         one_level_up,
@@ -287,4 +300,5 @@ LAYOUTS = {
     "coco2017": (one_level_up, *broad_layouts.COCO2017),
     "partial_broad": (one_level_up, *broad_layouts.PARTIAL_BROAD),
     "ninco": (one_level_up, ninco_archive, ninco_openood),
+    "imagenet_v2": (one_level_up, imagenet_v2_archive, imagenet_v2_openood),
 }
