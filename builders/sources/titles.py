@@ -31,6 +31,7 @@ TITLES: Mapping[str, str] = {
     "partial_broad": "PartialBROAD",
     "ninco": "NINCO",
     "imagenet_v2": "ImageNetV2 (matched frequency)",
+    "imagenet_r": "ImageNet-R",
 }
 """The title of every source by its key, which is also its flag on the command line and the name of its module."""
 

@@ -265,6 +265,18 @@ def imagenet_v2_openood(imagenet_v2, root):
     return nested(imagenet_v2 / "imagenetv2-matched-frequency-format-val", root, "images_largescale/imagenet_v2")
 
 
+def imagenet_r_archive(imagenet_r, root):
+    """The archive as downloaded."""
+    root.mkdir(exist_ok=True)
+    facets_layouts.packed(imagenet_r / "imagenet-r", root / "imagenet-r.tar", "w")
+    return root
+
+
+def imagenet_r_openood(imagenet_r, root):
+    """OpenOOD's tree."""
+    return nested(imagenet_r / "imagenet-r", root, "images_largescale/imagenet_r")
+
+
 LAYOUTS = {
     "imagenet": (
         one_level_up,
@@ -301,4 +313,5 @@ LAYOUTS = {
     "partial_broad": (one_level_up, *broad_layouts.PARTIAL_BROAD),
     "ninco": (one_level_up, ninco_archive, ninco_openood),
     "imagenet_v2": (one_level_up, imagenet_v2_archive, imagenet_v2_openood),
+    "imagenet_r": (one_level_up, imagenet_r_archive, imagenet_r_openood),
 }

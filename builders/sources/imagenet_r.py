@@ -1,0 +1,108 @@
+"""ImageNet-R: 30,000 renditions (art, cartoons, tattoos, toys) of 200 of ImageNet-1k's classes.
+
+Tested by `tests/builders/sources/test_imagenet_r.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+
+from builders.sources import imagenet_names
+from builders.sources.base import Expected, Licence, PixelSizes, Source
+from builders.sources.obtain import Obtain, OwnerFile
+from builders.sources.readers.class_folders import ClassFolders
+from builders.sources.readers.layouts import Layout, Search
+from builders.sources.readers.patterns import Pattern
+from taxonomy import tables
+
+_KEY = "imagenet_r"
+_TITLE = "ImageNet-R"
+_PARTITION = "images"
+
+# The address is the one of the owners' README (hendrycks/imagenet-r), size and SHA-256 are those of
+# tensorflow/datasets (datasets/imagenet_r/checksums.tsv), and the MD5 is what pytorch-ood checks.
+_ARCHIVE = "imagenet-r"
+_PUBLISHED = OwnerFile(
+    f"{_ARCHIVE}.tar",
+    2_191_079_936,
+    url="https://people.eecs.berkeley.edu/~hendrycks/imagenet-r.tar",
+    md5="a61312130a589d0ca1a8fca1f2bd3337",
+    sha256="18c6bf493b39a0d975d48e587437f562caab9c52ae6327dcfa9dd8eb54aa1b52",
+)
+
+
+@functools.cache
+def classes() -> Mapping[str, str]:
+    """Return the names of the 200 classes by wnid, in the order of ImageNet-1k."""
+    known = {row["wnid"] for row in tables.read_rows("imagenet_r.csv")}
+    return {wnid: name for wnid, name in imagenet_names.classes().items() if wnid in known}
+
+
+@functools.cache
+def expected() -> Mapping[str, Expected]:
+    """Return the size of the only partition, by OpenOOD's list (benchmark_imglist/imagenet/test_imagenet_r.txt)."""
+    counts = {row["wnid"]: int(row["images"]) for row in tables.read_rows("imagenet_r.csv")}
+    return {_PARTITION: Expected(sum(counts.values()), {wnid: counts[wnid] for wnid in classes()})}
+
+
+# n01443537/art_0.jpg: the kind of rendition and a number.
+_IMAGES = ClassFolders(
+    Pattern(_KEY, _TITLE, r"(?P<class_id>n[0-9]{8})/(?P<file>[a-z]+_[0-9]+)\.jpg", "n01443537/art_0.jpg"),
+    _PARTITION,
+    classes,
+    wanted=lambda _: "<rendition>_<number>.jpg",
+    ending=".jpg",
+)
+
+_SEARCH = Search(
+    key=_KEY,
+    title=_TITLE,
+    layouts=(
+        Layout(_PARTITION, "imagenet-r/<wnid>/<rendition>_<number>.jpg", _IMAGES.below(_ARCHIVE)),
+        Layout(
+            _PARTITION,
+            "the class folders themselves, as in OpenOOD's images_largescale/imagenet_r",
+            _IMAGES.below(),
+        ),
+        Layout(
+            _PARTITION,
+            f"the original archive {_PUBLISHED.name}, read in place",
+            _IMAGES.archive(_ARCHIVE, f"{_ARCHIVE}/"),
+        ),
+    ),
+    expected=expected,
+)
+
+IMAGENET_R = Source(
+    key=_SEARCH.key,
+    title=_TITLE,
+    edition="ImageNet-R (2020)",
+    licence=Licence(
+        name="MIT; images under their makers' terms",
+        url="https://github.com/hendrycks/imagenet-r",
+        statement=(
+            "The owners' repository is under the MIT licence. The images were found on Flickr and other sites and "
+            "belong to the people who made them."
+        ),
+        publish="gated",
+    ),
+    citation="""@inproceedings{hendrycks2021many,
+  title = {The Many Faces of Robustness: A Critical Analysis of Out-of-Distribution Generalization},
+  author = {Hendrycks, Dan and Basart, Steven and Mu, Norman and Kadavath, Saurav and Wang, Frank and Dorundo, Evan and
+            Desai, Rahul and Zhu, Tyler and Parajuli, Samyak and Guo, Mike and Song, Dawn and Steinhardt, Jacob and
+            Gilmer, Justin},
+  booktitle = {IEEE/CVF International Conference on Computer Vision},
+  year = {2021}
+}""",
+    obtain=Obtain(
+        "https://github.com/hendrycks/imagenet-r",
+        f"download {_PUBLISHED.name}; it can stay packed",
+        files=(_PUBLISHED,),
+    ),
+    layouts=_SEARCH.descriptions,
+    classes=classes,
+    expected=expected,
+    scan=_SEARCH.scan,
+    pixel_sizes=PixelSizes(),
+)
