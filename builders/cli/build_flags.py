@@ -1,6 +1,8 @@
 """The values of the flags of one build, which nothing changes once click has parsed them.
 
 `builders.cli.build_options.parsed` makes them.
+
+Tested by `tests/builders/commands/test_build.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Object storage as a `Store`, which says what the methods do: here in as few requests as it takes."""
+"""Object storage as a `Store`, which says what the methods do: here in as few requests as it takes.
+
+Tested by `tests/builders/pipeline/test_object_storage.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,6 +1,8 @@
 """What can be done with paths: `Store` does it with files of this machine, and `RemoteStore` with object storage.
 
 `builders.storage.paths.store_of` gives the store of a path, so that nobody else asks where a path lies.
+
+Tested by `tests/builders/storage/test_paths.py`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""A file in a store, opened to be read by ranges."""
+"""A file in a store, opened to be read by ranges.
+
+Tested by `tests/builders/storage/stores/test_errors.py`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""How the filesystems of stores are set up: attempts, timeouts, and no memory of listings."""
+"""How the filesystems of stores are set up: attempts, timeouts, and no memory of listings.
+
+Tested by `tests/builders/storage/stores/test_errors.py`.
+"""
 
 from __future__ import annotations
 
