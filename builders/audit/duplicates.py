@@ -13,21 +13,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 from PIL import Image
 
 from builders.audit.chart import Cell, heat_table
 from builders.audit.record import Findings
-from builders.audit.row_groups import read_index, unreadable
 from builders.audit.thumbnails import thumbnails
-from builders.duplicates.exact import DIGEST, exact_pairs, rows_at
+from builders.duplicates.exact import DIGEST, exact_pairs, near_pairs
 from builders.duplicates.search import THRESHOLD
 from builders.duplicates.search_tasks import find_in_files
 from builders.executors.base import Executor, Meter
-from builders.release.duplicates import Pair, Row, groups, is_known_and_unknown, pair_of
+from builders.release.duplicates import Pair, groups, is_known_and_unknown
 from builders.release.entries import Manifest
+from builders.release.reader import read_index, unreadable
 from builders.release.split_entries import SplitEntry, is_training
 
 KEY = "duplicates"
@@ -141,12 +139,7 @@ def find_near(
     near: list[Pair] = []
     for train, key in searched:
         pairs = find_in_files(files[key], files[train], executor, meter)
-        queries, references = _rows(key, parts[key], pairs.queries), _rows(train, parts[train], pairs.references)
-        for (one, digest), (other, other_digest), distance in zip(
-            queries, references, pairs.distances.tolist(), strict=True
-        ):
-            if digest != other_digest and one.id != other.id:
-                near.append(pair_of(one, other, distance))
+        near += near_pairs(pairs, (key, parts[key].index), (train, parts[train].index))
     return dataclasses.replace(found, near=tuple(near), searched=tuple(searched), without_images=tuple(lacking))
 
 
@@ -210,14 +203,6 @@ def _pairs(pairs: Sequence[Pair]) -> str:
 def _is_between(pair: Pair) -> bool:
     """Whether a pair has one row of each release."""
     return pair.split.startswith(AGAINST) != pair.other_split.startswith(AGAINST)
-
-
-def _rows(name: str, part: Part, numbers: npt.NDArray[np.int64]) -> list[tuple[Row, str]]:
-    """Rows of a split by number, each with its content digest."""
-    some, places = np.unique(numbers, return_inverse=True)
-    digests = read_index(part.root, part.entry, [DIGEST])[DIGEST].take(pa.array(some)).to_pylist()
-    rows = list(zip(rows_at(part.index, name, some), digests, strict=True))
-    return [rows[place] for place in places.tolist()]
 
 
 def _chart(found: Found) -> Image.Image:

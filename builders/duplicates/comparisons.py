@@ -6,7 +6,7 @@ source.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 
 import numpy as np
@@ -16,13 +16,13 @@ import pyarrow.compute as pc
 
 from builders.declare.benchmark import Benchmark
 from builders.duplicates.distance import scaled
-from builders.duplicates.exact import DIGEST, Digests, exact_pairs, index_digests, rows_at
+from builders.duplicates.exact import DIGEST, Digests, exact_pairs, index_digests, near_pairs
 from builders.duplicates.table import Table
 from builders.executors.base import Meter
 from builders.generate.arrays import SIDE
 from builders.release import images
 from builders.release.digests import rows_digest
-from builders.release.duplicates import KNOWN_ROLE, Comparison, Pair, Row, comparison, groups, pair_of
+from builders.release.duplicates import KNOWN_ROLE, Comparison, Pair, comparison, groups
 from builders.release.entries import SIMILARITY, Manifest
 from builders.release.layout import Layout
 from builders.release.schema import PIXEL_DIGEST
@@ -78,8 +78,7 @@ class PixelComparisons:
             if of not in references:
                 references = {of: self._pixels(of)}
             found = find(self._pixels(key), references[of], advance=self.meter.advance)
-            queries, others = self._rows(key, found.queries), self._rows(of, found.references)
-            pairs += _near(queries, others, found.distances.tolist())
+            pairs += near_pairs(found, (key, self._index(key)), (of, self._index(of)))
         return Table(tuple(pairs), frozenset(comparison(SIMILARITY, *both) for both in readable))
 
     def _equal_pixels(self) -> Table:
@@ -104,13 +103,6 @@ class PixelComparisons:
         columns = ["id", "label", "role", DIGEST, PIXEL_DIGEST]
         rows = pa.concat_tables(read_parquet(part, columns) for part in parts)
         return rows[PIXEL_DIGEST] if rows_digest(rows) == self.entries[key].digest else None
-
-    def _rows(self, key: str, numbers: npt.NDArray[np.int64]) -> list[tuple[Row, str]]:
-        """Rows of a split by number, each with its content digest."""
-        some, places = np.unique(numbers, return_inverse=True)
-        digests = read_parquet(self._index(key), [DIGEST]).column(0).take(pa.array(some)).to_pylist()
-        rows = list(zip(rows_at(self._index(key), key, some), digests, strict=True))
-        return [rows[place] for place in places.tolist()]
 
     def _index(self, key: str) -> Path:
         return self.layout.root / self.entries[key].index.path
@@ -181,12 +173,3 @@ def write_pixels(layout: Layout, digest: str, pixels: Pixels) -> None:
 
 def _chunks(column: pa.ChunkedArray) -> Callable[[], Iterator[pa.Array]]:
     return lambda: iter(column.chunks)
-
-
-def _near(
-    queries: Sequence[tuple[Row, str]], references: Sequence[tuple[Row, str]], distances: Sequence[float]
-) -> Iterator[Pair]:
-    """Yield pairs of rows with different content digests; equal digests are compared elsewhere."""
-    for (one, digest), (other, other_digest), distance in zip(queries, references, distances, strict=True):
-        if digest != other_digest:
-            yield pair_of(one, other, distance)

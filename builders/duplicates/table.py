@@ -26,7 +26,7 @@ from builders.release.duplicates import (
     unfolded,
     write_pairs,
 )
-from builders.release.entries import EARLIER_SIMILARITY, DuplicatesEntry, Manifest
+from builders.release.entries import DuplicatesEntry, Manifest
 from builders.release.layout import Layout
 from builders.release.manifest import file_entry
 
@@ -53,17 +53,12 @@ class Origin:
 def origin(manifest: Manifest, table: Path) -> Origin:
     """Read a release's table, to be carried over; `table` is read only if the manifest lists it.
 
-    Comparisons by an earlier measure of similarity are left out with their near-duplicates, so they are made again.
-
     Raises:
         BuildError: the file is not a table of duplicates.
     """
     if manifest.duplicates is None:
         return Origin(manifest, Table())
-    compared = frozenset(unfolded(manifest.duplicates.compared))
-    outdated = {(c.one, c.other) for c in compared if c.by == EARLIER_SIMILARITY}
-    pairs = tuple(pair for pair in read_pairs(table) if pair.kind == "equal" or pair.splits not in outdated)
-    return Origin(manifest, Table(pairs, frozenset(c for c in compared if c.by != EARLIER_SIMILARITY)))
+    return Origin(manifest, Table(tuple(read_pairs(table)), frozenset(unfolded(manifest.duplicates.compared))))
 
 
 def unchanged(before: Manifest, now: Manifest) -> frozenset[str]:

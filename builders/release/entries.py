@@ -36,14 +36,10 @@ from builders.release.split_entries import (
 FORMAT = 1
 """Version of the release format; readers refuse others."""
 
-By = Literal["bytes", "pixels", "similarity", "similarity-2"]
-"""Methods of comparing images: encoded bytes, decoded pixels, or similarity (`builders.duplicates.search`).
-
-`similarity` is an earlier measure: its comparisons are read, but not carried over.
-"""
+By = Literal["bytes", "pixels", "similarity-2"]
+"""Methods of comparing images: encoded bytes, decoded pixels, or similarity (`builders.duplicates.search`)."""
 
 SIMILARITY: Final = "similarity-2"
-EARLIER_SIMILARITY: Final = "similarity"
 
 OPEN = "open"
 """`LicenceEntry.publish` of sources whose images may be public."""

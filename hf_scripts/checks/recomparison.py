@@ -13,8 +13,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from builders.duplicates.exact import DIGEST, Digests, exact_pairs, rows_at
-from builders.release.duplicates import KNOWN_ROLE, Pair, Row, groups, pair_of, unfolded
+from builders.duplicates.exact import Digests, exact_pairs, near_pairs
+from builders.release.duplicates import KNOWN_ROLE, Pair, groups, unfolded
 from builders.release.entries import SIMILARITY, DuplicatesEntry, Manifest
 from builders.release.split_entries import is_training
 from builders.storage.parquet import read_parquet
@@ -100,14 +100,4 @@ class Recomparison:
 
         images = (self.decoded[key].pixels for key in (query, reference))
         pairs = find(*images, threshold=THRESHOLD - ROUNDING, advance=lambda _: None)
-        sides = self._sides(query, pairs.queries), self._sides(reference, pairs.references)
-        for (row, digest), (other, other_digest), distance in zip(*sides, pairs.distances.tolist(), strict=True):
-            if digest != other_digest:
-                yield pair_of(row, other, distance)
-
-    def _sides(self, key: str, numbers: npt.NDArray[np.int64]) -> list[tuple[Row, str]]:
-        """Rows of a split by number, each with its content digest."""
-        some, places = np.unique(numbers, return_inverse=True)
-        digests = read_parquet(self.indexes[key], [DIGEST])[DIGEST].take(pa.array(some)).to_pylist()
-        rows = list(zip(rows_at(self.indexes[key], key, some), digests, strict=True))
-        return [rows[place] for place in places.tolist()]
+        return near_pairs(pairs, (query, self.indexes[query]), (reference, self.indexes[reference]))

@@ -12,10 +12,10 @@ from builders.demo.python2_pickle import python2_pickle
 from builders.duplicates.comparisons import are_compared
 from builders.duplicates.search import THRESHOLD, distance
 from builders.release import images
-from builders.release.duplicates import comparison, read_pairs, unfolded, write_pairs
+from builders.release.duplicates import comparison, read_pairs, unfolded
 from hf_scripts.verify import main as verify
 from tests.builders.conftest import build_demo, files_of
-from tests.manifests import entry_of, manifest_of, save_manifest, typed
+from tests.manifests import manifest_of, typed
 
 SPLITS = ("cifar/test", "cifar/near_ood", "cifar/far_ood_dtd", "cifar-train/train")
 
@@ -121,21 +121,6 @@ def test_a_split_whose_pixels_are_gone_is_not_compared_and_the_run_says_so(demo,
     expected = [{"by": "pixels", "splits": every, "with": every}, inside]
     assert manifest_of(tmp_path)["duplicates"]["compared"] == expected
     assert verify([str(tmp_path), "--check", "fast", "--workers", "1"]) == 0
-
-
-def test_pairs_of_an_earlier_measure_are_measured_again(demo, whole, tmp_path):
-    out = shutil.copytree(whole, tmp_path / "out")
-    manifest, pairs = manifest_of(out), read_pairs(table(out))
-    write_pairs(table(out), [pair._replace(distance=pair.distance / 2) for pair in pairs])
-    manifest["duplicates"] |= entry_of(out, table(out))
-    for entry in manifest["duplicates"]["compared"]:
-        entry["by"] = entry["by"].removesuffix("-2")
-    assert {entry["by"] for entry in manifest["duplicates"]["compared"]} == {"pixels", "similarity"}
-    save_manifest(out, manifest)
-    assert read_pairs(table(out)) != pairs
-    build_demo(demo, out, benchmark=BENCHMARK, splits=SPLITS)
-    assert read_pairs(table(out)) == pairs
-    assert files_of(out) == files_of(whole)
 
 
 def test_only_what_is_compared_is_kept():
