@@ -28,7 +28,7 @@ from hf_scripts.checks.card import check_card, check_croissant
 from hf_scripts.checks.images import Decoded, joined
 from hf_scripts.checks.manifest import files_in
 from hf_scripts.checks.problems import Problems
-from hf_scripts.checks.rows import UNREADABLE, FileTask, IndexTask, Outcome, PlainTask, ShardTask
+from hf_scripts.checks.rows import UNREADABLE, FileTask, IndexTask, Outcome, ShardTask
 from hf_scripts.checks.sealed import SealedTask
 from hf_scripts.checks.values import split_of
 from hf_scripts.checks.verified import Scope, Verified
@@ -87,8 +87,6 @@ def _verify(
     problems.merge(check_croissant(root, manifest))
     notes = _notes(manifest)
     if all(rows[split.index.path] is not None for _, _, split in manifest.splits()):
-        problems.merge(check_release.check_parts(root, manifest))
-        problems.merge(check_release.check_overlaps(root, manifest))
         problems.merge(check_release.check_ids(root, manifest))
         pairs, more = duplicates.check_duplicates(root, manifest, _decoded(tasks, outcomes))
         problems.merge(pairs)
@@ -107,7 +105,7 @@ def _tasks(root: Path, manifest: Manifest, scope: Scope) -> list[FileTask]:
         split = split_of(key, config, entry, demo=demo, compared=by)
         index = entry.index
         values = not entry.data or key not in scope.splits
-        tasks.setdefault(index.path, IndexTask(root, index, split, entry.digest, values=values))
+        tasks.setdefault(index.path, IndexTask(root, index, split, entry, values=values))
         if key not in scope.splits:
             continue
         for file, rows, first in _places(root, index, entry.data):
@@ -115,7 +113,7 @@ def _tasks(root: Path, manifest: Manifest, scope: Scope) -> list[FileTask]:
         for file, rows, first in _places(root, index, entry.sealed):
             tasks.setdefault(file.path, SealedTask(root, file, split, rows, first))
     files = {file.path: file for file in files_in(manifest, scope.splits)}
-    return [tasks.get(path) or PlainTask(root, file) for path, file in files.items()]
+    return [tasks.get(path) or FileTask(root, file) for path, file in files.items()]
 
 
 def _places(root: Path, index: FileEntry, files: Sequence[FileEntry]) -> Iterator[tuple[FileEntry, str | None, int]]:
@@ -159,11 +157,11 @@ def _check_counts(manifest: Manifest, rows: Mapping[str, int | None], problems: 
 
 def _run(tasks: Sequence[FileTask], workers: int, advance: Advance) -> list[Outcome]:
     # The largest first, so that no worker is left alone with a large file.
-    ordered = sorted(tasks, key=lambda task: -task.file.size)
+    order = sorted(range(len(tasks)), key=lambda number: -tasks[number].file.size)
     count = max(1, min(workers, len(tasks)))
     with LocalExecutor(count, preload=_WORKER_IMPORTS, resumes=False) as executor:
-        outcomes = dict(zip(ordered, executor.run(ordered, lambda _, size: advance(size)), strict=True))
-    return [outcomes[task] for task in tasks]
+        outcomes = executor.run([tasks[number] for number in order], lambda _, size: advance(size))
+    return [outcome for _, outcome in sorted(zip(order, outcomes, strict=True), key=lambda pair: pair[0])]
 
 
 def _notes(manifest: Manifest) -> list[str]:

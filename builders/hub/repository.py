@@ -24,7 +24,6 @@ from huggingface_hub import (
     CommitOperationCopy,
     CommitOperationDelete,
     HfApi,
-    HfFileSystem,
     RepoFile,
 )
 from huggingface_hub.errors import GatedRepoError, HfHubHTTPError, RepositoryNotFoundError, RevisionNotFoundError
@@ -267,12 +266,6 @@ class Repository:
             return local
 
         return with_retries(f"download {stored.path} of {self.name}", ask, self.log)
-
-    def open(self, path: str, commit: str) -> Any:
-        """Open a file of a commit, to read parts of it."""
-        # Instances are shared by default, with cached listings.
-        files = HfFileSystem(endpoint=self.api.endpoint, skip_instance_cache=True)
-        return files.open(f"datasets/{self.name}@{commit}/{path}", "rb", block_size=1 << 16)
 
     # Writing
 

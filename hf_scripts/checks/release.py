@@ -1,17 +1,14 @@
-"""Checks the consistency of a release: exclusions, overlaps, parts, and ids of different splits."""
+"""Checks what several files of a release say together: exclusions and rows, and ids of different splits."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.release.columns import ID_OVERLAP
 from builders.release.entries import Manifest
-from builders.release.schema import ROLES
 from builders.release.split_entries import SplitEntry, pieces_by_key
 from builders.release.tables import TableError, read_excluded
 from builders.storage.parquet import read_parquet
@@ -70,40 +67,6 @@ def check_excluded(root: Path, manifest: Manifest) -> Problems:
 
 def _rules(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{rule} {images:,}" for rule, images in sorted(counts.items())) or "nothing"
-
-
-def check_overlaps(root: Path, manifest: Manifest) -> Problems:
-    """Check the counts of rows with an `id_overlap` in the manifest. Indexes must be readable."""
-    problems = Problems()
-    for key, config, entry in manifest.splits():
-        if ID_OVERLAP not in config.own_columns():
-            continue
-        values = read_parquet(root / entry.index.path, [ID_OVERLAP.name])[ID_OVERLAP.name]
-        found = len(values) - values.null_count
-        if entry.overlaps != found:
-            listed = "no number" if entry.overlaps is None else f"{entry.overlaps:,}"
-            problems.add("overlaps", f"{key}: {found:,} rows have an id_overlap, and manifest.json lists {listed}")
-    return problems
-
-
-def check_parts(root: Path, manifest: Manifest) -> Problems:
-    """Check the rows of each role and source of every joined split against its parts. Indexes must be readable."""
-    problems = Problems()
-    for key, _, entry in manifest.splits():
-        if entry.parts is None:
-            continue
-        wanted: Counter[tuple[str, str]] = Counter()
-        for part in entry.parts:
-            wanted[part.role, part.source] += part.rows
-        rows = read_parquet(root / entry.index.path, ["role", "source"])
-        counted = rows.group_by(["role", "source"]).aggregate([([], "count_all")])
-        found = {(ROLES[row["role"]], row["source"]): row["count_all"] for row in counted.to_pylist()}
-        for role, source in sorted(wanted.keys() | found.keys()):
-            expected, there = wanted[role, source], found.get((role, source), 0)
-            if expected != there:
-                rows_of = f"{there:,} rows of role {role} from {source}"
-                problems.add("parts", f"{key}: has {rows_of}, and its parts have {expected:,}")
-    return problems
 
 
 def check_ids(root: Path, manifest: Manifest) -> Problems:

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import reprlib
-from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import ClassVar
 
 import numpy as np
 import pyarrow as pa
@@ -16,9 +14,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from builders.executors.base import ONE_CORE, Progress, Resources
+from builders.release.columns import ID_OVERLAP
 from builders.release.digests import rows_digest
 from builders.release.schema import ROLES, arrow_schema
-from builders.release.split_entries import FileEntry
+from builders.release.split_entries import FileEntry, PartEntry, SplitEntry
 from builders.storage.parquet import open_streamed
 from builders.storage.row_groups import row_group
 from hf_scripts.checks.images import Decoded, check_images, joined
@@ -53,8 +52,8 @@ class Outcome:
 
 
 @dataclass(frozen=True)
-class FileTask(ABC):
-    """A `builders.executors.base.Task` that checks one file of a release."""
+class FileTask:
+    """A `builders.executors.base.Task` that checks the size and digest of one file of a release."""
 
     root: Path
     file: FileEntry
@@ -62,22 +61,20 @@ class FileTask(ABC):
 
     def run(self, progress: Progress) -> Outcome:
         """Check the file, then count its rows and bytes."""
-        outcome = self.check()
+        problems = check_file(self.root, self.file)
+        outcome = Outcome(problems)
+        if "file missing" not in problems.counts:
+            try:
+                outcome = self.check_contents(problems)
+            except UNREADABLE as error:
+                reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+                problems.add("Parquet", f"{self.file.path}: cannot be read as Parquet: {reason}")
         progress(outcome.rows or 0, self.file.size)
         return outcome
 
-    @abstractmethod
-    def check(self) -> Outcome:
-        """Check the file."""
-
-
-@dataclass(frozen=True)
-class PlainTask(FileTask):
-    """Checks the size and digest of a file, and not its contents."""
-
-    def check(self) -> Outcome:
-        """Check the file."""
-        return Outcome(check_file(self.root, self.file))
+    def check_contents(self, problems: Problems) -> Outcome:
+        """Check what the file holds, here nothing; it exists, and may raise `UNREADABLE`."""
+        return Outcome(problems)
 
 
 @dataclass(frozen=True)
@@ -93,20 +90,14 @@ class ShardTask(FileTask):
     first: int
     decode: bool
 
-    def check(self) -> Outcome:
-        """Check the file, its schema and structure, and every row with its image."""
-        problems, decoded = check_file(self.root, self.file), Decoded()
-        if "file missing" in problems.counts:
-            return Outcome(problems)
-        try:
-            with open_streamed(self.root / self.file.path) as parquet:
-                _check_structure(parquet, self.file.path, problems)
-                if _check_schema(parquet.schema_arrow, self.split, self.file.path, problems, image=True):
-                    decoded = self._check_rows(parquet, problems)
-                return Outcome(problems, parquet.metadata.num_rows, decoded)
-        except UNREADABLE as error:
-            problems.add("Parquet", f"{self.file.path}: cannot be read as Parquet: {brief(error)}")
-        return Outcome(problems)
+    def check_contents(self, problems: Problems) -> Outcome:
+        """Check the schema and structure, and every row with its image."""
+        decoded = Decoded()
+        with open_streamed(self.root / self.file.path) as parquet:
+            _check_structure(parquet, self.file.path, problems)
+            if _check_schema(parquet.schema_arrow, self.split, self.file.path, problems, image=True):
+                decoded = self._check_rows(parquet, problems)
+            return Outcome(problems, parquet.metadata.num_rows, decoded)
 
     def _check_rows(self, parquet: pq.ParquetFile, problems: Problems) -> Decoded:
         decoded: list[Decoded] = []
@@ -124,39 +115,41 @@ class ShardTask(FileTask):
         return joined(decoded)
 
 
+_COMPARED = ["id", "role", "class_id", "source", "content_sha256"]
+"""Columns by which rows are compared with those of other splits."""
+
+
 @dataclass(frozen=True)
 class IndexTask(FileTask):
-    """Checks the index of one split; `values` checks its cells too, for a split without shards."""
+    """Checks the index of a split against its entry; `values` checks its cells too, for a split without shards."""
 
     split: Split
-    digest: str
+    entry: SplitEntry
     values: bool
 
-    def check(self) -> Outcome:
-        """Check the file, its schema and structure, its ids and the digest of its rows."""
-        problems = check_file(self.root, self.file)
-        if "file missing" in problems.counts:
+    def check_contents(self, problems: Problems) -> Outcome:
+        """Check the schema and structure, the ids, and that the rows are those of the entry and of its parts."""
+        with open_streamed(self.root / self.file.path) as parquet:
+            _check_structure(parquet, self.file.path, problems)
+            if not _check_schema(parquet.schema_arrow, self.split, self.file.path, problems, image=False):
+                return Outcome(problems)
+            if not self._check_size(parquet, problems):
+                return Outcome(problems)
+            if self.values:
+                first = 0
+                for batch in parquet.iter_batches(batch_size=_INDEX_BATCH_ROWS):
+                    check_values(pa.Table.from_batches([batch]), self.split, self.file.path, first, problems)
+                    first += batch.num_rows
+            overlaps = ID_OVERLAP in self.split.columns
+            rows = parquet.read(columns=["label", *_COMPARED, *[ID_OVERLAP.name] * overlaps])
+        self._check_identity(rows.select(["id", "label", "role", "content_sha256"]), problems)
+        if not _is_sound(rows):
             return Outcome(problems)
-        try:
-            with open_streamed(self.root / self.file.path) as parquet:
-                _check_structure(parquet, self.file.path, problems)
-                if not _check_schema(parquet.schema_arrow, self.split, self.file.path, problems, image=False):
-                    return Outcome(problems)
-                if not self._check_size(parquet, problems):
-                    return Outcome(problems)
-                sound = _is_sound(parquet, self.split)
-                if self.values:
-                    first = 0
-                    for batch in parquet.iter_batches(batch_size=_INDEX_BATCH_ROWS):
-                        rows = pa.Table.from_batches([batch])
-                        check_values(rows, self.split, self.file.path, first, problems)
-                        first += batch.num_rows
-                identity = parquet.read(columns=["id", "label", "role", "content_sha256"])
-            self._check_identity(identity, problems)
-            return Outcome(problems, identity.num_rows if sound else None)
-        except UNREADABLE as error:
-            problems.add("Parquet", f"{self.file.path}: cannot be read as Parquet: {brief(error)}")
-        return Outcome(problems)
+        if self.entry.parts is not None:
+            self._check_parts(rows, self.entry.parts, problems)
+        if overlaps:
+            self._check_overlaps(rows[ID_OVERLAP.name], problems)
+        return Outcome(problems, rows.num_rows)
 
     def _check_size(self, parquet: pq.ParquetFile, problems: Problems) -> bool:
         """Refuse an index that would take far more memory than its size: few bytes can stand for many equal rows."""
@@ -175,24 +168,41 @@ class IndexTask(FileTask):
             problems.add("id repeated", f"{self.file.path}: the id {value} is repeated, in rows {numbers}")
         if any(column.null_count for column in rows.columns):
             problems.add("value missing", f"{self.file.path}: some cells have no value")
-        elif (digest := rows_digest(rows)) != self.digest:
-            listed = f"not {self.digest} as manifest.json lists"
+        elif (digest := rows_digest(rows)) != self.entry.digest:
+            listed = f"not {self.entry.digest} as manifest.json lists"
             problems.add("rows digest", f"{self.split.key}: the rows have the digest {digest}, {listed}")
 
+    def _check_parts(self, rows: pa.Table, parts: Sequence[PartEntry], problems: Problems) -> None:
+        """Check the rows of each role and source of a joined split."""
+        wanted: Counter[tuple[str, str]] = Counter()
+        for part in parts:
+            wanted[part.role, part.source] += part.rows
+        counted = rows.group_by(["role", "source"]).aggregate([([], "count_all")])
+        found = {(ROLES[row["role"]], row["source"]): row["count_all"] for row in counted.to_pylist()}
+        for role, source in sorted(wanted.keys() | found.keys()):
+            expected, there = wanted[role, source], found.get((role, source), 0)
+            if expected != there:
+                rows_of = f"{there:,} rows of role {role} from {source}"
+                problems.add("parts", f"{self.split.key}: has {rows_of}, and its parts have {expected:,}")
 
-def _is_sound(parquet: pq.ParquetFile, split: Split) -> bool:
+    def _check_overlaps(self, values: pa.ChunkedArray, problems: Problems) -> None:
+        """Check the number of rows whose class overlaps a known one."""
+        found, listed = len(values) - values.null_count, self.entry.overlaps
+        if listed != found:
+            number = "no number" if listed is None else f"{listed:,}"
+            problems.add(
+                "overlaps", f"{self.split.key}: {found:,} rows have an id_overlap, and manifest.json lists {number}"
+            )
+
+
+def _is_sound(rows: pa.Table) -> bool:
     """Whether the cells that splits are compared by all have values of the right form; others report what is wrong."""
-    others = {"label", "class_name", "stored", *(column.name for column in split.columns if column.nullable)}
-    names = [name for name in parquet.schema_arrow.names if name not in others]
-    for batch in parquet.iter_batches(batch_size=_INDEX_BATCH_ROWS, columns=names):
-        roles = batch["role"]
-        if any(column.null_count for column in batch.columns):
-            return False
-        if pc.any(pc.or_(pc.less(roles, 0), pc.greater_equal(roles, len(ROLES)))).as_py():
-            return False
-        if not pc.all(pc.match_substring_regex(batch["content_sha256"], HEX_SHA256)).as_py():
-            return False
-    return True
+    roles = rows["role"]
+    if any(rows[name].null_count for name in _COMPARED):
+        return False
+    inside = pc.and_(pc.greater_equal(roles, 0), pc.less(roles, len(ROLES)))
+    digests = pc.match_substring_regex(rows["content_sha256"], HEX_SHA256)
+    return bool(pc.all(pc.and_(inside, digests), min_count=0).as_py())
 
 
 class IndexRows:
@@ -250,21 +260,13 @@ def _differ(found: pa.ChunkedArray, expected: pa.ChunkedArray) -> pa.ChunkedArra
 
 
 def _check_schema(found: pa.Schema, split: Split, path: str, problems: Problems, *, image: bool) -> bool:
-    """Check columns, types and the features in the metadata; False if the columns or their types are wrong."""
+    """Check columns, types and metadata, which has the features; False if the columns or their types are wrong."""
     expected = arrow_schema(split.label_names, split.columns, image=image, demo=split.demo)
     if not found.equals(expected):
         columns = [", ".join(f"{field.name} {field.type}" for field in schema) for schema in (expected, found)]
         problems.add("columns", f"{path}: wrong columns: expected {columns[0]}; found {columns[1]}")
         return False
-    wanted, described = _features(expected), _features(found)
-    if described is None or wanted is None:
-        problems.add("features", f"{path}: the schema's metadata has no readable features")
-        return True
-    for name in [*wanted, *(name for name in described if name not in wanted)]:
-        if wanted.get(name) != described.get(name):
-            difference = _difference(wanted.get(name), described.get(name))
-            problems.add("features", f"{path}: feature {name} in the schema's metadata: {difference}")
-    if wanted == described and not found.equals(expected, check_metadata=True):
+    if not found.equals(expected, check_metadata=True):
         problems.add("features", f"{path}: {other_metadata(found, expected)}")
     return True
 
@@ -274,26 +276,6 @@ def other_metadata(found: pa.Schema, expected: pa.Schema) -> str:
     there, wanted = found.metadata or {}, expected.metadata or {}
     keys = sorted(key.decode("utf-8", "replace") for key in {*there, *wanted} if there.get(key) != wanted.get(key))
     return f"the schema's metadata is not that of a release (in {', '.join(keys) or 'a column'})"
-
-
-def _features(schema: pa.Schema) -> dict[str, Any] | None:
-    try:
-        features = json.loads((schema.metadata or {})[b"huggingface"])["info"]["features"]
-    except (KeyError, RecursionError, TypeError, ValueError):
-        return None
-    return features if isinstance(features, dict) else None
-
-
-def _difference(wanted: Any, found: Any) -> str:
-    """The first difference between two features; two lists of a thousand names would be no help."""
-    if isinstance(wanted, dict) and isinstance(found, dict):
-        ours, theirs = wanted.get("names"), found.get("names")
-        if isinstance(ours, list) and isinstance(theirs, list) and ours != theirs:
-            if len(ours) != len(theirs):
-                return f"has {len(theirs)} names, not {len(ours)}"
-            at = next(i for i, (a, b) in enumerate(zip(ours, theirs, strict=True)) if a != b)
-            return f"name {at} is {theirs[at] if isinstance(theirs[at], str) else 'no text'}, not {ours[at]}"
-    return f"expected {json.dumps(wanted)}, found {reprlib.repr(found)}"  # of any depth and length
 
 
 def _check_structure(parquet: pq.ParquetFile, path: str, problems: Problems) -> None:
@@ -312,8 +294,3 @@ def _check_structure(parquet: pq.ParquetFile, path: str, problems: Problems) -> 
             # Columns of images have no statistics, hence an offset index alone.
             if not column.has_offset_index or not (column.has_column_index or name.startswith("image.")):
                 problems.add("page index", f"{path} row group {group}: {name} has no page index")
-
-
-def brief(error: Exception) -> str:
-    """The first line of what a library said."""
-    return str(error).splitlines()[0] if str(error) else type(error).__name__

@@ -15,9 +15,8 @@ from builders.errors import BuildError
 from builders.release.schema import demo_metadata
 from builders.storage.parquet import open_parquet
 from builders.storage.sealed_files import SCHEMA, check_size, read_header
-from hf_scripts.checks.manifest import check_file
 from hf_scripts.checks.problems import Problems
-from hf_scripts.checks.rows import UNREADABLE, FileTask, IndexRows, Outcome, brief, other_metadata
+from hf_scripts.checks.rows import FileTask, IndexRows, Outcome, other_metadata
 from hf_scripts.checks.values import Split
 
 _BATCH_ROWS = 64
@@ -34,26 +33,19 @@ class SealedTask(FileTask):
     index: str | None
     first: int
 
-    def check(self) -> Outcome:
-        """Check the file and each residual."""
-        problems = check_file(self.root, self.file)
-        if "file missing" in problems.counts:
-            return Outcome(problems)
+    def check_contents(self, problems: Problems) -> Outcome:
+        """Check each residual."""
         path = self.file.path
-        try:
-            with open_parquet(self.root / path, pre_buffer=False) as parquet:
-                if not parquet.schema_arrow.equals(SCHEMA):
-                    found = ", ".join(f"{field.name} {field.type}" for field in parquet.schema_arrow)
-                    problems.add("columns", f"{path}: wrong columns: expected id string, sealed binary; found {found}")
-                    return Outcome(problems)
-                expected = SCHEMA.with_metadata(demo_metadata(demo=self.split.demo))
-                if not parquet.schema_arrow.equals(expected, check_metadata=True):
-                    problems.add("features", f"{path}: {other_metadata(parquet.schema_arrow, expected)}")
-                self._check_rows(parquet, problems)
-                return Outcome(problems, parquet.metadata.num_rows)
-        except UNREADABLE as error:
-            problems.add("Parquet", f"{path}: cannot be read as Parquet: {brief(error)}")
-        return Outcome(problems)
+        with open_parquet(self.root / path, pre_buffer=False) as parquet:
+            if not parquet.schema_arrow.equals(SCHEMA):
+                found = ", ".join(f"{field.name} {field.type}" for field in parquet.schema_arrow)
+                problems.add("columns", f"{path}: wrong columns: expected id string, sealed binary; found {found}")
+                return Outcome(problems)
+            expected = SCHEMA.with_metadata(demo_metadata(demo=self.split.demo))
+            if not parquet.schema_arrow.equals(expected, check_metadata=True):
+                problems.add("features", f"{path}: {other_metadata(parquet.schema_arrow, expected)}")
+            self._check_rows(parquet, problems)
+            return Outcome(problems, parquet.metadata.num_rows)
 
     def _check_rows(self, parquet: pq.ParquetFile, problems: Problems) -> None:
         index = IndexRows(self.root / self.index, self.split, self.first) if self.index else None

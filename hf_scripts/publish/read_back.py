@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
-from fnmatch import fnmatchcase
 from pathlib import Path
-
-import pyarrow.parquet as pq
-import yaml
 
 from builders.errors import BuildError
 from builders.hub.repository import RemoteFile, Repository
-from builders.hub.retry import with_retries
 from builders.release.digests import file_sha256
 from builders.release.entries import Manifest
-from builders.release.layout import INDEX_SUFFIX
 from builders.release.manifest import parse
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks.problems import Problems
@@ -27,9 +20,9 @@ def read_back(
 ) -> int:
     """Compare a tag on the Hub with a manifest.
 
-    Compares the tag's commit, the names, sizes and digests of all files, the card's patterns, and the label names in
-    the schema of one file per config. For small files the Hub has no SHA-256: they are compared with the local file by
-    git blob id, or downloaded.
+    Compares the tag's commit, and the names, sizes and digests of all files; what these hold was checked before they
+    were published. For small files the Hub has no SHA-256: they are compared with the local file by git blob id, or
+    downloaded.
 
     Args:
         repository: the repository.
@@ -58,8 +51,6 @@ def read_back(
         problems.add("manifest", "manifest.json is missing, or is not the published one")
     if not problems.total():
         _check_small(repository, commit, tree, manifest, local, root, problems)
-        _check_patterns((local("README.md") or root / "README.md").read_text(encoding="utf-8"), tree, problems)
-        _check_labels(repository, commit, manifest, problems)
     if problems.total():
         raise BuildError(
             f"{repository.name} at {tag} does not match its manifest.json: {first_problem(problems)}. Look at the "
@@ -85,27 +76,3 @@ def _check_small(
         path = ours if ours is not None and stored.has_content_of(ours) else repository.fetch(stored, commit, root)
         if (digest := file_sha256(path)) != file.sha256:
             problems.add("file digest", f"{file.path}: has the SHA-256 {digest}, not {file.sha256}")
-
-
-def _check_patterns(card: str, tree: Mapping[str, RemoteFile], problems: Problems) -> None:
-    front = yaml.safe_load(card.split("---\n")[1])
-    for config in front["configs"]:
-        for entry in config["data_files"]:
-            patterns = entry["path"] if isinstance(entry["path"], list) else [entry["path"]]
-            for pattern in patterns:
-                if not any(fnmatchcase(path, pattern) for path in tree):
-                    name = config["config_name"]
-                    problems.add("card", f"README.md: the pattern {pattern} of {name} matches no file")
-
-
-def _check_labels(repository: Repository, commit: str, manifest: Manifest, problems: Problems) -> None:
-    for name, config in sorted(manifest.configs.items()):
-        path = min(split.index.path for split in config.splits.values())
-
-        def names(path: str = path) -> tuple[str, ...]:
-            with repository.open(path, commit) as opened:
-                described = json.loads(pq.read_schema(opened).metadata[b"huggingface"])
-            return tuple(described["info"]["features"]["label"]["names"])
-
-        if with_retries(f"read the label names of {path}", names, repository.log) != config.label_names:
-            problems.add("features", f"{path} has other label names than {name}{INDEX_SUFFIX} in manifest.json")

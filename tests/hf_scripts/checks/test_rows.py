@@ -11,9 +11,7 @@ import pytest
 from PIL import Image
 
 from builders.release import images
-from hf_scripts import verify
 from hf_scripts.checks import rows as check_rows
-from tests.hf_scripts import samples
 from tests.hf_scripts.tampering import (
     NEAR_SHARD,
     TEST_SHARD,
@@ -41,39 +39,22 @@ def test_other_label_names_in_one_shard(whole, check):
         described = json.loads(table.schema.metadata[b"huggingface"])
         names = described["info"]["features"]["label"]["names"]
         names[4], names[5] = names[5], names[4]
-        return table.replace_schema_metadata({"huggingface": json.dumps(described)})
+        return table.replace_schema_metadata({**table.schema.metadata, b"huggingface": json.dumps(described)})
 
-    names = manifest_of(whole)["configs"]["imagenet"]["label_names"]
     rewrite(whole, "imagenet/near_ood", change)
     code, lines = check()
     assert code == 1
-    where = f"{NEAR_SHARD}: feature label in the schema's metadata"
-    assert problems(lines) == [f"{where}: name 4 is {names[5]}, not {names[4]}"]
+    assert problems(lines) == [f"{NEAR_SHARD}: {OTHER_METADATA} (in huggingface)"]
+
+
+OTHER_METADATA = "the schema's metadata is not that of a release"
 
 
 def test_no_features_in_a_shard(whole, check):
     rewrite(whole, "imagenet/test", lambda t: t.replace_schema_metadata(None))
     code, lines = check()
     assert code == 1
-    assert problems(lines) == [f"{TEST_SHARD}: the schema's metadata has no readable features"]
-
-
-@pytest.mark.parametrize(
-    ("features", "said"),
-    [
-        ("[" * 100_000, "the schema's metadata has no readable features"),
-        ('{"label": ' + "[" * 500 + "]" * 500 + "}", "feature label in the schema's metadata: expected {"),
-        ('{"label": {"names": [[[0]], 1]}}', "name 0 is no text, not n01"),
-    ],
-    ids=["100,000 levels", "500 levels", "a name that is a list"],
-)
-def test_features_of_any_nesting_are_named(features, said, release, capsys):
-    described = f'{{"info": {{"features": {features}}}}}'
-    samples.change_files(release, "bench/test", lambda t: t.replace_schema_metadata({"huggingface": described}))
-    assert verify.main([str(release), "--workers", "1", "--check", "fast"]) == 1
-    out, err = capsys.readouterr()
-    assert said in out and err == ""
-    assert max(map(len, out.splitlines())) < 400
+    assert problems(lines)[0].startswith(f"{TEST_SHARD}: {OTHER_METADATA} (in huggingface")
 
 
 def test_a_column_of_another_type(whole, check):
