@@ -14,12 +14,12 @@ from PIL import Image
 from builders.audit.chart import Cell, heat_table
 from builders.audit.measures import NUMBERS, Float64, MeasureTask
 from builders.audit.record import Findings
-from builders.audit.row_groups import RowGroup, read_index, row_groups
 from builders.audit.smoothness import auroc, without_known
+from builders.card.pictures import first_rows
 from builders.errors import BuildError
 from builders.executors.base import Executor, Meter
 from builders.release.entries import Manifest
-from builders.release.schema import ROLES
+from builders.release.reader import RowGroup, read_index, row_groups
 
 FLAGGED = 0.9
 """The AUROC above which a number is flagged (ours): it alone tells the two sides apart in nine of ten pairs."""
@@ -101,13 +101,11 @@ def sampled(root: Path, manifest: Manifest, keys: Sequence[str], sample: int) ->
     Raises:
         BuildError: an index cannot be read.
     """
-    known, found = manifest.by_key(), {}
+    known = manifest.by_key()
+    found: dict[Rows, npt.NDArray[np.int64]] = {}
     for key in keys:
-        roles = read_index(root, known[key], ["role"])["role"].to_numpy()
-        for number, role in enumerate(ROLES):
-            rows = np.flatnonzero(roles == number)[:sample]
-            if len(rows):
-                found[Rows(key, role)] = rows
+        first = first_rows(read_index(root, known[key], ["role"]), sample)
+        found |= {Rows(key, role): rows for role, rows in first.items()}
     return found
 
 

@@ -6,43 +6,26 @@ Tested by `tests/builders/commands/test_audit.py`.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
-from PIL import Image
 
 from builders.audit.record import Findings
-from builders.audit.row_groups import read_index, rgb_images
-from builders.card.grid import Column, Row, Shown, grid
+from builders.card.grid import Column, Row, grid
+from builders.card.pictures import Picture, first_rows, read_pictures
 from builders.card.words import ROLE_NAMES, role_order
 from builders.errors import BuildError
 from builders.release.duplicates import Pair, read_pairs
 from builders.release.entries import Manifest
 from builders.release.layout import Layout
-from builders.release.schema import ROLES, UNKNOWN_ROLES, Role
+from builders.release.reader import read_index
+from builders.release.schema import ROLES
 from builders.release.split_entries import SplitEntry
 from unknown_detection.words import quantity
 
 _LOCAL = "The picture shows images of the sources, so it is not published."
 _FRAMED = "Framed images are unknown: their classes are not among the in-distribution ones."
 _SAMPLE = "Each row shows the first images of its split, which is a random sample, sorted by class."
-
-
-@dataclass(frozen=True)
-class _Image:
-    """An image of a release: its row number, id, role and class name."""
-
-    row: int
-    id: str
-    role: Role
-    class_name: str
-    image: Image.Image
-
-    @property
-    def shown(self) -> Shown:
-        return Shown(self.image, self.class_name.replace("_", " "), self.role in UNKNOWN_ROLES)
 
 
 def sheet(root: Path, manifest: Manifest, config: str, splits: Sequence[str], count: int) -> Findings:
@@ -58,16 +41,15 @@ def sheet(root: Path, manifest: Manifest, config: str, splits: Sequence[str], co
     Raises:
         BuildError: a split has no images here, or a file cannot be read.
     """
-    blocks: dict[tuple[int, str], list[_Image]] = {}
+    blocks: dict[tuple[int, str], list[Picture]] = {}
     of: dict[tuple[int, str], int] = {}
     entries = manifest.configs[config].splits
     for name in sorted(splits):
-        key = f"{config}/{name}"
-        roles = read_index(root, entries[name], ["role"])["role"].to_numpy()
-        first = [np.flatnonzero(roles == number)[:count] for number in range(len(ROLES))]
-        of |= {(number, name): int((roles == number).sum()) for number in range(len(ROLES))}
-        for image in _images(root, key, entries[name], np.sort(np.concatenate(first))):
-            blocks.setdefault((role_order(image.role), name), []).append(image)
+        index = read_index(root, entries[name], ["role"])
+        of |= {(row["values"], name): row["counts"] for row in index["role"].value_counts().to_pylist()}
+        numbers = np.sort(np.concatenate([np.zeros(0, np.int64), *first_rows(index, count).values()]))
+        for picture in read_pictures(root, f"{config}/{name}", entries[name], numbers):
+            blocks.setdefault((role_order(picture.role), name), []).append(picture)
     rows = [
         Row(
             f"{name}: {ROLE_NAMES[ROLES[role]]}, {len(some):,} of {of[role, name]:,} images",
@@ -124,7 +106,7 @@ _Nearest = tuple[str, tuple[float, str, str]]
 """The id of a row, and its nearest duplicate: distance, split and id."""
 
 
-def _pair_rows(key: str, drawn: Sequence[_Nearest], pictures: Mapping[str, Mapping[str, _Image]]) -> list[Row]:
+def _pair_rows(key: str, drawn: Sequence[_Nearest], pictures: Mapping[str, Mapping[str, Picture]]) -> list[Row]:
     """A row for each other split, those with the least similar pair first."""
     by_place: dict[str, list[Column]] = {}
     for row, (distance, place, partner) in drawn:
@@ -164,14 +146,7 @@ def _table(root: Path, manifest: Manifest) -> list[Pair]:
     return read_pairs(Layout(root).duplicates)
 
 
-def _by_id(root: Path, key: str, split: SplitEntry, wanted: set[str]) -> dict[str, _Image]:
+def _by_id(root: Path, key: str, split: SplitEntry, wanted: set[str]) -> dict[str, Picture]:
     ids = read_index(root, split, ["id"])["id"].to_pylist()
     rows = np.array([row for row, name in enumerate(ids) if name in wanted], np.int64)
-    return {image.id: image for image in _images(root, key, split, rows)}
-
-
-def _images(root: Path, key: str, split: SplitEntry, rows: npt.NDArray[np.int64]) -> list[_Image]:
-    """The images of some rows, in their order, from the row groups that they are in."""
-    described = read_index(root, split, ["id", "role", "class_name"]).take(rows).to_pylist()
-    drawn = zip(rows.tolist(), described, rgb_images(root, key, split, rows), strict=True)
-    return [_Image(place, row["id"], ROLES[row["role"]], row["class_name"], image) for place, row, image in drawn]
+    return {image.id: image for image in read_pictures(root, key, split, rows)}

@@ -12,10 +12,10 @@ import numpy as np
 import numpy.typing as npt
 from PIL import ExifTags, Image
 
-from builders.audit.row_groups import RowGroup
 from builders.audit.smoothness import total_variation
 from builders.executors.base import ONE_CORE, Counted, Progress, Resources
 from builders.release import images
+from builders.release.reader import RowGroup
 
 HEADER_NUMBERS = ("width", "height", "aspect", "bytes_per_pixel", "jpeg", "jpeg_quality")
 """Read from the header alone. `jpeg` is 1 for a JPEG and 0 for other formats, which have no `jpeg_quality`."""

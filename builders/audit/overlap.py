@@ -13,10 +13,10 @@ from PIL import Image
 
 from builders.audit.chart import Cell, heat_table
 from builders.audit.record import Findings
-from builders.audit.row_groups import read_index
 from builders.errors import BuildError
 from builders.release.duplicates import KNOWN_ROLE
 from builders.release.entries import Manifest
+from builders.release.reader import read_index
 from taxonomy import tables
 from unknown_detection.words import quantity
 

@@ -13,9 +13,9 @@ from pathlib import Path
 import numpy as np
 import numpy.typing as npt
 
-from builders.audit.row_groups import read_index, rgb_images
 from builders.errors import BuildError
 from builders.release.entries import Manifest
+from builders.release.reader import read_index, rgb_images
 from builders.release.schema import ROLES
 from unknown_detection.terminal.progress import bar
 

@@ -14,11 +14,11 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from builders.audit.row_groups import RowGroup, row_groups
 from builders.executors.base import ONE_CORE, Counted, Executor, Meter, Progress, Resources
 from builders.generate.arrays import SIDE
 from builders.generate.exact.resize import fixed_resize
 from builders.release import images
+from builders.release.reader import RowGroup, row_groups
 from builders.release.split_entries import SplitEntry
 
 Pixels = npt.NDArray[np.uint8]

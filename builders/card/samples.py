@@ -6,27 +6,23 @@ Tested by `tests/builders/card/test_samples.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import Path
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.card.grid import Column, Row, Shown, grid
-from builders.errors import BuildError, one_line
-from builders.release import images
+from builders.card.grid import Column, Row, grid
+from builders.card.pictures import read_pictures
 from builders.release.entries import OPEN, ConfigEntry, Manifest, SourceEntry
 from builders.release.layout import Layout
 from builders.release.manifest import file_entry
-from builders.release.schema import ROLES, UNKNOWN_ROLES
+from builders.release.reader import read_index
 from builders.release.split_entries import FileEntry, SplitEntry
 from builders.storage.atomic import atomic_path
-from builders.storage.parquet import open_parquet
 
 SAMPLES = 8
 """Images in a picture (ours): one line that fits the width of a card."""
-
-_BATCH_ROWS = 32
 
 
 def with_samples(layout: Layout, manifest: Manifest, before: Manifest) -> Manifest:
@@ -66,32 +62,12 @@ def _draw(
     public = {key for key in split.sources if key in sources and sources[key].licence.publish == OPEN}
     if not public or not split.data:
         return None
-    shown = _first(layout.root, split, public)
-    if not shown:
+    sources = read_index(layout.root, split, ["source"])["source"]
+    rows = np.flatnonzero(pc.is_in(sources, pa.array(sorted(public))).to_numpy())[:SAMPLES]
+    if not len(rows):
         return None
+    pictures = read_pictures(layout.root, f"{config}/{name}", split, rows)
     path = layout.samples(config, name)
     with atomic_path(path) as temporary:
-        grid([Row("", tuple(Column((one,)) for one in shown))]).save(temporary, "PNG", optimize=True)
+        grid([Row("", tuple(Column((picture.shown,)) for picture in pictures))]).save(temporary, "PNG", optimize=True)
     return file_entry(layout, path)
-
-
-def _first(root: Path, split: SplitEntry, public: set[str]) -> list[Shown]:
-    """The first images of some sources; rows are sorted by a keyed hash, so these are a random sample."""
-    columns = ["image", "role", "class_name", "source"]
-    found: list[Shown] = []
-    for file in split.data:
-        try:
-            with open_parquet(root / file.path) as opened:
-                for batch in opened.iter_batches(_BATCH_ROWS, columns=columns):
-                    some = batch.filter(pc.is_in(batch["source"], value_set=pa.array(sorted(public))))
-                    for row in some.slice(0, SAMPLES - len(found)).to_pylist():
-                        image = images.decode(row["image"]["bytes"]).convert("RGB")
-                        unknown = ROLES[row["role"]] in UNKNOWN_ROLES
-                        found.append(Shown(image, row["class_name"].replace("_", " "), unknown))
-                    if len(found) == SAMPLES:
-                        return found
-        except (*images.DECODE_ERRORS, pa.ArrowException) as error:
-            raise BuildError(
-                f"Cannot draw samples of {root / file.path}: {one_line(error)}. Build the release again."
-            ) from error
-    return found

@@ -16,9 +16,8 @@ from pathlib import Path
 from typing import Literal
 
 import numpy as np
-from PIL import Image
 
-from builders.audit.row_groups import rgb_images
+from builders.card.pictures import Picture, read_pictures
 from builders.release.entries import Manifest
 from builders.release.schema import Role
 from builders.report.rows import FIRST, SplitRows
@@ -87,19 +86,17 @@ def thumbnails(
     most = max(1, min(FIRST, budget // (_TYPICAL * max(groups, 1))))
     entries, made = manifest.by_key(), {}
     for split in splits:
-        wanted = {role: dict(itertools.islice(rows.items(), most)) for role, rows in split.first.items()}
-        names = {place: name for rows in wanted.values() for place, name in rows.items()}
-        if not names:
-            continue
-        places = sorted(names)
-        drawn = rgb_images(root, split.key, entries[split.key], np.array(places, np.int64))
-        found = dict(zip(places, drawn, strict=True))
-        for role, rows in wanted.items():
-            made[split.key, role] = [_thumbnail(found[place], name) for place, name in rows.items()]
+        chosen = {role: rows[:most] for role, rows in split.first.items()}
+        if chosen:
+            rows = np.sort(np.concatenate(list(chosen.values())))
+            drawn = {one.row: one for one in read_pictures(root, split.key, entries[split.key], rows)}
+            for role, numbers in chosen.items():
+                made[split.key, role] = [_thumbnail(drawn[number]) for number in numbers.tolist()]
     return _within(made, budget)
 
 
-def _thumbnail(image: Image.Image, name: str) -> Thumbnail:
+def _thumbnail(picture: Picture) -> Thumbnail:
+    image = picture.image
     exact = max(image.size) <= _AS_IT_IS
     file = io.BytesIO()
     if exact:
@@ -109,7 +106,7 @@ def _thumbnail(image: Image.Image, name: str) -> Thumbnail:
         image.save(file, "JPEG", quality=_QUALITY, optimize=True)
     kind = "png" if exact else "jpeg"
     uri = f"data:image/{kind};base64,{base64.b64encode(file.getvalue()).decode()}"
-    return Thumbnail(uri, image.width, image.height, name, exact)
+    return Thumbnail(uri, image.width, image.height, picture.class_name, exact)
 
 
 def _within(

@@ -9,12 +9,12 @@ from collections.abc import Set
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.audit.row_groups import read_index
+from builders.card.pictures import first_rows
 from builders.errors import BuildError
+from builders.release.reader import Rows, read_index
 from builders.release.schema import ROLES, Role
 from builders.release.split_entries import SplitEntry
 
@@ -37,11 +37,11 @@ class ClassRows:
 
 @dataclass(frozen=True)
 class SplitRows:
-    """A split (`config/split`): its rows by class, and by role the places of its first rows, with their classes."""
+    """A split (`config/split`): its rows by class, and the numbers of the first rows of each role."""
 
     key: str
     classes: tuple[ClassRows, ...]
-    first: dict[Role, dict[int, str]]
+    first: dict[Role, Rows]
 
 
 def read_rows(root: Path, key: str, split: SplitEntry, pictured: Set[str]) -> SplitRows:
@@ -62,7 +62,7 @@ def read_rows(root: Path, key: str, split: SplitEntry, pictured: Set[str]) -> Sp
             f"{root / split.index.path} has rows of a source that the manifest does not name for it ({unknown[0]}). "
             f"Check the release with python -m hf_scripts.verify {root}."
         )
-    return SplitRows(key, _classes(table), _first(table, pictured) if split.data else {})
+    return SplitRows(key, _classes(table), first_rows(table, FIRST, pictured) if split.data else {})
 
 
 def _classes(table: pa.Table) -> tuple[ClassRows, ...]:
@@ -72,15 +72,3 @@ def _classes(table: pa.Table) -> tuple[ClassRows, ...]:
         for row in counted
     ]
     return tuple(sorted(found, key=lambda one: (one.source, one.class_id, one.name, ROLES.index(one.role))))
-
-
-def _first(table: pa.Table, pictured: Set[str]) -> dict[Role, dict[int, str]]:
-    codes = table["role"].to_numpy()
-    shown = pc.is_in(table["source"], pa.array(sorted(pictured), pa.string())).to_numpy()
-    found: dict[Role, dict[int, str]] = {}
-    for code, role in enumerate(ROLES):
-        places = np.flatnonzero(shown & (codes == code))[:FIRST]
-        if len(places):
-            names = table["class_name"].take(pa.array(places)).to_pylist()
-            found[role] = dict(zip(places.tolist(), names, strict=True))
-    return found

@@ -6,11 +6,11 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from builders.audit.row_groups import rgb_images
 from builders.card.grid import CELL
 from builders.card.samples import SAMPLES, with_samples
 from builders.release.layout import Layout
 from builders.release.manifest import ManifestError, parse, read_manifest
+from builders.release.reader import rgb_images
 from hf_scripts import verify
 from hf_scripts.publish.merge import without_images
 from tests.hf_scripts.samples import make_release

@@ -10,7 +10,6 @@ from click.testing import CliRunner
 from PIL import Image
 
 from builders.audit.measures import NUMBERS
-from builders.audit.row_groups import rgb_images
 from builders.card.grid import CELL, UNKNOWN_COLOUR
 from builders.cli.progress import TerminalMeter
 from builders.commands.audit import command, main
@@ -22,6 +21,7 @@ from builders.pipeline.from_sources import prepare
 from builders.pipeline.request import BuildRequest, Run
 from builders.pipeline.run import write_release
 from builders.release.manifest import read_manifest
+from builders.release.reader import rgb_images
 from builders.sources.caltech256 import CALTECH256
 from hf_scripts import card, verify
 from tests.builders.photographs import pieces
