@@ -16,7 +16,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from builders.errors import BuildError
 from builders.sources.base import Expected, Licence, OtherDataError, PartitionIndex, PixelSizes, Source
@@ -119,8 +118,7 @@ def _indexed(partition: str, root: Path, found: MatchedFiles | None) -> Partitio
     missing = pa.array([], pa.string())
     chosen = found
     if listed is not None:
-        chosen = found.select(pc.is_in(ids, value_set=listed.names))
-        missing = listed.names.filter(pc.invert(pc.is_in(listed.names, value_set=ids)))
+        chosen, missing = found.listed(ids, listed.names)
         where = f"{where}, {chosen.rows.num_rows:,} of {len(ids):,} by {listed.path.name}"
     elif _digest(ids.to_pylist()) != _DIGESTS[partition]:
         raise OtherDataError(

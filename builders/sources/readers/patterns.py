@@ -90,6 +90,10 @@ class MatchedFiles:
         rest = pa.concat_tables([self.rest, left_out])
         return dataclasses.replace(self.select(mask), rest=rest, reasons={**self.reasons, **reasons})
 
+    def listed(self, ids: pa.Array, names: pa.Array) -> tuple[MatchedFiles, pa.Array]:
+        """Keep the images whose ids a list names; also returns the names of the list for which there is no image."""
+        return self.select(pc.is_in(ids, value_set=names)), names.filter(pc.invert(pc.is_in(names, value_set=ids)))
+
     def table(self, classes: pa.DictionaryArray, ids: pa.Array, own: Mapping[str, pa.Array] | None = None) -> pa.Table:
         """The index of the images, given their `class_id` column, ids and the source's own columns."""
         files, offsets, sizes = (self.rows[name].combine_chunks() for name in ("file", "offset", "size"))

@@ -67,17 +67,19 @@ def members(path: Path) -> list[Member]:
         return _list(file, path, 0, byte_count(file))
 
 
-def nested_members(path: Path) -> Iterator[tuple[str, list[Member]]]:
+def nested_members(path: Path, names: Collection[str] | None = None) -> Iterator[tuple[str, list[Member]]]:
     """List a tar of tars: yields each inner tar's name and its members, with offsets in the outer tar.
 
-    A file whose name does not end in `.tar` comes without members.
+    A file whose name does not end in `.tar` comes without members. With `names` only inner tars of these names come,
+    and no other is looked into.
 
     Raises:
         BuildError: as for `members`.
     """
     with _open(path) as file:
         found = _list(file, path, 0, byte_count(file), largest=sys.maxsize)
-        for outer in sorted(found, key=lambda member: member.name):
+        chosen = [member for member in found if names is None or member.name in names]
+        for outer in sorted(chosen, key=lambda member: member.name):
             is_tar = outer.name.endswith(".tar")
             end = outer.offset + outer.size
             yield outer.name, _list(file, path, outer.offset, end, outer.name) if is_tar else []

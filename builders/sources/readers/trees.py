@@ -8,6 +8,7 @@ Tested by `tests/builders/sources/readers/test_patterns.py`.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -111,6 +112,24 @@ def in_archive(title: str, root: Path, home: Path, stem: str, top: str = "") -> 
     if path == plain or tars.is_plain(path):
         return _of_tars(root, path, "span", [("", path, tars.members(path))], top)
     return _of_tars(root, path, "targz", [("", path, tars.compressed_members(title, path))], top)
+
+
+def in_archives(root: Path, home: Path, names: Sequence[str]) -> Tree | None:
+    """List some uncompressed tars in a folder together; those missing are left out, and returns None if all are.
+
+    Args:
+        root: the user's folder.
+        home: the folder that holds the tars.
+        names: their names.
+
+    Raises:
+        BuildError: one cannot be read.
+    """
+    paths = [home / name for name in names if (home / name).is_file()]
+    if not paths:
+        return None
+    tree = _of_tars(root, home, "span", (("", path, tars.members(path)) for path in paths))
+    return dataclasses.replace(tree, where=f"archives {', '.join(path.name for path in paths)}")
 
 
 def in_tars(root: Path, place: Path, inner: Iterable[tuple[str, Path, Sequence[Member]]]) -> Tree:

@@ -42,13 +42,14 @@ def test_official_layout_has_every_class_and_image_of_the_demo(demo, key):
     else:
         assert sorted(found) == sorted(SOURCES[key].classes())
         # The images of one channel; of COCO's classes three have 40 (several), 2 (other) and 4 (banana) instead of 3;
-        # the ciphers.
-        on_top = {"food101": 3, "coco2017": 37 - 1 + 1, "partial_broad": 40}.get(key, 0)
+        # the ciphers; the classes that both lists of ImageNet-21k's images have.
+        on_top = {"food101": 3, "coco2017": 37 - 1 + 1, "partial_broad": 40, "imagenet21k": 29}.get(key, 0)
         assert index.table.num_rows == sum(DEMOS[key].per_class) * len(SOURCES[key].classes()) + on_top
     assert index.table.schema.names[:5] == ["class_id", "source_id", "file", "offset", "size"]
     own = {column.name: column.arrow for column in SOURCES[key].columns}
     assert {name: index.table.schema.field(name).type for name in own} == own
-    assert not any(len(piece.missing) for piece in index.pieces)
+    if key not in ("imagenet21k", "imagenet_c"):  # their lists are in the package, and not as short as the demo
+        assert not any(len(piece.missing) for piece in index.pieces)
 
 
 @pytest.mark.parametrize(
