@@ -32,6 +32,7 @@ TITLES: Mapping[str, str] = {
     "ninco": "NINCO",
     "imagenet_v2": "ImageNetV2 (matched frequency)",
     "imagenet_r": "ImageNet-R",
+    "imagenet21k": "ImageNet-21k",
 }
 """The title of every source by its key, which is also its flag on the command line and the name of its module."""
 

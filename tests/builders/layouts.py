@@ -12,7 +12,7 @@ import scipy.io
 
 from taxonomy import tables
 from tests.builders import broad_layouts, cifar_layouts, circulating, facets_layouts
-from tests.builders.trees import add, link, tree, write_shards
+from tests.builders.trees import add, link, tree, write_shards, write_tar
 
 KIT = "ILSVRC2012_devkit_t12"
 
@@ -277,6 +277,22 @@ def imagenet_r_openood(imagenet_r, root):
     return nested(imagenet_r / "imagenet-r", root, "images_largescale/imagenet_r")
 
 
+def imagenet21k_tars(imagenet21k, root):
+    """A tar for each class, as the archives unpack."""
+    (root / "fall11_whole").mkdir(parents=True)
+    for folder in sorted(imagenet21k.glob("n*")):
+        (root / "fall11_whole" / f"{folder.name}.tar").write_bytes(class_tar(folder))
+    return root
+
+
+def imagenet21k_archive(imagenet21k, root):
+    """The archive of 2011 itself."""
+    root.mkdir()
+    files = {f"{folder.name}.tar": class_tar(folder) for folder in sorted(imagenet21k.glob("n*"), reverse=True)}
+    write_tar(root / "fall11_whole.tar", files)
+    return root
+
+
 LAYOUTS = {
     "imagenet": (
         one_level_up,
@@ -314,4 +330,5 @@ LAYOUTS = {
     "ninco": (one_level_up, ninco_archive, ninco_openood),
     "imagenet_v2": (one_level_up, imagenet_v2_archive, imagenet_v2_openood),
     "imagenet_r": (one_level_up, imagenet_r_archive, imagenet_r_openood),
+    "imagenet21k": (imagenet21k_tars, imagenet21k_archive),
 }

@@ -1,0 +1,152 @@
+"""ImageNet-21k, of which only the images are looked for that published lists name.
+
+The lists are SSB-hard as OpenOOD has it (980 classes with 50 images each) and ImageNet-OOD (637 classes); a partition
+is a list. Two editions are in circulation. SSB-hard's 1,000 classes are of fall 2011; winter 2021, which alone the
+owners still offer, lacks some of them, such as n10506915 (sgvaze/osr_closed_set_all_you_need, issue 12), and so does
+OpenOOD's list, which its maintainer probably drew from it. From which one ImageNet-OOD was made is not known to us.
+What a copy lacks of a list is counted and named.
+
+Tested by `tests/builders/sources/test_imagenet21k.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from builders.sources.base import Expected, PartitionIndex, PixelSizes, Source
+from builders.sources.imagenet import IMAGENET
+from builders.sources.obtain import Obtain, OwnerFile
+from builders.sources.readers import tars, trees
+from builders.sources.readers.folders import child_names, class_column
+from builders.sources.readers.layouts import Search, alike
+from builders.sources.readers.patterns import MatchedFiles, Pattern, match
+from taxonomy import tables
+from taxonomy.wordnet import nouns
+
+_KEY = "imagenet21k"
+_TITLE = "ImageNet-21k"
+_LISTS = ("ssb_hard", "imagenet_ood")
+_FALL = "fall11_whole.tar"
+
+# The MD5 as three independent lists give it, datadings among them; we know of no size.
+_WINTER = OwnerFile("winter21_whole.tar.gz", 0, md5="ab313ce03179fd803a401b02c651c0a2")
+
+
+@functools.cache
+def _listed(partition: str) -> Mapping[str, tuple[str, ...]]:
+    """The ids that a list has, by class."""
+    return {
+        row["class"]: tuple(f"{row['class']}/{row['class']}_{number}.JPEG" for number in row["images"].split())
+        for row in tables.read_rows(f"listed_{partition}.csv")
+    }
+
+
+@functools.cache
+def classes() -> Mapping[str, str]:
+    """Return the names of the classes that the lists have, by wnid, sorted."""
+    wordnet = nouns.load()
+    wnids = sorted({wnid for name in _LISTS for wnid in _listed(name)})
+    return {wnid: ", ".join(wordnet.lemmas(wordnet.row(wnid))) for wnid in wnids}
+
+
+@functools.cache
+def expected() -> Mapping[str, Expected]:
+    """Return the sizes of the lists."""
+    counts = {name: {wnid: len(_listed(name).get(wnid, ())) for wnid in classes()} for name in _LISTS}
+    return {name: Expected(sum(sizes.values()), sizes) for name, sizes in counts.items()}
+
+
+_IMAGES = Pattern(
+    _KEY,
+    _TITLE,
+    r"(?:.*/)?(?P<class_id>n[0-9]{8})(?:\.tar)?/(?P<file>(?P<class_id_again>n[0-9]{8})_[0-9]+\.JPEG)",
+    "<wnid>_<number>.JPEG",
+)
+
+
+def _indexed(partition: str, found: MatchedFiles) -> PartitionIndex | None:
+    """Take the listed images; the others of their classes are no strays. None if there is not one."""
+    listed = pa.array([name for names in _listed(partition).values() for name in names])
+    ids = pc.binary_join_element_wise(found.groups["class_id"], found.groups["file"], "/")
+    found, missing = found.listed(ids, listed)
+    if not found.rows.num_rows:
+        return None
+    ids = pc.binary_join_element_wise(found.groups["class_id"], found.groups["file"], "/")
+    codes = pc.index_in(found.groups["class_id"], value_set=pa.array(list(classes()))).to_numpy()
+    table = found.table(class_column(tuple(classes()), codes), ids)
+    return _IMAGES.partition(partition, found, table, missing=missing, hint=_lacks(partition, missing))
+
+
+def _lacks(partition: str, missing: pa.Array) -> str:
+    """Say how many of the listed images a copy lacks, and of which classes it has none."""
+    if not len(missing):
+        return ""
+    lacking = pc.value_counts(pc.utf8_slice_codeunits(missing, 0, 9)).to_pylist()
+    none = [row["values"] for row in lacking if row["counts"] == len(_listed(partition)[row["values"]])]
+    of_none = f", among them all of {', '.join(none[:5])}{f' and {len(none) - 5} more' if none[5:] else ''}"
+    count = f"the copy lacks {len(missing):,} of the {expected()[partition].total:,} listed images"
+    return f"{count}{of_none if none else ''}; the editions of fall 2011 and winter 2021 differ"
+
+
+def _folders(partition: str, root: Path, home: Path) -> PartitionIndex | None:
+    here = set(child_names(home))
+    folders = [wnid for wnid in _listed(partition) if wnid in here]
+    return _indexed(partition, _IMAGES.in_folders(root, home, folders, "class folders")) if folders else None
+
+
+def _folder_of_tars(partition: str, root: Path, home: Path) -> PartitionIndex | None:
+    here = set(child_names(home))
+    names = [f"{wnid}.tar" for wnid in _listed(partition) if f"{wnid}.tar" in here]
+    inner = ((name, home / name, tars.members(home / name)) for name in names)
+    return _indexed(partition, match(trees.in_tars(root, home, inner), _IMAGES.pattern)) if names else None
+
+
+def _tar_of_tars(partition: str, root: Path, home: Path) -> PartitionIndex | None:
+    path = home / _FALL
+    if not path.is_file():
+        return None
+    names = {f"{wnid}.tar" for wnid in _listed(partition)}
+    inner = ((name, path, members) for name, members in tars.nested_members(path, names))
+    return _indexed(partition, match(trees.in_tars(root, path, inner), _IMAGES.pattern))
+
+
+_SEARCH = Search(
+    key=_KEY,
+    title=_TITLE,
+    layouts=alike(
+        _LISTS,
+        ("<wnid>/<wnid>_<number>.JPEG, as unpacked and as in OpenOOD's images_largescale/ssb_hard", _folders),
+        (f"the archives of the classes, <wnid>.tar, as unpacked from {_FALL} or {_WINTER.name}", _folder_of_tars),
+        (f"the archive {_FALL}, read in place", _tar_of_tars),
+    ),
+    expected=expected,
+)
+
+IMAGENET21K = Source(
+    key=_SEARCH.key,
+    title=_TITLE,
+    edition="ImageNet, fall 2011 or winter 2021",
+    licence=IMAGENET.licence,
+    citation="""@inproceedings{deng2009imagenet,
+  title = {{ImageNet}: A Large-Scale Hierarchical Image Database},
+  author = {Deng, Jia and Dong, Wei and Socher, Richard and Li, Li-Jia and Li, Kai and Fei-Fei, Li},
+  booktitle = {IEEE Conference on Computer Vision and Pattern Recognition},
+  year = {2009}
+}""",
+    obtain=Obtain(
+        "https://www.image-net.org/download.php",
+        f"agree to the terms of access, then download {_WINTER.name} and unpack it once, or only the needed classes, "
+        f"winter21_whole/<wnid>.tar each; the edition of fall 2011, {_FALL}, is no longer offered there",
+        files=(_WINTER,),
+    ),
+    layouts=_SEARCH.descriptions,
+    classes=classes,
+    expected=expected,
+    scan=_SEARCH.scan,
+    pixel_sizes=PixelSizes(),
+)
