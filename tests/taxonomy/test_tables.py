@@ -16,7 +16,8 @@ FILES = sorted(path.name for path in (resources.files("taxonomy") / "data").iter
 
 # Rows as the sources say: ILSVRC 2012, Tiny ImageNet, the full ImageNet release, CIFAR-100, Food-101, Describable
 # Textures, Caltech-256 with its folder of clutter, Places365, SUN397, COCO, the iNaturalist subset; 400 images each of
-# three sets that NINCO's authors looked at, and the two lists of 2,000 of BROAD.
+# three sets that NINCO's authors looked at, and the two lists of 2,000 of BROAD; the classes of the lists of OpenOOD,
+# ImageNet-OOD and MOS, 15 corruptions at 5 severities, and MOS's 50 categories beside images without one.
 COUNTS = {
     "imagenet1k.csv": 1000,
     "tiny_imagenet200.csv": 200,
@@ -33,6 +34,8 @@ COUNTS = {
     "broken_images.csv": 2,
     "examined_images.csv": 1200,
     "inaturalist.csv": 10_000,
+    "ninco.csv": 64,
+    "imagenet_r.csv": 200,
     "decisions_imagenet.csv": 1000,
     "decisions_tiny158.csv": 200,
     "decisions_cifar100.csv": 100,
@@ -53,6 +56,13 @@ COUNTS = {
     "coco80.csv": 80,
     "broad_cocomagenet.csv": 4000,
     "decisions_cocomagenet.csv": 80,
+    "openood_imagenet200.csv": 200,
+    "listed_openood_validation.csv": 1000,
+    "listed_ssb_hard.csv": 980,
+    "listed_openood_imagenet_c.csv": 75,
+    "listed_imagenet_ood.csv": 637,
+    "listed_mos_places.csv": 51,
+    "listed_mos_sun.csv": 10_000,
 }
 
 # How many overlaps there are follows from WordNet, the grades and the classes: `tests/taxonomy/test_overlaps.py`.
@@ -68,8 +78,8 @@ def test_every_table_is_listed_here():
 def test_a_table_has_its_rows_sorted_unique_and_trimmed(name):
     rows = [tuple(row.values()) for row in tables.read_rows(name)]
     assert name in UNCOUNTED or len(rows) == COUNTS[name]
-    # The key is the first column; in these four the second belongs to it.
-    double = {"broken_images.csv", "cifar100_wnids.csv", "examined_images.csv", "overrides.csv"}
+    # The key is the first column; in these five the second belongs to it.
+    double = {"broken_images.csv", "cifar100_wnids.csv", "examined_images.csv", "overrides.csv", "listed_mos_sun.csv"}
     width = UNCOUNTED.get(name, 2 if name in double else 1)
     # Overlaps stand in the order of their closeness, and their key is in columns 1, 2, 3 and 5.
     keys = [row[:width] if name != "overlaps.csv" else (*row[:3], KINDS.index(row[6]), row[4]) for row in rows]

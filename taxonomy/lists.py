@@ -1,0 +1,139 @@
+"""Published lists of images: the images that a benchmark's authors chose from a source, kept as compact tables.
+
+A table has a line for each class, with the numbers or names of its listed images; an image's id follows from the two.
+`python -m taxonomy.compile_lists` makes the tables from the published files and compares them. Whole sources and
+complements of lists need no table: of ILSVRC2012's validation images, OpenOOD's test list has those that its
+validation list leaves.
+
+Tested by `tests/taxonomy/test_lists.py`.
+"""
+
+import functools
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from taxonomy import tables
+
+UNKNOWN = "*"
+"""Stands for the class of images of which a list does not say it."""
+
+
+@dataclass(frozen=True)
+class ImageList:
+    """A published list.
+
+    Attributes:
+        published: the published file, and who published it.
+        line: what its lines match; the groups of `read` are taken from it.
+        read: gives class and image of a line as the table has them; the class is `UNKNOWN` where the list does not
+            say it.
+        source_id: gives the image's id in its source (of SUN397 the file's name alone), from the table's two columns.
+    """
+
+    published: str
+    line: str
+    read: Callable[[re.Match[str]], tuple[str, str]]
+    source_id: Callable[[str, str], str]
+
+    def parsed(self, text: str) -> tuple[str, str] | None:
+        """Class and image of a line of the published file; None if it is no line of such a list."""
+        match = re.fullmatch(self.line, text, re.ASCII)
+        return self.read(match) if match else None
+
+
+def _by_label(match: re.Match[str]) -> tuple[str, str]:
+    return tables.imagenet1k()[int(match["label"])].wnid, str(int(match["image"]))
+
+
+def _of_wnid(match: re.Match[str]) -> tuple[str, str]:
+    return match["wnid"], match["image"]
+
+
+def _wnid_id(wnid: str, image: str) -> str:
+    return f"{wnid}/{wnid}_{image}.JPEG"
+
+
+@functools.cache
+def _places() -> Mapping[str, str]:
+    """The categories by their names in MOS's files, as b_badlands or c_canal_urban."""
+    return {row.category[1:].replace("/", "_"): row.category for row in tables.places365()}
+
+
+def _of_places(match: re.Match[str]) -> tuple[str, str]:
+    return _places()[match["place"]] if match["place"] else UNKNOWN, str(int(match["image"]))
+
+
+def _places_id(category: str, image: str) -> str:
+    return f"val/Places365_val_{image:0>8}.jpg" if category == UNKNOWN else f"train{category}/{image:0>8}.jpg"
+
+
+_WNID = r"(?P<wnid>n\d{8})/(?P=wnid)_(?P<image>\d+)\.JPEG"
+_VALIDATION = r"ILSVRC2012_val_(?P<image>\d{8})\.JPEG"
+
+LISTS: Mapping[str, ImageList] = {
+    "openood_validation": ImageList(
+        "benchmark_imglist/imagenet/val_imagenet.txt of OpenOOD v1.5",
+        rf"imagenet_1k/val/{_VALIDATION} (?P<label>\d+)",
+        _by_label,
+        lambda _, image: f"val/ILSVRC2012_val_{image:0>8}.JPEG",
+    ),
+    "ssb_hard": ImageList(
+        "benchmark_imglist/imagenet/test_ssb_hard.txt of OpenOOD v1.5, from the semantic shift benchmark (Vaze et "
+        "al., 2022)",
+        rf"ssb_hard/{_WNID} -1",
+        _of_wnid,
+        _wnid_id,
+    ),
+    "openood_imagenet_c": ImageList(
+        "benchmark_imglist/imagenet/test_imagenet_c.txt of OpenOOD v1.5",
+        rf"imagenet_c/(?P<kind>[a-z_]+/[1-5])/{_VALIDATION} \d+",
+        lambda match: (match["kind"], str(int(match["image"]))),
+        lambda kind, image: f"{kind}/ILSVRC2012_val_{image:0>8}.JPEG",
+    ),
+    "imagenet_ood": ImageList(
+        "the list of ImageNet-OOD (Yang, Zhang and Russakovsky, 2024)", _WNID, _of_wnid, _wnid_id
+    ),
+    "mos_sun": ImageList(
+        "the names of the files in SUN.tar.gz of MOS (Huang and Li, 2021)",
+        r"sun_(?P<image>[a-z]{16})\.jpg",
+        lambda match: (UNKNOWN, match["image"]),
+        lambda _, image: f"sun_{image}.jpg",
+    ),
+    "mos_places": ImageList(
+        "the names of the files in Places.tar.gz of MOS (Huang and Li, 2021)",
+        r"(?:Places365_val|(?P<place>[a-z]_[a-z_]+))_(?P<image>\d{8})\.jpg",
+        _of_places,
+        _places_id,
+    ),
+}
+"""The lists by name."""
+
+
+def file_name(name: str) -> str:
+    """Return the file in `taxonomy/data` that holds a list."""
+    return f"listed_{name}.csv"
+
+
+@functools.cache
+def load(name: str) -> Mapping[str, str]:
+    """Return the class of each image of a list by the image's id; `UNKNOWN` where the list does not say it.
+
+    Args:
+        name: one of `LISTS`.
+
+    Raises:
+        KeyError: there is no such list.
+    """
+    source_id = LISTS[name].source_id
+    return {
+        source_id(row["class"], image): row["class"]
+        for row in tables.read_rows(file_name(name))
+        for image in row["images"].split()
+    }
+
+
+@functools.cache
+def openood_imagenet200() -> tuple[str, ...]:
+    """Return the wnids of OpenOOD's ImageNet-200, sorted: the classes of its lists, which are those of ImageNet-R."""
+    return tuple(row["wnid"] for row in tables.read_rows("openood_imagenet200.csv"))

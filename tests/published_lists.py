@@ -1,0 +1,39 @@
+"""The published lists of images, read from the folder `shared` beside the repository where there is one."""
+
+import functools
+import gzip
+from pathlib import Path
+
+PUBLISHED = Path(__file__).parents[2] / "shared" / "reference" / "published"
+
+_OPENOOD = "openood_v1_5/imagenet_{}.txt.gz"
+FILES = {
+    "openood_validation": _OPENOOD.format("val_imagenet"),
+    "openood_test": _OPENOOD.format("test_imagenet"),
+    "openood_imagenet_c": _OPENOOD.format("test_imagenet_c"),
+    "imagenet_r": _OPENOOD.format("test_imagenet_r"),
+    "imagenet_v2": _OPENOOD.format("test_imagenet_v2"),
+    "inaturalist": _OPENOOD.format("test_inaturalist"),
+    "ninco": _OPENOOD.format("test_ninco"),
+    "openimage_o": _OPENOOD.format("test_openimage_o"),
+    "openimage_o_validation": _OPENOOD.format("val_openimage_o"),
+    "ssb_hard": _OPENOOD.format("test_ssb_hard"),
+    "textures": _OPENOOD.format("test_textures"),
+    "imagenet200_validation": "openood_v1_5/imagenet200_val.txt.gz",
+    "imagenet200_test": "openood_v1_5/imagenet200_test.txt.gz",
+    "imagenet_ood": "imagenet_ood.txt.gz",
+    "mos_sun": "mos/SUN.txt.gz",
+    "mos_places": "mos/Places.txt.gz",
+}
+"""The lists' files in that folder."""
+
+_OF_OPENOOD = ("imagenet_1k/val/", "imagenet_c/", "imagenet_r/", "imagenet_v2/", "inaturalist/images/", "ninco/")
+_SETS = (*_OF_OPENOOD, "openimage_o/images/", "ssb_hard/", "texture/")
+
+
+@functools.cache
+def published(name):
+    """The images of a list, sorted: their paths in OpenOOD's tree below the set's folder, or their names."""
+    lines = gzip.decompress((PUBLISHED / FILES[name]).read_bytes()).decode().split("\n")
+    paths = [line.split(" ")[0] for line in lines if line]
+    return sorted(next((path.removeprefix(of) for of in _SETS if path.startswith(of)), path) for path in paths)

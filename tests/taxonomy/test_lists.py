@@ -1,0 +1,116 @@
+"""The tables of published lists, against the lists themselves where the folder `shared` beside the repository is."""
+
+import gzip
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from taxonomy import lists, tables
+from taxonomy.compile_lists import main
+from taxonomy.wordnet.nouns import load
+from tests.published_lists import FILES, PUBLISHED, published
+
+needs_lists = pytest.mark.skipif(not PUBLISHED.is_dir(), reason="the published lists are not here")
+
+# Counts of the papers: Zhang et al. (2023), table 1 and its lists; Yang et al. (2024); Huang and Li (2021).
+COUNTS = {
+    "openood_validation": 5_000,
+    "ssb_hard": 49_000,
+    "openood_imagenet_c": 10_000,
+    "imagenet_ood": 31_802,
+    "mos_sun": 10_000,
+    "mos_places": 10_000,
+}
+
+
+def test_every_list_has_its_published_number_of_images():
+    assert {name: len(lists.load(name)) for name in lists.LISTS} == COUNTS
+
+
+@needs_lists
+@pytest.mark.parametrize("name", lists.LISTS)
+def test_a_table_is_what_its_published_list_compiles_to(name, capsys):
+    assert main(["--check", name, str(PUBLISHED / FILES[name])]) == 0
+    assert "as published" in capsys.readouterr().out
+
+
+@needs_lists
+@pytest.mark.parametrize("name", ["ssb_hard", "imagenet_ood", "openood_imagenet_c"])
+def test_ids_are_the_published_paths_below_the_set(name):
+    assert sorted(lists.load(name)) == published(name)
+
+
+@needs_lists
+def test_mos_names_are_the_ids_of_sun397_and_places365_spelled_flat():
+    """`b_badlands_00001234.jpg` is Places365's `b/badlands/00001234.jpg`; validation images keep their names."""
+    flat = [
+        source_id.removeprefix("val/").removeprefix("train/").replace("/", "_")
+        for source_id in lists.load("mos_places")
+    ]
+    assert sorted(flat) == published("mos_places")
+    assert sorted(lists.load("mos_sun")) == published("mos_sun")
+
+
+def test_places_of_mos_are_images_that_places365_can_have():
+    """Fifty categories, with numbers of the 3,068 to 5,000 training images, and validation images from 1 to 36,500."""
+    of = Counter(lists.load("mos_places").values())
+    assert of.pop(lists.UNKNOWN) == 178
+    assert len(of) == 50 and of.total() == 9_822
+    numbers = {"train": [], "val": []}
+    for source_id in lists.load("mos_places"):
+        numbers[source_id.partition("/")[0]].append(int(source_id[-12:-4]))
+    assert min(numbers["train"]) >= 1 and max(numbers["train"]) <= 5_000
+    assert min(numbers["val"]) >= 1 and max(numbers["val"]) <= 36_500
+
+
+def test_imagenet200_is_among_the_1000_classes_and_validation_has_five_of_each():
+    wnids = {row.wnid for row in tables.imagenet1k()}
+    assert len(lists.openood_imagenet200()) == 200 and set(lists.openood_imagenet200()) < wnids
+    assert Counter(lists.load("openood_validation").values()) == dict.fromkeys(wnids, 5)
+
+
+# Counted from WordNet 3.0's hypernyms alone, without the table of overlaps: classes and images that are below a class
+# of ImageNet-1k, and above one.
+KIN = {"ssb_hard": ((160, 8_000), (32, 1_600)), "imagenet_ood": ((1, 50), (2, 100))}
+
+
+@pytest.mark.parametrize("name", KIN)
+def test_unknown_classes_that_are_below_or_above_a_known_one(name):
+    wordnet = load()
+    known = {wordnet.row(row.wnid) for row in tables.imagenet1k()}
+    above = {ancestor for row in known for ancestor in wordnet.ancestors(row).tolist()}
+    images = Counter(lists.load(name).values())
+    rows = {wnid: wordnet.row(wnid) for wnid in images}
+    assert not known & set(rows.values())
+    below = [wnid for wnid, row in rows.items() if known & set(wordnet.ancestors(row).tolist())]
+    over = [wnid for wnid, row in rows.items() if row in above]
+    assert tuple((len(found), sum(images[wnid] for wnid in found)) for found in (below, over)) == KIN[name]
+
+
+def test_a_line_of_another_list_is_named_with_its_number(tmp_path, capsys):
+    path = tmp_path / "list.txt.gz"
+    path.write_bytes(gzip.compress(b"ssb_hard/n00470682/n00470682_102.JPEG -1\nssb_hard/n00470682/n1_2.JPEG -1\n"))
+    assert main(["ssb_hard", str(path)]) == 2
+    said = capsys.readouterr().err
+    assert f"Line 2 of {path} is no line of such a list" in said and "test_ssb_hard.txt" in said
+
+
+def test_an_image_that_is_listed_twice_is_refused(tmp_path, capsys):
+    path = tmp_path / "list.txt"
+    path.write_text("sun_aaaevyiuguntlerb.jpg\n" * 2)
+    assert main(["mos_sun", str(path)]) == 2
+    assert f"Line 2 of {path} lists an image again" in capsys.readouterr().err
+
+
+def test_another_list_than_the_packages_is_reported(tmp_path, capsys):
+    path = tmp_path / "list.txt"
+    path.write_text("sun_aaaevyiuguntlerb.jpg\n")
+    assert main(["--check", "mos_sun", str(path)]) == 1
+    assert "listed_mos_sun.csv is not what" in capsys.readouterr().err
+
+
+def test_the_tables_of_lists_are_small():
+    """Compressed, as a wheel has them; ours: a third of a megabyte for 115,802 images."""
+    data = Path(lists.__file__).parent / "data"
+    assert sum(len(gzip.compress((data / lists.file_name(name)).read_bytes())) for name in lists.LISTS) < 340_000
