@@ -147,7 +147,7 @@ def build_release(scratch: Path, limit: int | None) -> Path:
 
 
 def _known(release: Path) -> int:
-    from unknown_detection.evaluation import open_release
+    from unknown_detection.evaluation.releases import open_release
 
     return len(open_release(str(release)).rows("cifar-train", "train")["id"])
 

@@ -6,7 +6,7 @@ For `--detector examples/edl_vacuity.py:EDL_VACUITY` of `python -m unknown_detec
 import numpy as np
 from scipy.special import logsumexp
 
-from unknown_detection.evaluation import Features, Method
+from unknown_detection import Features, Method
 
 
 def vacuity(features: Features) -> np.ndarray:

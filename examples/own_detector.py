@@ -8,7 +8,7 @@ A higher score means more unknown. `Features` has the arrays `logits`, `penultim
 
 import numpy as np
 
-from unknown_detection.evaluation import Features, Head, Method
+from unknown_detection import Features, Head, Method
 
 
 def spread(features: Features) -> np.ndarray:

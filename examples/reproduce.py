@@ -36,7 +36,7 @@ from builders.cli.executor_flags import ExecutorFlags
 from builders.errors import BuildError
 from builders.executors.base import Executor, Progress, Resources
 from builders.executors.ray import RayExecutor
-from unknown_detection.evaluation import auroc, open_release
+from unknown_detection import auroc, load
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.protocols.results import read_figures
 from unknown_detection.evaluation.scoring.scores import read_scores
@@ -234,7 +234,7 @@ class Grid:
 
     def _external_auroc(self, margins: Choice) -> float:
         """AUROC of validation against external_validation rows of the energies after training with margins."""
-        release = open_release(self.release)
+        release = load(self.release)
         table, _ = read_scores(self._scores(_name("energy", 0, margins)))
         scores = dict(zip(table["id"].to_pylist(), table["score"].to_pylist(), strict=True))
         splits = [

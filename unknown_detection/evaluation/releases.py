@@ -234,8 +234,14 @@ class Release:
                 datasets.enable_progress_bars()
 
 
-def open_release(where: str | Path | Release, revision: str | None = None) -> Release:
-    """Open a release.
+def load(where: str | Path | Release, revision: str | None = None) -> Release:
+    """Open a release; its rows and images are read on first use, and compared with its digests.
+
+        >>> release = ud.load("build/digits")
+        >>> release.splits("digits")
+        ('external_validation', 'far_ood_noise', 'far_ood_textures', 'near_ood', 'test', 'validation')
+        >>> release.images("digits", "test")[0]["image"].size
+        (8, 8)
 
     Args:
         where: a folder, or ORG/NAME on the Hub; one that is open already is returned.
@@ -277,6 +283,9 @@ def open_release(where: str | Path | Release, revision: str | None = None) -> Re
         )
     commit, path = _download_manifest(where, revision)
     return Release(where, commit, _manifest(path, f"{where} at commit {commit[:12]}"))
+
+
+open_release = load
 
 
 def choose_splits(

@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+import unknown_detection as ud
 from tests.evaluation.detectors.toy import toy_features
 from tests.evaluation.scoring.test_fit import NEAR, TEST, TRAIN, fill
-from unknown_detection import evaluation
-from unknown_detection.evaluation import EvaluationError, Method
+from unknown_detection import EvaluationError, Method
 from unknown_detection.evaluation.__main__ import main
 from unknown_detection.evaluation.detectors.image_passes import ImagePass
 from unknown_detection.evaluation.detectors.images import ODIN
@@ -79,7 +79,7 @@ def test_methods_and_functions_work_from_python(folder):
         return [float(len(row)) for row in features.logits]
 
     method = Method("twice", "Twice", "ours", lambda features, head, times=2: _Times(times), grid={"times": (2, 3)})
-    table = evaluation.score(folder, ["msp", method, width, _Times(5)], search=False)
+    table = ud.score(folder, ["msp", method, width, _Times(5)], search=False)
     scores = {name: set() for name in ("msp", "twice", "width", "_Times")}
     for row in table.to_pylist():
         scores[row["detector"]].add(row["score"])
@@ -101,7 +101,7 @@ class _Times:
 
 
 def test_predictions_of_its_own_are_its_own(folder):
-    table = evaluation.score(folder, [_Times(1)], search=False)
+    table = ud.score(folder, [_Times(1)], search=False)
     assert set(table["prediction"].to_pylist()) == {-1}
 
 
@@ -118,7 +118,7 @@ def test_labels_of_scored_and_tuned_rows_do_not_reach_a_detector(folder):
         predict = staticmethod(lambda features: features.labels)
 
     method = Method("labels", "Labels", "ours", make, fit="train", grid={"times": (1.0, 2.0)})
-    table = evaluation.score(folder, [method])
+    table = ud.score(folder, [method])
     assert seen == [{0, 1, 2, 3}] * 3  # two trials of the search, and the choice
     assert (set(table["score"].to_pylist()), set(table["prediction"].to_pylist())) == ({1.0}, {-1})
     store = FeatureStore.open(folder)
@@ -133,7 +133,7 @@ def test_ids_of_scored_rows_say_nothing_of_their_split(folder):
         seen.update(zip(features.ids.tolist(), features.logits[:, 0].tolist(), strict=True))
         return features.logits[:, 0]
 
-    table = evaluation.score(folder, [names], search=False)
+    table = ud.score(folder, [names], search=False)
     assert len(seen) == len(table)
     assert all(re.fullmatch("[0-9a-f]{16}", id_) for id_ in seen)
     by_id = dict(zip(table["id"].to_pylist(), table["score"].to_pylist(), strict=True))

@@ -12,9 +12,9 @@ import pyarrow.parquet as pq
 import pytest
 from sklearn.metrics import roc_auc_score
 
+import unknown_detection as ud
 from tests.browser import look_at
 from tests.evaluation.reports.as_text import page_of
-from unknown_detection import evaluation
 from unknown_detection.evaluation.__main__ import main
 from unknown_detection.evaluation.commands import report as command
 from unknown_detection.evaluation.demo.release import CONFIG, MIXED, make_release
@@ -105,7 +105,7 @@ def value(figures, **named):
 def test_the_public_function_gives_the_figures_of_the_command(tmp_path, root, rows):
     path = write(tmp_path / "run.parquet", root, rows(0))
     assert report(tmp_path / "out", root, "--scores", path) == 0
-    assert evaluation.report(path, root, tmp_path / "ours", plots=False).equals(read_figures(tmp_path / "out"))
+    assert ud.report(path, root, tmp_path / "ours", plots=False).equals(read_figures(tmp_path / "out"))
 
 
 def test_figures_are_scikit_learn_s_on_the_rows_that_the_ids_name(tmp_path, root, rows):
@@ -377,9 +377,7 @@ def test_tables_are_written_on_demand_in_full_precision_and_for_latex(tmp_path, 
 def test_python_gives_the_same_report_as_the_command(tmp_path, root, rows):
     path = write(tmp_path / "run.parquet", root, rows(0))
     said = []
-    figures = evaluation.report(
-        [path], root, tmp_path / "python", splits=CONFIG, plots=False, csv=True, log=said.append
-    )
+    figures = ud.report([path], root, tmp_path / "python", splits=CONFIG, plots=False, csv=True, log=said.append)
     assert report(tmp_path / "command", root, "--scores", path, "--splits", CONFIG, "--csv") == 0
     assert contents(tmp_path / "python") == contents(tmp_path / "command")
     assert figures.equals(read_figures(tmp_path / "python"))

@@ -16,8 +16,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+import unknown_detection as ud
 from tests.evaluation.detectors.toy import BLOCKS, CLASSES, toy_features, toy_head
-from unknown_detection import evaluation
 from unknown_detection.evaluation.__main__ import main
 from unknown_detection.evaluation.detectors.registry import METHODS, method
 from unknown_detection.evaluation.errors import EvaluationError
@@ -137,7 +137,7 @@ def test_detectors_that_change_predictions_have_their_own(score, tmp_path):
 def test_the_public_function_gives_the_rows_of_the_command(score, folder, tmp_path):
     score("--seed", "3", detectors="msp,react")
     expected = read_scores(tmp_path / "scores.parquet")[0]
-    assert evaluation.score(folder, ["msp", "react"], seed=3).select(expected.column_names).equals(expected)
+    assert ud.score(folder, ["msp", "react"], seed=3).select(expected.column_names).equals(expected)
 
 
 def test_rows_stand_in_the_order_of_the_release(score, folder, tmp_path):

@@ -26,6 +26,9 @@ from unknown_detection.evaluation.metrics.ranking import Ranking, Side, rank, ra
 def aurc(scores: npt.ArrayLike, errors: npt.ArrayLike) -> float:
     """Area under the risk-coverage curve: the mean error rate among the k rows with the lowest scores, k = 1..n.
 
+        >>> ud.aurc([0.1, 0.4, 0.35, 0.8], errors=[0, 0, 1, 1])  # (0 + 1/2 + 1/3 + 1/2) / 4
+        0.3333333333333333
+
     Geifman, Uziel and El-Yaniv, Bias-Reduced Uncertainty Estimation for Deep Neural Classifiers (ICLR 2019); ties
     averaged. Papers print it times 1,000. From 0 (no errors) to 1 (nothing but errors).
 
@@ -62,6 +65,9 @@ def risk_coverage(scores: npt.ArrayLike, errors: npt.ArrayLike) -> tuple[Floats,
 def auroc(scores: npt.ArrayLike, unknown: npt.ArrayLike) -> float:
     """Area under the ROC curve: the probability that an unknown row scores above a known one, ties counted half.
 
+        >>> ud.auroc([0.1, 0.4, 0.35, 0.8], unknown=[0, 0, 1, 1])
+        0.75
+
     It does not depend on which class is positive. 0.5 for guessing, 1 for a perfect order.
 
     Args:
@@ -77,6 +83,9 @@ def auroc(scores: npt.ArrayLike, unknown: npt.ArrayLike) -> float:
 def aupr_in(scores: npt.ArrayLike, unknown: npt.ArrayLike, *, estimator: Estimator) -> float:
     """Area under the precision-recall curve with the known rows positive; `scores` and `unknown` as for `auroc`.
 
+        >>> ud.aupr_in([0.1, 0.4, 0.35, 0.8], unknown=[0, 0, 1, 1], estimator="average_precision")  # (1 + 2/3) / 2
+        0.8333333333333333
+
     The fraction of known rows for random scores, 1 for a perfect order.
 
     Args:
@@ -89,12 +98,19 @@ def aupr_in(scores: npt.ArrayLike, unknown: npt.ArrayLike, *, estimator: Estimat
 
 
 def aupr_out(scores: npt.ArrayLike, unknown: npt.ArrayLike, *, estimator: Estimator) -> float:
-    """Area under the precision-recall curve with the unknown rows positive; otherwise as `aupr_in`."""
+    """Area under the precision-recall curve with the unknown rows positive; otherwise as `aupr_in`.
+
+    >>> ud.aupr_out([0.1, 0.4, 0.35, 0.8], unknown=[0, 0, 1, 1], estimator="average_precision")  # (1 + 2/3) / 2
+    0.8333333333333333
+    """
     return curves.aupr(_ranked(scores, unknown), "unknown", estimator)
 
 
 def fpr_at_95_tpr(scores: npt.ArrayLike, unknown: npt.ArrayLike, *, positive: Side) -> float:
     """False positive rate at the first threshold with a true positive rate of at least 95 %; lower is better.
+
+        >>> ud.fpr_at_95_tpr([0.1, 0.4, 0.35, 0.8], unknown=[0, 0, 1, 1], positive="known")
+        0.5
 
     Args:
         scores: shape (n,), higher = more unknown.
@@ -150,6 +166,9 @@ def least_detection_error(scores: npt.ArrayLike, unknown: npt.ArrayLike) -> floa
 
 def oscr(scores: npt.ArrayLike, unknown: npt.ArrayLike, errors: npt.ArrayLike) -> float:
     """Open-set classification rate: area under the curve of correct classifications against accepted unknown rows.
+
+        >>> ud.oscr([0.1, 0.4, 0.35, 0.8], unknown=[0, 0, 1, 1], errors=[0, 1, 1, 1])  # the first is below both
+        0.5
 
     The curve has, for each threshold, the fraction of known rows that are classified right and score below it (CCR)
     over the fraction of unknown rows that score below it (FPR): Dhamija, Günther and Boult, Reducing Network

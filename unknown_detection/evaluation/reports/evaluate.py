@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.errors import EvaluationError, require_known
 from unknown_detection.evaluation.metrics.metrics import METRICS
 from unknown_detection.evaluation.releases import Release, open_release
 from unknown_detection.evaluation.reports.inputs import ScoredRun, load, parse_splits, scores_files
@@ -22,7 +22,7 @@ COLUMNS: Mapping[str, str] = {
     "AUPR_IN": "aupr_in_average_precision",
     "AUPR_OUT": "aupr_out_average_precision",
 }
-"""The metrics by their columns, which are those of OpenOOD's tables."""
+"""The metrics by their columns. Of the two that are called FPR@95, it is that of the ODIN paper and of most others."""
 
 TEST = "test"
 
@@ -60,8 +60,10 @@ def evaluate(scores: Any, release: str | Path | Release, splits: str | None = No
     import pandas as pd
 
     opened = open_release(release)
-    runs = load(scores_files(scores), opened, parse_splits(splits), lambda _: None)
-    lines = [line for run in runs for line in _lines(run)]
+    chosen = parse_splits(splits)
+    runs = load(scores_files(scores), opened, chosen, lambda _: None)
+    require_known("config with scores", chosen, {config for run in runs for config in run.configs})
+    lines = [line for run in runs for line in _lines(run) if not chosen or line["config"] in chosen]
     if not lines:
         raise EvaluationError("There are no scores of unknown rows. Score a split of them, too.")
     figures = pd.DataFrame(lines).astype({"seed": "Int64"})

@@ -57,7 +57,11 @@ def report(
     quiet: bool = True,
     log: Log = lambda text: None,
 ) -> pa.Table | None:
-    """Compute the papers' figures from scores files, and write them with a page that shows them.
+    """Compute the papers' figures from scores, and write them with a page that shows them.
+
+        >>> figures = ud.report(scores, "build/digits", "build/report", plots=False)
+        >>> sorted(path.name for path in Path("build/report").iterdir())
+        ['figures.parquet', 'report.html']
 
     The folder gets `report.html` and `figures.parquet`: all figures in full precision and with their types, which
     `compare` and `read_figures` read.

@@ -1,0 +1,320 @@
+"""The steps as a new user calls them: objects, folders and files alike, one or several; wrong calls get a sentence."""
+
+import gc
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.csv
+import pytest
+
+torch = pytest.importorskip("torch", reason="runs torch models")
+timm = pytest.importorskip("timm", reason="makes one of timm's models")
+torchvision = pytest.importorskip("torchvision", reason="preprocesses images")
+metrics = pytest.importorskip("sklearn.metrics", reason="computes the figures in another way")
+
+import unknown_detection as ud  # noqa: E402
+from tests.evaluation import small_models  # noqa: E402
+from tests.evaluation.samples import CONFIG, LABELS, fitted, small_release  # noqa: E402
+from unknown_detection.evaluation.__main__ import main  # noqa: E402
+from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
+from unknown_detection.evaluation.models.models import open_model  # noqa: E402
+
+
+@pytest.fixture(autouse=True)
+def _one_thread():
+    torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory):
+    """Read only."""
+    return small_release(tmp_path_factory.mktemp("release") / "small")
+
+
+@pytest.fixture(scope="module")
+def model():
+    return fitted(small_models.cnn)
+
+
+@pytest.fixture(scope="module")
+def features(root, model, tmp_path_factory):
+    """Of a module in memory, kept in a folder."""
+    torch.set_num_threads(1)
+    cache = tmp_path_factory.mktemp("features") / "kept"
+    return ud.extract(model, root, f"{CONFIG},{CONFIG}-train", cache=cache, workers=0)
+
+
+@pytest.fixture(scope="module")
+def scores(features):
+    return ud.score(features, ["msp", "knn"], search=False)
+
+
+def lowest_logit(rows):
+    return -rows.logits.min(axis=1)
+
+
+def eight(image):
+    """To the input of the small models, without their mean and standard deviation."""
+    return torchvision.transforms.functional.to_tensor(image.resize((8, 8)))
+
+
+# A model in memory
+
+
+def test_a_module_is_a_model_and_stays_as_it_is(root, model, tmp_path):
+    """Its features are those of the same model by its name; it goes on training where it was."""
+    mine = fitted(small_models.cnn).train()
+    before = {name: tensor.clone() for name, tensor in mine.state_dict().items()}
+    found = ud.extract(mine, ud.load(root), CONFIG, device="cpu")
+    assert mine.training
+    assert all(parameter.requires_grad for parameter in mine.parameters())
+    assert all(torch.equal(tensor, before[name]) for name, tensor in mine.state_dict().items())
+    torch.save(model.state_dict(), tmp_path / "weights.pt")
+    named = ud.extract(f"{small_models.__file__}:cnn", root, CONFIG, weights=tmp_path / "weights.pt", device="cpu")
+    one, other = (each.features(CONFIG, "test") for each in (found, named))
+    assert np.array_equal(one.logits, other.logits)
+    assert np.array_equal(one.penultimate, other.penultimate)
+
+
+def test_without_a_cache_features_go_with_the_last_reference(root, model):
+    found = ud.extract(model, root, f"{CONFIG}/test", device="cpu")
+    folder = found.root
+    assert folder.is_dir()
+    del found
+    gc.collect()
+    assert not folder.exists()
+
+
+def test_a_cache_is_used_again_for_the_same_weights_and_preprocessing_alone(root, model, tmp_path):
+    def extract(module, preprocessing):
+        lines = []
+        ud.extract(
+            module, root, f"{CONFIG}/test", preprocessing=preprocessing, cache=tmp_path / "kept", log=lines.append
+        )
+        return lines
+
+    assert f"{CONFIG}/test: 40 of 40 images" in extract(model, eight)
+    assert f"{CONFIG}/test: there already, 40 images" in extract(fitted(small_models.cnn), eight)
+    other = fitted(small_models.cnn)
+    with torch.no_grad():
+        other.fc.bias += 1
+    for changed in ((other, eight), (model, lambda image: eight(image) - 0.5)):
+        with pytest.raises(EvaluationError, match="are of the model Small with digest"):
+            extract(*changed)
+
+
+def test_the_receipt_says_whose_weights_and_what_is_known_of_the_preprocessing(root, model):
+    lines = []
+    ud.extract(model, root, f"{CONFIG}/test", preprocessing=eight, device="cpu", log=lines.append)
+    (weights,) = [line for line in lines if line.startswith("weights")]
+    (shown,) = [line for line in lines if line.startswith("input")]
+    assert weights.startswith("weights  held by the module, state_dict ")
+    assert "from eight, mean [0.0, 0.0, 0.0], " in shown.replace("-0.0", "0.0")
+    assert "size [8, 8], std [1.0, 1.0, 1.0]" in shown
+    assert any(line.startswith("accuracy ") for line in lines)
+
+
+def test_timm_says_how_images_become_the_input_of_its_models():
+    module = timm.create_model("test_resnet", num_classes=len(LABELS))
+    opened = open_model(module, None, LABELS, device="cpu")
+    picture = torchvision.transforms.functional.to_pil_image(torch.rand(3, 200, 300))
+    expected = timm.data.create_transform(**timm.data.resolve_model_data_config(module), is_training=False)
+    assert torch.equal(opened.preprocessing(picture), expected(picture))
+    assert opened.name == "test_resnet"
+
+
+def test_torchvisions_weights_say_it_for_theirs_and_a_module_alone_asks():
+    module = torchvision.models.shufflenet_v2_x0_5(num_classes=len(LABELS)).eval()
+    entry = torchvision.models.ShuffleNet_V2_X0_5_Weights.DEFAULT
+    with pytest.raises(
+        EvaluationError, match=r"ShuffleNetV2 does not say how .* Give preprocessing=, a function from"
+    ):
+        open_model(module, None, LABELS, device="cpu")
+    picture = torchvision.transforms.functional.to_pil_image(torch.rand(3, 200, 300))
+    for given in (entry, entry.transforms()):
+        opened = open_model(module, None, LABELS, preprocessing=given, device="cpu")
+        assert torch.equal(opened.preprocessing(picture), entry.transforms()(picture))
+
+
+def test_a_compiled_module_is_the_module_that_was_compiled(model):
+    compiled = torch.compile(model)
+    one, other = (open_model(each, None, LABELS, preprocessing=eight, device="cpu") for each in (compiled, model))
+    assert one.digest == other.digest
+
+
+def test_detectors_that_look_at_images_again_find_the_module_that_extracted_them(root, features, scores):
+    again = ud.score(features, "odin", search=False)
+    assert set(again["detector"].to_pylist()) == {"odin"}
+    assert len(again) == len(scores) // 2
+
+
+# A file's function
+
+
+@pytest.fixture
+def loading(model, tmp_path):
+    """A file whose function loads its weights."""
+    torch.save(model.state_dict(), tmp_path / "weights.pt")
+    text = (
+        "import torch\n"
+        "from tests.evaluation.small_models import cnn\n\n\n"
+        "def loaded(num_classes):\n"
+        "    model = cnn(num_classes)\n"
+        f"    model.load_state_dict(torch.load({str(tmp_path / 'weights.pt')!r}))\n"
+        "    return model\n"
+    )
+    (tmp_path / "model.py").write_text(text)
+    return tmp_path / "model.py"
+
+
+def test_a_function_that_loads_its_weights_needs_no_others(root, loading, tmp_path, features, capsys):
+    flags = ["--release", str(root), "--splits", f"{CONFIG}/test", "--model", f"{loading}:loaded", "--device", "cpu"]
+    assert main(["extract", *flags, "--out", str(tmp_path / "out")]) == 0
+    assert "weights  held by the module, state_dict " in capsys.readouterr().out
+    found = ud.score(tmp_path / "out", "msp", splits=f"{CONFIG}/test")
+    mine = ud.score(features, "msp", splits=f"{CONFIG}/test")
+    assert found.equals(mine)
+
+
+def test_a_function_that_returns_random_weights_is_told_to_load_some(root, tmp_path, capsys):
+    flags = ["--release", str(root), "--splits", f"{CONFIG}/test", "--model", f"{small_models.__file__}:cnn"]
+    assert main(["extract", *flags, "--device", "cpu", "--out", str(tmp_path / "out")]) == 2
+    said = capsys.readouterr().err
+    assert "small_models.py:cnn returns other weights at every call, so none were loaded" in said
+    assert not (tmp_path / "out").exists()
+
+
+# Scores and figures
+
+
+def test_figures_are_scikit_learn_s(root, scores):
+    figures = ud.evaluate(scores, root)
+    assert isinstance(figures, pd.DataFrame)
+    assert figures.columns.tolist() == [
+        *("detector", "config", "split", "role", "AUROC", "FPR95", "AUPR_IN", "AUPR_OUT"),
+        *("n_known", "n_unknown", "run", "model", "seed"),
+    ]
+    assert figures[["detector", "split"]].values.tolist() == [
+        [detector, split] for detector in ("msp", "knn") for split in ("far_ood_noise", "near_ood")
+    ]
+    assert figures.attrs["release_digest"] == ud.load(root).digest
+    by_id = {(row["detector"], row["id"]): row["score"] for row in scores.to_pylist()}
+    release = ud.load(root)
+    for line in figures.to_dict("records"):
+        sides = [release.rows(CONFIG, split)["id"].to_pylist() for split in ("test", line["split"])]
+        truth = np.repeat([0, 1], list(map(len, sides)))
+        values = np.array([by_id[line["detector"], one] for side in sides for one in side])
+        false, true, _ = metrics.roc_curve(1 - truth, -values, drop_intermediate=False)
+        expected = {
+            "AUROC": metrics.roc_auc_score(truth, values),
+            "FPR95": false[np.argmax(true >= 0.95)],
+            "AUPR_IN": metrics.average_precision_score(1 - truth, -values),
+            "AUPR_OUT": metrics.average_precision_score(truth, values),
+            "n_known": len(sides[0]),
+            "n_unknown": len(sides[1]),
+        }
+        assert {name: line[name] for name in expected} == pytest.approx(expected, abs=1e-12)
+
+
+def values_of(figures):
+    return figures.drop(columns=["run", "model", "seed", "detector"])
+
+
+def test_scores_are_a_table_a_data_frame_a_dictionary_or_a_file(root, scores, tmp_path):
+    """And paths are texts or `Path`s."""
+    msp = scores.filter(pa.compute.equal(scores["detector"], "msp"))
+    expected = values_of(ud.evaluate(msp, root))
+    plain = msp.select(["id", "score"]).replace_schema_metadata(None)
+    pa.csv.write_csv(plain, tmp_path / "s.csv")
+    pa.parquet.write_table(plain, tmp_path / "s.parquet")
+    by_id = dict(zip(plain["id"].to_pylist(), plain["score"].to_pylist(), strict=True))
+    files = [tmp_path / "s.csv", str(tmp_path / "s.csv"), tmp_path / "s.parquet"]
+    for given in (msp, [msp], plain, plain.to_pandas(), by_id, *files, [str(files[0])]):
+        found = ud.evaluate(given, str(root))
+        pd.testing.assert_frame_equal(values_of(found), expected)
+        assert set(found["detector"]) <= {"msp", "scores", "s"}
+
+
+def test_several_scores_are_runs_by_their_files_names_or_numbers(root, scores, tmp_path):
+    pa.parquet.write_table(scores, tmp_path / "first.parquet")
+    figures = ud.evaluate([tmp_path / "first.parquet", scores.to_pandas(), scores], ud.load(root))
+    assert figures["run"].unique().tolist() == ["first", "scores-2", "scores-3"]
+    assert len(figures) == 3 * 4
+
+
+def test_a_report_takes_the_same(root, scores, tmp_path):
+    files = ud.report([scores, scores.to_pandas()], root, tmp_path / "report", plots=False)
+    assert set(files["run"].to_pylist()) == {"scores-1", "scores-2"}
+    assert (tmp_path / "report" / "report.html").is_file()
+
+
+def test_scores_that_were_written_have_the_figures_of_those_in_memory(root, features, tmp_path):
+    found = ud.score(features.root, ["msp", lowest_logit], out=str(tmp_path / "run.parquet"), search=False)
+    one, other = ud.evaluate(found, root), ud.evaluate(tmp_path / "run.parquet", root)
+    pd.testing.assert_frame_equal(one.drop(columns="run"), other.drop(columns="run"))
+
+
+def test_one_detector_needs_no_list(features, scores):
+    for given in ("msp", ["msp"], ("msp",)):
+        found = ud.score(str(features.root), given)
+        assert found.equals(scores.filter(pa.compute.equal(scores["detector"], "msp")))
+    assert set(ud.score(features, lowest_logit)["detector"].to_pylist()) == {"lowest_logit"}
+    assert set(ud.score(features, "msp,energy")["detector"].to_pylist()) == {"msp", "energy"}
+
+
+def test_features_of_several_models_are_an_ensemble(root, features):
+    other = ud.extract(small_models.of_seed(small_models.cnn, num_classes=len(LABELS)), root, CONFIG, device="cpu")
+    found = ud.score([features, other], "deep_ensemble", splits=CONFIG)
+    both = [each.features(CONFIG, "test") for each in (features, other)]
+    shares = [np.exp(one.logits) / np.exp(one.logits).sum(axis=1, keepdims=True) for one in both]
+    expected = dict(zip(both[0].ids.tolist(), 1 - np.mean(shares, axis=0).max(axis=1), strict=True))
+    by_id = dict(zip(found["id"].to_pylist(), found["score"].to_pylist(), strict=True))
+    assert {id_: by_id[id_] for id_ in expected} == pytest.approx(expected, abs=1e-5)
+
+
+def test_splits_are_a_text_or_several_names_or_pairs(root, model):
+    for splits in (f"{CONFIG}/test,{CONFIG}/near_ood", [f"{CONFIG}/test", (CONFIG, "near_ood")]):
+        found = ud.extract(model, root, splits, device="cpu")
+        assert found.splits() == {CONFIG: ("near_ood", "test")}
+
+
+def test_a_release_that_is_open_or_a_path_is_a_release(root):
+    opened = ud.load(root)
+    assert ud.load(opened) is opened
+    assert repr(opened) == f"<release {root}: {CONFIG}, {CONFIG}-train>"
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "found"),
+    [
+        (lambda it: ud.extract(it.root, it.model, "out"), TypeError, "A release is a folder, .* not a Small"),
+        (
+            lambda it: ud.extract(3, it.root),
+            TypeError,
+            r"A model is a torch.nn.Module, or timm:NAME, .*not an int: ext",
+        ),
+        (lambda it: ud.extract(it.model, it.root, "birds"), EvaluationError, "'birds' is not a config of"),
+        (lambda it: ud.extract(it.model, it.root, weights="x.pt"), EvaluationError, "A module has its weights: leave"),
+        (lambda it: ud.score(it.scores, "msp"), TypeError, "Features are what extract returned, .* not a Table"),
+        (lambda it: ud.score(it.features, 3), EvaluationError, "int is int, not a detector"),
+        (
+            lambda it: ud.score(it.features, "msq"),
+            EvaluationError,
+            "'msq' is not a detector; the closest names are msp",
+        ),
+        (lambda it: ud.score(it.features, "msp", splits="birds"), EvaluationError, "'birds' is not a config of"),
+        (lambda it: ud.evaluate(3, it.root), TypeError, "Scores are a table or a DataFrame .* not an int"),
+        (lambda it: ud.evaluate(it.features, it.root), TypeError, "Scores are .* not a FeatureStore"),
+        (lambda it: ud.evaluate({"a": "high"}, it.root), EvaluationError, "The scores cannot be read as a table"),
+        (lambda it: ud.evaluate({"a": 1.0}, it.root), EvaluationError, r"has 1 id \(a\) that small of the release"),
+        (lambda it: ud.evaluate(pd.DataFrame({"x": [1]}), it.root), EvaluationError, "needs the columns id and score"),
+        (lambda it: ud.evaluate(it.scores, 3), TypeError, "A release is a folder, ORG/NAME .* not an int"),
+        (lambda it: ud.evaluate(it.scores, it.root, "birds"), EvaluationError, "'birds'"),
+        (lambda it: ud.evaluate(it.scores.slice(1), it.root), EvaluationError, r"lacks scores of msp for 1 id"),
+    ],
+)
+def test_a_wrong_call_gets_a_sentence(call, error, found, root, model, features, scores):
+    given = type("Given", (), {"root": root, "model": model, "features": features, "scores": scores})
+    with pytest.raises(error, match=found):
+        call(given)

@@ -1,0 +1,137 @@
+"""Building, checking and materializing a release from Python: the commands of these names, with keywords for flags.
+
+The commands are found by name, as the overview of `unknown-detection` finds them. Without `workers=`, they work in the
+caller's process: further ones import the caller's program, which then has to do its work under
+`if __name__ == "__main__":`, as for any use of `multiprocessing`.
+
+Tested by `tests/unknown_detection/test_steps.py`.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import io
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from unknown_detection.commands import COMMANDS
+from unknown_detection.terminal.progress import Log
+
+if TYPE_CHECKING:
+    from unknown_detection.evaluation.releases import Release
+
+
+def build(benchmark: str, out: str | Path, *, log: Log = lambda text: None, **flags: Any) -> Release:
+    """Build a benchmark from your own copies of its source datasets, or from small made-up ones.
+
+        >>> release = ud.build("cifar", "build/cifar", demo=True, splits=["cifar/test", "cifar/near_ood"])
+        >>> release.splits("cifar")
+        ('near_ood', 'test')
+
+    Args:
+        benchmark: `imagenet`, `cifar`, `facets`, `broad`, or `folder` for your own images.
+        out: folder of the release; an interrupted or repeated call goes on there.
+        log: receives what the command prints.
+        flags: those of `unknown-detection build BENCHMARK`, with `_` for `-`: `demo=True`; `imagenet="/data/imagenet"`
+            and so on for the sources; a list for a flag that may be repeated. With `workers=8`, processes of their
+            own import your program: let it do its work under `if __name__ == "__main__":`.
+
+    Returns:
+        The release.
+
+    Raises:
+        BuildError: anything that the user can fix, such as a source that is missing.
+        ValueError: there is no such benchmark, or a flag cannot have this value.
+        TypeError: there is no such flag.
+    """
+    known = [command.name.removeprefix("build ") for command in COMMANDS if command.name.startswith("build ")]
+    if benchmark not in known:
+        raise ValueError(f"There is no benchmark {benchmark!r}; choose one of {', '.join(known)}.")
+    _, printed = _run(f"build {benchmark}", out=out, quiet=True, **flags)
+    log(printed)
+    return _load(out)
+
+
+def materialize(release: str | Path, out: str | Path, *, log: Log = lambda text: None, **flags: Any) -> Release:
+    """Build the rows of a release that was published without its images, from your own copies of the sources.
+
+        >>> release = ud.materialize("build/index", "build/whole", cifar100="sources/cifar100", svhn="sources/svhn")
+        >>> release.digest == ud.load("build/index").digest
+        True
+
+    Args:
+        release: ORG/NAME on the Hub, with `revision=TAG`, or a release's folder.
+        out: folder of the new release.
+        log: receives what the command prints.
+        flags: those of `unknown-detection materialize`, as for `build`.
+
+    Returns:
+        The release, with the rows and digests of the published one.
+
+    Raises:
+        BuildError: anything that the user can fix, such as a source that is missing.
+        ValueError: a flag cannot have this value.
+        TypeError: there is no such flag.
+    """
+    _, printed = _run("materialize", str(release), out=out, quiet=True, **flags)
+    log(printed)
+    return _load(out)
+
+
+def verify(release: str | Path, **flags: Any) -> list[str]:
+    """Check every digest, row and image of a release.
+
+        >>> ud.verify("build/cifar")
+        []
+
+    Args:
+        release: a folder, or ORG/NAME on the Hub.
+        flags: those of `unknown-detection verify`, as for `build`.
+
+    Returns:
+        The problems, in sentences; none for a release that is complete and undamaged.
+
+    Raises:
+        BuildError: there is no release to check.
+        ValueError: a flag cannot have this value.
+        TypeError: there is no such flag.
+    """
+    _, printed = _run("verify", str(release), json=True, **flags)
+    return [message for problem in json.loads(printed)["problems"] for message in problem["messages"]]
+
+
+def _load(out: str | Path) -> Release:
+    release: Release = importlib.import_module("unknown_detection.evaluation.releases").load(out)
+    return release
+
+
+def _run(name: str, *words: str, **flags: Any) -> tuple[int, str]:
+    """Run a command in this process; return its exit code and what it printed."""
+    overview = importlib.import_module("unknown_detection.__main__")
+    (listed,) = [command for command in COMMANDS if command.name == name]
+    command = overview.click_command(listed, click.Context(click.Command(name)))
+    arguments = _arguments({"workers": 1, **flags})
+    printed = io.StringIO()
+    try:
+        with contextlib.redirect_stdout(printed):
+            code = command.main([*words, *arguments], prog_name=name, standalone_mode=False)
+    except click.NoSuchOption as error:
+        told = error.format_message().replace("--", "")
+        raise TypeError(f"{name}: {told}") from None
+    except click.ClickException as error:
+        raise ValueError(f"{name}: {error.format_message()}") from None
+    return int(code or 0), printed.getvalue()
+
+
+def _arguments(flags: dict[str, Any]) -> list[str]:
+    """Return keywords as a command line has them."""
+    found = []
+    for name, value in flags.items():
+        flag = f"--{name.replace('_', '-')}"
+        for one in value if isinstance(value, list | tuple) else [value]:
+            found += [] if one is None or one is False else [flag] if one is True else [flag, str(one)]
+    return found
