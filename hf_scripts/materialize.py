@@ -111,12 +111,7 @@ def _published(
         )
     with scratch_folder("materialize") as into, hub_settings():
         repository = Repository(target, meter.note)
-        commit = repository.resolve(revision)
-        if commit is None:
-            raise BuildError(
-                f"{target} is no folder here, and has no revision {revision} on {repository.host}, or is no "
-                "repository there. Check the names, and log in with `hf auth login` if it is private."
-            )
+        commit = repository.commit_at(revision)
         _fetch(repository, commit, ["manifest.json"], into)
 
         def fetch(file: FileEntry, to: Path) -> None:

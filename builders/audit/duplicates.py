@@ -27,6 +27,7 @@ from builders.release.duplicates import Pair, groups, is_known_and_unknown
 from builders.release.entries import Manifest
 from builders.release.reader import read_index, unreadable
 from builders.release.split_entries import SplitEntry, is_training
+from unknown_detection.words import quantity
 
 KEY = "duplicates"
 
@@ -197,7 +198,7 @@ def summary(found: Found) -> str:
 
 
 def _pairs(pairs: Sequence[Pair]) -> str:
-    return f"{len(pairs):,} pair{'' if len(pairs) == 1 else 's'}"
+    return quantity(len(pairs), "pair")
 
 
 def _is_between(pair: Pair) -> bool:

@@ -68,12 +68,7 @@ def estimated_quality(table: Sequence[int]) -> int:
 
     Args:
         table: the 64 steps of the first quantisation table, row by row (as Pillow's `quantization` has them).
-
-    Raises:
-        ValueError: not 64 steps.
     """
-    if len(table) != _LUMINANCE.size:
-        raise ValueError(f"a quantisation table has 64 steps, not {len(table)}")
     return int(np.abs(_TABLES - np.asarray(table, np.int64)).sum(axis=1).argmin()) + 1
 
 

@@ -11,23 +11,12 @@ from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
-import numpy.typing as npt
-from PIL import Image
 
+from builders.duplicates.distance import SIDE, scaled
 from builders.executors.base import ONE_CORE, Counted, Executor, Meter, Progress, Resources
-from builders.generate.arrays import SIDE
-from builders.generate.exact.resize import fixed_resize
 from builders.release import images
 from builders.release.reader import RowGroup, row_groups
 from builders.release.split_entries import SplitEntry
-
-Pixels = npt.NDArray[np.uint8]
-
-
-def thumbnail(image: Image.Image) -> Pixels:
-    """An image as (32, 32, 3): as it is if it has that size, else after the fixed resize."""
-    small = image.convert("RGB") if image.size == (SIDE, SIDE) else fixed_resize(image)
-    return np.asarray(small)
 
 
 @dataclass(frozen=True)
@@ -51,7 +40,7 @@ class ThumbnailTask:
         """
         counted = Counted(len(self.group.rows), progress)
         pixels = np.empty((len(self.group.rows), SIDE, SIDE, 3), np.uint8)
-        made = self.group.each(lambda data: (len(data), thumbnail(images.decode(data))))
+        made = self.group.each(lambda data: (len(data), scaled(images.decode(data))))
         for number, (size, small) in enumerate(made):
             pixels[number] = small
             counted.one(size)

@@ -23,6 +23,7 @@ from builders.pipeline.state import locked
 from builders.release.layout import Layout
 from builders.sources.base import Source
 from builders.storage.paths import store_of
+from unknown_detection.words import quantity
 
 
 def given_sources(
@@ -46,7 +47,7 @@ def given_sources(
     refuse_wrong_folders(given | places)  # also of sources that these splits do not need
     missing = [source for source in needing if source not in places]
     if missing:
-        lines = [f"No folder was given for {len(missing)} source{'s' if len(missing) > 1 else ''} of these splits:"]
+        lines = [f"No folder was given for {quantity(len(missing), 'source')} of these splits:"]
         lines += missing_sources((source, _in_few_words(benchmark, needing[source])) for source in missing)
         lines.append(f"{listed_once(missing[0])}. Or choose --splits, or try the demo sources:")
         lines.append(f"  {module} --demo --out build/unknown-detection")

@@ -113,12 +113,7 @@ def distance(query: Images, reference: Images) -> float:
     Args:
         query: (32, 32, 3), the image that is moved, scaled and mirrored.
         reference: (32, 32, 3).
-
-    Raises:
-        ValueError: an image of another shape or type.
     """
-    check_images("query", query, ndim=3)
-    check_images("reference", reference, ndim=3)
     contrast = contrasts(np.stack([query, reference])).min()
     by_detail = _detail_distance(query, reference)
     found = by_detail * float(scarcity(contrast))
@@ -139,17 +134,6 @@ def _detail_distance(query: Images, reference: Images) -> float:
         lengths = np.einsum("cyxij,cyxij->yx", windows, windows) + FLOOR
         best = max(best, float((products / np.sqrt(lengths * length)).max()))
     return 1.0 - best
-
-
-def check_images(name: str, images: Images, *, ndim: int) -> None:
-    """Refuse arrays other than 32 x 32 RGB images of uint8.
-
-    Raises:
-        ValueError: an array of another shape or type.
-    """
-    if images.dtype != np.uint8 or images.ndim != ndim or images.shape[-3:] != (SIDE, SIDE, 3):
-        wanted = ", ".join(["n"] * (ndim - 3) + [str(SIDE), str(SIDE), "3"])
-        raise ValueError(f"{name} must be a uint8 array ({wanted}), not {images.dtype} {images.shape}")
 
 
 def _differences(images: Images, scale: float, dtype: npt.DTypeLike) -> Details:

@@ -36,7 +36,6 @@ from builders.duplicates.distance import (
     SIDE,
     WINDOW,
     Images,
-    check_images,
     contrasts,
     details,
     distance,
@@ -88,11 +87,7 @@ def find(
         references: uint8 (m, 32, 32, 3); m may be 0.
         threshold: greatest distance of a pair, at least 0.
         advance: called with the number of queries done since the last call.
-
-    Raises:
-        ValueError: arrays of another shape or type, or a threshold that is negative or not a number.
     """
-    check_images("queries", queries, ndim=4)
     return find_in(Index(references), queries, threshold=threshold, advance=advance)
 
 
@@ -102,9 +97,6 @@ class Index:
     Args:
         references: uint8 (m, 32, 32, 3); m may be 0.
 
-    Raises:
-        ValueError: an array of another shape or type.
-
     Attributes:
         images: the references.
         outlines: float32 (86, m), a column (r, 1, -|r|² / 2) for each outline r. Its product with
@@ -112,7 +104,6 @@ class Index:
     """
 
     def __init__(self, references: Images) -> None:
-        check_images("references", references, ndim=4)
         self.images = references
         self.outlines = np.ones((outlines.STEPS + 2, len(references)), np.float32)
         for rows in _parts(len(references), _REFERENCES):
@@ -123,9 +114,6 @@ class Index:
 
 def find_in(index: Index, queries: Images, *, threshold: float = THRESHOLD, advance: Callable[[int], object]) -> Pairs:
     """Find every pair of queries and indexed references; see `find`."""
-    check_images("queries", queries, ndim=4)
-    if not threshold >= 0:
-        raise ValueError(f"the threshold must be at least 0, not {threshold}")
     found: list[tuple[int, float, int]] = []
     for part in _parts(len(queries), _QUERIES):
         some = queries[part]

@@ -95,17 +95,9 @@ def seal(pixels: Pixels, original: Original) -> bytes:
     Args:
         pixels: uint8, of the shape of the prepared original.
         original: what they were generated from.
-
-    Raises:
-        ValueError: the two differ in shape or are not uint8 of shape (height, width, 3).
     """
-    prepared = original.prepared
-    if pixels.shape != prepared.shape or pixels.shape[2:] != (3,) or {pixels.dtype, prepared.dtype} != {_UINT8}:
-        raise ValueError(
-            f"pixels {pixels.dtype} {pixels.shape} cannot be sealed against {prepared.dtype} {prepared.shape}"
-        )
     # Unsigned bytes wrap around, and so does the sum that undoes this: no pixel is lost, whatever the difference.
-    plain = _codec().compress(np.ascontiguousarray(pixels - prepared), asbytes=True)
+    plain = _codec().compress(np.ascontiguousarray(pixels - original.prepared), asbytes=True)
     secrets = _Secrets.of(original)
     digest = hmac.digest(secrets.digest_key, plain, "sha256")
     height, width, _ = pixels.shape
@@ -163,7 +155,6 @@ def open_row(sealed: bytes, original: Original, *, prepared_sha256: str, content
     raise BuildError(f"The residual of {name} does not give the pixels that its row names. {_FETCH}")
 
 
-_UINT8 = np.dtype(np.uint8)
 _FETCH = "Fetch the release again."
 _EDITION = "Give the owner's edition, with its files as they were downloaded."
 

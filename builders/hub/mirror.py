@@ -88,7 +88,7 @@ def wanted_files(source: Source, place: HubPlace, partitions: Sequence[str], cac
     if mirror.at and not place.folder and (known := parse_place(mirror.at)).repo == place.repo:
         place = HubPlace(place.repo, place.revision, known.folder)
     repository = Repository(place.repo, log)
-    commit = _commit(repository, place)
+    commit = repository.commit_at(place.revision)
     tree = repository.tree(commit)
     paths = {}
     for partition in partitions:
@@ -124,18 +124,6 @@ def download(source: Source, wanted: Wanted, log: Log, *, quiet: bool = False) -
         with held(wanted.home / ".lock", busy):
             _download(wanted, log, quiet=quiet)
     return wanted.root
-
-
-def _commit(repository: Repository, place: HubPlace) -> str:
-    commit = repository.resolve(place.revision)
-    if commit is not None:
-        return commit
-    if repository.info() is None:
-        raise BuildError(
-            f"There is no dataset {place.repo} on {repository.host}, or your token may not see it. Check the name, "
-            "and log in with `hf auth login` or set HF_TOKEN."
-        )
-    raise BuildError(f"{place.repo} has no revision {place.revision} on {repository.host}. Check {place}.")
 
 
 def _partition(

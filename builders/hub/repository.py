@@ -196,6 +196,23 @@ class Repository:
         unreached = f"Check the connection; if a folder is meant, there is no {self.name} here."
         return with_retries(f"find {self.name} at {revision} on {self.host}", ask, self.log, unreached=unreached)
 
+    def commit_at(self, revision: str) -> str:
+        """The commit of a branch, tag or commit.
+
+        Raises:
+            BuildError: there is no such repository, or no such revision of it.
+        """
+        commit = self.resolve(revision)
+        if commit is not None:
+            return commit
+        if self.info() is None:
+            raise BuildError(
+                f"There is no dataset {self.name} on {self.host}, or your token may not see it. Check the name, and "
+                "log in with `hf auth login` or set HF_TOKEN."
+            )
+        tags = ", ".join(sorted(self.tags())) or "none"
+        raise BuildError(f"{self.name} has no revision {revision} on {self.host}. Give one of its tags: {tags}.")
+
     def tags(self) -> dict[str, str]:
         """The commit of every tag; empty if there is no repository."""
 

@@ -62,7 +62,7 @@ def downloaded(
         with os_errors_as_build_errors("write what is downloaded"):
             into.mkdir(parents=True, exist_ok=True)
             repository = Repository(name, log)
-            commit = _resolve(repository, revision)
+            commit = repository.commit_at(revision)
             label = f"{name} at {revision} (commit {commit[:12]})"
             files, problems = _listed_files(repository, commit, into, chosen)
             size = sum(file.size for file in files)
@@ -71,21 +71,6 @@ def downloaded(
             _check_disk_space(size, into)
             _download(repository, commit, files, into)
         yield Downloaded(into, label, problems, repository, commit)
-
-
-def _resolve(repository: Repository, revision: str) -> str:
-    commit = repository.resolve(revision)
-    if commit is not None:
-        return commit
-    if repository.info() is None:
-        raise BuildError(
-            f"There is no folder {repository.name} here and no such dataset repository on {repository.host}. "
-            "Check the name, and log in with `hf auth login` if the repository is private."
-        )
-    tags = ", ".join(sorted(repository.tags())) or "none"
-    raise BuildError(
-        f"{repository.name} has no revision {revision} on {repository.host}. Give one of its tags: {tags}."
-    )
 
 
 def _listed_files(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from builders.release.digests import file_sha256
 from builders.release.entries import Manifest
@@ -17,6 +18,9 @@ from builders.release.split_entries import FileEntry
 from builders.storage.atomic import TEMPORARY
 from builders.storage.paths import store_of
 from hf_scripts.checks.problems import Problems
+
+if TYPE_CHECKING:  # the Hub's client, which a folder needs not
+    from builders.hub.repository import RemoteFile
 
 _BESIDE = (".cache", ".git", ".gitattributes", ".state")
 """What lies at a release's root and is no part of it: a build's state, and what git and the Hub's client keep.
@@ -114,12 +118,11 @@ def _named(manifest: Manifest) -> Iterator[tuple[str, str, str]]:
         yield manifest.duplicates.path, "duplicates/pairs.parquet", "the table of duplicates"
 
 
-def check_tree(tree: Mapping[str, tuple[int, str]], manifest: Manifest) -> Problems:
+def check_tree(tree: Mapping[str, RemoteFile], manifest: Manifest) -> Problems:
     """Check that a repository holds the files that its manifest lists, and no others.
 
     Args:
-        tree: size and SHA-256 of every file of a commit, without the files that the Hub adds itself. The digest is
-            empty for small files, for which the Hub does not give one.
+        tree: the files of a commit by path, without the one that the Hub adds itself.
         manifest: the commit's manifest.
     """
     problems = Problems()
@@ -130,16 +133,16 @@ def check_tree(tree: Mapping[str, tuple[int, str]], manifest: Manifest) -> Probl
     return problems
 
 
-def check_stored(file: FileEntry, tree: Mapping[str, tuple[int, str]]) -> Problems:
+def check_stored(file: FileEntry, tree: Mapping[str, RemoteFile]) -> Problems:
     """Check that a repository has a listed file with the listed size and, if the Hub gives one, the listed digest."""
     problems = Problems()
-    size, digest = tree.get(file.path, (-1, ""))
-    if size < 0:
+    stored = tree.get(file.path)
+    if stored is None:
         problems.add("file missing", f"{file.path}: the file is missing")
-    elif size != file.size:
-        problems.add("file size", _wrong_size(file, size))
-    elif digest and digest != file.sha256:
-        problems.add("file digest", _wrong_digest(file, digest))
+    elif stored.size != file.size:
+        problems.add("file size", _wrong_size(file, stored.size))
+    elif stored.sha256 and stored.sha256 != file.sha256:
+        problems.add("file digest", _wrong_digest(file, stored.sha256))
     return problems
 
 

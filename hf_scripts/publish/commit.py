@@ -33,7 +33,6 @@ from hf_scripts.publish.merged_release import (
     damaged_repository,
     differences,
     merge_with_published,
-    sizes_and_digests,
     snapshot,
     write_version,
 )
@@ -265,10 +264,9 @@ def _check_staying(merged: MergedRelease) -> None:
     """Check that the repository has the files that the merged release keeps from it."""
     staying = [f for f in merged.manifest.files() if merged.local(f.path) is None]
     if staying and merged.base is not None:
-        tree = sizes_and_digests(merged.base.tree)
         problems = Problems()
         for file in staying:
-            problems.merge(check_manifest.check_stored(file, tree))
+            problems.merge(check_manifest.check_stored(file, merged.base.tree))
         if problems.total():
             raise damaged_repository(f"{merged.base.repository.name} at {merged.base.commit[:12]}", problems)
 

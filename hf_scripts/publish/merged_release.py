@@ -106,11 +106,6 @@ def damaged_folder(folder: Path, problems: Problems) -> BuildError:
     )
 
 
-def sizes_and_digests(tree: Mapping[str, RemoteFile]) -> dict[str, tuple[int, str]]:
-    """Size and SHA-256 by path, as `hf_scripts.checks.manifest.check_tree` takes them."""
-    return {path: (stored.size, stored.sha256) for path, stored in tree.items()}
-
-
 @dataclass
 class MergedRelease:
     """A release to publish.

@@ -12,7 +12,7 @@ from builders.release.entries import Manifest
 from builders.release.manifest import parse
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks.problems import Problems
-from hf_scripts.publish.merged_release import first_problem, sizes_and_digests
+from hf_scripts.publish.merged_release import first_problem
 
 
 def read_back(
@@ -46,7 +46,7 @@ def read_back(
         )
     manifest = parse(manifest_file.read_bytes(), str(manifest_file))
     tree = repository.tree(tag)
-    problems = check_manifest.check_tree(sizes_and_digests(tree), manifest)
+    problems = check_manifest.check_tree(tree, manifest)
     if "manifest.json" not in tree or not tree["manifest.json"].has_content_of(manifest_file):
         problems.add("manifest", "manifest.json is missing, or is not the published one")
     if not problems.total():

@@ -24,6 +24,7 @@ from builders.errors import BuildError
 from builders.release.duplicates import CONFIG
 from builders.release.entries import Manifest, without_outdated_audits
 from builders.release.layout import CARD, CROISSANT
+from unknown_detection.words import quantity
 
 _TAG = re.compile(r"v(0|[1-9]\d*)\.(0|[1-9]\d*)\.(0|[1-9]\d*)", re.ASCII)
 
@@ -99,7 +100,7 @@ class Changes:
     def reason(self) -> str:
         """The first change of the highest level, and the number of others."""
         found = getattr(self, self.level) if self.level else ()
-        more = f" and {len(found) - 1:,} more such change{'' if len(found) == 2 else 's'}" if len(found) > 1 else ""
+        more = f" and {quantity(len(found) - 1, 'more such change')}" if len(found) > 1 else ""
         return f"{found[0]}{more}" if found else "nothing differs"
 
 

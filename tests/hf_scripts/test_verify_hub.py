@@ -171,13 +171,13 @@ def test_a_revision_that_is_not_there(check, published, hub):
 
 def test_a_repository_that_is_not_there(check, hub):
     error = check("org/nothing").error
-    assert error.startswith("There is no folder org/nothing here and no such dataset repository on 127.0.")
+    assert error.startswith("There is no dataset org/nothing on 127.0.")
 
 
 def test_a_private_repository_without_a_token(check, hub, monkeypatch):
     hub.create(REPO, private=True)
     monkeypatch.delenv("HF_TOKEN")
-    assert "log in with `hf auth login` if the repository is private" in check().error
+    assert "your token may not see it. Check the name, and log in with `hf auth login`" in check().error
 
 
 def test_a_repository_of_something_else(check, hub):

@@ -424,26 +424,3 @@ def test_no_images_have_no_pairs(n, m):
     assert (len(pairs.queries), len(pairs.references), len(pairs.distances)) == (0, 0, 0)
     assert (pairs.queries.dtype, pairs.distances.dtype) == (np.int64, np.float32)
     assert sum(steps) == n
-
-
-@pytest.mark.parametrize(
-    ("queries", "message"),
-    [
-        (
-            np.zeros((2, 32, 32, 3)),
-            r"queries must be a uint8 array \(n, 32, 32, 3\), not float64 \(2, 32, 32, 3\)",
-        ),
-        (np.zeros((2, 3, 32, 32), np.uint8), "not uint8"),
-        (np.zeros((32, 32, 3), np.uint8), "not uint8"),
-    ],
-)
-def test_arrays_of_another_kind_are_refused(queries, message):
-    with pytest.raises(ValueError, match=message):
-        search(queries, np.zeros((1, 32, 32, 3), np.uint8))
-
-
-@pytest.mark.parametrize("threshold", [-0.1, float("nan")])
-def test_a_threshold_below_zero_is_refused(threshold):
-    images = np.zeros((1, 32, 32, 3), np.uint8)
-    with pytest.raises(ValueError, match="threshold must be at least 0, not"):
-        search(images, images, threshold=threshold)
