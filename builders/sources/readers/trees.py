@@ -163,7 +163,7 @@ def _of_tars(
             )
         )
     where = relative(place, root)
-    prefix = f"{where}/" if place.is_dir() else f"{where}:{top}"
+    prefix = f"{where}:{top}" if not place.is_dir() else "" if where == "." else f"{where}/"
     empty = pa.array([], pa.string())
     rows = pa.concat_tables([_rows(empty, empty), *tables]).combine_chunks()
     return Tree(root, place, f"archive {where}", prefix, how, rows, tuple(odd))

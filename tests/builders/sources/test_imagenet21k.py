@@ -1,33 +1,22 @@
 import gzip
-from pathlib import Path
 
 import pytest
 
 from builders.plan.completeness import shortfalls
 from builders.sources.base import Stray, open_source
 from builders.sources.registry import SOURCES
+from tests.builders.published import REFERENCE, listed, published, touched
 from tests.builders.trees import opened, refusal, tree, write_tar
 
-PUBLISHED = Path(__file__).parents[4] / "shared" / "reference" / "published"
-published = pytest.mark.skipif(not PUBLISHED.is_dir(), reason="no published lists beside this checkout")
 # The first line of each list.
 SSB, OOD = "n00470682/n00470682_1000.JPEG", "n02666943/n02666943_13580.JPEG"
 
 
-def listed(name):
-    """Ids of a published list."""
-    file = {"ssb_hard": "openood_v1_5/imagenet_test_ssb_hard.txt.gz", "imagenet_ood": "imagenet_ood.txt.gz"}[name]
-    with gzip.open(PUBLISHED / file, "rt", encoding="utf-8") as lines:
-        return {line.split()[0].removeprefix("ssb_hard/") for line in lines}
-
-
 @published
 def test_partitions_are_the_published_lists(tmp_path):
-    lists = {name: listed(name) for name in ("ssb_hard", "imagenet_ood")}
-    for name in set().union(*lists.values()):
-        path = tmp_path / name
-        path.parent.mkdir(exist_ok=True)
-        path.touch()
+    with gzip.open(REFERENCE / "imagenet_ood.txt.gz", "rt", encoding="utf-8") as file:
+        lists = {"ssb_hard": set(listed("imagenet_test_ssb_hard")), "imagenet_ood": set(file.read().split())}
+    touched(tmp_path, set.union(*lists.values()))
     (tmp_path / "n00470682" / "n00470682_7.JPEG").touch()  # of a needed class, and on no list
     (tmp_path / "n00000001").mkdir()
     index = opened("imagenet21k", tmp_path)

@@ -1,27 +1,19 @@
-import gzip
-from pathlib import Path
-
 import pytest
 
 from builders.plan.completeness import shortfalls
 from builders.sources.base import Stray
 from builders.sources.registry import SOURCES
 from taxonomy import tables
+from tests.builders.published import listed, published, touched
 from tests.builders.trees import opened, refusal, tree, write_tar
 
-LISTS = Path(__file__).parents[4] / "shared" / "reference" / "published" / "openood_v1_5"
-published = pytest.mark.skipif(not LISTS.is_dir(), reason="no published lists beside this checkout")
 GOLDFISH = "n01443537"
 
 
 @published
 def test_ids_and_counts_are_openoods(tmp_path):
-    with gzip.open(LISTS / "imagenet_test_imagenet_r.txt.gz", "rt", encoding="utf-8") as file:
-        labels = {line.split()[0].partition("/")[2]: int(line.split()[1]) for line in file}
-    for name in labels:
-        path = tmp_path / "images_largescale" / "imagenet_r" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
+    labels = listed("imagenet_test_imagenet_r")
+    touched(tmp_path / "images_largescale" / "imagenet_r", labels)
     index = opened("imagenet_r", tmp_path)
     wnids = [row.wnid for row in tables.imagenet1k()]
     classes = dict(zip(*(index.table[name].to_pylist() for name in ("source_id", "class_id")), strict=True))

@@ -1,36 +1,18 @@
-import gzip
-from pathlib import Path
-
 import pytest
 
 from builders.plan.completeness import shortfalls
 from builders.sources.base import Stray
 from builders.sources.registry import SOURCES
 from taxonomy import tables
+from tests.builders.published import listed, published, touched
 from tests.builders.trees import opened, refusal, tree, write_tar
 
-LISTS = Path(__file__).parents[4] / "shared" / "reference" / "published" / "openood_v1_5"
-published = pytest.mark.skipif(not LISTS.is_dir(), reason="no published lists beside this checkout")
 NAMES = tuple(f"{number:040x}.jpeg" for number in range(10))
-
-
-def listed():
-    """OpenOOD's list: the path of each image below the set's folder, and its label."""
-    with gzip.open(LISTS / "imagenet_test_imagenet_v2.txt.gz", "rt", encoding="utf-8") as file:
-        return {line.split()[0].partition("/")[2]: int(line.split()[1]) for line in file}
-
-
-def touched(root, names):
-    for name in names:
-        path = root / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
-    return root
 
 
 @published
 def test_ids_and_classes_are_openoods_and_other_sets_of_the_owners_are_refused(tmp_path):
-    labels = listed()
+    labels = listed("imagenet_test_imagenet_v2")
     touched(tmp_path / "images_largescale" / "imagenet_v2", labels)
     index = opened("imagenet_v2", tmp_path)
     wnids = [row.wnid for row in tables.imagenet1k()]

@@ -1,32 +1,20 @@
-import gzip
-from pathlib import Path
-
 import pytest
 
 from builders.plan.completeness import shortfalls
 from builders.sources.base import Stray, open_source
 from builders.sources.registry import SOURCES
+from tests.builders.published import listed, published, touched
 from tests.builders.trees import opened, refusal, tree, write_tar
 
-LISTS = Path(__file__).parents[4] / "shared" / "reference" / "published" / "openood_v1_5"
-published = pytest.mark.skipif(not LISTS.is_dir(), reason="no published lists beside this checkout")
 CARACAL = "Caracal caracal caracal"
-
-
-def listed():
-    """OpenOOD's list, without the name of the set."""
-    with gzip.open(LISTS / "imagenet_test_ninco.txt.gz", "rt", encoding="utf-8") as file:
-        return [line.split()[0].partition("/")[2] for line in file]
 
 
 @published
 def test_ids_are_openoods_and_the_owners_counts_are_its_list(tmp_path):
-    for name in listed():
-        path = tmp_path / "images_largescale" / "ninco" / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch()
+    names = listed("imagenet_test_ninco")
+    touched(tmp_path / "images_largescale" / "ninco", names)
     index = opened("ninco", tmp_path)
-    assert sorted(index.table["source_id"].to_pylist()) == sorted(listed())
+    assert sorted(index.table["source_id"].to_pylist()) == sorted(names)
     # "The NINCO dataset consists of 64 OOD classes with a total of 5879 samples" (the owners' README).
     assert (index.num_rows, len(index.pieces[0].images_by_class)) == (5_879, 64)
     assert index.pieces[0].images_by_class == SOURCES["ninco"].expected()["images"].per_class
