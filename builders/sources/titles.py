@@ -33,6 +33,7 @@ TITLES: Mapping[str, str] = {
     "imagenet_v2": "ImageNetV2 (matched frequency)",
     "imagenet_r": "ImageNet-R",
     "imagenet21k": "ImageNet-21k",
+    "imagenet_c": "ImageNet-C",
 }
 """The title of every source by its key, which is also its flag on the command line and the name of its module."""
 

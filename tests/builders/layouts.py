@@ -293,6 +293,41 @@ def imagenet21k_archive(imagenet21k, root):
     return root
 
 
+CORRUPTIONS = {
+    "noise": ("gaussian_noise", "shot_noise", "impulse_noise"),
+    "blur": ("defocus_blur", "glass_blur", "motion_blur", "zoom_blur"),
+    "weather": ("snow", "frost", "fog", "brightness"),
+    "digital": ("contrast", "elastic_transform", "pixelate", "jpeg_compression"),
+}
+
+
+def imagenet_c_archives(imagenet_c, root):
+    """The archives as downloaded."""
+    root.mkdir()
+    for group, kinds in CORRUPTIONS.items():
+        paths = [path for kind in kinds for path in sorted((imagenet_c / kind).rglob("*.JPEG"))]
+        write_tar(
+            root / f"{group}.tar", {path.relative_to(imagenet_c).as_posix(): path.read_bytes() for path in paths}
+        )
+    return root
+
+
+def imagenet_c_grouped(imagenet_c, root):
+    """The archives, each unpacked in a folder of its own name."""
+    for group, kinds in CORRUPTIONS.items():
+        for kind in kinds:
+            link(imagenet_c / kind, root / group / kind)
+    return root
+
+
+def imagenet_c_openood(imagenet_c, root):
+    """OpenOOD's tree, without folders of classes."""
+    for path in imagenet_c.glob("*/*/*/*.JPEG"):
+        kind = path.relative_to(imagenet_c).parent.parent
+        circulating.place(path, root / "images_largescale" / "imagenet_c" / kind / path.name)
+    return root
+
+
 LAYOUTS = {
     "imagenet": (
         one_level_up,
@@ -331,4 +366,5 @@ LAYOUTS = {
     "imagenet_v2": (one_level_up, imagenet_v2_archive, imagenet_v2_openood),
     "imagenet_r": (one_level_up, imagenet_r_archive, imagenet_r_openood),
     "imagenet21k": (imagenet21k_tars, imagenet21k_archive),
+    "imagenet_c": (one_level_up, imagenet_c_archives, imagenet_c_grouped, imagenet_c_openood),
 }

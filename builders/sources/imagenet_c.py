@@ -1,0 +1,160 @@
+"""ImageNet-C: ImageNet-1k's validation images with 15 corruptions of 5 severities, as its authors published them.
+
+All together they are 3.75 million; only the 10,000 are looked for that OpenOOD lists, which are as many different
+photographs. OpenOOD's copy has no folders of classes: an image's class is that of its photograph.
+
+Tested by `tests/builders/sources/test_imagenet_c.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from builders.sources.base import Expected, Licence, PartitionIndex, Source
+from builders.sources.imagenet_names import classes
+from builders.sources.obtain import Obtain, OwnerFile
+from builders.sources.readers import trees
+from builders.sources.readers.folders import child_names, class_column
+from builders.sources.readers.layouts import Layout, Search
+from builders.sources.readers.patterns import MatchedFiles, Pattern, match
+from taxonomy import tables
+
+_KEY = "imagenet_c"
+_TITLE = "ImageNet-C"
+_PARTITION = "openood"
+
+# MD5s as Zenodo's record has them, by four independent lists (pytorch-ood's among them); the sizes are the rounded
+# ones of its page.
+_PUBLISHED = tuple(
+    OwnerFile(
+        f"{group}.tar",
+        size * 1_000_000_000,
+        url=f"https://zenodo.org/records/2235448/files/{group}.tar",
+        md5=md5,
+        rounded=True,
+    )
+    for group, size, md5 in (
+        ("noise", 21, "e80562d7f6c3f8834afb1ecf27252745"),
+        ("blur", 7, "2d8e81fdd8e07fef67b9334fa635e45c"),
+        ("weather", 12, "33ffea4db4d93fe4a428c40a6ce0c25d"),
+        ("digital", 7, "89157860d7b10d5797849337ca2e5c03"),
+    )
+)
+_NAMES = tuple(file.name for file in _PUBLISHED)
+_GROUPS = tuple(name.removesuffix(".tar") for name in _NAMES)
+
+
+@functools.cache
+def _wnids() -> Mapping[str, str]:
+    """The class of each listed photograph, by its number without leading zeros."""
+    return {number: row["wnid"] for row in tables.read_rows("imagenet_c.csv") for number in row["images"].split()}
+
+
+@functools.cache
+def _listed() -> Mapping[str, tuple[str, ...]]:
+    """The numbers of the listed photographs, by corruption and severity such as `fog/3`."""
+    return {row["class"]: tuple(row["images"].split()) for row in tables.read_rows("listed_openood_imagenet_c.csv")}
+
+
+@functools.cache
+def expected() -> Mapping[str, Expected]:
+    """Return the size of the only partition, OpenOOD's list (benchmark_imglist/imagenet/test_imagenet_c.txt)."""
+    counts = Counter(_wnids().values())
+    return {_PARTITION: Expected(counts.total(), {wnid: counts[wnid] for wnid in classes()})}
+
+
+# brightness/1/n02391049/ILSVRC2012_val_00000806.JPEG; in OpenOOD's copy there is no wnid between.
+_IMAGES = Pattern(
+    _KEY,
+    _TITLE,
+    r"(?:.*/)?(?P<kind>[a-z_]+/[1-5])/(?:n[0-9]{8}/)?(?P<file>ILSVRC2012_val_[0-9]{8}\.JPEG)",
+    "ILSVRC2012_val_<8 digits>.JPEG",
+)
+
+
+def _indexed(found: MatchedFiles) -> PartitionIndex | None:
+    """Take the listed images; the others are no strays. None if there is not one."""
+    listed = [f"{kind}/ILSVRC2012_val_{number:0>8}.JPEG" for kind, numbers in _listed().items() for number in numbers]
+    found, missing = found.listed(_ids(found), pa.array(listed))
+    if not found.rows.num_rows:
+        return None
+    numbers = pc.utf8_ltrim(pc.utf8_slice_codeunits(found.groups["file"], 15, 23), "0")
+    wnids = pa.array(list(_wnids().values())).take(pc.index_in(numbers, value_set=pa.array(list(_wnids()))))
+    codes = pc.index_in(wnids, value_set=pa.array(list(classes()))).to_numpy()
+    table = found.table(class_column(tuple(classes()), codes), _ids(found))
+    return _IMAGES.partition(_PARTITION, found, table, missing=missing)
+
+
+def _ids(found: MatchedFiles) -> pa.Array:
+    return pc.binary_join_element_wise(found.groups["kind"], found.groups["file"], "/")
+
+
+def _folders(root: Path, home: Path) -> PartitionIndex | None:
+    """Index the folders of classes that have listed images, or those of severities without folders of classes."""
+    folders: list[str] = []
+    for kind, numbers in _listed().items():
+        corruption = kind.partition("/")[0]
+        for place in (corruption, *(f"{group}/{corruption}" for group in _GROUPS)):
+            inner = f"{place}/{kind[-1]}"
+            if (home / inner).is_dir():
+                here = set(child_names(home / inner))
+                folders += [f"{inner}/{w}" for w in dict.fromkeys(map(_wnids().get, numbers)) if w in here] or [inner]
+    return _indexed(_IMAGES.in_folders(root, home, folders, "image files")) if folders else None
+
+
+def _archives(root: Path, home: Path) -> PartitionIndex | None:
+    tree = trees.in_archives(root, home, _NAMES)
+    return None if tree is None else _indexed(match(tree, _IMAGES.pattern))
+
+
+_SEARCH = Search(
+    key=_KEY,
+    title=_TITLE,
+    layouts=(
+        Layout(
+            _PARTITION,
+            "<corruption>/<severity>/<wnid>/ILSVRC2012_val_<8 digits>.JPEG, also in folders called as the archives, "
+            "or without <wnid> as in OpenOOD's images_largescale/imagenet_c",
+            _folders,
+        ),
+        Layout(_PARTITION, f"the original archives {', '.join(_NAMES)}, read in place", _archives),
+    ),
+    expected=expected,
+)
+
+IMAGENET_C = Source(
+    key=_SEARCH.key,
+    title=_TITLE,
+    edition="ImageNet-C (2019), the images that OpenOOD v1.5 lists",
+    licence=Licence(
+        name="CC BY 4.0 as listed; images under ImageNet's terms of access",
+        url="https://zenodo.org/records/2235448",
+        statement=(
+            "The archives are listed as CC BY 4.0, which we have not verified. The images were made of ImageNet's, "
+            "which does not own their copyright and gives them for non-commercial research and education."
+        ),
+        publish="ids-only",
+    ),
+    citation="""@inproceedings{hendrycks2019benchmarking,
+  title = {Benchmarking Neural Network Robustness to Common Corruptions and Perturbations},
+  author = {Hendrycks, Dan and Dietterich, Thomas},
+  booktitle = {International Conference on Learning Representations},
+  year = {2019}
+}""",
+    obtain=Obtain(
+        "https://github.com/hendrycks/robustness",
+        f"download {', '.join(_NAMES)}; they can stay packed",
+        files=_PUBLISHED,
+    ),
+    layouts=_SEARCH.descriptions,
+    classes=classes,
+    expected=expected,
+    scan=_SEARCH.scan,
+    # No `pixel_sizes`: all its images have 224 x 224 pixels.
+)
