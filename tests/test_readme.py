@@ -3,6 +3,8 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from builders.commands.summary import built_text
 from builders.imagenet_benchmark import BENCHMARK
 from builders.release.manifest import read_manifest
@@ -32,6 +34,36 @@ def test_the_main_job_prints_these_counts_and_digests(imagenet_release):
     manifest = read_manifest(imagenet_release)
     text = built_text(BENCHMARK, manifest, Path(SHOWN_AT), tuple(BENCHMARK.by_key()))
     assert shown("pip install -q -e . && ").endswith(f"\n{text}\n")
+
+
+def test_the_steps_from_python_run_as_printed(imagenet_release, tmp_path, monkeypatch):
+    """With a model of a tenth of a megabyte in place of the ResNet-50, and its weights."""
+    torch = pytest.importorskip("torch", reason="runs a torch model")
+    timm = pytest.importorskip("timm", reason="makes the model")
+    make = timm.create_model
+    asked = []
+
+    def small(name, *, pretrained):
+        asked.append((name, pretrained))
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            return make("test_resnet", pretrained_cfg_overlay={"input_size": (3, 32, 32)})
+
+    monkeypatch.setattr(timm, "create_model", small)
+    monkeypatch.chdir(tmp_path)
+    Path("build").mkdir()
+    Path("build/unknown-detection").symlink_to(imagenet_release)
+    (block,) = re.findall(r"```python\n(import timm\n.*?)```", (ROOT / "README.md").read_text(encoding="utf-8"), re.S)
+    names = {}
+    exec(block, names)
+    assert asked == [("resnet50", True)]
+    figures = names["figures"]
+    assert figures["detector"].unique().tolist() == ["msp", "knn", "my_function"]
+    splits = sorted(split for split in names["release"].splits("imagenet") if split.startswith(("near", "far")))
+    assert figures.loc[figures["detector"] == "msp", "split"].tolist() == splits
+    assert figures[["AUROC", "FPR95", "AUPR_IN", "AUPR_OUT"]].stack().between(0, 1).all()
+    assert figures.attrs["release_digest"] == names["release"].digest
+    assert Path("build/features/features.json").is_file()
 
 
 def test_the_first_command_activates_what_all_others_are_run_in_and_is_the_one_that_is_checked():

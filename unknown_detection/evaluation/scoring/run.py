@@ -10,6 +10,7 @@ import importlib.metadata
 import platform
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -158,7 +159,7 @@ def _opened(features: Features) -> list[FeatureStore]:
     return stores
 
 
-def several(detectors: str | Own | Iterable[str | Own] | None) -> list[str | Own] | None:
+def several(detectors: Any) -> list[str | Own] | None:
     """Return one or several detectors as a list, with `NAME,NAME` as two; None for None."""
     if detectors is None:
         return None
