@@ -158,7 +158,7 @@ def run_ours(task: Task, names: list[str], side: Side) -> None:
     """Run the model once over each split, then fit and score."""
     started = now()
     features = extract(task, task.fitted)
-    detectors = {name: METHODS[name].make(features, task.model.head) for name in names}
+    detectors = {name: METHODS[name]().fit(features, task.model.head) for name in names}
     fitted = now()
     tested = extract(task, task.tested)
     side.scores = {name: detector.score(tested) for name, detector in detectors.items()}

@@ -52,7 +52,7 @@ def compare(name: str, bank: Features, tested: Features, repeats: int, threads: 
     """Time both sides of one detector and print their ratio, and what the whole task takes."""
     times: dict[str, list[tuple[float, float]]] = {"float64": [], "torch": []}
     scores: dict[str, np.ndarray] = {}
-    detector = METHODS[name].make(bank, None, **({"power": 2.0} if name == "relation" else {}))
+    detector = METHODS[name](**({"power": 2.0} if name == "relation" else {})).fit(bank)
     for _ in range(repeats):
         for side in times:
             with in_float64() if side == "float64" else nullcontext():

@@ -1,12 +1,12 @@
 """Vacuity, the uncertainty of a network that was trained with `examples/train.py --method edl`, as an own detector.
 
-For `--detector examples/edl_vacuity.py:EDL_VACUITY` of `python -m unknown_detection evaluate score`.
+For `--detector examples/edl_vacuity.py:EDLVacuity` of `python -m unknown_detection evaluate score`.
 """
 
 import numpy as np
 from scipy.special import logsumexp
 
-from unknown_detection import Features, Method
+from unknown_detection import Detector, Features
 
 
 def vacuity(features: Features) -> np.ndarray:
@@ -20,17 +20,11 @@ def vacuity(features: Features) -> np.ndarray:
     return 1 / (1 + np.exp(logsumexp(logits, axis=1)) / classes)
 
 
-class Vacuity:
-    """A detector that needs no fitting."""
+class EDLVacuity(Detector):
+    """Vacuity, which needs no fitting."""
+
+    name, title, source = "edl_vacuity", "EDL", "Sensoy et al. 2018, section 3"
 
     def score(self, features: Features) -> np.ndarray:
         """Return one score per row; shape (n,)."""
         return vacuity(features)
-
-
-def make_vacuity(features: Features | None, head: object) -> Vacuity:
-    """Nothing is fitted."""
-    return Vacuity()
-
-
-EDL_VACUITY = Method("edl_vacuity", "EDL", "Sensoy et al. 2018, section 3", make_vacuity)

@@ -58,7 +58,7 @@ ROWS = {
     "ReAct": ("ce", "react"),
     "OpenMax": ("ce", "openmax"),
 }
-OWN = {"edl_vacuity": f"{HERE / 'edl_vacuity.py'}:EDL_VACUITY"}
+OWN = {"edl_vacuity": f"{HERE / 'edl_vacuity.py'}:EDLVacuity"}
 
 # Liu et al., section 4.1, where the two ranges have each other's names: known images have the lower energies.
 MARGINS = tuple(itertools.product((-27, -23, -19, -15), (-5, -3, -7)))

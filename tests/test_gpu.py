@@ -197,10 +197,10 @@ def test_neighbours_found_on_a_gpu_are_those_of_float64(monkeypatch):
 
     bank, tested = toy_features(rows=3000, seed=1), toy_features(rows=200, seed=2, unknown=50)
     for name in ("knn", "nnguide", "mahalanobis", "relation"):
-        detector = METHODS[name].make(bank, None)
+        detector = METHODS[name]().fit(bank)
         expected = detector.score(tested)
         monkeypatch.setattr(nearest, "WORTH", 0)
         with nearest.on_device(CUDA):
-            given = METHODS[name].make(bank, None).score(tested)
+            given = METHODS[name]().fit(bank).score(tested)
         monkeypatch.undo()
         np.testing.assert_allclose(given, expected, rtol=1e-9 if name != "relation" else 1e-4)

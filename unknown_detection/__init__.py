@@ -28,7 +28,7 @@ import unknown_detection.starting  # noqa: F401  from here on, Ctrl-C is no trac
 
 if TYPE_CHECKING:
     from unknown_detection.evaluation import detectors, protocols
-    from unknown_detection.evaluation.detectors.base import Detector, Method
+    from unknown_detection.evaluation.detectors.base import Detector
     from unknown_detection.evaluation.errors import EvaluationError
     from unknown_detection.evaluation.features.extract import extract
     from unknown_detection.evaluation.metrics.metrics import aupr_in, aupr_out, aurc, auroc, fpr_at_95_tpr, oscr
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 
 _DEFINED = {
     "evaluation": ("detectors", "protocols"),
-    "evaluation.detectors.base": ("Detector", "Method"),
+    "evaluation.detectors.base": ("Detector",),
     "evaluation.errors": ("EvaluationError",),
     "evaluation.features.extract": ("extract",),
     "evaluation.metrics.metrics": ("aupr_in", "aupr_out", "aurc", "auroc", "fpr_at_95_tpr", "oscr"),
@@ -61,7 +61,6 @@ __all__ = [
     "EvaluationError",
     "Features",
     "Head",
-    "Method",
     "aupr_in",
     "aupr_out",
     "aurc",

@@ -58,7 +58,7 @@ def maps(features):
 
 def ours(name, tested=TESTED, **hyperparameters):
     method = METHODS[name]
-    return method.make(None if method.fit == "none" else FITTED, HEAD, **hyperparameters).score(tested)
+    return method(**hyperparameters).fit(None if method.fits_on == "none" else FITTED, HEAD).score(tested)
 
 
 def on_logits(detector):
@@ -94,7 +94,9 @@ def test_react(quantile):
 def test_ash(variant, pruned):
     detector = theirs.ASH(None, on_maps(linear()), variant=f"ash-{variant}", percentile=pruned)
     expected = detector.predict_feature_maps(maps(TESTED)).numpy()
-    np.testing.assert_allclose(ours("ash", pruned=pruned, variant=variant), expected, rtol=1e-12)
+    np.testing.assert_allclose(
+        ours({"s": "ash", "b": "ash_b", "p": "ash_p"}[variant], pruned=pruned), expected, rtol=1e-12
+    )
 
 
 def fitted_on_features(detector):
@@ -127,7 +129,7 @@ def test_vim(dimension, no_floats):
 @pytest.mark.parametrize("k", [1, 50, 200])
 def test_knn(k):
     pytest.importorskip("sklearn", reason="pytorch-ood's KNN is scikit-learn's")
-    np.testing.assert_allclose(ours("knn", neighbors=k), fitted_on_features(theirs.KNN(None, k=k)), rtol=1e-9)
+    np.testing.assert_allclose(ours("knn", k=k), fitted_on_features(theirs.KNN(None, k=k)), rtol=1e-9)
 
 
 def test_gradnorm():
@@ -162,7 +164,7 @@ def test_scale(pruned):
 @pytest.mark.parametrize("k", [1, 10, 100])
 def test_nnguide(k, no_floats):
     np.testing.assert_allclose(
-        ours("nnguide", neighbors=k), fitted_on_features(theirs.NNGuide(None, linear(), k=k)), rtol=1e-12
+        ours("nnguide", k=k), fitted_on_features(theirs.NNGuide(None, linear(), k=k)), rtol=1e-12
     )
 
 
@@ -197,7 +199,7 @@ def test_openmax_of_rows_among_which_all_classes_are_predicted(weight):
     detector = theirs.OpenMax(None, tailsize=20, alpha=3, euclid_weight=weight)
     detector.fit_logits(tensor(right.logits), torch.from_numpy(right.labels))
     weights = {"euclidean_weight": weight, "cosine_weight": 1 - weight}
-    own = METHODS["openmax"].make(FITTED, HEAD, revised=3, tail=20, translation=10_000, **weights)  # theirs
+    own = METHODS["openmax"](revised=3, tail=20, translation=10_000, **weights).fit(FITTED, HEAD)  # theirs
     for c, distribution in detector._openmax.distributions.items():
         np.testing.assert_allclose(detector._openmax.centers[c], own.means[c], rtol=1e-12)
         assert distribution.min_val == pytest.approx(own.tails.least[c], rel=1e-9)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.evaluation.detectors.toy import CLASSES, WIDTH, toy_features, toy_head
-from unknown_detection.evaluation.detectors import penultimate
+from unknown_detection.evaluation.detectors import FDBD
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.features import Head
 
@@ -29,7 +29,7 @@ def test_fdbd_is_the_mean_distance_to_the_nearest_points_with_equal_logits(centr
             if c != y
         ]
         expected.append(-np.mean(steps) / np.linalg.norm(z - mean if centred else z))
-    given = penultimate.make_fdbd(FITTED, HEAD, centred=centred).score(TESTED)
+    given = FDBD(centred=centred).fit(FITTED, HEAD).score(TESTED)
     np.testing.assert_allclose(given, expected, rtol=1e-11)
 
 
@@ -45,20 +45,20 @@ def test_fdbd_worked_by_hand():
     )
     tested = dataclasses.replace(fitted.take([0]), penultimate=np.array([[3.0, 0.0]]))
     expected = -(3 / np.sqrt(2) + 3) / 2
-    np.testing.assert_allclose(penultimate.make_fdbd(fitted, head).score(tested), expected / 5)
-    np.testing.assert_allclose(penultimate.make_fdbd(fitted, head, centred=0).score(tested), expected / 3)
+    np.testing.assert_allclose(FDBD().fit(fitted, head).score(tested), expected / 5)
+    np.testing.assert_allclose(FDBD(centred=0).fit(fitted, head).score(tested), expected / 3)
 
 
 def test_two_classes_without_a_boundary_are_refused():
     weight = HEAD.weight.copy()
     weight[2] = weight[0]
     with pytest.raises(EvaluationError, match=r"Two classes of the last layer have the same weights.*Leave fdbd out"):
-        penultimate.make_fdbd(FITTED, Head(weight, HEAD.bias))
+        FDBD().fit(FITTED, Head(weight, HEAD.bias))
 
 
 def test_centred_is_yes_or_no():
     with pytest.raises(EvaluationError, match=r"centred of fdbd must be 0 or 1, found 0\.5"):
-        penultimate.make_fdbd(FITTED, HEAD, centred=0.5)
+        FDBD(centred=0.5).fit(FITTED, HEAD)
 
 
 def test_a_row_at_the_mean_has_no_score():
@@ -66,6 +66,6 @@ def test_a_row_at_the_mean_has_no_score():
     half = dataclasses.replace(
         FITTED, penultimate=np.repeat([[0.0], [1.0]], len(FITTED) // 2, axis=0) * np.ones(WIDTH)
     )
-    detector = penultimate.make_fdbd(half, HEAD)  # the mean is 0.5 without rounding
+    detector = FDBD().fit(half, HEAD)  # the mean is 0.5 without rounding
     with pytest.raises(EvaluationError, match=f"The score of '{tested.ids[0]}' is -inf"):
         detector.score(tested)

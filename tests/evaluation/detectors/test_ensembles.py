@@ -7,14 +7,14 @@ import pytest
 from scipy import stats
 
 from tests.evaluation.detectors.toy import toy_features
-from unknown_detection.evaluation.detectors import ensembles
+from unknown_detection.evaluation.detectors import EnsF
 from unknown_detection.evaluation.detectors.registry import METHODS
 from unknown_detection.evaluation.errors import EvaluationError
 
 pytest.importorskip("sklearn.mixture", reason="scikit-learn fits the mixture")
 
 
-def scored(rows, seed, base_methods=ensembles.FAST_PARTS):
+def scored(rows, seed, base_methods=EnsF.base_methods):
     features = toy_features(rows=rows, seed=seed)
     random = np.random.default_rng(seed)
     common = random.normal(size=rows)
@@ -33,16 +33,16 @@ def test_parts_are_those_of_the_paper():
         "ens_r": "GradNorm, ODIN, MDS_all, MDS_l, CADet, ReAct, ViM, D_alpha",
         "ens_f": "MSP, Max logits, MDS_all, MDS_l, EBO",
     }
-    titles = {method.name: method.title for method in METHODS.values()} | {"odin": "ODIN", "cadet": "CADet"}
+    titles = {method.name: method.title for method in METHODS.values()} | {"cadet": "CADet"}
     for name, base_methods in paper.items():
         assert {titles[part] for part in METHODS[name].base_methods} == set(base_methods.split(", "))
 
 
 @pytest.mark.parametrize("components", [1, 3, 10])
 def test_score_is_the_negated_log_density(components):
-    detector = METHODS["ens_f"].make(FITTED, None, components=components)
+    detector = METHODS["ens_f"](components=components).fit(FITTED)
     mixture = detector.mixture
-    values = np.stack([TESTED.scores[part] for part in ensembles.FAST_PARTS], axis=1)
+    values = np.stack([TESTED.scores[part] for part in EnsF.base_methods], axis=1)
     standard = (values - detector.mean) / detector.scale
     density = sum(
         weight * stats.multivariate_normal(mean, covariance).pdf(standard)
@@ -55,25 +55,25 @@ def test_score_is_the_negated_log_density(components):
 def test_one_component_is_the_gaussian_of_the_rows_classified_right():
     right = FITTED.logits.argmax(axis=1) == FITTED.labels
     assert not right.all()
-    fitted = np.stack([FITTED.scores[part][right] for part in ensembles.FAST_PARTS], axis=1)
-    tested = np.stack([TESTED.scores[part] for part in ensembles.FAST_PARTS], axis=1)
+    fitted = np.stack([FITTED.scores[part][right] for part in EnsF.base_methods], axis=1)
+    tested = np.stack([TESTED.scores[part] for part in EnsF.base_methods], axis=1)
     gaussian = stats.multivariate_normal(fitted.mean(axis=0), np.cov(fitted.T, ddof=0))
-    given = METHODS["ens_f"].make(FITTED, None, components=1).score(TESTED)
+    given = METHODS["ens_f"](components=1).fit(FITTED).score(TESTED)
     # Standardizing adds the logarithm of the deviations to every row; scikit-learn adds 1e-6 to every variance.
     difference = given + gaussian.logpdf(tested)
     np.testing.assert_allclose(difference, -np.log(fitted.std(axis=0)).sum(), atol=1e-3)
 
 
 def test_the_fit_is_repeatable_and_follows_its_seed():
-    one, same, other = (METHODS["ens_f"].make(FITTED, None, seed=seed).score(TESTED) for seed in (0, 0, 1))
+    one, same, other = (METHODS["ens_f"](seed=seed).fit(FITTED).score(TESTED) for seed in (0, 0, 1))
     np.testing.assert_array_equal(one, same)
     assert not np.array_equal(one, other)
 
 
 def test_missing_scores_are_named():
     with pytest.raises(EvaluationError, match=r"Scores of gradnorm, odin, .* are missing.* Score with these, too"):
-        METHODS["ens_r"].make(FITTED, None)
-    detector = METHODS["ens_f"].make(FITTED, None)
+        METHODS["ens_r"]().fit(FITTED)
+    detector = METHODS["ens_f"]().fit(FITTED)
     with pytest.raises(EvaluationError, match="Scores of msp, max_logit"):
         detector.score(dataclasses.replace(TESTED, scores={}))
 
@@ -83,16 +83,16 @@ def test_a_component_needs_more_rows_than_scores():
         EvaluationError,
         match=r"ens_f needs at least 60 correctly classified rows to fit 10 components of 5 scores, found 48 of 50",
     ):
-        METHODS["ens_f"].make(FITTED.take(slice(50)), None)
+        METHODS["ens_f"]().fit(FITTED.take(slice(50)))
 
 
 @pytest.mark.parametrize("value", [2.0, np.nan])
 def test_scores_that_tell_nothing_are_named(value):
     constant = dataclasses.replace(FITTED, scores={**FITTED.scores, "energy": np.full(len(FITTED), value)})
     with pytest.raises(EvaluationError, match=r"the scores of energy are constant or not finite\. Leave ens_f out"):
-        METHODS["ens_f"].make(constant, None)
+        METHODS["ens_f"]().fit(constant)
 
 
 def test_components_are_counted_from_one():
     with pytest.raises(EvaluationError, match="ens_f needs at least 1 component, found 0"):
-        METHODS["ens_f"].make(FITTED, None, components=0)
+        METHODS["ens_f"](components=0).fit(FITTED)

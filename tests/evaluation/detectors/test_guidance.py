@@ -7,8 +7,7 @@ import pytest
 from scipy.special import logsumexp
 
 from tests.evaluation.detectors.toy import toy_features
-from unknown_detection.evaluation.detectors import nearest, neighbors
-from unknown_detection.evaluation.detectors.guidance import GuidedEnergy, make_nnguide
+from unknown_detection.evaluation.detectors import NNGuide, nearest, neighbors
 from unknown_detection.evaluation.errors import EvaluationError
 
 FITTED, TESTED = toy_features(rows=120, seed=1), toy_features(rows=20, seed=2, unknown=10)
@@ -37,26 +36,26 @@ def library(request, monkeypatch):
 @pytest.mark.parametrize("bank_rows", [7, 1024])
 def test_nnguide_is_the_energy_times_the_mean_similarity_to_the_nearest(k, bank_rows, library, monkeypatch):
     monkeypatch.setattr(neighbors, "_BANK_ROWS", bank_rows)
-    given = make_nnguide(FITTED, None, neighbors=k).score(TESTED)
+    given = NNGuide(k=k).fit(FITTED).score(TESTED)
     np.testing.assert_allclose(given, guided(FITTED, TESTED, k), rtol=1e-12)
 
 
 def test_energies_below_zero_turn_the_order(library):
     """Then the vectors of the bank point away, and the least similar rows are the nearest."""
     fitted, tested = (dataclasses.replace(rows, logits=rows.logits - 30) for rows in (FITTED, TESTED))
-    given = make_nnguide(fitted, None, neighbors=5).score(tested)
+    given = NNGuide(k=5).fit(fitted).score(tested)
     np.testing.assert_allclose(given, guided(fitted, tested, 5), rtol=1e-12)
 
 
 def test_several_score_together_as_each_does(library):
-    detectors = [make_nnguide(FITTED, None, neighbors=k) for k in (10, 1, 120)]
-    for detector, scores in zip(detectors, GuidedEnergy.score_together(detectors, TESTED), strict=True):
+    detectors = [NNGuide(k=k).fit(FITTED) for k in (10, 1, 120)]
+    for detector, scores in zip(detectors, NNGuide.score_together(detectors, TESTED), strict=True):
         np.testing.assert_allclose(scores, detector.score(TESTED), rtol=1e-12)
 
 
 @pytest.mark.parametrize("k", [0, 121])
 def test_nnguide_needs_as_many_rows(k):
     with pytest.raises(
-        EvaluationError, match=f"neighbors of nnguide must be from 1 to the 120 rows.*found {k}[.] Give"
+        EvaluationError, match=f"k of nnguide must be a whole number from 1 to the 120 rows.*found {k}[.] Give"
     ):
-        make_nnguide(FITTED, None, neighbors=k)
+        NNGuide(k=k).fit(FITTED)

@@ -24,7 +24,7 @@ from unknown_detection.evaluation.detectors.image_passes import (  # noqa: E402 
     run_without_rank_one,
     without_rank_one,
 )
-from unknown_detection.evaluation.detectors.images import IMAGE_METHODS  # noqa: E402
+from unknown_detection.evaluation.detectors.registry import METHODS  # noqa: E402
 from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
 from unknown_detection.evaluation.models.dropout import dropout_drawn  # noqa: E402
 from unknown_detection.evaluation.models.features import Features  # noqa: E402
@@ -65,18 +65,17 @@ def with_dropout():
 def seen(columns):
     """What a detector gets of a look's columns."""
     rows = len(next(iter(columns.values())))
-    scores = {name: values for name, values in columns.items() if name != "logits"}
-    logits = columns.get("logits", np.zeros((rows, 2)))
-    return Features(np.array(IDS[:rows]), np.full(rows, -1), logits, np.zeros((rows, 0)), (), (), scores)
+    none = np.zeros((rows, 0))
+    return Features(np.array(IDS[:rows]), np.full(rows, -1), none, none, (), passed=columns)
 
 
 def score(name, model, images=None, ids=IDS, seed=0, **hyperparameters):
-    method = IMAGE_METHODS[name]
-    hyperparameters = {key: values[0] for key, values in method.grid.items()} | hyperparameters
+    method = METHODS[name]
+    hyperparameters = {key: values[0] for key, values in method.search.items()} | hyperparameters
     columns = method.image_pass.run(
         model, images_of() if images is None else images, ids, seed=seed, **hyperparameters
     )
-    return method.make(None, None, **hyperparameters).score(seen(columns))
+    return method(**hyperparameters).fit().score(seen(columns))
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.0014, 0.01])
@@ -344,8 +343,8 @@ def test_rankfeat_needs_maps(cnn):
     with pytest.raises(
         EvaluationError, match=r"Block dropout of it returns \(10,\).*rankfeat needs maps.*Leave rankfeat"
     ):
-        IMAGE_METHODS["rankfeat"].image_pass.check(vectors)
-    IMAGE_METHODS["rankfeat"].image_pass.check(cnn)
+        METHODS["rankfeat"].image_pass.check(vectors)
+    METHODS["rankfeat"].image_pass.check(cnn)
     assert not any(layer._forward_hooks for layer in cnn.module.modules())
 
 
@@ -394,8 +393,8 @@ def test_seeds_of_rows_are_pinned():
 
 
 def test_what_the_table_says_holds():
-    for name, method in IMAGE_METHODS.items():
-        assert method.name == name
-        assert method.reads == "images"
-        assert method.fit == "none"
-        assert method.make(None, None, **{key: values[0] for key, values in method.grid.items()})
+    readers = [method for method in METHODS.values() if method.reads == "images"]
+    assert len(readers) == 6
+    for method in readers:
+        assert method.fits_on == "none"
+        assert set(method.image_pass.depends_on) == set(method.search)

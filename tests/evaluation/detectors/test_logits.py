@@ -8,11 +8,21 @@ import pytest
 from scipy import optimize, special, stats
 
 from tests.evaluation.detectors.toy import toy_features
-from unknown_detection.evaluation.detectors import logits as scores
+from unknown_detection.evaluation.detectors import (
+    MSP,
+    Doctor,
+    Energy,
+    Entropy,
+    LogitNorm,
+    Margin,
+    MaxLogit,
+    Temperature,
+)
+from unknown_detection.evaluation.detectors.logits import energy, fit_temperature, msp
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.features import Features
 
-FUNCTIONS = (scores.msp, scores.max_logit, scores.energy, scores.entropy, scores.margin, scores.doctor)
+UNFITTED = (MSP, MaxLogit, Energy, Entropy, Margin, Doctor)
 
 
 def logits_of(kind, rows=12, classes=5, seed=0):
@@ -43,21 +53,20 @@ def in_decimals(row):
 
 
 @pytest.mark.parametrize("kind", ["even", "usual", "confident", "extreme"])
-@pytest.mark.parametrize("function", FUNCTIONS, ids=lambda function: function.__name__)
-def test_score_is_the_definition_to_the_last_digits(function, kind):
+@pytest.mark.parametrize("detector", UNFITTED)
+def test_score_is_the_definition_to_the_last_digits(detector, kind):
     logits = logits_of(kind)
-    expected = [in_decimals(tuple(row))[function.__name__] for row in logits]
-    np.testing.assert_allclose(function(logits), expected, rtol=1e-12, atol=1e-300)
+    expected = [in_decimals(tuple(row))[detector.name] for row in logits]
+    np.testing.assert_allclose(detector().score(with_logits(logits)), expected, rtol=1e-12, atol=1e-300)
 
 
-@pytest.mark.parametrize("function", [scores.msp, scores.entropy, scores.margin, scores.doctor])
-def test_confident_rows_keep_their_order_in_float32_logits(function):
+@pytest.mark.parametrize("detector", [MSP, Entropy, Margin, Doctor])
+def test_confident_rows_keep_their_order_in_float32_logits(detector):
     # Gaps of 20 to 300: all greatest probabilities are 1 in float32, nearly all in float64.
     gaps = np.linspace(20, 300, 500, dtype=np.float32)
     logits = np.stack([gaps, np.zeros_like(gaps), -gaps], axis=1)
     assert len(np.unique(special.softmax(logits, axis=1).max(axis=1))) == 1
-    given = scores.LogitScore(function).score(with_logits(logits))
-    assert (np.diff(given) < 0).all()
+    assert (np.diff(detector().score(with_logits(logits))) < 0).all()
 
 
 def with_logits(logits, labels=None):
@@ -72,25 +81,25 @@ def with_logits(logits, labels=None):
 
 
 def test_logit_norm_is_the_negated_euclidean_norm():
-    assert scores.logit_norm(np.array([[3.0, 4.0], [0.0, -2.0]])).tolist() == [-5.0, -2.0]
+    assert LogitNorm().score(with_logits(np.array([[3.0, 4.0], [0.0, -2.0]]))).tolist() == [-5.0, -2.0]
 
 
 def test_scores_of_two_even_classes_worked_by_hand():
-    even = np.zeros((1, 2))
-    assert scores.msp(even) == 0.5
-    assert scores.entropy(even) == pytest.approx(np.log(2), rel=1e-15)
-    assert scores.margin(even) == 1.0
-    assert scores.doctor(even) == 1.0  # g = 1/2
-    assert scores.energy(even) == pytest.approx(-np.log(2), rel=1e-15)
+    even = with_logits(np.zeros((1, 2)))
+    assert MSP().score(even) == 0.5
+    assert Entropy().score(even) == pytest.approx(np.log(2), rel=1e-15)
+    assert Margin().score(even) == 1.0
+    assert Doctor().score(even) == 1.0  # g = 1/2
+    assert Energy().score(even) == pytest.approx(-np.log(2), rel=1e-15)
 
 
 @pytest.mark.parametrize("temperature", [0.5, 1.0, 10.0, 1000.0])
 def test_temperature_in_msp_and_energy_is_that_of_the_papers(temperature):
     logits = logits_of("usual")
     softmax = special.softmax(logits / temperature, axis=1)
-    np.testing.assert_allclose(scores.msp(logits, temperature), 1 - softmax.max(axis=1), atol=1e-15)
+    np.testing.assert_allclose(msp(logits, temperature), 1 - softmax.max(axis=1), atol=1e-15)
     expected = -temperature * special.logsumexp(logits / temperature, axis=1)
-    np.testing.assert_allclose(scores.energy(logits, temperature), expected, rtol=1e-12)
+    np.testing.assert_allclose(energy(logits, temperature), expected, rtol=1e-12)
 
 
 def calibrated(true_temperature, rows=3000, classes=10, seed=0):
@@ -109,7 +118,7 @@ def likelihood_loss(features, temperature):
 @pytest.mark.parametrize("true_temperature", [0.206, 1.0, 5.05, 20.8])
 def test_fitted_temperature_minimizes_the_likelihood_loss(true_temperature):
     features = calibrated(true_temperature)
-    fitted = scores.fit_temperature(features)
+    fitted = fit_temperature(features)
     assert fitted == pytest.approx(true_temperature, rel=0.05)  # 3,000 labels determine it to about 2 %
     reference = optimize.minimize_scalar(
         lambda log: likelihood_loss(features, np.exp(log)), bounds=(-4, 5), method="bounded", options={"xatol": 1e-10}
@@ -121,41 +130,38 @@ def test_fitted_temperature_minimizes_the_likelihood_loss(true_temperature):
 def test_temperature_without_an_optimum_is_a_bound():
     labels = np.array([0, 1, 0])
     right = with_logits(np.array([[2.0, 0.0], [0.0, 1.0], [0.5, 0.0]]), labels)
-    assert scores.fit_temperature(right) == 0.05
+    assert fit_temperature(right) == 0.05
     wrong = with_logits(right.logits[:, ::-1], labels)
-    assert scores.fit_temperature(wrong) == 100.0
+    assert fit_temperature(wrong) == 100.0
 
 
 def test_temperature_scores_are_msp_at_the_fitted_or_given_temperature():
     features = calibrated(2.0, rows=200)
-    detector = scores.make_temperature(features, None)
-    np.testing.assert_array_equal(
-        detector.score(features), scores.msp(features.logits.astype(np.float64), detector.temperature)
-    )
-    given = scores.make_temperature(features, None, temperature=1000.0)
-    np.testing.assert_array_equal(given.score(features), scores.msp(features.logits.astype(np.float64), 1000.0))
+    detector = Temperature().fit(features)
+    np.testing.assert_array_equal(detector.score(features), msp(features.logits.astype(np.float64), detector.fitted))
+    given = Temperature(temperature=1000.0).fit(features)
+    np.testing.assert_array_equal(given.score(features), msp(features.logits.astype(np.float64), 1000.0))
 
 
 def test_temperature_of_one_leaves_the_order_of_msp():
     features = toy_features()
-    msp = scores.LogitScore(scores.msp).score(features)
-    assert stats.spearmanr(scores.make_temperature(features, None, 1.0).score(features), msp).statistic == 1.0
+    assert stats.spearmanr(Temperature(1.0).fit(features).score(features), MSP().score(features)).statistic == 1.0
 
 
-@pytest.mark.parametrize("make", [scores.make_temperature, scores.make_energy])
+@pytest.mark.parametrize("make", [Temperature, Energy])
 @pytest.mark.parametrize("temperature", [0.0, -1.0, float("nan")])
 def test_temperature_must_be_positive(make, temperature):
     with pytest.raises(EvaluationError, match=r"temperature (of energy )?must be above 0"):
-        make(toy_features(), None, temperature=temperature)
+        make(temperature=temperature).fit(toy_features())
 
 
 def test_temperature_needs_labels():
     with pytest.raises(EvaluationError, match=r"^2 of 162 rows to fit temperature on have no label"):
-        scores.make_temperature(toy_features(unknown=2), None)
+        Temperature().fit(toy_features(unknown=2))
 
 
 def test_logits_that_are_not_finite_are_refused_with_their_row():
     features = toy_features(rows=20)
     features.logits[13, 2] = np.inf
     with pytest.raises(EvaluationError, match=f"logits of '{features.ids[13]}' are NaN or infinite. Check"):
-        scores.LogitScore(scores.msp).score(features)
+        MSP().score(features)

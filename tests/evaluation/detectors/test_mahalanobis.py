@@ -8,7 +8,14 @@ import pytest
 from scipy.spatial.distance import mahalanobis as distance
 
 from tests.evaluation.detectors.toy import toy_features
-from unknown_detection.evaluation.detectors import mahalanobis
+from unknown_detection.evaluation.detectors import (
+    RMDS,
+    Mahalanobis,
+    MahalanobisAll,
+    MahalanobisFirst,
+    MahalanobisLogits,
+    mahalanobis,
+)
 from unknown_detection.evaluation.detectors import nearest as devices
 from unknown_detection.evaluation.detectors.registry import METHODS
 from unknown_detection.evaluation.errors import EvaluationError
@@ -36,13 +43,13 @@ def expected_scores(fitted, tested, labels):
 @pytest.mark.parametrize(
     ("make", "layer"),
     [
-        (mahalanobis.make_mahalanobis, lambda f: f.penultimate),
-        (mahalanobis.make_mahalanobis_first, lambda f: f.blocks[0]),
-        (mahalanobis.make_mahalanobis_logits, lambda f: f.logits),
+        (Mahalanobis, lambda f: f.penultimate),
+        (MahalanobisFirst, lambda f: f.blocks[0]),
+        (MahalanobisLogits, lambda f: f.logits),
     ],
 )
 def test_score_is_the_squared_distance_to_the_nearest_class(make, layer):
-    detector = make(FITTED, None)
+    detector = make().fit(FITTED)
     expected = expected_scores(layer(FITTED), layer(TESTED), FITTED.labels)
     np.testing.assert_allclose(detector.score(TESTED), expected, rtol=1e-8)
     assert [fitted.shrinkage for fitted in detector.gaussians.values()] == [0.0]
@@ -52,7 +59,7 @@ def test_all_is_the_mean_of_the_blocks_distances():
     expected = np.mean(
         [expected_scores(a, b, FITTED.labels) for a, b in zip(FITTED.blocks, TESTED.blocks, strict=True)], axis=0
     )
-    np.testing.assert_allclose(mahalanobis.make_mahalanobis_all(FITTED, None).score(TESTED), expected, rtol=1e-8)
+    np.testing.assert_allclose(MahalanobisAll().fit(FITTED).score(TESTED), expected, rtol=1e-8)
 
 
 def features_of(values, labels):
@@ -72,7 +79,7 @@ def test_distances_worked_by_hand():
     fitted = features_of(np.concatenate([offsets, offsets + np.array([10, 0])]), np.repeat([0, 1], 4))
     tested = features_of(np.array([[0.0, 0.0], [3.0, 4.0], [9.0, 2.0]]), np.array([0, 0, 1]))
     np.testing.assert_allclose(
-        mahalanobis.make_mahalanobis(fitted, None).score(tested), [0, 9 / 0.5 + 16 / 2, 1 / 0.5 + 4 / 2], atol=1e-12
+        Mahalanobis().fit(fitted).score(tested), [0, 9 / 0.5 + 16 / 2, 1 / 0.5 + 4 / 2], atol=1e-12
     )
 
 
@@ -80,18 +87,18 @@ def test_distances_between_features_far_from_the_origin_keep_their_digits():
     random = np.random.default_rng(0)
     labels = np.arange(60) % 3
     values = random.normal(size=(60, 5)) + 4 * labels[:, None]
-    near = mahalanobis.make_mahalanobis(features_of(values, labels), None).score(features_of(values, labels))
+    near = Mahalanobis().fit(features_of(values, labels)).score(features_of(values, labels))
     far = features_of(values + 2.0**20, labels)
-    np.testing.assert_allclose(mahalanobis.make_mahalanobis(far, None).score(far), near, rtol=1e-7)
+    np.testing.assert_allclose(Mahalanobis().fit(far).score(far), near, rtol=1e-7)
 
 
 @pytest.mark.parametrize("scale", [1.0, 1e-4, 1e4])
 def test_a_feature_in_other_units_changes_nothing(scale):
     units = np.ones(12)
     units[3] = scale
-    plain = mahalanobis.make_mahalanobis(FITTED, None).score(TESTED)
+    plain = Mahalanobis().fit(FITTED).score(TESTED)
     fitted, tested = (dataclasses.replace(f, penultimate=f.penultimate * units) for f in (FITTED, TESTED))
-    np.testing.assert_allclose(mahalanobis.make_mahalanobis(fitted, None).score(tested), plain, rtol=1e-9)
+    np.testing.assert_allclose(Mahalanobis().fit(fitted).score(tested), plain, rtol=1e-9)
 
 
 @pytest.mark.parametrize("rows", [10, 40, 66])
@@ -104,7 +111,7 @@ def test_fewer_rows_than_features_shrink_as_ledoit_and_wolf(rows):
     tested = random.normal(size=(20, 64)) * spread
     means, residuals = means_and_residuals(fitted, labels)
     covariance, shrinkage = covariance_module.ledoit_wolf(residuals, assume_centered=True)
-    detector = mahalanobis.make_mahalanobis(features_of(fitted, labels), None)
+    detector = Mahalanobis().fit(features_of(fitted, labels))
     (gaussians,) = detector.gaussians.values()
     assert gaussians.shrinkage == pytest.approx(shrinkage, rel=1e-10)
     given = detector.score(features_of(tested, np.arange(20) % 3))
@@ -114,7 +121,7 @@ def test_fewer_rows_than_features_shrink_as_ledoit_and_wolf(rows):
 
 def test_the_shrinkage_is_said_where_the_detectors_are_described():
     page = (Path(__file__).parents[3] / "docs" / "evaluating.md").read_text(encoding="utf-8")
-    for text in (page, mahalanobis.make_mahalanobis.__doc__, mahalanobis.make_rmds.__doc__):
+    for text in (page, Mahalanobis.__doc__, RMDS.__doc__):
         assert "as by Ledoit and Wolf" in " ".join(text.split())
 
 
@@ -123,7 +130,7 @@ def test_a_feature_that_never_changes_shrinks_too():
     labels = np.arange(200) % 2
     values = random.normal(size=(200, 6))
     values[:, 4] = 7.0
-    detector = mahalanobis.make_mahalanobis(features_of(values, labels), None)
+    detector = Mahalanobis().fit(features_of(values, labels))
     (gaussians,) = detector.gaussians.values()
     assert 0 < gaussians.shrinkage < 1
     unseen = values[:5].copy()
@@ -138,7 +145,7 @@ def test_a_feature_that_is_a_sum_of_others_shrinks_too():
     labels = np.arange(200) % 2
     values = random.normal(size=(200, 6)).astype(np.float32)
     values[:, 5] = values[:, 0] + values[:, 1]  # to float32: the rounding is not evidence
-    (gaussians,) = mahalanobis.make_mahalanobis(features_of(values, labels), None).gaussians.values()
+    (gaussians,) = Mahalanobis().fit(features_of(values, labels)).gaussians.values()
     assert 0 < gaussians.shrinkage < 1
 
 
@@ -154,11 +161,11 @@ def test_logits_that_always_have_one_sum_shrink_too(classes, width, offset):
     z = np.maximum(random.normal(size=(count, width)) + 0.3, 0).astype(np.float32)
     logits = z @ weight.T + np.float32(offset)
     labels = np.arange(count) % classes
-    (gaussians,) = mahalanobis.make_mahalanobis(features_of(logits, labels), None).gaussians.values()
+    (gaussians,) = Mahalanobis().fit(features_of(logits, labels)).gaussians.values()
     assert 0 < gaussians.shrinkage < 1
     # Without one of them nothing is left to be told from the others.
     if width >= classes:
-        (gaussians,) = mahalanobis.make_mahalanobis(features_of(logits[:, 1:], labels), None).gaussians.values()
+        (gaussians,) = Mahalanobis().fit(features_of(logits[:, 1:], labels)).gaussians.values()
         assert gaussians.shrinkage == 0
 
 
@@ -169,13 +176,13 @@ def test_every_class_needs_two_rows():
         EvaluationError,
         match=r"at least 2 rows of each of the 4 classes to fit on, found 1 of class 1, 0 of class 3\. Fit on more",
     ):
-        mahalanobis.make_mahalanobis(few, None)
+        Mahalanobis().fit(few)
 
 
 def test_many_missing_classes_are_counted():
     labels = np.array([0, 0, 9, 9])
     with pytest.raises(EvaluationError, match=r"0 of class 5 and too few of 3 more classes\. Fit on more rows"):
-        mahalanobis.make_mahalanobis(features_of(np.eye(4), labels), None)
+        Mahalanobis().fit(features_of(np.eye(4), labels))
 
 
 def test_rows_without_a_class_are_not_fitted():
@@ -183,12 +190,12 @@ def test_rows_without_a_class_are_not_fitted():
         EvaluationError,
         match=r"^5 of 165 rows to fit mahalanobis_all on have no label from 0 to 3.*with label -1\. Fit on an",
     ):
-        mahalanobis.make_mahalanobis_all(toy_features(unknown=5), None)
+        MahalanobisAll().fit(toy_features(unknown=5))
 
 
 def test_no_rows_are_not_fitted():
     with pytest.raises(EvaluationError, match="no rows to fit mahalanobis on; extract the split"):
-        mahalanobis.make_mahalanobis(FITTED.take(slice(0)), None)
+        Mahalanobis().fit(FITTED.take(slice(0)))
 
 
 def test_rows_that_do_not_differ_are_not_fitted():
@@ -196,20 +203,20 @@ def test_rows_that_do_not_differ_are_not_fitted():
     with pytest.raises(
         EvaluationError, match=r"penultimate features do not vary within classes: all 8 rows .* Fit on more rows"
     ):
-        mahalanobis.make_mahalanobis(features_of(np.ones((8, 3)) * labels[:, None], labels), None)
+        Mahalanobis().fit(features_of(np.ones((8, 3)) * labels[:, None], labels))
 
 
 def test_nan_in_the_fitted_rows_is_refused():
     spoiled = FITTED.penultimate.copy()
     spoiled[7, 3] = np.nan
     with pytest.raises(EvaluationError, match=f"penultimate features of '{FITTED.ids[7]}' are NaN or infinite. Check"):
-        mahalanobis.make_mahalanobis(dataclasses.replace(FITTED, penultimate=spoiled), None)
+        Mahalanobis().fit(dataclasses.replace(FITTED, penultimate=spoiled))
 
 
 def test_blocks_must_have_been_extracted_and_be_as_many():
     with pytest.raises(EvaluationError, match="no features of the model's blocks; extract with blocks"):
-        mahalanobis.make_mahalanobis_first(dataclasses.replace(FITTED, blocks=()), None)
-    detector = mahalanobis.make_mahalanobis_all(FITTED, None)
+        MahalanobisFirst().fit(dataclasses.replace(FITTED, blocks=()))
+    detector = MahalanobisAll().fit(FITTED)
     with pytest.raises(EvaluationError, match=r"fitted on 3 layers, but there are 2\. Extract both"):
         detector.score(dataclasses.replace(TESTED, blocks=TESTED.blocks[:2]))
     with pytest.raises(EvaluationError, match=r"features of block 1 must have the shape \(rows, 5\).*found \(30, 8\)"):
@@ -220,7 +227,7 @@ def test_blocks_must_have_been_extracted_and_be_as_many():
 def test_distances_in_torch_are_those_of_numpy(name, monkeypatch):
     """A GPU's path, on the CPU."""
     pytest.importorskip("torch", reason="computes distances on a device")
-    detector = METHODS[name].make(FITTED, None)
+    detector = METHODS[name]().fit(FITTED)
     expected = detector.score(TESTED)
     asked = []
     monkeypatch.setattr(mahalanobis, "cuda_device", lambda multiplications: asked.append(multiplications) or "cpu")

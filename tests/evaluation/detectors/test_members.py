@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from tests.evaluation.detectors.toy import toy_features
-from unknown_detection.evaluation.detectors import logits, members
+from unknown_detection.evaluation.detectors import MSP, DeepEnsemble, MutualInformation, members
 from unknown_detection.evaluation.errors import EvaluationError
 
 
@@ -26,7 +26,7 @@ def test_mutual_information_is_the_entropy_of_the_mean_less_the_mean_entropy():
     for row in range(len(features)):
         each = [softmax(member[row].astype(np.float64)) for member in features.members]
         expected.append(stats.entropy(np.mean(each, axis=0)) - np.mean([stats.entropy(p) for p in each]))
-    given = members.make_mutual_information(None, None).score(features)
+    given = MutualInformation().fit().score(features)
     np.testing.assert_allclose(given, expected, rtol=1e-10, atol=1e-14)
 
 
@@ -50,7 +50,7 @@ def test_deep_ensemble_is_the_msp_of_the_mean_softmax():
     for row in range(len(features)):
         mean = np.mean([softmax(member[row].astype(np.float64)) for member in features.members], axis=0)
         expected.append(1 - mean.max())
-    given = members.make_deep_ensemble(None, None).score(features)
+    given = DeepEnsemble().fit().score(features)
     np.testing.assert_allclose(given, expected, atol=1e-15)
 
 
@@ -63,8 +63,8 @@ def test_averaged_models_score_as_one_model():
     averaged = members.average(models(features))
     assert averaged.penultimate.shape == (30, 0)
     assert averaged.blocks == ()
-    msp = logits.LogitScore(logits.msp).score(averaged)
-    np.testing.assert_allclose(msp, members.make_deep_ensemble(None, None).score(averaged), rtol=1e-12)
+    msp = MSP().score(averaged)
+    np.testing.assert_allclose(msp, DeepEnsemble().fit().score(averaged), rtol=1e-12)
     np.testing.assert_array_equal(averaged.members, features.members)
 
 
@@ -89,13 +89,13 @@ def test_one_model_is_no_ensemble():
     features = toy_features(rows=30, members=1)
     with pytest.raises(EvaluationError, match="needs at least 2 models, found 1; extract"):
         members.average(models(features))
-    for make in (members.make_mutual_information, members.make_deep_ensemble):
+    for make in (MutualInformation, DeepEnsemble):
         with pytest.raises(EvaluationError, match="At least 2 members with logits are needed, found 1; extract"):
-            make(None, None).score(features)
+            make().fit().score(features)
 
 
 def test_members_have_the_same_classes():
     features = toy_features(rows=30)
     uneven = dataclasses.replace(features, members=(features.logits, features.logits[:, :2]))
     with pytest.raises(EvaluationError, match=r"members' logits must have the shape \(rows, 4\)"):
-        members.make_mutual_information(None, None).score(uneven)
+        MutualInformation().fit().score(uneven)

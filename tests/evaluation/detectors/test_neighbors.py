@@ -8,7 +8,7 @@ from scipy.spatial.distance import cdist
 from scipy.special import softmax
 
 from tests.evaluation.detectors.toy import toy_features
-from unknown_detection.evaluation.detectors import nearest, neighbors
+from unknown_detection.evaluation.detectors import KNN, Relation, nearest, neighbors
 from unknown_detection.evaluation.errors import EvaluationError
 
 FITTED, TESTED = toy_features(rows=120, seed=1), toy_features(rows=20, seed=2, unknown=10)
@@ -32,7 +32,7 @@ def library(request, monkeypatch):
 def test_knn_is_the_kth_smallest_distance(k, bank_rows, library, monkeypatch):
     monkeypatch.setattr(neighbors, "_BANK_ROWS", bank_rows)
     expected = np.sort(cdist(directions(TESTED), directions(FITTED)), axis=1)[:, k - 1]
-    given = neighbors.make_knn(FITTED, None, neighbors=k).score(TESTED)
+    given = KNN(k=k).fit(FITTED).score(TESTED)
     np.testing.assert_allclose(given, expected, rtol=1e-12)
 
 
@@ -46,7 +46,7 @@ def test_rows_that_float32_cannot_tell_apart_are_told_apart(k, library, monkeypa
     tested = dataclasses.replace(TESTED, penultimate=np.concatenate([values[:20:2], values[1:41:2]]))
     monkeypatch.setattr(nearest, "_SPARE", 8)
     expected = np.sort(cdist(directions(tested), directions(bank)), axis=1)[:, k - 1]
-    given = neighbors.make_knn(bank, None, neighbors=k).score(tested)
+    given = KNN(k=k).fit(bank).score(tested)
     np.testing.assert_allclose(given, expected, rtol=1e-9, atol=1e-15)
 
 
@@ -54,7 +54,7 @@ def test_a_search_takes_the_device_that_it_is_given(monkeypatch):
     torch = pytest.importorskip("torch", reason="searches in float32")
     monkeypatch.setattr(torch.backends.mps, "is_available", lambda: False)
     monkeypatch.setattr(nearest, "WORTH", 0)
-    detector = neighbors.make_knn(FITTED, None, neighbors=7)
+    detector = KNN(k=7).fit(FITTED)
     with nearest.on_device("mps"), pytest.raises(EvaluationError, match="torch finds no GPU of Apple"):
         detector.score(TESTED)
     with nearest.on_device("cpu"):
@@ -66,13 +66,13 @@ def test_a_search_takes_the_device_that_it_is_given(monkeypatch):
 def test_rows_of_zeros_are_at_distance_one_of_all_directions(library):
     tested = dataclasses.replace(TESTED, penultimate=np.zeros_like(TESTED.penultimate))
     for k in (1, 30):
-        np.testing.assert_allclose(neighbors.make_knn(FITTED, None, neighbors=k).score(tested), np.ones(30))
+        np.testing.assert_allclose(KNN(k=k).fit(FITTED).score(tested), np.ones(30))
 
 
 def test_a_search_halves_its_rows_when_memory_runs_out(monkeypatch):
     torch = pytest.importorskip("torch", reason="searches in float32")
     monkeypatch.setattr(nearest, "WORTH", 0)
-    expected = neighbors.make_knn(FITTED, None, neighbors=7).score(TESTED)
+    expected = KNN(k=7).fit(FITTED).score(TESTED)
     sizes, real = [], nearest._search_on_device
 
     def small(most):
@@ -85,17 +85,17 @@ def test_a_search_halves_its_rows_when_memory_runs_out(monkeypatch):
         return run
 
     monkeypatch.setattr(nearest, "_search_on_device", small(10))
-    np.testing.assert_array_equal(neighbors.make_knn(FITTED, None, neighbors=7).score(TESTED), expected)
+    np.testing.assert_array_equal(KNN(k=7).fit(FITTED).score(TESTED), expected)
     assert sizes == [30, 15, 7, 8, 15, 7, 8]
     monkeypatch.setattr(nearest, "_search_on_device", small(0))
     with pytest.raises(
         EvaluationError, match=r"^cpu has no memory to compare a single row with the fitted ones\. Give --device"
     ):
-        neighbors.make_knn(FITTED, None, neighbors=7).score(TESTED)
+        KNN(k=7).fit(FITTED).score(TESTED)
 
 
 def test_a_fitted_row_is_at_distance_zero_of_itself(library):
-    np.testing.assert_array_equal(neighbors.make_knn(FITTED, None, neighbors=1).score(FITTED), np.zeros(120))
+    np.testing.assert_array_equal(KNN(k=1).fit(FITTED).score(FITTED), np.zeros(120))
 
 
 def test_nearly_equal_rows_have_their_exact_distance(library):
@@ -106,15 +106,16 @@ def test_nearly_equal_rows_have_their_exact_distance(library):
     moved.penultimate[:, 0] *= 1 + 1e-9
     expected = np.linalg.norm(directions(moved) - directions(close), axis=1)
     assert (expected < 1e-8).all()
-    np.testing.assert_array_equal(neighbors.make_knn(close, None, neighbors=1).score(moved), expected)
+    np.testing.assert_array_equal(KNN(k=1).fit(close).score(moved), expected)
 
 
 @pytest.mark.parametrize("k", [0, 121])
 def test_knn_needs_as_many_rows(k):
     with pytest.raises(
-        EvaluationError, match=f"neighbors of knn must be from 1 to the 120 rows it is fitted on, found {k}[.] Give"
+        EvaluationError,
+        match=f"k of knn must be a whole number from 1 to the 120 rows it is fitted on, found {k}[.] Give",
     ):
-        neighbors.make_knn(FITTED, None, neighbors=k)
+        KNN(k=k).fit(FITTED)
 
 
 @pytest.mark.parametrize(("power", "cutoff"), [(1.0, 0.0), (1.0, 0.03), (4.0, 0.0), (0.5, 0.1)])
@@ -131,7 +132,7 @@ def test_relation_is_the_negated_mean_over_the_bank(power, cutoff, less, bank_ro
             relation = max(0.0, z @ other) * (softmax(logits) @ softmax(other_logits))
             relations.append(relation**power if relation > cutoff else 0.0)
         expected.append(-np.mean(relations))
-    detector = neighbors.make_relation(bank, None, power=power, cutoff=cutoff)
+    detector = Relation(power=power, cutoff=cutoff).fit(bank)
     np.testing.assert_allclose(detector.score(tested), expected, rtol=1e-11)
     assert (detector.sums is not None) == (power == 1 and cutoff == 0 and less == 0)
 
@@ -141,7 +142,7 @@ def test_relations_in_float32_have_its_precision(power, cutoff, monkeypatch):
     """The sum of positive numbers is as precise as each: a few roundings of 6e-8."""
     pytest.importorskip("torch", reason="multiplies in float32")
     bank, tested = (dataclasses.replace(rows, penultimate=rows.penultimate - 1) for rows in (FITTED, TESTED))
-    detector = neighbors.make_relation(bank, None, power=power, cutoff=cutoff)
+    detector = Relation(power=power, cutoff=cutoff).fit(bank)
     expected = detector.score(tested)
     monkeypatch.setattr(nearest, "WORTH", 0)
     monkeypatch.setattr(neighbors, "_BANK_ROWS", 5)
@@ -152,30 +153,31 @@ def test_relations_in_float32_have_its_precision(power, cutoff, monkeypatch):
 
 def test_rows_with_negative_features_are_compared_one_by_one_with_a_bank_without():
     tested = dataclasses.replace(TESTED, penultimate=TESTED.penultimate - 1)
-    detector = neighbors.make_relation(FITTED, None, cutoff=0.0)
+    detector = Relation(cutoff=0.0).fit(FITTED)
     assert detector.sums is not None
-    pairwise = dataclasses.replace(detector, sums=None)
+    pairwise = Relation(cutoff=0.0).fit(FITTED)
+    pairwise.sums = None
     np.testing.assert_allclose(detector.score(tested), pairwise.score(tested), rtol=1e-12)
 
 
 @pytest.mark.parametrize("hyperparameters", [{"power": 0.0}, {"cutoff": -0.1}])
 def test_relation_parameters_out_of_range_are_refused(hyperparameters):
     with pytest.raises(EvaluationError, match="relation needs power above 0 and cutoff of at least 0"):
-        neighbors.make_relation(FITTED, None, **hyperparameters)
+        Relation(**hyperparameters).fit(FITTED)
 
 
 @pytest.mark.parametrize(
     ("make", "sets"),
     [
-        (neighbors.make_knn, [{"neighbors": count} for count in (7, 1, 120, 20)]),
-        (neighbors.make_relation, [{"power": 2.0}, {"power": 1.0}, {"power": 1.0, "cutoff": 0.03}, {"power": 8.0}]),
+        (KNN, [{"k": count} for count in (7, 1, 120, 20)]),
+        (Relation, [{"power": 2.0}, {"power": 1.0}, {"power": 1.0, "cutoff": 0.03}, {"power": 8.0}]),
     ],
     ids=["knn", "relation"],
 )
 @pytest.mark.parametrize("bank_rows", [1024, 50])
 def test_several_score_together_as_each_does(make, sets, bank_rows, monkeypatch):
     monkeypatch.setattr(neighbors, "_BANK_ROWS", bank_rows)
-    detectors = [make(FITTED, None, **hyperparameters) for hyperparameters in sets]
+    detectors = [make(**hyperparameters).fit(FITTED) for hyperparameters in sets]
     score_together = detectors[0].score_together(detectors, TESTED)
     assert len(score_together) == len(sets)
     for detector, scores in zip(detectors, score_together, strict=True):
@@ -183,15 +185,15 @@ def test_several_score_together_as_each_does(make, sets, bank_rows, monkeypatch)
         assert not np.array_equal(scores, score_together[detector is detectors[0]])
 
 
-@pytest.mark.parametrize("make", [neighbors.make_knn, neighbors.make_relation])
+@pytest.mark.parametrize("make", [KNN, Relation])
 def test_a_bank_with_nan_is_refused(make):
     spoiled = FITTED.penultimate.copy()
     spoiled[7, 3] = np.nan
     with pytest.raises(EvaluationError, match=f"penultimate features of '{FITTED.ids[7]}' are NaN or infinite. Check"):
-        make(dataclasses.replace(FITTED, penultimate=spoiled), None)
+        make().fit(dataclasses.replace(FITTED, penultimate=spoiled))
 
 
-@pytest.mark.parametrize("make", [neighbors.make_knn, neighbors.make_relation])
+@pytest.mark.parametrize("make", [KNN, Relation])
 def test_features_of_another_width_are_refused(make):
     with pytest.raises(EvaluationError, match=r"penultimate features must have the shape \(rows, 12\)"):
-        make(FITTED, None).score(dataclasses.replace(TESTED, penultimate=TESTED.blocks[0]))
+        make().fit(FITTED).score(dataclasses.replace(TESTED, penultimate=TESTED.blocks[0]))

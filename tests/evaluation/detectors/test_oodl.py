@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.evaluation.detectors.toy import toy_features
-from unknown_detection.evaluation.detectors import oodl
+from unknown_detection.evaluation.detectors import OODL
 from unknown_detection.evaluation.errors import EvaluationError
 
 svm = pytest.importorskip("sklearn.svm", reason="scikit-learn fits the machine")
@@ -26,7 +26,7 @@ def by_scikit_learn(fitted, tested, nu):
 def test_score_is_the_machines_own_on_the_chosen_block(depth, block, nu):
     order = np.argsort(FITTED.ids)
     fitted = FITTED.blocks[block][order].astype(np.float64)
-    given = oodl.make_oodl(FITTED, None, depth=depth, nu=nu)
+    given = OODL(depth=depth, nu=nu).fit(FITTED)
     assert given.block == block
     expected = by_scikit_learn(fitted, TESTED.blocks[block].astype(np.float64), nu)
     np.testing.assert_allclose(given.score(TESTED), expected, rtol=1e-10)
@@ -34,34 +34,34 @@ def test_score_is_the_machines_own_on_the_chosen_block(depth, block, nu):
 
 def test_rows_drawn_do_not_depend_on_the_order_of_rows():
     order = np.random.default_rng(0).permutation(len(FITTED))
-    one = oodl.make_oodl(FITTED, None, rows=40)
-    other = oodl.make_oodl(FITTED.take(order), None, rows=40)
+    one = OODL(rows=40).fit(FITTED)
+    other = OODL(rows=40).fit(FITTED.take(order))
     np.testing.assert_array_equal(one.score(TESTED), other.score(TESTED))
-    assert not np.array_equal(one.score(TESTED), oodl.make_oodl(FITTED, None, rows=40, seed=1).score(TESTED))
+    assert not np.array_equal(one.score(TESTED), OODL(rows=40, seed=1).fit(FITTED).score(TESTED))
 
 
 def test_a_feature_that_never_changes_is_left_at_zero():
     constant = dataclasses.replace(FITTED, blocks=(np.hstack([FITTED.blocks[0], np.full((len(FITTED), 1), 3.0)]),))
     tested = dataclasses.replace(TESTED, blocks=(np.hstack([TESTED.blocks[0], np.full((len(TESTED), 1), 3.0)]),))
     expected = by_scikit_learn(constant.blocks[0][np.argsort(FITTED.ids)], tested.blocks[0], 0.001)
-    np.testing.assert_allclose(oodl.make_oodl(constant, None).score(tested), expected, rtol=1e-10)
+    np.testing.assert_allclose(OODL().fit(constant).score(tested), expected, rtol=1e-10)
 
 
 @pytest.mark.parametrize("hyperparameters", [{"depth": 1.5}, {"nu": 0.0}, {"nu": 1.1}, {"rows": 1}])
 def test_parameters_out_of_range_are_refused(hyperparameters):
     with pytest.raises(EvaluationError, match="oodl needs depth from 0 to 1, nu above 0 and up to 1"):
-        oodl.make_oodl(FITTED, None, **hyperparameters)
+        OODL(**hyperparameters).fit(FITTED)
 
 
 def test_blocks_must_have_been_extracted():
     with pytest.raises(EvaluationError, match=r"oodl needs features of at least 1 blocks, found 0\. Extract"):
-        oodl.make_oodl(dataclasses.replace(FITTED, blocks=()), None)
+        OODL().fit(dataclasses.replace(FITTED, blocks=()))
     with pytest.raises(EvaluationError, match=r"oodl needs features of at least 3 blocks, found 1\. Extract"):
-        oodl.make_oodl(FITTED, None, depth=1.0).score(dataclasses.replace(TESTED, blocks=TESTED.blocks[:1]))
+        OODL(depth=1.0).fit(FITTED).score(dataclasses.replace(TESTED, blocks=TESTED.blocks[:1]))
     with pytest.raises(EvaluationError, match=r"features of block 1 must have the shape \(rows, 5\)"):
-        oodl.make_oodl(FITTED, None).score(dataclasses.replace(TESTED, blocks=TESTED.blocks[1:]))
+        OODL().fit(FITTED).score(dataclasses.replace(TESTED, blocks=TESTED.blocks[1:]))
 
 
 def test_equal_rows_are_not_fitted():
     with pytest.raises(EvaluationError, match=r"Features of block 1 are equal in all 160 rows, .* fit on more rows"):
-        oodl.make_oodl(dataclasses.replace(FITTED, blocks=(np.ones((160, 4)),)), None)
+        OODL().fit(dataclasses.replace(FITTED, blocks=(np.ones((160, 4)),)))

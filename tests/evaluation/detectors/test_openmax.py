@@ -7,7 +7,7 @@ import pytest
 from scipy import optimize, stats
 
 from tests.evaluation.detectors.toy import CLASSES, toy_features
-from unknown_detection.evaluation.detectors import openmax
+from unknown_detection.evaluation.detectors import OpenMax, openmax
 from unknown_detection.evaluation.detectors.registry import METHODS
 from unknown_detection.evaluation.errors import EvaluationError
 
@@ -108,9 +108,7 @@ def test_probabilities_are_libmrs_on_drawn_tails(translation):
 
 def test_the_default_translation_is_that_of_the_unified_benchmark_s_libmr():
     """Its code calls `libmr.MR()` without arguments, which is 1; OD-test and pytorch-ood have 10,000."""
-    default, *named = (
-        openmax.make_openmax(FITTED, None, **given) for given in ({}, {"translation": 1}, {"translation": 10_000})
-    )
+    default, *named = (OpenMax(**given).fit(FITTED) for given in ({}, {"translation": 1}, {"translation": 10_000}))
     np.testing.assert_array_equal(default.score(TESTED), named[0].score(TESTED))
     assert not np.allclose(named[0].score(TESTED), named[1].score(TESTED), atol=0.01)
     assert "translation" in METHODS["openmax"].ranges
@@ -165,7 +163,7 @@ def by_the_algorithm(fitted, tested, revised, tail, weights, constant, translati
 @pytest.mark.parametrize("translation", TRANSLATIONS)
 def test_score_is_the_log_odds_of_the_unknown_class(revised, tail, weights, constant, translation):
     given = {"euclidean_weight": weights[0], "cosine_weight": weights[1], "rank_weight": constant}
-    detector = openmax.make_openmax(FITTED, None, revised=revised, tail=tail, translation=translation, **given)
+    detector = OpenMax(revised=revised, tail=tail, translation=translation, **given).fit(FITTED)
     expected, predicted = by_the_algorithm(FITTED, TESTED, revised, tail, weights, constant, translation)
     odds = np.exp(detector.score(TESTED))
     np.testing.assert_allclose(odds / (1 + odds), expected, rtol=1e-6)
@@ -174,24 +172,24 @@ def test_score_is_the_log_odds_of_the_unknown_class(revised, tail, weights, cons
 
 def test_the_defaults_are_the_unified_benchmark_s():
     """0.005 of the Euclidean distance and all of the cosine distance; rejected rows are predicted as no class."""
-    detector = openmax.make_openmax(FITTED, None)
+    detector = OpenMax().fit(FITTED)
     given = {"euclidean_weight": 0.005, "cosine_weight": 1.0, "rank_weight": 0.0}
-    same = openmax.make_openmax(FITTED, None, revised=10, tail=20, **given)
+    same = OpenMax(revised=10, tail=20, **given).fit(FITTED)
     np.testing.assert_array_equal(detector.score(TESTED), same.score(TESTED))
-    assert METHODS["openmax"].grid == {"revised": (10, 1, 5, 20, 30, 40), "tail": (20, 2, 5, 10, 30, 40)}
+    assert METHODS["openmax"].search == {"revised": (10, 1, 5, 20, 30, 40), "tail": (20, 2, 5, 10, 30, 40)}
     assert {-1, 0} < set(detector.predict(TESTED).tolist())
 
 
 def test_no_more_classes_than_there_are_can_be_revised():
-    given = openmax.make_openmax(FITTED, None, revised=10).score(TESTED)
-    np.testing.assert_array_equal(given, openmax.make_openmax(FITTED, None, revised=CLASSES).score(TESTED))
+    given = OpenMax(revised=10).fit(FITTED).score(TESTED)
+    np.testing.assert_array_equal(given, OpenMax(revised=CLASSES).fit(FITTED).score(TESTED))
 
 
 def test_far_rows_keep_an_order_that_the_probability_has_lost():
     far = np.zeros((3, CLASSES))
     far[:, 0] = [100.0, 200.0, 300.0]
     far[:, 1] = far[:, 0] - 1
-    detector = openmax.make_openmax(FITTED, None)
+    detector = OpenMax().fit(FITTED)
     scores = detector.score(dataclasses.replace(TESTED.take(slice(3)), logits=far))
     probabilities = 1 / (1 + np.exp(-scores))
     assert len(np.unique(probabilities)) < 3
@@ -208,13 +206,13 @@ def with_wrong_rows(of_class, right):
 
 def test_a_class_with_too_few_right_rows_is_fitted_on_all_of_its_rows():
     fitted = with_wrong_rows(1, right=2)
-    detector = openmax.make_openmax(fitted, None)
+    detector = OpenMax().fit(fitted)
     assert detector.remark == "with all rows of class 1, of which fewer than 3 are classified right"
     right = (fitted.logits.argmax(axis=1) == fitted.labels) | (fitted.labels == 1)
     means = [fitted.logits[right & (fitted.labels == c)].astype(float).mean(axis=0) for c in range(CLASSES)]
     np.testing.assert_allclose(detector.means, means, rtol=1e-12)
     assert np.isfinite(detector.score(TESTED)).all()
-    assert openmax.make_openmax(FITTED, None).remark == ""
+    assert OpenMax().fit(FITTED).remark == ""
 
 
 def test_every_class_needs_three_rows():
@@ -222,7 +220,7 @@ def test_every_class_needs_three_rows():
     with pytest.raises(
         EvaluationError, match=r"at least 3 rows of each of the 4 classes to fit on, found 2 of class 1\. Fit"
     ):
-        openmax.make_openmax(FITTED.take(keep), None)
+        OpenMax().fit(FITTED.take(keep))
 
 
 def test_equal_distances_have_no_distribution():
@@ -230,7 +228,7 @@ def test_equal_distances_have_no_distribution():
     logits = np.eye(2)[labels] * 5.0
     features = dataclasses.replace(FITTED.take(slice(8)), labels=labels, logits=logits)
     with pytest.raises(EvaluationError, match=r"the 4 largest distances of class 0 are equal\. Fit on more"):
-        openmax.make_openmax(features, None)
+        OpenMax().fit(features)
 
 
 @pytest.mark.parametrize(
@@ -246,4 +244,4 @@ def test_equal_distances_have_no_distribution():
 )
 def test_parameters_out_of_range_are_refused(hyperparameters):
     with pytest.raises(EvaluationError, match="openmax needs revised of at least 1, tail of at least 2"):
-        openmax.make_openmax(FITTED, None, **hyperparameters)
+        OpenMax(**hyperparameters).fit(FITTED)

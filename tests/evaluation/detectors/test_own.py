@@ -11,10 +11,10 @@ import pytest
 import unknown_detection as ud
 from tests.evaluation.detectors.toy import toy_features
 from tests.evaluation.scoring.test_fit import NEAR, TEST, TRAIN, fill
-from unknown_detection import EvaluationError, Method
+from unknown_detection import Detector, EvaluationError
 from unknown_detection.evaluation.__main__ import main
+from unknown_detection.evaluation.detectors import KNN, ODIN
 from unknown_detection.evaluation.detectors.image_passes import ImagePass
-from unknown_detection.evaluation.detectors.images import ODIN
 from unknown_detection.evaluation.detectors.own import choose, load_own, own_method
 from unknown_detection.evaluation.features.cache import FeatureCache
 from unknown_detection.evaluation.features.store import FeatureStore
@@ -44,7 +44,7 @@ def by_hand(features, order):
 def test_the_example_scores_beside_the_built_in_detectors(folder, tmp_path, capsys):
     out = tmp_path / "scores.parquet"
     asked = ["score", "--features", str(folder), "--out", str(out), "--detectors", "msp", "--quiet"]
-    asked += ["--detector", f"{EXAMPLE}:spread", "--detector", f"{EXAMPLE}:NEAREST_MEAN"]
+    asked += ["--detector", f"{EXAMPLE}:spread", "--detector", f"{EXAMPLE}:NearestMean"]
     assert main([*asked, "--set", "nearest_mean.order=3"]) == 0
     assert "nearest_mean: order=3" in capsys.readouterr().out
     table, about = read_scores(out)
@@ -68,7 +68,7 @@ def test_the_example_scores_beside_the_built_in_detectors(folder, tmp_path, caps
 def test_alone_it_is_searched_like_any_other(folder, tmp_path, capsys):
     out = tmp_path / "scores.parquet"
     asked = ["score", "--features", str(folder), "--out", str(out), "--quiet"]
-    assert main([*asked, "--detector", f"{EXAMPLE}:NEAREST_MEAN"]) == 0
+    assert main([*asked, "--detector", f"{EXAMPLE}:NearestMean"]) == 0
     assert "the best of 2 with AUROC" in capsys.readouterr().out
     assert set(read_scores(out)[0]["detector"].to_pylist()) == {"nearest_mean"}
 
@@ -78,8 +78,7 @@ def test_methods_and_functions_work_from_python(folder):
         """A list is as good as an array."""
         return [float(len(row)) for row in features.logits]
 
-    method = Method("twice", "Twice", "ours", lambda features, head, times=2: _Times(times), grid={"times": (2, 3)})
-    table = ud.score(folder, ["msp", method, width, _Times(5)], search=False)
+    table = ud.score(folder, ["msp", Twice, width, _Times(5)], search=False)
     scores = {name: set() for name in ("msp", "twice", "width", "_Times")}
     for row in table.to_pylist():
         scores[row["detector"]].add(row["score"])
@@ -87,8 +86,21 @@ def test_methods_and_functions_work_from_python(folder):
     assert len(scores["msp"]) > 100
 
 
+class Twice(Detector):
+    """A class with a hyperparameter."""
+
+    name = "twice"
+    search = {"times": (2, 3)}  # noqa: RUF012
+
+    def __init__(self, times=2):
+        self.times = times
+
+    def score(self, features):
+        return np.full(len(features), float(self.times))
+
+
 class _Times:
-    """A detector that needs no fitting, with a prediction of its own."""
+    """An object that needs no fitting, with a prediction of its own."""
 
     def __init__(self, times):
         self.times = times
@@ -109,20 +121,26 @@ def test_labels_of_scored_and_tuned_rows_do_not_reach_a_detector(folder):
     """A detector that returns the labels would know every answer; those of the rows that it is fitted on, it gets."""
     seen = []
 
-    def make(features, head, times=1.0):
-        seen.append(set(features.labels.tolist()))
-        return labels
+    class Labels(Twice):
+        name, fits_on = "labels", "train"
 
-    class labels:  # noqa: N801 - an object with the methods of a detector
-        score = staticmethod(lambda features: -features.labels)
-        predict = staticmethod(lambda features: features.labels)
+        def fit(self, features, head):
+            seen.append(set(features.labels.tolist()))
+            return self
 
-    method = Method("labels", "Labels", "ours", make, fit="train", grid={"times": (1.0, 2.0)})
-    table = ud.score(folder, [method])
+        def score(self, features):
+            return -features.labels
+
+        def predict(self, features):
+            return features.labels
+
+    table = ud.score(folder, [Labels])
     assert seen == [{0, 1, 2, 3}] * 3  # two trials of the search, and the choice
     assert (set(table["score"].to_pylist()), set(table["prediction"].to_pylist())) == ({1.0}, {-1})
     store = FeatureStore.open(folder)
-    scorer = Scorer(FeatureCache(store), find_fit_splits(store.splits(), ["toy"], []), own={"labels": method})
+    scorer = Scorer(
+        FeatureCache(store), find_fit_splits(store.splits(), ["toy"], []), own={"labels": own_method(Labels)}
+    )
     assert [trial.auroc for trial in scorer.fit("labels").trials] == [0.5, 0.5]
 
 
@@ -139,7 +157,7 @@ def test_ids_of_scored_rows_say_nothing_of_their_split(folder):
     by_id = dict(zip(table["id"].to_pylist(), table["score"].to_pylist(), strict=True))
     (again,) = (id_ for id_, value in seen.items() if value == by_id[TEST.ids[0]])
     alone = own_method(lambda features: np.array([float(id_ == again) for id_ in features.ids]), name="one")
-    assert alone.make(None, None).score(TEST).tolist() == [1.0, *[0.0] * (len(TEST) - 1)], "of the id alone"
+    assert alone().score(TEST).tolist() == [1.0, *[0.0] * (len(TEST) - 1)], "of the id alone"
 
 
 def test_ids_are_opaque_in_an_image_pass_of_the_user_s_own():
@@ -149,11 +167,16 @@ def test_ids_are_opaque_in_an_image_pass_of_the_user_s_own():
         seen.extend(ids)
         return {"logits": np.zeros((len(ids), 2))}
 
-    given = ODIN.__class__("mine", "T", "ours", ODIN.make, reads="images", image_pass=ImagePass("look", run))
-    own_method(given).image_pass.run(None, None, ["test/cat/1"], seed=0)
+    class Mine(ODIN):
+        name, image_pass = "mine", ImagePass("look", run)
+
+    own_method(Mine).image_pass.run(None, None, ["test/cat/1"], seed=0)
     assert re.fullmatch("[0-9a-f]{16}", *seen)
-    shared = ODIN.__class__("shared", "T", "ours", ODIN.make, reads="images", image_pass=ODIN.image_pass)
-    assert own_method(shared).image_pass is ODIN.image_pass, "whose outputs are stored, by the release's ids"
+
+    class Shared(ODIN):
+        name = "shared"
+
+    assert own_method(Shared).image_pass is ODIN.image_pass, "whose outputs are stored, by the release's ids"
 
 
 @pytest.mark.parametrize(
@@ -169,7 +192,7 @@ def test_ids_are_opaque_in_an_image_pass_of_the_user_s_own():
 )
 @pytest.mark.parametrize("rows", [2, 3, 4, 20])
 def test_a_detector_whose_scores_change_when_a_few_rows_are_scored_alone_is_refused(score, rows):
-    mine = own_method(score, name="mine").make(None, None)
+    mine = own_method(score, name="mine")()
     with pytest.raises(
         EvaluationError,
         match=r"mine gives 'row-\d+' the score .* among \d+ rows and .* among [13]\. Mend the detector",
@@ -178,13 +201,15 @@ def test_a_detector_whose_scores_change_when_a_few_rows_are_scored_alone_is_refu
 
 
 def test_detectors_scored_together_are_scored_alone_too():
-    def together(detectors, features):
-        return [features.logits[:, 0] - each.times * features.logits[:, 0].mean() for each in detectors]
+    class Mine(Twice):
+        name = "mine"
 
-    method = own_method(
-        Method("mine", "M", "ours", lambda features, head, times=0.0: _Times(times), score_together=together)
-    )
-    apart, mixed = (method.make(None, None, times=times) for times in (0.0, 1.0))
+        @staticmethod
+        def score_together(detectors, features):
+            return [features.logits[:, 0] - each.times * features.logits[:, 0].mean() for each in detectors]
+
+    method = own_method(Mine)
+    apart, mixed = (method(times=times) for times in (0.0, 1.0))
     np.testing.assert_array_equal(method.score_together([apart], ROWS)[0], ROWS.logits[:, 0])
     with pytest.raises(EvaluationError, match="Mend the detector: a score may depend on its own row only"):
         method.score_together([apart, mixed], ROWS)
@@ -200,18 +225,21 @@ def test_rounding_of_float32_is_no_dependence_on_other_rows():
         order = np.random.default_rng(len(features)).permutation(4096)
         return np.array([np.cumsum(z[order] * weight[order])[-1] for z in features.penultimate])
 
-    scores = own_method(reordered, name="mine").make(None, None).score(wide)
+    scores = own_method(reordered, name="mine")().score(wide)
     last = wide.take([19])
     assert reordered(last)[0] != scores[19]  # else nothing was rounded
 
 
 def test_several_that_are_scored_together_are_checked_too():
-    def together(detectors, features):
-        return [np.full(len(features), each.times) for each in detectors]
+    class Mine(Twice):
+        name = "mine"
 
-    method = Method("mine", "Mine", "ours", lambda features, head, times=1.0: _Times(times), score_together=together)
-    checked = own_method(method)
-    detectors = [checked.make(None, None, times=times) for times in (3.0, np.nan)]
+        @staticmethod
+        def score_together(detectors, features):
+            return [np.full(len(features), each.times) for each in detectors]
+
+    checked = own_method(Mine)
+    detectors = [checked(times=times) for times in (3.0, np.nan)]
     with pytest.raises(EvaluationError, match="mine gives 20 of 20 rows a score that is NaN or infinite"):
         checked.score_together(detectors, ROWS)
     assert checked.score_together(detectors[:1], ROWS)[0].tolist() == [3.0] * 20
@@ -224,7 +252,7 @@ def test_several_that_are_scored_together_are_checked_too():
         ("mine.py", "mine.py does not name a detector; write FILE.py:NAME."),
         ("mine.txt:f", "mine.txt:f does not name a detector; write FILE.py:NAME."),
         ("mine.py:spraed", "'spraed' is not a name in mine.py; the closest names are spread."),
-        ("mine.py:THREE", "THREE is int, not a detector. Make it a Method, or a function that returns the scores"),
+        ("mine.py:THREE", "THREE is int, not a detector. Make it a subclass of Detector, or a function"),
         ("mine.py:Class", "Class is type, not a detector"),
         ("mine.py:msp", "msp is the name of a built-in detector. Give yours another name."),
         ("broken.py:f", "broken.py is not a Python file: invalid syntax"),
@@ -244,7 +272,7 @@ def test_what_is_no_detector_is_refused_in_one_sentence(tmp_path, monkeypatch, c
 
 
 def gives(value):
-    return own_method(lambda features: value, name="mine").make(None, None)
+    return own_method(lambda features: value, name="mine")()
 
 
 @pytest.mark.parametrize(
@@ -274,15 +302,47 @@ def test_what_is_no_column_of_scores_is_refused(value, says):
 
 
 def test_methods_that_cannot_be_used_are_refused():
-    for name in ("", "a,b", "all", "a b", "../x", "a.b", "-a"):
+    for name in ("a,b", "all", "a b", "../x", "a.b", "-a"):
         with pytest.raises(EvaluationError, match="cannot be the name of a detector"):
-            own_method(Method(name, "T", "ours", lambda features, head: _Times(1)))
-    with pytest.raises(EvaluationError, match="mine reads images but has no pass"):
-        own_method(Method("mine", "T", "ours", lambda features, head: _Times(1), reads="images"))
-    with pytest.raises(EvaluationError, match="mine makes NoneType, which has no method score"):
-        own_method(Method("mine", "T", "ours", lambda features, head: None)).make(None, None)
+            own_method(type("Named", (Twice,), {"name": name}))
+    with pytest.raises(EvaluationError, match=r"Bare has no method score. Write one that returns the scores of"):
+        own_method(type("Bare", (Detector,), {}))
     with pytest.raises(EvaluationError, match="msp is the name of a built-in detector"):
-        own_method(ODIN.__class__("msp", "T", "ours", ODIN.make, reads="images", image_pass=ODIN.image_pass))
+        own_method(type("Mine", (ODIN,), {"name": "msp"}))
+
+    class Needs(Twice):
+        name = "needs"
+
+        def __init__(self, times):
+            self.times = times
+
+    with pytest.raises(EvaluationError, match=r"The hyperparameter times of needs has no default. Give it one."):
+        own_method(Needs)
+
+
+def test_an_instance_stands_where_its_name_can_and_is_not_searched(folder):
+    """Its hyperparameters are taken as they are, recorded, and those of a name are searched as ever."""
+    store = FeatureStore.open(folder)
+
+    def scorer(detectors):
+        names, own = choose(detectors)
+        made = Scorer(FeatureCache(store), find_fit_splits(store.splits(), ["toy"], []), own=own)
+        return made, names
+
+    seven = KNN(k=7)
+    seven.name = "knn7"
+    made, names = scorer([KNN(k=5), seven, "msp", Twice(times=4)])
+    assert names == ["knn", "knn7", "msp", "twice"]
+    for name, k in (("knn", 5), ("knn7", 7)):
+        fitted = made.fit(name)
+        assert (fitted.hyperparameters, fitted.trials) == ({"k": k}, ())
+        np.testing.assert_array_equal(made.score(name, ("toy", "test")), KNN(k=k).fit(TRAIN).score(TEST))
+    assert made.fit("twice").hyperparameters == {"times": 4}
+    assert set(made.score("twice", ("toy", "test"))) == {4.0}
+    searched, names = scorer([KNN, Twice])
+    assert (names, len(searched.fit("knn").trials), len(searched.fit("twice").trials)) == (["knn", "twice"], 9, 2)
+    with pytest.raises(EvaluationError, match=r"Two detectors have the name knn. Give one of them another"):
+        choose(["knn", KNN(k=5)])
 
 
 def test_an_error_of_the_user_s_code_keeps_its_traceback():
@@ -291,4 +351,4 @@ def test_an_error_of_the_user_s_code_keeps_its_traceback():
 
     (method,) = choose([fails])[1].values()
     with pytest.raises(ZeroDivisionError):
-        method.make(None, None).score(ROWS)
+        method().score(ROWS)

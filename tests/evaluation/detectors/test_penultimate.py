@@ -7,7 +7,7 @@ import pytest
 from scipy.special import logsumexp, softmax
 
 from tests.evaluation.detectors.toy import CLASSES, WIDTH, toy_features, toy_head
-from unknown_detection.evaluation.detectors import penultimate
+from unknown_detection.evaluation.detectors import SHE, GradNorm, Residual, ViM, penultimate
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.features import Head
 
@@ -28,14 +28,14 @@ def test_she_is_the_inner_product_with_the_pattern_of_the_predicted_class():
         -sum(float(x) * s for x, s in zip(z, patterns[logits.argmax()], strict=True))
         for z, logits in zip(TESTED.penultimate, TESTED.logits, strict=True)
     ]
-    np.testing.assert_allclose(penultimate.make_she(FITTED, HEAD).score(TESTED), expected, rtol=1e-12)
+    np.testing.assert_allclose(SHE().fit(FITTED, HEAD).score(TESTED), expected, rtol=1e-12)
     assert (FITTED.logits.argmax(axis=1) != FITTED.labels).any()  # else the rows left out are not tested
 
 
 def test_she_has_the_mean_of_all_rows_of_a_class_without_right_ones():
     wrong = FITTED.logits.copy()
     wrong[FITTED.labels == 2, 2] = -100
-    detector = penultimate.make_she(dataclasses.replace(FITTED, logits=wrong), HEAD)
+    detector = SHE().fit(dataclasses.replace(FITTED, logits=wrong), HEAD)
     assert detector.remark == "with all rows of class 2, of which none is classified right"
     rows = TESTED.take(TESTED.logits.argmax(axis=1) == 2)
     pattern = FITTED.penultimate[FITTED.labels == 2].astype(float).mean(axis=0)
@@ -47,7 +47,7 @@ def test_she_needs_a_row_of_each_class():
         EvaluationError,
         match=r"she needs at least 1 rows of each of the 4 classes to fit on, found 0 of class 2\. Fit",
     ):
-        penultimate.make_she(FITTED.take(FITTED.labels != 2), HEAD)
+        SHE().fit(FITTED.take(FITTED.labels != 2), HEAD)
 
 
 @pytest.mark.parametrize("dimension", [0, 1, 6, 11, None])
@@ -68,21 +68,21 @@ def test_vim_is_the_virtual_logit_less_the_energy(dimension):
         alpha * residual(z) - logsumexp(logits)
         for z, logits in zip(TESTED.penultimate.astype(np.float64), TESTED.logits.astype(np.float64), strict=True)
     ]
-    given = penultimate.make_vim(FITTED, HEAD, dimension=dimension).score(TESTED)
+    given = ViM(dimension=dimension).fit(FITTED, HEAD).score(TESTED)
     np.testing.assert_allclose(given, expected, rtol=1e-9)
 
 
-@pytest.mark.parametrize("dimension", [-1, WIDTH, WIDTH + 1])
+@pytest.mark.parametrize("dimension", [-1, WIDTH, WIDTH + 1, 2.5])
 def test_vim_leaves_a_residual(dimension):
-    with pytest.raises(EvaluationError, match="dimension of vim must be from 0 to 11"):
-        penultimate.make_vim(FITTED, HEAD, dimension=dimension)
+    with pytest.raises(EvaluationError, match="dimension of vim must be a whole number from 0 to 11"):
+        ViM(dimension=dimension).fit(FITTED, HEAD)
 
 
 def test_vim_of_fewer_rows_than_dimensions_has_no_residual():
     with pytest.raises(
         EvaluationError, match=r"All 5 rows lie in the principal subspace of 6 dimensions that vim fits\. Fit"
     ):
-        penultimate.make_vim(FITTED.take(slice(5)), HEAD)
+        ViM().fit(FITTED.take(slice(5)), HEAD)
 
 
 @pytest.mark.parametrize(("width", "dimension"), [(2048, 1000), (768, 512), (1024, 512), (512, 256), (10, 5)])
@@ -97,7 +97,7 @@ def test_residual_is_what_the_principal_directions_leave(dimension):
     principal = np.linalg.svd(FITTED.penultimate.astype(float) - origin)[2][:kept]
     differences = TESTED.penultimate.astype(float) - origin
     expected = [np.sqrt(max(0.0, d @ d - (principal @ d) @ (principal @ d))) for d in differences]
-    given = penultimate.make_residual(FITTED, HEAD, dimension=dimension).score(TESTED)
+    given = Residual(dimension=dimension).fit(FITTED, HEAD).score(TESTED)
     np.testing.assert_allclose(given, expected, rtol=1e-9)
 
 
@@ -110,13 +110,13 @@ def test_residual_worked_by_hand():
         penultimate=np.array([[9.0, 1.0], [9.0, -1.0]]),
     )
     tested = dataclasses.replace(fitted.take([0]), penultimate=np.array([[3.0, 4.0]]))
-    detector = penultimate.make_residual(fitted, Head(np.eye(2), np.zeros(2)), dimension=1)
+    detector = Residual(dimension=1).fit(fitted, Head(np.eye(2), np.zeros(2)))
     np.testing.assert_allclose(detector.score(tested), [4.0])
 
 
 def test_gradnorm_is_the_norm_of_the_loss_gradient_by_the_weights():
     head = dataclasses.replace(HEAD, weight=HEAD.weight.astype(np.float64), bias=HEAD.bias.astype(np.float64))
-    detector = penultimate.make_gradnorm(None, head)
+    detector = GradNorm().fit(None, head)
     step = 1e-6
     for row in range(5):
         z = TESTED.penultimate[row].astype(np.float64)
@@ -133,10 +133,10 @@ def test_gradnorm_is_the_norm_of_the_loss_gradient_by_the_weights():
         np.testing.assert_allclose(detector.score(exact), -np.abs(gradient).sum(), rtol=1e-6)
 
 
-@pytest.mark.parametrize("make", [penultimate.make_she, penultimate.make_vim, penultimate.make_gradnorm])
+@pytest.mark.parametrize("make", [SHE, ViM, GradNorm])
 @pytest.mark.parametrize("field", ["penultimate", "logits"])
 def test_features_of_another_width_are_refused(make, field):
-    detector = make(FITTED, HEAD)
+    detector = make().fit(FITTED, HEAD)
     with pytest.raises(
         EvaluationError, match=r"must have the shape \(rows, (4|12)\) that the detector was made for, found \(30, 5\)"
     ):

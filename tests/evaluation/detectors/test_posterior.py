@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from tests.evaluation.detectors.toy import CLASSES, toy_features
-from unknown_detection.evaluation.detectors import posterior
+from unknown_detection.evaluation.detectors import GEN, KLMatching
 from unknown_detection.evaluation.errors import EvaluationError
 
 FITTED, TESTED = toy_features(seed=1), toy_features(rows=20, seed=2, unknown=10)
@@ -35,28 +35,28 @@ def generalized_entropy(logits, gamma, largest):
 @pytest.mark.parametrize("largest", [1, 2, 100])
 def test_gen_is_the_sum_over_the_greatest_probabilities(gamma, largest):
     expected = [generalized_entropy(logits, gamma, largest) for logits in TESTED.logits]
-    given = posterior.make_gen(None, None, gamma=gamma, largest=largest).score(TESTED)
+    given = GEN(gamma=gamma, largest=largest).fit().score(TESTED)
     np.testing.assert_allclose(given, expected, rtol=1e-12)
 
 
 def test_gen_keeps_the_digits_of_confident_rows():
     sure = dataclasses.replace(TESTED, logits=20 * TESTED.logits)
     expected = [generalized_entropy(logits, 0.1, 100) for logits in sure.logits]
-    np.testing.assert_allclose(posterior.make_gen(None, None).score(sure), expected, rtol=1e-12)
+    np.testing.assert_allclose(GEN().fit().score(sure), expected, rtol=1e-12)
 
 
 def test_gen_worked_by_hand():
     rows = dataclasses.replace(TESTED.take([0]), logits=np.log([[0.5, 0.25, 0.25]]))
-    half = posterior.make_gen(None, None, gamma=0.5).score(rows)
+    half = GEN(gamma=0.5).fit().score(rows)
     np.testing.assert_allclose(half, 0.5 + 2 * np.sqrt(3) / 4)
-    two = posterior.make_gen(None, None, gamma=1, largest=2).score(rows)
+    two = GEN(gamma=1, largest=2).fit().score(rows)
     np.testing.assert_allclose(two, 1 / 4 + 3 / 16)
 
 
 def test_several_gen_score_together_as_each_does():
     sets = [(0.1, 100), (0.1, 2), (2.0, 3), (0.5, 1)]
-    detectors = [posterior.make_gen(None, None, gamma=gamma, largest=largest) for gamma, largest in sets]
-    together = posterior.GeneralizedEntropy.score_together(detectors, TESTED)
+    detectors = [GEN(gamma=gamma, largest=largest).fit() for gamma, largest in sets]
+    together = GEN.score_together(detectors, TESTED)
     for detector, scores in zip(detectors, together, strict=True):
         np.testing.assert_array_equal(scores, detector.score(TESTED))
     assert len({scores.tobytes() for scores in together}) == len(sets)
@@ -65,7 +65,7 @@ def test_several_gen_score_together_as_each_does():
 @pytest.mark.parametrize("hyperparameters", [{"gamma": 0.0}, {"largest": 0}])
 def test_gen_parameters_out_of_range_are_refused(hyperparameters):
     with pytest.raises(EvaluationError, match="gen needs gamma above 0 and largest of at least 1"):
-        posterior.make_gen(None, None, **hyperparameters)
+        GEN(**hyperparameters).fit()
 
 
 def divergences(fitted, tested):
@@ -89,7 +89,7 @@ def divergences(fitted, tested):
 def test_kl_matching_is_the_smallest_divergence_from_a_mean_softmax():
     expected, typical = divergences(FITTED, TESTED)
     assert len(typical) == CLASSES
-    given = posterior.make_kl_matching(FITTED, None).score(TESTED)
+    given = KLMatching().fit(FITTED).score(TESTED)
     np.testing.assert_allclose(given, expected, rtol=1e-9)
 
 
@@ -97,7 +97,7 @@ def test_classes_that_are_never_predicted_have_no_typical_softmax():
     fitted = FITTED.take(FITTED.logits.argmax(axis=1) != 2)
     expected, typical = divergences(fitted, TESTED)
     assert set(typical) == {0, 1, 3}
-    np.testing.assert_allclose(posterior.make_kl_matching(fitted, None).score(TESTED), expected, rtol=1e-9)
+    np.testing.assert_allclose(KLMatching().fit(fitted).score(TESTED), expected, rtol=1e-9)
 
 
 def test_kl_matching_worked_by_hand():
@@ -107,11 +107,11 @@ def test_kl_matching_worked_by_hand():
         fitted, labels=np.array([0, 0, 1]), logits=np.log([[0.6, 0.4], [0.9, 0.1], [1 / 8, 7 / 8]])
     )
     tested = dataclasses.replace(fitted, logits=np.log([[0.5, 0.5], [0.75, 0.25], [1 / 8, 7 / 8]]))
-    given = posterior.make_kl_matching(fitted, None).score(tested)
+    given = KLMatching().fit(fitted).score(tested)
     np.testing.assert_allclose(given, [0.5 * np.log(4 / 3), 0, 0], atol=1e-15)
 
 
 def test_a_probability_that_underflows_leaves_the_divergence_finite():
     fitted = dataclasses.replace(FITTED, logits=2000 * FITTED.logits)
-    scores = posterior.make_kl_matching(fitted, None).score(TESTED)
+    scores = KLMatching().fit(fitted).score(TESTED)
     assert np.isfinite(scores).all()

@@ -1,27 +1,27 @@
 """What every method of the table keeps to: names, hyperparameters, and scores of a row that depend on nothing else."""
 
 import dataclasses
-import inspect
 
 import numpy as np
 import pytest
 
 from tests.evaluation.detectors.toy import toy_features, toy_head
+from unknown_detection.evaluation import detectors
 from unknown_detection.evaluation.detectors import neighbors, rows
-from unknown_detection.evaluation.detectors.base import Method
-from unknown_detection.evaluation.detectors.registry import _FAMILIES, METHODS, method
+from unknown_detection.evaluation.detectors.base import Detector
+from unknown_detection.evaluation.detectors.registry import _FAMILIES, METHODS, method, table
 from unknown_detection.evaluation.errors import EvaluationError
 
 HEAD = toy_head()
 ON_FEATURES = sorted(name for name, each in METHODS.items() if each.reads != "images")
-FITTED_ON_ROWS = sorted(name for name in ON_FEATURES if METHODS[name].fit != "none")
+FITTED_ON_ROWS = sorted(name for name in ON_FEATURES if METHODS[name].fits_on != "none")
 NEEDS_SCIKIT_LEARN = {"oodl", "ens_v", "ens_r", "ens_f"}
 
 
 def with_parts(fitted, features):
     """The features with the scores that mixtures read; those of image readers are the toy's own."""
     base_methods = {part for name in ON_FEATURES for part in METHODS[name].base_methods} - set(features.scores)
-    scores = {part: METHODS[part].make(fitted, HEAD).score(features) for part in sorted(base_methods)}
+    scores = {part: METHODS[part]().fit(fitted, HEAD).score(features) for part in sorted(base_methods)}
     return dataclasses.replace(features, scores={**features.scores, **scores})
 
 
@@ -34,7 +34,7 @@ def make(name):
     if name in NEEDS_SCIKIT_LEARN:
         pytest.importorskip("sklearn", reason=f"scikit-learn fits {name}")
     chosen = METHODS[name]
-    return chosen.make(None if chosen.fit == "none" else FITTED, HEAD)
+    return chosen().fit(None if chosen.fits_on == "none" else FITTED, HEAD)
 
 
 @pytest.fixture(scope="module", params=ON_FEATURES)
@@ -125,13 +125,13 @@ def test_rows_without_a_class_are_not_fitted(name):
         EvaluationError,
         match=rf"^3 of 43 rows to fit {name} on have no label.*label -1\. Fit on an in-distribution split",
     ):
-        METHODS[name].make(toy_features(rows=40, unknown=3), HEAD)
+        METHODS[name]().fit(toy_features(rows=40, unknown=3), HEAD)
 
 
 @pytest.mark.parametrize("name", FITTED_ON_ROWS)
 def test_no_rows_are_not_fitted(name):
     with pytest.raises(EvaluationError, match=f"no rows to fit {name} on; extract the split"):
-        METHODS[name].make(FITTED.take(slice(0)), HEAD)
+        METHODS[name]().fit(FITTED.take(slice(0)), HEAD)
 
 
 @pytest.mark.parametrize("name", FITTED_ON_ROWS)
@@ -139,15 +139,15 @@ def test_labels_beyond_the_logits_are_not_fitted(name):
     labels = FITTED.labels.copy()
     labels[5] = 4
     with pytest.raises(EvaluationError, match=rf"rows to fit {name} on have no label from 0 to 3.*with label 4"):
-        METHODS[name].make(dataclasses.replace(FITTED, labels=labels), HEAD)
+        METHODS[name]().fit(dataclasses.replace(FITTED, labels=labels), HEAD)
 
 
 @pytest.mark.parametrize("name", sorted(METHODS))
 def test_grids_search_parameters_that_exist_from_their_defaults(name):
     chosen = METHODS[name]
-    parameters = inspect.signature(chosen.make).parameters
-    for hyperparameter, values in chosen.grid.items():
-        assert values[0] == parameters[hyperparameter].default
+    parameters = chosen.parameters()
+    for hyperparameter, values in chosen.search.items():
+        assert values[0] == parameters[hyperparameter]
         assert len(set(values)) == len(values)
 
 
@@ -156,30 +156,31 @@ def test_every_value_searched_makes_a_detector(name):
     chosen = METHODS[name]
     if name in NEEDS_SCIKIT_LEARN:
         pytest.importorskip("sklearn", reason=f"scikit-learn fits {name}")
-    for hyperparameter, values in chosen.grid.items():
+    for hyperparameter, values in chosen.search.items():
         for value in values:
             fitted = toy_features(rows=1000, seed=1) if name == "knn" else FITTED  # as many as its neighbours
-            detector = chosen.make(None if chosen.fit == "none" else fitted, HEAD, **{hyperparameter: value})
+            detector = chosen(**{hyperparameter: value}).fit(None if chosen.fits_on == "none" else fitted, HEAD)
             assert np.isfinite(detector.score(TESTED)).all()
 
 
 @pytest.mark.parametrize("name", [name for name in ON_FEATURES if not METHODS[name].reads_head])
 def test_detectors_that_do_not_read_the_last_layer_need_none(name):
     expected, chosen = make(name).score(TESTED), METHODS[name]
-    given = chosen.make(None if chosen.fit == "none" else FITTED, None).score(TESTED)
+    given = chosen().fit(None if chosen.fits_on == "none" else FITTED).score(TESTED)
     np.testing.assert_array_equal(given, expected)
 
 
 @pytest.mark.parametrize("name", [name for name in ON_FEATURES if METHODS[name].reads_head])
 def test_detectors_that_read_the_last_layer_say_so(name):
     chosen = METHODS[name]
-    with pytest.raises(AttributeError, match="'NoneType' object has no attribute 'weight'"):
-        chosen.make(None if chosen.fit == "none" else FITTED, None)
+    with pytest.raises(EvaluationError, match=f"{name} reads the model's last layer, found none. Give the head"):
+        chosen().fit(None if chosen.fits_on == "none" else FITTED)
 
 
 def test_no_two_methods_of_a_family_or_of_two_have_one_name():
-    found = {id(each): each.name for family in _FAMILIES for each in vars(family).values() if isinstance(each, Method)}
-    assert sorted(found.values()) == sorted(METHODS)
+    every = {each for family in _FAMILIES for each in vars(family).values() if isinstance(each, type)}
+    found = [each.name for each in every if issubclass(each, Detector) and each.name]
+    assert sorted(found) == sorted(METHODS)
 
 
 def test_names_are_unique_keys_with_titles_and_sources():
@@ -193,3 +194,24 @@ def test_a_method_is_found_by_its_name_or_its_neighbours_are_named():
     assert method("vim") is METHODS["vim"]
     with pytest.raises(EvaluationError, match="'mahalanobi' is not a detector; the closest names are mahalanobis,"):
         method("mahalanobi")
+
+
+@pytest.mark.parametrize("name", sorted(name for name in METHODS if METHODS[name].fits_on != "none"))
+def test_a_detector_that_is_not_fitted_says_so(name):
+    with pytest.raises(EvaluationError, match=f"{name} is not fitted. Call its method fit first"):
+        METHODS[name]().score(TESTED)
+    with pytest.raises(EvaluationError, match=f"{name} is fitted on rows of (train|validation), found none. Give"):
+        METHODS[name]().fit(None, HEAD)
+
+
+def test_the_table_has_a_line_for_each_detector():
+    lines = {line["name"]: line for line in table()}
+    assert list(lines) == list(METHODS)
+    knn = {"class": "KNN", "title": "KNN", "paper": "Sun et al. 2022, section 3", "needs": "one pass"}
+    assert lines["knn"] == {"name": "knn", **knn, "fitted on": "train", "searched": "k"}
+    assert lines["vim"]["needs"] == "one pass, the last layer"
+    assert lines["odin"]["needs"] == "a second pass over the images"
+    assert lines["ens_f"]["needs"] == (
+        "one pass, sklearn; the scores of msp, max_logit, mahalanobis_all, mahalanobis, energy"
+    )
+    assert all(hasattr(detectors, line["class"]) for line in lines.values())

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from tests.evaluation.detectors.toy import CLASSES, toy_features
-from unknown_detection.evaluation.detectors.mahalanobis import make_rmds
+from unknown_detection.evaluation.detectors import RMDS
 from unknown_detection.evaluation.errors import EvaluationError
 
 FITTED, TESTED = toy_features(seed=1), toy_features(rows=20, seed=2, unknown=10)
@@ -21,7 +21,7 @@ def test_rmds_is_the_distance_to_the_nearest_class_less_that_to_all_rows():
         min((x - m) @ np.linalg.inv(within) @ (x - m) for m in means) - (x - mean) @ np.linalg.inv(total) @ (x - mean)
         for x in TESTED.penultimate.astype(float)
     ]
-    np.testing.assert_allclose(make_rmds(FITTED, None).score(TESTED), expected, rtol=1e-9)
+    np.testing.assert_allclose(RMDS().fit(FITTED).score(TESTED), expected, rtol=1e-9)
 
 
 def test_rmds_worked_by_hand():
@@ -34,7 +34,7 @@ def test_rmds_worked_by_hand():
         penultimate=np.array([[-3.0], [-1.0], [1.0], [3.0]]),
     )
     tested = dataclasses.replace(fitted.take([0]), penultimate=np.array([[3.0]]))
-    np.testing.assert_allclose(make_rmds(fitted, None).score(tested), [1 - 9 / 5])
+    np.testing.assert_allclose(RMDS().fit(fitted).score(tested), [1 - 9 / 5])
 
 
 def test_rmds_is_the_same_in_any_linear_map_of_the_features():
@@ -42,11 +42,11 @@ def test_rmds_is_the_same_in_any_linear_map_of_the_features():
     fitted, tested = (
         dataclasses.replace(rows, penultimate=rows.penultimate.astype(float) @ mix + 3) for rows in (FITTED, TESTED)
     )
-    expected = make_rmds(FITTED, None).score(TESTED)
-    np.testing.assert_allclose(make_rmds(fitted, None).score(tested), expected, rtol=1e-6, atol=1e-6)
+    expected = RMDS().fit(FITTED).score(TESTED)
+    np.testing.assert_allclose(RMDS().fit(fitted).score(tested), expected, rtol=1e-6, atol=1e-6)
 
 
 def test_rmds_needs_two_rows_of_each_class():
     few = FITTED.take(np.append(np.flatnonzero(FITTED.labels != 2), np.flatnonzero(FITTED.labels == 2)[:1]))
     with pytest.raises(EvaluationError, match=r"rmds needs at least 2 rows of each.*found 1 of class 2"):
-        make_rmds(few, None)
+        RMDS().fit(few)

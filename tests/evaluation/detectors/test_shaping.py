@@ -11,7 +11,7 @@ from hypothesis.extra.numpy import array_shapes, arrays
 from scipy.special import logsumexp
 
 from tests.evaluation.detectors.toy import CLASSES, WIDTH, toy_features, toy_head
-from unknown_detection.evaluation.detectors import rows, shaping
+from unknown_detection.evaluation.detectors import ASH, DICE, SCALE, ReAct, rows, shaping
 from unknown_detection.evaluation.errors import EvaluationError
 
 HEAD = toy_head()
@@ -31,7 +31,7 @@ def energies(rows, weight=HEAD.weight):
 def test_react_clips_at_the_quantile_of_all_fitted_activations(quantile):
     threshold = np.quantile(FITTED.penultimate.astype(np.float64).ravel(), quantile)
     clipped = [[min(float(x), threshold) for x in row] for row in TESTED.penultimate]
-    scores = shaping.make_react(FITTED, HEAD, quantile=quantile).score(TESTED)
+    scores = ReAct(quantile=quantile).fit(FITTED, HEAD).score(TESTED)
     np.testing.assert_allclose(scores, energies(clipped), rtol=1e-12)
 
 
@@ -52,7 +52,7 @@ def test_react_s_threshold_takes_no_copy_of_the_fitted_features(monkeypatch):
     fitted = toy_features(rows=200_000)
     tracemalloc.start()
     try:
-        shaping.make_react(fitted, HEAD)
+        ReAct().fit(fitted, HEAD)
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -67,7 +67,7 @@ def test_dice_drops_the_weights_that_contribute_least(sparsity):
     weight = np.array(
         [[HEAD.weight[c, d] if contributions[c, d] > threshold else 0.0 for d in range(WIDTH)] for c in range(CLASSES)]
     )
-    given = shaping.make_dice(FITTED, HEAD, sparsity=sparsity).score(TESTED)
+    given = DICE(sparsity=sparsity).fit(FITTED, HEAD).score(TESTED)
     np.testing.assert_allclose(given, energies(TESTED.penultimate, weight), rtol=1e-12)
 
 
@@ -102,7 +102,7 @@ def test_scale_multiplies_each_row_by_the_share_of_its_greatest(pruned):
         expected.append([x * np.exp(sum(row) / sum(greatest)) if sum(greatest) else 0.0 for x in row])
     np.testing.assert_allclose(shaping.scale(rows, pruned), expected, rtol=1e-12)
     tested = dataclasses.replace(TESTED, penultimate=rows)
-    np.testing.assert_allclose(shaping.make_scale(None, HEAD, pruned=pruned).score(tested), energies(expected))
+    np.testing.assert_allclose(SCALE(pruned=pruned).fit(None, HEAD).score(tested), energies(expected))
 
 
 def test_scale_worked_by_hand():
@@ -119,7 +119,7 @@ def test_ash_worked_by_hand():
 
 def test_ash_scores_are_energies_of_the_shaped_features():
     shaped = shaping.ash(TESTED.penultimate.astype(np.float64), 0.75)
-    given = shaping.make_ash(None, HEAD, pruned=0.75).score(TESTED)
+    given = ASH(pruned=0.75).fit(None, HEAD).score(TESTED)
     np.testing.assert_allclose(given, energies(shaped), rtol=1e-12)
 
 
@@ -131,30 +131,29 @@ def test_ash_of_features_that_are_no_activations_says_which_row_it_fails_on():
         EvaluationError,
         match=f"The score of '{features.ids[3]}' is nan: its penultimate features are outside the domain",
     ):
-        shaping.make_ash(None, HEAD, pruned=0.5).score(features)
+        ASH(pruned=0.5).fit(None, HEAD).score(features)
 
 
 @pytest.mark.parametrize(
     ("make", "hyperparameters", "message"),
     [
-        (shaping.make_react, {"quantile": 1.0}, "quantile of react"),
-        (shaping.make_dice, {"sparsity": -0.1}, "sparsity of dice"),
-        (shaping.make_ash, {"pruned": 1.0}, "pruned of ash"),
-        (shaping.make_ash, {"pruned": 0.99}, "ash would keep none of 12 features"),
-        (shaping.make_scale, {"pruned": -0.1}, "pruned of scale"),
-        (shaping.make_scale, {"pruned": 0.99}, "scale would keep none of 12 features"),
-        (shaping.make_ash, {"variant": "q"}, "ash has no variant 'q'; choose s, b or p"),
+        (ReAct, {"quantile": 1.0}, "quantile of react"),
+        (DICE, {"sparsity": -0.1}, "sparsity of dice"),
+        (ASH, {"pruned": 1.0}, "pruned of ash"),
+        (ASH, {"pruned": 0.99}, "ash would keep none of 12 features"),
+        (SCALE, {"pruned": -0.1}, "pruned of scale"),
+        (SCALE, {"pruned": 0.99}, "scale would keep none of 12 features"),
     ],
 )
 def test_parameters_out_of_range_are_refused(make, hyperparameters, message):
     with pytest.raises(EvaluationError, match=message):
-        make(FITTED, HEAD, **hyperparameters)
+        make(**hyperparameters).fit(FITTED, HEAD)
 
 
-@pytest.mark.parametrize("make", [shaping.make_react, shaping.make_dice, shaping.make_ash, shaping.make_scale])
+@pytest.mark.parametrize("make", [ReAct, DICE, ASH, SCALE])
 def test_features_of_another_width_are_refused(make):
     narrow = dataclasses.replace(TESTED, penultimate=TESTED.blocks[0])
     with pytest.raises(
         EvaluationError, match=r"penultimate features must have the shape \(rows, 12\).*found \(30, 5\)"
     ):
-        make(FITTED, HEAD).score(narrow)
+        make().fit(FITTED, HEAD).score(narrow)

@@ -104,13 +104,13 @@ def test_every_row_gets_the_score_of_a_detector_fitted_on_training_rows(score, t
     assert (code, err) == (0, "")
     lines = out.splitlines()
     assert lines[:3] == ["fitted: toy-train/train", "tuned: toy/validation", "tuned against: toy/external_validation"]
-    assert lines[3:6] == ["msp", "knn: neighbors=50", "temperature"]
+    assert lines[3:6] == ["msp", "knn: k=50", "temperature"]
     found = scores_of(tmp_path / "scores.parquet")
     judged = [TEST, NEAR, VALIDATION, EXTERNAL]
     assert len(found) == 3 * sum(map(len, judged))
     fitted_on = {"msp": None, "knn": TRAIN, "temperature": VALIDATION}
     for name, rows in fitted_on.items():
-        detector = method(name).make(rows, toy_head())
+        detector = method(name)().fit(rows, toy_head())
         for features in judged:
             mine = [found[name, id_] for id_ in features.ids.tolist()]
             assert np.allclose([value for value, _ in mine], detector.score(features), rtol=1e-12, atol=1e-12)
@@ -154,7 +154,7 @@ def test_what_the_file_says_of_itself(score, tmp_path):
     assert (about.release_digest, about.model, about.model_digest) == ("a" * 64, "toy", "b" * 64)
     assert (about.configs, about.seed) == (("toy",), 7)
     assert set(about.hyperparameters) == {"react", "msp"}
-    assert about.hyperparameters["react"]["quantile"] in METHODS["react"].grid["quantile"]
+    assert about.hyperparameters["react"]["quantile"] in METHODS["react"].search["quantile"]
     assert about.versions["numpy"] == np.__version__
 
 
@@ -174,9 +174,9 @@ def test_the_best_on_external_rows_is_chosen(score, tmp_path):
         written = list(csv.DictReader(file))
     for name, parameter in (("ash", "pruned"), ("react", "quantile")):
         areas = {}
-        for value in METHODS[name].grid[parameter]:
-            fitted_on = None if METHODS[name].fit == "none" else TRAIN
-            detector = METHODS[name].make(fitted_on, toy_head(), **{parameter: value})
+        for value in METHODS[name].search[parameter]:
+            fitted_on = None if METHODS[name].fits_on == "none" else TRAIN
+            detector = METHODS[name](**{parameter: value}).fit(fitted_on, toy_head())
             areas[value] = area(detector.score(VALIDATION), detector.score(EXTERNAL))
         best = max(areas, key=areas.get)
         assert about.hyperparameters[name] == {parameter: best}
@@ -209,22 +209,22 @@ def test_without_a_search_defaults_are_taken_and_an_old_record_goes(score, tmp_p
 
 def test_hyperparameters_are_those_that_are_set(score, tmp_path):
     """One value is not searched; several are, in place of the grid."""
-    flags = ("--set", "knn.neighbors=7", "--set", "temperature.temperature=1000", "--set", "ash.pruned=0.5,0.25")
+    flags = ("--set", "knn.k=7", "--set", "temperature.temperature=1000", "--set", "ash.pruned=0.5,0.25")
     code, out, _ = score(*flags, detectors="knn,temperature,ash")
     assert code == 0
     about = read_scores(tmp_path / "scores.parquet")[1]
-    assert about.hyperparameters["knn"] == {"neighbors": 7}
+    assert about.hyperparameters["knn"] == {"k": 7}
     assert about.hyperparameters["temperature"] == {"temperature": 1000}
     assert about.hyperparameters["ash"]["pruned"] in (0.5, 0.25)
-    assert "knn: neighbors=7\n" in out
+    assert "knn: k=7\n" in out
     assert ", the best of 2 with AUROC" in out
     found = scores_of(tmp_path / "scores.parquet")
     p = np.exp(TEST.logits.astype(float) / 1000)
     assert np.allclose([found["temperature", id_][0] for id_ in TEST.ids.tolist()], 1 - (p / p.sum(1)[:, None]).max(1))
-    nearest = method("knn").make(TRAIN, toy_head(), neighbors=7).score(TEST)
+    nearest = method("knn")(k=7).fit(TRAIN, toy_head()).score(TEST)
     assert np.allclose([found["knn", id_][0] for id_ in TEST.ids.tolist()], nearest)
-    said = refused(score("--set", "knn.neighbors=401", detectors="knn"))
-    assert "neighbors of knn must be from 1 to the 400 rows it is fitted on, found 401" in said
+    said = refused(score("--set", "knn.k=401", detectors="knn"))
+    assert "k of knn must be a whole number from 1 to the 400 rows it is fitted on, found 401" in said
 
 
 def test_without_external_rows_defaults_are_taken_and_it_is_said(score, tmp_path):
@@ -245,8 +245,8 @@ def test_hyperparameters_that_cannot_be_are_passed_over(score, tmp_path):
     assert ", 3 of which cannot be used here" in out
     with (tmp_path / "scores.search.csv").open(newline="") as file:
         rows = {row["hyperparameters"]: row for row in csv.DictReader(file)}
-    assert rows["neighbors=200"]["auroc_external_validation"] == ""
-    assert rows["neighbors=200"]["problem"].startswith("neighbors of knn must be from 1 to")
+    assert rows["k=200"]["auroc_external_validation"] == ""
+    assert rows["k=200"]["problem"].startswith("k of knn must be a whole number from 1 to")
 
 
 def only(*keys):
@@ -295,16 +295,16 @@ def test_without_training_rows_one_half_of_validation_is_fitted_on_and_the_other
     fit, tune = mixed.take(np.sort(fit)), mixed.take(np.sort(tune))
 
     found = scores_of(tmp_path / "scores.parquet")
-    expected = method("mahalanobis").make(fit, toy_head()).score(TEST)
+    expected = method("mahalanobis")().fit(fit, toy_head()).score(TEST)
     assert np.allclose([found["mahalanobis", id_][0] for id_ in TEST.ids.tolist()], expected)
-    expected = method("temperature").make(tune, toy_head()).score(TEST)
+    expected = method("temperature")().fit(tune, toy_head()).score(TEST)
     assert np.allclose([found["temperature", id_][0] for id_ in TEST.ids.tolist()], expected)
     with (tmp_path / "scores.search.csv").open(newline="") as file:
         areas = {line["hyperparameters"]: line["auroc_external_validation"] for line in csv.DictReader(file)}
-    nearest = method("knn").make(fit, toy_head(), neighbors=1)
+    nearest = method("knn")(k=1).fit(fit, toy_head())
     by_pairs = area(nearest.score(tune), nearest.score(EXTERNAL))
     assert by_pairs < 1  # 1.0000 if a row may find itself
-    assert np.isclose(float(areas["neighbors=1"]), by_pairs)
+    assert np.isclose(float(areas["k=1"]), by_pairs)
     # A row that detectors were fitted on has no score, of no detector: a threshold would take it for a held-out one.
     scored = {id_ for name, id_ in found if name == "msp"}
     assert scored == {*tune.ids, *mixed.ids[mixed.labels < 0], *TEST.ids, *EXTERNAL.ids}
@@ -373,14 +373,14 @@ def test_mixtures_read_the_scores_of_their_parts(score, tmp_path):
     assert score(detectors="ens_f")[0] == 0
     found = scores_of(tmp_path / "scores.parquet")
     assert {name for name, _ in found} == {"ens_f"}
-    parts = {name: method(name).make(TRAIN, toy_head()) for name in METHODS["ens_f"].base_methods}
+    parts = {name: method(name)().fit(TRAIN, toy_head()) for name in METHODS["ens_f"].base_methods}
     about = read_scores(tmp_path / "scores.parquet")[1]
     chosen = int(about.hyperparameters["ens_f"]["components"])
 
     def with_scores(features):
         return dataclasses.replace(features, scores={name: part.score(features) for name, part in parts.items()})
 
-    expected = method("ens_f").make(with_scores(VALIDATION), toy_head(), components=chosen).score(with_scores(TEST))
+    expected = method("ens_f")(components=chosen).fit(with_scores(VALIDATION), toy_head()).score(with_scores(TEST))
     assert np.allclose([found["ens_f", id_][0] for id_ in TEST.ids.tolist()], expected)
     # Chosen by hand: fitted on a half of validation, wrong against right rows of the other, pair by pair.
     half = in_fit_half(VALIDATION.ids.tolist(), VALIDATION.labels)
@@ -389,7 +389,7 @@ def test_mixtures_read_the_scores_of_their_parts(score, tmp_path):
     areas = {}
     for components in (10, 1, 2, 5, 20):
         with contextlib.suppress(EvaluationError):  # too few rows for so many
-            detector = method("ens_f").make(fitted_on, toy_head(), components=components)
+            detector = method("ens_f")(components=components).fit(fitted_on, toy_head())
             areas[components] = area(detector.score(judged)[~wrong], detector.score(judged)[wrong])
     assert len(areas) >= 3 and chosen == max(areas, key=areas.get)
     with (tmp_path / "scores.search.csv").open(newline="") as file:

@@ -102,6 +102,48 @@ def test_what_dropout_sees_is_kept_and_used_again(base, score, tmp_path):
     assert not np.allclose(other, scores["mc_dropout"])
 
 
+OWN = """
+from unknown_detection.evaluation.detectors import ImageDetector, ImagePass
+
+def run(model, images, ids, *, seed, step):
+    return {"brightest": (step * images).amax((1, 2, 3)).numpy()}
+
+class Mixed(ImageDetector):
+    name = "mixed"
+    search = {"step": (1.0, 2.0), "share": (0.0, 0.5, 1.0)}
+    image_pass = ImagePass("brightness", run, depends_on=("step",), random=False)
+
+    def __init__(self, step=1.0, share=0.0):
+        self.step, self.share = step, share
+
+    def score(self, features):
+        return features.passed["brightest"] + self.share * features.penultimate.sum(axis=1)
+"""
+
+
+def test_a_search_shows_the_model_images_again_only_for_what_the_pass_depends_on(base, score, tmp_path):
+    """Six trials of a detector of one's own, two passes; it reads the model's stored features, too."""
+    (tmp_path / "own.py").write_text(OWN)
+    flags = ("--detector", f"{tmp_path / 'own.py'}:Mixed")
+    code, out, err, _ = score(*flags, detectors="msp")
+    assert (code, err) == (0, "")
+    assert "the best of 6 with AUROC" in out
+    looks = {path.name for path in (base / "features" / "looks").iterdir()}
+    assert {name for name in looks if "brightness" in name} == {"brightness-step=1", "brightness-step=2"}
+    chosen = read_scores(tmp_path / "scores.parquet")[1].hyperparameters["mixed"]
+    rows = open_release(str(base / "release")).images(CONFIG, "near_ood")
+    model = open_model(f"{FILE}:with_dropout", base / "weights.pt", "abcd", device="cpu")
+    features = FeatureStore.open(base / "features").features(CONFIG, "near_ood")
+    images = np.stack([model.preprocessing(row["image"]).numpy() for row in rows])
+    expected = chosen["step"] * images.max((1, 2, 3)) + chosen["share"] * features.penultimate.sum(axis=1)
+    found = {
+        row["id"]: row["score"]
+        for row in read_scores(tmp_path / "scores.parquet")[0].to_pylist()
+        if row["detector"] == "mixed"
+    }
+    assert np.allclose([found[id_] for id_ in rows["id"]], expected, rtol=1e-5)
+
+
 def test_an_image_of_several_configs_is_looked_at_once(base, tmp_path, monkeypatch):
     other = f"{CONFIG}-other"
     splits = {f"{CONFIG}/validation": range(20), f"{CONFIG}/test": range(30), f"{other}/test": range(44, 19, -1)}

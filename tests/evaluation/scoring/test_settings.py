@@ -11,11 +11,11 @@ from unknown_detection.evaluation.scoring.settings import parse_settings, settab
 def test_every_value_of_a_grid_can_be_set():
     """And a hyperparameter without one: the temperature, which is fitted if it is not given."""
     for name, method in METHODS.items():
-        assert method.grid.keys() <= settable(method).keys(), name
+        assert method.search.keys() <= settable(method).keys(), name
         assert method.ranges.keys() <= settable(method).keys(), name
-    texts = ["knn.neighbors=50", "temperature.temperature=1000", "openmax.tail = 5,10", "openmax.rank_weight=0.5"]
+    texts = ["knn.k=50", "temperature.temperature=1000", "openmax.tail = 5,10", "openmax.rank_weight=0.5"]
     assert parse_settings(texts, ["knn", "temperature", "openmax"]) == {
-        "knn": {"neighbors": (50,)},
+        "knn": {"k": (50,)},
         "temperature": {"temperature": (1000.0,)},
         "openmax": {"tail": (5, 10), "rank_weight": (0.5,)},
     }
@@ -26,15 +26,15 @@ def test_every_value_of_a_grid_can_be_set():
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("knn", "does not name a hyperparameter and a value. Write it as in --set knn.neighbors=50"),
-        ("neighbors=50", "does not name a hyperparameter and a value"),
-        ("kmn.neighbors=50", "'kmn' is not a detector; the closest names are knn"),
-        ("knn.neighbours=50", "'neighbours' is not a hyperparameter of knn; the closest names are neighbors"),
+        ("knn", "does not name a hyperparameter and a value. Write it as in --set knn.k=50"),
+        ("k=50", "does not name a hyperparameter and a value"),
+        ("kmn.k=50", "'kmn' is not a detector; the closest names are knn"),
+        ("gen.large=50", "'large' is not a hyperparameter of gen; the closest names are largest"),
         ("knn.features=1", "'features' is not a hyperparameter of knn"),
         ("ens_f.seed=1", "'seed' is not a hyperparameter of ens_f"),
         ("msp.temperature=1", "msp has no hyperparameters"),
-        ("knn.neighbors=", "'' in --set knn.neighbors= is not a whole number"),
-        ("knn.neighbors=2.5", "'2.5' in --set knn.neighbors=2.5 is not a whole number"),
+        ("knn.k=", "'' in --set knn.k= is not a whole number"),
+        ("knn.k=2.5", "'2.5' in --set knn.k=2.5 is not a whole number"),
         ("react.quantile=most", "'most' in --set react.quantile=most is not a number"),
         ("react.quantile=nan", "is not a number"),
         ("dice.sparsity=0.5", "is of dice, which is not scored. Add it to --detectors"),
@@ -47,16 +47,14 @@ def test_what_cannot_be_set(text, found):
 
 
 def test_no_hyperparameter_is_set_twice():
-    with pytest.raises(EvaluationError, match=r"gives knn\.neighbors twice"):
-        parse_settings(["knn.neighbors=5", "knn.neighbors=6"], ["knn"])
+    with pytest.raises(EvaluationError, match=r"gives knn\.k twice"):
+        parse_settings(["knn.k=5", "knn.k=6"], ["knn"])
 
 
 def test_the_help_names_each_with_its_range_and_search(capsys):
     assert main(["score", "--help"]) == 0
     said = " ".join(capsys.readouterr().out.split())
-    assert (
-        "knn.neighbors 50; 1 to the number of rows fitted on; searched: 1, 5, 10, 20, 50, 100, 200, 500, 1000" in said
-    )
+    assert "knn.k 50; 1 to the number of rows fitted on; searched: 1, 5, 10, 20, 50, 100, 200, 500, 1000" in said
     assert "openmax.rank_weight 0; 0 to 1; 0 for weights by rank" in said
     for name, method in METHODS.items():
         assert all(f"{name}.{hyperparameter} " in said for hyperparameter in settable(method))
@@ -75,4 +73,4 @@ def test_the_help_names_each_with_its_range_and_search(capsys):
 )
 def test_values_that_a_second_pass_cannot_have(name, value):
     with pytest.raises(EvaluationError, match=f"{name} needs .* at least|{name} needs a temperature above 0"):
-        METHODS[name].make(None, None, **value)
+        METHODS[name](**value).fit()

@@ -53,7 +53,7 @@ class _Score(HelpCommand):
     "own",
     metavar="FILE.py:NAME",
     multiple=True,
-    help="A detector of your own: a Method or a function in a Python file; may be repeated.",
+    help="A detector of your own: a class or a function in a Python file; may be repeated.",
 )
 @click.option(
     "--fit-splits",

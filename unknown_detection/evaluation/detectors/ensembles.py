@@ -2,127 +2,102 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 import numpy as np
 
-from unknown_detection.evaluation.detectors.base import Method, Scores
-from unknown_detection.evaluation.detectors.fitting import labels_if_correct, require_labels, require_range
-from unknown_detection.evaluation.detectors.rows import Doubles, score_in_chunks
+from unknown_detection.evaluation.detectors.base import RowDetector
+from unknown_detection.evaluation.detectors.fitting import labels_if_correct, require_range
+from unknown_detection.evaluation.detectors.rows import Doubles, Scores
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.models.features import Features, Head
-
-# BROAD, section 3: for vision transformers, for ResNets, and the fast one.
-VIT_PARTS = ("gradnorm", "odin", "mahalanobis_all", "mahalanobis", "cadet", "dice", "msp", "max_logit")
-RESNET_PARTS = ("gradnorm", "odin", "mahalanobis_all", "mahalanobis", "cadet", "react", "vim", "doctor")
-FAST_PARTS = ("msp", "max_logit", "mahalanobis_all", "mahalanobis", "energy")
+from unknown_detection.evaluation.models.features import Features, Floats, Head
 
 
-@dataclass(frozen=True)
-class ScoreMixture:
-    """A fitted Gaussian mixture of scores.
+@dataclass
+class ScoreMixture(RowDetector):
+    """Negative log density of a Gaussian mixture of other detectors' scores.
 
-    Attributes:
-        base_methods: names of the detectors whose scores are combined.
-        mean: mean of the fitted scores, shape (k,).
-        scale: their standard deviation, shape (k,).
-        mixture: scikit-learn's `GaussianMixture` of the standardized scores.
+    Formula: -log sum_i w_i N(s; m_i, S_i) with s the combined scores, standardized by mean and deviation of the fitted
+    rows, and full covariances fitted by expectation maximization.
+    Source: BROAD (Guille-Escuret et al., Expecting the Unexpected, 2023), section 3 and appendix C: fitted on
+    correctly classified held-out rows, with as many components as detect errors among held-out rows best; of 1, 2, 5,
+    10 and 20 (tables 6 and 7), 10 there. Standardizing is ours; it keeps the regularization of the covariances (1e-6)
+    small relative to every score.
+
+    Args:
+        components: number of Gaussians, for each of which enough rows must be correctly classified.
+        seed: random seed of the initialization.
     """
 
-    base_methods: tuple[str, ...]
-    mean: Doubles
-    scale: Doubles
-    mixture: Any
+    source = "Guille-Escuret et al. 2023, section 3"
+    fits_on = "validation"
+    search: ClassVar = {"components": (10, 1, 2, 5, 20)}
+    chosen_by = "errors"
+    requires = ("sklearn",)
 
-    def score(self, features: Features) -> Scores:
-        """Score every row; shape (n,), higher = more unknown."""
-        return score_in_chunks(
-            lambda scores: -self.mixture.score_samples((scores - self.mean) / self.scale),
-            {"scores of " + ", ".join(self.base_methods): _stacked(features, self.base_methods)},
-            features.ids,
-            doubles_per_row=4 * len(self.base_methods) + 3 * self.mixture.n_components,
-        )
+    components: int = 10
+    seed: int = 0
 
-
-def _stacked(features: Features, base_methods: tuple[str, ...]) -> Doubles:
-    missing = [part for part in base_methods if part not in features.scores]
-    if missing:
-        raise EvaluationError(
-            f"Scores of {', '.join(missing)} are missing, but the mixture combines {', '.join(base_methods)}. Score "
-            "with these, too."
-        )
-    return np.stack([features.scores[part] for part in base_methods], axis=1)
-
-
-def _make(detector: str, base_methods: tuple[str, ...]) -> Callable[..., ScoreMixture]:
-    def make(features: Features, head: Head | None, components: int = 10, seed: int = 0) -> ScoreMixture:
-        """Negative log density of a Gaussian mixture of scores.
-
-        Formula: -log sum_i w_i N(s; m_i, S_i) with s the combined scores, standardized by mean and deviation of the
-        fitted rows, and full covariances fitted by expectation maximization.
-        Source: BROAD (Guille-Escuret et al., Expecting the Unexpected, 2023), section 3 and appendix C: fitted on
-        correctly classified held-out rows, with as many components as detect errors among held-out rows best; of 1,
-        2, 5, 10 and 20, 10 there. Standardizing is ours; it keeps the regularization of the
-        covariances (1e-6) small relative to every score.
-
-        Args:
-            features: labelled in-distribution rows outside the training set, with the scores of all combined
-                detectors.
-            head: not read.
-            components: number of Gaussians, for each of which enough rows must be correctly classified.
-            seed: random seed of the initialization.
-        """
-        require_labels(features, detector)
-        components = int(components)
-        require_range(components >= 1, f"{detector} needs at least 1 component", components)
-        scores = _stacked(features, base_methods)[labels_if_correct(features) >= 0]
+    def _learn(self, features: Features, head: Head | None) -> None:
+        components, parts = int(self.components), self.base_methods
+        require_range(components >= 1, f"{self.name} needs at least 1 component", components)
+        (scores,) = self._inputs(features).values()
+        scores = scores[labels_if_correct(features) >= 0]
         # A full covariance of k scores needs k + 1 rows.
-        least = components * (len(base_methods) + 1)
+        least = components * (len(parts) + 1)
         if len(scores) < least:
             raise EvaluationError(
-                f"{detector} needs at least {least:,} correctly classified rows to fit {components} components of "
-                f"{len(base_methods)} scores, found {len(scores):,} of {len(features):,}. Fit on more rows, or give "
-                "fewer components."
+                f"{self.name} needs at least {least:,} correctly classified rows to fit {components} components of "
+                f"{len(parts)} scores, found {len(scores):,} of {len(features):,}. Fit on more rows, or give fewer "
+                "components."
             )
-        mean, scale = scores.mean(axis=0), scores.std(axis=0)
-        constant = [part for part, deviation in zip(base_methods, scale, strict=True) if not deviation > 0]
+        self.mean, self.scale = scores.mean(axis=0), scores.std(axis=0)
+        constant = [part for part, deviation in zip(parts, self.scale, strict=True) if not deviation > 0]
         if constant:
             raise EvaluationError(
-                f"{detector} cannot be fitted: the scores of {', '.join(constant)} are constant or not finite. Leave "
-                f"{detector} out."
+                f"{self.name} cannot be fitted: the scores of {', '.join(constant)} are constant or not finite. Leave "
+                f"{self.name} out."
             )
         from sklearn.mixture import GaussianMixture  # optional, and slow to import
         from threadpoolctl import threadpool_limits
 
-        mixture = GaussianMixture(components, covariance_type="full", random_state=seed)
+        self.mixture = GaussianMixture(components, covariance_type="full", random_state=self.seed)
         # The rounding of multi-threaded sums differs between machines, and on a busy machine they take minutes.
         with threadpool_limits(1):
-            mixture.fit((scores - mean) / scale)
-        return ScoreMixture(base_methods, mean, scale, mixture)
+            self.mixture.fit((scores - self.mean) / self.scale)
+        self.more = 3 * components
 
-    return make
+    def _inputs(self, features: Features) -> dict[str, Floats]:
+        parts = ", ".join(self.base_methods)
+        missing = [part for part in self.base_methods if part not in features.scores]
+        if missing:
+            raise EvaluationError(
+                f"Scores of {', '.join(missing)} are missing, but the mixture combines {parts}. Score with these, too."
+            )
+        return {f"scores of {parts}": np.stack([features.scores[part] for part in self.base_methods], axis=1)}
 
-
-# Appendix C, tables 6 and 7; the paper's choice first.
-_COMPONENTS = {"components": (10.0, 1.0, 2.0, 5.0, 20.0)}
-
-
-def _ensemble(name: str, title: str, parts: tuple[str, ...]) -> Method:
-    return Method(
-        name,
-        title,
-        source="Guille-Escuret et al. 2023, section 3",
-        make=_make(name, parts),
-        fit="validation",
-        grid=_COMPONENTS,
-        chosen_by="errors",
-        base_methods=parts,
-        requires=("sklearn",),
-    )
+    def _rows(self, scores: Doubles) -> Scores:
+        found: Scores = -self.mixture.score_samples((scores - self.mean) / self.scale)
+        return found
 
 
-ENS_V = _ensemble("ens_v", "Ens-V", VIT_PARTS)
-ENS_R = _ensemble("ens_r", "Ens-R", RESNET_PARTS)
-ENS_F = _ensemble("ens_f", "Ens-F", FAST_PARTS)
+class EnsV(ScoreMixture):
+    """The mixture of BROAD for vision transformers, see `ScoreMixture`."""
+
+    name, title = "ens_v", "Ens-V"
+    base_methods = ("gradnorm", "odin", "mahalanobis_all", "mahalanobis", "cadet", "dice", "msp", "max_logit")
+
+
+class EnsR(ScoreMixture):
+    """The mixture of BROAD for ResNets, see `ScoreMixture`."""
+
+    name, title = "ens_r", "Ens-R"
+    base_methods = ("gradnorm", "odin", "mahalanobis_all", "mahalanobis", "cadet", "react", "vim", "doctor")
+
+
+class EnsF(ScoreMixture):
+    """The fast mixture of BROAD, see `ScoreMixture`."""
+
+    name, title = "ens_f", "Ens-F"
+    base_methods = ("msp", "max_logit", "mahalanobis_all", "mahalanobis", "energy")

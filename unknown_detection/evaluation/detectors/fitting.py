@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from unknown_detection.evaluation.detectors.rows import FEATURES, Doubles, pieces, require_width
+from unknown_detection.evaluation.detectors.rows import FEATURES, Doubles, pieces
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.features import Features, Floats, Head
 
@@ -49,17 +49,6 @@ def require_labels(features: Features, detector: str) -> None:
             f"{classes - 1}, the first {str(features.ids[first])!r} with label {features.labels[first]}. Fit on an "
             "in-distribution split."
         )
-
-
-def require_fit(features: Features, head: Head, detector: str) -> None:
-    """Check that rows have labels of the model's classes, and features and logits of its last layer.
-
-    Raises:
-        EvaluationError: as `require_labels`, or the width of features or logits differs from the layer's.
-    """
-    require_labels(features, detector)
-    require_width(FEATURES, features.penultimate, head.weight.shape[1])
-    require_width("logits", features.logits, head.weight.shape[0])
 
 
 def require_rows_of_each_class(labels: Integers, classes: int, least: int, detector: str) -> None:

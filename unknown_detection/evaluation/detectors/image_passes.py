@@ -18,9 +18,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from unknown_detection.evaluation.detectors.base import Scores
 from unknown_detection.evaluation.detectors.members import log_mean_softmax, mutual_information
-from unknown_detection.evaluation.detectors.rows import Doubles, dots
+from unknown_detection.evaluation.detectors.rows import Doubles, Scores, dots
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.layers import channels_last
 from unknown_detection.evaluation.models.models import Model
@@ -36,9 +35,9 @@ class ImagePass:
     Attributes:
         name: name of its folders in the feature store.
         run: called as `run(model, images, ids, seed=..., **hyperparameters)` with preprocessed images (B, 3, H, W) and
-            their ids; returns columns of B rows. `logits` (B, C) become the logits of the detector's `Features`; the
-            others become its `scores`.
-        predicts: whether these logits make the method's prediction; if not, the model's logits do.
+            their ids; returns columns of B rows, which become `Features.passed`.
+        depends_on: the hyperparameters that `run` is called with. A search over others does not run it again.
+        predicts: whether its `logits` make the method's prediction; if not, the model's logits do.
         random: whether the outputs depend on the seed.
         check: called with the model; raises `EvaluationError` if the pass cannot be used with it.
         is_ordinary: called with the hyperparameters; whether the model's stored logits are the pass's, so that the
@@ -47,6 +46,7 @@ class ImagePass:
 
     name: str
     run: Callable[..., Columns]
+    depends_on: tuple[str, ...] = ()
     predicts: bool = False
     random: bool = True
     check: Callable[[Model], object] = lambda model: None
@@ -186,10 +186,14 @@ def row_seed(seed: int, purpose: str, id_: str) -> int:
 
 
 PERTURBED = ImagePass(
-    "perturbed", run_perturbed, random=False, is_ordinary=lambda hyperparameters: hyperparameters["epsilon"] == 0
+    "perturbed",
+    run_perturbed,
+    depends_on=("temperature", "epsilon"),
+    random=False,
+    is_ordinary=lambda hyperparameters: hyperparameters["epsilon"] == 0,
 )
-WITH_DROPOUT = ImagePass("dropout", run_with_dropout, predicts=True, check=require_dropout)
-CROPS = ImagePass("crops", run_on_crops)
+WITH_DROPOUT = ImagePass("dropout", run_with_dropout, ("samples",), predicts=True, check=require_dropout)
+CROPS = ImagePass("crops", run_on_crops, ("views",))
 
 
 _BLOCKS = 2

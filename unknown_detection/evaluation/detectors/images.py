@@ -1,15 +1,12 @@
-"""Detectors that need a second pass of the model over the images.
-
-Such a method has an `ImagePass`. Its detector scores `Features` whose `logits` and `scores` are the outputs of that
-pass. The functions `make_...` are called with None for features and head.
-"""
+"""Detectors that need a second pass of the model over the images, whose outputs they find in `Features.passed`."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
 
-from unknown_detection.evaluation.detectors.base import Method, Scores
+from unknown_detection.evaluation.detectors.base import RowDetector
 from unknown_detection.evaluation.detectors.fitting import require_range
 from unknown_detection.evaluation.detectors.image_passes import (
     CROPS,
@@ -18,95 +15,137 @@ from unknown_detection.evaluation.detectors.image_passes import (
     WITHOUT_RANK_ONE,
     ImagePass,
 )
-from unknown_detection.evaluation.detectors.logits import energy, max_logit, msp
-from unknown_detection.evaluation.detectors.rows import Doubles, score_in_chunks
-from unknown_detection.evaluation.models.features import Features, Head
+from unknown_detection.evaluation.detectors.logits import energy, msp
+from unknown_detection.evaluation.detectors.rows import Doubles, Scores
+from unknown_detection.evaluation.models.features import Features, Floats, Head
 
 
-@dataclass(frozen=True)
-class ImageMethod(Method):
-    """A method with a second pass over the images.
+class ImageDetector(RowDetector):
+    """A detector with a second pass over the images.
 
-    Attributes:
-        image_pass: the pass that computes its detector's `Features`.
-    """
-
-    image_pass: ImagePass = field(kw_only=True)
-
-
-@dataclass(frozen=True)
-class PassScore:
-    """A detector that is a function of a row's outputs of a second pass.
+    It scores rows of `Features` that have the outputs of the pass in `passed`, and the model's own beside them.
 
     Attributes:
-        reads: the column of `Features.scores` to read; None for the logits.
-        function: maps float64 logits (n, C), or a column (n, 1), to n scores.
+        image_pass: the pass, which is run again only for other values of the hyperparameters that it depends on.
+        column: the output of the pass that is scored.
     """
 
-    reads: str | None
-    function: Callable[[Doubles], Scores]
+    reads = "images"
+    image_pass: ClassVar[ImagePass]
+    column: ClassVar[str] = "logits"
 
-    def score(self, features: Features) -> Scores:
-        """Score every row; shape (n,), higher = more unknown."""
-        if self.reads is None:
-            name, values = "logits of the second pass", features.logits
-        else:
-            name, values = self.reads, features.scores[self.reads][:, None]
-        return score_in_chunks(self.function, {name: values}, features.ids, doubles_per_row=4 * values.shape[1])
+    @classmethod
+    def of_pass(cls, hyperparameters: Mapping[str, float]) -> dict[str, float]:
+        """Select the hyperparameters that the pass depends on."""
+        values = cls.parameters() | dict(hyperparameters)
+        return {name: values[name] for name in cls.image_pass.depends_on}
 
-
-def _require_perturbation(detector: str, temperature: float, epsilon: float) -> None:
-    rule = f"{detector} needs a temperature above 0 and epsilon of at least 0"
-    require_range(temperature > 0 and epsilon >= 0, rule, temperature, epsilon)
+    def _inputs(self, features: Features) -> dict[str, Floats]:
+        values = features.passed[self.column]
+        return {f"{self.column} of the second pass": values.reshape(len(values), -1)}
 
 
-def make_odin(
-    features: Features | None, head: Head | None, temperature: float = 1000.0, epsilon: float = 0.0014
-) -> PassScore:
+class _Perturbed(ImageDetector):
+    image_pass = PERTURBED
+    # The search of the unified benchmark (table 5 and its code). 0 means no perturbation, as in the optimizer paper.
+    search: ClassVar = {
+        "temperature": (1000.0, 1.0, 10.0, 100.0),
+        "epsilon": (0.0014, 0.0, 0.0005, 0.001, 0.002, 0.0024, 0.005, 0.01, 0.05, 0.1, 0.2),
+    }
+    ranges: ClassVar = {"temperature": "above 0", "epsilon": "0 or more, in pixel values of [0, 1]"}
+    temperature: float
+    epsilon: float
+
+    def _learn(self, features: Features | None, head: Head | None) -> None:
+        rule = f"{self.name} needs a temperature above 0 and epsilon of at least 0"
+        require_range(self.temperature > 0 and self.epsilon >= 0, rule, self.temperature, self.epsilon)
+
+
+@dataclass
+class ODIN(_Perturbed):
     """MSP of perturbed images with temperature scaling (ODIN); see `perturbed`.
 
     Formula: 1 - max_c softmax(f(x') / T)_c with x' the perturbed image.
     Source: Liang et al. 2018, section 3. The defaults are those of BROAD, section 3; the optimizer paper's ODIN has
     epsilon 0.
     """
-    _require_perturbation("odin", temperature, epsilon)
-    return PassScore(None, lambda logits: msp(logits, temperature))
+
+    name, title, source = "odin", "ODIN", "Liang et al. 2018, section 3"
+
+    temperature: float = 1000.0
+    epsilon: float = 0.0014
+
+    def _rows(self, logits: Doubles) -> Scores:
+        return msp(logits, self.temperature)
 
 
-def make_odin_max_logit(
-    features: Features | None, head: Head | None, temperature: float = 1000.0, epsilon: float = 0.0014
-) -> PassScore:
+@dataclass
+class ODINMaxLogit(_Perturbed):
     """Negative maximum logit of perturbed images with temperature scaling (FACETS: IP TS MLV); see `perturbed`.
 
     Formula: -max_c f(x')_c / T with x' the perturbed image.
     Source: FACETS (Realistic OOD Detection benchmark), table of detectors; Liang et al. 2018, section 3, for x'.
     """
-    _require_perturbation("odin_max_logit", temperature, epsilon)
-    return PassScore(None, lambda logits: max_logit(logits / temperature))
+
+    name, title, source = "odin_max_logit", "IP TS MLV", "FACETS, table of detectors"
+
+    temperature: float = 1000.0
+    epsilon: float = 0.0014
+
+    def _rows(self, logits: Doubles) -> Scores:
+        scores: Scores = -(logits / self.temperature).max(axis=1)
+        return scores
 
 
-def make_mc_dropout(features: Features | None, head: Head | None, samples: int = 50) -> PassScore:
+class _Several(ImageDetector):
+    """A pass of several samples or views, of which at least two are needed; the score is its output or -output."""
+
+    def _learn(self, features: Features | None, head: Head | None) -> None:
+        ((name, value),) = ((one, getattr(self, one)) for one in self.parameters())
+        require_range(value >= 2, f"{self.name} needs {name} of at least 2", value)
+
+
+@dataclass
+class MCDropout(_Several):
     """MSP of the mean softmax over passes with dropout (MC-dropout).
 
     Formula: 1 - max_c 1/S sum_s softmax(f_s(x))_c.
     Source: Gal and Ghahramani, Dropout as a Bayesian Approximation, ICML 2016, section 4; the maximum of the mean
     rather than the variance, and 50 passes, as in the unified unknown detection paper, section 4, and its code.
     """
-    require_range(samples >= 2, "mc_dropout needs samples of at least 2", samples)
-    return PassScore(None, msp)
+
+    name, title, source = "mc_dropout", "MC-dropout", "Gal and Ghahramani 2016, section 4"
+    image_pass = WITH_DROPOUT
+    search: ClassVar = {"samples": (50,)}
+    ranges: ClassVar = {"samples": "2 or more"}
+
+    samples: int = 50
+
+    _rows = staticmethod(msp)
 
 
-def make_mc_dropout_mi(features: Features | None, head: Head | None, samples: int = 50) -> PassScore:
+@dataclass
+class MCDropoutMI(_Several):
     """Mutual information between the prediction and the dropout mask (MI).
 
     Formula: H(1/S sum_s p_s) - 1/S sum_s H(p_s), in nats; see `members.mutual_information`.
     Source: Gal et al., Deep Bayesian Active Learning with Image Data, ICML 2017, section 4.
     """
-    require_range(samples >= 2, "mc_dropout_mi needs samples of at least 2", samples)
-    return PassScore("mutual_information", lambda values: values[:, 0])
+
+    name, title, source = "mc_dropout_mi", "MC-dropout MI", "Gal et al. 2017, section 4"
+    image_pass = WITH_DROPOUT
+    column = "mutual_information"
+    search: ClassVar = {"samples": (50,)}
+    ranges: ClassVar = {"samples": "2 or more"}
+
+    samples: int = 50
+
+    def _rows(self, values: Doubles) -> Scores:
+        return values[:, 0]
 
 
-def make_cadet(features: Features | None, head: Head | None, views: int = 5) -> PassScore:
+@dataclass
+class CADet(_Several):
     """Negative intra-similarity of an image's crops (CADet's m_in); see `mean_cosine` and `crop`.
 
     Formula: -m_in.
@@ -115,11 +154,20 @@ def make_cadet(features: Features | None, head: Head | None, views: int = 5) -> 
     transformations nor the layer; crops of three quarters of the area, without flips or colour changes, and the
     penultimate features are ours.
     """
-    require_range(views >= 2, "cadet needs views of at least 2", views)
-    return PassScore("similarity", lambda values: -values[:, 0])
+
+    name, title, source = "cadet", "CADet m_in", "Guille-Escuret et al. 2023, section 3"
+    image_pass = CROPS
+    column = "similarity"
+    search: ClassVar = {"views": (5,)}
+    ranges: ClassVar = {"views": "2 or more"}
+
+    views: int = 5
+
+    def _rows(self, values: Doubles) -> Scores:
+        return -values[:, 0]
 
 
-def make_rankfeat(features: Features | None, head: Head | None) -> PassScore:
+class RankFeat(ImageDetector):
     """Energy of the logits without the largest part of rank one of the feature maps (RankFeat); see `rank_one`.
 
     Formula: E((f_a(x) + f_b(x)) / 2), with E the energy and f_a, f_b the model whose last block, or the one before,
@@ -128,40 +176,8 @@ def make_rankfeat(features: Features | None, head: Head | None) -> PassScore:
     section 3; blocks 3 and 4 fused at the logits, as in their tables. For models with other blocks, the last two that
     features are read from are ours.
     """
-    return PassScore(None, energy)
 
+    name, title, source = "rankfeat", "RankFeat", "Song et al. 2022, section 3"
+    image_pass = WITHOUT_RANK_ONE
 
-def _method(name: str, title: str, source: str, make: Callable[..., PassScore], image_pass: ImagePass) -> ImageMethod:
-    """Describe a method, with the grid and the ranges of its pass."""
-    grid, ranges = _SEARCHED.get(image_pass.name, ({}, {}))
-    return ImageMethod(name, title, source, make, grid=grid, reads="images", image_pass=image_pass, ranges=ranges)
-
-
-_SEARCHED: dict[str, tuple[dict[str, tuple[float, ...]], dict[str, str]]] = {
-    PERTURBED.name: (
-        # The search of the unified benchmark (table 5 and its code). 0 means no perturbation, as in the optimizer
-        # paper.
-        {
-            "temperature": (1000.0, 1.0, 10.0, 100.0),
-            "epsilon": (0.0014, 0.0, 0.0005, 0.001, 0.002, 0.0024, 0.005, 0.01, 0.05, 0.1, 0.2),
-        },
-        {"temperature": "above 0", "epsilon": "0 or more, in pixel values of [0, 1]"},
-    ),
-    WITH_DROPOUT.name: ({"samples": (50,)}, {"samples": "2 or more"}),
-    CROPS.name: ({"views": (5,)}, {"views": "2 or more"}),
-}
-"""For each pass, the values of its hyperparameters that a search tries, and the values that they may have."""
-
-_FACETS = "FACETS, table of detectors"
-ODIN = _method("odin", "ODIN", "Liang et al. 2018, section 3", make_odin, PERTURBED)
-ODIN_MAX_LOGIT = _method("odin_max_logit", "IP TS MLV", _FACETS, make_odin_max_logit, PERTURBED)
-MC_DROPOUT = _method("mc_dropout", "MC-dropout", "Gal and Ghahramani 2016, section 4", make_mc_dropout, WITH_DROPOUT)
-MC_DROPOUT_MI = _method(
-    "mc_dropout_mi", "MC-dropout MI", "Gal et al. 2017, section 4", make_mc_dropout_mi, WITH_DROPOUT
-)
-CADET = _method("cadet", "CADet m_in", "Guille-Escuret et al. 2023, section 3", make_cadet, CROPS)
-RANKFEAT = _method("rankfeat", "RankFeat", "Song et al. 2022, section 3", make_rankfeat, WITHOUT_RANK_ONE)
-
-IMAGE_METHODS: dict[str, ImageMethod] = {
-    method.name: method for method in (ODIN, ODIN_MAX_LOGIT, MC_DROPOUT, MC_DROPOUT_MI, CADET, RANKFEAT)
-}
+    _rows = staticmethod(energy)

@@ -1,6 +1,6 @@
 """Scores of one model's logits.
 
-Each function maps logits, shape (n, C), to scores of shape (n,), higher = more unknown.
+In the formulas l are a row's logits of C classes and p their softmax.
 
 Softmax probabilities are never computed and subtracted from one: with z the logits less the greatest of them and r the
 sum of exp(z) over the other classes, the greatest probability is 1 / (1 + r) and its complement r / (1 + r). The
@@ -10,16 +10,18 @@ that rows lose their order.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import ClassVar
 
 import numpy as np
 from scipy.optimize import brentq
+from scipy.special import log_softmax, softmax
 
-from unknown_detection.evaluation.detectors.base import Method, Scores
-from unknown_detection.evaluation.detectors.fitting import require_labels, require_range
-from unknown_detection.evaluation.detectors.rows import LOGITS, Doubles, RowScore, dots, pieces
+from unknown_detection.evaluation.detectors.base import RowDetector, Together
+from unknown_detection.evaluation.detectors.fitting import class_sums, predicted, require_labels, require_range
+from unknown_detection.evaluation.detectors.rows import LOGITS, Doubles, Scores, dots, pieces
 from unknown_detection.evaluation.models.features import Features, Head
 
 # Bounds of the temperature search. Published temperatures are between 0.5 and 5 (Guo et al. 2017 and later); a bound
@@ -35,62 +37,121 @@ def others(logits: Doubles) -> tuple[Doubles, Doubles]:
 
 
 def msp(logits: Doubles, temperature: float = 1.0) -> Scores:
-    """One minus the maximum softmax probability (MSP; MCP, maximum class probability).
-
-    Formula: 1 - max_c softmax(l / T)_c, in [0, 1 - 1/C], with the temperature T > 0.
-    Source: Hendrycks and Gimpel, A Baseline for Detecting Misclassified and Out-of-Distribution Examples in Neural
-    Networks, ICLR 2017, section 2.
-    """
+    """One minus the greatest softmax probability of logits divided by a temperature above 0, (n, C) to (n,)."""
     _, rest = others(logits / temperature)
     return rest / (1 + rest)
 
 
-def max_logit(logits: Doubles) -> Scores:
+def energy(logits: Doubles, temperature: float = 1.0) -> Scores:
+    """Free energy at a temperature T above 0, -T log sum_c exp(l_c / T), of logits (n, C), shape (n,)."""
+    _, rest = others(logits / temperature)
+    scores: Scores = -(logits.max(axis=1) + temperature * np.log1p(rest))
+    return scores
+
+
+class MSP(RowDetector):
+    """One minus the maximum softmax probability (MSP; MCP, maximum class probability).
+
+    Formula: 1 - max_c p_c, in [0, 1 - 1/C].
+    Source: Hendrycks and Gimpel, A Baseline for Detecting Misclassified and Out-of-Distribution Examples in Neural
+    Networks, ICLR 2017, section 2.
+    """
+
+    name, title, source = "msp", "MSP", "Hendrycks and Gimpel 2017, section 2"
+    _rows = staticmethod(msp)
+
+
+@dataclass
+class Temperature(RowDetector):
+    """Maximum softmax probability after temperature scaling.
+
+    Formula: 1 - max_c softmax(l / T)_c, with the T > 0 that minimizes the negative log-likelihood of rows outside the
+    training set (`fit_temperature`), unless it is given.
+    Source: Guo et al., On Calibration of Modern Neural Networks, ICML 2017, section 4.2, equation 9; with T = 1000
+    given, ODIN without input preprocessing (Liang et al., ICLR 2018), which FACETS calls TS.
+    """
+
+    name, title, source = "temperature", "Temperature scaling", "Guo et al. 2017, equation 9"
+    fits_on = "validation"
+    ranges: ClassVar = {"temperature": "above 0"}
+
+    temperature: float | None = None
+
+    def _learn(self, features: Features, head: Head | None) -> None:
+        self.fitted = fit_temperature(features) if self.temperature is None else self.temperature
+        require_range(self.fitted > 0, "The temperature must be above 0", self.fitted)
+
+    def _rows(self, logits: Doubles) -> Scores:
+        return msp(logits, self.fitted)
+
+
+class MaxLogit(RowDetector):
     """Negative greatest logit (maximum logit value, MLV).
 
     Formula: -max_c l_c, in the units of the logits.
     Source: Hendrycks et al., Scaling Out-of-Distribution Detection for Real-World Settings, ICML 2022; Vaze et al.,
     Open-Set Recognition: A Good Closed-Set Classifier Is All You Need, ICLR 2022.
     """
-    scores: Scores = -logits.max(axis=1)
-    return scores
+
+    name, title, source = "max_logit", "Max logits", "Hendrycks et al. 2022; Vaze et al. 2022"
+
+    def _rows(self, logits: Doubles) -> Scores:
+        scores: Scores = -logits.max(axis=1)
+        return scores
 
 
-def energy(logits: Doubles, temperature: float = 1.0) -> Scores:
+@dataclass
+class Energy(RowDetector):
     """Free energy (EBO).
 
     Formula: -T log sum_c exp(l_c / T), in the units of the logits, with the temperature T > 0.
     Source: Liu et al., Energy-based Out-of-distribution Detection, NeurIPS 2020, equation 4.
     """
-    _, rest = others(logits / temperature)
-    scores: Scores = -(logits.max(axis=1) + temperature * np.log1p(rest))
-    return scores
+
+    name, title, source = "energy", "EBO", "Liu et al. 2020, equation 4"
+    ranges: ClassVar = {"temperature": "above 0"}
+
+    temperature: float = 1.0
+
+    def _learn(self, features: Features | None, head: Head | None) -> None:
+        require_range(self.temperature > 0, "The temperature of energy must be above 0", self.temperature)
+
+    def _rows(self, logits: Doubles) -> Scores:
+        return energy(logits, self.temperature)
 
 
-def entropy(logits: Doubles) -> Scores:
+class Entropy(RowDetector):
     """Entropy of the softmax probabilities.
 
     Formula: -sum_c p_c log p_c, in nats, in [0, log C]; as log(1 + r) - sum_c p_c z_c, a sum without negative terms.
     Source: Shannon; as a detector in the comparison of Abdelzad et al., The Effect of Optimization Methods on the
     Robustness of Out-of-Distribution Detection Approaches, 2020, section 4.4.
     """
-    odds, rest = others(logits)
-    below = logits.max(axis=1, keepdims=True) - logits
-    return np.log1p(rest) + dots(odds, below) / (1 + rest)
+
+    name, title, source = "entropy", "Entropy", "Abdelzad et al. 2020, section 4.4"
+
+    def _rows(self, logits: Doubles) -> Scores:
+        odds, rest = others(logits)
+        below = logits.max(axis=1, keepdims=True) - logits
+        return np.log1p(rest) + dots(odds, below) / (1 + rest)
 
 
-def margin(logits: Doubles) -> Scores:
+class Margin(RowDetector):
     """One minus the margin between the two greatest softmax probabilities, of at least two classes.
 
     Formula: 1 - (p_1 - p_2), in [0, 1].
-    Source: as `entropy`.
+    Source: as `Entropy`.
     """
-    odds, rest = others(logits)
-    scores: Scores = (rest + odds.max(axis=1)) / (1 + rest)
-    return scores
+
+    name, title, source = "margin", "Margin", "Abdelzad et al. 2020, section 4.4"
+
+    def _rows(self, logits: Doubles) -> Scores:
+        odds, rest = others(logits)
+        scores: Scores = (rest + odds.max(axis=1)) / (1 + rest)
+        return scores
 
 
-def doctor(logits: Doubles) -> Scores:
+class Doctor(RowDetector):
     """DOCTOR's D_alpha in the totally black box setting (no temperature, no perturbation).
 
     Formula: (1 - g) / g with g = sum_c p_c^2, in [0, C - 1]: the odds that a class drawn from the softmax is wrong
@@ -99,35 +160,99 @@ def doctor(logits: Doubles) -> Scores:
     Source: Granese et al., DOCTOR: A Simple Method for Detecting Misclassification Errors, NeurIPS 2021, section 3
     (D_alpha); the setting as in BROAD, section 3.
     """
-    odds, rest = others(logits)
-    squares = dots(odds, odds)
-    return (2 * rest + (rest * rest - squares)) / (1 + squares)
+
+    name, title, source = "doctor", "D_alpha", "Granese et al. 2021, section 3"
+
+    def _rows(self, logits: Doubles) -> Scores:
+        odds, rest = others(logits)
+        squares = dots(odds, odds)
+        return (2 * rest + (rest * rest - squares)) / (1 + squares)
 
 
-def logit_norm(logits: Doubles) -> Scores:
+class LogitNorm(RowDetector):
     """Negative norm of the logits.
 
     Formula: -||l||_2, in the units of the logits.
     Source: BROAD (Guille-Escuret et al., Expecting the Unexpected, 2023), section 3, "logit norm".
     """
-    return -np.sqrt(dots(logits, logits))
+
+    name, title, source = "logit_norm", "Logits norm", "Guille-Escuret et al. 2023, section 3"
+
+    def _rows(self, logits: Doubles) -> Scores:
+        return -np.sqrt(dots(logits, logits))
 
 
-@dataclass(frozen=True)
-class LogitScore:
-    """A detector that is a function of a row's logits, of any number.
+@dataclass
+class GEN(Together):
+    """Generalized entropy of the greatest softmax probabilities (GEN).
 
-    Attributes:
-        function: maps float64 logits (n, C) to n scores.
-        temperature: divisor of the logits, for the record; None if there is none.
+    Formula: sum over the M greatest p_c of p_c^gamma (1 - p_c)^gamma, above 0; all p_c if there are at most M, which
+    is `largest`.
+    Source: Liu, Lochman and Zach, GEN: Pushing the Limits of Softmax-Based Out-of-Distribution Detection, CVPR 2023,
+    section 3; gamma = 0.1 and M = 100 are theirs for ImageNet. Both lists to search are OpenOOD v1.5's sweep.
     """
 
-    function: Callable[[Doubles], Scores]
-    temperature: float | None = None
+    name, title, source = "gen", "GEN", "Liu et al. 2023, section 3"
+    search: ClassVar = {"gamma": (0.1, 0.01, 0.5, 1.0, 2.0, 5.0, 10.0), "largest": (100, 10, 50, 200, 500, 1000)}
 
-    def score(self, features: Features) -> Scores:
-        """Score every row; shape (n,), higher = more unknown."""
-        return RowScore(self.function, classes=features.logits.shape[1]).score(features)
+    gamma: float = 0.1
+    largest: int = 100
+
+    def _learn(self, features: Features | None, head: Head | None) -> None:
+        rule = "gen needs gamma above 0 and largest of at least 1"
+        require_range(self.gamma > 0 and self.largest >= 1, rule, self.gamma, self.largest)
+
+    def _plan(self, detectors: Sequence[GEN], features: Features) -> tuple[Callable[..., Doubles], int]:
+        """Sort the probabilities once."""
+        doubles = 6 * features.logits.shape[1] + len(detectors)
+        return partial(_generalized_entropies, detectors=detectors), doubles
+
+
+def _generalized_entropies(logits: Doubles, detectors: Sequence[GEN]) -> Doubles:
+    """Return the scores of rows, shape (m, number of detectors)."""
+    odds, rest = others(logits)
+    # p (1 - p) without a subtraction from one: of the greatest probability 1 / (1 + r), and of the others.
+    greatest = rest / (1 + rest) ** 2
+    products = odds * (1 + rest[:, None] - odds) / (1 + rest[:, None]) ** 2
+    products[np.arange(len(products)), logits.argmax(axis=1)] = -1.0
+    # Up to p = 1/2, that is for all but the greatest, p (1 - p) sorts as p does.
+    descending = -np.sort(-products, axis=1)
+    descending = np.concatenate([greatest[:, None], descending[:, :-1]], axis=1)
+    scores = np.empty((len(logits), len(detectors)))
+    for gamma in {detector.gamma for detector in detectors}:
+        sums = np.cumsum(descending**gamma, axis=1)
+        for column, detector in enumerate(detectors):
+            if detector.gamma == gamma:
+                scores[:, column] = sums[:, min(int(detector.largest), logits.shape[1]) - 1]
+    return scores
+
+
+class KLMatching(RowDetector):
+    """Smallest KL divergence of the softmax from a class's typical one (KL matching).
+
+    Formula: min_k sum_c p_c log(p_c / d_kc), in nats, at least 0, with d_k the mean softmax of the fitted rows that
+    are predicted to be of class k. Classes that are never predicted are left out, and where d_kc underflows, the
+    smallest positive double is used (both ours).
+    Source: Hendrycks et al., Scaling Out-of-Distribution Detection for Real-World Settings, ICML 2022, section "KL
+    matching"; fitted on validation rows, as there.
+    """
+
+    name, title, source = "kl_matching", "KL matching", "Hendrycks et al. 2022, KL matching"
+    fits_on = "validation"
+
+    def _learn(self, features: Features, head: Head | None) -> None:
+        found, classes = predicted(features), features.logits.shape[1]
+        sums = class_sums(LOGITS, features.logits, found, classes, features.ids, partial(softmax, axis=1))
+        counts = np.bincount(found, minlength=classes)
+        means = sums[counts > 0] / counts[counts > 0, None]
+        self.typical = np.log(np.maximum(means, np.finfo(float).tiny))
+
+    def _rows(self, logits: Doubles) -> Scores:
+        logarithms = log_softmax(logits, axis=1)
+        probabilities = np.exp(logarithms)
+        # A matrix product finds the class; the divergence from it is then computed without cancellation.
+        nearest = self.typical[(probabilities @ self.typical.T).argmax(axis=1)]
+        return dots(probabilities, logarithms - nearest)
 
 
 def fit_temperature(features: Features) -> float:
@@ -161,41 +286,3 @@ def fit_temperature(features: Features) -> float:
     if slope(hot) >= 0:
         return _HOTTEST
     return float(np.exp(brentq(slope, cold, hot, xtol=1e-13)))
-
-
-def make_temperature(features: Features, head: Head, temperature: float | None = None) -> LogitScore:
-    """Maximum softmax probability after temperature scaling.
-
-    Formula: 1 - max_c softmax(l / T)_c, with T > 0 from `fit_temperature` unless it is given.
-    Source: Guo et al., as `fit_temperature`; with T = 1000 given, ODIN without input preprocessing (Liang et al., ICLR
-    2018), which FACETS calls TS.
-    """
-    chosen = fit_temperature(features) if temperature is None else temperature
-    require_range(chosen > 0, "The temperature must be above 0", chosen)
-    return LogitScore(partial(msp, temperature=chosen), chosen)
-
-
-def _unfitted(function: Callable[[Doubles], Scores]) -> Callable[..., LogitScore]:
-    def make(features: Features | None, head: Head | None) -> LogitScore:
-        return LogitScore(function)
-
-    make.__doc__ = function.__doc__
-    return make
-
-
-def make_energy(features: Features | None, head: Head | None, temperature: float = 1.0) -> LogitScore:
-    """Build the `energy` score of the logits at a temperature above 0."""
-    require_range(temperature > 0, "The temperature of energy must be above 0", temperature)
-    return LogitScore(partial(energy, temperature=temperature), temperature)
-
-
-_POSITIVE = {"temperature": "above 0"}
-_GUO = "Guo et al. 2017, equation 9"
-MSP = Method("msp", "MSP", "Hendrycks and Gimpel 2017, section 2", _unfitted(msp))
-TEMPERATURE = Method("temperature", "Temperature scaling", _GUO, make_temperature, fit="validation", ranges=_POSITIVE)
-MAX_LOGIT = Method("max_logit", "Max logits", "Hendrycks et al. 2022; Vaze et al. 2022", _unfitted(max_logit))
-ENERGY = Method("energy", "EBO", "Liu et al. 2020, equation 4", make_energy, ranges=_POSITIVE)
-ENTROPY = Method("entropy", "Entropy", "Abdelzad et al. 2020, section 4.4", _unfitted(entropy))
-MARGIN = Method("margin", "Margin", "Abdelzad et al. 2020, section 4.4", _unfitted(margin))
-DOCTOR = Method("doctor", "D_alpha", "Granese et al. 2021, section 3", _unfitted(doctor))
-LOGIT_NORM = Method("logit_norm", "Logits norm", "Guille-Escuret et al. 2023, section 3", _unfitted(logit_norm))

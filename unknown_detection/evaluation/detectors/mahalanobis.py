@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+import abc
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 from scipy.linalg import solve_triangular
 
-from unknown_detection.evaluation.detectors.base import Method, Scores
-from unknown_detection.evaluation.detectors.fitting import class_means, require_labels, require_rows_of_each_class
+from unknown_detection.evaluation.detectors.base import RowDetector
+from unknown_detection.evaluation.detectors.fitting import class_means, require_rows_of_each_class
 from unknown_detection.evaluation.detectors.nearest import cuda_device
 from unknown_detection.evaluation.detectors.rows import (
     FEATURES,
     LOGITS,
     Doubles,
+    Scores,
     dots,
     pieces,
     require_width,
@@ -32,8 +34,8 @@ For float32 logits with a constant sum, from layers of 64 to 2,048 synthetic fea
 variance left unexplained by the other logits was at most D (2.4 units)^2.
 """
 
-Layers = Callable[[Features], Mapping[str, Callable[[], Floats]]]
-"""Selects the layers to read from `Features`, by their description for errors; called, each is read, (n, D)."""
+Layers = Mapping[str, Callable[[], Floats]]
+"""Layers of `Features` by their description for errors; called, each is read, (n, D)."""
 
 
 @dataclass(frozen=True)
@@ -179,23 +181,29 @@ def _ledoit_wolf(covariance: Doubles, fourth: float, count: int) -> float:
     return 1.0 if distance <= 0 else min(error / distance, 1.0)
 
 
-@dataclass(frozen=True)
-class Mahalanobis:
-    """The fitted detector: mean over layers of the squared distance to the nearest class.
+class _Distances(RowDetector):
+    """The mean over layers of the squared distance to the nearest class."""
 
-    Attributes:
-        layers: selects the layers.
-        gaussians: the fitted classes by layer.
-        background: by layer, one Gaussian of all rows, the distance to which is subtracted; empty for none.
-    """
+    fits_on = "train"
+    background: Mapping[str, ClassGaussians] = {}
+    """By layer, one Gaussian of all rows, the distance to which is subtracted; empty for none."""
 
-    layers: Layers
-    gaussians: Mapping[str, ClassGaussians]
-    background: Mapping[str, ClassGaussians] = field(default_factory=dict)
+    @abc.abstractmethod
+    def _layers(self, features: Features) -> Layers:
+        """Select the layers to read."""
+
+    def _learn(self, features: Features, head: Head | None) -> None:
+        classes = features.logits.shape[1]
+        require_rows_of_each_class(features.labels, classes, 2, self.name)
+        self.gaussians = {
+            name: fit_class_gaussians(name, read(), features.labels, classes, features.ids)
+            for name, read in self._layers(features).items()
+        }
 
     def score(self, features: Features) -> Scores:
-        """Score every row; shape (n,), higher = more unknown."""
-        layers = self.layers(features)
+        """See `Detector.score`."""
+        self._require_fitted()
+        layers = self._layers(features)
         if list(layers) != list(self.gaussians):
             raise EvaluationError(
                 f"The detector was fitted on {len(self.gaussians)} layers, but there are {len(layers)}. Extract both "
@@ -215,29 +223,7 @@ class Mahalanobis:
         return distances - self.background[layer].distances(values, device) if self.background else distances
 
 
-def _fit(features: Features, detector: str, layers: Layers) -> Mahalanobis:
-    require_labels(features, detector)
-    classes = features.logits.shape[1]
-    require_rows_of_each_class(features.labels, classes, 2, detector)
-    fitted = {
-        name: fit_class_gaussians(name, read(), features.labels, classes, features.ids)
-        for name, read in layers(features).items()
-    }
-    return Mahalanobis(layers, fitted)
-
-
-def _penultimate(features: Features) -> Mapping[str, Callable[[], Floats]]:
-    return {FEATURES: lambda: features.penultimate}
-
-
-def _blocks(features: Features, most: int | None = None) -> Mapping[str, Callable[[], Floats]]:
-    if not features.blocks:
-        raise EvaluationError("There are no features of the model's blocks; extract with blocks.")
-    numbers = range(len(features.blocks))[:most]
-    return {f"features of block {number + 1}": partial(features.blocks.__getitem__, number) for number in numbers}
-
-
-def make_mahalanobis(features: Features, head: Head | None) -> Mahalanobis:
+class Mahalanobis(_Distances):
     """Mahalanobis distance to the nearest class, of the penultimate features (MDS_l).
 
     Formula: min_c (z - mean_c)^T S^-1 (z - mean_c) with S the covariance within classes, `fit_class_gaussians`; at
@@ -245,47 +231,65 @@ def make_mahalanobis(features: Features, head: Head | None) -> Mahalanobis:
     the authors' code takes the pseudoinverse).
     Source: Lee et al. 2018, equation 2, without input preprocessing; this layer alone: BROAD, section 3.
     """
-    return _fit(features, "mahalanobis", _penultimate)
+
+    name, title = "mahalanobis", "MDS_l"
+    source = "Lee et al. 2018, equation 2; Guille-Escuret et al. 2023, section 3"
+
+    def _layers(self, features: Features) -> Layers:
+        return {FEATURES: lambda: features.penultimate}
 
 
-def make_mahalanobis_first(features: Features, head: Head | None) -> Mahalanobis:
-    """As `make_mahalanobis`, of the first block's pooled features (MDS_f; BROAD, section 3)."""
-    return _fit(features, "mahalanobis_first", partial(_blocks, most=1))
+class MahalanobisFirst(_Distances):
+    """As `Mahalanobis`, of the first block's pooled features (MDS_f; BROAD, section 3)."""
+
+    name, title, source = "mahalanobis_first", "MDS_f", Mahalanobis.source
+
+    def _layers(self, features: Features) -> Layers:
+        return _blocks(features, 1)
 
 
-def make_mahalanobis_all(features: Features, head: Head | None) -> Mahalanobis:
-    """As `make_mahalanobis`, averaged over all blocks with equal weights (MDS_all; BROAD, section 3).
+class MahalanobisAll(_Distances):
+    """As `Mahalanobis`, averaged over all blocks with equal weights (MDS_all; BROAD, section 3).
 
     Formula: 1/B sum_b min_c (z_b - mean_bc)^T S_b^-1 (z_b - mean_bc). Blocks are neither scaled nor weighted by their
     width: for in-distribution rows, a block's term is about its D_b, so wide blocks count more.
     """
-    return _fit(features, "mahalanobis_all", _blocks)
+
+    name, title, source = "mahalanobis_all", "MDS_all", f"{Mahalanobis.source} (mean of blocks)"
+
+    def _layers(self, features: Features) -> Layers:
+        return _blocks(features)
 
 
-def make_mahalanobis_logits(features: Features, head: Head | None) -> Mahalanobis:
-    """As `make_mahalanobis`, of the logits (MD of Abdelzad et al. 2020, section 4.4)."""
-    return _fit(features, "mahalanobis_logits", lambda rows: {LOGITS: lambda: rows.logits})
+class MahalanobisLogits(_Distances):
+    """As `Mahalanobis`, of the logits (MD of Abdelzad et al. 2020, section 4.4)."""
+
+    name, title = "mahalanobis_logits", "MD"
+    source = "Lee et al. 2018, equation 2; Abdelzad et al. 2020, section 4.4"
+
+    def _layers(self, features: Features) -> Layers:
+        return {LOGITS: lambda: features.logits}
 
 
-def make_rmds(features: Features, head: Head | None) -> Mahalanobis:
+class RMDS(Mahalanobis):
     """Relative Mahalanobis distance of the penultimate features (RMDS).
 
-    Formula: min_c MD_c(z) - MD_0(z), with MD_c(z) = (z - mean_c)^T S^-1 (z - mean_c) as in `make_mahalanobis`, and
-    MD_0 the same with the mean and the covariance of all fitted rows, whatever their class. Either covariance is
-    shrunk as by Ledoit and Wolf if it is singular up to rounding, see `fit_class_gaussians` (ours).
+    Formula: min_c MD_c(z) - MD_0(z), with MD_c(z) = (z - mean_c)^T S^-1 (z - mean_c) as in `Mahalanobis`, and MD_0 the
+    same with the mean and the covariance of all fitted rows, whatever their class. Either covariance is shrunk as by
+    Ledoit and Wolf if it is singular up to rounding, see `fit_class_gaussians` (ours).
     Source: Ren et al., A Simple Fix to Mahalanobis Distance for Improving Near-OOD Detection, 2021, section 3.
     """
-    fitted = _fit(features, "rmds", _penultimate)
-    of_none = np.zeros_like(features.labels)
-    background = fit_class_gaussians(FEATURES, features.penultimate, of_none, 1, features.ids)
-    return replace(fitted, background={FEATURES: background})
+
+    name, title, source = "rmds", "RMDS", "Ren et al. 2021, section 3"
+
+    def _learn(self, features: Features, head: Head | None) -> None:
+        super()._learn(features, head)
+        of_none = np.zeros_like(features.labels)
+        self.background = {FEATURES: fit_class_gaussians(FEATURES, features.penultimate, of_none, 1, features.ids)}
 
 
-_LEE = "Lee et al. 2018, equation 2"
-_BROAD = f"{_LEE}; Guille-Escuret et al. 2023, section 3"
-_ABDELZAD = f"{_LEE}; Abdelzad et al. 2020, section 4.4"
-MAHALANOBIS = Method("mahalanobis", "MDS_l", _BROAD, make_mahalanobis, fit="train")
-MAHALANOBIS_FIRST = Method("mahalanobis_first", "MDS_f", _BROAD, make_mahalanobis_first, fit="train")
-MAHALANOBIS_ALL = Method("mahalanobis_all", "MDS_all", f"{_BROAD} (mean of blocks)", make_mahalanobis_all, fit="train")
-MAHALANOBIS_LOGITS = Method("mahalanobis_logits", "MD", _ABDELZAD, make_mahalanobis_logits, fit="train")
-RMDS = Method("rmds", "RMDS", "Ren et al. 2021, section 3", make_rmds, fit="train")
+def _blocks(features: Features, most: int | None = None) -> Layers:
+    if not features.blocks:
+        raise EvaluationError("There are no features of the model's blocks; extract with blocks.")
+    numbers = range(len(features.blocks))[:most]
+    return {f"features of block {number + 1}": partial(features.blocks.__getitem__, number) for number in numbers}

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 import numpy as np
 from scipy.special import log_softmax, logsumexp
 
-from unknown_detection.evaluation.detectors.base import Method, Scores
+from unknown_detection.evaluation.detectors.base import RowDetector
 from unknown_detection.evaluation.detectors.logits import msp
-from unknown_detection.evaluation.detectors.rows import Doubles, as_float64, chunks, require_width, score_in_chunks
+from unknown_detection.evaluation.detectors.rows import Doubles, Scores, as_float64, chunks, require_width
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.models.features import Features, Head
+from unknown_detection.evaluation.models.features import Features, Floats
 
 
 def log_mean_softmax(members: Doubles) -> Doubles:
@@ -85,45 +84,39 @@ def average(members: Sequence[Features]) -> Features:
     return dataclasses.replace(stacked, logits=mean)
 
 
-@dataclass(frozen=True)
-class MemberScore:
-    """A detector whose function maps float64 logits (M, n, C) of M members to n scores."""
+class MemberDetector(RowDetector):
+    """A detector that is a function of the logits (M, n, C) of at least two members with the same classes."""
 
-    function: Callable[[Doubles], Scores]
+    reads = "members"
 
-    def score(self, features: Features) -> Scores:
-        """Score every row by at least two members with the same classes; shape (n,), higher = more unknown."""
+    def _inputs(self, features: Features) -> dict[str, Floats]:
         if len(features.members) < 2:
             raise EvaluationError(
                 f"At least 2 members with logits are needed, found {len(features.members)}; extract with several "
                 "models or run passes with dropout."
             )
-        width = features.members[0].shape[1]
         for member in features.members:
-            require_width("members' logits", member, width)
-        inputs = {f"logits of member {number}": member for number, member in enumerate(features.members, start=1)}
-        return score_in_chunks(
-            lambda *logits: self.function(np.stack(logits)),
-            inputs,
-            features.ids,
-            doubles_per_row=4 * len(inputs) * width,
-        )
+            require_width("members' logits", member, features.members[0].shape[1])
+        return {f"logits of member {number}": member for number, member in enumerate(features.members, start=1)}
 
 
-def make_mutual_information(features: Features | None, head: Head | None) -> MemberScore:
-    """Build the score `mutual_information` of the members in `Features.members`; neither argument is used."""
-    return MemberScore(mutual_information)
+class MutualInformation(MemberDetector):
+    """Mutual information between the prediction and the member (MI, BALD); see `mutual_information`."""
+
+    name, title, source = "mutual_information", "MI", "Gal et al. 2017, section 4"
+
+    def _rows(self, *logits: Doubles) -> Scores:
+        return mutual_information(np.stack(logits))
 
 
-def make_deep_ensemble(features: Features | None, head: Head | None) -> MemberScore:
-    """MSP of the mean softmax of the members in `Features.members`; neither argument is used.
+class DeepEnsemble(MemberDetector):
+    """MSP of the mean softmax of the members.
 
     Formula: 1 - max_c mean_m softmax(l_m)_c.
     Source: as `log_mean_softmax`; MSP rather than another score as in the unified unknown detection paper, section 4.
     """
-    return MemberScore(lambda members: msp(log_mean_softmax(members)))
 
+    name, title, source = "deep_ensemble", "Deep Ensemble", "Lakshminarayanan et al. 2017, section 2.4"
 
-_GAL, _LAKSHMINARAYANAN = "Gal et al. 2017, section 4", "Lakshminarayanan et al. 2017, section 2.4"
-MUTUAL_INFORMATION = Method("mutual_information", "MI", _GAL, make_mutual_information, reads="members")
-DEEP_ENSEMBLE = Method("deep_ensemble", "Deep Ensemble", _LAKSHMINARAYANAN, make_deep_ensemble, reads="members")
+    def _rows(self, *logits: Doubles) -> Scores:
+        return msp(log_mean_softmax(np.stack(logits)))

@@ -1,32 +1,31 @@
-"""Scores by comparison with a bank of fitted rows: nearest neighbours (KNN) and Relation (Neural Relation Graph)."""
+"""Scores by comparison with a bank of fitted rows: KNN, NNGuide, and Relation (Neural Relation Graph)."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 from scipy.special import softmax
 
-from unknown_detection.evaluation.detectors.base import Method, Scores
-from unknown_detection.evaluation.detectors.fitting import require_labels, require_range
+from unknown_detection.evaluation.detectors.base import Together
+from unknown_detection.evaluation.detectors.fitting import require_range
+from unknown_detection.evaluation.detectors.logits import energy
 from unknown_detection.evaluation.detectors.nearest import Bank, Integers, halving, search, torch_device
 from unknown_detection.evaluation.detectors.rows import (
     FEATURES,
     LOGITS,
     Doubles,
-    Plan,
-    Together,
+    Scores,
     as_float64,
     chunks,
     dots,
     pieces,
-    require_width,
 )
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.models.features import Features, Floats, Head
+from unknown_detection.evaluation.models.features import Features, Head
 
 # Bank rows per chunk. Each chunk is converted to float64 again for every chunk of scored rows, so the latter should be
 # larger.
@@ -55,58 +54,55 @@ def unit_bank(features: Features) -> Bank:
     return Bank(features, np.divide(1.0, lengths, out=np.zeros_like(lengths), where=lengths > 0))
 
 
-def require_neighbors(count: int, rows: int, detector: str) -> None:
-    """Check a number of neighbours.
+class _Nearest(Together):
+    """A detector that searches the `k` nearest fitted rows; several search once, for the greatest k."""
 
-    Raises:
-        EvaluationError: it is not from 1 to the number of fitted rows.
-    """
-    if not 1 <= count <= rows:
-        raise EvaluationError(
-            f"neighbors of {detector} must be from 1 to the {rows:,} rows it is fitted on, found {count:,}. Give "
-            "fewer, or fit on more rows."
-        )
-
-
-def bank_inputs(bank: Bank, features: Features, *names: str) -> dict[str, Floats]:
-    """Return the named inputs of rows, checked to be as wide as the bank's.
-
-    Raises:
-        EvaluationError: one is not.
-    """
-    of = {FEATURES: (features.penultimate, bank.features.penultimate), LOGITS: (features.logits, bank.features.logits)}
-    for name in names:
-        require_width(name, of[name][0], of[name][1].shape[1])
-    return {name: of[name][0] for name in names}
-
-
-@dataclass(frozen=True)
-class NearestNeighbors(Together):
-    """A fitted KNN detector.
-
-    Attributes:
-        bank: directions of the fitted rows.
-        neighbors: number k.
-    """
-
+    fits_on = "train"
+    k: int
     bank: Bank
-    neighbors: int
 
-    def plan(self, detectors: Sequence[NearestNeighbors], features: Features) -> Plan:
-        """Search once, for the greatest k."""
-        bank, counts = self.bank, [detector.neighbors for detector in detectors]
-        device = torch_device(len(features) * bank.features.penultimate.size)
-        score = partial(_distances, bank=bank, counts=counts, device=device)
-        return score, bank_inputs(bank, features, FEATURES), search_doubles(bank, max(counts), device)
+    def _require_neighbors(self, rows: int) -> None:
+        if not (1 <= self.k <= rows and self.k == int(self.k)):
+            raise EvaluationError(
+                f"k of {self.name} must be a whole number from 1 to the {rows:,} rows it is fitted on, found "
+                f"{self.k:,}. Give fewer, or fit on more rows."
+            )
+
+    def _search(self, detectors: Sequence[_Nearest], features: Features) -> tuple[list[int], str | None, int]:
+        """Return each detector's k, the device to search on, and the float64 numbers that a search holds per row."""
+        counts = [int(detector.k) for detector in detectors]
+        width = features.penultimate.shape[1]
+        device = torch_device(len(features) * self.bank.features.penultimate.size)
+        if device is None:
+            return counts, None, 3 * width + 2 * (min(_BANK_ROWS, len(self.bank)) + 2 * max(counts))
+        # The more rows at once, the less often the bank is read; 4,096 are enough, and their products take 128 MiB.
+        return counts, device, max(width, 2 * max(counts), 2048)
 
 
-def search_doubles(bank: Bank, count: int, device: str | None) -> int:
-    """Return the float64 numbers in memory per row of a search, for `score_in_chunks`."""
-    width: int = bank.features.penultimate.shape[1]
-    if device is None:
-        return 3 * width + 2 * (min(_BANK_ROWS, len(bank)) + 2 * count)
-    # The more rows at once, the less often the bank is read; 4,096 are enough, and their products take 128 MiB.
-    return max(width, 2 * count, 2048)
+@dataclass
+class KNN(_Nearest):
+    """Distance to the k-th nearest fitted row (KNN).
+
+    Formula: ||z / ||z|| - b_(k)||_2 with b_(k) the k-th nearest of the fitted rows' features, normalized to length 1;
+    in [0, 2].
+    Source: Sun et al., Out-of-Distribution Detection with Deep Nearest Neighbors, ICML 2022, section 3; 50 is their k
+    for CIFAR-10, 200 for CIFAR-100, 1000 for all of ImageNet.
+    """
+
+    name, title, source = "knn", "KNN", "Sun et al. 2022, section 3"
+    inputs = (FEATURES,)
+    search: ClassVar = {"k": (50, 1, 5, 10, 20, 100, 200, 500, 1000)}
+    ranges: ClassVar = {"k": "1 to the number of rows fitted on"}
+
+    k: int = 50
+
+    def _learn(self, features: Features, head: Head | None) -> None:
+        self._require_neighbors(len(features))
+        self.bank = unit_bank(features)
+
+    def _plan(self, detectors: Sequence[KNN], features: Features) -> tuple[Callable[..., Doubles], int]:
+        counts, device, doubles = self._search(detectors, features)
+        return partial(_distances, bank=self.bank, counts=counts, device=device), doubles
 
 
 def _distances(z: Doubles, bank: Bank, counts: Sequence[int], device: str | None) -> Doubles:
@@ -140,47 +136,101 @@ def _kth_distances(z: Doubles, bank: Bank, index: Integers, first: Integers, end
     return scores
 
 
-def make_knn(features: Features, head: Head | None, neighbors: int = 50) -> NearestNeighbors:
-    """Distance to the k-th nearest fitted row (KNN).
+@dataclass
+class NNGuide(_Nearest):
+    """Energy times the mean similarity to the nearest fitted rows, which count by their energy (NNGuide).
 
-    Formula: ||z / ||z|| - b_(k)||_2 with b_(k) the k-th nearest of the fitted rows' features, normalized to length 1;
-    in [0, 2]. `neighbors` is k.
-    Source: Sun et al., Out-of-Distribution Detection with Deep Nearest Neighbors, ICML 2022, section 3; 50 is their k
-    for CIFAR-10, 200 for CIFAR-100, 1000 for all of ImageNet.
+    Formula: -E(l) 1/k sum_{j in N_k} E(l_j) cos(z, z_j), with E(l) = log sum_c exp l_c and N_k the k fitted rows with
+    the greatest E(l_j) cos(z, z_j).
+    Source: Park, Jung and Teoh, Nearest Neighbor Guidance for Out-of-Distribution Detection, ICCV 2023, section 3; k =
+    10 is the default of their code. OpenOOD compares with a hundredth of the training rows; here all fitted rows
+    count.
     """
-    require_labels(features, "knn")
-    require_neighbors(int(neighbors), len(features), "knn")
-    return NearestNeighbors(unit_bank(features), int(neighbors))
+
+    name, title, source = "nnguide", "NNGuide", "Park et al. 2023, section 3"
+    inputs = (FEATURES, LOGITS)
+    search: ClassVar = {"k": (10, 1, 50, 100)}  # 100 is OpenOOD's
+
+    k: int = 10
+
+    def _learn(self, features: Features, head: Head | None) -> None:
+        self._require_neighbors(len(features))
+        bank, energies = unit_bank(features), np.empty(len(features))
+        for rows, logits in pieces(LOGITS, features.logits, features.ids):
+            energies[rows] = -energy(logits)
+        # A vector's length is its energy, but 0 where the features are 0.
+        self.bank = replace(bank, factors=bank.factors * energies, longest=float(np.abs(energies).max()))
+
+    def _plan(self, detectors: Sequence[NNGuide], features: Features) -> tuple[Callable[..., Doubles], int]:
+        counts, device, doubles = self._search(detectors, features)
+
+        def score(z: Doubles, logits: Doubles) -> Doubles:
+            return energy(logits)[:, None] * _guidance(unit(z), self.bank, counts, device)
+
+        return score, doubles + 4 * features.logits.shape[1]
 
 
-@dataclass(frozen=True)
+def _guidance(z: Doubles, bank: Bank, counts: Sequence[int], device: str | None) -> Doubles:
+    """Return the mean of the k greatest products of rows with the bank, shape (m, number of ks)."""
+    most = max(counts)
+    found = search(z, bank, most, bank_rows=_BANK_ROWS, device=device)
+    _, end, certain = found.around(most)
+    places = np.arange(end.max(initial=most))
+    products = np.full((len(z), len(places)), -np.inf)
+    row, place = np.nonzero(places < end[:, None])
+    index = found.index[row, place]
+    for pairs in chunks(len(row), 3 * z.shape[1]):
+        vectors = bank.at(index[pairs]) * bank.factors[index[pairs], None]
+        products[row[pairs], place[pairs]] = dots(z[row[pairs]], vectors)
+    descending = -np.sort(-products, axis=1)
+    guidance = np.stack([descending[:, :count].mean(axis=1) for count in counts], axis=1)
+    if device is not None and not certain.all():  # many rows lie in nearly the same direction
+        guidance[~certain] = _guidance(z[~certain], bank, counts, None)
+    return guidance
+
+
+@dataclass
 class Relation(Together):
-    """A fitted Relation detector.
+    """Negative mean relation to the fitted rows.
 
-    Attributes:
-        bank: directions of the fitted rows.
-        power: exponent t.
-        cutoff: relations up to this value count as 0.
-        sums: sum of z_j p_j^T over the fitted rows, shape (D, C), if their scores follow from it; else None.
+    Formula: -1/N sum_j r_j^t over the relations r_j = max(0, cos(z, z_j)) p . p_j above `cutoff`, with p = softmax(l)
+    and j over the N fitted rows; in [-1, 0]. The power t is above 0.
+    Source: Kim et al., Neural Relation Graph: A Unified Framework for Identifying Label Noise and Outlier Data,
+    NeurIPS 2023, section 3; t = 1 is theirs for OoD detection, and the cutoff of 0.03 that of their code, which gives
+    the farthest rows equal scores. With many fitted rows, and a cutoff, negative features or t other than 1, relations
+    are computed in float32: scores are then right to about 1e-6 of themselves.
     """
 
-    bank: Bank
-    power: float
-    cutoff: float
-    sums: Doubles | None = None
+    name, title, source = "relation", "Relation", "Kim et al. 2023, section 3"
+    fits_on = "train"
+    inputs = (FEATURES, LOGITS)
+    search: ClassVar = {"power": (1.0, 2.0, 4.0, 8.0), "cutoff": (0.03, 0.0)}
+    ranges: ClassVar = {"power": "above 0", "cutoff": "0 to 1"}
 
-    def plan(self, detectors: Sequence[Relation], features: Features) -> Plan:
+    power: float = 1.0
+    cutoff: float = 0.03
+
+    def _learn(self, features: Features, head: Head | None) -> None:
+        rule = "relation needs power above 0 and cutoff of at least 0"
+        require_range(self.power > 0 and self.cutoff >= 0, rule, self.power, self.cutoff)
+        for _ in pieces(LOGITS, features.logits, features.ids):
+            pass  # refuses NaN
+        self.bank = unit_bank(features)
+        # The sum of z_j p_j^T over the bank, shape (D, C), if scores follow from it.
+        self.sums = _sum_of_products(self.bank) if self.power == 1 and self.cutoff == 0 else None
+
+    def _plan(self, detectors: Sequence[Relation], features: Features) -> tuple[Callable[..., Doubles], int]:
         """Compute the relations to the bank once."""
-        bank = self.bank
-        width, classes = bank.features.penultimate.shape[1], bank.features.logits.shape[1]
+        width, classes = features.penultimate.shape[1], features.logits.shape[1]
         # By the size of the bank alone, so that a row's score does not depend on the number of rows.
-        device = torch_device(_RELATION_ROWS * len(bank) * (width + classes))
-        doubles = 2 * width + 3 * classes + 4 * min(_BANK_ROWS, len(bank)) if device is None else max(width, 2048)
+        device = torch_device(_RELATION_ROWS * len(self.bank) * (width + classes))
+        bank_rows = min(_BANK_ROWS, len(self.bank))
+        doubles = 2 * width + 3 * classes + 4 * bank_rows if device is None else max(width, 2048)
 
         def score(z: Doubles, logits: Doubles) -> Doubles:
             return _scores(unit(z), softmax(logits, axis=1), detectors, device)
 
-        return score, bank_inputs(bank, features, FEATURES, LOGITS), doubles + len(detectors)
+        return score, doubles + len(detectors)
 
 
 def _scores(z: Doubles, probabilities: Doubles, detectors: Sequence[Relation], device: str | None) -> Doubles:
@@ -248,44 +298,3 @@ def _sum_of_products(bank: Bank) -> Doubles | None:
             return None
         sums += vectors.T @ _probabilities(features, rows)
     return sums
-
-
-def make_relation(features: Features, head: Head | None, power: float = 1.0, cutoff: float = 0.03) -> Relation:
-    """Negative mean relation to the fitted rows.
-
-    Formula: -1/N sum_j r_j^t over the relations r_j = max(0, cos(z, z_j)) p . p_j above `cutoff`, with p = softmax(l)
-    and j over the N fitted rows; in [-1, 0]. The power t is above 0.
-    Source: Kim et al., Neural Relation Graph: A Unified Framework for Identifying Label Noise and Outlier Data,
-    NeurIPS 2023, section 3; t = 1 is theirs for OoD detection, and the cutoff of 0.03 that of their code, which gives
-    the farthest rows equal scores. With many fitted rows, and a cutoff, negative features or t other than 1, relations
-    are computed in float32: scores are then right to about 1e-6 of themselves.
-    """
-    require_labels(features, "relation")
-    rule = "relation needs power above 0 and cutoff of at least 0"
-    require_range(power > 0 and cutoff >= 0, rule, power, cutoff)
-    for _ in pieces(LOGITS, features.logits, features.ids):
-        pass  # refuses NaN
-    bank = unit_bank(features)
-    return Relation(bank, power, cutoff, _sum_of_products(bank) if power == 1 and cutoff == 0 else None)
-
-
-KNN = Method(
-    "knn",
-    "KNN",
-    "Sun et al. 2022, section 3",
-    make_knn,
-    fit="train",
-    grid={"neighbors": (50, 1, 5, 10, 20, 100, 200, 500, 1000)},
-    ranges={"neighbors": "1 to the number of rows fitted on"},
-    score_together=NearestNeighbors.score_together,
-)
-RELATION = Method(
-    "relation",
-    "Relation",
-    "Kim et al. 2023, section 3",
-    make_relation,
-    fit="train",
-    grid={"power": (1.0, 2.0, 4.0, 8.0), "cutoff": (0.03, 0.0)},
-    ranges={"power": "above 0", "cutoff": "0 to 1"},
-    score_together=Relation.score_together,
-)

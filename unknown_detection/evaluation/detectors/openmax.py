@@ -3,27 +3,26 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import numpy.typing as npt
 from scipy.special import logsumexp
 
-from unknown_detection.evaluation.detectors.base import Method, Scores
+from unknown_detection.evaluation.detectors.base import RowDetector
 from unknown_detection.evaluation.detectors.fitting import (
     Integers,
     class_means,
     labels_to_fit,
-    require_labels,
     require_range,
 )
 from unknown_detection.evaluation.detectors.rows import (
     LOGITS,
     Doubles,
+    Scores,
     as_float64,
     chunks,
     pieces,
-    require_width,
-    score_in_chunks,
 )
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.features import Features, Head
@@ -32,49 +31,96 @@ from unknown_detection.evaluation.models.features import Features, Head
 _LEAST_ROWS = 3
 
 
-@dataclass(frozen=True)
-class OpenMax:
-    """A fitted OpenMax.
+@dataclass
+class OpenMax(RowDetector):
+    """OpenMax: log odds of the unknown class.
 
-    Attributes:
-        means: mean logits of each class's fitted rows, shape (C, C).
-        tails: Weibull distributions of each class's largest distances.
-        revised: number alpha of greatest logits to revise.
-        euclidean_weight: weight of the Euclidean distance.
-        cosine_weight: weight of the cosine distance.
-        rank_weight: weight of every revised class; 0 for weights by rank.
-        remark: which classes are fitted on wrong rows, too; empty if none.
+    Formula: for the alpha classes of greatest logits v_i, ranks i = 1..alpha, w_i = F_i(d_i) (alpha + 1 - i) / alpha
+    with F_i the Weibull distribution of the `tail` largest distances of class i's fitted rows to their mean, and d_i
+    the row's distance to it. Then v_0 = sum v_i w_i, v'_i = v_i (1 - w_i), and the score is v_0 - log sum_c exp v'_c:
+    the log odds of softmax(v_0, v')_0, which would round to 1 for many rows. Distances are between logits, w_e |.|_2 +
+    w_c cosine. Predictions are those of softmax(v_0, v'), with -1 for the unknown class.
+
+    Source: Bendale and Boult, Towards Open Set Deep Networks, CVPR 2016, algorithms 1 and 2, with F in place of the
+    exponential printed in algorithm 2, as in the authors' code; means over correctly classified rows. The weights of
+    the distances, the translation and the search for alpha and the tail are those of the unified benchmark's code
+    (table 5), which takes the rank weights above for ImageNet and 0.5 for every revised class of CIFAR.
+
+    At least three rows of each class are needed. Of a class with fewer than three correctly classified ones, all rows
+    count (ours).
+
+    Args:
+        revised: alpha, at least 1; values above C mean C.
+        tail: number of a class's rows to fit the distribution on, at least 2; all if it has fewer.
+        euclidean_weight: w_e, at least 0.
+        cosine_weight: w_c, at least 0; one of the two is above 0.
+        rank_weight: a weight from 0 to 1 in place of (alpha + 1 - i) / alpha; 0 for these.
+        translation: where a tail is shifted to start before F_i is fitted, above 0. 1 is the default of libmr 0.1.9,
+            the release on PyPI, and so the unified benchmark's; 10,000 that of libMR before, which OD-test and
+            pytorch-ood keep. It makes the shape parameter large and the fit nearly a Gumbel distribution of minima.
     """
 
-    means: Doubles
-    tails: Tails
-    revised: int
-    euclidean_weight: float
-    cosine_weight: float
-    rank_weight: float
-    remark: str = ""
+    name, title, source = "openmax", "OpenMax", "Bendale and Boult 2016, algorithms 1 and 2"
+    fits_on = "train"
+    search: ClassVar = {"revised": (10, 1, 5, 20, 30, 40), "tail": (20, 2, 5, 10, 30, 40)}
+    ranges: ClassVar = {
+        "revised": "1 to the number of classes",
+        "tail": "2 or more",
+        "euclidean_weight": "0 or more",
+        "cosine_weight": "0 or more",
+        "rank_weight": "0 to 1; 0 for weights by rank",
+        "translation": "above 0; 1 as libmr 0.1.9 and the unified benchmark, 10000 as older libMR and pytorch-ood",
+    }
 
-    def score(self, features: Features) -> Scores:
-        """Compute the log odds of the unknown class; shape (n,), higher = more unknown."""
-        require_width(LOGITS, features.logits, len(self.means))
+    revised: int = 10
+    tail: int = 20
+    euclidean_weight: float = 0.005
+    cosine_weight: float = 1.0
+    rank_weight: float = 0.0
+    translation: float = 1.0
 
-        def log_odds(logits: Doubles) -> Scores:
-            unknown, revised = self._revise(logits)
-            scores: Scores = unknown - logsumexp(revised, axis=1)
-            return scores
+    def _learn(self, features: Features, head: Head | None) -> None:
+        weights = self.euclidean_weight, self.cosine_weight
+        require_range(
+            self.revised >= 1
+            and self.tail >= 2
+            and min(weights) >= 0
+            and 0 < max(weights) < np.inf
+            and 0 <= self.rank_weight <= 1
+            and 0 < self.translation < np.inf,
+            "openmax needs revised of at least 1, tail of at least 2, weights of distances of at least 0, one of them "
+            "above 0, rank_weight from 0 to 1, and translation above 0",
+            *(self.revised, self.tail, *weights, self.rank_weight, self.translation),
+        )
+        classes = features.logits.shape[1]
+        labels, self.remark = labels_to_fit(features, _LEAST_ROWS, self.name)
+        self.means = class_means(LOGITS, features.logits, labels, classes, features.ids)
+        distances = np.empty(len(features))
+        for rows, logits in pieces(LOGITS, features.logits, features.ids):
+            distances[rows] = _distances(logits, self.means[features.labels[rows]], *weights)
+        largest = _largest(distances[labels >= 0], labels[labels >= 0], classes, int(self.tail))
+        equal = np.flatnonzero(np.nanmin(largest, axis=1) == np.nanmax(largest, axis=1))
+        if len(equal):
+            raise EvaluationError(
+                f"openmax cannot be fitted: the {int((~np.isnan(largest[equal[0]])).sum())} largest distances of "
+                f"class {equal[0]} are equal. Fit on more rows, or leave it out."
+            )
+        self.tails = fit_tails(largest, self.translation)
+        self._alpha = min(int(self.revised), classes)
+        self.more = 3 * self._alpha * classes
 
-        return score_in_chunks(log_odds, {LOGITS: features.logits}, features.ids, self._doubles())
+    def _rows(self, logits: Doubles) -> Scores:
+        unknown, revised = self._revise(logits)
+        scores: Scores = unknown - logsumexp(revised, axis=1)
+        return scores
 
     def predict(self, features: Features) -> Integers:
         """Return the class of the greatest revised logit, shape (n,); -1 where the unknown class has a greater one."""
         classes = np.empty(len(features), dtype=np.int64)
-        for rows in chunks(len(features), self._doubles()):
+        for rows in chunks(len(features), 4 * len(self.means) + self.more):
             unknown, revised = self._revise(as_float64(LOGITS, features.logits, rows, features.ids))
             classes[rows] = np.where(unknown > revised.max(axis=1), -1, revised.argmax(axis=1))
         return classes
-
-    def _doubles(self) -> int:
-        return (3 * self.revised + 4) * len(self.means)
 
     def _revise(self, logits: Doubles) -> tuple[Doubles, Doubles]:
         """Move a part of the greatest logits to the unknown class.
@@ -83,9 +129,9 @@ class OpenMax:
             The logit of the unknown class, shape (n,), and the revised ones, shape (n, C).
         """
         rows = np.arange(len(logits))[:, None]
-        greatest = np.argpartition(logits, -self.revised, axis=1)[:, -self.revised :]
+        greatest = np.argpartition(logits, -self._alpha, axis=1)[:, -self._alpha :]
         greatest = greatest[rows, np.argsort(-logits[rows, greatest], axis=1, kind="stable")]
-        rank_weights = self.rank_weight or np.arange(self.revised, 0, -1) / self.revised
+        rank_weights = self.rank_weight or np.arange(self._alpha, 0, -1) / self._alpha
         weights = self.euclidean_weight, self.cosine_weight
         distances = _distances(logits[:, None, :], self.means[greatest], *weights)
         outlying = -np.expm1(-np.exp(self.tails.log_hazard(distances, greatest)))
@@ -106,73 +152,6 @@ def _distances(logits: Doubles, means: Doubles, euclidean_weight: float, cosine_
     return distances
 
 
-def make_openmax(
-    features: Features,
-    head: Head | None,
-    revised: int = 10,
-    tail: int = 20,
-    euclidean_weight: float = 0.005,
-    cosine_weight: float = 1.0,
-    rank_weight: float = 0.0,
-    translation: float = 1.0,
-) -> OpenMax:
-    """OpenMax: log odds of the unknown class.
-
-    Formula: for the alpha classes of greatest logits v_i, ranks i = 1..alpha, w_i = F_i(d_i) (alpha + 1 - i) / alpha
-    with F_i the Weibull distribution of the `tail` largest distances of class i's fitted rows to their mean, and d_i
-    the row's distance to it. Then v_0 = sum v_i w_i, v'_i = v_i (1 - w_i), and the score is v_0 - log sum_c exp v'_c:
-    the log odds of softmax(v_0, v')_0, which would round to 1 for many rows. Distances are between logits, w_e |.|_2 +
-    w_c cosine. Predictions are those of softmax(v_0, v'), with -1 for the unknown class.
-
-    Source: Bendale and Boult, Towards Open Set Deep Networks, CVPR 2016, algorithms 1 and 2, with F in place of the
-    exponential printed in algorithm 2, as in the authors' code; means over correctly classified rows. The weights of
-    the distances, the translation and the search for alpha and the tail are those of the unified benchmark's code,
-    which takes the rank weights above for ImageNet and 0.5 for every revised class of CIFAR.
-
-    Args:
-        features: labelled in-distribution rows, at least three of each class. Of a class with fewer than three
-            correctly classified ones, all rows count (ours).
-        head: not read.
-        revised: alpha, at least 1; values above C mean C.
-        tail: number of a class's rows to fit the distribution on, at least 2; all if it has fewer.
-        euclidean_weight: w_e, at least 0.
-        cosine_weight: w_c, at least 0; one of the two is above 0.
-        rank_weight: a weight from 0 to 1 in place of (alpha + 1 - i) / alpha; 0 for these.
-        translation: where a tail is shifted to start before F_i is fitted, above 0. 1 is the default of libmr 0.1.9,
-            the release on PyPI, and so the unified benchmark's; 10,000 that of libMR before, which OD-test and
-            pytorch-ood keep. It makes the shape parameter large and the fit nearly a Gumbel distribution of minima.
-    """
-    revised, tail = int(revised), int(tail)
-    weights = euclidean_weight, cosine_weight
-    require_range(
-        revised >= 1
-        and tail >= 2
-        and min(weights) >= 0
-        and 0 < max(weights) < np.inf
-        and 0 <= rank_weight <= 1
-        and 0 < translation < np.inf,
-        "openmax needs revised of at least 1, tail of at least 2, weights of distances of at least 0, one of them "
-        "above 0, rank_weight from 0 to 1, and translation above 0",
-        *(revised, tail, *weights, rank_weight, translation),
-    )
-    require_labels(features, "openmax")
-    classes = features.logits.shape[1]
-    labels, remark = labels_to_fit(features, _LEAST_ROWS, "openmax")
-    means = class_means(LOGITS, features.logits, labels, classes, features.ids)
-    distances = np.empty(len(features))
-    for rows, logits in pieces(LOGITS, features.logits, features.ids):
-        distances[rows] = _distances(logits, means[features.labels[rows]], *weights)
-    largest = _largest(distances[labels >= 0], labels[labels >= 0], classes, tail)
-    equal = np.flatnonzero(np.nanmin(largest, axis=1) == np.nanmax(largest, axis=1))
-    if len(equal):
-        raise EvaluationError(
-            f"openmax cannot be fitted: the {int((~np.isnan(largest[equal[0]])).sum())} largest distances of class "
-            f"{equal[0]} are equal. Fit on more rows, or leave it out."
-        )
-    tails = fit_tails(largest, translation)
-    return OpenMax(means, tails, min(revised, classes), *weights, rank_weight, remark)
-
-
 def _largest(distances: Doubles, labels: Integers, classes: int, count: int) -> Doubles:
     """Return the `count` largest distances of each class, shape (C, count), NaN if a class has fewer."""
     order = np.lexsort((-distances, labels))
@@ -182,25 +161,6 @@ def _largest(distances: Doubles, labels: Integers, classes: int, count: int) -> 
     within = rank < count
     largest[of_class[within], rank[within]] = distances[order[within]]
     return largest
-
-
-OPENMAX = Method(
-    "openmax",
-    "OpenMax",
-    "Bendale and Boult 2016, algorithms 1 and 2",
-    make_openmax,
-    fit="train",
-    # The search of the unified benchmark, table 5 and its code.
-    grid={"revised": (10, 1, 5, 20, 30, 40), "tail": (20, 2, 5, 10, 30, 40)},
-    ranges={
-        "revised": "1 to the number of classes",
-        "tail": "2 or more",
-        "euclidean_weight": "0 or more",
-        "cosine_weight": "0 or more",
-        "rank_weight": "0 to 1; 0 for weights by rank",
-        "translation": "above 0; 1 as libmr 0.1.9 and the unified benchmark, 10000 as older libMR and pytorch-ood",
-    },
-)
 
 
 # The shape is the inverse of the spread of log(distance): these bounds allow tails whose width is 1e-10 to 1e+6 of

@@ -1,34 +1,36 @@
-"""Detectors of the user's own: a `Method`, a function of features or a fitted detector, from a file or from Python.
+"""Detectors of the user's own: a class, an instance, or a function of features, from a file or from Python.
 
 What they return is checked; an error that their code raises is theirs, and keeps its traceback.
 """
 
 from __future__ import annotations
 
+import copy
 import dataclasses
-import functools
 import hashlib
+import inspect
 import re
 import sys
 import types
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from unknown_detection.evaluation.detectors.base import Detector, Method, PredictingDetector, Scores
+from unknown_detection.evaluation.detectors.base import Detector
 from unknown_detection.evaluation.detectors.image_passes import Columns, ImagePass
-from unknown_detection.evaluation.detectors.images import IMAGE_METHODS, ImageMethod
+from unknown_detection.evaluation.detectors.images import ImageDetector
 from unknown_detection.evaluation.detectors.registry import METHODS
+from unknown_detection.evaluation.detectors.rows import Scores
 from unknown_detection.evaluation.errors import EvaluationError, first_line, one_line, unknown_name
-from unknown_detection.evaluation.models.features import Features, Head
+from unknown_detection.evaluation.models.features import Features
 from unknown_detection.evaluation.models.models import Model
 
-Own = Method | Detector | Callable[[Features], npt.ArrayLike]
-"""A method, a detector that needs no fitting, or a function that scores the rows of `Features`."""
+Own = type[Detector] | Detector | Callable[[Features], npt.ArrayLike]
+"""A class, which is searched; an instance, whose hyperparameters are taken as they are; or a function that scores the
+rows of `Features`, or an object with a method `score` that does."""
 
 _DIGITS = 16
 """Hexadecimal digits of an opaque id: 64 bits, so that two of ten million ids hardly ever collide."""
@@ -41,10 +43,12 @@ _ROUNDING = 2 * 4096 * 2.0**-24
 4,096 float32 products, the features that AlexNet's and VGG's last layers read, in two orders (Higham, Accuracy and
 Stability of Numerical Algorithms, 2nd edition, section 3.1)."""
 
+_PASSES = [one.image_pass for one in METHODS.values() if issubclass(one, ImageDetector)]
+
 _NAME = re.compile(r"[A-Za-z0-9_]+(-[A-Za-z0-9_]+)*")
 
 
-def load_own(spec: str) -> Method:
+def load_own(spec: str) -> type[Detector]:
     """Load a detector from the user's file, whose code is run.
 
     Args:
@@ -76,118 +80,124 @@ def load_own(spec: str) -> Method:
     return own_method(getattr(module, name), name=name, source=path.name, digest=digest)
 
 
-def own_method(found: Own, *, name: str = "", source: str = "the user's own", digest: str = "") -> Method:
-    """Return the user's method, or a method made of a function or detector, with checks of what it returns.
+def own_method(found: Own, *, name: str = "", source: str = "the user's own", digest: str = "") -> type[Detector]:
+    """Return the user's class, or one made of an instance, a function or an object that scores, with checks.
 
     Args:
         found: what the user gives.
-        name: name of a function or detector; empty for the function's own.
+        name: name of a function, of an object, or of a class without one; empty for its own.
         source: where it comes from, for results.
         digest: SHA-256 of its file; empty if there is none.
 
     Raises:
-        EvaluationError: it is none of these, its name cannot be one or is that of a built-in method, or it reads
-            images without the pass that `ImageMethod` has.
+        EvaluationError: it is none of these, its name cannot be one or is that of a built-in detector, it has no
+            method `score`, or a hyperparameter has no default.
     """
-    if not isinstance(found, Method):
-        name = name or getattr(found, "__name__", type(found).__name__)
-        found = Method(name, name, source, _maker(found, name))
-    found = dataclasses.replace(found, make=_Make(found), digest=digest)
-    if isinstance(found, ImageMethod) and found.image_pass not in (each.image_pass for each in IMAGE_METHODS.values()):
-        found = dataclasses.replace(found, image_pass=_with_opaque_ids(found.image_pass))
-    if found.score_together is not None:
-        found = dataclasses.replace(found, score_together=_checked_together(found))
-    if not _NAME.fullmatch(found.name) or found.name == "all":
+    given = found if isinstance(found, type) else type(found)
+    name = getattr(found, "name", "") or name or getattr(found, "__name__", given.__name__)
+    kind = _fixed(found) if isinstance(found, Detector) else found
+    kind = kind if isinstance(kind, type) and issubclass(kind, Detector) else _scoring_as(found, name)
+    if not _NAME.fullmatch(name) or name == "all":
         raise EvaluationError(
-            f"{one_line(found.name)!r} cannot be the name of a detector. Name it with letters, digits, underscores "
-            "and hyphens."
+            f"{one_line(name)!r} cannot be the name of a detector. Name it with letters, digits, underscores and "
+            "hyphens."
         )
-    if found.name in METHODS:
-        raise EvaluationError(f"{found.name} is the name of a built-in detector. Give yours another name.")
-    if found.reads == "images" and not isinstance(found, ImageMethod):
-        raise EvaluationError(f"{found.name} reads images but has no pass over them. Make it an ImageMethod.")
-    return found
+    if name in METHODS:
+        raise EvaluationError(f"{name} is the name of a built-in detector. Give yours another name.")
+    if kind.score is Detector.score:
+        raise EvaluationError(f"{name} has no method score. Write one that returns the scores of features.")
+    for parameter, default in kind.parameters().items():
+        if default is inspect.Parameter.empty:
+            raise EvaluationError(f"The hyperparameter {parameter} of {name} has no default. Give it one.")
+    declared = {"name": name, "title": kind.title or name, "source": kind.source or source, "digest": digest}
+    return _checked(kind, declared)
 
 
-def choose(detectors: Sequence[str | Own] | None) -> tuple[list[str] | None, dict[str, Method]]:
-    """Divide detectors into names, with those of the user's own among them, and the user's own by name.
+def choose(detectors: Sequence[str | Own] | None) -> tuple[list[str] | None, dict[str, type[Detector]]]:
+    """Divide detectors into names and the classes of those that are not built in, or whose hyperparameters are set.
 
     Raises:
         EvaluationError: two have one name, or as for `own_method`.
     """
     if detectors is None:
         return None, {}
-    names, own = [], {}
+    names: list[str] = []
+    own: dict[str, type[Detector]] = {}
     for given in detectors:
         if isinstance(given, str):
             names.append(given)
             continue
-        # What `load_own` returns is checked already.
-        method = given if isinstance(given, Method) and isinstance(given.make, _Make) else own_method(given)
-        if method.name in own:
-            raise EvaluationError(f"Two detectors have the name {method.name}. Give one of them another.")
-        own[method.name] = method
-        names.append(method.name)
+        kind: type[Any] = given if isinstance(given, type) else type(given)
+        if kind in METHODS.values():
+            kind = _fixed(given) if isinstance(given, Detector) else kind
+        elif not issubclass(kind, _OfTheUser):  # what `load_own` returns is checked already
+            kind = own_method(given)
+        if kind.name in names:
+            raise EvaluationError(f"Two detectors have the name {kind.name}. Give one of them another.")
+        own[kind.name] = kind
+        names.append(kind.name)
     return names, own
 
 
-def _maker(found: Any, name: str) -> Callable[..., Detector]:
-    """Return the `make` of a function, or of a detector that needs no fitting."""
+def _fixed(detector: Detector) -> type[Detector]:
+    """Return a class whose instances are copies of a detector: a search has its hyperparameters to try, no others."""
+    kind = type(detector)
+    values = {name: getattr(detector, name) for name in kind.parameters()}
+    values = {name: value for name, value in values.items() if isinstance(value, int | float)}
+
+    def copied(self: Any, **given: float) -> None:
+        vars(self).update(copy.deepcopy(vars(detector)) | given)
+
+    search = {name: (value,) for name, value in values.items()}
+    body = {
+        "name": detector.name,
+        "__init__": copied,
+        "parameters": classmethod(lambda cls: values),
+        "search": search,
+    }
+    return type(kind.__name__, (kind,), body)
+
+
+def _scoring_as(found: Any, name: str) -> type[Detector]:
+    """Return a class that scores as a function does, or an object that needs no fitting."""
     if isinstance(found, type) or not (callable(found) or callable(getattr(found, "score", None))):
         raise EvaluationError(
-            f"{one_line(name)} is {one_line(type(found).__name__)}, not a detector. Make it a Method, or a function "
-            "that returns the scores of features."
+            f"{one_line(name)} is {one_line(type(found).__name__)}, not a detector. Make it a subclass of Detector, "
+            "or a function that returns the scores of features."
         )
-    detector = found if callable(getattr(found, "score", None)) else types.SimpleNamespace(score=found)
-    return lambda features, head: detector
+    score = found.score if callable(getattr(found, "score", None)) else found
+    methods = {"score": lambda self, features: score(features)}
+    if callable(getattr(found, "predict", None)):
+        methods["predict"] = lambda self, features: found.predict(features)
+    return type(name, (Detector,), methods)
 
 
-class _Make:
-    """Calls a method's `make`, whose signature it keeps, and checks what it returns."""
-
-    def __init__(self, method: Method) -> None:
-        self._method = method
-        functools.update_wrapper(self, method.make)
-
-    def __call__(self, features: Features | None, head: Head | None, **hyperparameters: Any) -> _Checked:
-        detector = self._method.make(features, head, **hyperparameters)
-        if not callable(getattr(detector, "score", None)):
-            raise EvaluationError(
-                f"{self._method.name} makes {one_line(type(detector).__name__)}, which has no method score. Return a "
-                "detector."
-            )
-        return (_Predicting if isinstance(detector, PredictingDetector) else _Checked)(self._method.name, detector)
+class _OfTheUser(Detector):
+    """Marks classes whose scores are checked."""
 
 
-def _checked_together(method: Method) -> Callable[[Sequence[_Checked], Features], list[Scores]]:
-    together = method.score_together
-    assert together is not None
+def _checked(kind: type[Detector], declared: Mapping[str, object]) -> type[Detector]:
+    """Return a subclass whose scores and predictions are checked, of rows with opaque ids."""
+    name = str(declared["name"])
 
-    def score(detectors: Sequence[_Checked], features: Features) -> list[Scores]:
-        theirs = [each.detector for each in detectors]
-        return _scores_of(method.name, lambda rows: together(theirs, rows), features)
+    def score(self: Any, features: Features) -> Scores:
+        return _scores_of(name, lambda rows: [kind.score(self, rows)], features)[0]
 
-    return score
+    def predict(self: Any, features: Features) -> npt.NDArray[np.int64]:
+        predicted = kind.predict(self, _opaque(features))  # type: ignore[attr-defined]
+        return _column(f"{name}'s predict", predicted, features, "iu").astype(np.int64)
 
+    def score_together(detectors: Sequence[Any], features: Features) -> list[Scores]:
+        return _scores_of(name, lambda rows: kind.score_together(detectors, rows), features)
 
-@dataclass(frozen=True)
-class _Checked:
-    """A detector of the user's own."""
-
-    name: str
-    detector: Any
-
-    def score(self, features: Features) -> Scores:
-        return _scores_of(self.name, lambda rows: [self.detector.score(rows)], features)[0]
-
-
-@dataclass(frozen=True)
-class _Predicting(_Checked):
-    """A detector of the user's own that predicts classes."""
-
-    def predict(self, features: Features) -> npt.NDArray[np.int64]:
-        predicted = self.detector.predict(_opaque(features))
-        return _column(f"{self.name}'s predict", predicted, features, "iu").astype(np.int64)
+    body = {**declared, "score": score, "__doc__": kind.__doc__}
+    if hasattr(kind, "predict"):
+        body["predict"] = predict
+    if kind.score_together is not Detector.score_together:
+        body["score_together"] = staticmethod(score_together)
+    if issubclass(kind, ImageDetector) and kind.image_pass not in _PASSES:
+        body["image_pass"] = _with_opaque_ids(kind.image_pass)
+    return type(kind.__name__, (kind, _OfTheUser), body)
 
 
 def _opaque(features: Features) -> Features:

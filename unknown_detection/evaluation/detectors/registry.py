@@ -1,4 +1,7 @@
-"""The registry of all detection methods."""
+"""All detectors, by the names of the command line.
+
+Tested by `tests/evaluation/detectors/test_registry.py`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ from collections.abc import Mapping
 
 from unknown_detection.evaluation.detectors import (
     ensembles,
-    guidance,
     images,
     logits,
     mahalanobis,
@@ -15,39 +17,47 @@ from unknown_detection.evaluation.detectors import (
     oodl,
     openmax,
     penultimate,
-    posterior,
     shaping,
 )
-from unknown_detection.evaluation.detectors.base import Method
+from unknown_detection.evaluation.detectors.base import Detector
 from unknown_detection.evaluation.errors import require_known
 
-_FAMILIES = (
-    logits,
-    images,
-    members,
-    posterior,
-    openmax,
-    shaping,
-    penultimate,
-    neighbors,
-    guidance,
-    mahalanobis,
-    oodl,
-    ensembles,
-)
+_FAMILIES = (logits, images, members, openmax, shaping, penultimate, neighbors, mahalanobis, oodl, ensembles)
 
-METHODS: dict[str, Method] = {
-    value.name: value for family in _FAMILIES for value in vars(family).values() if isinstance(value, Method)
+METHODS: dict[str, type[Detector]] = {
+    one.name: one
+    for family in _FAMILIES
+    for one in vars(family).values()
+    if isinstance(one, type) and issubclass(one, Detector) and one.name and one.__module__ == family.__name__
 }
-"""Every `Method` that a family's module defines, by name, in the order of the modules and within them."""
+"""The class of each detector by its name, in the order of the families' modules and within them."""
+
+_READS = {"features": "one pass", "members": "several models", "images": "a second pass over the images"}
 
 
-def method(name: str, own: Mapping[str, Method] | None = None) -> Method:
-    """Look up a method.
+def method(name: str, own: Mapping[str, type[Detector]] | None = None) -> type[Detector]:
+    """Look up a detector's class.
 
     Raises:
-        EvaluationError: there is no method of this name; the message suggests similar ones.
+        EvaluationError: there is no detector of this name; the message suggests similar ones.
     """
     known = {**METHODS, **(own or {})}
     require_known("detector", [name], known)
     return known[name]
+
+
+def table() -> list[dict[str, str]]:
+    """Describe every detector: its name, class, title, paper, what it needs and what it is fitted on, in words."""
+    return [
+        {
+            "name": one.name,
+            "class": one.__name__,
+            "title": one.title,
+            "paper": one.source,
+            "needs": ", ".join([_READS[one.reads], *(["the last layer"] if one.reads_head else []), *one.requires])
+            + (f"; the scores of {', '.join(one.base_methods)}" if one.base_methods else ""),
+            "fitted on": "" if one.fits_on == "none" else one.fits_on,
+            "searched": ", ".join(one.search),
+        }
+        for one in METHODS.values()
+    ]

@@ -5,20 +5,18 @@ Tested by `tests/evaluation/detectors/test_registry.py`.
 
 from __future__ import annotations
 
-import abc
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping
 
 import numpy as np
 import numpy.typing as npt
 
-from unknown_detection.evaluation.detectors.base import Scores
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.models.features import Features, Floats
+from unknown_detection.evaluation.models.features import Floats
 
 Doubles = npt.NDArray[np.float64]
-Plan = tuple[Callable[..., Doubles], Mapping[str, Floats], int]
+
+Scores = npt.NDArray[np.float64]
+"""One score per row, shape (n,); higher means more unknown."""
 
 FEATURES, LOGITS = "penultimate features", "logits"
 """Names of a detector's inputs, in errors."""
@@ -26,69 +24,11 @@ FEATURES, LOGITS = "penultimate features", "logits"
 # 8 Mi numbers, 64 MiB: enough rows per chunk for BLAS to run at full speed at ImageNet's widths.
 _CHUNK = 1 << 23
 
-_COPIES = 6
-"""Float64 copies of its inputs that a detector's function holds at once, at most."""
-
-
-@dataclass(frozen=True)
-class RowScore:
-    """A detector that is a function of a row's penultimate features, its logits, or both.
-
-    Attributes:
-        function: maps float64 features (m, D) and logits (m, C), or what it reads of them, to m scores.
-        width: number D of features; None if the function does not read them.
-        classes: number C of logits; None if the function does not read them.
-        more: float64 numbers that `function` holds per row beside copies of its inputs.
-        remark: what is special of the rows that it was fitted on, in words.
-    """
-
-    function: Callable[..., Scores]
-    width: int | None = None
-    classes: int | None = None
-    more: int = 0
-    remark: str = ""
-
-    def score(self, features: Features) -> Scores:
-        """Score every row; shape (n,), higher = more unknown.
-
-        Raises:
-            EvaluationError: features or logits have another width, or an input or a score is NaN or infinite.
-        """
-        widths = {FEATURES: (features.penultimate, self.width), LOGITS: (features.logits, self.classes)}
-        inputs = {name: values for name, (values, width) in widths.items() if width is not None}
-        for name, values in inputs.items():
-            require_width(name, values, widths[name][1] or 0)
-        copies = _COPIES * ((self.width or 0) + (self.classes or 0))
-        return score_in_chunks(self.function, inputs, features.ids, copies + self.more)
-
 
 def dots(first: Doubles, second: Doubles) -> Doubles:
     """Return the inner product of each row with the same row of another matrix of shape (n, D), shape (n,)."""
     products: Doubles = np.einsum("nd,nd->n", first, second)
     return products
-
-
-class Together(abc.ABC):
-    """Base of detectors of one method that share most of their work when they are scored together."""
-
-    @abc.abstractmethod
-    def plan(self, detectors: Sequence[Any], features: Features) -> Plan:
-        """Return how to score with several detectors like this one, that differ in their hyperparameters only.
-
-        Returns:
-            A function that maps rows of the inputs to scores of shape (m, number of detectors), the inputs by their
-            description for errors, and the float64 numbers that the function holds per row.
-        """
-
-    def score(self, features: Features) -> Scores:
-        """Score every row; shape (n,), higher = more unknown."""
-        return self.score_together([self], features)[0]
-
-    @staticmethod
-    def score_together(detectors: Sequence[Any], features: Features) -> list[Scores]:
-        """Score with several detectors of one method, fitted on the same rows, in little more than the time of one."""
-        function, inputs, doubles = detectors[0].plan(detectors, features)
-        return list(score_in_chunks(function, inputs, features.ids, doubles, (len(detectors),)).T)
 
 
 def chunks(count: int, doubles_per_row: int) -> Iterator[slice]:

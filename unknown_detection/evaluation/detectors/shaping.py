@@ -1,141 +1,176 @@
 """Energy scores of modified features or weights of the last linear layer: ReAct, DICE, ASH, SCALE.
 
 ReAct and ASH have also been applied to feature maps; here they use their spatial mean, the `penultimate` features. In
-the formulas z (n, D) are these features, W (C, D) and b (C,) the layer, and E the energy, `logits.energy` at T = 1.
+the formulas z (n, D) are these features, W (C, D) and b (C,) the layer, and E the energy, `logits.Energy` at T = 1.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import abc
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 import numpy.typing as npt
 
-from unknown_detection.evaluation.detectors.base import Method, Scores
-from unknown_detection.evaluation.detectors.fitting import layer, mean_features, require_fit, require_range
+from unknown_detection.evaluation.detectors.base import RowDetector
+from unknown_detection.evaluation.detectors.fitting import layer, mean_features, require_range
 from unknown_detection.evaluation.detectors.logits import energy
-from unknown_detection.evaluation.detectors.rows import FEATURES, Doubles, RowScore, as_float64, chunks, require_width
+from unknown_detection.evaluation.detectors.rows import FEATURES, Doubles, Scores, as_float64, chunks
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.features import Features, Head
 
 Variant = Literal["s", "b", "p"]
 
+_SHARE = "0 to below 1"
 
-@dataclass(frozen=True)
-class ShapedEnergy:
-    """The energy of the last layer's logits of modified features.
 
-    Attributes:
-        shape: maps features (m, D) to modified ones.
-        weight: shape (C, D), float64.
-        bias: shape (C,), float64.
-    """
+class ShapedEnergy(RowDetector):
+    """The energy of the last layer's logits of modified features, which also predict the class."""
 
-    shape: Callable[[Doubles], Doubles]
-    weight: Doubles
-    bias: Doubles
+    reads_head = True
+    inputs = (FEATURES,)
+
+    def _learn(self, features: Any, head: Any) -> None:
+        self.weight, self.bias = layer(head)
+        self.more = 4 * len(self.bias)
+
+    @abc.abstractmethod
+    def _shape(self, z: Doubles) -> Doubles:
+        """Modify features, shape (m, D)."""
 
     def _logits(self, z: Doubles) -> Doubles:
-        return self.shape(z) @ self.weight.T + self.bias
+        return self._shape(z) @ self.weight.T + self.bias
 
-    def score(self, features: Features) -> Scores:
-        """Score every row; shape (n,), higher = more unknown."""
-        classes, width = self.weight.shape
-        return RowScore(lambda z: energy(self._logits(z)), width, more=4 * classes).score(features)
+    def _rows(self, z: Doubles) -> Scores:
+        return energy(self._logits(z))
 
     def predict(self, features: Features) -> npt.NDArray[np.int64]:
         """Return the class of the greatest of these logits, shape (n,)."""
-        classes, width = self.weight.shape
-        require_width(FEATURES, features.penultimate, width)
+        ((name, values),) = self._inputs(features).items()
         predicted = np.empty(len(features), dtype=np.int64)
-        for rows in chunks(len(features), 6 * width + 4 * classes):
-            z = as_float64(FEATURES, features.penultimate, rows, features.ids)
-            predicted[rows] = self._logits(z).argmax(axis=1)
+        for rows in chunks(len(features), 6 * values.shape[1] + self.more):
+            predicted[rows] = self._logits(as_float64(name, values, rows, features.ids)).argmax(axis=1)
         return predicted
 
-
-def _require_share(name: str, value: float, detector: str) -> None:
-    require_range(0 <= value < 1, f"{name} of {detector} must be at least 0 and below 1", value)
-
-
-def _require_some_kept(detector: str, pruned: float, head: Head) -> None:
-    _require_share("pruned", pruned, detector)
-    width = head.weight.shape[1]
-    if round(pruned * width) == width:
-        raise EvaluationError(
-            f"{detector} would keep none of {width} features with pruned = {pruned}; give a smaller one."
-        )
+    def _require_share(self, name: str, value: float) -> None:
+        require_range(0 <= value < 1, f"{name} of {self.name} must be at least 0 and below 1", value)
 
 
-def make_react(features: Features, head: Head, quantile: float = 0.9) -> ShapedEnergy:
+@dataclass
+class ReAct(ShapedEnergy):
     """ReAct: energy of the logits of features clipped at an upper threshold.
 
     Formula: E(W min(z, c) + b) with c the quantile of all n D activations of the fitted rows, interpolated linearly.
     Source: Sun et al., ReAct: Out-of-distribution Detection With Rectified Activations, NeurIPS 2021, section 3; the
     90th percentile is theirs.
     """
-    _require_share("quantile", quantile, "react")
-    require_fit(features, head, "react")
-    mean_features(features)  # refuses NaN
-    threshold = _quantile(features.penultimate, quantile)
-    return ShapedEnergy(lambda z: np.minimum(z, threshold), *layer(head))
+
+    name, title, source = "react", "ReAct", "Sun et al. 2021, section 3"
+    fits_on = "train"
+    search: ClassVar = {"quantile": (0.9, 0.85, 0.95, 0.99)}
+    ranges: ClassVar = {"quantile": _SHARE}
+
+    quantile: float = 0.9
+
+    def _learn(self, features: Features, head: Head) -> None:
+        self._require_share("quantile", self.quantile)
+        super()._learn(features, head)
+        mean_features(features)  # refuses NaN
+        self.threshold = _quantile(features.penultimate, self.quantile)
+
+    def _shape(self, z: Doubles) -> Doubles:
+        return np.minimum(z, self.threshold)
 
 
-def _quantile(values: npt.NDArray[np.floating], quantile: float) -> float:
-    """Return a quantile of all values of a matrix, interpolated linearly, without a copy of them.
-
-    ReAct's are all features of the training set: a partition would copy the largest array of the whole evaluation.
-    """
-    position = quantile * (values.size - 1)
-    below = int(position)
-    low, high = _order_statistics(values, below)
-    return low + (high - low) * (position - below) if position > below else low
-
-
-def _order_statistics(values: npt.NDArray[np.floating], rank: int) -> tuple[float, float]:
-    """Return the value of a rank, counted from 0, and the next one, of a matrix; radix selection by 16 bits a pass."""
-    kind = np.dtype(f"u{values.itemsize}")
-    sign = kind.type(1 << (8 * values.itemsize - 1))
-
-    def keys() -> Iterator[npt.NDArray[np.unsignedinteger]]:
-        """Yield integers that sort as the numbers do."""
-        for rows in chunks(len(values), 4 * values.shape[1]):
-            bits = values[rows].view(kind)
-            yield np.where(bits & sign, ~bits, bits | sign).ravel()
-
-    found, left, equal = 0, rank, 0
-    for shift in range(8 * values.itemsize - 16, -1, -16):
-        counts = np.zeros(1 << 16, dtype=np.int64)
-        for some in keys():
-            begun = some >> shift
-            counts += np.bincount(begun[begun >> 16 == found].astype(np.uint16), minlength=1 << 16)
-        upto = np.cumsum(counts)
-        digit = int(np.searchsorted(upto, left, side="right"))
-        equal = int(counts[digit])
-        left -= int(upto[digit]) - equal
-        found = found << 16 | digit
-    above = found
-    if left + 1 == equal:
-        above = min((int(some[some > found].min()) for some in keys() if (some > found).any()), default=found)
-    bits = np.array([found, above], dtype=kind)
-    low, high = np.where(bits & sign, bits ^ sign, ~bits).view(values.dtype).tolist()
-    return low, high
-
-
-def make_dice(features: Features, head: Head, sparsity: float = 0.9) -> ShapedEnergy:
+@dataclass
+class DICE(ShapedEnergy):
     """DICE: energy of the logits computed with the layer's most contributing weights only.
 
     Formula: E((M * W) z + b) with M_cd = 1 where W_cd mean(z)_d exceeds the `sparsity` quantile of all C D of them.
     Source: Sun and Li, DICE: Leveraging Sparsification for Out-of-Distribution Detection, ECCV 2022, section 3.
     """
-    _require_share("sparsity", sparsity, "dice")
-    require_fit(features, head, "dice")
-    weight, bias = layer(head)
-    contribution = weight * mean_features(features)
-    kept = contribution > _quantile(contribution, sparsity)
-    return ShapedEnergy(lambda z: z, np.where(kept, weight, 0.0), bias)
+
+    name, title, source = "dice", "Dice", "Sun and Li 2022, section 3"
+    fits_on = "train"
+    search: ClassVar = {"sparsity": (0.9, 0.1, 0.3, 0.5, 0.7)}
+    ranges: ClassVar = {"sparsity": _SHARE}
+
+    sparsity: float = 0.9
+
+    def _learn(self, features: Features, head: Head) -> None:
+        self._require_share("sparsity", self.sparsity)
+        super()._learn(features, head)
+        contribution = self.weight * mean_features(features)
+        self.weight = np.where(contribution > _quantile(contribution, self.sparsity), self.weight, 0.0)
+
+    def _shape(self, z: Doubles) -> Doubles:
+        return z
+
+
+class Pruned(ShapedEnergy):
+    """The energy of features that are shaped by the greatest activations of each row."""
+
+    ranges: ClassVar = {"pruned": _SHARE}
+    pruned: float
+
+    def _learn(self, features: Features | None, head: Head) -> None:
+        self._require_share("pruned", self.pruned)
+        width = head.weight.shape[1]
+        if round(self.pruned * width) == width:
+            raise EvaluationError(
+                f"{self.name} would keep none of {width} features with pruned = {self.pruned}; give a smaller one."
+            )
+        super()._learn(features, head)
+
+
+@dataclass
+class ASH(Pruned):
+    """ASH-S: energy of the logits of shaped features, E(W ash(z) + b); see `ash`.
+
+    Source: Djurisic et al., Extremely Simple Activation Shaping for Out-of-Distribution Detection, ICLR 2023.
+    """
+
+    name, title, source = "ash", "ASH", "Djurisic et al. 2023, algorithm 3 (ASH-S)"
+    search: ClassVar = {"pruned": (0.9, 0.65, 0.7, 0.75, 0.8, 0.85, 0.95)}
+    variant: ClassVar[Variant] = "s"
+
+    pruned: float = 0.9
+
+    def _shape(self, z: Doubles) -> Doubles:
+        return ash(z, self.pruned, self.variant)
+
+
+class ASHB(ASH):
+    """ASH-B, OpenOOD's variant; see `ash`."""
+
+    name, title, source = "ash_b", "ASH-B", "Djurisic et al. 2023, algorithm 2"
+    variant = "b"
+
+
+class ASHP(ASH):
+    """ASH-P; see `ash`."""
+
+    name, title, source = "ash_p", "ASH-P", "Djurisic et al. 2023, algorithm 1"
+    variant = "p"
+
+
+@dataclass
+class SCALE(Pruned):
+    """SCALE: energy of the logits of scaled features, E(W scale(z) + b); see `scale`.
+
+    Source: Xu et al., Scaling for Training Time and Post-hoc Out-of-distribution Detection Enhancement, ICLR 2024,
+    section 3; 0.85 is theirs for ImageNet.
+    """
+
+    name, title, source = "scale", "SCALE", "Xu et al. 2024, section 3"
+    search: ClassVar = {"pruned": (0.85, 0.65, 0.7, 0.75, 0.8, 0.9, 0.95)}
+
+    pruned: float = 0.85
+
+    def _shape(self, z: Doubles) -> Doubles:
+        return scale(z, self.pruned)
 
 
 def ash(z: Doubles, pruned: float, variant: Variant = "s") -> Doubles:
@@ -191,41 +226,42 @@ def _sharpened(z: Doubles, before: Doubles, after: Doubles) -> Doubles:
     return z * np.exp(np.divide(before, after, out=np.zeros_like(before), where=after != 0))
 
 
-def make_ash(features: Features | None, head: Head, pruned: float = 0.9, variant: Variant = "s") -> ShapedEnergy:
-    """ASH: energy of the logits of shaped features, E(W ash(z) + b); see `ash`."""
-    _require_some_kept("ash", pruned, head)
-    if variant not in ("s", "b", "p"):
-        raise EvaluationError(f"ash has no variant {variant!r}; choose s, b or p. The paper's S is the default.")
-    return ShapedEnergy(lambda z: ash(z, pruned, variant), *layer(head))
+def _quantile(values: npt.NDArray[np.floating], quantile: float) -> float:
+    """Return a quantile of all values of a matrix, interpolated linearly, without a copy of them.
+
+    ReAct's are all features of the training set: a partition would copy the largest array of the whole evaluation.
+    """
+    position = quantile * (values.size - 1)
+    below = int(position)
+    low, high = _order_statistics(values, below)
+    return low + (high - low) * (position - below) if position > below else low
 
 
-def make_ash_b(features: Features | None, head: Head, pruned: float = 0.9) -> ShapedEnergy:
-    """ASH-B, OpenOOD's variant; see `make_ash`."""
-    return make_ash(features, head, pruned, "b")
+def _order_statistics(values: npt.NDArray[np.floating], rank: int) -> tuple[float, float]:
+    """Return the value of a rank, counted from 0, and the next one, of a matrix; radix selection by 16 bits a pass."""
+    kind = np.dtype(f"u{values.itemsize}")
+    sign = kind.type(1 << (8 * values.itemsize - 1))
 
+    def keys() -> Iterator[npt.NDArray[np.unsignedinteger]]:
+        """Yield integers that sort as the numbers do."""
+        for rows in chunks(len(values), 4 * values.shape[1]):
+            bits = values[rows].view(kind)
+            yield np.where(bits & sign, ~bits, bits | sign).ravel()
 
-def make_ash_p(features: Features | None, head: Head, pruned: float = 0.9) -> ShapedEnergy:
-    """ASH-P; see `make_ash`."""
-    return make_ash(features, head, pruned, "p")
-
-
-def make_scale(features: Features | None, head: Head, pruned: float = 0.85) -> ShapedEnergy:
-    """SCALE: energy of the logits of scaled features, E(W scale(z) + b); see `scale`. 0.85 is theirs for ImageNet."""
-    _require_some_kept("scale", pruned, head)
-    return ShapedEnergy(lambda z: scale(z, pruned), *layer(head))
-
-
-_SHARE = "0 to below 1"
-_DJURISIC = "Djurisic et al. 2023, algorithm"
-_ASH = {"pruned": (0.9, 0.65, 0.7, 0.75, 0.8, 0.85, 0.95)}
-_SCALE = {"pruned": (0.85, 0.65, 0.7, 0.75, 0.8, 0.9, 0.95)}
-_QUANTILES = {"quantile": (0.9, 0.85, 0.95, 0.99)}
-_SPARSITIES = {"sparsity": (0.9, 0.1, 0.3, 0.5, 0.7)}
-_PRUNED = {"pruned": _SHARE}
-_SUN, _LI = "Sun et al. 2021, section 3", "Sun and Li 2022, section 3"
-REACT = Method("react", "ReAct", _SUN, make_react, "train", _QUANTILES, ranges={"quantile": _SHARE}, reads_head=True)
-DICE = Method("dice", "Dice", _LI, make_dice, "train", _SPARSITIES, ranges={"sparsity": _SHARE}, reads_head=True)
-ASH = Method("ash", "ASH", f"{_DJURISIC} 3 (ASH-S)", make_ash, grid=_ASH, ranges=_PRUNED, reads_head=True)
-ASH_B = Method("ash_b", "ASH-B", f"{_DJURISIC} 2", make_ash_b, grid=_ASH, ranges=_PRUNED, reads_head=True)
-ASH_P = Method("ash_p", "ASH-P", f"{_DJURISIC} 1", make_ash_p, grid=_ASH, ranges=_PRUNED, reads_head=True)
-SCALE = Method("scale", "SCALE", "Xu et al. 2024, section 3", make_scale, grid=_SCALE, ranges=_PRUNED, reads_head=True)
+    found, left, equal = 0, rank, 0
+    for shift in range(8 * values.itemsize - 16, -1, -16):
+        counts = np.zeros(1 << 16, dtype=np.int64)
+        for some in keys():
+            begun = some >> shift
+            counts += np.bincount(begun[begun >> 16 == found].astype(np.uint16), minlength=1 << 16)
+        upto = np.cumsum(counts)
+        digit = int(np.searchsorted(upto, left, side="right"))
+        equal = int(counts[digit])
+        left -= int(upto[digit]) - equal
+        found = found << 16 | digit
+    above = found
+    if left + 1 == equal:
+        above = min((int(some[some > found].min()) for some in keys() if (some > found).any()), default=found)
+    bits = np.array([found, above], dtype=kind)
+    low, high = np.where(bits & sign, bits ^ sign, ~bits).view(values.dtype).tolist()
+    return low, high

@@ -6,16 +6,15 @@ Tested by `tests/evaluation/scoring/test_fit.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from unknown_detection.evaluation.detectors.base import Method
+from unknown_detection.evaluation.detectors.base import Detector
 from unknown_detection.evaluation.detectors.fitting import predicted
-from unknown_detection.evaluation.detectors.image_passes import ImagePass
-from unknown_detection.evaluation.detectors.images import ImageMethod
+from unknown_detection.evaluation.detectors.images import ImageDetector
 from unknown_detection.evaluation.detectors.members import average
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.features.runner import Columns, Runner
@@ -51,7 +50,7 @@ class FeatureCache:
         for member in self.members:
             member.require_release(self.store.identity.release_digest)
 
-    def check(self, method: Method) -> None:
+    def check(self, method: type[Detector]) -> None:
         """Check that a method can be used with the given features and model.
 
         Raises:
@@ -63,7 +62,7 @@ class FeatureCache:
                 f"{method.name} needs features of several models, but only one was given. Extract features with each "
                 "model into a folder of its own, and give the others with --member."
             )
-        if isinstance(method, ImageMethod):
+        if issubclass(method, ImageDetector):
             if self.runner is None:
                 raise EvaluationError(
                     f"{method.name} runs the model on the images again, which needs --release, --model and --weights "
@@ -79,27 +78,32 @@ class FeatureCache:
             self._features[key] = self.store.features(*key)
         return self._features[key]
 
-    def read(self, method: Method, hyperparameters: Mapping[str, float], key: Key) -> Features:
+    def read(self, method: type[Detector], hyperparameters: Mapping[str, float], key: Key) -> Features:
         """Load the features that a method needs, except other detectors' scores.
 
         Raises:
             EvaluationError: the features do not exist and cannot be computed.
         """
-        if isinstance(method, ImageMethod):
-            return self._pass_features(method.image_pass, hyperparameters, key)
+        if issubclass(method, ImageDetector):
+            return self._pass_features(method, hyperparameters, key)
         if method.reads == "members":
             return average([self.features(key), *(member.features(*key) for member in self.members)])
         return self.features(key)
 
-    def predictions(self, method: Method, hyperparameters: Mapping[str, float], key: Key) -> npt.NDArray[np.int64]:
+    def predictions(
+        self, method: type[Detector], hyperparameters: Mapping[str, float], key: Key
+    ) -> npt.NDArray[np.int64]:
         """Return predicted classes, shape (n,): the method's own if it makes predictions, else the model's."""
-        own = method.reads == "members" or (isinstance(method, ImageMethod) and method.image_pass.predicts)
-        return predicted(self.read(method, hyperparameters, key) if own else self.features(key))
+        if issubclass(method, ImageDetector) and method.image_pass.predicts:
+            classes: npt.NDArray[np.int64] = self.read(method, hyperparameters, key).passed["logits"].argmax(axis=1)
+            return classes
+        return predicted(self.read(method, hyperparameters, key) if method.reads == "members" else self.features(key))
 
-    def _pass_features(self, image_pass: ImagePass, hyperparameters: Mapping[str, float], key: Key) -> Features:
-        if image_pass.is_ordinary(hyperparameters):
-            return self.features(key)
-        values = {**hyperparameters, **({"seed": self.seed} if image_pass.random else {})}
+    def _pass_features(self, method: type[ImageDetector], hyperparameters: Mapping[str, float], key: Key) -> Features:
+        image_pass, given, features = method.image_pass, method.of_pass(hyperparameters), self.features(key)
+        if image_pass.is_ordinary(given):
+            return replace(features, passed={"logits": features.logits})
+        values = {**given, **({"seed": self.seed} if image_pass.random else {})}
         name = "-".join([image_pass.name, *(f"{which}={value:g}" for which, value in sorted(values.items()))])
         row_blocks = self.store.row_blocks(*key, name)
         if not row_blocks.is_sound():
@@ -107,17 +111,10 @@ class FeatureCache:
             assert runner is not None  # `check` refuses the method otherwise
 
             def run(images: Any, ids: Sequence[str]) -> Columns:
-                return image_pass.run(runner.model, images, ids, seed=self.seed, **hyperparameters)
+                return image_pass.run(runner.model, images, ids, seed=self.seed, **given)
 
             rows = len(runner.release.rows(*key))
             with self.store.writing(), bar(rows, f"{name} {'/'.join(key)}", quiet=self.quiet) as progress:
                 runner.run(run, row_blocks, *key, progress.update, self.store.others(*key, name))
         columns = row_blocks.read()
-        return of_pass(columns.pop("id"), columns.pop("label"), columns)
-
-
-def of_pass(ids: npt.NDArray[np.str_], labels: npt.NDArray[np.int64], columns: Columns) -> Features:
-    """Return the `Features` of n rows that the detector of a second pass over the images scores."""
-    none = np.empty((len(ids), 0))
-    others = {name: values for name, values in columns.items() if name != "logits"}
-    return Features(ids, labels, columns.get("logits", none), none, (), scores=others)
+        return replace(features, passed={name: columns[name] for name in columns if name not in ("id", "label")})

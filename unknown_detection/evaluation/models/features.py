@@ -53,6 +53,7 @@ class Features:
             for a single model.
         scores: other detectors' scores of these rows, by detector, of shape (n,) each; for detectors that combine
             scores.
+        passed: outputs of a second pass over the images, by name, with n rows each; for detectors that run one.
     """
 
     ids: npt.NDArray[np.str_]
@@ -62,6 +63,7 @@ class Features:
     blocks: Sequence[Floats]
     members: tuple[Floats, ...] = ()
     scores: Mapping[str, npt.NDArray[np.float64]] = field(default_factory=dict)
+    passed: Mapping[str, npt.NDArray[Any]] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.ids)
@@ -77,6 +79,7 @@ class Features:
             blocks=blocks.take(rows) if isinstance(blocks, LazyBlocks) else [block[rows] for block in blocks],
             members=tuple(member[rows] for member in self.members),
             scores={name: scores[rows] for name, scores in self.scores.items()},
+            passed={name: values[rows] for name, values in self.passed.items()},
         )
 
     def unlabelled(self) -> Features:

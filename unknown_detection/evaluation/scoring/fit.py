@@ -12,9 +12,10 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from unknown_detection.evaluation.detectors.base import Detector, Method, PredictingDetector, Scores
+from unknown_detection.evaluation.detectors.base import Detector
 from unknown_detection.evaluation.detectors.fitting import predicted
 from unknown_detection.evaluation.detectors.registry import METHODS, method
+from unknown_detection.evaluation.detectors.rows import Scores
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.features.cache import FeatureCache, Key
 from unknown_detection.evaluation.metrics.metrics import auroc
@@ -40,7 +41,7 @@ class Trial:
 
     Attributes:
         hyperparameters: values by name.
-        auroc: AUROC of what `Method.chosen_by` names; None if the detector cannot be fitted or scored.
+        auroc: AUROC of what `Detector.chosen_by` names; None if the detector cannot be fitted or scored.
         problem: the reason for that, else empty.
     """
 
@@ -53,7 +54,7 @@ class Trial:
 class Fitted:
     """A fitted detector with its hyperparameters."""
 
-    method: Method
+    method: type[Detector]
     detector: Detector
     hyperparameters: Mapping[str, float]
     trials: tuple[Trial, ...] = ()
@@ -61,7 +62,7 @@ class Fitted:
     @property
     def remark(self) -> str:
         """What is special of the rows that it was fitted on, in words; empty for most detectors."""
-        return str(getattr(self.detector, "remark", ""))
+        return self.detector.remark
 
 
 @dataclass
@@ -81,7 +82,7 @@ class Scorer:
     fit_splits: FitSplits
     search: bool = True
     settings: Settings = field(default_factory=dict)
-    own: Mapping[str, Method] = field(default_factory=dict)
+    own: Mapping[str, type[Detector]] = field(default_factory=dict)
     log: Log = lambda text: None
     _fitted: dict[str, Fitted] = field(default_factory=dict)
     _scores: dict[tuple[str, Key], Scores] = field(default_factory=dict)
@@ -130,22 +131,25 @@ class Scorer:
     def predictions(self, name: str, key: Key) -> npt.NDArray[np.int64]:
         """Return the predicted classes of a split, shape (n,); -1 where a detector predicts none of the classes."""
         fitted = self.fit(name)
-        if isinstance(fitted.detector, PredictingDetector):
-            features = self._read(fitted.method, fitted.hyperparameters, key)
-            return fitted.detector.predict(features.unlabelled())
+        predict = getattr(fitted.detector, "predict", None)
+        if predict is not None:
+            classes: npt.NDArray[np.int64] = predict(
+                self._read(fitted.method, fitted.hyperparameters, key).unlabelled()
+            )
+            return classes
         return self.cache.predictions(fitted.method, fitted.hyperparameters, key)
 
     def forget(self, key: Key) -> None:
         """Free the cached scores of a split."""
         self._scores = {pair: scores for pair, scores in self._scores.items() if pair[1] != key}
 
-    def _read(self, chosen: Method, hyperparameters: Mapping[str, float], key: Key) -> Features:
+    def _read(self, chosen: type[Detector], hyperparameters: Mapping[str, float], key: Key) -> Features:
         features = self.cache.read(chosen, hyperparameters, key)
         scores = {base: self.score(base, key) for base in chosen.base_methods}
         return dataclasses.replace(features, scores=scores) if scores else features
 
-    def _choose(self, chosen: Method) -> Fitted:
-        grid = {**chosen.grid, **self.settings.get(chosen.name, {})}
+    def _choose(self, chosen: type[Detector]) -> Fitted:
+        grid = {**chosen.search, **self.settings.get(chosen.name, {})}
         sets = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
         trials, missing = self._trials(chosen, sets) if len(sets) > 1 and self.search else ((), "")
         if not trials:
@@ -159,17 +163,18 @@ class Scorer:
         best = max(trials, key=lambda trial: -1.0 if trial.auroc is None else trial.auroc).hyperparameters
         return Fitted(chosen, self._make(chosen, best), best, tuple(trials))
 
-    def _trials(self, chosen: Method, sets: Sequence[Mapping[str, float]]) -> tuple[Sequence[Trial], str]:
+    def _trials(self, chosen: type[Detector], sets: Sequence[Mapping[str, float]]) -> tuple[Sequence[Trial], str]:
         """Try hyperparameters; returns the trials, or none and what is missing for them."""
         if chosen.chosen_by == "errors":
             trials = self._try_on_errors(chosen, sets) if self.fit_splits.validation else []
             return trials, f"there are no features of right and of wrong rows of {VALIDATION}"
         if not (self.fit_splits.validation and self.fit_splits.external):
             return (), f"there are no features of both {VALIDATION} and {EXTERNAL}"
-        together = [sets] if chosen.score_together else [[one] for one in sets]
+        alone = chosen.score_together is Detector.score_together
+        together = [[one] for one in sets] if alone else [sets]
         return [trial for some in together for trial in self._try(chosen, some)], ""
 
-    def _try(self, chosen: Method, sets: Sequence[Mapping[str, float]]) -> list[Trial]:
+    def _try(self, chosen: type[Detector], sets: Sequence[Mapping[str, float]]) -> list[Trial]:
         """Compute the AUROC of validation against external rows, as in the unified benchmark (section 4).
 
         Args:
@@ -190,7 +195,7 @@ class Scorer:
             problems |= dict.fromkeys(made, str(error))
         return [Trial(values, areas.get(number), problems.get(number, "")) for number, values in enumerate(sets)]
 
-    def _try_on_errors(self, chosen: Method, sets: Sequence[Mapping[str, float]]) -> list[Trial]:
+    def _try_on_errors(self, chosen: type[Detector], sets: Sequence[Mapping[str, float]]) -> list[Trial]:
         """Compute the AUROC of right against wrong in-distribution rows, as in BROAD (section 3, tables 6 and 7).
 
         The paper does not say on which rows. Here the detector is fitted on half of the rows that it is fitted on in
@@ -203,14 +208,14 @@ class Scorer:
         trials: list[Trial] = []
         for values in sets if 0 < wrong.sum() < len(wrong) else ():
             try:
-                detector = chosen.make(rows.take(fits), self._head, **self._arguments(chosen, values))
+                detector = chosen(**self._arguments(chosen, values)).fit(rows.take(fits), self._head)
                 trials.append(Trial(values, auroc(detector.score(judged), wrong)))
             except EvaluationError as error:
                 trials.append(Trial(values, None, str(error)))
         return trials
 
     def _areas(
-        self, chosen: Method, hyperparameters: Mapping[str, float], detectors: Sequence[Detector]
+        self, chosen: type[Detector], hyperparameters: Mapping[str, float], detectors: Sequence[Detector]
     ) -> list[float]:
         """Return each detector's AUROC of validation against external rows."""
         assert self.fit_splits.validation is not None and self.fit_splits.external is not None
@@ -219,24 +224,23 @@ class Scorer:
         known = self._validation_rows(chosen, hyperparameters, to_fit=False)
         unknown = self._read(chosen, hyperparameters, self.fit_splits.external)
         truth = np.repeat([False, True], [len(known), len(unknown)])
-        together = chosen.score_together or (lambda several, rows: [one.score(rows) for one in several])
-        sides = (together(detectors, features.unlabelled()) for features in (known, unknown))
+        sides = (chosen.score_together(detectors, features.unlabelled()) for features in (known, unknown))
         return [auroc(np.concatenate(pair), truth) for pair in zip(*sides, strict=True)]
 
-    def _make(self, chosen: Method, hyperparameters: Mapping[str, float]) -> Detector:
-        arguments = self._arguments(chosen, hyperparameters)
-        if chosen.fit == "none":
-            return chosen.make(None, self._head, **arguments)
-        key = (chosen.fit == "train" and self.fit_splits.train) or self.fit_splits.validation
+    def _make(self, chosen: type[Detector], hyperparameters: Mapping[str, float]) -> Detector:
+        detector = chosen(**self._arguments(chosen, hyperparameters))
+        if chosen.fits_on == "none":
+            return detector.fit(None, self._head)
+        key = (chosen.fits_on == "train" and self.fit_splits.train) or self.fit_splits.validation
         if key is None:
             wanted = f"{VALIDATION} or {HELD_OUT}"
-            wanted = f"{TRAIN}, {wanted}" if chosen.fit == "train" else wanted
+            wanted = f"{TRAIN}, {wanted}" if chosen.fits_on == "train" else wanted
             raise EvaluationError(
                 f"{self.cache.store.root} has no features of {wanted}, on which {chosen.name} is fitted. Extract such "
                 "a split."
             )
         if key == self.fit_splits.validation:
-            features = self._validation_rows(chosen, hyperparameters, to_fit=chosen.fit == "train")
+            features = self._validation_rows(chosen, hyperparameters, to_fit=chosen.fits_on == "train")
         else:
             features = _in_distribution(self._read(chosen, hyperparameters, key))
         if not len(features):
@@ -244,13 +248,15 @@ class Scorer:
                 f"{'/'.join(key)} has no labelled rows to fit {chosen.name} on. Choose another config with "
                 "--fit-splits."
             )
-        return chosen.make(features, self._head, **arguments)
+        return detector.fit(features, self._head)
 
-    def _arguments(self, chosen: Method, hyperparameters: Mapping[str, float]) -> dict[str, float]:
-        seeded = "seed" in inspect.signature(chosen.make).parameters
+    def _arguments(self, chosen: type[Detector], hyperparameters: Mapping[str, float]) -> dict[str, float]:
+        seeded = "seed" in inspect.signature(chosen).parameters
         return {**hyperparameters, **({"seed": self.cache.seed} if seeded else {})}
 
-    def _validation_rows(self, chosen: Method, hyperparameters: Mapping[str, float], *, to_fit: bool) -> Features:
+    def _validation_rows(
+        self, chosen: type[Detector], hyperparameters: Mapping[str, float], *, to_fit: bool
+    ) -> Features:
         """Read in-distribution validation rows: those to fit on in place of training rows, or those to tune on."""
         assert self.fit_splits.validation is not None
         features = self._read(chosen, hyperparameters, self.fit_splits.validation)
@@ -266,7 +272,7 @@ def _in_distribution(features: Features) -> Features:
     return features if known.all() else features.take(known)
 
 
-def expand(names: Sequence[str] | None, own: Mapping[str, Method] | None = None) -> tuple[str, ...]:
+def expand(names: Sequence[str] | None, own: Mapping[str, type[Detector]] | None = None) -> tuple[str, ...]:
     """Expand a list of methods; None, or `all` among them, means every method, with those of the user's `own`.
 
     Raises:

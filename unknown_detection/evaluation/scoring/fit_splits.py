@@ -5,7 +5,7 @@ and hyperparameters and thresholds are chosen on the other. A nearest neighbour 
 among the rows it was fitted on, at a distance of 0.
 
 Rows to tune on serve several times: hyperparameters and OD-test's thresholds are chosen on the same rows, and methods
-whose `fit` is "validation" are fitted on them, too. A report with such thresholds names these detectors.
+whose `fits_on` is "validation" are fitted on them, too. A report with such thresholds names these detectors.
 
 Tested by `tests/evaluation/scoring/test_fit.py`.
 """

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from unknown_detection.csv_text import csv_text
-from unknown_detection.evaluation.detectors.base import Method
+from unknown_detection.evaluation.detectors.base import Detector
 from unknown_detection.evaluation.detectors.nearest import on_device
 from unknown_detection.evaluation.detectors.own import Own, choose
 from unknown_detection.evaluation.detectors.registry import method
@@ -67,9 +67,10 @@ def score(
     Args:
         features: what `extract` returned, or its folder; several on the same release for ensembles of their models,
             the first of which is the model of all other detectors.
-        detectors: one or several: names of built-in ones, and detectors of your own: a `Method`, or a function that
-            maps `Features` to one score per row; None, or `all` among them, for all built-in ones that can be used
-            with these features.
+        detectors: one or several: names of built-in ones; classes, whose hyperparameters are searched as those of
+            names are; instances such as `detectors.KNN(k=50)`, whose hyperparameters stay; or functions that map
+            `Features` to one score per row. None, or `all` among them, for all built-in ones that can be used with
+            these features.
         splits: as for `extract`; None for all of the configs with rows to evaluate.
         fit_configs: configs to fit on; empty for `<config>-train` if it was extracted, else a half of the validation
             rows, which get no scores.
@@ -167,7 +168,7 @@ def several(detectors: Any) -> list[str | Own] | None:
     return [each for one in given for each in (one.split(",") if isinstance(one, str) else [one])]
 
 
-def _require_packages_of(names: Sequence[str], own: Mapping[str, Method]) -> None:
+def _require_packages_of(names: Sequence[str], own: Mapping[str, type[Detector]]) -> None:
     """Check that what the detectors' fitting imports is installed, before any is fitted.
 
     Raises:
@@ -325,7 +326,7 @@ def _rows_used(scorer: Scorer, fitted: Fitted) -> dict[str, str]:
     """Name the rows that a detector was fitted and tuned on, and those that its threshold may be chosen on."""
     splits = scorer.fit_splits
     tuned = splits.tune_name(halved=bool(scorer.fit_half.any()))
-    used = {"fitted_on": {"train": splits.fit_name, "validation": tuned, "none": ""}[fitted.method.fit]}
+    used = {"fitted_on": {"train": splits.fit_name, "validation": tuned, "none": ""}[fitted.method.fits_on]}
     if fitted.remark:
         used["fitted_on"] += f", {fitted.remark}"
     if fitted.trials and fitted.method.chosen_by == "errors":

@@ -1,36 +1,33 @@
-"""Hyperparameters that a user sets: `--set knn.neighbors=50`, or several values to search among."""
+"""Hyperparameters that a user sets: `--set knn.k=50`, or several values to search among."""
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Iterable, Mapping, Sequence
 
-from unknown_detection.evaluation.detectors.base import Method
+from unknown_detection.evaluation.detectors.base import Detector
 from unknown_detection.evaluation.detectors.registry import METHODS, method
 from unknown_detection.evaluation.errors import EvaluationError, one_line, require_known
 
 Settings = Mapping[str, Mapping[str, tuple[float, ...]]]
 """By detector and hyperparameter, the values to search among, the default first."""
 
-_NOT_SET = ("features", "head", "seed")
-"""Arguments of a method's `make` that are no hyperparameters; `--seed` sets the seed."""
 
-
-def settable(chosen: Method) -> dict[str, tuple[float, ...]]:
-    """Return a method's hyperparameters with the values that a search tries, the default first.
+def settable(chosen: type[Detector]) -> dict[str, tuple[float, ...]]:
+    """Return a detector's hyperparameters with the values that a search tries, the default first.
 
     A hyperparameter that is not searched has its default only, or nothing if it is computed from the fitted rows.
     """
     found = {}
-    for name, parameter in inspect.signature(chosen.make).parameters.items():
-        if name not in _NOT_SET and isinstance(parameter.default, int | float | None):
-            default = () if parameter.default is None else (float(parameter.default),)
-            found[name] = tuple(map(float, chosen.grid.get(name, default)))
+    for name, default in chosen.parameters().items():
+        if isinstance(default, int | float | None):
+            found[name] = tuple(map(float, chosen.search.get(name, () if default is None else (default,))))
     return found
 
 
-def parse_settings(texts: Iterable[str], names: Sequence[str], own: Mapping[str, Method] | None = None) -> Settings:
+def parse_settings(
+    texts: Iterable[str], names: Sequence[str], own: Mapping[str, type[Detector]] | None = None
+) -> Settings:
     """Parse `DETECTOR.NAME=VALUE` or `DETECTOR.NAME=VALUE,VALUE,...`.
 
     Raises:
@@ -43,8 +40,7 @@ def parse_settings(texts: Iterable[str], names: Sequence[str], own: Mapping[str,
         detector, dot, name = key.strip().partition(".")
         if not equals or not dot:
             raise EvaluationError(
-                f"--set {one_line(text)} does not name a hyperparameter and a value. Write it as in "
-                "--set knn.neighbors=50."
+                f"--set {one_line(text)} does not name a hyperparameter and a value. Write it as in --set knn.k=50."
             )
         known = settable(method(detector, own))
         if not known:
@@ -56,7 +52,7 @@ def parse_settings(texts: Iterable[str], names: Sequence[str], own: Mapping[str,
             )
         if name in found.get(detector, {}):
             raise EvaluationError(f"--set gives {detector}.{name} twice. Write several values to search as A,B,C.")
-        whole = "int" in str(inspect.signature(method(detector, own).make).parameters[name].annotation)
+        whole = isinstance(method(detector, own).parameters()[name], int)
         found.setdefault(detector, {})[name] = tuple(_number(value, text, whole=whole) for value in values.split(","))
     return found
 
@@ -73,7 +69,7 @@ def describe_settable() -> list[tuple[str, str]]:
     return lines
 
 
-def _with_parts(names: Sequence[str], own: Mapping[str, Method] | None) -> set[str]:
+def _with_parts(names: Sequence[str], own: Mapping[str, type[Detector]] | None) -> set[str]:
     """Return detectors and those whose scores they combine."""
     return {*names, *(part for name in names for part in method(name, own).base_methods)}
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,11 +19,11 @@ import pyarrow as pa
 import pyarrow.csv
 
 from unknown_detection.csv_text import csv_text
-from unknown_detection.evaluation.detectors.base import Scores
-from unknown_detection.evaluation.detectors.images import ImageMethod
+from unknown_detection.evaluation.detectors.images import ImageDetector
+from unknown_detection.evaluation.detectors.rows import Scores
 from unknown_detection.evaluation.errors import EvaluationError, first_line
-from unknown_detection.evaluation.features.cache import Key, of_pass
-from unknown_detection.evaluation.features.runner import Runner, outputs_of
+from unknown_detection.evaluation.features.cache import Key
+from unknown_detection.evaluation.features.runner import Columns, Runner, outputs_of
 from unknown_detection.evaluation.features.store import block_column
 from unknown_detection.evaluation.files import write_text
 from unknown_detection.evaluation.models.features import Features
@@ -66,12 +67,16 @@ class _Stopwatch:
 
     def _time(self, fitted: Fitted) -> Time:
         chosen, seconds, features = fitted.method, 0.0, self.features
-        own_pass = isinstance(chosen, ImageMethod) and not chosen.image_pass.is_ordinary(fitted.hyperparameters)
-        if isinstance(chosen, ImageMethod) and own_pass:
-            run, ids, seed = chosen.image_pass.run, self.features.ids.tolist(), self.scorer.cache.seed
-            given = dict(fitted.hyperparameters)
-            columns, seconds = _timed(lambda: run(self.runner.model, self.images, ids, seed=seed, **given))
-            features = of_pass(features.ids, features.labels, columns)
+        own_pass = False
+        if issubclass(chosen, ImageDetector):
+            one, given = chosen.image_pass, chosen.of_pass(fitted.hyperparameters)
+            columns: Columns = {"logits": features.logits}
+            own_pass = not one.is_ordinary(given)
+            if own_pass:
+                ids, seed = self.features.ids.tolist(), self.scorer.cache.seed
+                run = partial(one.run, self.runner.model, self.images, ids, seed=seed, **given)
+                columns, seconds = _timed(run)
+            features = replace(features, passed=columns)
         bases = {base: self.time(self.scorer.fit(base)) for base in chosen.base_methods}
         if bases:
             features = replace(features, scores={base: one.scores for base, one in bases.items()})
