@@ -117,7 +117,6 @@ OPENERS = {
 
 OPENS = {
     "builders/release/duplicates.py": "a file that `open_buffered` has opened",
-    "hf_scripts/publish/read_back.py": "a file of the Hub that is open",
 }
 """What opens such files itself, and why it may."""
 
