@@ -296,7 +296,7 @@ def report(grid: Grid) -> dict[tuple[str, Column], list[float]]:
     grid._do("report", [*command, "--no-plots", "--quiet", "--out", str(folder)])
     names = {value: name for name, value in ROWS.items()}
     found: dict[tuple[str, Column], list[float]] = {}
-    for line in read_figures(folder).to_pylist():
+    for line in read_figures(folder).to_dict("records"):
         name = names.get((line["variant"], line["detector"]))
         wanted = line["metric"] in PAPERS_METRICS.get(line["setting"], ()) and not line["statistic"]
         if name is None or not wanted or line["rows"] != "as_published":

@@ -71,6 +71,5 @@ def test_files_and_options_of_the_page_exist():
     for path in re.findall(r"`((?:examples|evaluation|taxonomy)/[\w/.]+)`", PAGE):
         assert (ROOT / path).is_file(), path
     from unknown_detection.evaluation.protocols.registry import PROTOCOLS
-    from unknown_detection.evaluation.protocols.robustness import NAME
 
-    assert set(re.findall(r"--protocol ([\w-]+)", PAGE)) <= {*PROTOCOLS, NAME}
+    assert set(re.findall(r"--protocol ([\w-]+)", PAGE)) <= {*PROTOCOLS}

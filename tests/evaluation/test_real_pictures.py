@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.builders.generate.adversarial import real
-from tests.evaluation.reports.as_text import page_of
+from tests.evaluation.display.as_text import page_of
 
 pytestmark = [real.REAL, real.needed("torchvision", "sklearn", "matplotlib", "skimage")]
 
@@ -93,7 +93,7 @@ def test_real_pictures_with_real_weights_from_folders_to_the_report(world, tmp_p
     assert main([*judged, "--out", str(report)]) == 0
     areas = {
         row["value"]
-        for row in read_figures(report).to_pylist()
+        for row in read_figures(report).to_dict("records")
         if (row["unknown"], row["metric"], row["statistic"]) == ("far_ood_photographs", "auroc", "")
     }
     shares = np.exp(np.concatenate([known.logits, photographs.logits]).astype(np.float64))

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import re
 import secrets
 import stat
 import struct
+import sys
+import types
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,7 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from unknown_detection.durable import replacing
-from unknown_detection.evaluation.errors import EvaluationError, first_line, one_line
+from unknown_detection.evaluation.errors import EvaluationError, first_line, one_line, unknown_name
 
 Record = TypeVar("Record")
 
@@ -60,6 +63,42 @@ def write_text(path: Path, text: str) -> None:
 def file_name(*parts: str) -> str:
     """Join parts to a file name with hyphens, replacing characters that are unsafe in file names."""
     return "-".join(re.sub(r"[^A-Za-z0-9.]+", "-", part).strip("-.") for part in parts)
+
+
+def load_python(spec: str, what: str) -> tuple[Any, str, Path, str]:
+    """Load an object from the user's file, whose code is run.
+
+    Args:
+        spec: `FILE.py:NAME`, with a name in that file.
+        what: what it should be, for messages.
+
+    Returns:
+        The object, its name, the file and the SHA-256 of its content.
+
+    Raises:
+        EvaluationError: there is no such file or name, or the file is not Python.
+    """
+    file, colon, name = spec.rpartition(":")
+    path = Path(file)
+    if not colon or path.suffix != ".py" or not name:
+        raise EvaluationError(f"{one_line(spec)} does not name a {what}; write FILE.py:NAME.")
+    if not path.is_file():
+        raise EvaluationError(f"There is no file {path} to load {one_line(name)} from; check the path.")
+    content = path.read_bytes()
+    digest = hashlib.sha256(content).hexdigest()
+    module = types.ModuleType(f"_loaded_{digest[:16]}")
+    module.__file__ = str(path)
+    try:
+        code = compile(content, str(path), "exec")
+    except (SyntaxError, ValueError) as error:
+        raise EvaluationError(f"{path} is not a Python file: {first_line(error)}. Mend it.") from error
+    sys.modules[module.__name__] = module  # dataclasses look their module up here
+    # Not by importlib, which would leave a __pycache__ beside the user's file.
+    exec(code, module.__dict__)
+    if not hasattr(module, name):
+        known = [each for each in vars(module) if not each.startswith("_")]
+        raise unknown_name(f"name in {path}", name, known or ["none: the file defines nothing"])
+    return getattr(module, name), name, path, digest
 
 
 def require_regular(path: Path) -> None:

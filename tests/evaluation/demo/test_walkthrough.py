@@ -9,7 +9,7 @@ from unknown_detection.evaluation.demo import model
 from unknown_detection.evaluation.demo.model import OPTIMIZERS, Training
 from unknown_detection.evaluation.demo.walkthrough import Demo
 from unknown_detection.evaluation.detectors.registry import METHODS
-from unknown_detection.evaluation.protocols.results import read_figures, read_record
+from unknown_detection.evaluation.protocols.results import read_figures
 from unknown_detection.evaluation.scoring.scores import read_scores
 
 torch = pytest.importorskip("torch", reason="needs the extra `evaluate`")
@@ -37,7 +37,7 @@ def test_the_whole_demo_trains_two_optimizers_with_three_seeds_and_uses_every_de
 
 
 def test_models_are_trained_for_real(done):
-    figures = read_figures(done[0] / "report").to_pylist()
+    figures = read_figures(done[0] / "report").to_dict("records")
     accuracy = {
         line["run"]: line["value"]
         for line in figures
@@ -56,10 +56,10 @@ def test_models_are_trained_for_real(done):
 
 def test_every_protocol_that_applies_has_figures_of_every_detector(done):
     figures = read_figures(done[0] / "report")
-    assert set(figures["protocol"].to_pylist()) == {"unknown-detection", "facets", "broad", "od-test", "calibration"}
+    assert set(figures["protocol"]) == {"unknown-detection", "facets", "broad", "od-test", "calibration"}
     members = [name for name, method in METHODS.items() if method.reads == "members"]
-    assert set(figures["detector"].to_pylist()) == {*Demo(done[0], quick=True).detectors, *members}
-    record = read_record(figures)
+    assert set(figures["detector"]) == {*Demo(done[0], quick=True).detectors, *members}
+    record = figures.attrs
     assert [(run["run"], run["variant"], run["seed"]) for run in record["runs"]] == [
         ("adam-0", "adam", 0),
         ("adam-1", "adam", 1),

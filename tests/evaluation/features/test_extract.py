@@ -20,7 +20,7 @@ timm = pytest.importorskip("timm", reason="runs one of timm's models")
 pytest.importorskip("torchvision", reason="preprocesses images")
 
 from tests.evaluation import small_models  # noqa: E402
-from tests.evaluation.reports.as_text import page_of  # noqa: E402
+from tests.evaluation.display.as_text import page_of  # noqa: E402
 from tests.evaluation.samples import CONFIG, LABELS, fitted, small_release  # noqa: E402
 from tests.evaluation.small_models import of_seed  # noqa: E402
 from tests.unknown_detection.terminal.running import interrupted  # noqa: E402

@@ -12,7 +12,7 @@ pytest.importorskip("torchvision", reason="preprocesses images")
 from PIL import Image  # noqa: E402
 
 from tests.evaluation.broad_release import LABELS, OTHER, OWN, SPLITS, make_broad  # noqa: E402
-from tests.evaluation.reports.as_text import page_of  # noqa: E402
+from tests.evaluation.display.as_text import page_of  # noqa: E402
 from tests.evaluation.small_models import of_seed  # noqa: E402
 from unknown_detection.evaluation.__main__ import main  # noqa: E402
 from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
@@ -118,7 +118,7 @@ def test_prepared_rows_are_evaluated_as_stored_and_a_resize_is_declared(extract,
     ]
     page = page_of(tmp_path / "report")
     assert all(note in page for note in notes)
-    figures = read_figures(tmp_path / "report").to_pylist()
+    figures = read_figures(tmp_path / "report").to_dict("records")
     assert {line["prepared"] for line in figures} == {json.dumps(WAYS)}
     plain = {
         (one["setting"], one["unknown"]) for one in figures if one["protocol"] == "broad" and not one["statistic"]

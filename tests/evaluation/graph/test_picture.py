@@ -14,8 +14,8 @@ pytest.importorskip("networkx", reason="needs the extra `evaluate`")
 
 import networkx
 
+from unknown_detection.evaluation.display.canvas import save
 from unknown_detection.evaluation.graph.picture import EDGES, LONGEST, _arranged, draw_graph
-from unknown_detection.evaluation.reports.canvas import save
 
 
 def made(edges):
@@ -144,7 +144,7 @@ def test_another_process_draws_the_same_bytes(tmp_path):
     code = (
         "import sys; from pathlib import Path; from tests.evaluation.graph.test_picture import large\n"
         "from unknown_detection.evaluation.graph.picture import draw_graph\n"
-        "from unknown_detection.evaluation.reports.canvas import save\n"
+        "from unknown_detection.evaluation.display.canvas import save\n"
         "save(draw_graph(large(), title='T', shown=3), Path(sys.argv[1]), 'graph')"
     )
     environment = {**os.environ, "PYTHONHASHSEED": "7", "PYTHONPATH": os.pathsep.join(sys.path)}

@@ -17,7 +17,6 @@ from unknown_detection.evaluation.protocols.results import (
     Run,
     over_runs,
     read_figures,
-    read_record,
     tidy,
     write_figures,
 )
@@ -50,7 +49,7 @@ def table(*judged):
 
 
 def test_every_figure_is_a_line_with_its_run_and_its_release():
-    found = table((run(), "odin", [figure(0.75)])).to_pylist()
+    found = table((run(), "odin", [figure(0.75)])).to_dict("records")
     assert found == [
         {
             "release": "digits",
@@ -99,9 +98,10 @@ def test_what_is_written_is_read_back_and_the_same_bytes_come_again(tmp_path):
     for name in ("one", "two"):
         write_figures(tmp_path / name / "figures.csv", given)
         write_figures(tmp_path / name / "figures.parquet", given, {"files": ["a"]})
-    assert read_record(read_figures(tmp_path / "one")) == {"files": ["a"], "format": 4}
-    assert read_figures(tmp_path / "one").slice(2).to_pylist() == given.slice(2).to_pylist()
-    assert read_figures(tmp_path / "one" / "figures.parquet").schema.names == list(COLUMNS)
+    assert read_figures(tmp_path / "one").attrs == {"files": ["a"], "format": 4}
+    found = read_figures(tmp_path / "one")
+    assert found.equals(given), "NaN and the missing seed, too"
+    assert [*found.columns] == list(COLUMNS)
     for name in ("figures.csv", "figures.parquet"):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
 
@@ -130,16 +130,18 @@ def test_mean_and_sample_deviation_over_runs_are_those_of_the_standard_library()
     runs = [run(f"adam-{seed}", seed) for seed in range(3)]
     found = over_runs(table(*((one, "msp", [figure(value)]) for one, value in zip(runs, values, strict=True))))
     assert len(found) == 1
-    assert found[0]["runs"] == 3
-    assert found[0]["mean"] == pytest.approx(statistics.fmean(values), abs=1e-15)
-    assert found[0]["std"] == pytest.approx(statistics.stdev(values), abs=1e-15)
+    assert found["runs"][0] == 3
+    assert found["mean"][0] == pytest.approx(statistics.fmean(values), abs=1e-15)
+    assert found["std"][0] == pytest.approx(statistics.stdev(values), abs=1e-15)
+    undefined = [(one, "msp", [figure(value)]) for one, value in zip(runs, (0.9, math.nan, 0.8), strict=True)]
+    assert math.isnan(over_runs(table(*undefined))["mean"][0]), "no mean over fewer runs than there are"
 
 
 def test_figures_stay_in_the_order_in_which_they_first_come_however_many_they_are():
     named = [(f"d{number % 60}", figure(0.5, unknown=f"split {number * 7919 % 1000}")) for number in range(3000)]
     judged = [(run(f"adam-{seed}", seed), name, [one]) for seed in range(2) for name, one in named]
-    found = [(line["detector"], line["unknown"]) for line in over_runs(table(*judged))]
-    assert found == [(name, one.unknown) for name, one in named]
+    found = over_runs(table(*judged))
+    assert list(zip(found["detector"], found["unknown"], strict=True)) == [(name, one.unknown) for name, one in named]
 
 
 def test_one_run_has_no_deviation_and_variants_and_detectors_stay_apart_in_order():
@@ -147,13 +149,10 @@ def test_one_run_has_no_deviation_and_variants_and_detectors_stay_apart_in_order
         (run(f"{variant}-0", 0, variant), detector, [figure(0.5)]) for variant in "ba" for detector in ("z", "msp")
     ]
     found = over_runs(table(*judged))
-    assert [(line["variant"], line["detector"]) for line in found] == [
-        ("b", "z"),
-        ("b", "msp"),
-        ("a", "z"),
-        ("a", "msp"),
+    assert [*zip(found["variant"], found["detector"], strict=True)] == [
+        *(("b", "z"), ("b", "msp"), ("a", "z"), ("a", "msp"))
     ]
-    assert {line["std"] for line in found} == {None}
+    assert found["std"].isna().all()
 
 
 def test_the_same_run_twice_is_refused_but_not_scores_of_unknown_origin():

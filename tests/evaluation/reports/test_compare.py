@@ -7,97 +7,97 @@ import pytest
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.protocols.figures import Figure
 from unknown_detection.evaluation.protocols.results import Run, tidy
-from unknown_detection.evaluation.reports.compare import compare
+from unknown_detection.evaluation.reports.compare import compare, largest, select
+
+AUROC, AURC = ("auroc", 100.0), ("aurc", 1000.0)
 
 
-def figure(value, metric, factor, unknown="near_ood"):
-    return Figure("p", "c", "s", "test", unknown, metric, "", "as_published", "", "", value, factor, 4, 6)
+def figure(value, metric="auroc", factor=100.0, unknown="near_ood", rows="as_published", left_out=0):
+    return Figure("p", "c", "s", "test", unknown, metric, "", rows, "", "", value, factor, 4, 6, left_out)
 
 
 def report(values, variant="adam", digest="ab", detector="msp"):
     """Figures by (metric, factor), a value for each seed."""
-    judged = []
-    for (metric, factor), seeds in values.items():
-        for seed, value in enumerate(seeds):
-            run = Run(f"{variant}-{seed}", variant, seed, "", f"{seed}", {}, {})
-            judged.append((run, detector, [figure(value, metric, factor)]))
+    judged = [
+        (Run(f"{variant}-{seed}", variant, seed, "", f"{seed}", {}, {}), detector, [figure(value, metric, factor)])
+        for (metric, factor), seeds in values.items()
+        for seed, value in enumerate(seeds)
+    ]
     return tidy(judged, release="digits", release_digest=digest)
 
 
 def test_differences_are_in_the_paper_s_unit_and_know_what_is_good():
-    first = report({("auroc", 100.0): [0.90, 0.92], ("aurc", 1000.0): [0.050]})
-    second = report({("auroc", 100.0): [0.93], ("aurc", 1000.0): [0.060]})
+    first = report({AUROC: [0.90, 0.92], AURC: [0.050], ("eaurc", 1000.0): [0.1], ("accuracy", 100.0): [0.5]})
+    second = report({AUROC: [0.93], AURC: [0.060], ("eaurc", 1000.0): [math.nan], ("accuracy", 100.0): [0.5]})
     found = compare(first, second)
-    auroc, aurc = found.pairs
-    assert (auroc.detector, auroc.figure["metric"], auroc.figure["unknown"]) == ("msp", "auroc", "near_ood")
-    assert auroc.first.value == pytest.approx(91.0)
-    assert auroc.first.deviation == pytest.approx(math.sqrt(2))  # sample deviation of 90 and 92
-    assert auroc.second.deviation is None
-    assert (auroc.difference, auroc.verdict) == (pytest.approx(2.0), "better")
-    assert (aurc.difference, aurc.verdict) == (pytest.approx(10.0), "worse")
-    assert compare(first, first).pairs[0].verdict == "same"
-
-
-def test_nan_has_no_verdict():
-    values = report({("auroc", 100.0): [math.nan]})
-    assert compare(values, report({("auroc", 100.0): [0.5]})).pairs[0].verdict == "undefined"
+    assert [*found["verdict"]] == ["better", "worse", "undefined", "same"]
+    auroc = found.iloc[0]
+    assert (auroc["first"], auroc["difference"]) == (pytest.approx(91.0), pytest.approx(2.0))
+    assert auroc["first_std"] == pytest.approx(math.sqrt(2))  # sample deviation of 90 and 92
+    assert math.isnan(auroc["second_std"])
+    assert found["difference"][1] == pytest.approx(10.0)
+    assert [*largest(found, 5)["metric"]] == ["auroc", "aurc"], "rates differ by 0.02 and 0.01, not by 2 and 10"
 
 
 def test_what_only_one_has_is_counted():
-    first = report({("auroc", 100.0): [0.9], ("aurc", 1000.0): [0.05]})
-    found = compare(first, report({("auroc", 100.0): [0.9], ("eaurc", 1000.0): [0.05], ("accuracy", 100.0): [1.0]}))
-    assert [pair.figure["metric"] for pair in found.pairs] == ["auroc"]
-    assert (found.only_first, found.only_second) == (1, 2)
+    found = compare(
+        report({AUROC: [0.9], AURC: [0.05]}),
+        report({AUROC: [0.9], ("eaurc", 1000.0): [0.05], ("accuracy", 100.0): [1.0]}),
+    )
+    assert [*found["metric"]] == ["auroc"]
+    assert found.attrs == {"only_first": 1, "only_second": 2}
 
 
-def test_two_ways_of_training_can_be_compared_where_each_report_has_one():
-    values = {("auroc", 100.0): [0.9]}
-    assert [pair.variant for pair in compare(report(values, "adam"), report(values, "sgd")).pairs] == [""]
+def test_two_ways_of_training_and_two_files_of_scores_are_compared_whatever_they_are_called():
+    values = {AUROC: [0.9]}
+    assert [*compare(report(values, "adam"), report(values, "sgd"))["variant"]] == [""]
+    found = compare(report(values, detector="mine"), report({AUROC: [0.8]}, detector="theirs"))
+    assert [*zip(found["detector"], found["verdict"], strict=True)] == [("mine, theirs", "worse")]
 
 
-def test_another_release_is_refused_and_both_are_named():
-    values = {("auroc", 100.0): [0.9]}
-    with pytest.raises(EvaluationError, match=r"different releases: digits \(ab\) and digits \(cd\)"):
-        compare(report(values), report(values, digest="cd"))
+@pytest.mark.parametrize(
+    ("second", "says"),
+    [
+        (report({AUROC: [0.9]}, digest="cd"), r"different releases: digits \(ab\) and digits \(cd\)"),
+        (report({AURC: [0.9]}), "have no figure in common: their detectors are msp and msp"),
+    ],
+)
+def test_other_rows_and_nothing_in_common_are_refused(second, says):
+    with pytest.raises(EvaluationError, match=says):
+        compare(report({AUROC: [0.9]}), second)
 
 
-def test_scores_of_ones_own_are_compared_whatever_their_files_are_called():
-    values = {("auroc", 100.0): [0.9]}
-    (pair,) = compare(report(values, detector="mine"), report({("auroc", 100.0): [0.8]}, detector="theirs")).pairs
-    assert (pair.detector, pair.verdict) == ("mine, theirs", "worse")
+def test_figures_without_some_rows_are_compared_only_where_both_lack_as_many():
+    def judged(left_out, duplicates):
+        found = [
+            figure(0.5),
+            figure(0.6, rows="without_overlap", left_out=left_out),
+            figure(0.7, rows="without_duplicates"),
+        ]
+        run = Run("r", "", 0, "", "", {}, {})
+        return tidy([(run, "msp", found)], release="d", release_digest="ab", duplicates_sha256=duplicates)
 
-
-def test_nothing_in_common_is_refused():
-    with pytest.raises(EvaluationError, match="have no figure in common: their detectors are msp and msp"):
-        compare(report({("auroc", 100.0): [0.9]}), report({("aurc", 1000.0): [0.9]}))
-
-
-def test_the_largest_differences_are_those_of_rates_whatever_their_unit():
-    first = report({("auroc", 100.0): [0.90], ("aurc", 1000.0): [0.050], ("accuracy", 100.0): [0.7]})
-    second = report({("auroc", 100.0): [0.93], ("aurc", 1000.0): [0.060], ("accuracy", 100.0): [0.7]})
-    found = compare(first, second)
-    assert [pair.figure["metric"] for pair in found.largest(5)] == ["auroc", "aurc"], "0.03 and 0.01, not 3 and 10"
-    assert found.verdicts() == {"better": 1, "worse": 1, "same": 1}
+    every = ["as_published", "without_overlap", "without_duplicates"]
+    assert [*compare(judged(2, "x"), judged(2, "x"))["rows"]] == every
+    assert [*compare(judged(2, "x"), judged(3, "x"))["rows"]] == [every[0], every[2]]
+    assert [*compare(judged(2, "x"), judged(2, "y"))["rows"]] == every[:2]
 
 
 def test_figures_are_chosen_by_detector_metric_and_split():
-    judged = [
-        (
-            Run("r", "", 0, "", "", {}, {}),
-            detector,
-            [figure(0.5, "auroc", 100.0, unknown) for unknown in ("near_ood", "x")],
-        )
-        for detector in ("msp", "knn")
-    ]
-    table = tidy(judged, release="digits", release_digest="ab")
+    run, figures = (
+        Run("r", "", 0, "", "", {}, {}),
+        [figure(0.5, unknown=unknown) for unknown in ("near_ood", "x, wrong")],
+    )
+    table = tidy([(run, name, figures) for name in ("msp", "knn")], release="digits", release_digest="ab")
     found = compare(table, table)
 
     def chosen(**by):
-        return [(pair.detector, pair.figure["unknown"]) for pair in found.select(**by).pairs]
+        pairs = select(found, **by)
+        return [*zip(pairs["detector"], pairs["unknown"], strict=True)]
 
-    assert chosen(detectors=["knn"]) == [("knn", "near_ood"), ("knn", "x")]
-    assert chosen(splits={"c": {"x"}}) == [("msp", "x"), ("knn", "x")]
+    assert chosen(detectors=["knn"]) == [("knn", "near_ood"), ("knn", "x, wrong")]
+    assert chosen(splits={"c": {"x"}}) == [("msp", "x, wrong"), ("knn", "x, wrong")]
     assert len(chosen(splits={"c": set()}, metrics=["auroc"])) == 4
     for wrong in ({"detectors": ["odin"]}, {"metrics": ["aurc"]}, {"splits": {"d": set()}}, {"splits": {"c": {"y"}}}):
         with pytest.raises(EvaluationError):
-            found.select(**wrong)
+            select(found, **wrong)

@@ -8,8 +8,8 @@ import pytest
 
 from tests.evaluation.broad_release import SPLITS, make_broad
 from unknown_detection.evaluation.__main__ import main
+from unknown_detection.evaluation.display.names import detector_name
 from unknown_detection.evaluation.releases import open_release
-from unknown_detection.evaluation.reports.names import detector_name
 
 pytest.importorskip("matplotlib", reason="needs the extra `evaluate`")
 

@@ -4,6 +4,7 @@ import csv
 import functools
 import json
 import re
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -14,11 +15,11 @@ from sklearn.metrics import roc_auc_score
 
 import unknown_detection as ud
 from tests.browser import look_at
-from tests.evaluation.reports.as_text import page_of
+from tests.evaluation.display.as_text import page_of
 from unknown_detection.evaluation.__main__ import main
 from unknown_detection.evaluation.commands import report as command
 from unknown_detection.evaluation.demo.release import CONFIG, MIXED, make_release
-from unknown_detection.evaluation.protocols.results import COLUMNS, read_figures, read_record
+from unknown_detection.evaluation.protocols.results import COLUMNS, read_figures
 from unknown_detection.evaluation.releases import open_release
 from unknown_detection.evaluation.reports import report as report_module
 from unknown_detection.evaluation.scoring.fit_splits import in_fit_half
@@ -98,7 +99,7 @@ def report(out, root, *words):
 
 
 def value(figures, **named):
-    (found,) = [line["value"] for line in figures.to_pylist() if named.items() <= line.items()]
+    (found,) = [line["value"] for line in figures.to_dict("records") if named.items() <= line.items()]
     return found
 
 
@@ -171,7 +172,7 @@ def test_detectors_that_were_fitted_on_the_rows_of_their_thresholds_are_named(tm
 
 def test_every_line_says_of_what_and_by_whom(tmp_path, root, rows):
     assert report(tmp_path / "out", root, "--scores", write(tmp_path / "run.parquet", root, rows(0), seed=7)) == 0
-    line = read_figures(tmp_path / "out").to_pylist()[-1]
+    line = read_figures(tmp_path / "out").to_dict("records")[-1]
     assert (line["release"], line["release_digest"]) == ("digits", open_release(str(root)).digest)
     assert (line["run"], line["seed"], line["model_digest"]) == ("run", 7, "run")
     assert line["model"] == line["variant"] == "net.py:make run", "no path of this machine"
@@ -188,8 +189,8 @@ def test_a_csv_of_ids_and_scores_from_anywhere_is_enough(tmp_path, root, rows, c
     pa.csv.write_csv(table, tmp_path / "theirs.csv")
     assert report(tmp_path / "out", root, "--splits", CONFIG, "--scores", tmp_path / "theirs.csv") == 0
     figures = read_figures(tmp_path / "out")
-    assert set(figures["detector"].to_pylist()) == {"theirs"}
-    assert set(figures["setting"].to_pylist()) == {"ood_detection"}, "what needs predictions is left out"
+    assert set(figures["detector"]) == {"theirs"}
+    assert set(figures["setting"]) == {"ood_detection"}, "what needs predictions is left out"
     note = "no predictions of theirs, so no figures of Unknown detection, Misclassification detection"
     assert f"note: {note}\n" in capsys.readouterr().out
     assert f" {note}. " in page_of(tmp_path / "out")
@@ -205,7 +206,7 @@ def test_seeds_in_the_names_of_files_are_seeds_of_one_detector(tmp_path, root, r
         pa.csv.write_csv(table, tmp_path / f"mine-seed{seed}.csv")
     files = [tmp_path / f"mine-seed{seed}.csv" for seed in (1, 2, 10)]
     assert report(tmp_path / "out", root, "--splits", CONFIG, "--scores", *files) == 0
-    lines = read_figures(tmp_path / "out").to_pylist()
+    lines = read_figures(tmp_path / "out").to_dict("records")
     assert {(line["detector"], line["seed"]) for line in lines} == {("mine", 1), ("mine", 2), ("mine", 10)}
     page = page_of(tmp_path / "out")
     assert "over 3 runs" in page
@@ -226,8 +227,53 @@ def test_a_report_of_a_demo_release_says_so(tmp_path, root, rows, capsys):
     assert report(tmp_path / "out", root, "--scores", write(tmp_path / "run.parquet", root, rows(0))) == 0
     warning = "digits is a demo release: its figures try the tools out, and are no results"
     assert f"note: {warning}\n" in capsys.readouterr().out
-    page = page_of(tmp_path / "out")
-    assert page.index(f" {warning}. ") < page.index("At a glance")
+    page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
+    order = ['id="results-unknown-detection-digits"', f"{warning}.", 'id="unknown-detection"', "Release digest"]
+    assert sorted(order, key=page.index) == order, "results, warnings, the rest, and what it is of"
+
+
+def test_a_report_ends_with_the_main_figures_the_best_detector_first(tmp_path, root, rows, capsys):
+    files = [write(tmp_path / f"r{seed}.parquet", root, rows(seed), seed=seed) for seed in (0, 1)]
+    assert report(tmp_path / "out", root, "--scores", *(f"net={path}" for path in files)) == 0
+    said = capsys.readouterr().out.splitlines()
+    start = said.index("Unknown detection on digits, best first")
+    assert said[start + 1].split("  ")[0] == "detector"
+    figures = read_figures(tmp_path / "out")
+    figures = figures[(figures["rows"] == "as_published") & (figures["protocol"] == "unknown-detection")]
+    table = figures.groupby(["detector", "setting", "metric", "unknown", "statistic"])["value"].agg(["mean", "std"])
+    far = "far_ood_noise + far_ood_textures"
+    cells = [
+        ("unknown_detection", "aurc", f"test, wrong + near_ood + {far}", "", 1000),
+        *(("ood_detection", "auroc", *of, 100) for of in (("near_ood", ""), (far, "mean"))),
+        *(("ood_detection", "fpr_at_95_tpr_known_positive", *of, 100) for of in (("near_ood", ""), (far, "mean"))),
+    ]
+    for line, name in zip(said[start + 2 :], ("mine", "msp"), strict=False):
+        found = [table.loc[(name, *cell[:4])] * cell[4] for cell in cells]
+        assert line.split() == [name, *" ".join(f"{one['mean']:.2f} ± {one['std']:.2f}" for one in found).split()]
+    assert said[-1] == f"the page, without plots: {tmp_path / 'out' / 'report.html'}"
+
+
+def test_a_protocol_of_one_s_own_is_a_file_with_figures_tables_and_a_headline(tmp_path, root, rows, capsys):
+    """Of `examples/own_protocol.py`, whose AUROC is scikit-learn's over all unknown rows."""
+    made, own = rows(0), Path(__file__).parents[3] / "examples" / "own_protocol.py"
+    path = write(tmp_path / "run.parquet", root, made)
+    words = ["--protocol", f"{own}:POOLED={CONFIG}", "--scores", path]
+    assert report(tmp_path / "out", root, *words, "--csv") == 0
+    said = capsys.readouterr().out
+    judged = np.isin(made["split"], ("test", "near_ood", "far_ood_noise", "far_ood_textures"))
+    expected = roc_auc_score(made["split"][judged] != "test", made["mine"][judged])
+    found = value(
+        read_figures(tmp_path / "out"), protocol="pooled", detector="mine", metric="auroc", rows="as_published"
+    )
+    assert found == pytest.approx(expected, abs=1e-12)
+    assert re.search(rf"All unknowns together on digits, best first\n.*\nmine +{100 * expected:.2f} ", said)
+    assert "All unknowns together" in page_of(tmp_path / "out")
+    assert {f"tables/{name}digits{end}.csv" for name, end in (("pooled-", ""), ("pooled-", "-without-duplicates"))} < {
+        *contents(tmp_path / "out")
+    }
+    (tmp_path / "broken.py").write_text("POOLED = 3")
+    assert report(tmp_path / "no", root, "--protocol", f"{tmp_path / 'broken.py'}:POOLED", "--scores", path) == 2
+    assert "int is not a protocol" in capsys.readouterr().err
 
 
 def test_several_ways_of_training_with_several_seeds_are_judged_for_robustness(tmp_path, root, rows):
@@ -239,11 +285,11 @@ def test_several_ways_of_training_with_several_seeds_are_judged_for_robustness(t
     assert report(tmp_path / "out", root, "--scores", *files) == 0
     drawn = ("--protocol", "equal-numbers", "--protocol", "optimizer-robustness")
     assert report(tmp_path / "equal", root, *drawn, "--scores", *files) == 0
-    equal = [line for line in read_figures(tmp_path / "equal").to_pylist() if line["statistic"] == "robustness"]
+    equal = [line for line in read_figures(tmp_path / "equal").to_dict("records") if line["statistic"] == "robustness"]
     assert {"aupr_in_average_precision", "detection_error_known_positive"} < {line["metric"] for line in equal}
     assert {line["n_known"] - line["n_unknown"] for line in equal} == {0}
     assert "Equal numbers on digits" in page_of(tmp_path / "equal")
-    lines = read_figures(tmp_path / "out").to_pylist()
+    lines = read_figures(tmp_path / "out").to_dict("records")
     robust = [line for line in lines if line["protocol"] == "optimizer-robustness"]
     assert {line["variant"] for line in robust} == {"*", "adam", "sgd"}
     # One way of training is mixed over the three sets of unknowns, and not over what is one set already.
@@ -353,7 +399,7 @@ def test_the_same_scores_give_the_same_bytes_and_every_file_is_listed(tmp_path, 
     assert found == contents(tmp_path / "two")
     assert sorted(found) == ["figures.parquet", "report.html"]
     figures = read_figures(tmp_path / "one")
-    assert sorted(read_record(figures)["files"]) == sorted(found)
+    assert sorted(figures.attrs["files"]) == sorted(found)
     assert all(f"<code>{name}</code>" in found["report.html"].decode() for name in COLUMNS)
 
 
@@ -363,14 +409,14 @@ def test_tables_are_written_on_demand_in_full_precision_and_for_latex(tmp_path, 
     found = contents(tmp_path / "out")
     name = "tables/unknown-detection-digits"
     assert {"figures.csv", f"{name}.csv", f"{name}.tex", f"{name}-without-duplicates.csv"} < set(found)
-    (line,) = [line for line in csv.DictReader(found[f"{name}.csv"].decode().splitlines()) if line["Method"] == "mine"]
+    lines = csv.DictReader(found[f"{name}.csv"].decode().splitlines())
+    (line,) = [line for line in lines if line["Detector"] == "mine"]
     auroc = value(
         read_figures(tmp_path / "out"), detector="mine", metric="auroc", unknown="near_ood", rows="as_published"
     )
     assert float(line["Near-OoD AUROC"]) == 100 * auroc
-    assert f"mine & {float(line['Accuracy']):.2f}" in found[f"{name}.tex"].decode().replace(r"\textbf{", "").replace(
-        "}", ""
-    )
+    latex = found[f"{name}.tex"].decode().replace(r"\textbf{", "").replace("}", "")
+    assert f"mine & {float(line['Unknown AURC']):.2f}" in latex
     assert len(found["figures.csv"].splitlines()) == 1 + len(read_figures(tmp_path / "out"))
 
 
@@ -394,7 +440,7 @@ def test_splits_that_are_not_chosen_need_no_scores(tmp_path, root, rows, capsys)
     assert report(tmp_path / "all", root, "--scores", whole, "--splits", chosen) == 0
     figures = [read_figures(tmp_path / name) for name in ("out", "all")]
     assert figures[0].equals(figures[1])
-    assert "far_ood_noise" not in " ".join(figures[0]["unknown"].to_pylist())
+    assert "far_ood_noise" not in " ".join(figures[0]["unknown"])
     capsys.readouterr()
     assert report(tmp_path / "none", root, "--scores", path, "--splits", f"{CONFIG}/far_ood") == 2
     assert "'far_ood' is not a split of digits" in capsys.readouterr().err
@@ -476,7 +522,7 @@ def test_a_comparison_begins_with_what_counts(tmp_path, root, rows, capsys):
     capsys.readouterr()
     assert main(["compare", str(tmp_path / "first"), str(tmp_path / "second")]) == 0
     said = capsys.readouterr().out
-    lines = [read_figures(tmp_path / name).to_pylist() for name in ("first", "second")]
+    lines = [read_figures(tmp_path / name).to_dict("records") for name in ("first", "second")]
     # Higher is better for AUROC, lower for FPR.
     signs = {"auroc": 1, "fpr_at_95_tpr_known_positive": -1}
     gains = [(two["value"] - one["value"]) * signs[one["metric"]] for one, two in zip(*lines, strict=True)]
@@ -512,6 +558,7 @@ NAMES = {
     "changes-unknown-detection-digits",
     "densities-digits",
     "risk-coverage-digits",
+    "roc-unknown-detection-digits",
 }
 
 
@@ -535,7 +582,7 @@ def test_pictures_are_drawn_on_the_page_and_as_files(drawn):
     assert page.count("<svg") == len(NAMES)
     ids = re.findall(r'\bid="([^"]+)"', page)
     assert len(ids) == len(set(ids)), "pictures on one page have ids of their own"
-    assert all(f"#{anchor}" in page for anchor in ("overview", "unknown-detection", "calibration", "columns"))
+    assert all(f"#{anchor}" in page for anchor in ("results", "unknown-detection", "calibration", "origin", "columns"))
 
 
 def test_the_page_reads_well_in_a_browser(drawn, open_page):
@@ -555,5 +602,5 @@ def test_facets_configs_are_judged_by_facets_unasked(tmp_path, root):
     )
     assert report(tmp_path / "out", root, "--scores", tmp_path / "perfect.parquet") == 0
     figures = read_figures(tmp_path / "out")
-    assert set(figures["protocol"].to_pylist()) == {"facets"}
+    assert set(figures["protocol"]) == {"facets"}
     assert value(figures, metric="auroc", rows="as_published") == 1.0

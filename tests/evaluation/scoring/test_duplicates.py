@@ -1,18 +1,19 @@
 """Figures with and without duplicates, worked out by hand on a config that is not CIFAR's, and what reports say."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.evaluation.display.as_text import page_of
 from tests.evaluation.duplicates_release import PAIRS, make_release
 from tests.evaluation.made_rows import make_rows, only
-from tests.evaluation.reports.as_text import page_of
 from unknown_detection.evaluation.__main__ import main
 from unknown_detection.evaluation.protocols.registry import PROTOCOLS, figures
-from unknown_detection.evaluation.protocols.results import read_figures, read_record
+from unknown_detection.evaluation.protocols.results import read_figures
 from unknown_detection.evaluation.releases import open_release
 from unknown_detection.evaluation.reports.compare import compare
 from unknown_detection.evaluation.scoring.joining import release_index
@@ -68,7 +69,7 @@ def report(tmp_path, root, *words, name="out", scores=SCORES):
 
 
 def lines(out, **named):
-    return [line for line in read_figures(out).to_pylist() if named.items() <= line.items()]
+    return [line for line in read_figures(out).to_dict("records") if named.items() <= line.items()]
 
 
 def value(out, rows, setting, unknown, metric):
@@ -101,7 +102,7 @@ def test_the_results_say_how_many_rows_each_figure_lacks_and_of_which_table(judg
 
 
 def test_the_report_counts_them_by_split_and_says_why(judged):
-    record = read_record(read_figures(judged))
+    record = read_figures(judged).attrs
     common = {"protocol": "unknown-detection", "config": "imagenet", "made_from_duplicates": 0}
     assert record["left_out"] == [
         {**common, "split": "near_ood", "rows": 3, "duplicates": 1},
@@ -113,7 +114,7 @@ def test_the_report_counts_them_by_split_and_says_why(judged):
     )
     assert said in record["notes"]
     page = page_of(judged)
-    assert said in page.partition("Overview")[0], "before the figures"
+    assert said in page.rpartition("Release digest")[2], "where it says what the figures are of"
     assert "imagenet/near_ood 3 1 0 1 imagenet/test 4 2 0 2 " in page
     assert "Effect of duplicates on imagenet" in page
     alone = page.rpartition("Unknown detection on imagenet, without duplicates")[2]
@@ -123,7 +124,7 @@ def test_the_report_counts_them_by_split_and_says_why(judged):
 
 
 @pytest.mark.parametrize(
-    ("protocol", "group"), [("od-test", "OD-test (three datasets)"), ("unknown-detection", "Near-OoD AUROC")]
+    ("protocol", "group"), [("od-test", "Three datasets, mean"), ("unknown-detection", "Near AUROC")]
 )
 def test_every_protocol_shows_what_duplicates_change(tmp_path, protocol, group):
     root = make_release(
@@ -154,8 +155,8 @@ def test_a_split_of_nothing_but_duplicates_does_not_end_the_report(tmp_path):
         "Figures without duplicates leave out 5 rows of 3 splits because they appear in a pair of the release's table "
         "of duplicates. Nothing is left of imagenet/far_ood_noise."
     )
-    assert said in read_record(read_figures(out))["notes"]
-    assert said in page_of(out).partition("Overview")[0], "before the figures"
+    assert said in read_figures(out).attrs["notes"]
+    assert said in page_of(out).rpartition("Release digest")[2], "where it says what the figures are of"
 
 
 def test_where_all_unknown_rows_are_duplicates_the_report_says_that_there_are_no_figures_without(tmp_path):
@@ -163,14 +164,14 @@ def test_where_all_unknown_rows_are_duplicates_the_report_says_that_there_are_no
     out = report(tmp_path, make_release(tmp_path / "release", pairs=[*near, FAR]))
     assert {line["rows"] for line in lines(out)} == {"as_published"}
     said = "too few rows of imagenet are left for figures of unknown-detection without duplicates"
-    assert said in read_record(read_figures(out))["notes"]
-    assert said in page_of(out).partition("Overview")[0], "before the figures"
+    assert said in read_figures(out).attrs["warnings"]
+    assert said in page_of(out).partition("Kim, Koo and Hwang")[0], "before the tables"
 
 
 def test_a_release_without_the_table_has_figures_of_all_rows_alone(tmp_path):
     out = report(tmp_path, make_release(tmp_path / "release", pairs=None))
     assert {line["rows"] for line in lines(out)} == {"as_published"}
-    assert read_record(read_figures(out))["left_out"] is None
+    assert read_figures(out).attrs["left_out"] is None
     assert "duplicate" not in page_of(out)
 
 
@@ -186,7 +187,7 @@ def test_without_pairs_both_kinds_of_figures_are_the_same_and_are_computed_once(
     )
     monkeypatch.setattr(
         "unknown_detection.evaluation.protocols.registry.PROTOCOLS",
-        {"facets": type(PROTOCOLS["facets"])("", "", {}, (), lambda rows: calls.append(rows) or plain(rows))},
+        {"facets": replace(PROTOCOLS["facets"], judge=lambda rows: calls.append(rows) or plain(rows))},
     )
     assert len(figures("facets", rows)) == 2 * len(plain(rows))
     assert len(calls) == 1
@@ -243,7 +244,7 @@ def test_figures_without_duplicates_are_compared_only_where_the_tables_are_the_s
     second = report(tmp_path, make_release(tmp_path / "other", pairs=PAIRS[:1]), name="second")
     assert np.unique([line["release_digest"] for out in (first, second) for line in lines(out)]).size == 1
     same = compare(read_figures(first), read_figures(first))
-    assert {pair.figure["rows"] for pair in same.pairs} == {"as_published", "without_duplicates"}
+    assert {*same["rows"]} == {"as_published", "without_duplicates"}
     found = compare(read_figures(first), read_figures(second))
-    assert {pair.figure["rows"] for pair in found.pairs} == {"as_published"}
-    assert found.only_first == found.only_second == len(lines(first, rows="without_duplicates"))
+    assert {*found["rows"]} == {"as_published"}
+    assert found.attrs["only_first"] == found.attrs["only_second"] == len(lines(first, rows="without_duplicates"))

@@ -5,13 +5,13 @@ import json
 import pyarrow as pa
 import pytest
 
+from tests.evaluation.display.as_text import page_of
 from tests.evaluation.duplicates_release import make_release
 from tests.evaluation.made_rows import make_rows
-from tests.evaluation.reports.as_text import page_of
 from tests.evaluation.scoring.test_duplicates import lines, report, value
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.protocols.registry import figures
-from unknown_detection.evaluation.protocols.results import read_figures, read_record
+from unknown_detection.evaluation.protocols.results import read_figures
 from unknown_detection.evaluation.releases import open_release
 from unknown_detection.evaluation.reports.compare import compare
 from unknown_detection.evaluation.scoring.left_out import SEEN, find_overlaps
@@ -55,7 +55,7 @@ def test_each_figure_says_how_many_rows_it_lacks_and_an_empty_split_has_none(jud
 
 
 def test_the_report_lists_the_classes_that_are_left_out(judged):
-    record = read_record(read_figures(judged))
+    record = read_figures(judged).attrs
     common = {"protocol": "unknown-detection", "config": "imagenet", "class_id": "a class"}
     assert record["overlapping"] == [
         {**common, "split": "far_ood_noise", "known": "dog", "left_out": 2, "rows": 2},
@@ -67,7 +67,7 @@ def test_the_report_lists_the_classes_that_are_left_out(judged):
     )
     assert said in record["notes"]
     page = page_of(judged)
-    assert said in page.partition("Overview")[0], "before the figures"
+    assert said in page.rpartition("Release digest")[2], "where it says what the figures are of"
     assert "Effect of overlap on imagenet" in page
     listed = (judged / "tables" / "overlap-left-out-unknown-detection.csv").read_text(encoding="utf-8")
     assert '"imagenet/near_ood, a class, cat",1.0' in listed
@@ -77,7 +77,7 @@ def test_the_report_lists_the_classes_that_are_left_out(judged):
 def test_a_release_without_the_column_reads_as_before(tmp_path):
     out = report(tmp_path, make_release(tmp_path / "release"))
     assert {line["rows"] for line in lines(out)} == {"as_published", "without_duplicates"}
-    assert read_record(read_figures(out))["overlapping"] is None
+    assert read_figures(out).attrs["overlapping"] is None
     assert "overlap" not in page_of(out)
 
 
@@ -113,7 +113,7 @@ def test_where_all_unknown_rows_overlap_the_report_says_that_there_are_no_figure
     out = report(tmp_path, make_release(tmp_path / "release", overlaps=overlaps))
     assert {line["rows"] for line in lines(out)} == {"as_published", "without_duplicates"}
     said = "too few rows of imagenet are left for figures of unknown-detection without overlap"
-    assert said in read_record(read_figures(out))["notes"]
+    assert said in read_figures(out).attrs["warnings"]
 
 
 def test_figures_without_overlap_are_compared_only_where_as_many_rows_are_left_out(tmp_path):
@@ -121,9 +121,9 @@ def test_figures_without_overlap_are_compared_only_where_as_many_rows_are_left_o
     first = report(tmp_path, make_release(tmp_path / "release", overlaps=OVERLAPS), name="first")
     second = report(tmp_path, make_release(tmp_path / "other", overlaps={"n0": "cat"}), name="second")
     same = compare(read_figures(first), read_figures(first))
-    assert {pair.figure["rows"] for pair in same.pairs} == {"as_published", "without_duplicates", "without_overlap"}
+    assert {*same["rows"]} == {"as_published", "without_duplicates", "without_overlap"}
     found = compare(read_figures(first), read_figures(second))
-    paired = {pair.figure["unknown"] for pair in found.pairs if pair.figure["rows"] == "without_overlap"}
+    paired = {*found[found["rows"] == "without_overlap"]["unknown"]}
     assert paired == {"near_ood", "test, wrong"}
 
 

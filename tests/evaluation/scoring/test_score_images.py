@@ -13,7 +13,7 @@ torch = pytest.importorskip("torch", reason="runs torch models")
 pytest.importorskip("torchvision", reason="preprocesses images")
 
 from tests.evaluation import small_models  # noqa: E402
-from tests.evaluation.reports.as_text import page_of  # noqa: E402
+from tests.evaluation.display.as_text import page_of  # noqa: E402
 from tests.evaluation.samples import CONFIG, SPLITS, fitted, small_release  # noqa: E402
 from unknown_detection.evaluation.__main__ import main  # noqa: E402
 from unknown_detection.evaluation.detectors.image_passes import run_with_dropout  # noqa: E402
@@ -21,7 +21,7 @@ from unknown_detection.evaluation.detectors.registry import METHODS  # noqa: E40
 from unknown_detection.evaluation.features.store import FeatureStore  # noqa: E402
 from unknown_detection.evaluation.models.models import open_model  # noqa: E402
 from unknown_detection.evaluation.models.preprocessing import batches  # noqa: E402
-from unknown_detection.evaluation.protocols.results import read_figures, read_record  # noqa: E402
+from unknown_detection.evaluation.protocols.results import read_figures  # noqa: E402
 from unknown_detection.evaluation.releases import open_release  # noqa: E402
 from unknown_detection.evaluation.scoring.scores import read_scores  # noqa: E402
 
@@ -262,7 +262,7 @@ def test_times_are_counted_in_forward_passes_and_reported(base, score, tmp_path,
     before = (tmp_path / "scores.parquet").read_bytes()
     told = ["report", "--scores", str(tmp_path / "scores.parquet"), "--release", str(base / "release"), "--no-plots"]
     assert main([*told, "--out", str(tmp_path / "report")]) == 0
-    (run,) = read_record(read_figures(tmp_path / "report"))["runs"]
+    (run,) = read_figures(tmp_path / "report").attrs["runs"]
     assert run["times"] == passes
     page = page_of(tmp_path / "report")
     assert "Time of each detector" in page and f"{passes['cadet']:.2f}" in page

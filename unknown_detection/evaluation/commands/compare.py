@@ -6,26 +6,23 @@ Tested by `tests/evaluation/reports/test_compare.py`.
 from __future__ import annotations
 
 import json
-import statistics
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import click
+import pandas as pd
 
-from unknown_detection.evaluation.protocols.figures import AS_PUBLISHED
-from unknown_detection.evaluation.protocols.results import grouped, read_figures
-from unknown_detection.evaluation.reports.compare import Comparison, Pair, compare
-from unknown_detection.evaluation.reports.inputs import parse_splits
-from unknown_detection.evaluation.reports.names import (
-    detector_name,
+from unknown_detection.evaluation.display.names import (
     metric,
     metric_name,
     set_name,
-    setting_name,
     statistic_name,
 )
-from unknown_detection.evaluation.reports.tables import aligned, number_text
+from unknown_detection.evaluation.display.tables import aligned, number_text
+from unknown_detection.evaluation.protocols.figures import AS_PUBLISHED
+from unknown_detection.evaluation.protocols.registry import setting_name
+from unknown_detection.evaluation.protocols.results import Line, read_figures
+from unknown_detection.evaluation.reports.compare import compare, largest, main_pairs, select
+from unknown_detection.evaluation.reports.inputs import parse_splits
 
 LARGEST = 10
 """Number of figures that a summary shows."""
@@ -60,60 +57,56 @@ def command(
     each are compared whatever the detectors' names are.
     """
     found = compare(read_figures(first), read_figures(second))
-    found = found.select(detectors=detectors, metrics=metrics, splits=parse_splits(splits))
+    found = select(found, detectors=detectors, metrics=metrics, splits=parse_splits(splits))
     if as_json:
-        click.echo(json.dumps([_record(pair) for pair in found.pairs], indent=1, allow_nan=False))
+        lines = found.drop(columns="factor").astype(object).where(found.notna(), None).to_dict("records")
+        click.echo(json.dumps(lines, indent=1, allow_nan=False))
         return
     click.echo(f"{_counted(found)}. {_MINUS}\n")
     if every:
-        click.echo("\n".join(_lines(found.pairs)))
+        click.echo("\n".join(_lines(found)))
         return
-    click.echo("\n".join(_by_metric(found.main())))
-    largest = found.largest(LARGEST)
-    if largest:
-        click.echo(
-            f"\nThe largest differences{f', {LARGEST} of {len(found.pairs):,}' * (len(found.pairs) > LARGEST)}:\n"
-        )
-        click.echo("\n".join(_lines(largest)))
-    if len(found.pairs) > LARGEST:
+    click.echo("\n".join(_by_metric(main_pairs(found))))
+    shown = largest(found, LARGEST)
+    if len(shown):
+        which = f", {LARGEST} of {len(found):,}" if len(found) > LARGEST else ""
+        click.echo(f"\nThe largest differences{which}:\n")
+        click.echo("\n".join(_lines(shown)))
+    if len(found) > LARGEST:
         click.echo("\nChoose figures with --metric, --detector and --splits, or print every one with --all or --json.")
 
 
-def _counted(found: Comparison) -> str:
-    counts = found.verdicts()
-    told = [
-        f"{count:,} {verdict}" for verdict in ("better", "worse", "same", "undefined") if (count := counts[verdict])
-    ]
-    closing = f"{len(found.pairs):,} figures in both: {', '.join(told)}"
-    for where, count in (("first", found.only_first), ("second", found.only_second)):
+def _counted(found: pd.DataFrame) -> str:
+    counts = found["verdict"].value_counts()
+    told = [f"{counts[name]:,} {name}" for name in ("better", "worse", "same", "undefined") if name in counts]
+    closing = f"{len(found):,} figures in both: {', '.join(told)}"
+    for where in ("first", "second"):
+        count = found.attrs[f"only_{where}"]
         closing += f"; {count:,} only in the {where}" if count else ""
     return closing
 
 
-def _by_metric(pairs: Sequence[Pair]) -> list[str]:
+def _by_metric(pairs: pd.DataFrame) -> list[str]:
     lines = [["protocol", "metric", "figures", "better", "worse", "same", "median difference"]]
-    told = [{"pair": pair, **pair.figure} for pair in pairs]
-    for (protocol, name), found in grouped(told, "protocol", "metric"):
-        verdicts = [line["pair"].verdict for line in found]
-        defined = [line["pair"].difference for line in found if line["pair"].verdict != "undefined"]
-        counts = [f"{verdicts.count(verdict):,}" for verdict in ("better", "worse", "same")]
-        middle = f"{statistics.median(defined):+.2f}" if defined else "-"
-        lines.append([protocol, metric(name).title, f"{len(found):,}", *counts, middle])
+    for (protocol, name), found in pairs.groupby(["protocol", "metric"], sort=False):
+        counts = [f"{(found['verdict'] == verdict).sum():,}" for verdict in ("better", "worse", "same")]
+        middle = found["difference"].median()
+        middle_text = f"{middle:+.2f}" if middle == middle else "-"
+        lines.append([protocol, metric(name).title, f"{len(found):,}", *counts, middle_text])
     return aligned(lines, left=(0, 1))
 
 
-def _lines(pairs: Sequence[Pair]) -> list[str]:
+def _lines(pairs: pd.DataFrame) -> list[str]:
     lines = [["detector", "figure", "first", "second", "difference", ""]]
-    for pair in pairs:
-        detector = " ".join(filter(None, (pair.variant, detector_name(pair.detector))))
-        sides = [number_text(pair.first), number_text(pair.second)]
-        lines.append([detector, _described(pair), *sides, f"{pair.difference:+.2f}", pair.verdict])
+    for pair in pairs.to_dict("records"):
+        detector = " ".join(filter(None, (pair["variant"], pair["detector"])))
+        sides = [number_text(pair[side], pair[f"{side}_std"]) for side in ("first", "second")]
+        lines.append([detector, _described(pair), *sides, f"{pair['difference']:+.2f}", pair["verdict"]])
     return aligned(lines, left=(0, 1, 5))
 
 
-def _described(pair: Pair) -> str:
+def _described(figure: Line) -> str:
     """Describe a figure in a few words."""
-    figure = pair.figure
     several = figure["unknown"].count(" + ")
     parts = [
         figure["config"],
@@ -125,12 +118,3 @@ def _described(pair: Pair) -> str:
         figure["rows"].replace("_", " ") if figure["rows"] != AS_PUBLISHED else "",
     ]
     return ", ".join(filter(None, parts))
-
-
-def _record(pair: Pair) -> dict[str, Any]:
-    """Return a figure of both reports as JSON values: null for NaN."""
-    told: dict[str, Any] = {"variant": pair.variant, "detector": pair.detector, **pair.figure}
-    for name, side in (("first", pair.first), ("second", pair.second)):
-        told |= {name: side.value, f"{name}_std": side.deviation}
-    told |= {"difference": pair.difference, "verdict": pair.verdict}
-    return {name: value if value == value else None for name, value in told.items()}

@@ -9,6 +9,8 @@ from typing import Any
 import click
 
 from unknown_detection.evaluation.commands import options
+from unknown_detection.evaluation.display.canvas import save
+from unknown_detection.evaluation.display.tables import aligned
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.graph.picture import EDGES, draw_graph
 from unknown_detection.evaluation.graph.pruning import (
@@ -22,8 +24,6 @@ from unknown_detection.evaluation.graph.pruning import (
 )
 from unknown_detection.evaluation.graph.transitions import PREFERRED_DETECTOR, read_transitions, scored_transitions
 from unknown_detection.evaluation.releases import open_release
-from unknown_detection.evaluation.reports.canvas import save
-from unknown_detection.evaluation.reports.tables import aligned
 
 
 @click.command(

@@ -32,9 +32,10 @@ from unknown_detection.evaluation.releases import open_release
 @click.option(
     "--protocol",
     "protocols",
-    metavar="NAME[=CONFIG,...]",
+    metavar="NAME|FILE.py:NAME[=CONFIG,...]",
     multiple=True,
-    help="Protocol, and the configs to apply it to; may be repeated. Default: the one that each config was made for.",
+    help="Protocol, or one of your own in a Python file, and the configs to apply it to; may be repeated. Default: "
+    "the one that each config was made for.",
 )
 @click.option(
     "--out",
@@ -49,6 +50,7 @@ from unknown_detection.evaluation.releases import open_release
     default=None,
     help="Also write the plots as PDF, PNG and SVG; or draw none at all: matplotlib is not needed then.",
 )
+@click.option("--roc", metavar="DETECTOR", help="Detector to draw ROC curves of. Default: the best of each config.")
 @click.option("--quiet", is_flag=True, help="No progress bars.")
 @click.option(
     "--dry-run", is_flag=True, help="Check the files and ids and print what would be computed; write nothing."
@@ -56,7 +58,7 @@ from unknown_detection.evaluation.releases import open_release
 def command(
     first: tuple[str, ...], more: tuple[str, ...], release: str, revision: str | None, out: Path, **given: Any
 ) -> None:
-    """Compute the papers' figures from scores of any detector: one page with tables and plots.
+    """Compute the papers' figures from scores of any detector: a table of results, and a page with tables and plots.
 
     A scores file needs the columns id and score (higher = more unknown). Predictions, as a column prediction (class
     index) or class (name), are needed for misclassification, unknown and error detection only; a column detector tells
@@ -64,7 +66,8 @@ def command(
     Each row of the release needs exactly one score; the splits validation, external_validation and train may be
     missing.
 
-    Writes report.html and figures.parquet, which `compare` reads.
+    Prints the main figures of each protocol, the best detector first, and writes report.html and figures.parquet,
+    which `compare` reads.
     """
     from unknown_detection.evaluation.reports.report import report
 

@@ -5,6 +5,7 @@ Tested by `tests/evaluation/scoring/test_fit.py`.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,7 @@ import click
 
 from unknown_detection.evaluation.commands import options
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.releases import open_release
+from unknown_detection.evaluation.releases import Release, open_release
 from unknown_detection.help import ESSENTIALS, HelpCommand
 from unknown_detection.terminal.progress import log
 
@@ -118,6 +119,7 @@ def command(
     from unknown_detection.evaluation.features.runner import Runner
     from unknown_detection.evaluation.features.store import FeatureStore
     from unknown_detection.evaluation.models.models import open_model
+    from unknown_detection.evaluation.reports.inputs import parse_splits
     from unknown_detection.evaluation.scoring.fit import expand
     from unknown_detection.evaluation.scoring.run import score
     from unknown_detection.evaluation.scoring.settings import parse_settings
@@ -152,3 +154,23 @@ def command(
         say=click.echo,
         **given,
     )
+    asked = parse_splits(splits) or {config: set() for config in store.splits()}
+    scored = {config: names or set(store.splits()[config]) for config, names in asked.items()}
+    for line in _results(given["out"], opened, scored):
+        click.echo(line)
+
+
+def _results(out: Path, release: Release | None, splits: Mapping[str, set[str]]) -> list[str]:
+    """Return the main figures for a terminal, or how to get them."""
+    from unknown_detection.evaluation.reports.report import short_results
+
+    command = f"python -m unknown_detection evaluate report --scores {out}"
+    if release is None:
+        return [f"for the figures give --release, or run {command} --release DIR|ORG/NAME --out DIR"]
+    try:
+        return [
+            *short_results(out, release, splits),
+            f"for all figures run {command} --release {release.source} --out DIR",
+        ]
+    except EvaluationError as error:
+        return [f"no figures yet: {error}"]

@@ -7,12 +7,12 @@ from pathlib import Path
 import click
 
 from unknown_detection.evaluation.commands import options
+from unknown_detection.evaluation.display.canvas import save
+from unknown_detection.evaluation.display.plots import Shades, heatmap
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.features.store import FeatureStore
 from unknown_detection.evaluation.graph.softmax import mean_softmax, write_softmax
 from unknown_detection.evaluation.releases import choose_splits, open_release
-from unknown_detection.evaluation.reports.canvas import save
-from unknown_detection.evaluation.reports.plots import Shades, heatmap
 from unknown_detection.evaluation.scoring.joining import role_names
 from unknown_detection.evaluation.scoring.rows import IN_DISTRIBUTION
 

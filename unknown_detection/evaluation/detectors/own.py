@@ -10,10 +10,7 @@ import dataclasses
 import hashlib
 import inspect
 import re
-import sys
-import types
 from collections.abc import Callable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,7 +21,8 @@ from unknown_detection.evaluation.detectors.image_passes import Columns, ImagePa
 from unknown_detection.evaluation.detectors.images import ImageDetector
 from unknown_detection.evaluation.detectors.registry import METHODS
 from unknown_detection.evaluation.detectors.rows import Scores
-from unknown_detection.evaluation.errors import EvaluationError, first_line, one_line, unknown_name
+from unknown_detection.evaluation.errors import EvaluationError, one_line
+from unknown_detection.evaluation.files import load_python
 from unknown_detection.evaluation.models.features import Features
 from unknown_detection.evaluation.models.models import Model
 
@@ -57,27 +55,8 @@ def load_own(spec: str) -> type[Detector]:
     Raises:
         EvaluationError: there is no such file or name, the file is not Python, or the name is not that of a detector.
     """
-    file, colon, name = spec.rpartition(":")
-    path = Path(file)
-    if not colon or path.suffix != ".py" or not name:
-        raise EvaluationError(f"{one_line(spec)} does not name a detector; write FILE.py:NAME.")
-    if not path.is_file():
-        raise EvaluationError(f"There is no file {path} to load {one_line(name)} from; check the path.")
-    content = path.read_bytes()
-    digest = hashlib.sha256(content).hexdigest()
-    module = types.ModuleType(f"_detectors_{digest[:16]}")
-    module.__file__ = str(path)
-    try:
-        code = compile(content, str(path), "exec")
-    except (SyntaxError, ValueError) as error:
-        raise EvaluationError(f"{path} is not a Python file: {first_line(error)}. Mend it.") from error
-    sys.modules[module.__name__] = module  # dataclasses look their module up here
-    # Not by importlib, which would leave a __pycache__ beside the user's file.
-    exec(code, module.__dict__)
-    if not hasattr(module, name):
-        known = [each for each in vars(module) if not each.startswith("_")]
-        raise unknown_name(f"name in {path}", name, known or ["none: the file defines nothing"])
-    return own_method(getattr(module, name), name=name, source=path.name, digest=digest)
+    found, name, path, digest = load_python(spec, "detector")
+    return own_method(found, name=name, source=path.name, digest=digest)
 
 
 def own_method(found: Own, *, name: str = "", source: str = "the user's own", digest: str = "") -> type[Detector]:

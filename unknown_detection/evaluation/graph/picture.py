@@ -6,8 +6,8 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
+from unknown_detection.evaluation.display.canvas import styled
 from unknown_detection.evaluation.graph.pruning import Edge, heaviest
-from unknown_detection.evaluation.reports.canvas import styled
 
 EDGES = 40
 """Default number of edges to draw."""

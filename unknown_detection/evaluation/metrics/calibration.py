@@ -6,6 +6,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unknown_detection.evaluation.errors import EvaluationError
+from unknown_detection.evaluation.metrics.metrics import Metric
 from unknown_detection.evaluation.metrics.ranking import rank
 
 BINS = 15
@@ -47,3 +48,11 @@ def ece(confidence: npt.ArrayLike, errors: npt.ArrayLike, *, bins: int = BINS) -
     places = np.digitize(values, np.arange(1, bins) / bins, right=True)
     gaps = np.bincount(places, weights=~wrong - values, minlength=bins)
     return float(np.abs(gaps).sum() / len(values))
+
+
+def _of_confidence(ranking: object) -> float:
+    raise TypeError("The expected calibration error takes confidences, not a ranking.")
+
+
+ECE = Metric("ece", "ECE", "lower", _of_confidence)
+"""Its name, title and factor. It is not in `METRICS`, whose entries are computed from a ranking of scores."""

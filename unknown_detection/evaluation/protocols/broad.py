@@ -5,14 +5,19 @@ Guille-Escuret et al., Expecting The Unexpected: Towards Broad Out-Of-Distributi
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
+from unknown_detection.evaluation.display.names import set_name
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.metrics.ranking import NOTHING, Ranking
-from unknown_detection.evaluation.protocols.figures import Figure, Protocol, means, measure
+from unknown_detection.evaluation.protocols import pictures
+from unknown_detection.evaluation.protocols.figures import Figure, means, measure
+from unknown_detection.evaluation.protocols.layout import Builder, LaidOut, distinct, heading
+from unknown_detection.evaluation.protocols.protocol import Protocol, Shown
 from unknown_detection.evaluation.scoring.rows import Rows, known_rows, rank_errors, rank_known_unknown
 
 NAME = "broad"
@@ -193,13 +198,44 @@ def _originals(clean: Rows, shifted: Rows, split: str) -> npt.NDArray[np.int64]:
     return order[places]
 
 
+def tables(lines: pd.DataFrame, builder: Builder) -> LaidOut:
+    """Lay out tables 2 and 8, the means by kind of shift, and tables 9 to 15, each set of shifted rows."""
+    for setting, found in lines.groupby("setting", sort=False):
+        title, note = f"{PROTOCOL.title}: {PROTOCOL.settings[setting]}", "AUROC in percent."
+        averages = distinct(found[found["statistic"] != ""])
+        if averages:  # CoComageNet-mono alone has none
+            # The mean over kinds is last; it names the kinds in the order of their own means.
+            kinds = [*averages[-1]["unknown"].split(" + "), "average"]
+            columns = [(heading("", line, set_name(kind)), line) for kind, line in zip(kinds, averages, strict=True)]
+            yield builder.by_detector((NAME, setting), title, note, [columns[-1], *columns[:-1]], found), True
+        splits = distinct(found[found["statistic"] == ""])
+        columns = [(heading("", line, set_name(line["unknown"].partition(",")[0])), line) for line in splits]
+        yield builder.by_detector((NAME, setting, "splits"), f"{title}, each split", note, columns, found), False
+
+
+def draw(scene: pictures.Scene) -> Iterator[pictures.Picture]:
+    """Draw figures 2 and 3 of the paper; by its figure 3 it chose the parts of Ens-V and Ens-R."""
+    yield from pictures.changes(scene)
+    yield from pictures.heatmap(scene, "dsd")
+    yield from pictures.densities(scene.where(lambda rows: ~np.isin(rows.split, pictures.HELD_OUT_SPLITS)))
+    yield from pictures.correlations(scene)
+
+
+_MEAN_OVER_KINDS = {"statistic": "mean", "unknown": "({0})( \\+ ({0}))*".format("|".join((*KINDS, "in_distribution")))}
+
 PROTOCOL = Protocol(
-    "BROAD",
-    "Guille-Escuret et al., Expecting The Unexpected: Towards Broad Out-Of-Distribution Detection (2023)",
-    {"dsd": "Distribution shift detection", "ed": "Error detection"},
-    ("ed",),
-    figures,
-    absent,
+    name=NAME,
+    title="BROAD",
+    paper="Guille-Escuret et al., Expecting The Unexpected: Towards Broad Out-Of-Distribution Detection (2023)",
+    settings={"dsd": "Distribution shift detection", "ed": "Error detection"},
+    with_predictions=("ed",),
+    judge=figures,
+    absent=absent,
     each_config=False,
-    headline={"setting": "dsd", "metric": "auroc", "statistic": "mean"},
+    summary=(
+        Shown("Shifts, mean", {"setting": "dsd", **_MEAN_OVER_KINDS}),
+        Shown("Errors, mean", {"setting": "ed", **_MEAN_OVER_KINDS}),
+    ),
+    tables=tables,
+    pictures=draw,
 )

@@ -7,30 +7,24 @@ Tested by `tests/evaluation/reports/test_report.py`.
 
 from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
+from collections.abc import Iterator, Mapping
+from functools import partial
+from typing import Any
 
-from unknown_detection.evaluation.metrics.calibration import BINS, ece
-from unknown_detection.evaluation.metrics.metrics import Metric
+import numpy as np
+import pandas as pd
+
+from unknown_detection.evaluation.display import plots
+from unknown_detection.evaluation.display.names import detector_name
+from unknown_detection.evaluation.display.plots import Reliability
+from unknown_detection.evaluation.metrics.calibration import BINS, ECE, ece
 from unknown_detection.evaluation.protocols.figures import Figure, measure
+from unknown_detection.evaluation.protocols.layout import Builder, LaidOut, distinct, heading
+from unknown_detection.evaluation.protocols.pictures import Picture, Scene
+from unknown_detection.evaluation.protocols.protocol import Protocol
 from unknown_detection.evaluation.scoring.rows import Rows, rank_errors
 
 NAME = "calibration"
-TITLE = "Calibration"
-
-Floats = npt.NDArray[np.float64]
-
-
-def _of_confidence(ranking: object) -> float:
-    raise TypeError("The expected calibration error takes confidences, not a ranking.")
-
-
-ECE = Metric("ece", "ECE", "lower", _of_confidence)
-"""Its name, title and factor. It is not in `METRICS`, whose entries are computed from a ranking of scores."""
-
-
-Reliability = tuple[npt.NDArray[np.int64], Floats, Floats, float]
-"""By bin, shape (B,), rows, and their mean confidence and accuracy, NaN without rows; and the ECE."""
 
 
 def figures(rows: Rows) -> list[Figure]:
@@ -67,3 +61,34 @@ def _judged(rows: Rows) -> Rows | None:
     found = rows.where(rows.known & (rows.split == "test") & (rows.label >= 0))
     assert found.confidence is not None
     return found if len(found) and np.isfinite(found.confidence).all() else None
+
+
+def tables(lines: pd.DataFrame, builder: Builder) -> LaidOut:
+    """Lay out accuracy and ECE of each config."""
+    note = "In percent. ECE: mean gap between confidence and accuracy over 15 bins, known test rows only."
+    columns = [(heading(line["config"], line), line) for line in distinct(lines)]
+    yield builder.by_detector((NAME,), PROTOCOL.title, note, columns, lines), True
+
+
+def draw(scene: Scene) -> Iterator[Picture]:
+    """Draw a reliability diagram of each config."""
+    for config, of_config in scene.rows.items():
+        title = f"Reliability on {config}, {scene.runs[config]}"
+        yield Picture(scene.name(NAME, config), title, partial(_draw_reliability, of_config))
+
+
+def _draw_reliability(of_config: Mapping[str, Rows], title: str) -> Any:
+    bins = {detector_name(name): found for name, rows in of_config.items() if (found := reliability(rows))}
+    return plots.reliability(bins, title=title)
+
+
+PROTOCOL = Protocol(
+    name=NAME,
+    title="Calibration",
+    paper="Guo et al., On Calibration of Modern Neural Networks (2017)",
+    settings={NAME: "Calibration"},
+    judge=figures,
+    tables=tables,
+    pictures=draw,
+)
+"""Judged wherever confidences are known, so nobody asks for it by its name."""

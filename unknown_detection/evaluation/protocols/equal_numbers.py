@@ -12,8 +12,11 @@ import hashlib
 
 import numpy as np
 
-from unknown_detection.evaluation.protocols.figures import Figure, Protocol, measure
+from unknown_detection.evaluation.display.names import set_name
+from unknown_detection.evaluation.protocols.figures import Figure, measure
+from unknown_detection.evaluation.protocols.layout import each_config, heading
 from unknown_detection.evaluation.protocols.od_test import ROLES
+from unknown_detection.evaluation.protocols.protocol import Protocol, Shown
 from unknown_detection.evaluation.scoring.rows import Rows, known_rows, rank_known_unknown, unknown_splits
 
 NAME = SETTING = "equal-numbers"
@@ -58,10 +61,18 @@ def _first(rows: Rows, count: int) -> Rows:
 
 
 PROTOCOL = Protocol(
-    "OoD detection on equal numbers of rows",
-    "Abdelzad, Czarnecki and Salay, The Effect of Optimization Methods on the Robustness of Out-of-Distribution "
+    name=NAME,
+    title="OoD detection on equal numbers of rows",
+    paper="Abdelzad, Czarnecki and Salay, The Effect of Optimization Methods on the Robustness of Out-of-Distribution "
     "Detection Approaches (2020), section 4.1",
-    {SETTING: "Equal numbers"},
-    (),
-    figures,
+    settings={SETTING: "Equal numbers"},
+    judge=figures,
+    summary=(Shown("{set}", {"metric": "auroc"}), Shown("{set}", {"metric": METRICS[0]})),
+    # The rows of tables 2 and 3 of the paper.
+    tables=each_config(
+        NAME,
+        "Equal numbers",
+        "In percent; known rows are positive for FPR and detection error. Of the larger side a part is drawn.",
+        lambda line: heading(set_name(line["unknown"]), line),
+    ),
 )

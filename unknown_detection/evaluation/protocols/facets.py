@@ -5,8 +5,16 @@ Tested by `tests/evaluation/protocols/test_registry.py`.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+import pandas as pd
+
+from unknown_detection.evaluation.display.names import metric_name
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.protocols.figures import Figure, Protocol, measure
+from unknown_detection.evaluation.protocols import pictures
+from unknown_detection.evaluation.protocols.figures import Figure, measure
+from unknown_detection.evaluation.protocols.layout import Builder, LaidOut, distinct, heading
+from unknown_detection.evaluation.protocols.protocol import Protocol, Shown
 from unknown_detection.evaluation.scoring.rows import Rows, known_rows, rank_errors, rank_known_unknown
 
 NAME = "facets"
@@ -57,11 +65,39 @@ def figures(rows: Rows) -> list[Figure]:
     return found + measure(rank_errors(labelled), METRICS, **named)
 
 
+def tables(lines: pd.DataFrame, builder: Builder) -> LaidOut:
+    """Lay out tables VI and VII: three metrics on each config."""
+    note = (
+        "In percent; known rows are positive; FPR is interpolated at 95 % TPR, and the detection error is the least "
+        "at 95 % TPR or more, as in the paper's tables."
+    )
+    for setting, found in lines[lines["metric"].isin(IN_TABLES)].groupby("setting", sort=False):
+        by_metric = sorted(distinct(found), key=lambda line: -IN_TABLES.index(line["metric"]))
+        columns = [(heading(metric_name(line["metric"]), line, line["config"]), line) for line in by_metric]
+        title = f"{PROTOCOL.title}: {PROTOCOL.settings[setting]}"
+        yield builder.by_detector((NAME, setting), title, note, columns, found), True
+
+
+def draw(scene: pictures.Scene) -> Iterator[pictures.Picture]:
+    """Draw changes, AUROC of each config, curves, and scores by role."""
+    yield from pictures.changes(scene)
+    yield from pictures.heatmap(scene, "ood_detection", across="config")
+    rows = scene.where(lambda rows: rows.split == "test")
+    for kind in (pictures.roc_curves, pictures.risk_coverage_curves, pictures.densities):
+        yield from kind(rows)
+
+
 PROTOCOL = Protocol(
-    "FACETS",
-    "Toward a Realistic Benchmark for Out-of-Distribution Detection",
-    {"ood_detection": "OOD detection", "misclassification_detection": "Misclassification detection"},
-    ("misclassification_detection",),
-    figures,
-    headline={"setting": "ood_detection", "metric": "auroc", "statistic": ""},
+    name=NAME,
+    title="FACETS",
+    paper="Toward a Realistic Benchmark for Out-of-Distribution Detection",
+    settings={"ood_detection": "OOD detection", "misclassification_detection": "Misclassification detection"},
+    with_predictions=("misclassification_detection",),
+    judge=figures,
+    summary=(
+        Shown("", {"setting": "ood_detection", "metric": "auroc"}),
+        Shown("", {"setting": "ood_detection", "metric": "interpolated_fpr_.*"}),
+    ),
+    tables=tables,
+    pictures=draw,
 )

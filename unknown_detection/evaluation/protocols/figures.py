@@ -1,19 +1,17 @@
-"""A figure, one number of a protocol, and the declaration of a protocol.
+"""A figure, one number of a protocol, and how rankings and other figures give one.
 
 Tested by `tests/evaluation/protocols/test_registry.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.metrics.metrics import METRICS
 from unknown_detection.evaluation.metrics.ranking import Ranking
-from unknown_detection.evaluation.scoring.rows import Rows
 
 AS_PUBLISHED = "as_published"
 WITHOUT_DUPLICATES = "without_duplicates"
@@ -52,51 +50,6 @@ class Figure:
     def name(self) -> Figure:
         """The fields that identify it, with the others blanked."""
         return replace(self, value=0.0, n_known=0, n_unknown=0, left_out=0)
-
-
-@dataclass(frozen=True)
-class Protocol:
-    """An evaluation protocol for one detector on one model.
-
-    Attributes:
-        title: for display.
-        paper: the paper that describes it.
-        settings: its tasks by their names in figures, with titles for display.
-        with_predictions: the settings that need predictions.
-        judge: computes the figures of rows, without any treatment of duplicates.
-        absent: lists in sentences which of the paper's sets are not among the rows.
-        each_config: whether each config is judged alone, or all of them together.
-        headline: the fields of the figure by which detectors are ranked.
-    """
-
-    title: str
-    paper: str
-    settings: Mapping[str, str]
-    with_predictions: tuple[str, ...]
-    judge: Callable[[Rows], list[Figure]]
-    absent: Callable[[Rows], list[str]] = lambda rows: []
-    each_config: bool = True
-    headline: Mapping[str, str] = field(default_factory=dict)
-
-    def figures(self, rows: Rows, *, lenient: bool = False) -> list[Figure]:
-        """Compute the figures of rows of one or more configs.
-
-        Args:
-            rows: the rows.
-            lenient: whether configs that lack rows the protocol needs have no figures instead of an error: for a part
-                of rows that can be evaluated as a whole.
-
-        Raises:
-            EvaluationError: rows that the protocol needs are missing.
-        """
-        found: list[Figure] = []
-        for part in rows.by("config").values() if self.each_config else [rows]:
-            try:
-                found += self.judge(part)
-            except EvaluationError:
-                if not lenient:
-                    raise
-        return found
 
 
 def measure(ranking: Ranking, metrics: Iterable[str], **named: str) -> list[Figure]:

@@ -12,10 +12,17 @@ from itertools import permutations
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
+from unknown_detection.evaluation.display.names import statistic_name
+from unknown_detection.evaluation.display.tables import Heading
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.metrics.ranking import rank
-from unknown_detection.evaluation.protocols.figures import Figure, Protocol, measure, summed
+from unknown_detection.evaluation.protocols import pictures
+from unknown_detection.evaluation.protocols.figures import Figure, measure, summed
+from unknown_detection.evaluation.protocols.layout import Builder, LaidOut, each_config, heading
+from unknown_detection.evaluation.protocols.protocol import Protocol, Shown
+from unknown_detection.evaluation.protocols.results import Line
 from unknown_detection.evaluation.scoring.rows import Rows, known_rows, unknown_splits
 
 NAME = "od-test"
@@ -113,11 +120,29 @@ def _distribution(figures: Sequence[Figure]) -> list[Figure]:
     return [replace(whole, statistic=name, value=float(of(values))) for name, of in STATISTICS.items()]
 
 
+def tables(lines: pd.DataFrame, builder: Builder) -> LaidOut:
+    """Lay out the statistics of balanced accuracy over pairs of OoD sets, next to the two-dataset setting."""
+
+    def titled(line: Line) -> Heading:
+        return heading(PROTOCOL.settings[line["setting"]], line, statistic_name(line["statistic"]))
+
+    note = (
+        "Balanced accuracy in percent. OD-test: the threshold is fitted on one OoD set and evaluated on another, for "
+        "all ordered pairs. Two datasets: fitted and evaluated on halves of the same set."
+    )
+    return each_config(NAME, PROTOCOL.title, note, titled)(lines[lines["statistic"] != ""], builder)
+
+
 PROTOCOL = Protocol(
-    "OD-test",
-    "Shafaei, Schmidt and Little, A Less Biased Evaluation of Out-of-distribution Sample Detectors (2019)",
-    {"od_test": "OD-test (three datasets)", "two_dataset": "Two datasets"},
-    (),
-    figures,
-    headline={"setting": "od_test", "metric": "balanced_accuracy", "statistic": "mean"},
+    name=NAME,
+    title="OD-test",
+    paper="Shafaei, Schmidt and Little, A Less Biased Evaluation of Out-of-distribution Sample Detectors (2019)",
+    settings={"od_test": "OD-test (three datasets)", "two_dataset": "Two datasets"},
+    judge=figures,
+    summary=tuple(
+        Shown(title, {"setting": name, "statistic": "mean"})
+        for title, name in (("Three datasets, mean", "od_test"), ("Two datasets, mean", "two_dataset"))
+    ),
+    tables=tables,
+    pictures=pictures.changes,
 )

@@ -8,14 +8,19 @@ Tested by `tests/evaluation/protocols/test_registry.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 
 import numpy as np
+import pandas as pd
 
+from unknown_detection.evaluation.display.names import set_name
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.metrics.ranking import Ranking, rank_open_set
-from unknown_detection.evaluation.protocols.figures import Figure, Protocol, means, measure
+from unknown_detection.evaluation.protocols import pictures
+from unknown_detection.evaluation.protocols.figures import Figure, means, measure
+from unknown_detection.evaluation.protocols.layout import Builder, LaidOut, distinct, heading
+from unknown_detection.evaluation.protocols.protocol import Protocol, Shown
 from unknown_detection.evaluation.scoring.rows import Rows, known_rows, rank_errors, rank_known_unknown, unknown_splits
 
 NAME = "openood"
@@ -104,17 +109,46 @@ def _rank_open_set(known: Rows, unknown: Rows) -> Ranking:
     return rank_open_set(scores, np.arange(len(scores)) >= len(known), errors)[2]
 
 
+def tables(lines: pd.DataFrame, builder: Builder) -> LaidOut:
+    """Lay out each setting: the means over near, far and novel splits, accuracy, and each split."""
+    accurate = lines["metric"] == "accuracy"
+    for (config, setting, known), found in lines[~accurate].groupby(["config", "setting", "known"], sort=False):
+        parts, title = (NAME, config, setting), f"{PROTOCOL.title} on {config}: {PROTOCOL.settings[setting]}"
+        note = f"In percent; unknown rows are positive for FPR@95%TPR, AUPR is by trapezoids. Known rows: {known}."
+        means, splits = (distinct(found[(found["statistic"] != "") == mean]) for mean in (True, False))
+        columns = [(heading(f"{set_name(line['unknown'])} mean", line), line) for line in means]
+        if setting != "open_set":  # OSCR has the accuracy in it
+            of = lines[accurate & (lines["config"] == config) & (lines["known"] == f"{known}, right")]
+            columns += [(heading("", line), line) for line in distinct(of)]
+            found = pd.concat([found, of])
+        yield builder.by_detector(parts, title, note, columns, found), True
+        columns = [(heading(set_name(line["unknown"]), line), line) for line in splits]
+        yield builder.by_detector((*parts, "splits"), f"{title}, each split", note, columns, found), False
+
+
+def draw(scene: pictures.Scene) -> Iterator[pictures.Picture]:
+    """Draw changes and ROC curves."""
+    yield from pictures.changes(scene)
+    yield from pictures.roc_curves(scene.where(lambda rows: rows.known | np.isin(rows.role, UNKNOWN)))
+
+
 PROTOCOL = Protocol(
-    "OpenOOD v1.5",
-    "Zhang et al., OpenOOD v1.5: Enhanced Benchmark for Out-of-Distribution Detection (2023)",
-    {
+    name=NAME,
+    title="OpenOOD v1.5",
+    paper="Zhang et al., OpenOOD v1.5: Enhanced Benchmark for Out-of-Distribution Detection (2023)",
+    settings={
         "standard": "Standard",
         "open_set": "Open-set recognition",
         "full_spectrum": "Full spectrum",
         "classification": "Classification",
     },
-    ("open_set", "classification"),
-    figures,
+    with_predictions=("open_set", "classification"),
+    judge=figures,
     each_config=False,
-    headline={"setting": "standard", "metric": "auroc", "statistic": "mean"},
+    summary=tuple(
+        Shown("{set} mean", {"setting": "standard", "statistic": "mean", "metric": metric})
+        for metric in ("auroc", "fpr_.*")
+    ),
+    tables=tables,
+    pictures=draw,
 )

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Sequence
 from dataclasses import replace
 
 import numpy as np
 import numpy.typing as npt
 
-from unknown_detection.evaluation.errors import EvaluationError, unknown_name
+from unknown_detection.evaluation.errors import EvaluationError, one_line, unknown_name
 from unknown_detection.evaluation.protocols import (
     broad,
+    calibration,
     equal_numbers,
     facets,
     od_test,
@@ -18,16 +20,58 @@ from unknown_detection.evaluation.protocols import (
     robustness,
     unknown_detection,
 )
-from unknown_detection.evaluation.protocols.figures import WITHOUT_DUPLICATES, WITHOUT_OVERLAP, Figure, Protocol
+from unknown_detection.evaluation.protocols.figures import WITHOUT_DUPLICATES, WITHOUT_OVERLAP, Figure
+from unknown_detection.evaluation.protocols.protocol import Protocol
 from unknown_detection.evaluation.scoring.left_out import made_from_duplicates
 from unknown_detection.evaluation.scoring.rows import Rows
 
 Mask = npt.NDArray[np.bool_]
 
-PROTOCOLS: Mapping[str, Protocol] = {
-    module.NAME: module.PROTOCOL for module in (unknown_detection, facets, broad, od_test, openood, equal_numbers)
-}
-"""All protocols that evaluate one run; the optimizer paper's compares several: `robustness`."""
+_NAME = re.compile(r"[A-Za-z0-9]+(-[A-Za-z0-9]+)*")
+
+_PAPERS = (unknown_detection, facets, broad, od_test, openood, equal_numbers, robustness)
+
+PROTOCOLS: dict[str, Protocol] = {module.NAME: module.PROTOCOL for module in _PAPERS}
+"""All protocols that one may ask for. `register` adds one's own."""
+
+
+def register(protocol: Protocol) -> Protocol:
+    """Add a protocol of one's own, which commands and functions then know by its name.
+
+    A file with a function from `Rows` to `Figure`s and a `Protocol` is enough; its tables are laid out by config
+    unless it says how. `--protocol FILE.py:NAME` registers one on the command line.
+
+    Raises:
+        EvaluationError: the name is another protocol's, or cannot be one.
+    """
+    if not isinstance(protocol, Protocol):
+        raise EvaluationError(
+            f"{one_line(type(protocol).__name__)} is not a protocol. Make it a Protocol, with its figures as judge."
+        )
+    if not _NAME.fullmatch(protocol.name) or protocol.name == calibration.NAME:
+        raise EvaluationError(
+            f"{one_line(protocol.name)!r} cannot be the name of a protocol. Name it with letters, digits and hyphens."
+        )
+    if PROTOCOLS.get(protocol.name, protocol) != protocol:
+        raise EvaluationError(f"There is a protocol {protocol.name} already. Give yours another name.")
+    PROTOCOLS[protocol.name] = protocol
+    return protocol
+
+
+def named(name: str) -> Protocol:
+    """Return the protocol of a figure; of one that is not known here, such as a stranger's, one by its name."""
+    known = {**PROTOCOLS, calibration.NAME: calibration.PROTOCOL}
+    return known.get(name) or Protocol(name, name, "", {}, robustness.PROTOCOL.judge)
+
+
+def setting_name(setting: str) -> str:
+    """Return the title of a protocol's setting."""
+    return setting_titles().get(setting, setting.replace("_", " "))
+
+
+def setting_titles() -> dict[str, str]:
+    """Return the titles of all protocols' settings."""
+    return {name: title for one in PROTOCOLS.values() for name, title in one.settings.items()}
 
 
 def figures(protocol: str, rows: Rows) -> list[Figure]:
@@ -44,15 +88,10 @@ def figures(protocol: str, rows: Rows) -> list[Figure]:
         cannot do without the split has no such figures. Settings that need predictions are omitted without them.
 
     Raises:
-        EvaluationError: there is no such protocol, or rows that it needs are missing.
+        EvaluationError: there is no such protocol, it compares several runs, or rows that it needs are missing.
     """
-    if protocol == robustness.NAME:
-        raise EvaluationError(
-            f"{protocol} compares several runs and cannot evaluate a single one. Give it the figures of models "
-            "trained with different optimizers."
-        )
     if protocol not in PROTOCOLS:
-        raise unknown_name("protocol", protocol, [*PROTOCOLS, robustness.NAME])
+        raise unknown_name("protocol", protocol, PROTOCOLS)
     published = PROTOCOLS[protocol].figures(rows)
     found = list(published)
     if rows.duplicate is not None:
@@ -64,9 +103,9 @@ def figures(protocol: str, rows: Rows) -> list[Figure]:
 
 
 def default_protocol(config: str) -> str:
-    """Return the protocol that a config was made for; configs of FACETS and BROAD begin with its name."""
+    """Return the protocol that a config was made for: configs of FACETS and BROAD begin with its name."""
     prefix = config.partition("-")[0]
-    return prefix if prefix in (facets.NAME, broad.NAME) else unknown_detection.NAME
+    return prefix if prefix in PROTOCOLS else unknown_detection.NAME
 
 
 def _without(left_out: Mask, protocol: Protocol, rows: Rows, published: Sequence[Figure], named: str) -> list[Figure]:

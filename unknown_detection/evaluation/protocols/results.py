@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -75,10 +75,10 @@ COLUMNS: Mapping[str, tuple[pa.DataType, str]] = {
 }
 """Type and description of each column, in order."""
 
-Line = Mapping[str, Any]
+Line = Mapping[Hashable, Any]
 """A line of the table: values by column."""
 
-FIGURE_KEY = tuple(one.name for one in fields(Figure) if one.type == "str")
+FIGURE_KEY = [one.name for one in fields(Figure) if one.type == "str"]
 """The columns that identify a figure among those of a detector and run."""
 
 
@@ -117,7 +117,7 @@ def tidy(
     release: str,
     release_digest: str,
     duplicates_sha256: str = "",
-) -> pa.Table:
+) -> pd.DataFrame:
     """Build the table of figures of several runs and detectors.
 
     Args:
@@ -147,40 +147,30 @@ def tidy(
             "versions": _json(run.versions),
         }
         lines += [of_run | asdict(figure) for figure in figures]
-    _refuse_twice(lines)
-    return pa.Table.from_pylist(lines, _SCHEMA)
+    figures = _frame(pa.Table.from_pylist(lines, _SCHEMA))
+    keys = ["variant", "model_digest", "seed", "detector", *FIGURE_KEY]
+    again = figures[(figures["model_digest"] != "") & figures.duplicated(keys, keep=False)]
+    for key, runs in again.groupby(keys, sort=False, dropna=False)["run"]:
+        raise EvaluationError(
+            f"{runs.iloc[0]} and {runs.iloc[1]} both have {key[3]} with seed {key[2]} and the same weights. Leave one "
+            "out, or name two variants."
+        )
+    return figures
 
 
-def over_runs(figures: pa.Table) -> list[Line]:
+def over_runs(figures: pd.DataFrame) -> pd.DataFrame:
     """Compute mean and standard deviation over the runs of each variant, which differ by seed.
 
     Returns:
         `variant`, `detector`, the columns of `FIGURE_KEY` and `factor`, then `runs`, `mean` and `std`: the sample
-        standard deviation (of n - 1), None for one run. In the order of each figure's first line.
+        standard deviation (of n - 1), NaN for one run. In the order of each figure's first line.
     """
-    keys = ("variant", "detector", *FIGURE_KEY, "factor")
-    found: list[Line] = []
-    for names, lines in grouped(figures.select([*keys, "value"]).to_pylist(), *keys):
-        values = [line["value"] for line in lines]
-        std = float(np.std(values, ddof=1)) if len(values) > 1 else None
-        found.append(dict(zip(keys, names, strict=True)) | {"runs": len(values), "mean": np.mean(values), "std": std})
-    return found
+    of = figures.groupby(["variant", "detector", *FIGURE_KEY, "factor"], sort=False, dropna=False)["value"]
+    numbers = {"runs": of.size(), "mean": of.mean(skipna=False), "std": of.std(skipna=False)}
+    return pd.DataFrame(numbers).reset_index()
 
 
-def grouped(lines: Iterable[Line], *names: str) -> list[tuple[tuple[str, ...], list[Line]]]:
-    """Group lines by the values of some columns, in order of first occurrence.
-
-    Args:
-        lines: the lines.
-        names: the columns; without any, all lines form one group.
-    """
-    groups: dict[tuple[str, ...], list[Line]] = {}
-    for line in lines:
-        groups.setdefault(tuple(line[name] for name in names), []).append(line)
-    return list(groups.items())
-
-
-def write_figures(path: Path, figures: pa.Table, record: Mapping[str, Any] | None = None) -> None:
+def write_figures(path: Path, figures: pd.DataFrame, record: Mapping[str, Any] | None = None) -> None:
     """Write figures as Parquet with a record of their origin, or as CSV; equal arguments produce equal bytes.
 
     Args:
@@ -189,15 +179,17 @@ def write_figures(path: Path, figures: pa.Table, record: Mapping[str, Any] | Non
         record: what else a report states, kept as JSON in the Parquet schema's metadata.
     """
     if path.suffix == ".csv":
-        write_text(path, csv_text([figures.column_names, *zip(*figures.to_pydict().values(), strict=True)]))
+        missing = figures.astype(object).where(figures.notna() | (figures.columns == "value"), None)
+        write_text(path, csv_text([[*figures.columns], *missing.itertuples(index=False)]))
         return
     metadata = {METADATA: json.dumps({**(record or {}), "format": FORMAT}, sort_keys=True)}
+    table = pa.Table.from_pandas(figures, _SCHEMA, preserve_index=False)
     with atomic_path(path) as temporary:
-        pq.write_table(figures.replace_schema_metadata(metadata), temporary, compression="zstd")
+        pq.write_table(table.replace_schema_metadata(metadata), temporary, compression="zstd")
 
 
-def read_figures(where: Path) -> pa.Table:
-    """Read the figures of a report.
+def read_figures(where: Path) -> pd.DataFrame:
+    """Read the figures of a report; `attrs` of the frame is the report's record.
 
     Args:
         where: the report's folder, or its `figures.parquet`.
@@ -211,36 +203,27 @@ def read_figures(where: Path) -> pa.Table:
     if not path.is_file():
         raise EvaluationError(f"{where} is not a report: it has no {path.name}. Check the path.")
     table = read_parquet(path, f"the figures {path}")
-    found = read_record(table).get("format", "none")
+    try:
+        record = parse_json((table.schema.metadata or {}).get(METADATA, b""))
+    except ValueError:
+        record = {}
+    found = record.get("format", "none") if isinstance(record, dict) else "none"
     if found != FORMAT or not table.schema.equals(_SCHEMA):
         raise EvaluationError(
             f"{path} has format {one_line(found, 40)}, but this version reads format {FORMAT}. Write the report again."
         )
-    return table
-
-
-def read_record(figures: pa.Table) -> dict[str, Any]:
-    """Return the record in the metadata of figures that were read; empty if it has none that is valid."""
-    try:
-        found = parse_json((figures.schema.metadata or {}).get(METADATA, b""))
-    except ValueError:
-        return {}
-    return found if isinstance(found, dict) else {}
+    figures = _frame(table.replace_schema_metadata(None))
+    figures.attrs = record
+    return figures
 
 
 _SCHEMA = pa.schema([(name, kind) for name, (kind, _) in COLUMNS.items()])
 
 
-def _refuse_twice(lines: Iterable[Mapping[str, Any]]) -> None:
-    seen: dict[tuple[Any, ...], str] = {}
-    for line in lines:
-        key = tuple(line[name] for name in ("variant", "model_digest", "seed", "detector", *FIGURE_KEY))
-        if line["model_digest"] and key in seen:
-            raise EvaluationError(
-                f"{seen[key]} and {line['run']} both have {line['detector']} with seed {line['seed']} and the same "
-                "weights. Leave one out, or name two variants."
-            )
-        seen[key] = line["run"]
+def _frame(table: pa.Table) -> pd.DataFrame:
+    """Return figures as a frame; a seed may be missing, so integers are nullable."""
+    found: pd.DataFrame = table.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
+    return found
 
 
 def _json(values: Mapping[str, Any]) -> str:

@@ -5,12 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+import numpy as np
+import pandas as pd
+
+from unknown_detection.evaluation.display.names import beside, metric, set_name, statistic_name
+from unknown_detection.evaluation.display.tables import Heading, Row
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.metrics.metrics import METRICS
 from unknown_detection.evaluation.metrics.mixture import mixture, moments
-from unknown_detection.evaluation.protocols import calibration
+from unknown_detection.evaluation.protocols import calibration, equal_numbers
 from unknown_detection.evaluation.protocols.figures import Figure
+from unknown_detection.evaluation.protocols.layout import Builder, LaidOut, best_first, distinct, heading
+from unknown_detection.evaluation.protocols.protocol import Protocol
 from unknown_detection.evaluation.protocols.results import ALL_VARIANTS, Run
+from unknown_detection.evaluation.scoring.rows import Rows
 
 NAME = "optimizer-robustness"
 
@@ -160,3 +168,56 @@ def _together(variant: str, runs: Sequence[Run]) -> Run:
     """Return the run that represents several runs in the line of a figure over them."""
     name = " + ".join(dict.fromkeys(run.name for run in runs))
     return Run(name, variant, None, " + ".join(dict.fromkeys(run.model for run in runs)), "", {}, runs[0].versions)
+
+
+def tables(lines: pd.DataFrame, builder: Builder) -> LaidOut:
+    """Lay out tables 4 and 5 of the optimizer paper for each OoD set, and the input of its table 10."""
+    note = (
+        "Mean and variance of the mixture over training methods, in percent and its square (AURC: in thousandths), "
+        "and the robustness score: standard deviation times mean if lower values are better, else divided by it."
+    )
+    together = lines["variant"] == ALL_VARIANTS
+    sets = lines[together].groupby(["config", "setting"])["unknown"].nunique()
+    for (config, setting, unknown), found in lines[together].groupby(["config", "setting", "unknown"], sort=False):
+        names = [] if setting == "ood_detection" else [builder.settings.get(setting, setting)]
+        names += [set_name(unknown)] if not names or sets[config, setting] > 1 else []
+        where = ", ".join(names)
+        columns = [
+            (heading(metric(line["metric"]).title, line, statistic_name(line["statistic"])), line)
+            for line in distinct(found)
+        ]
+        title = f"Robustness of detectors to the training method on {config}, {where}"
+        table = builder.by_detector((NAME, config, where), title, note, columns, found)
+        yield table, setting in ("unknown_detection", equal_numbers.SETTING)
+    of_variants = lines[~together & (lines["statistic"] == "robustness")]
+    note = "Robustness score of the mixture over all OoD sets; lower is more robust."
+    for (config, setting, name), found in of_variants.groupby(["config", "setting", "metric"], sort=False):
+        scores = (found["mean"] * found["factor"]).groupby([found["detector"], found["variant"]], sort=False).first()
+        cells = scores.unstack(sort=False)
+        title = f"Robustness of training methods on {config}, {builder.settings.get(setting, setting)}"
+        headings = [Heading("", variant, "lower") for variant in cells.columns]
+        rows = [Row(one, beside(one)) for one in cells.index]
+        parts, shown = (NAME, config, "variants", setting, name), f"{title}, {metric(name).title}"
+        table = builder.table(
+            parts, shown, note, "Detector", headings, rows, cells.to_numpy(float), digits=3, ranked="rows"
+        )
+        yield table.in_order(best_first(np.fmin.reduce(table.values, axis=1), "lower")), False
+
+
+def _several_runs(rows: Rows) -> list[Figure]:
+    raise EvaluationError(
+        f"{NAME} compares several runs and cannot evaluate a single one. Give it the figures of models trained with "
+        "different optimizers."
+    )
+
+
+PROTOCOL = Protocol(
+    name=NAME,
+    title="Robustness to the training method",
+    paper="Abdelzad, Czarnecki and Salay, The Effect of Optimization Methods on the Robustness of Out-of-Distribution "
+    "Detection Approaches (2020)",
+    settings={},
+    judge=_several_runs,
+    tables=tables,
+)
+"""Compares the figures of several runs by another protocol, so `judge` refuses the rows of one."""

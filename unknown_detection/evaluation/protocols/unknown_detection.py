@@ -7,13 +7,22 @@ Tested by `tests/evaluation/protocols/test_registry.py`.
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Iterator
 
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from unknown_detection.evaluation.display.names import set_name
 from unknown_detection.evaluation.metrics.ranking import rank
-from unknown_detection.evaluation.protocols.figures import Figure, Protocol, means, measure
+from unknown_detection.evaluation.protocols import pictures
+from unknown_detection.evaluation.protocols.figures import Figure, means, measure
+from unknown_detection.evaluation.protocols.layout import Builder, LaidOut, distinct, heading
+from unknown_detection.evaluation.protocols.protocol import Protocol, Shown
 from unknown_detection.evaluation.scoring.rows import Rows, known_rows, rank_errors, rank_known_unknown, unknown_splits
 
 NAME = "unknown-detection"
+UNKNOWN = ("near_ood", "far_ood")
 
 
 def figures(rows: Rows) -> list[Figure]:
@@ -31,7 +40,7 @@ def figures(rows: Rows) -> list[Figure]:
         EvaluationError: there are no in-distribution rows in `test`, or no near-OoD or far-OoD rows.
     """
     known = known_rows(rows, "test")
-    unknown = unknown_splits(rows, ("near_ood", "far_ood"))
+    unknown = unknown_splits(rows, UNKNOWN)
     named = {"protocol": NAME, "config": str(rows.config[0])}
     found: list[Figure] = []
     if rows.prediction is not None:
@@ -50,15 +59,53 @@ def figures(rows: Rows) -> list[Figure]:
     return found + means(far)
 
 
+def tables(lines: pd.DataFrame, builder: Builder) -> LaidOut:
+    """Lay out tables 6 and 7 of the paper: accuracy, all unknowns, misclassifications, each OoD set."""
+    groups = {"unknown_detection": "Unknown", "misclassification_detection": "Misclassified"}
+    note = (
+        "AURC and E-AURC are multiplied by 1,000, all other figures are in percent; known rows are positive for "
+        "FPR@95%TPR. In unknown detection every row of an OoD set counts as an error."
+    )
+    for config, found in lines.groupby("config", sort=False):
+        columns = []
+        for line in sorted(distinct(found), key=lambda line: line["metric"] == "accuracy"):
+            group = groups.get(line["setting"]) or ("Far mean" if line["statistic"] else set_name(line["unknown"]))
+            columns.append((heading("" if line["metric"] == "accuracy" else group, line), line))
+        yield builder.by_detector((NAME, config), f"{PROTOCOL.title} on {config}", note, columns, found), True
+
+
+def draw(scene: pictures.Scene) -> Iterator[pictures.Picture]:
+    """Draw figures 5 and 6 of the paper, and curves."""
+
+    def evaluated(rows: Rows) -> npt.NDArray[np.bool_]:
+        return np.asarray((rows.known & (rows.split == "test")) | np.isin(rows.role, UNKNOWN))
+
+    yield from pictures.changes(scene)
+    yield from pictures.heatmap(scene, "ood_detection", by=["config"])
+    rows = scene.where(evaluated)
+    for kind in (pictures.roc_curves, pictures.risk_coverage_curves, pictures.densities):
+        yield from kind(rows)
+
+
 PROTOCOL = Protocol(
-    "Unknown detection",
-    "Kim, Koo and Hwang, A Unified Benchmark for the Unknown Detection Capability of Deep Neural Networks (2023)",
-    {
+    name=NAME,
+    title="Unknown detection",
+    paper="Kim, Koo and Hwang, A Unified Benchmark for the Unknown Detection Capability of Deep Neural Networks "
+    "(2023)",
+    settings={
         "unknown_detection": "Unknown detection",
         "misclassification_detection": "Misclassification detection",
         "ood_detection": "OoD detection",
     },
-    ("unknown_detection", "misclassification_detection"),
-    figures,
-    headline={"setting": "unknown_detection", "metric": "aurc", "statistic": ""},
+    with_predictions=("unknown_detection", "misclassification_detection"),
+    judge=figures,
+    summary=(
+        Shown("", {"setting": "unknown_detection", "metric": "aurc"}),
+        Shown("Near", {"unknown": "near_ood", "metric": "auroc"}),
+        Shown("Far mean", {"statistic": "mean", "metric": "auroc"}),
+        Shown("Near", {"unknown": "near_ood", "metric": "fpr_.*"}),
+        Shown("Far mean", {"statistic": "mean", "metric": "fpr_.*"}),
+    ),
+    tables=tables,
+    pictures=draw,
 )

@@ -21,9 +21,9 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from unknown_detection.evaluation.errors import EvaluationError, require_known
-from unknown_detection.evaluation.files import file_name
+from unknown_detection.evaluation.files import file_name, load_python
 from unknown_detection.evaluation.protocols import robustness
-from unknown_detection.evaluation.protocols.registry import PROTOCOLS, default_protocol
+from unknown_detection.evaluation.protocols.registry import PROTOCOLS, default_protocol, register
 from unknown_detection.evaluation.protocols.results import ALL_VARIANTS, Run
 from unknown_detection.evaluation.protocols.robustness import robust_variants
 from unknown_detection.evaluation.releases import Release
@@ -175,8 +175,9 @@ def choose_protocols(
     """Choose the configs that each protocol evaluates.
 
     Args:
-        asked: names of protocols, or `NAME=CONFIG,CONFIG`; empty for the default protocol of each config, and the
-            optimizer paper's if there are several training methods.
+        asked: names of protocols, or `FILE.py:NAME` for one of the user's own, each perhaps with `=CONFIG,CONFIG`;
+            empty for the default protocol of each config, and the optimizer paper's if there are several training
+            methods.
         scored: the loaded scores files.
         configs: the configs to evaluate; empty for all with scores.
 
@@ -191,9 +192,10 @@ def choose_protocols(
     wanted: dict[str, tuple[str, ...]] = {}
     for text in asked or usual:
         name, equals, of = text.partition("=")
+        name = register(load_python(name, "protocol")[0]).name if ".py:" in name else name
         named = tuple(of.split(",")) if equals else chosen
         require_known("config with scores", named, chosen)
-        require_known("protocol", [name], (*PROTOCOLS, robustness.NAME))
+        require_known("protocol", [name], PROTOCOLS)
         wanted[name] = (*wanted.get(name, ()), *named)
     if robustness.NAME in wanted and not robust:
         raise EvaluationError(

@@ -18,7 +18,6 @@ from unknown_detection.evaluation.protocols.registry import PROTOCOLS, figures
 from unknown_detection.evaluation.protocols.robustness import DetectorFigures, robust_detectors, robust_figures
 from unknown_detection.evaluation.releases import Release
 from unknown_detection.evaluation.reports.inputs import ScoredRun
-from unknown_detection.evaluation.reports.names import detector_name
 from unknown_detection.evaluation.scoring.left_out import (
     LeftOut,
     Overlapping,
@@ -112,8 +111,8 @@ def _first_of_each(counts: Sequence[Sequence[Any]]) -> list[Any]:
     return list(found.values())
 
 
-def notes(release: Release, scored: Sequence[ScoredRun], wanted: Wanted, left_out: RowsLeftOut) -> list[str]:
-    """List what a reader has to know before the figures: what they are of, and which are missing, in sentences."""
+def warnings(release: Release, scored: Sequence[ScoredRun], wanted: Wanted) -> list[str]:
+    """List what a reader has to know before using the figures: what is wrong with them or missing, in sentences."""
     found = [
         f"{release_name(release)} is a demo release: its figures try the tools out, and are no results"
     ] * release.is_demo
@@ -133,11 +132,15 @@ def notes(release: Release, scored: Sequence[ScoredRun], wanted: Wanted, left_ou
             ((one.run.fit_half,), one.run.name) for one in scored if one.run.fit_half
         ).items()
     ]
-    found += [
+    return found + [
         f"od-test chooses the thresholds of {', '.join(names)} on rows of {rows} that they were fitted on"
         for (rows,), names in _gathered(_fitted_where_thresholds_are(scored, wanted)).items()
     ]
-    found += [] if left_out.duplicates is None else [describe_left_out(left_out.duplicates)]
+
+
+def remarks(release: Release, scored: Sequence[ScoredRun], left_out: RowsLeftOut) -> list[str]:
+    """List what else there is to know of the rows, in sentences: which are left out, and what the classes are."""
+    found = [] if left_out.duplicates is None else [describe_left_out(left_out.duplicates)]
     found += [] if left_out.overlapping is None else [describe_overlaps(left_out.overlapping)]
     configs = sorted({config for one in scored for config in one.configs})
     return found + [remark for config in configs for remark in release.remarks_on_classes(config)]
@@ -149,7 +152,7 @@ def _fitted_where_thresholds_are(scored: Sequence[ScoredRun], wanted: Wanted) ->
         for name, used in one.used.items():
             rows = used.get("fitted_on", "")
             if rows and rows == used.get("threshold_on") and set(wanted.get(od_test.NAME, ())) & set(one.configs):
-                yield (rows,), detector_name(name)
+                yield (rows,), name
 
 
 def reversed_signs(evaluated: Sequence[DetectorFigures]) -> list[str]:
@@ -199,7 +202,7 @@ def release_name(release: Release) -> str:
 def _missing(scored: Sequence[ScoredRun], wanted: Wanted) -> list[str]:
     found = []
     detectors = [(name, rows) for one in scored for name, rows in one.rows.items()]
-    without = dict.fromkeys(detector_name(name) for name, rows in detectors if rows.prediction is None)
+    without = dict.fromkeys(name for name, rows in detectors if rows.prediction is None)
     chosen = [PROTOCOLS[name] for name in wanted if name in PROTOCOLS]
     settings = dict.fromkeys(one.settings[name] for one in chosen for name in one.with_predictions)
     if without and settings:
@@ -210,7 +213,7 @@ def _missing(scored: Sequence[ScoredRun], wanted: Wanted) -> list[str]:
                 found += PROTOCOLS[protocol].absent(one.any_rows(configs))
     if robustness.NAME in wanted:
         robust = robust_detectors((one.run, name) for one in scored for name in one.rows)
-        few = [detector_name(name) for name in dict.fromkeys(name for name, _ in detectors) if name not in robust]
+        few = [name for name in dict.fromkeys(name for name, _ in detectors) if name not in robust]
         models = "two models for each of two training methods"
         found += [f"{robustness.NAME} needs {models} and has fewer of {', '.join(few)}"] if few else []
     return list(dict.fromkeys(found))

@@ -9,16 +9,18 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
+import pandas as pd
 
 from unknown_detection.durable import finish, make_folder
+from unknown_detection.evaluation.display.tables import Table, aligned, as_csv
+from unknown_detection.evaluation.display.tables import latex as as_latex
 from unknown_detection.evaluation.errors import EvaluationError, require_packages
 from unknown_detection.evaluation.files import write_text
+from unknown_detection.evaluation.protocols.registry import PROTOCOLS
 from unknown_detection.evaluation.protocols.results import (
     FILE,
     over_runs,
     read_figures,
-    read_record,
     tidy,
     write_figures,
 )
@@ -33,12 +35,14 @@ from unknown_detection.evaluation.reports.inputs import (
     parse_splits,
     scores_files,
 )
-from unknown_detection.evaluation.reports.layouts import paper_tables
 from unknown_detection.evaluation.reports.page import PAGE, render_page
-from unknown_detection.evaluation.reports.tables import Table, aligned, as_csv, latex
+from unknown_detection.evaluation.reports.placed import PlacedTable, paper_tables, summaries
 from unknown_detection.terminal.progress import Log, bar
 
 Record = dict[str, Any]
+
+_SHOWN = 12
+"""Detectors that a terminal shows of the first table; of others, a third."""
 
 PLOT_SUFFIXES = (".pdf", ".png", ".svg")
 
@@ -53,10 +57,11 @@ def report(
     csv: bool = False,
     latex: bool = False,
     plots: bool | None = None,
+    roc: str | None = None,
     dry_run: bool = False,
     quiet: bool = True,
     log: Log = lambda text: None,
-) -> pa.Table | None:
+) -> pd.DataFrame | None:
     """Compute the papers' figures from scores, and write them with a page that shows them.
 
         >>> figures = ud.report(scores, "build/digits", "build/report", plots=False)
@@ -75,6 +80,7 @@ def report(
         csv: also write the figures and each table as CSV.
         latex: also write each table as LaTeX.
         plots: True also writes the plots as PDF, PNG and SVG; False leaves them out of the page, too.
+        roc: the detector whose ROC curves are drawn; None for the best of each config.
         dry_run: check the files and ids, log what would be computed, and write nothing.
         quiet: no progress bars.
         log: receives lines on what is evaluated, and notes.
@@ -97,8 +103,9 @@ def report(
     wanted = choose_protocols(protocols, scored, tuple(chosen))
     log(_described(opened, scored, wanted))
     left_out = judging.rows_left_out(scored, wanted)
-    notes = judging.notes(opened, scored, wanted, left_out)
-    for note in notes:
+    warnings = judging.warnings(opened, scored, wanted)
+    notes = judging.remarks(opened, scored, left_out)
+    for note in (*warnings, *notes):
         log(f"note: {note}")
     if dry_run:
         log(f"dry run: nothing was written; the report would go to {out}")
@@ -107,32 +114,31 @@ def report(
         evaluated = judging.compute_figures(scored, wanted, progress.update)
     for hint in (*judging.reversed_signs(evaluated), *judging.too_few_left(evaluated, left_out)):
         log(f"note: {hint}")
-        notes.append(hint)
+        warnings.append(hint)
     figures = _tabulate(evaluated, opened)
-    record = _record(figures, files, wanted, notes, left_out)
-    for line, one in zip(record["runs"], scored, strict=True):
-        line["times"] = dict(one.times)
-    tables = paper_tables(over_runs(figures), left_out.duplicates or (), left_out.overlapping or ())
+    record = {**_record(figures, files, scored, wanted, left_out), "warnings": warnings, "notes": notes}
+    lines = over_runs(figures)
+    short, tables = summaries(lines), paper_tables(lines, left_out.duplicates or (), left_out.overlapping or ())
     drawn = []
     if plots is not False:
         from unknown_detection.evaluation.reports.pictures import pictures
 
-        drawn = pictures(scored, figures.to_pylist(), wanted)
+        drawn = pictures(scored, figures, wanted, roc)
     temporary = target.resolve().with_name(f".{os.getpid()}.{target.resolve().name}")
     make_folder(temporary.parent)
     try:
         temporary.mkdir()
         inline = []
         with bar(len(drawn), "drawing", quiet=quiet, unit=" pictures") as progress:
-            for picture in drawn:
-                from unknown_detection.evaluation.reports.canvas import inline_svg, save
+            for protocol, picture in drawn:
+                from unknown_detection.evaluation.display.canvas import inline_svg, save
 
                 drawing = picture.figure()
-                inline.append((picture, inline_svg(drawing, picture.name)))
+                inline.append((protocol, picture.title, inline_svg(drawing, picture.name)))
                 if plots:
                     save(drawing, temporary / "plots", picture.name, PLOT_SUFFIXES)
                 progress.update(1)
-        page = render_page(record, figures, tables, inline, _fitting(scored))
+        page = render_page(record, figures, short, tables, inline, _fitting(scored))
         write_text(temporary / PAGE, page)
         _write_tables(temporary / "tables", [placed.table for placed in tables], csv=csv, tex=latex)
         if csv:
@@ -142,8 +148,44 @@ def report(
         _put(temporary, target.resolve())
     finally:
         shutil.rmtree(temporary, ignore_errors=True)
-    log(f"{len(figures):,} figures, {len(drawn)} pictures: see {target / PAGE}")
+    for line in terminal_lines(short):
+        log(line)
+    log(f"{'the page' if drawn else 'the page, without plots'}: {target / PAGE}")
     return figures
+
+
+def short_results(scores: Path, release: Release, splits: Mapping[str, set[str]]) -> list[str]:
+    """Return the main figures of a scores file for a terminal, on all rows, by the protocol of each config.
+
+    Args:
+        scores: the scores file.
+        release: the release whose rows were scored.
+        splits: the scored splits by config.
+
+    Raises:
+        EvaluationError: as for `report`.
+    """
+    scored = load([ScoresFile(scores)], release, splits, lambda _: None)
+    wanted = choose_protocols((), scored, ())
+    evaluated = [
+        (one.run, detector, PROTOCOLS[name].figures(one.of_configs(rows, configs)))
+        for one in scored
+        for name, configs in wanted.items()
+        for detector, rows in one.rows.items()
+    ]
+    return terminal_lines(summaries(over_runs(_tabulate(evaluated, release))))
+
+
+def terminal_lines(short: Sequence[PlacedTable]) -> list[str]:
+    """Return the short tables of results for a terminal: the best few detectors of each protocol and config."""
+    found = []
+    for number, table in enumerate(placed.table for placed in short):
+        most = _SHOWN if not number else _SHOWN // 3
+        rest = len(table.rows) - most
+        found += ["", f"{table.title}, best first", *table.in_order(range(min(most, len(table.rows)))).lines()]
+        found += [f"and {rest} more"] * (rest > 0)
+        found += [table.note]
+    return [*found, ""] if found else []
 
 
 def _check_output_folder(out: Path) -> None:
@@ -163,7 +205,7 @@ def _check_output_folder(out: Path) -> None:
 
 def _own_files(out: Path) -> list[str]:
     try:
-        files = read_record(read_figures(out)).get("files", [])
+        files = read_figures(out).attrs.get("files", [])
     except EvaluationError:
         return []  # no report, or none that this version can tell from other files
     return files if isinstance(files, list) else []
@@ -178,7 +220,7 @@ def _described(release: Release, scored: Sequence[ScoredRun], wanted: judging.Wa
     return "\n".join([head, *aligned(lines, left=(0, 1, 3)), *protocols])
 
 
-def _tabulate(evaluated: Sequence[DetectorFigures], release: Release) -> pa.Table:
+def _tabulate(evaluated: Sequence[DetectorFigures], release: Release) -> pd.DataFrame:
     return tidy(
         evaluated,
         release=judging.release_name(release),
@@ -188,21 +230,19 @@ def _tabulate(evaluated: Sequence[DetectorFigures], release: Release) -> pa.Tabl
 
 
 def _record(
-    figures: pa.Table, files: Sequence[ScoresFile], wanted: judging.Wanted, notes: Sequence[str],
+    figures: pd.DataFrame, files: Sequence[ScoresFile], scored: Sequence[ScoredRun], wanted: judging.Wanted,
     left_out: judging.RowsLeftOut,
 ) -> Record:  # fmt: skip
     """Return what the report was made from, and what it says of its rows."""
-    lines = {line["run"]: line for line in figures.to_pylist()}
     runs = []
-    for file in files:
-        line = lines[file.path.stem]
-        told = {name: line[name] for name in ("run", "variant", "seed", "model", "model_digest")}
-        runs.append(told | {"scores": file.path.name, "scores_sha256": file.sha256})
-    first = next(iter(lines.values()))
+    for file, one in zip(files, scored, strict=True):
+        told = {name: getattr(one.run, name) for name in ("variant", "seed", "model", "model_digest")}
+        told |= {"run": one.run.name, "scores": file.path.name, "scores_sha256": file.sha256, "times": dict(one.times)}
+        runs.append(told)
+    first = figures.iloc[0]
     return {
         **{name: first[name] for name in ("release", "release_digest", "duplicates_sha256")},
         "protocols": {name: list(configs) for name, configs in wanted.items()},
-        "notes": list(notes),
         "left_out": None if left_out.duplicates is None else [asdict(one) for one in left_out.duplicates],
         "overlapping": None if left_out.overlapping is None else [asdict(one) for one in left_out.overlapping],
         "runs": runs,
@@ -220,7 +260,7 @@ def _fitting(scored: Sequence[ScoredRun]) -> dict[str, Mapping[str, Any]]:
 
 
 def _write_tables(folder: Path, tables: Sequence[Table], *, csv: bool, tex: bool) -> None:
-    for suffix, render in ((".csv", as_csv),) * csv + ((".tex", latex),) * tex:
+    for suffix, render in ((".csv", as_csv),) * csv + ((".tex", as_latex),) * tex:
         for table in tables:
             write_text(folder / f"{table.name}{suffix}", render(table))
 

@@ -19,7 +19,7 @@ from unknown_detection.csv_text import csv_text
 from unknown_detection.evaluation.detectors.base import Detector
 from unknown_detection.evaluation.detectors.nearest import on_device
 from unknown_detection.evaluation.detectors.own import Own, choose
-from unknown_detection.evaluation.detectors.registry import method
+from unknown_detection.evaluation.detectors.registry import METHODS, method
 from unknown_detection.evaluation.errors import EvaluationError, a_kind, require_packages
 from unknown_detection.evaluation.features.cache import FeatureCache, Key
 from unknown_detection.evaluation.features.extract import identity
@@ -208,21 +208,26 @@ def fit_all(scorer: Scorer, names: Sequence[str], *, leave_out: bool, progress: 
     Args:
         scorer: fits the methods.
         names: names of the methods.
-        leave_out: skip methods that cannot be used or fitted, with a log line.
+        leave_out: skip methods that cannot be used or fitted, with one log line for all of them.
         progress: called with the number of methods done.
 
     Raises:
         EvaluationError: a method cannot be used or fitted and `leave_out` is false, or all were left out.
     """
     fitted = []
+    left_out: dict[str, list[str]] = {}
     for name in names:
         try:
             fitted.append(scorer.fit(name))
         except EvaluationError as error:
             if not leave_out:
                 raise
-            scorer.log(f"{name} is left out: {error}")
+            reason = str(error).partition(". ")[0]
+            of, _, why = reason.partition(" ")  # a detector that others are made of may be the reason
+            left_out.setdefault(why if of in METHODS else reason, []).append(name)
         progress(1)
+    if left_out:
+        scorer.log("left out: " + "; ".join(f"{', '.join(of)} ({why})" for why, of in left_out.items()))
     if not fitted:
         raise EvaluationError("No detector can be used with these features; see the reasons above.")
     return fitted

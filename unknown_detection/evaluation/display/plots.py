@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from unknown_detection.evaluation.protocols.calibration import Reliability
-from unknown_detection.evaluation.reports.canvas import (
+from unknown_detection.evaluation.display.canvas import (
     COLUMN,
     INK,
     PAGE,
@@ -26,6 +25,9 @@ from unknown_detection.evaluation.reports.canvas import (
 )
 
 Floats = npt.NDArray[np.float64]
+
+Reliability = tuple[npt.NDArray[np.int64], Floats, Floats, float]
+"""By bin, shape (B,), rows, and their mean confidence and accuracy, NaN without rows; and the ECE."""
 
 # Okabe and Ito's palette, which colour-blind readers can distinguish.
 ROLES: Mapping[str, tuple[str, str]] = {
@@ -43,6 +45,9 @@ ROLES: Mapping[str, tuple[str, str]] = {
 
 _LINES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _OTHERS = "#999999"
+
+_POINTS = 1000
+"""Points of a ROC curve that are drawn; a screen has fewer."""
 
 _SLANTED = 15
 """Number of columns up to which their names are slanted; those of more stand upright."""
@@ -79,6 +84,29 @@ def risk_coverage(
     axes.set(xlim=(0, 100), ylim=(0, max(108 * top, 1)), xlabel="coverage (%)", ylabel="risk (% errors)")
     axes.grid()
     figure.legend(title="AURC × 1,000, best first", loc="outside lower center", ncols=2)
+    return figure
+
+
+@styled
+def roc(curves: Mapping[str, tuple[Floats, Floats, float]], *, title: str) -> Any:
+    """Plot ROC curves with the known rows positive, and the threshold at 95 % TPR.
+
+    Args:
+        curves: by set of unknown rows, false and true positive rates, each of shape (n,), and the AUROC in percent.
+        title: title of the plot.
+    """
+    figure, ((axes,),) = new_figure(title, COLUMN, 2.6 + 0.13 * (len(curves) + 1))
+    axes.plot([0, 100], [0, 100], color=_OTHERS, linewidth=0.6, linestyle="--")
+    axes.axhline(95, color=_OTHERS, linewidth=0.6, linestyle=":")
+    for number, (name, (fpr, tpr, area)) in enumerate(curves.items()):
+        at = np.unique(np.linspace(0, len(fpr) - 1, _POINTS).round().astype(int))
+        look = {"color": _LINES[number % len(_LINES)], "linewidth": 1.2}
+        axes.plot(fpr[at] * 100, tpr[at] * 100, label=legend_label(f"{name} (AUROC {area:.2f})"), **look)
+    axes.set(
+        xlim=(0, 100), ylim=(0, 100), xlabel="FPR: unknown rows accepted (%)", ylabel="TPR: known rows accepted (%)"
+    )
+    axes.grid()
+    figure.legend(loc="outside lower center", ncols=1)
     return figure
 
 

@@ -3,7 +3,7 @@
 import html
 import re
 
-from unknown_detection.evaluation.reports.tables import as_page
+from unknown_detection.evaluation.display.tables import as_page
 
 
 def text_lines(table):
@@ -11,7 +11,10 @@ def text_lines(table):
     page = as_page(table)
     head = [f"{column.group} {column.title}".strip() for column in page.columns]
     rows = [
-        [first, *(f"**{cell.text}**" if cell.style == "strong" else cell.text for cell in cells)]
+        [
+            re.sub("<[^>]*>", "", first),
+            *(f"**{cell.text}**" if cell.style == "strong" else cell.text for cell in cells),
+        ]
         for first, *cells in page.rows
     ]
     return [f"| {' | '.join(line)} |" for line in (head, *rows)]

@@ -2,7 +2,7 @@
 
 Matplotlib is imported within functions, since tables and figures do not need it.
 
-Tested by `tests/evaluation/reports/test_plots.py`.
+Tested by `tests/evaluation/display/test_plots.py`.
 """
 
 from __future__ import annotations

@@ -1,14 +1,13 @@
 """Display names of detectors, metrics, splits and settings, as papers write them.
 
-Tested by `tests/evaluation/reports/test_tables.py`.
+Tested by `tests/evaluation/display/test_tables.py`.
 """
 
 from __future__ import annotations
 
 from unknown_detection.evaluation.detectors.registry import METHODS
+from unknown_detection.evaluation.metrics.calibration import ECE
 from unknown_detection.evaluation.metrics.metrics import METRICS, Metric
-from unknown_detection.evaluation.protocols import calibration
-from unknown_detection.evaluation.protocols.registry import PROTOCOLS
 
 BASELINE = "msp"
 """The detector that others are compared with, if it was scored."""
@@ -65,13 +64,23 @@ _STATISTICS = {
 
 
 def detector_name(name: str) -> str:
-    """Return the name of a detector for tables and plots; of an unknown one, its name in the scores file."""
+    """Return the name of a detector in papers, for plots; of an unknown one, its name in the scores file."""
     return _DETECTORS.get(name) or (METHODS[name].title if name in METHODS else name)
+
+
+def beside(name: str) -> str:
+    """Return a detector's name in papers, empty if it is the command line's but for capitals and signs."""
+    title = detector_name(name)
+    return "" if _letters(title) == _letters(name) else title
+
+
+def _letters(name: str) -> str:
+    return "".join(filter(str.isalnum, name)).lower()
 
 
 def metric(name: str) -> Metric:
     """Return a metric of figures: one of `METRICS`, or the ECE."""
-    return calibration.ECE if name == calibration.ECE.name else METRICS[name]
+    return ECE if name == ECE.name else METRICS[name]
 
 
 def metric_name(name: str) -> str:
@@ -86,12 +95,6 @@ def set_name(unknown: str) -> str:
     split, comma, which = unknown.partition(", ")
     short = split.removeprefix("far_ood_")
     return _SPLITS.get(short, short.replace("_", " ")) + comma + which
-
-
-def setting_name(setting: str) -> str:
-    """Return the title of a protocol's setting."""
-    titles = {name: title for one in PROTOCOLS.values() for name, title in one.settings.items()}
-    return titles.get(setting, setting.replace("_", " "))
 
 
 def statistic_name(name: str) -> str:

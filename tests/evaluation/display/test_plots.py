@@ -8,8 +8,8 @@ import pytest
 
 pytest.importorskip("matplotlib", reason="needs the extra `evaluate`")
 
+from unknown_detection.evaluation.display import canvas, plots
 from unknown_detection.evaluation.metrics.metrics import aurc, risk_coverage
-from unknown_detection.evaluation.reports import canvas, plots
 
 
 def curves(count):
@@ -37,6 +37,7 @@ def drawn():
         "changes": plots.changes({"worse": (-3.0, 0.5), "better": (2.0, None)}, title="Changes", axis="%"),
         "heatmap": plots.heatmap(np.array([[0.9, np.nan], [0.2, 0.5]]), ["a", "b"], ["x", "y"], title="Map", bar="%"),
         "reliability": plots.reliability(bins(["MSP"]), title="Reliability"),
+        "roc": plots.roc({"near": (np.array([0, 0.5, 1]), np.array([0, 0.9, 1]), 70.0)}, title="ROC"),
     }
 
 
@@ -50,7 +51,7 @@ def test_pictures_come_in_three_formats_and_the_same_bytes_again(tmp_path):
             files = [f"{name}{suffix}" for suffix in (".png", ".svg", ".pdf")]
             assert canvas.save(figure, tmp_path / folder, name, (".png", ".svg", ".pdf")) == files
     files = sorted(path.name for path in (tmp_path / "one").iterdir())
-    assert len(files) == 15
+    assert len(files) == 18
     for name in files:
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes(), name
         assert b"Matplotlib v" not in (tmp_path / "one" / name).read_bytes()
@@ -66,6 +67,7 @@ def test_pictures_say_what_they_show(tmp_path):
     assert {"D0", "D4", "known", "far-OoD", "score", "rows (%)"} <= set(said["densities"])
     assert [text for text in said["changes"] if text in ("better", "worse")] == ["worse", "better"], "drawn from below"
     assert {"90.0", "20.0", "-", "a", "x"} <= set(said["heatmap"])
+    assert {"near (AUROC 70.00)", "TPR: known rows accepted (%)"} <= set(said["roc"])
     assert {"MSP (ECE 12.30 %)", "calibrated", "accuracy (%)"} <= set(said["reliability"])
 
 
@@ -150,6 +152,7 @@ def test_no_words_are_cut(panels):
         ),
         "heatmap": plots.heatmap(np.full((3, panels), 0.9), names[:1] * 3, names, title=title, bar="AUROC in percent"),
         "reliability": plots.reliability(bins(names), title=title),
+        "roc": plots.roc({name: (np.arange(2), np.arange(2), 50.0) for name in names}, title=title),
     }
     for name, figure in figures.items():
         figure.draw_without_rendering()

@@ -1,0 +1,1 @@
+"""How results are shown: names, tables and plots; independent of protocols."""

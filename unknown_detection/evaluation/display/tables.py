@@ -1,0 +1,184 @@
+"""Tables of results, written as CSV, LaTeX, part of a page and lines in a terminal.
+
+Tested by `tests/evaluation/display/test_tables.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+from markupsafe import Markup
+
+from unknown_detection.csv_text import csv_text
+from unknown_detection.pages import content
+
+Floats = npt.NDArray[np.float64]
+
+_ARROWS = {"higher": " ↑", "lower": " ↓", "": ""}
+_LATEX = str.maketrans(
+    {"±": r"$\pm$", "↑": r"$\uparrow$", "↓": r"$\downarrow$", "\\": r"\textbackslash{}"}
+    | {sign: f"\\{sign}" for sign in "&%$#_{}"}
+)
+
+
+@dataclass(frozen=True)
+class Heading:
+    """A column heading: the group it shares with its neighbours, its own title, and which values are better."""
+
+    group: str
+    title: str
+    better: Literal["higher", "lower", ""] = ""
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row's name, as the command line spells it, and what stands beside it: its name in papers, or nothing."""
+
+    name: str
+    beside: str = ""
+
+
+@dataclass(frozen=True)
+class Table:
+    """A table with one number a cell, in the paper's unit.
+
+    Attributes:
+        name: name of its files, without an ending.
+        title: one line.
+        note: text below the table, with units and conventions.
+        stub: heading of the column with the rows' names.
+        columns: c headings.
+        rows: names of r rows.
+        values: values or means over runs, shape (r, c); NaN if undefined.
+        deviations: sample standard deviations over runs, shape (r, c); NaN for single runs.
+        digits: number of decimals.
+        ranked: whether the best cell of each column, or of each row, is bold. Where all columns lack `better`, none.
+    """
+
+    name: str
+    title: str
+    note: str
+    stub: str
+    columns: Sequence[Heading]
+    rows: Sequence[Row]
+    values: Floats
+    deviations: Floats
+    digits: int = 2
+    ranked: Literal["columns", "rows"] = "columns"
+
+    def best(self) -> npt.NDArray[np.bool_]:
+        """The bold cells, shape (r, c); ties at the printed precision are all bold, unless most cells tie.
+
+        Where some numbers are means over runs, single runs are not compared with them.
+        """
+        axis = 0 if self.ranked == "columns" else 1
+        signs = np.array([{"higher": 1.0, "lower": -1.0, "": np.nan}[head.better] for head in self.columns])
+        compared = np.round(self.values, self.digits) * signs
+        means = np.isfinite(self.deviations)
+        compared[means.any(axis, keepdims=True) & ~means] = np.nan
+        found = compared == np.fmax.reduce(compared, axis, keepdims=True, initial=-np.inf)
+        several = np.isfinite(compared).sum(axis, keepdims=True)
+        few = found.sum(axis, keepdims=True) <= np.maximum(2, several // 2)
+        bold: npt.NDArray[np.bool_] = found & (several > 1) & few
+        return bold
+
+    def best_first(self, column: int = 0) -> Table:
+        """Return the table with its rows in the order of a column, the best first and undefined ones last."""
+        sign = -1 if self.columns[column].better == "higher" else 1
+        return self.in_order(np.argsort(sign * self.values[:, column], kind="stable").tolist())
+
+    def in_order(self, order: Sequence[int]) -> Table:
+        """Return the table with these of its rows, in this order."""
+        rows = [self.rows[number] for number in order]
+        numbers = {"values": self.values[order], "deviations": self.deviations[order]}
+        return Table(**{**vars(self), "rows": rows, **numbers})
+
+    def cells(self) -> list[list[str]]:
+        """The cells as text, such as `90.00 ± 1.25`, row by row."""
+        return [
+            [number_text(value, deviation, self.digits) for value, deviation in zip(*line, strict=True)]
+            for line in zip(self.values.tolist(), self.deviations.tolist(), strict=True)
+        ]
+
+    def lines(self) -> list[str]:
+        """The table for a terminal."""
+        head = [f"{one.group} {one.title}{_ARROWS[one.better]}".strip() for one in self.columns]
+        names = [f"{row.name} ({row.beside})" if row.beside else row.name for row in self.rows]
+        body = [[name, *cells] for name, cells in zip(names, self.cells(), strict=True)]
+        return aligned([[self.stub.lower(), *head], *body])
+
+
+def as_page(table: Table, first: int = 0) -> content.Table:
+    """Return a table as a page shows it, with so many rows at first."""
+    columns = [content.Column(head.title + _ARROWS[head.better], True, head.group) for head in table.columns]
+    rows: list[Sequence[content.Value | content.Cell]] = []
+    for row, values, texts, bold in zip(table.rows, table.values, table.cells(), table.best(), strict=True):
+        cells = [
+            content.Cell(text, order=float(value) if np.isfinite(value) else None, style="strong" if best else "")
+            for value, text, best in zip(values, texts, bold, strict=True)
+        ]
+        name = Markup("{} <small>{}</small>").format(row.name, row.beside) if row.beside else row.name
+        rows.append([name, *cells])
+    columns = [content.Column(table.stub), *columns]
+    return content.Table(content.anchor("table", table.name), table.title, columns, rows, table.note, first=first)
+
+
+def as_csv(table: Table) -> str:
+    """Format a table as CSV with a mean and a deviation column for each number, in full precision."""
+    names = [f"{head.group} {head.title}".strip() for head in table.columns]
+    lines = [[table.stub, *(text for name in names for text in (name, f"{name} std"))]]
+    numbers = np.stack([table.values, table.deviations], axis=-1).reshape(len(table.rows), -1)
+    for row, line in zip(table.rows, numbers.tolist(), strict=True):
+        lines.append([row.name, *("" if value != value else repr(value) for value in line)])
+    return csv_text(lines)
+
+
+def latex(table: Table) -> str:
+    """Format a table as LaTeX, for the package booktabs; rows have their names in papers."""
+    lines = zip(table.cells(), table.best(), strict=True)
+    bold = [
+        [rf"\textbf{{{_escaped(text)}}}" if best else _escaped(text) for text, best in zip(*line, strict=True)]
+        for line in lines
+    ]
+    grouped = any(head.group for head in table.columns)
+    titles = [(head.group, head.title + _ARROWS[head.better]) for head in table.columns]
+    heads = [tuple(map(_escaped, title if grouped else title[1:])) for title in titles]
+    names = pd.Index([_escaped(row.beside or row.name) for row in table.rows], name=_escaped(table.stub))
+    frame = pd.DataFrame(bold, index=names, columns=pd.MultiIndex.from_tuples(heads), dtype=object)
+    return str(
+        frame.style.to_latex(
+            hrules=True,
+            multicol_align="c",
+            column_format="l" + "r" * len(heads),
+            position_float="centering",
+            caption=_escaped(f"{table.title}. {table.note}"),
+        )
+    )
+
+
+def number_text(value: float, deviation: float = float("nan"), digits: int = 2) -> str:
+    """Format a number for tables, such as `90.00 ± 1.25`, or `-` for NaN."""
+    if value != value:
+        return "-"
+    return f"{value:.{digits}f}" + (f" ± {deviation:.{digits}f}" if deviation == deviation else "")
+
+
+def aligned(lines: Sequence[Sequence[str]], *, left: Sequence[int] = (0,)) -> list[str]:
+    """Align lines of cells in columns, for a terminal."""
+    widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
+    return [
+        "  ".join(
+            cell.ljust(width) if column in left else cell.rjust(width)
+            for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+        ).rstrip()
+        for line in lines
+    ]
+
+
+def _escaped(text: str) -> str:
+    return text.translate(_LATEX)

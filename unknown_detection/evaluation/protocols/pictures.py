@@ -1,0 +1,228 @@
+"""Pictures of scores and figures that protocols choose from: which rows and figures to plot.
+
+Matplotlib is imported when a picture is drawn.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from unknown_detection.evaluation.display import plots
+from unknown_detection.evaluation.display.names import BASELINE, detector_name, metric, set_name
+from unknown_detection.evaluation.display.plots import Floats
+from unknown_detection.evaluation.files import file_name
+from unknown_detection.evaluation.metrics.metrics import aurc, auroc, risk_coverage
+from unknown_detection.evaluation.protocols.layout import best_first
+from unknown_detection.evaluation.scoring.rows import Rows, rank_known_unknown
+
+if TYPE_CHECKING:
+    from unknown_detection.evaluation.protocols.protocol import Protocol
+
+HELD_OUT_SPLITS = ("held_out", "validation")
+"""In-distribution rows outside training and test, the first that has scores."""
+
+_PANELS = 12
+"""Number of detectors whose scores are plotted: the best by the headline figure, and the baseline."""
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A picture to be drawn; `name` is that of its files, without an ending."""
+
+    name: str
+    title: str
+    draw: Callable[..., Any]
+
+    def figure(self) -> Any:
+        """Draw it."""
+        return self.draw(title=self.title)
+
+
+@dataclass(frozen=True)
+class Scene:
+    """What a protocol draws its pictures of: the figures of one training method, and scores of its first run.
+
+    Attributes:
+        protocol: the protocol.
+        figures: the protocol's figures of all runs, on all rows.
+        rows: scored rows by detector, for each config; for all configs together where these are judged so.
+        runs: name of the run that the rows of each config are of.
+        labels: what the names and titles of pictures end in, such as the training method.
+        chosen: the detector of ROC curves; None for the best.
+    """
+
+    protocol: Protocol
+    figures: pd.DataFrame
+    rows: Mapping[str, Mapping[str, Rows]]
+    runs: Mapping[str, str]
+    labels: Sequence[str] = ()
+    chosen: str | None = None
+
+    def name(self, *parts: str) -> str:
+        """Return a picture's file name."""
+        return file_name(*parts, *self.labels)
+
+    def where(self, chosen: Callable[[Rows], npt.NDArray[np.bool_]]) -> Scene:
+        """Select some of the rows."""
+        rows = {config: {name: one.where(chosen(one)) for name, one in of.items()} for config, of in self.rows.items()}
+        return replace(self, rows=rows)
+
+    def ranked(self, config: str) -> list[str]:
+        """Return the detectors with rows of a config, the best by the headline figure first."""
+        lines = self.protocol.headline(self.figures)
+        lines = lines[lines["config"] == config] if self.protocol.each_config else lines
+        means = lines.groupby("detector", sort=False)["value"].mean()
+        better = metric(lines["metric"].iloc[0]).better if len(lines) else "higher"
+        ordered = [means.index[place] for place in best_first(means, better)]
+        return [name for name in dict.fromkeys([*ordered, *self.rows[config]]) if name in self.rows[config]]
+
+
+def changes(scene: Scene) -> Iterator[Picture]:
+    """Plot the change of the headline figure against the baseline, run by run."""
+    baseline = detector_name(BASELINE)
+    for (config, name), found in scene.protocol.headline(scene.figures).groupby(["config", "metric"], sort=False):
+        changed = _against_baseline(found, metric(name).better)
+        if changed:
+            unit = "gain (points)" if metric(name).better == "higher" else "reduction (%)"
+            where = ", ".join([config, *scene.labels])
+            title = f"{metric(name).title} against {baseline}: {scene.protocol.title} on {where}"
+            draw = partial(plots.changes, changed, axis=f"{unit}, right of 0 is better than {baseline}")
+            yield Picture(scene.name("changes", scene.protocol.name, config), title, draw)
+
+
+def _against_baseline(found: pd.DataFrame, better: str) -> dict[str, tuple[float, float | None]]:
+    """Return mean and deviation of each detector's change: in points, or in percent if lower is better."""
+    values = found.pivot(index="run", columns="detector", values="value")
+    values = values.reindex(columns=found["detector"].unique())
+    if BASELINE not in values:
+        return {}
+    # A run without the baseline combines several models, as an ensemble; it is compared with their mean.
+    baseline = values.pop(BASELINE)
+    baseline = baseline.fillna(baseline.mean())
+    change = values.sub(baseline, axis=0) * 100
+    if better == "lower":
+        change = (-change).div(baseline.where(baseline > 0), axis=0)
+    undefined = found[found["value"].isna()]["detector"].unique()
+    spread = change.std()
+    return {
+        detector_name(name): (float(mean), None if np.isnan(spread[name]) else float(spread[name]))
+        for name, mean in change.mean().items()
+        if np.isfinite(mean) and name not in undefined
+    }
+
+
+def heatmap(scene: Scene, setting: str, *, across: str = "unknown", by: Sequence[str] = ()) -> Iterator[Picture]:
+    """Plot mean AUROC over runs, detectors x sets of unknowns, the best detector on top.
+
+    Args:
+        scene: the figures.
+        setting: the task.
+        across: the column that distinguishes the sets.
+        by: columns of which each value has a picture of its own.
+    """
+    lines = scene.figures
+    matching = lines[(lines["setting"] == setting) & (lines["metric"] == "auroc") & (lines["statistic"] == "")]
+    for names, found in matching.groupby([*by], sort=False) if by else [((), matching)]:
+        if found[across].nunique() < 2:
+            continue  # bars are clearer
+        where = ", ".join([scene.protocol.title, *names, *scene.labels])
+        title = f"AUROC by detector and unknowns: {where}"
+        yield Picture(scene.name("auroc", scene.protocol.name, *names), title, partial(_draw_map, found, across))
+
+
+def _draw_map(lines: pd.DataFrame, across: str, title: str) -> Any:
+    sets, detectors = (lines[name].unique() for name in (across, "detector"))
+    means = lines.pivot_table("value", "detector", across, sort=False).reindex(index=detectors, columns=sets)
+    means = means.iloc[best_first(means.mean(axis=1, skipna=False).fillna(0), "higher")]
+    names = [[name(one) for one in of] for name, of in ((detector_name, means.index), (set_name, means.columns))]
+    return plots.heatmap(means.to_numpy(), *names, title=title, bar="AUROC (%)")
+
+
+def roc_curves(scene: Scene, split: str = "test") -> Iterator[Picture]:
+    """Plot the ROC curves of the chosen detector, known rows of a split against each set of unknown ones."""
+    for config, of_config in scene.rows.items():
+        ranked = scene.ranked(config)
+        name = scene.chosen or (ranked[0] if ranked else "")
+        if name in of_config:
+            which = "" if scene.chosen else ", the best detector"
+            title = f"ROC curves of {detector_name(name)}{which} on {config}, {scene.runs[config]}"
+            draw = partial(_draw_roc, of_config[name], split)
+            yield Picture(scene.name("roc", scene.protocol.name, config), title, draw)
+
+
+def _draw_roc(rows: Rows, split: str, title: str) -> Any:
+    known = rows.where(rows.known & (rows.split == split))
+    curves = {}
+    for name, unknown in rows.where(~rows.known).by("split").items():
+        ranking = rank_known_unknown(known, unknown)
+        scores = np.concatenate([known.score, unknown.score])
+        area = auroc(scores, np.arange(len(scores)) >= len(known))
+        title_of = "unknown rows" if name == split else set_name(name)
+        curves[title_of] = (ranking.unknown / len(unknown), ranking.known / len(known), 100 * area)
+    return plots.roc(curves, title=title)
+
+
+def densities(scene: Scene) -> Iterator[Picture]:
+    """Plot scores by role, of the best detectors and the baseline."""
+    for config, of_config in scene.rows.items():
+        names = scene.ranked(config)[:_PANELS]
+        if BASELINE in of_config and BASELINE not in names:
+            names[-1] = BASELINE
+        which = f", {len(names)} of {len(of_config)} detectors, best first" if len(names) < len(of_config) else ""
+        place = scene.runs[config] if config == scene.protocol.name else f"{config}, {scene.runs[config]}"
+        draw = partial(_draw_densities, {name: of_config[name] for name in names})
+        yield Picture(scene.name("densities", config), f"Scores by role on {place}{which}", draw)
+
+
+def _draw_densities(evaluated: Mapping[str, Rows], title: str) -> Any:
+    scores = {
+        detector_name(name): {role: rows.score[rows.role == role] for role in np.unique(rows.role).tolist()}
+        for name, rows in evaluated.items()
+    }
+    return plots.densities(scores, title=title)
+
+
+def risk_coverage_curves(scene: Scene) -> Iterator[Picture]:
+    """Plot risk-coverage curves, in which unknown rows count as errors."""
+    for config, of_config in scene.rows.items():
+        predicted = {name: rows for name, rows in of_config.items() if rows.prediction is not None}
+        if predicted:
+            title = f"Risk-coverage curves of unknown detection on {config}, {scene.runs[config]}"
+            yield Picture(scene.name("risk-coverage", config), title, partial(_draw_curves, predicted))
+
+
+def _draw_curves(predicted: Mapping[str, Rows], title: str) -> Any:
+    curves = {}
+    for name, rows in predicted.items():
+        errors = rows.wrong | ~rows.known
+        curves[detector_name(name)] = (*risk_coverage(rows.score, errors), 1000 * aurc(rows.score, errors))
+    return plots.risk_coverage(curves, baseline=detector_name(BASELINE), title=title)
+
+
+def correlations(scene: Scene) -> Iterator[Picture]:
+    """Plot correlations of scores on in-distribution rows: held-out ones, else those of `test` (BROAD, figure 3).
+
+    The paper calls them covariances; detectors have units of their own, so they are of standardized scores (ours).
+    """
+    for config, of_config in scene.rows.items():
+        for split in (*HELD_OUT_SPLITS, "test"):
+            known = {name: rows.score[rows.known & (rows.split == split)] for name, rows in of_config.items()}
+            varied = {name: scores for name, scores in known.items() if len(scores) > 1 and np.ptp(scores) > 0}
+            if len(varied) > 1:
+                title = f"Correlation of scores on in-distribution rows of {split}, {scene.runs[config]}"
+                yield Picture(scene.name("correlation", config), title, partial(_draw_correlations, varied))
+                break
+
+
+def _draw_correlations(scores: Mapping[str, Floats], title: str) -> Any:
+    names = [detector_name(name) for name in scores]
+    values = np.asarray(np.corrcoef(np.stack(list(scores.values()))))
+    shades = plots.Shades((-100, 100), "RdBu_r", "{:z.0f}")
+    return plots.heatmap(values, names, names, title=title, bar="correlation (%)", shades=shades)

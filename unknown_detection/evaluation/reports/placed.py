@@ -1,0 +1,160 @@
+"""A report's tables: each protocol's, the effect of duplicates and overlaps, and the short table of results."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+import pandas as pd
+
+from unknown_detection.evaluation.display.names import metric_name
+from unknown_detection.evaluation.display.tables import Heading, Row, Table
+from unknown_detection.evaluation.protocols import robustness
+from unknown_detection.evaluation.protocols.figures import AS_PUBLISHED, WITHOUT_DUPLICATES, WITHOUT_OVERLAP
+from unknown_detection.evaluation.protocols.layout import Builder, heading, over
+from unknown_detection.evaluation.protocols.registry import PROTOCOLS, named, setting_titles
+from unknown_detection.evaluation.protocols.results import ALL_VARIANTS
+from unknown_detection.evaluation.scoring.left_out import LeftOut, Overlapping, describe_left_out, describe_overlaps
+
+_MOST_CHANGES = 3
+"""Maximum number of tables on the effect of duplicates that a page shows open; FACETS has one per config."""
+
+_WITHOUT = {WITHOUT_DUPLICATES: "duplicates", WITHOUT_OVERLAP: "overlap"}
+
+
+@dataclass(frozen=True)
+class PlacedTable:
+    """A table in a report, with its protocol; the page shows it at once or folded."""
+
+    table: Table
+    protocol: str
+    shown: bool
+
+
+def paper_tables(
+    lines: pd.DataFrame, left_out: Sequence[LeftOut] = (), overlapping: Sequence[Overlapping] = ()
+) -> list[PlacedTable]:
+    """Lay out figures as in the papers' tables.
+
+    Args:
+        lines: the result of `results.over_runs`.
+        left_out: the splits that lose rows in figures without duplicates.
+        overlapping: the classes that figures without overlap leave out.
+
+    Returns:
+        The tables of each protocol: per config if the paper has one for each, per training method, on all rows,
+        without duplicates and without overlap; then the effect of both, the number of duplicates in each split, and
+        the classes that overlap.
+    """
+    losing = {name: [one for one in left_out if one.protocol == name] for name in PROTOCOLS}
+    classes = {name: [one for one in overlapping if one.protocol == name] for name in PROTOCOLS}
+    remarks = {(name, WITHOUT_DUPLICATES): describe_left_out(losing[name]) for name in PROTOCOLS}
+    remarks |= {(name, WITHOUT_OVERLAP): describe_overlaps(classes[name]) for name in PROTOCOLS}
+    several = len({*lines["variant"]} - {ALL_VARIANTS}) > 1
+    titles = setting_titles()
+    placed: list[PlacedTable] = []
+    for (protocol, rows), of_rows in lines.groupby(["protocol", "rows"], sort=False):
+        # Robustness of detectors is over all training methods together.
+        each = [("", of_rows)] if protocol == robustness.NAME else of_rows.groupby("variant", sort=False)
+        for variant, found in each:
+            labels = [variant] if several and variant else []
+            labels += [] if rows == AS_PUBLISHED else [rows]
+            builder = Builder(tuple(labels), remarks.get((protocol, rows), ""), titles, named(protocol).headline)
+            for table, shown in named(protocol).lay_out(found, builder):
+                placed.append(PlacedTable(table, protocol, shown and rows == AS_PUBLISHED))
+    for (protocol, variant), found in lines.groupby(["protocol", "variant"], sort=False):
+        for rows in _WITHOUT:
+            builder = Builder((variant,) if several else (), remarks.get((protocol, rows), ""))
+            changed = list(_effects(protocol, found, builder, rows))
+            placed += [PlacedTable(table, protocol, len(changed) <= _MOST_CHANGES) for table in changed]
+    placed += [PlacedTable(_left_out(name, found), name, True) for name, found in losing.items() if found]
+    placed += [PlacedTable(_overlapping(name, found), name, False) for name, found in classes.items() if found]
+    return _numbered(placed)
+
+
+def summaries(lines: pd.DataFrame) -> list[PlacedTable]:
+    """Lay out the figures that one looks for first, on all rows, the best detector first.
+
+    Args:
+        lines: the result of `results.over_runs`.
+
+    Returns:
+        A table for each protocol and config: a row for each detector and training method.
+    """
+    placed = []
+    several = len({*lines["variant"]} - {ALL_VARIANTS}) > 1
+    published = lines[lines["rows"] == AS_PUBLISHED]
+    for (name, config), found in published.groupby(["protocol", "config"], sort=False):
+        protocol = named(name)
+        columns = protocol.columns(found)
+        if not columns:
+            continue
+        tables = [
+            Builder(ranked=protocol.headline).by_detector((name, config), protocol.title, "", columns, of_variant)
+            for _, of_variant in found.groupby("variant", sort=False)
+        ]
+        variants = list(dict.fromkeys(found["variant"]))
+        rows = [
+            Row(row.name, ", ".join(filter(None, (row.beside, variant if several else ""))))
+            for variant, table in zip(variants, tables, strict=True)
+            for row in table.rows
+        ]
+        values, deviations = (np.concatenate([getattr(one, of) for one in tables]) for of in ("values", "deviations"))
+        title, note = _title(protocol.title, config), over(found)
+        whole = replace(tables[0], rows=rows, values=values, deviations=deviations, title=title, note=note)
+        placed.append(PlacedTable(whole.best_first(), name, True))
+    return placed
+
+
+def _title(protocol: str, config: str) -> str:
+    return f"{protocol} on {config}" if config.count(" + ") < 2 else protocol
+
+
+def _numbered(placed: Sequence[PlacedTable]) -> list[PlacedTable]:
+    """Number the names of tables that would share a file; that of the first stays."""
+    seen: dict[str, int] = {}
+    found = []
+    for one in placed:
+        name = one.table.name
+        seen[name] = seen.get(name, 0) + 1
+        table = one.table if seen[name] == 1 else replace(one.table, name=f"{name}-{seen[name]}")
+        found.append(replace(one, table=table))
+    return found
+
+
+def _effects(protocol: str, lines: pd.DataFrame, builder: Builder, without: str) -> Iterator[Table]:
+    """Tabulate a protocol's summary on all rows and without some; nothing if it lacks the latter."""
+    if not (lines["rows"] == without).any():
+        return
+    what, declared = _WITHOUT[without], named(protocol)
+    for names, found in lines.groupby(["config"], sort=False) if declared.each_config else [((), lines)]:
+        columns = [
+            (heading(f"{head.group} {metric_name(line['metric'])}".strip(), line, title), {**line, "rows": rows})
+            for head, line in declared.columns(found[found["rows"] == AS_PUBLISHED])
+            for rows, title in ((AS_PUBLISHED, "all"), (without, "without"))
+        ]
+        if not columns:
+            continue
+        note = f"On all rows as published, and without {what}."
+        title = f"Effect of {what} on {' '.join(names) or declared.title}"
+        yield builder.by_detector((what, protocol, *names), title, note, columns, found)
+
+
+def _left_out(protocol: str, left_out: Sequence[LeftOut]) -> Table:
+    """Tabulate the rows left out of each split that a protocol evaluates."""
+    headings = [Heading("", name) for name in ("Rows", "Duplicates", "Made from duplicates", "Left out")]
+    rows = [Row(f"{one.config}/{one.split}") for one in left_out]
+    counts = [[one.rows, one.duplicates, one.made_from_duplicates, one.left_out] for one in left_out]
+    title, parts = "Rows left out as duplicates", ("duplicates", "left-out", protocol)
+    note = describe_left_out(left_out)
+    return Builder().table(parts, title, note, "Split", headings, rows, np.array(counts, float), digits=0)
+
+
+def _overlapping(protocol: str, overlapping: Sequence[Overlapping]) -> Table:
+    """Tabulate the classes that figures without overlap leave out, with their known classes."""
+    rows = [Row(f"{one.config}/{one.split}, {one.class_id}, {one.known}") for one in overlapping]
+    counts = np.array([[one.left_out] for one in overlapping], float)
+    title, parts = "Classes left out for their overlap with known ones", ("overlap", "left-out", protocol)
+    stub, note = "Split, class and known class", describe_overlaps(overlapping)
+    return Builder().table(parts, title, note, stub, [Heading("", "Left out")], rows, counts, digits=0)
