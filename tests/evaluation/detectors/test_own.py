@@ -28,8 +28,9 @@ ROWS = toy_features(rows=20)
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    fill(tmp_path_factory.mktemp("own") / "toy")
-    return tmp_path_factory.getbasetemp() / "own0" / "toy"
+    root = tmp_path_factory.mktemp("own") / "toy"
+    fill(root)
+    return root
 
 
 def by_hand(features, order):

@@ -67,8 +67,9 @@ def fill(root, splits=SPLITS, identity=IDENTITY):
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     """Read only."""
-    fill(tmp_path_factory.mktemp("features") / "toy")
-    return tmp_path_factory.getbasetemp() / "features0" / "toy"
+    root = tmp_path_factory.mktemp("features") / "toy"
+    fill(root)
+    return root
 
 
 @pytest.fixture

@@ -164,7 +164,7 @@ def several(detectors: Any) -> list[str | Own] | None:
     """Return one or several detectors as a list, with `NAME,NAME` as two; None for None."""
     if detectors is None:
         return None
-    given = list(detectors) if isinstance(detectors, list | tuple) else [detectors]
+    given: list[Any] = list(detectors) if isinstance(detectors, list | tuple) else [detectors]
     return [each for one in given for each in (one.split(",") if isinstance(one, str) else [one])]
 
 
