@@ -13,11 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
-from builders.release.digests import rows_digest as builders_digest
 from tests.hf_scripts.samples import LABELS, REPO, make_release, png
 from unknown_detection.evaluation import releases
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.releases import open_release, rows_digest
+from unknown_detection.evaluation.releases import open_release
 
 SPLITS = {"bench/test": range(6), "bench/near_ood": range(4), "bench-train/train": range(100, 104)}
 
@@ -63,15 +62,6 @@ def test_the_digest_is_over_all_split_digests(folder):
         f'"{key}":"{configs[key.split("/")[0]]["splits"][key.split("/")[1]]["digest"]}"' for key in sorted(SPLITS)
     )
     assert open_release(str(folder)).digest == hashlib.sha256(f"{{{text}}}".encode()).hexdigest()
-
-
-def test_the_rows_digest_is_that_of_builders(folder):
-    rows = pq.read_table(folder / "index" / "bench" / "test.parquet")
-    assert (
-        rows_digest(rows)
-        == builders_digest(rows)
-        == manifest_of(folder)["configs"]["bench"]["splits"]["test"]["digest"]
-    )
 
 
 def test_rows_are_all_columns_but_the_image_in_order(folder):

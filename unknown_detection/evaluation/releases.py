@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from builders.release.digests import rows_digest
 from unknown_detection.evaluation import duplicate_pairs
 from unknown_detection.evaluation.duplicate_pairs import CONFIG, SPLIT
 from unknown_detection.evaluation.errors import (
@@ -37,9 +37,6 @@ Key = tuple[str, str]
 
 INDEX_SUFFIX = "-index"
 """Suffix of the config that holds a config's rows without images."""
-
-_DIGESTED = ("id", "label", "role", "content_sha256")
-"""The columns that a split's digest covers."""
 
 _LOAD_ERRORS = (AttributeError, LookupError, OSError, RecursionError, TypeError, ValueError, pa.ArrowException)
 """What `load_dataset` raises, besides errors of its own, on damaged files and on a card of another shape."""
@@ -325,23 +322,6 @@ def _are_rows(rows: pa.Table) -> bool:
     wanted = {**dict.fromkeys(_TEXTS, "string"), "label": "int64", "role": "int64"}
     kinds = {name: str(kind) for name, kind in zip(rows.schema.names, rows.schema.types, strict=True)}
     return all(kinds.get(name) == kind and not rows[name].null_count for name, kind in wanted.items())
-
-
-def rows_digest(rows: pa.Table) -> str:
-    """Compute a split's digest: SHA-256 over (id, label, role, content digest) of every row, in order.
-
-    Args:
-        rows: a table with these columns, `label` and `role` as integers.
-
-    Returns:
-        Lower-case hex. Fields are separated by tabs, rows end with newlines, in UTF-8.
-    """
-    digest = hashlib.sha256()
-    for batch in rows.select(_DIGESTED).to_batches(max_chunksize=65536):
-        lines = pc.binary_join_element_wise(*(batch[name].cast(pa.string()) for name in _DIGESTED), "\t")
-        for line in lines.to_pylist():
-            digest.update(line.encode() + b"\n")
-    return digest.hexdigest()
 
 
 def _manifest(path: Path, where: str) -> Mapping[str, Any]:

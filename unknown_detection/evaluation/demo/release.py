@@ -22,12 +22,13 @@ import pyarrow.parquet as pq
 import yaml
 from PIL import Image
 
+from builders.release.digests import rows_digest
 from unknown_detection.evaluation.demo.images import Images, blurred, crops, deal, digits, noise, noisy, repeats
 from unknown_detection.evaluation.duplicate_pairs import COLUMNS, PATH
 from unknown_detection.evaluation.duplicate_pairs import CONFIG as DUPLICATES
 from unknown_detection.evaluation.duplicate_pairs import SPLIT as PAIRS
 from unknown_detection.evaluation.files import atomic_path, write_text
-from unknown_detection.evaluation.releases import FORMAT, INDEX_SUFFIX, rows_digest
+from unknown_detection.evaluation.releases import FORMAT, INDEX_SUFFIX
 
 CONFIG = "digits"
 TRAIN = "digits-train"
