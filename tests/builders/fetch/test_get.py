@@ -16,19 +16,15 @@ from builders.sources.base import Expected, open_source
 from builders.sources.obtain import OwnerFile
 from builders.sources.registry import SOURCES
 from builders.storage.locks import held
-from tests.builders import broad_layouts, cifar_layouts, facets_layouts, layouts
+from tests.builders import layouts
 from tests.builders.trees import contents, opened
 from tests.power import Disk
 
 AS_DOWNLOADED = {
-    "food101": layouts.food101_archive,
-    "caltech256": layouts.caltech256_archive,
-    "cifar100": cifar_layouts.cifar100_archive,
-    "dtd": layouts.dtd_archive,
-    "sun397": facets_layouts.sun397_archive,
-    "svhn_full": facets_layouts.svhn_full_archives,
-    "inaturalist": broad_layouts.inaturalist_archive,
-    "imagenet_o": broad_layouts.imagenet_o_archive,
+    key: convert
+    for key, found in layouts.LAYOUTS.items()
+    for convert in found
+    if convert.__name__ in (f"{key}_archive", f"{key}_archives")
 }
 """The layout that an owner's archives make, of sources whose demo is laid out otherwise."""
 
