@@ -8,21 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from builders.demo.base import DemoFiles, Drawing
-from taxonomy import tables
+from taxonomy import lists, tables
 
 _PER_CLASS = (1, 0)
 
 
 def _images() -> Iterator[Drawing]:
-    kinds = {
-        number: row["class"]
-        for row in tables.read_rows("listed_openood_imagenet_c.csv")
-        for number in row["images"].split()
-    }
+    listed = {name[-13:-5].lstrip("0"): name for name in lists.load("openood_imagenet_c")}
     for row in tables.read_rows("imagenet_c.csv"):
-        number = row["images"].split()[0]
-        name = f"ILSVRC2012_val_{number:0>8}.JPEG"
-        yield Drawing(f"{kinds[number]}/{row['wnid']}/{name}", f"{kinds[number]}/{name}", row["wnid"])
+        name = listed[row["images"].split()[0]]
+        kind, _, file = name.rpartition("/")
+        yield Drawing(f"{kind}/{row['wnid']}/{file}", name, row["wnid"])
 
 
 DEMO = DemoFiles(_PER_CLASS, _images)

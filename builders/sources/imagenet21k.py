@@ -12,6 +12,7 @@ Tested by `tests/builders/sources/test_imagenet21k.py`.
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -25,7 +26,7 @@ from builders.sources.readers import tars, trees
 from builders.sources.readers.folders import child_names, class_column
 from builders.sources.readers.layouts import Search, alike
 from builders.sources.readers.patterns import MatchedFiles, Pattern, match
-from taxonomy import tables
+from taxonomy import lists
 from taxonomy.wordnet import nouns
 
 _KEY = "imagenet21k"
@@ -38,27 +39,23 @@ _WINTER = OwnerFile("winter21_whole.tar.gz", 0, md5="ab313ce03179fd803a401b02c65
 
 
 @functools.cache
-def _listed(partition: str) -> Mapping[str, tuple[str, ...]]:
-    """The ids that a list has, by class."""
-    return {
-        row["class"]: tuple(f"{row['class']}/{row['class']}_{number}.JPEG" for number in row["images"].split())
-        for row in tables.read_rows(f"listed_{partition}.csv")
-    }
+def _counts(partition: str) -> Counter[str]:
+    """How many images a list has of each class."""
+    return Counter(lists.load(partition).values())
 
 
 @functools.cache
 def classes() -> Mapping[str, str]:
     """Return the names of the classes that the lists have, by wnid, sorted."""
     wordnet = nouns.load()
-    wnids = sorted({wnid for name in _LISTS for wnid in _listed(name)})
+    wnids = sorted({wnid for name in _LISTS for wnid in _counts(name)})
     return {wnid: ", ".join(wordnet.lemmas(wordnet.row(wnid))) for wnid in wnids}
 
 
 @functools.cache
 def expected() -> Mapping[str, Expected]:
     """Return the sizes of the lists."""
-    counts = {name: {wnid: len(_listed(name).get(wnid, ())) for wnid in classes()} for name in _LISTS}
-    return {name: Expected(sum(sizes.values()), sizes) for name, sizes in counts.items()}
+    return {name: Expected(_counts(name).total(), {w: _counts(name)[w] for w in classes()}) for name in _LISTS}
 
 
 _IMAGES = Pattern(
@@ -71,9 +68,8 @@ _IMAGES = Pattern(
 
 def _indexed(partition: str, found: MatchedFiles) -> PartitionIndex | None:
     """Take the listed images; the others of their classes are no strays. None if there is not one."""
-    listed = pa.array([name for names in _listed(partition).values() for name in names])
     ids = pc.binary_join_element_wise(found.groups["class_id"], found.groups["file"], "/")
-    found, missing = found.listed(ids, listed)
+    found, missing = found.listed(ids, pa.array(list(lists.load(partition))))
     if not found.rows.num_rows:
         return None
     ids = pc.binary_join_element_wise(found.groups["class_id"], found.groups["file"], "/")
@@ -87,7 +83,7 @@ def _lacks(partition: str, missing: pa.Array) -> str:
     if not len(missing):
         return ""
     lacking = pc.value_counts(pc.utf8_slice_codeunits(missing, 0, 9)).to_pylist()
-    none = [row["values"] for row in lacking if row["counts"] == len(_listed(partition)[row["values"]])]
+    none = [row["values"] for row in lacking if row["counts"] == _counts(partition)[row["values"]]]
     of_none = f", among them all of {', '.join(none[:5])}{f' and {len(none) - 5} more' if none[5:] else ''}"
     count = f"the copy lacks {len(missing):,} of the {expected()[partition].total:,} listed images"
     return f"{count}{of_none if none else ''}; the editions of fall 2011 and winter 2021 differ"
@@ -95,13 +91,13 @@ def _lacks(partition: str, missing: pa.Array) -> str:
 
 def _folders(partition: str, root: Path, home: Path) -> PartitionIndex | None:
     here = set(child_names(home))
-    folders = [wnid for wnid in _listed(partition) if wnid in here]
+    folders = [wnid for wnid in _counts(partition) if wnid in here]
     return _indexed(partition, _IMAGES.in_folders(root, home, folders, "class folders")) if folders else None
 
 
 def _folder_of_tars(partition: str, root: Path, home: Path) -> PartitionIndex | None:
     here = set(child_names(home))
-    names = [f"{wnid}.tar" for wnid in _listed(partition) if f"{wnid}.tar" in here]
+    names = [f"{wnid}.tar" for wnid in _counts(partition) if f"{wnid}.tar" in here]
     inner = ((name, home / name, tars.members(home / name)) for name in names)
     return _indexed(partition, match(trees.in_tars(root, home, inner), _IMAGES.pattern)) if names else None
 
@@ -110,7 +106,7 @@ def _tar_of_tars(partition: str, root: Path, home: Path) -> PartitionIndex | Non
     path = home / _FALL
     if not path.is_file():
         return None
-    names = {f"{wnid}.tar" for wnid in _listed(partition)}
+    names = {f"{wnid}.tar" for wnid in _counts(partition)}
     inner = ((name, path, members) for name, members in tars.nested_members(path, names))
     return _indexed(partition, match(trees.in_tars(root, path, inner), _IMAGES.pattern))
 

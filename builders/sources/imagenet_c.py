@@ -13,21 +13,23 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.sources.base import Expected, Licence, PartitionIndex, Source
-from builders.sources.imagenet_names import classes
+from builders.sources.imagenet_names import class_indices, classes
 from builders.sources.obtain import Obtain, OwnerFile
 from builders.sources.readers import trees
 from builders.sources.readers.folders import child_names, class_column
 from builders.sources.readers.layouts import Layout, Search
 from builders.sources.readers.patterns import MatchedFiles, Pattern, match
-from taxonomy import tables
+from taxonomy import lists, tables
 
 _KEY = "imagenet_c"
 _TITLE = "ImageNet-C"
 _PARTITION = "openood"
+_LIST = "openood_imagenet_c"
 
 # MD5s as Zenodo's record has them, by four independent lists (pytorch-ood's among them); the sizes are the rounded
 # ones of its page.
@@ -57,9 +59,16 @@ def _wnids() -> Mapping[str, str]:
 
 
 @functools.cache
-def _listed() -> Mapping[str, tuple[str, ...]]:
-    """The numbers of the listed photographs, by corruption and severity such as `fog/3`."""
-    return {row["class"]: tuple(row["images"].split()) for row in tables.read_rows("listed_openood_imagenet_c.csv")}
+def _needed() -> Mapping[str, frozenset[str]]:
+    """The classes of the listed images, by corruption and severity such as `fog/3`."""
+    found: dict[str, set[str]] = {}
+    for name, kind in lists.load(_LIST).items():
+        found.setdefault(kind, set()).add(_wnids()[_number(name)])
+    return {kind: frozenset(wnids) for kind, wnids in found.items()}
+
+
+def _number(name: str) -> str:
+    return name[-13:-5].lstrip("0")
 
 
 @functools.cache
@@ -80,14 +89,11 @@ _IMAGES = Pattern(
 
 def _indexed(found: MatchedFiles) -> PartitionIndex | None:
     """Take the listed images; the others are no strays. None if there is not one."""
-    listed = [f"{kind}/ILSVRC2012_val_{number:0>8}.JPEG" for kind, numbers in _listed().items() for number in numbers]
-    found, missing = found.listed(_ids(found), pa.array(listed))
+    found, missing = found.listed(_ids(found), pa.array(list(lists.load(_LIST))))
     if not found.rows.num_rows:
         return None
-    numbers = pc.utf8_ltrim(pc.utf8_slice_codeunits(found.groups["file"], 15, 23), "0")
-    wnids = pa.array(list(_wnids().values())).take(pc.index_in(numbers, value_set=pa.array(list(_wnids()))))
-    codes = pc.index_in(wnids, value_set=pa.array(list(classes()))).to_numpy()
-    table = found.table(class_column(tuple(classes()), codes), _ids(found))
+    codes = [class_indices()[_wnids()[_number(name)]] for name in found.groups["file"].to_pylist()]
+    table = found.table(class_column(tuple(classes()), np.array(codes)), _ids(found))
     return _IMAGES.partition(_PARTITION, found, table, missing=missing)
 
 
@@ -98,13 +104,13 @@ def _ids(found: MatchedFiles) -> pa.Array:
 def _folders(root: Path, home: Path) -> PartitionIndex | None:
     """Index the folders of classes that have listed images, or those of severities without folders of classes."""
     folders: list[str] = []
-    for kind, numbers in _listed().items():
+    for kind, wnids in _needed().items():
         corruption = kind.partition("/")[0]
         for place in (corruption, *(f"{group}/{corruption}" for group in _GROUPS)):
             inner = f"{place}/{kind[-1]}"
             if (home / inner).is_dir():
                 here = set(child_names(home / inner))
-                folders += [f"{inner}/{w}" for w in dict.fromkeys(map(_wnids().get, numbers)) if w in here] or [inner]
+                folders += [f"{inner}/{wnid}" for wnid in sorted(wnids & here)] or [inner]
     return _indexed(_IMAGES.in_folders(root, home, folders, "image files")) if folders else None
 
 
