@@ -6,6 +6,11 @@ and 12 s with one thread.
 """
 
 import os
+import sys
+
+# Some thousand processes start: they read compiled modules, and do not compile each of them again.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 
 for _name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS"):
     os.environ.setdefault(_name, "1")  # before anything imports numpy

@@ -1,4 +1,4 @@
-"""Reads inputs one after another under limits, and prints what came of each: `python -m tests.fuzz.child`.
+"""Reads inputs one after another under limits, and prints what came of each: `python -m tests.fuzz.child MODULES`.
 
 The limits are on each call: a gigabyte of memory beyond what the process has by then, two seconds of the processor and
 two seconds by the clock (more in a second try, see `harness`). The last two end the process by a signal, also inside a
@@ -15,12 +15,13 @@ import resource
 import shutil
 import signal
 import sys
+import tempfile
 import time
 import traceback
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
 
 from builders.errors import BuildError
 from tests.fuzz.mutations import damaged
@@ -34,13 +35,38 @@ _WRITES = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC
 
 
 def main() -> None:
-    """Read a job from standard input and print a line for every input."""
-    job = json.load(sys.stdin)
+    """Read a job from each line of standard input, do it in a fork, and print a line for every input, and its end.
+
+    All targets are imported first, so that each fork has them.
+    """
     results = os.fdopen(os.dup(1), "w", buffering=1)
     os.dup2(2, 1)  # what a library prints is no result
+    for module in sys.argv[1:]:
+        importlib.import_module(module)
+    for line in sys.stdin:
+        if (pid := os.fork()) == 0:
+            code = 1
+            try:
+                _work(json.loads(line), results)
+                code = 0
+            except BaseException:  # noqa: BLE001  a fork must not go on as its parent
+                traceback.print_exc()
+            finally:
+                results.flush()
+                os._exit(code)
+        ended = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+        results.write(json.dumps({"ended": ended}) + "\n")
+
+
+def _work(job: dict[str, Any], results: TextIO) -> None:
+    errors = os.open(job["errors"], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    os.dup2(errors, 1)
+    os.dup2(errors, 2)
     faulthandler.enable()  # so that a fatal signal leaves a traceback
     target = find(job["target"])
     scratch = Path(job["scratch"])
+    os.environ["TMPDIR"] = f"{scratch}/temporary"
+    tempfile.tempdir = None
     opened = _watch_writes()
     good, cases = target.good(), target.cases()
     for data in good:  # what a reader imports on its first call is no part of what a damaged input takes

@@ -1,7 +1,9 @@
-"""Runs inputs of a target in child processes, and collects what came of each."""
+"""Runs inputs of a target in forks of a process that has imported all, and collects what came of each."""
 
 from __future__ import annotations
 
+import atexit
+import functools
 import importlib
 import json
 import os
@@ -12,9 +14,10 @@ import subprocess
 import sys
 import tempfile
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from tests.fuzz import targets
 from tests.fuzz.child import SECONDS, find, input_of
@@ -126,27 +129,44 @@ def _batch(where: str, inputs: Sequence[str], seconds: float) -> Iterator[Outcom
         inputs: their names.
         seconds: the time by the clock that each may take.
     """
-    with tempfile.TemporaryDirectory() as scratch, tempfile.TemporaryFile() as errors:
-        Path(scratch, "temporary").mkdir()
-        child = subprocess.Popen(
-            [sys.executable, "-m", "tests.fuzz.child"],
-            cwd=ROOT,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            env=os.environ | _ENVIRONMENT | {"TMPDIR": f"{scratch}/temporary"},
-        )
-        output, _ = child.communicate(
-            json.dumps({"target": where, "inputs": inputs, "scratch": scratch, "seconds": seconds})
-        )
-        errors.seek(0)
-        said = errors.read().decode("utf-8", "replace").strip()[-1500:]
-    lines = output.splitlines()
-    yield from (Outcome(**json.loads(line)) for line in lines)
+    with tempfile.TemporaryDirectory() as folder:
+        scratch, errors = Path(folder, "scratch"), Path(folder, "errors")
+        (scratch / "temporary").mkdir(parents=True)
+        job = {"target": where, "inputs": inputs, "scratch": str(scratch), "errors": str(errors), "seconds": seconds}
+        *lines, last = _answers(_server(), job)
+        said = errors.read_text("utf-8", "replace").partition("\nExtension modules: ")[0].strip()[-1500:]
+    yield from (Outcome(**line) for line in lines)
     if len(lines) == len(inputs):
         return
-    assert child.returncode < 0, f"{where}: the child of this harness failed:\n{said}"
-    number = signal.Signals(-child.returncode)
+    assert last["ended"] < 0, f"{where}: the child of this harness failed:\n{said}"
+    number = signal.Signals(-last["ended"])
     kind = "time" if number in _TIMES else "signal"
     yield Outcome(inputs[len(lines)], kind, _TIMES.get(number, f"{number.name}\n{said}"), wall=seconds)
+
+
+@functools.cache
+def _server() -> subprocess.Popen[str]:
+    """The process that has imported all targets and makes a fork for each job; it ends with this one."""
+    modules = sorted({where.partition(":")[0] for where in all_targets().values()})
+    server = subprocess.Popen(
+        [sys.executable, "-m", "tests.fuzz.child", *modules],
+        cwd=ROOT,
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=os.environ | _ENVIRONMENT,
+    )
+    atexit.register(server.communicate)
+    return server
+
+
+def _answers(server: subprocess.Popen[str], job: Mapping[str, object]) -> list[dict[str, Any]]:
+    """The lines of a job, of which the last says how its process ended."""
+    assert server.stdin is not None
+    assert server.stdout is not None
+    server.stdin.write(json.dumps(job) + "\n")
+    server.stdin.flush()
+    found = [json.loads(server.stdout.readline())]
+    while "ended" not in found[-1]:
+        found.append(json.loads(server.stdout.readline()))
+    return found
