@@ -34,8 +34,6 @@ ACCEPTED = (f"{_KIT}/", f"{_KIT}.tar.gz", _KAGGLE)
 # Kaggle's table lies three folders above its `ILSVRC/Data/CLS-LOC`.
 _LEVELS_UP = 3
 
-_WNID = re.compile(r"n\d{8}", re.ASCII)
-
 
 @dataclass(frozen=True)
 class GroundTruth:

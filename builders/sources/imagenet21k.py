@@ -1,4 +1,4 @@
-"""ImageNet-21k, of which only the images are looked for that published lists name.
+"""ImageNet-21k: the images that published lists name, and no others.
 
 The lists are SSB-hard as OpenOOD has it (980 classes with 50 images each) and ImageNet-OOD (637 classes); a partition
 is a list. Two editions are in circulation. SSB-hard's 1,000 classes are of fall 2011; winter 2021, which alone the
@@ -40,7 +40,7 @@ _WINTER = OwnerFile("winter21_whole.tar.gz", 0, md5="ab313ce03179fd803a401b02c65
 
 @functools.cache
 def _counts(partition: str) -> Counter[str]:
-    """How many images a list has of each class."""
+    """Return how many images a list has of each class."""
     return Counter(lists.load(partition).values())
 
 
@@ -67,7 +67,7 @@ _IMAGES = Pattern(
 
 
 def _indexed(partition: str, found: MatchedFiles) -> PartitionIndex | None:
-    """Take the listed images; the others of their classes are no strays. None if there is not one."""
+    """Index the listed images; returns None if there is none. Others of their classes are no strays."""
     ids = pc.binary_join_element_wise(found.groups["class_id"], found.groups["file"], "/")
     found, missing = found.listed(ids, pa.array(list(lists.load(partition))))
     if not found.rows.num_rows:

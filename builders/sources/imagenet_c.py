@@ -1,7 +1,7 @@
 """ImageNet-C: ImageNet-1k's validation images with 15 corruptions of 5 severities, as its authors published them.
 
-All together they are 3.75 million; only the 10,000 are looked for that OpenOOD lists, which are as many different
-photographs. OpenOOD's copy has no folders of classes: an image's class is that of its photograph.
+They are 3.75 million. Only the 10,000 that OpenOOD lists are indexed, each of another photograph. OpenOOD's copy has no
+folders of classes: an image's class is that of its photograph.
 
 Tested by `tests/builders/sources/test_imagenet_c.py`.
 """
@@ -88,7 +88,7 @@ _IMAGES = Pattern(
 
 
 def _indexed(found: MatchedFiles) -> PartitionIndex | None:
-    """Take the listed images; the others are no strays. None if there is not one."""
+    """Index the listed images; returns None if there is none. The others are no strays."""
     found, missing = found.listed(_ids(found), pa.array(list(lists.load(_LIST))))
     if not found.rows.num_rows:
         return None

@@ -45,7 +45,6 @@ _NAMES = {
     "train": re.compile(r"(?P<class_id>n\d{8})_\d+(?:_(?P<suffix>n\d{8}))?\.JPEG", re.ASCII),
     "val": re.compile(r"(?P<class_id>)ILSVRC2012_val_\d{8}(?:_(?P<suffix>n\d{8}))?\.JPEG", re.ASCII),
 }
-_EXAMPLES = {"train": "n01440764_10026.JPEG", "val": "ILSVRC2012_val_00000293_n01440764.JPEG"}
 _ADVICE = "Take the files that the Hub serves for that partition of ILSVRC/imagenet-1k, or the original archives"
 
 # The edition with blurred faces (Yang et al., A Study of Face Obfuscation in ImageNet) and resized copies use .jpg.

@@ -63,7 +63,7 @@ _IMAGES = ClassFolders(
 
 
 def _checked(find: Finder) -> Finder:
-    """Refuse as many images as the owners', but others: the owners have two more sets of this form."""
+    """Return a finder that refuses the owners' two other sets, which have as many images under other names."""
 
     def checked(root: Path, home: Path) -> PartitionIndex | None:
         piece = find(root, home)

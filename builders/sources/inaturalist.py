@@ -62,7 +62,7 @@ _IMAGES = Pattern(
 
 
 def _indexed(found: MatchedFiles | None) -> PartitionIndex | None:
-    """Look the images' species up. The whole of iNaturalist has images under such names, too."""
+    """Index images by their species. The whole of iNaturalist has images under such names, too."""
     if found is None:
         return None
     species = tables.inaturalist()

@@ -77,7 +77,7 @@ class _List:
 
 
 def _list_of(partition: str, home: Path) -> _List | None:
-    """The list of a partition in a folder, where OpenOOD has it, or in one of the three folders above.
+    """Read the list of a partition in a folder, where OpenOOD has it, or in one of the three folders above.
 
     Raises:
         BuildError: a line has no such name, or the list is as long as OpenOOD's and has other names.
@@ -139,7 +139,7 @@ def _indexed(partition: str, root: Path, found: MatchedFiles | None) -> Partitio
 
 
 def _sides(root: Path, piece: PartitionIndex) -> str:
-    """Which copies these are: of 512 or 1,024 pixels, or the originals, by a few images."""
+    """Describe the size of a few images: copies have 512 or 1,024 pixels, the originals more."""
     longest = [max(size) for size in sampled_sizes(root, piece)]
     return f"longest side up to {max(longest):,} pixels in {len(longest)} examined" if longest else "sizes unknown"
 

@@ -38,7 +38,6 @@ ADVERSARIAL = (
     "adversarial_autoattack_vit",
 )
 SYNTHETIC = ("synthetic_gan", "synthetic_diffusion")
-NO_HASH = "none"
 _ADVICE = "Download ServiceNow/PartialBROAD from the Hub again"
 
 _FILE_NAME = r"^(?:.*/)?ILSVRC2012_val_(?P<number>[0-9]{8})(?:_(?P<wnid>n[0-9]{8}))?\.JPEG$"

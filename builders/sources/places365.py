@@ -123,7 +123,7 @@ def _easy(partition: str, root: Path, home: Path) -> PartitionIndex | None:
 def _scanned(
     partition: str, root: Path, home: Path, place: Path, folders: Sequence[str], layout: str
 ) -> PartitionIndex:
-    """Index category folders, and leave out what the list of the partition has not, if it is there."""
+    """Index category folders; where the partition's list is there, images that it lacks are left out."""
     piece = dataclasses.replace(_IMAGES[partition].in_folders(root, place, folders), layout=layout)
     listing = _find_list(root, home, {"train": _TRAIN_LIST, "val": _VAL_LIST}[partition])
     if listing is None:

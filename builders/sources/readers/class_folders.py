@@ -176,7 +176,7 @@ class ClassFolders:
 
 
 def _together(pieces: Sequence[PartitionIndex]) -> PartitionIndex:
-    """Put parts of one partition together; all but their rows and strays is that of the first."""
+    """Join parts of one partition; all but their rows and strays is that of the first."""
     table = pa.concat_tables([piece.table for piece in pieces])
     strays = tuple(stray for piece in pieces for stray in piece.strays)
     return dataclasses.replace(pieces[0], table=table, strays=strays)

@@ -27,18 +27,18 @@ def child_names(folder: Path) -> list[str]:
     Raises:
         BuildError: it cannot be listed, for instance because it is a file.
     """
-    with _told(folder):
+    with _listing(folder):
         return store_of(folder).names(folder)
 
 
 def children_of_each(folders: Sequence[Path], root: Path) -> Iterator[list[str]]:
     """Yield the sorted names in each of some folders below the root, as `child_names`."""
-    with _told(root):
+    with _listing(root):
         yield from store_of(root).names_in_each(folders)
 
 
 @contextlib.contextmanager
-def _told(folder: object) -> Iterator[None]:
+def _listing(folder: object) -> Iterator[None]:
     try:
         yield
     except OSError as error:

@@ -46,7 +46,7 @@ def alike(
 class Search:
     """Searches the user's folder for a source's layouts, with the same rules and messages for all sources.
 
-    The layouts are looked for in the user's folder and, if it has none of them, in the folders below. Within a folder
+    The layouts are result for in the user's folder and, if it has none of them, in the folders below. Within a folder
     the first layout that fits is used; a partition in two folders is refused.
     """
 
@@ -61,7 +61,7 @@ class Search:
         return tuple(f"{layout.partition}: {layout.looks_like}" for layout in self.layouts)
 
     def scan(self, root: Path, partitions: Sequence[str]) -> list[PartitionIndex]:
-        """Return one piece for each requested partition; other partitions are not looked for.
+        """Return one piece for each requested partition; other partitions are not result for.
 
         Raises:
             BuildError: a partition is missing, is there twice, or contradicts itself.
@@ -85,16 +85,16 @@ class Search:
                     return piece
             return None
 
-        looked = nesting.look(root, read)
-        if len(looked.found) > 1:
-            places = " and ".join(f"{relative(home, root)} ({piece.layout})" for home, piece in looked.found[:2])
+        result = nesting.search(root, read)
+        if len(result.found) > 1:
+            places = " and ".join(f"{relative(home, root)} ({piece.layout})" for home, piece in result.found[:2])
             raise BuildError(
                 f"{self.title}: the partition {partition} is in more than one place of {root}: {places}. "
                 f"Give one of them with --{self.key}."
             )
-        if looked.found:
-            return looked.found[0][1]
-        raise others[0] if others else self._missing(root, partition, layouts, looked.skipped)
+        if result.found:
+            return result.found[0][1]
+        raise others[0] if others else self._missing(root, partition, layouts, result.skipped)
 
     def _missing(self, root: Path, partition: str, layouts: Sequence[Layout], skipped: Sequence[str]) -> BuildError:
         names = [printable(name) for name in child_names(root)]

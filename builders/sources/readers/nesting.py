@@ -27,14 +27,14 @@ T = TypeVar("T")
 
 
 @dataclass(frozen=True)
-class Looked(Generic[T]):
+class SearchResult(Generic[T]):
     """The result of a search: folders with what was read in them, and skipped folders with the reason."""
 
     found: tuple[tuple[Path, T], ...]
     skipped: tuple[str, ...]
 
 
-def look(root: Path, read: Callable[[Path], T | None]) -> Looked[T]:
+def search(root: Path, read: Callable[[Path], T | None]) -> SearchResult[T]:
     """Call `read` on a folder and the folders below it, level by level and by name.
 
     Folders below one in which something was found belong to it and are not searched. Hidden folders are never
@@ -53,7 +53,7 @@ def look(root: Path, read: Callable[[Path], T | None]) -> Looked[T]:
         below: list[Path] = []
         for home in level:
             if looked == FOLDERS:
-                return Looked(tuple(found), (*skipped, f"all after the first {FOLDERS:,} folders"))
+                return SearchResult(tuple(found), (*skipped, f"all after the first {FOLDERS:,} folders"))
             looked += 1
             value = read(home)
             if value is not None:
@@ -61,7 +61,7 @@ def look(root: Path, read: Callable[[Path], T | None]) -> Looked[T]:
             elif depth < DEPTH:
                 below += _inner(home, top, seen, skipped, root)
         level = below
-    return Looked(tuple(found), tuple(skipped))
+    return SearchResult(tuple(found), tuple(skipped))
 
 
 def _inner(home: Path, top: Path, seen: set[Path], skipped: list[str], root: Path) -> list[Path]:

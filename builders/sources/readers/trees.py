@@ -115,7 +115,7 @@ def in_archive(title: str, root: Path, home: Path, stem: str, top: str = "") -> 
 
 
 def in_archives(root: Path, home: Path, names: Sequence[str]) -> Tree | None:
-    """List some uncompressed tars in a folder together; those missing are left out, and returns None if all are.
+    """List several uncompressed tars of a folder as one tree; returns None if none of them is there.
 
     Args:
         root: the user's folder.

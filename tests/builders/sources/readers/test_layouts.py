@@ -92,8 +92,8 @@ def test_a_folder_without_permission_is_named(tmp_path):
 def test_what_a_folder_may_not_be_read_for_is_asked_of_the_system(tmp_path, monkeypatch):
     tree(tmp_path, {"lost+found/x": "", f"a/train/{IMAGE}": ""})
     monkeypatch.setattr(os, "access", lambda path, mode: path.name != "lost+found")
-    looked = nesting.look(tmp_path, lambda home: home.name if home.name == "a" else None)
-    assert looked == nesting.Looked(((tmp_path / "a", "a"),), ("lost+found (no permission)",))
+    result = nesting.search(tmp_path, lambda home: home.name if home.name == "a" else None)
+    assert result == nesting.SearchResult(((tmp_path / "a", "a"),), ("lost+found (no permission)",))
 
 
 def test_data_of_others_beside_the_dataset_do_not_matter(tmp_path):
