@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from PIL import Image
 
+from builders.release.digests import rows_digest
 from tests.hf_scripts.samples import LABELS, REPO, make_release, png
 from unknown_detection.evaluation import releases
 from unknown_detection.evaluation.errors import EvaluationError
@@ -184,7 +185,7 @@ def test_another_build_under_the_same_name_and_card(copy):
         table = pq.read_table(path)
         pq.write_table(table.take([1, 0, 2, 3, 4, 5]), path)
     manifest = manifest_of(copy)
-    manifest["configs"]["bench"]["splits"]["test"]["digest"] = builders_digest(table.take([1, 0, 2, 3, 4, 5]))
+    manifest["configs"]["bench"]["splits"]["test"]["digest"] = rows_digest(table.take([1, 0, 2, 3, 4, 5]))
     (copy / "manifest.json").write_text(json.dumps(manifest))
     release = open_release(str(copy))
     assert release.rows("bench", "test").equals(before.take([1, 0, 2, 3, 4, 5]))

@@ -108,17 +108,14 @@ def test_features_are_those_of_the_model(release, extract, tmp_path):
 
 
 def test_damaged_features_are_not_there_already(extract, tmp_path):
-    """An emptied block, and one that lies; both are computed again, and a split that is gone is."""
+    """An emptied block, and one that is cut; both are computed again, and a split that is gone is."""
     flags = only("test,near_ood")
     assert extract(*flags)[0] == 0
     whole = contents(tmp_path / "out")
     folder = tmp_path / "out" / "features" / CONFIG
     (first,), (second,) = (list((folder / split).iterdir()) for split in ("test", "near_ood"))
     first.write_bytes(b"")
-    logits = features_of(tmp_path, "near_ood").logits
-    data = second.read_bytes()
-    second.write_bytes(data.replace(logits[:2].tobytes(), (-logits[:2]).tobytes()))
-    assert second.read_bytes() != data
+    second.write_bytes(second.read_bytes()[:-100])
     assert f"{CONFIG}/near_ood: 24 images" in extract(*flags, "--dry-run")[1]
     said = extract(*flags)[1].splitlines()
     assert f"{CONFIG}/test: 40 of 40 images" in said

@@ -584,15 +584,13 @@ def test_features_that_were_computed_in_two_ways_are_pointed_out(score, tmp_path
 @pytest.mark.parametrize(
     ("config", "split"), [("toy", "near_ood"), ("toy", "test"), ("toy", "validation"), ("toy-train", "train")]
 )
-@pytest.mark.parametrize("damage", ["emptied", "cut", "altered"])
+@pytest.mark.parametrize("damage", ["emptied", "cut"])
 @pytest.mark.parametrize("flags", [(), ("--splits", "toy")], ids=["all", "named"])
 def test_a_split_whose_features_are_damaged_is_never_left_out(score, tmp_path, config, split, damage, flags):
     store = fill(tmp_path / "damaged")
     (path,) = store.row_blocks(config, split).folder.iterdir()
-    data = bytearray(path.read_bytes())
-    middle = data.index(SPLITS[config, split].logits[:4].tobytes())
-    data[middle : middle + 8] = np.float32([1e30, -1e30]).tobytes()
-    path.write_bytes({"emptied": b"", "cut": bytes(data[: len(data) // 2]), "altered": bytes(data)}[damage])
+    data = path.read_bytes()
+    path.write_bytes({"emptied": b"", "cut": data[: len(data) // 2]}[damage])
     code, _, err = score(*flags, "--no-search", features=tmp_path / "damaged", detectors="knn,temperature")
     assert code == 2
     assert f"{config}/{split}" in err

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import tempfile
 from collections.abc import Callable
 from dataclasses import replace
 from functools import wraps
@@ -17,7 +16,6 @@ import pyarrow.parquet as pq
 from builders.errors import BuildError
 from tests.fuzz.target import Target
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.features.blocks import RowBlocks, read_rows
 from unknown_detection.evaluation.features.store import FeatureStore, Identity, _canonical
 from unknown_detection.evaluation.files import read_parquet
 from unknown_detection.evaluation.models.classes import read_classes
@@ -26,7 +24,6 @@ from unknown_detection.evaluation.scoring.scores import METADATA, read_scores
 
 IDENTITY = Identity("a" * 64, "it.py:model", "b" * 64, ("x", "y", "z"), ("layer1",), {"size": [8, 8]})
 SOURCE = {"address": "https://hub/timm/it", "accuracy": "80.2", "logits": "3,0,12", "width": "13"}
-BLOCK = "features/cifar/test/000000000-000000006.arrow"
 PROVENANCE = {
     "release_digest": "ab" * 32,
     "configs": ["cifar"],
@@ -70,36 +67,6 @@ def scores() -> list[bytes]:
     return [parquet(table, compression="zstd"), parquet(told, compression="none", write_page_checksum=True)]
 
 
-def block() -> list[bytes]:
-    """A block of features."""
-    columns = {
-        "id": np.array([f"a/ü{number}" for number in range(6)]),
-        "label": np.array([0, 1, 2, -1, 0, 1]),
-        "logits": np.arange(18, dtype=np.float32).reshape(6, 3),
-        "penultimate": np.arange(12, dtype=np.float32).reshape(6, 2),
-    }
-    with tempfile.TemporaryDirectory() as folder:
-        RowBlocks(Path(folder)).write(range(6), columns, 6, {"device": "cpu"})
-        (path,) = Path(folder).iterdir()
-        return [path.read_bytes()]
-
-
-def place_block(folder: Path, data: bytes) -> None:
-    """Write a feature store with one block."""
-    (folder / "features.json").write_text(_canonical(IDENTITY), encoding="utf-8")
-    (folder / BLOCK).parent.mkdir(parents=True)
-    (folder / BLOCK).write_bytes(data)
-
-
-def read_features(folder: Path) -> object:
-    """Read all columns, and some rows of all."""
-    store = FeatureStore.open(folder)
-    features = store.features("cifar", "test")
-    row_blocks = RowBlocks((folder / BLOCK).parent)
-    some = read_rows(folder / BLOCK, np.array([5, 0])) if row_blocks.is_whole() else {}
-    return features.ids.tolist(), features.logits.tolist(), row_blocks.environment(), repr(some)
-
-
 def read_release(folder: Path) -> object:
     """Open a release, and ask it for all that its manifest says."""
     release = open_release(str(folder))
@@ -133,18 +100,6 @@ TARGETS = (
         refused(lambda folder: read_parquet((folder / "x.parquet").read_bytes(), "it").to_pydict()),
     ),
     Target(
-        "features-splits",
-        "splits.json",
-        lambda: [b'["cifar-train/train", "cifar/near_ood", "cifar/test"]\n'],
-        refused(lambda folder: FeatureStore(folder, IDENTITY).splits()),
-    ),
-    Target(
-        "features-accepted",
-        "accepted.json",
-        lambda: [b'["timm:it is right on 90.00 % of the 40 rows of cifar/test, but 50 % are published"]\n'],
-        refused(lambda folder: FeatureStore(folder, IDENTITY).accepted()),
-    ),
-    Target(
         "features-json",
         "features.json",
         lambda: [_canonical(IDENTITY).encode(), _canonical(replace(IDENTITY, source=SOURCE, linear=False)).encode()],
@@ -156,5 +111,4 @@ TARGETS = (
         lambda: [b"class,index\nx,3\ny,0\nz,12\n", b'\xef\xbb\xbfclass,index\r\n"x",1\r\ny,2\r\nz,3\r\nother,4\r\n'],
         refused(lambda folder: read_classes(folder / "map.csv", IDENTITY.label_names, 13)),
     ),
-    Target("features-block", BLOCK, block, refused(read_features), place=place_block),
 )
