@@ -1,5 +1,6 @@
 """Publishers that are killed, that race each other, and that must not need more memory for more files."""
 
+import io
 import json
 import os
 import re
@@ -7,11 +8,15 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 
 import pytest
 
+from builders.sources.registry import SOURCES
+from hf_scripts import push
 from tests.hf_scripts.samples import REPO, contents, make_release
+from tests.hub.client import in_process
 from tests.hub.process import HubProcess
 from tests.hub.server import Hub
 
@@ -36,6 +41,18 @@ def _heeds_interrupts():
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # a shell ignores it for what it runs in the background
 
 
+def pushed(hub, folder, home, *, tag="v1.0.0"):
+    """Push in this process, where nothing has to be killed; returns its exit code and what it said.
+
+    As another process would, it knows no declaration of the tests' source.
+    """
+    out, err = io.StringIO(), io.StringIO()
+    with in_process(hub, home), redirect_stdout(out), redirect_stderr(err), pytest.MonkeyPatch.context() as patch:
+        patch.setattr("hf_scripts.publish.licences.SOURCES", SOURCES)
+        code = push.main([str(folder), "--repo", REPO, "--tag", tag, "--workers", "1", "--private"])
+    return code, out.getvalue(), err.getvalue()
+
+
 def ended(process):
     out, err = process.communicate(timeout=120)
     return process.returncode, out, err
@@ -51,7 +68,7 @@ def many(tmp_path_factory):
 @pytest.fixture(scope="module")
 def undisturbed(many, tmp_path_factory):
     with Hub() as hub:
-        code, _, err = ended(start(hub, many, tmp_path_factory.mktemp("home")))
+        code, _, err = pushed(hub, many, tmp_path_factory.mktemp("home"))
         assert (code, err) == (0, "")
         return contents(hub, "v1.0.0")
 
@@ -69,7 +86,7 @@ def test_ctrl_c_is_one_line_and_the_next_run_publishes_the_same(many, undisturbe
         assert (code, err) == (130, "stopped; run the same command again, and it resumes.\n")
         assert "verified" in out
         assert hub.tags(REPO) == {}
-        assert ended(start(hub, many, tmp_path / "home"))[0] == 0
+        assert pushed(hub, many, tmp_path / "home")[0] == 0
         assert contents(hub, "v1.0.0") == undisturbed
 
 
@@ -88,7 +105,7 @@ def test_a_publisher_that_is_killed(many, undisturbed, tmp_path, only_loopback, 
         assert hub.tags(REPO) == {}
         arrived = hub.uploads()
         assert len(arrived) >= passing
-        code, out, err = ended(start(hub, many, tmp_path / "home"))
+        code, out, err = pushed(hub, many, tmp_path / "home")
         assert (code, err) == (0, "")
         assert contents(hub, "v1.0.0") == undisturbed
         assert all(count == 1 for count in hub.uploads().values())
@@ -104,7 +121,7 @@ def test_two_publishers_at_once(tmp_path, only_loopback):
     make_release(tmp_path / "ours", {"bench/near_ood": range(4)})
     make_release(tmp_path / "theirs", {"bench/far_ood": range(4)})
     with Hub() as hub:
-        assert ended(start(hub, tmp_path / "base", tmp_path / "home"))[0] == 0
+        assert pushed(hub, tmp_path / "base", tmp_path / "home")[0] == 0
         other = {}
 
         def overtake():
@@ -115,10 +132,10 @@ def test_two_publishers_at_once(tmp_path, only_loopback):
         assert (code, other["ended"][0]) == (2, 0)
         assert re.fullmatch(r"error: Somebody else committed to org/name .*\.\n", err)
         assert "bench/near_ood" not in hub.read(REPO, "README.md").decode()
-        code, _, err = ended(start(hub, tmp_path / "ours", tmp_path / "home", tag="v1.1.0"))
+        code, _, err = pushed(hub, tmp_path / "ours", tmp_path / "home", tag="v1.1.0")
         assert code == 2
         assert "--tag v1.2.0 or higher" in err
-        code, _, err = ended(start(hub, tmp_path / "ours", tmp_path / "home", tag="v1.2.0"))
+        code, _, err = pushed(hub, tmp_path / "ours", tmp_path / "home", tag="v1.2.0")
         assert (code, err) == (0, "")
         manifest = json.loads(hub.read(REPO, "manifest.json", "v1.2.0"))
         assert set(manifest["configs"]["bench"]["splits"]) == {"test", "near_ood", "far_ood"}
@@ -185,6 +202,7 @@ def test_the_next_run_removes_what_killed_runs_left(tmp_path, only_loopback, num
 # Not ru_maxrss, which a process inherits from the one that started it (getrusage(2), and execve in the kernel).
 MEASURED = """
 import pathlib, sys
+from builders.sources.registry import SOURCES
 from hf_scripts import push
 code = push.main(sys.argv[1:])
 print(pathlib.Path("/proc/self/status").read_text().split("VmHWM:")[1].split()[0])
