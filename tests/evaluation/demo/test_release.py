@@ -11,8 +11,9 @@ import pytest
 from PIL import Image
 from sklearn.datasets import load_digits
 
-from builders.release import schema
-from unknown_detection.evaluation.demo.release import CONFIG, KNOWN, MIXED, ROLES, SHIFTS, TRAIN, make_release
+from builders.release.duplicates import read_pairs
+from builders.release.schema import ROLES, is_demo
+from unknown_detection.evaluation.demo.release import CONFIG, KNOWN, MIXED, SHIFTS, TRAIN, make_release
 from unknown_detection.evaluation.releases import open_release
 from unknown_detection.evaluation.scoring.joining import release_index
 
@@ -28,8 +29,11 @@ def rows_of(root, config, split):
     return pq.read_table(root / "index" / config / f"{split}.parquet").to_pylist()
 
 
-def test_its_roles_are_those_of_every_release():
-    assert ROLES == schema.ROLES
+def test_its_files_are_those_of_every_release_and_say_that_they_are_a_demo_s(root):
+    assert len(read_pairs(root / "duplicates" / "pairs.parquet")) > 5, "the builders read its table of duplicates"
+    files = [path for part in ("data", "index") for path in (root / part).rglob("*.parquet")]
+    assert len(files) == 24
+    assert all(is_demo(pq.read_schema(path)) for path in files)
 
 
 def test_it_opens_as_any_release_and_its_digits_are_frozen(root):

@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
@@ -23,12 +24,23 @@ import yaml
 from PIL import Image
 
 from builders.release.digests import rows_digest
+<<<<<<< ours
+=======
+from builders.release.duplicates import CONFIG as DUPLICATES
+from builders.release.duplicates import SPLIT as PAIRS
+from builders.release.duplicates import Pair, Row, pair_of, write_pairs
+from builders.release.entries import FORMAT
+from builders.release.layout import INDEX_SUFFIX, Layout
+from builders.release.manifest import file_entry
+from builders.release.schema import ROLES, arrow_schema
+from builders.release.tables import write_index
+>>>>>>> theirs
 from unknown_detection.evaluation.demo.images import Images, blurred, crops, deal, digits, noise, noisy, repeats
-from unknown_detection.evaluation.duplicate_pairs import COLUMNS, PATH
-from unknown_detection.evaluation.duplicate_pairs import CONFIG as DUPLICATES
-from unknown_detection.evaluation.duplicate_pairs import SPLIT as PAIRS
 from unknown_detection.evaluation.files import atomic_path, write_text
+<<<<<<< ours
 from unknown_detection.evaluation.releases import FORMAT, INDEX_SUFFIX
+=======
+>>>>>>> theirs
 
 CONFIG = "digits"
 TRAIN = "digits-train"
@@ -41,19 +53,6 @@ KNOWN = ("0", "1", "2", "3", "4", "6")
 NEAR = ("5", "7", "9")
 EXTERNAL = ("8",)
 
-ROLES = (
-    "in_distribution",
-    "near_ood",
-    "far_ood",
-    "external",
-    "novel_class",
-    "adversarial",
-    "synthetic",
-    "corruption",
-    "multi_label",
-)
-"""The roles of every release, in the order of their numbers."""
-
 _KNOWN = {"train": 60, "validation": 20, "test": 30}
 """Images per in-distribution class; few, to keep the demo short."""
 
@@ -61,9 +60,6 @@ _OTHERS = 40
 """Images per OoD class of digits."""
 
 _NOISES = 80
-
-_OF_A_ROW = ("id", "split", "role", "class_id")
-"""Columns of the pairs table that describe each row."""
 
 _FACETS = 15
 """Images per class, three times as many for textures, in the split that mixes both sides as FACETS does."""
@@ -104,6 +100,7 @@ def make_release(root: Path) -> None:
             ]
         },
     }
+    layout = Layout(root)
     manifest: dict[str, Any] = {"format": FORMAT, "benchmarks": {CONFIG: _BENCHMARK}, "configs": {}}
     all_rows: dict[str, pa.Table] = {}
     repeated: dict[str, tuple[str, float]] = {}
@@ -111,17 +108,17 @@ def make_release(root: Path) -> None:
         written = {}
         for split, parts in sorted(splits.items()):
             rows = pa.concat_tables([_rows(images, role) for role, images in parts])
-            written[split] = _write_split(root, config, split, rows) | {"role": parts[0][0], "rows": len(rows)}
+            written[split] = _write_split(layout, config, split, rows) | {"role": parts[0][0], "rows": len(rows)}
             all_rows[f"{config}/{split}"] = rows
             for _, images in parts:
                 repeated |= repeats(images, known["train"])
         manifest["configs"][config] = {"label_names": list(KNOWN), "columns": [], "splits": written}
-    pairs = _pairs(all_rows, repeated)
     compared = sorted(split for split in all_rows if not split.startswith(TRAIN))
     looked = {"by": "similarity-2", "splits": compared, "with": [f"{TRAIN}/train"]}
-    with atomic_path(root / PATH) as temporary:
-        pq.write_table(pairs, temporary)
-    manifest[DUPLICATES] = _file_entry(root, PATH) | {"rows": len(pairs), "compared": [looked]}
+    pairs = _pairs(all_rows, repeated)
+    write_pairs(layout.duplicates, pairs)
+    listed = msgspec.to_builtins(file_entry(layout, layout.duplicates))
+    manifest[DUPLICATES] = listed | {"rows": len(pairs), "compared": [looked]}
     write_text(root / "README.md", _card(manifest))
     write_text(root / "manifest.json", json.dumps(manifest, indent=2, sort_keys=True) + "\n")
 
@@ -158,8 +155,8 @@ def _rows(images: Images, role: str) -> pa.Table:
     return pa.table(columns)
 
 
-def _pairs(rows: Mapping[str, pa.Table], repeated: Mapping[str, tuple[str, float]]) -> pa.Table:
-    """Build the table of duplicates: each near-duplicate of a training image, with that image.
+def _pairs(rows: Mapping[str, pa.Table], repeated: Mapping[str, tuple[str, float]]) -> list[Pair]:
+    """Pair each near-duplicate of a training image with that image.
 
     Args:
         rows: rows of each split, by `config/split`.
@@ -167,19 +164,15 @@ def _pairs(rows: Mapping[str, pa.Table], repeated: Mapping[str, tuple[str, float
     """
     train = f"{TRAIN}/train"
     described = {
-        (split, row["id"]): {**row, "split": split, "role": ROLES[row["role"]]}
+        (split, row["id"]): Row(split, row["id"], ROLES[row["role"]], row["class_id"])
         for split, table in rows.items()
         for row in table.select(["id", "role", "class_id"]).to_pylist()
     }
-    lines = []
-    for split, name in described:
-        if split != train and name in repeated:
-            other, distance = repeated[name]
-            one, two = (described[key] for key in sorted([(split, name), (train, other)]))
-            line = {key: one[key] for key in _OF_A_ROW} | {f"other_{key}": two[key] for key in _OF_A_ROW}
-            lines.append({**line, "distance": distance})
-    lines.sort(key=lambda line: [line[key] for key in ("split", "id", "other_split", "other_id")])
-    return pa.Table.from_pylist(lines, pa.schema(list(COLUMNS.items())))
+    return [
+        pair_of(row, described[train, repeated[name][0]], repeated[name][1])
+        for (split, name), row in described.items()
+        if split != train and name in repeated
+    ]
 
 
 def _png(pixels: npt.NDArray[np.uint8]) -> bytes:
@@ -188,25 +181,14 @@ def _png(pixels: npt.NDArray[np.uint8]) -> bytes:
     return encoded.getvalue()
 
 
-def _write_split(root: Path, config: str, split: str, rows: pa.Table) -> dict[str, Any]:
+def _write_split(layout: Layout, config: str, split: str, rows: pa.Table) -> dict[str, Any]:
     """Write a split with and without its images; return its digest and files."""
-    kinds: dict[str, Any] = {name: {"dtype": "string", "_type": "Value"} for name in rows.column_names}
-    kinds |= {
-        "image": {"_type": "Image"},
-        "label": {"names": list(KNOWN), "_type": "ClassLabel"},
-        "role": {"names": list(ROLES), "_type": "ClassLabel"},
-    }
-    data, index = f"data/{config}/{split}-00000-of-00001.parquet", f"index/{config}/{split}.parquet"
-    for path, table in ((data, rows), (index, rows.drop_columns("image"))):
-        features = {"info": {"features": {name: kinds[name] for name in table.column_names}}}
-        with atomic_path(root / path) as temporary:
-            pq.write_table(table.replace_schema_metadata({"huggingface": json.dumps(features)}), temporary)
-    return {"digest": rows_digest(rows), "data": [_file_entry(root, data)], "index": _file_entry(root, index)}
-
-
-def _file_entry(root: Path, path: str) -> dict[str, Any]:
-    content = (root / path).read_bytes()
-    return {"path": path, "bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+    data, index = layout.data(config, split, 0, 1), layout.index(config, split)
+    with atomic_path(data) as temporary:
+        pq.write_table(rows.cast(arrow_schema(KNOWN, demo=True)), temporary)
+    write_index(index, rows, KNOWN, demo=True)
+    entries = {"data": [file_entry(layout, data)], "index": file_entry(layout, index)}
+    return {"digest": rows_digest(rows), **msgspec.to_builtins(entries)}
 
 
 def _card(manifest: Mapping[str, Any]) -> str:
