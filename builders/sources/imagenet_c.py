@@ -1,7 +1,7 @@
 """ImageNet-C: ImageNet-1k's validation images with 15 corruptions of 5 severities, as its authors published them.
 
-They are 3.75 million. Only the 10,000 that OpenOOD lists are indexed, each of another photograph. OpenOOD's copy has no
-folders of classes: an image's class is that of its photograph.
+They are 3.75 million. Only the 10,000 that OpenOOD lists are indexed, each of another photograph. OpenOOD's copy has
+no folders of classes: an image's class is that of its photograph.
 
 Tested by `tests/builders/sources/test_imagenet_c.py`.
 """

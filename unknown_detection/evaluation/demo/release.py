@@ -24,8 +24,6 @@ import yaml
 from PIL import Image
 
 from builders.release.digests import rows_digest
-<<<<<<< ours
-=======
 from builders.release.duplicates import CONFIG as DUPLICATES
 from builders.release.duplicates import SPLIT as PAIRS
 from builders.release.duplicates import Pair, Row, pair_of, write_pairs
@@ -34,13 +32,8 @@ from builders.release.layout import INDEX_SUFFIX, Layout
 from builders.release.manifest import file_entry
 from builders.release.schema import ROLES, arrow_schema
 from builders.release.tables import write_index
->>>>>>> theirs
 from unknown_detection.evaluation.demo.images import Images, blurred, crops, deal, digits, noise, noisy, repeats
 from unknown_detection.evaluation.files import atomic_path, write_text
-<<<<<<< ours
-from unknown_detection.evaluation.releases import FORMAT, INDEX_SUFFIX
-=======
->>>>>>> theirs
 
 CONFIG = "digits"
 TRAIN = "digits-train"
