@@ -226,16 +226,13 @@ NEEDED = {
 }
 
 
-@pytest.mark.parametrize(
-    ("key", "convert"),
-    [(key, convert) for key in NEEDED for convert in LAYOUTS[key]],
-    ids=lambda value: getattr(value, "__name__", value),
-)
-def test_every_layout_gives_the_same_rows(cifar_release, demo, laid_out, tmp_path, key, convert):
-    roots = demo | {key: laid_out(key, convert)}
-    built = digests(build_demo(roots, tmp_path / "out", benchmark=BENCHMARK, splits=NEEDED[key]))
+def test_other_layouts_of_all_sources_give_the_same_rows(cifar_release, demo, laid_out, tmp_path):
+    """One of each; that all have the same ids, classes and bytes is tested in `sources/test_layouts.py`."""
+    roots = demo | {key: laid_out(key, LAYOUTS[key][-1]) for key in NEEDED}
+    splits = tuple(split for splits in NEEDED.values() for split in splits)
+    built = digests(build_demo(roots, tmp_path / "out", benchmark=BENCHMARK, splits=splits))
     expected = digests(read_manifest(cifar_release))
-    assert built == {key: expected[key] for key in built}
+    assert built == {key: expected[key] for key in splits}
 
 
 def test_worker_count_does_not_change_a_byte(demo, tmp_path):
@@ -260,7 +257,7 @@ build_demo(sources(sys.argv[3]), Path(sys.argv[2]), benchmark=BENCHMARK, splits=
 """
 
 
-POINTS = (2, 5, 9, 14, 20, 26)
+POINTS = (5, 14, 20)
 KILLED_SPLITS = ("cifar/test", "cifar/far_ood_svhn", "cifar/far_ood_dtd")
 
 

@@ -321,7 +321,7 @@ build_demo(sources(sys.argv[3]), Path(sys.argv[2]), benchmark=BENCHMARK, splits=
 """
 
 
-POINTS = (2, 4, 6, 8)
+POINTS = (4, 8)
 KILLED_SPLITS = ("facets-baseline/validation", "facets-baseline/test")
 
 
