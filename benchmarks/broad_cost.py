@@ -24,8 +24,7 @@ from builders.generate.adversarial.network import Network
 from builders.generate.adversarial.pgd import PGD
 from builders.generate.synthetic import stable_diffusion
 from builders.generate.synthetic.biggan import TRUNCATION
-from builders.generate.synthetic.biggan_network import Network as BigGAN
-from builders.generate.synthetic.biggan_network import Sizes
+from builders.generate.synthetic.biggan_network import BigGANNetwork, Sizes
 
 Start = Callable[[str, bool, int], Callable[[], Any]]
 """Sets a network up on a device, to go backward or not, for a number of images; what it returns runs it once."""
@@ -138,7 +137,7 @@ def biggan(device: str, _: bool, batch: int) -> Callable[[], Any]:
     sizes = Sizes()
     # Uniform numbers: variances and norms, which these are of, are not negative.
     tensors = {name: torch.rand(shape, device=device) for name, shape in sizes.shapes().items()}
-    network = BigGAN(sizes, tensors, TRUNCATION, device)
+    network = BigGANNetwork(sizes, tensors, TRUNCATION, device)
     noise, classes = (
         torch.zeros(batch, sizes.noise, device=device),
         torch.zeros(batch, dtype=torch.int64, device=device),

@@ -24,7 +24,7 @@ from builders.storage.atomic import write_text
 from builders.storage.paths import LOCAL, PathType
 from hf_scripts.exports import readme
 from hf_scripts.exports.formats import MIN_SHARD_BYTES, SHARD_BYTES, WRITERS, SplitOutput
-from hf_scripts.exports.rows import Row, check_identity, read_rows
+from hf_scripts.exports.rows import ImageRow, check_identity, read_rows
 from hf_scripts.exports.state import ExportedSplit, ExportState, Settings, export_lock, remove_leftovers
 from hf_scripts.exports.targets import Target
 from unknown_detection.help import ESSENTIALS, helpful, no_sync_option
@@ -99,7 +99,7 @@ class Export:
         check_identity(self.root, key, self.manifest.configs[config], split)
         kinds: Counter[str] = Counter()
 
-        def rows() -> Iterator[Row]:
+        def rows() -> Iterator[ImageRow]:
             for row in read_rows(self.root, key, split):
                 kinds[row.kind] += 1
                 yield row
@@ -136,11 +136,6 @@ def _selected_splits(root: Path, manifest: Manifest, wanted: Sequence[str]) -> d
                 "--splits."
             )
     return chosen
-
-
-def _refuse_inside(root: Path, out: Path) -> None:
-    if root.resolve() in (out.resolve(), *out.resolve().parents):
-        raise BuildError(f"{out} lies inside the release {root}, and would be published with it. Give another --out.")
 
 
 def _table(done: Mapping[str, SplitResult]) -> list[str]:
@@ -236,7 +231,10 @@ def command(
         )
     with os_errors_as_build_errors(f"read the release and write the export to {out}"):
         manifest = read_manifest(folder)
-        _refuse_inside(folder, out)
+        if folder.resolve() in (out.resolve(), *out.resolve().parents):
+            raise BuildError(
+                f"{out} lies inside the release {folder}, and would be published with it. Give another --out."
+            )
         selected = _selected_splits(folder, manifest, splits)
         job = Export(folder, manifest, selected, out, chosen_format, shard_bytes or SHARD_BYTES)
         rows = sum(split.rows for split in job.splits.values())

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import shutil
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +33,7 @@ from builders.pipeline.recorded import Bring
 from builders.pipeline.run import rebuild
 from builders.release.digests import file_sha256
 from builders.release.manifest import read_manifest
-from builders.release.split_entries import FileEntry, SplitEntry
+from builders.release.split_entries import FileEntry
 from builders.sources.base import Source
 from builders.sources.titles import TITLES
 from builders.storage.paths import PathType, store_of
@@ -72,9 +72,11 @@ def _command(target: str, revision: str | None, **values: Any) -> None:
         found = {key: split for published in configs for key, split in published.splits().items()}
     if flags.as_json:
         where = {"release": target, "revision": revision, "out": str(flags.out)}
-        print_document("materialize", where | _document(found))
+        splits = [{"split": key, "rows": split.rows, "digest": split.digest} for key, split in found.items()]
+        print_document("materialize", where | {"rows": sum(split.rows for split in found.values()), "splits": splits})
     elif flags.dry_run:
-        click.echo("\n".join(_table(found)))
+        lines = [[key, f"{split.rows:,}", split.digest[:12]] for key, split in found.items()]
+        click.echo("\n".join(aligned([["split", "rows", "digest"], *lines])))
         click.echo(f"dry run: nothing was written; the sources have all images of {flags.out}")
     else:
         for key, split in found.items():
@@ -82,17 +84,6 @@ def _command(target: str, revision: str | None, **values: Any) -> None:
         config, _, name = min(found).partition("/")
         click.echo(f"built {flags.out}")
         click.echo(loading(flags.out, config, name, found[f"{config}/{name}"]))
-
-
-def _table(found: Mapping[str, SplitEntry]) -> list[str]:
-    lines = [["split", "rows", "digest"]]
-    return aligned([*lines, *([key, f"{split.rows:,}", split.digest[:12]] for key, split in found.items())])
-
-
-def _document(found: Mapping[str, SplitEntry]) -> dict[str, Any]:
-    """What `--json` prints of the rows that a dry run found."""
-    splits = [{"split": key, "rows": split.rows, "digest": split.digest} for key, split in found.items()]
-    return {"rows": sum(split.rows for split in found.values()), "splits": splits}
 
 
 @contextlib.contextmanager

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -26,7 +24,7 @@ from hf_scripts.checks.verified import Scope
 from hf_scripts.publish.merge import chosen_part, without_images
 from hf_scripts.publish.versions import requested_version
 from unknown_detection.help import ESSENTIALS, helpful
-from unknown_detection.terminal.progress import bar, log, open_bar, result
+from unknown_detection.terminal.progress import bar, log, result
 
 
 @helpful(
@@ -118,9 +116,9 @@ def command(
     def check_folder() -> None:
         _check_folder(folder, manifest, decode=check == "decode", workers=workers)
 
-    with scratch_folder("push") as scratch, hub_settings(), contextlib.closing(_Upload()) as upload:
+    with scratch_folder("push") as scratch, hub_settings():
         say = log if as_json else result
-        done = publish(Repository(repo, log), request, check_folder, scratch, say, upload.advance)
+        done = publish(Repository(repo, log), request, check_folder, scratch, say)
     if as_json:
         print_document("push", done.document())
     elif done.tagged:
@@ -140,26 +138,6 @@ def _check_folder(folder: Path, manifest: Manifest, *, decode: bool, workers: in
     if problems.total():
         raise damaged_folder(folder, problems)
     click.echo(f"verified {folder}" + ("" if decode else "; no image was decoded (--check fast)"))
-
-
-class _Upload:
-    """The bar of an upload, which is drawn from its first bytes to its last."""
-
-    def __init__(self) -> None:
-        self._bar: Any = None
-
-    def advance(self, size: int, total: int) -> None:
-        """Count bytes as uploaded, of so many in total."""
-        if self._bar is None:
-            self._bar = open_bar(total, "uploading", unit="B")
-        self._bar.update(size)
-        if self._bar.n >= total:
-            self.close()
-
-    def close(self) -> None:
-        """End the bar where it is."""
-        if self._bar is not None:
-            self._bar.close()
 
 
 def main(argv: Sequence[str] | None = None) -> int:

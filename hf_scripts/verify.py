@@ -30,7 +30,7 @@ from hf_scripts.checks.manifest import files_in
 from hf_scripts.checks.problems import Problems
 from hf_scripts.checks.rows import UNREADABLE, FileTask, IndexTask, Outcome, ShardTask
 from hf_scripts.checks.sealed import SealedTask
-from hf_scripts.checks.values import split_of
+from hf_scripts.checks.values import split_facts
 from hf_scripts.checks.verified import Scope, Verified
 from unknown_detection.help import ESSENTIALS, helpful
 from unknown_detection.terminal.progress import bar, log
@@ -102,7 +102,7 @@ def _tasks(root: Path, manifest: Manifest, scope: Scope) -> list[FileTask]:
     compared = duplicates.compared_by(manifest)
     for key, config, entry in manifest.splits():
         demo, by = manifest.benchmarks[config.benchmark].demo, compared.get(key, frozenset())
-        split = split_of(key, config, entry, demo=demo, compared=by)
+        split = split_facts(key, config, entry, demo=demo, compared=by)
         index = entry.index
         values = not entry.data or key not in scope.splits
         tasks.setdefault(index.path, IndexTask(root, index, split, entry, values=values))

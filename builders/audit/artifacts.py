@@ -1,4 +1,4 @@
-"""Tells how well single numbers of an image, without a model, separate each split from the known test images."""
+"""Measures how well single numbers of an image separate each split from the known test images, without a model."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from builders.audit.chart import Cell, heat_table
+from builders.audit.chart import HeatCell, heat_table
 from builders.audit.measures import NUMBERS, Float64, MeasureTask
 from builders.audit.record import Findings
 from builders.audit.smoothness import auroc, without_known
@@ -31,7 +31,7 @@ _MOST_NAMED = 6
 
 
 @dataclass(frozen=True, order=True)
-class Rows:
+class RoleRows:
     """The rows of one role in a split (`config/split`)."""
 
     split: str
@@ -51,7 +51,7 @@ class Separation:
         known_images: how many of the known test images have it.
     """
 
-    rows: Rows
+    rows: RoleRows
     number: str
     auroc: float | None
     direction: str
@@ -64,7 +64,7 @@ class Separation:
         return self.auroc is not None and self.auroc > FLAGGED
 
 
-def known_test(manifest: Manifest, config: str) -> Rows:
+def known_test(manifest: Manifest, config: str) -> RoleRows:
     """The known test images that a config is compared with: its own, or else the only ones of its benchmark.
 
     Raises:
@@ -77,14 +77,14 @@ def known_test(manifest: Manifest, config: str) -> Rows:
         if entry.benchmark == benchmark and TEST in entry.splits and KNOWN in entry.splits[TEST].roles
     ]
     if config in with_known:
-        return Rows(f"{config}/{TEST}", KNOWN)
+        return RoleRows(f"{config}/{TEST}", KNOWN)
     if len(with_known) != 1:
         found = f"configs with one: {', '.join(with_known)}" if with_known else "no config of its benchmark has one"
         raise BuildError(f"{config} has no in-distribution split `test` ({found}). Audit a config that has one.")
-    return Rows(f"{with_known[0]}/{TEST}", KNOWN)
+    return RoleRows(f"{with_known[0]}/{TEST}", KNOWN)
 
 
-def sampled(root: Path, manifest: Manifest, keys: Sequence[str], sample: int) -> dict[Rows, npt.NDArray[np.int64]]:
+def sampled(root: Path, manifest: Manifest, keys: Sequence[str], sample: int) -> dict[RoleRows, npt.NDArray[np.int64]]:
     """Choose the first rows of each role of some splits.
 
     A release's rows are sorted by a keyed hash of their ids, so the first ones are those of least keyed rank.
@@ -102,16 +102,16 @@ def sampled(root: Path, manifest: Manifest, keys: Sequence[str], sample: int) ->
         BuildError: an index cannot be read.
     """
     known = manifest.by_key()
-    found: dict[Rows, npt.NDArray[np.int64]] = {}
+    found: dict[RoleRows, npt.NDArray[np.int64]] = {}
     for key in keys:
         first = first_rows(read_index(root, known[key], ["role"]), sample)
-        found |= {Rows(key, role): rows for role, rows in first.items()}
+        found |= {RoleRows(key, role): rows for role, rows in first.items()}
     return found
 
 
 def measure(
-    root: Path, manifest: Manifest, chosen: Mapping[Rows, npt.NDArray[np.int64]], executor: Executor, meter: Meter
-) -> dict[Rows, Float64]:
+    root: Path, manifest: Manifest, chosen: Mapping[RoleRows, npt.NDArray[np.int64]], executor: Executor, meter: Meter
+) -> dict[RoleRows, Float64]:
     """Measure the images of some rows.
 
     Args:
@@ -125,7 +125,7 @@ def measure(
         An array (n, `NUMBERS`) for each.
     """
     known = manifest.by_key()
-    groups: list[tuple[Rows, RowGroup]] = [
+    groups: list[tuple[RoleRows, RowGroup]] = [
         (rows, group)
         for rows, numbers in chosen.items()
         for group in row_groups(root, rows.split, known[rows.split], numbers)
@@ -138,7 +138,7 @@ def measure(
     return found
 
 
-def separations(measured: Mapping[Rows, Float64], reference: Rows) -> list[Separation]:
+def separations(measured: Mapping[RoleRows, Float64], reference: RoleRows) -> list[Separation]:
     """Compare all rows with the known test images, number by number, sorted by split, role and number.
 
     Raises:
@@ -155,7 +155,7 @@ def separations(measured: Mapping[Rows, Float64], reference: Rows) -> list[Separ
     ]
 
 
-def _separation(rows: Rows, number: str, known: Float64, others: Float64) -> Separation:
+def _separation(rows: RoleRows, number: str, known: Float64, others: Float64) -> Separation:
     known, others = known[~np.isnan(known)], others[~np.isnan(others)]
     if not len(known) or not len(others):
         return Separation(rows, number, None, "", len(others), len(known))
@@ -164,7 +164,7 @@ def _separation(rows: Rows, number: str, known: Float64, others: Float64) -> Sep
     return Separation(rows, number, max(area, 1 - area), direction, len(others), len(known))
 
 
-def findings(config: str, found: Sequence[Separation], reference: Rows, sample: int) -> Findings:
+def findings(config: str, found: Sequence[Separation], reference: RoleRows, sample: int) -> Findings:
     """The table, chart and summary of a config's separations."""
     return Findings(
         key=f"{config}/artifacts",
@@ -188,7 +188,7 @@ def findings(config: str, found: Sequence[Separation], reference: Rows, sample: 
     )
 
 
-def _summary(config: str, found: Sequence[Separation], reference: Rows, sample: int) -> str:
+def _summary(config: str, found: Sequence[Separation], reference: RoleRows, sample: int) -> str:
     flagged = sorted((one for one in found if one.flagged), key=lambda one: (-(one.auroc or 0), one.rows, one.number))
     compared = f"the known rows of `{reference.split}` (the first {sample:,} rows of each role and split at most)"
     if not flagged:
@@ -207,7 +207,7 @@ def _summary(config: str, found: Sequence[Separation], reference: Rows, sample: 
     )
 
 
-def _chart(config: str, found: Sequence[Separation], reference: Rows) -> Image.Image:
+def _chart(config: str, found: Sequence[Separation], reference: RoleRows) -> Image.Image:
     lines = [
         (f"{rows.split.partition('/')[2]} ({rows.role})", [_cell(one) for one in found if one.rows == rows])
         for rows in sorted({one.rows for one in found})
@@ -220,11 +220,11 @@ def _chart(config: str, found: Sequence[Separation], reference: Rows) -> Image.I
     )
 
 
-def _cell(one: Separation) -> Cell:
+def _cell(one: Separation) -> HeatCell:
     if one.auroc is None:
-        return Cell("none")
+        return HeatCell("none")
     sign = {"higher": " +", "lower": " -"}.get(one.direction, "")
-    return Cell(f"{one.auroc:.2f}{sign}", 2 * one.auroc - 1, one.flagged)
+    return HeatCell(f"{one.auroc:.2f}{sign}", 2 * one.auroc - 1, one.flagged)
 
 
 def table_lines(found: Sequence[Separation]) -> Iterator[list[str]]:

@@ -19,7 +19,7 @@ _MARK = (120, 0, 0)
 
 
 @dataclass(frozen=True)
-class Cell:
+class HeatCell:
     """A cell: its text, its heat from 0 (white) to 1 (red), None for no colour, and whether it has a frame."""
 
     text: str
@@ -27,7 +27,7 @@ class Cell:
     marked: bool = False
 
 
-Line = tuple[str, Sequence[Cell]]
+Line = tuple[str, Sequence[HeatCell]]
 """A row of a table: its name, and a cell for each column."""
 
 
@@ -47,7 +47,7 @@ def heat_table(title: str, columns: Sequence[str], lines: Sequence[Line], note: 
         ValueError: a line has not a cell for every column.
     """
     font = ImageFont.load_default(_SIZE)
-    cells = [[Cell(""), *map(Cell, columns)], *([Cell(name), *values] for name, values in lines)]
+    cells = [[HeatCell(""), *map(HeatCell, columns)], *([HeatCell(name), *values] for name, values in lines)]
     widths = [
         math.ceil(max(font.getlength(cell.text) for cell in column)) + 2 * _PADDING
         for column in zip(*cells, strict=True)
@@ -75,7 +75,7 @@ def colour(heat: float) -> tuple[int, int, int]:
 
 def _draw(
     draw: ImageDraw.ImageDraw,
-    cell: Cell,
+    cell: HeatCell,
     box: tuple[int, int, int, int],
     font: ImageFont.FreeTypeFont | ImageFont.ImageFont,
 ) -> None:

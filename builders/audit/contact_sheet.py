@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from builders.audit.record import Findings
-from builders.card.grid import Column, Row, grid
+from builders.card.grid import Stack, Strip, grid
 from builders.card.pictures import Picture, first_rows, read_pictures
 from builders.card.words import ROLE_NAMES, role_order
 from builders.errors import BuildError
@@ -51,9 +51,9 @@ def sheet(root: Path, manifest: Manifest, config: str, splits: Sequence[str], co
         for picture in read_pictures(root, f"{config}/{name}", entries[name], numbers):
             blocks.setdefault((role_order(picture.role), name), []).append(picture)
     rows = [
-        Row(
+        Strip(
             f"{name}: {ROLE_NAMES[ROLES[role]]}, {len(some):,} of {of[role, name]:,} images",
-            tuple(Column((one.shown,)) for one in sorted(some, key=lambda one: (one.class_name.casefold(), one.row))),
+            tuple(Stack((one.shown,)) for one in sorted(some, key=lambda one: (one.class_name.casefold(), one.row))),
         )
         for (role, name), some in sorted(blocks.items())
     ]
@@ -106,14 +106,14 @@ _Nearest = tuple[str, tuple[float, str, str]]
 """The id of a row, and its nearest duplicate: distance, split and id."""
 
 
-def _pair_rows(key: str, drawn: Sequence[_Nearest], pictures: Mapping[str, Mapping[str, Picture]]) -> list[Row]:
+def _pair_rows(key: str, drawn: Sequence[_Nearest], pictures: Mapping[str, Mapping[str, Picture]]) -> list[Strip]:
     """A row for each other split, those with the least similar pair first."""
-    by_place: dict[str, list[Column]] = {}
+    by_place: dict[str, list[Stack]] = {}
     for row, (distance, place, partner) in drawn:
         images = (pictures[key][row].shown, pictures[place][partner].shown)
-        by_place.setdefault(place, []).append(Column(images, f"distance {distance:.3f}"))
+        by_place.setdefault(place, []).append(Stack(images, f"distance {distance:.3f}"))
     return [
-        Row(f"{key}: above its duplicates in {'the same split' if place == key else place}", tuple(columns))
+        Strip(f"{key}: above its duplicates in {'the same split' if place == key else place}", tuple(columns))
         for place, columns in by_place.items()
     ]
 

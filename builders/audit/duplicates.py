@@ -16,7 +16,7 @@ from pathlib import Path
 import pyarrow as pa
 from PIL import Image
 
-from builders.audit.chart import Cell, heat_table
+from builders.audit.chart import HeatCell, heat_table
 from builders.audit.record import Findings
 from builders.audit.thumbnails import thumbnails
 from builders.duplicates.exact import DIGEST, exact_pairs, near_pairs
@@ -38,7 +38,7 @@ _MOST_NAMED = 6
 
 
 @dataclass(frozen=True)
-class Part:
+class ReleaseSplit:
     """A split of a release: its folder, and its entry in the manifest."""
 
     root: Path
@@ -51,8 +51,8 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Found:
-    """What was found.
+class FoundPairs:
+    """Duplicates of a release, or of two.
 
     Attributes:
         parts: the compared splits by name, which is `config/split`, after `AGAINST` in the other release.
@@ -62,16 +62,16 @@ class Found:
         without_images: splits that would have been searched but have no images here.
     """
 
-    parts: Mapping[str, Part]
+    parts: Mapping[str, ReleaseSplit]
     exact: tuple[Pair, ...]
     near: tuple[Pair, ...]
     searched: tuple[tuple[str, str], ...] = ()
     without_images: tuple[str, ...] = ()
 
 
-def parts_of(root: Path, manifest: Manifest, before: str = "") -> dict[str, Part]:
+def parts_of(root: Path, manifest: Manifest, before: str = "") -> dict[str, ReleaseSplit]:
     """The splits of a release by name."""
-    return {f"{before}{key}": Part(root, entry) for key, entry in manifest.by_key().items()}
+    return {f"{before}{key}": ReleaseSplit(root, entry) for key, entry in manifest.by_key().items()}
 
 
 def searches(mine: Manifest, other: Manifest | None = None) -> list[tuple[str, str]]:
@@ -98,7 +98,7 @@ def searches(mine: Manifest, other: Manifest | None = None) -> list[tuple[str, s
     return found
 
 
-def exact(parts: Mapping[str, Part]) -> list[Pair]:
+def exact(parts: Mapping[str, ReleaseSplit]) -> list[Pair]:
     """Find rows with equal content digests; between two releases only pairs of both.
 
     Raises:
@@ -116,8 +116,8 @@ def exact(parts: Mapping[str, Part]) -> list[Pair]:
 
 
 def find_near(
-    found: Found, wanted: Sequence[tuple[str, str]], scratch: Path, executor: Executor, meter: Meter
-) -> Found:
+    found: FoundPairs, wanted: Sequence[tuple[str, str]], scratch: Path, executor: Executor, meter: Meter
+) -> FoundPairs:
     """Add the near-duplicates of some pairs of splits.
 
     Args:
@@ -144,7 +144,7 @@ def find_near(
     return dataclasses.replace(found, near=tuple(near), searched=tuple(searched), without_images=tuple(lacking))
 
 
-def findings(found: Found) -> Findings:
+def findings(found: FoundPairs) -> Findings:
     """The table, chart and summary of a release's duplicates."""
     return Findings(
         key=KEY,
@@ -156,7 +156,7 @@ def findings(found: Found) -> Findings:
     )
 
 
-def table_rows(found: Found) -> list[tuple[str | float, ...]]:
+def table_rows(found: FoundPairs) -> list[tuple[str | float, ...]]:
     """The rows of the table, sorted: the kind, the distance and both sides of each pair."""
     kinds = (("exact", found.exact), ("near", found.near))
     return [
@@ -166,7 +166,7 @@ def table_rows(found: Found) -> list[tuple[str | float, ...]]:
     ]
 
 
-def counts(found: Found) -> dict[tuple[str, str], tuple[int, int, int]]:
+def counts(found: FoundPairs) -> dict[tuple[str, str], tuple[int, int, int]]:
     """Exact pairs, near pairs, and those of a known and an unknown row, of every two splits that have any, sorted."""
     exact, near, torn = (
         Counter(pair.splits for pair in pairs)
@@ -175,8 +175,8 @@ def counts(found: Found) -> dict[tuple[str, str], tuple[int, int, int]]:
     return {splits: (exact[splits], near[splits], torn[splits]) for splits in sorted(exact.keys() | near.keys())}
 
 
-def summary(found: Found) -> str:
-    """What was found, in sentences for the card."""
+def summary(found: FoundPairs) -> str:
+    """Summarise the duplicates in sentences for the card."""
     torn = sum(map(is_known_and_unknown, (*found.exact, *found.near)))
     text = f"Duplicates: {_pairs(found.exact)} with equal content among {len(found.parts):,} splits"
     if found.searched:
@@ -206,11 +206,11 @@ def _is_between(pair: Pair) -> bool:
     return pair.split.startswith(AGAINST) != pair.other_split.startswith(AGAINST)
 
 
-def _chart(found: Found) -> Image.Image:
+def _chart(found: FoundPairs) -> Image.Image:
     lines = []
     for (one, other), (exact, near, torn) in counts(found).items():
         rows = min(found.parts[one].entry.rows, found.parts[other].entry.rows)
-        cells = [Cell(f"{number:,}", number / rows if rows else 0.0) for number in (exact, near, torn)]
+        cells = [HeatCell(f"{number:,}", number / rows if rows else 0.0) for number in (exact, near, torn)]
         lines.append((one if one == other else f"{one} and {other}", cells))
     return heat_table(
         "Pairs of rows with the same picture" if lines else "No two rows with the same picture were found",

@@ -116,11 +116,9 @@ class MeasureTask:
             BuildError: the shard cannot be read, or an image does not decode.
         """
         counted, found = Counted(len(self.group.rows), progress), []
-        for size, numbers in self.group.each(_measured):
+        for size, numbers in self.group.each(
+            lambda data: (len(data), [*header_numbers(data), *pixel_numbers(images.decode(data))])
+        ):
             found.append(numbers)
             counted.one(size)
         return np.array(found, np.float64).reshape(-1, len(NUMBERS))
-
-
-def _measured(data: bytes) -> tuple[int, list[float]]:
-    return len(data), [*header_numbers(data), *pixel_numbers(images.decode(data))]

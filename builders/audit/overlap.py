@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from PIL import Image
 
-from builders.audit.chart import Cell, heat_table
+from builders.audit.chart import HeatCell, heat_table
 from builders.audit.record import Findings
 from builders.errors import BuildError
 from builders.release.duplicates import KNOWN_ROLE
@@ -66,7 +66,7 @@ def count_overlap(root: Path, manifest: Manifest) -> list[SplitOverlap]:
 
 
 def remarks(manifest: Manifest) -> list[str]:
-    """What the comparison of classes cannot tell, in sentences with their split."""
+    """Limits of the comparison of classes, in sentences with their split."""
     return [f"`{key}`: {remark}" for key, split in manifest.by_key().items() for remark in split.compared or ()]
 
 
@@ -135,10 +135,10 @@ def _chart(counted: list[SplitOverlap]) -> Image.Image:
             (
                 split.key,
                 [
-                    Cell(f"{split.rows:,}"),
-                    Cell(f"{split.overlapping:,}", share),
-                    Cell(f"{share:.1%}", share),
-                    Cell(f"{known:,}"),
+                    HeatCell(f"{split.rows:,}"),
+                    HeatCell(f"{split.overlapping:,}", share),
+                    HeatCell(f"{share:.1%}", share),
+                    HeatCell(f"{known:,}"),
                 ],
             )
         )

@@ -1,4 +1,4 @@
-"""Records what an audit found in the release: a table and a picture in audit/, and a line in the card."""
+"""Records the result of an audit in the release: a table and a picture in audit/, and a line in the card."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Cell = str | int | float
 
 @dataclass(frozen=True)
 class Findings:
-    """What an audit found.
+    """Result of an audit.
 
     Attributes:
         key: path of its files below audit/, without a suffix.

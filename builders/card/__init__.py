@@ -1,1 +1,1 @@
-"""What describes a release to its readers: the dataset card, Croissant metadata, and pictures of sample images."""
+"""Describes a release to readers: the dataset card, Croissant metadata, and sample images."""

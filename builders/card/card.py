@@ -66,7 +66,7 @@ def render(manifest: Manifest) -> str:
 
 
 def _said(manifest: Manifest) -> dict[str, object]:
-    """What the templates say of the whole release."""
+    """Values of the card's templates that concern the whole release."""
     described = facts.benchmarks(manifest)
     loading = facts.loading(manifest)
     return {
@@ -92,7 +92,7 @@ def _said(manifest: Manifest) -> dict[str, object]:
 
 
 def _without_html(value: object) -> object:
-    """A text of the manifest as Markdown in which no element and no comment of HTML begins; YAML is Markup here."""
+    """Escape HTML in a text of the manifest; the YAML is Markup, and stays."""
     return value if isinstance(value, Markup) or not isinstance(value, str) else value.replace("<", "&lt;")
 
 

@@ -133,7 +133,9 @@ def _dataset(manifest: Manifest) -> Json:
     # The list of versions is no data, and changes with every version.
     files = [file for file in manifest.files() if file not in (manifest.changelog or ())]
     found["distribution"] = [*map(_file, files), *_file_sets(manifest)]
-    found["recordSet"] = [_roles(), *_label_sets(manifest), *_record_sets(manifest)]
+    codes = [(code, role, ROLE_MEANINGS[role]) for code, role in enumerate(ROLES)]
+    roles = _enumeration("roles", "Codes of the column role.", ("code", "name", "meaning"), codes)
+    found["recordSet"] = [roles, *_label_sets(manifest), *_record_sets(manifest)]
     return found
 
 
@@ -165,11 +167,6 @@ def _file_sets(manifest: Manifest) -> Iterable[Json]:
 
 def _files_of(config: str) -> str:
     return f"files/{config}"
-
-
-def _roles() -> Json:
-    rows = [(code, role, ROLE_MEANINGS[role]) for code, role in enumerate(ROLES)]
-    return _enumeration("roles", "Codes of the column role.", ("code", "name", "meaning"), rows)
 
 
 def _label_sets(manifest: Manifest) -> Iterable[Json]:

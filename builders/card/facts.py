@@ -1,4 +1,4 @@
-"""What the card says of a manifest, grouped so that nothing is said twice.
+"""Facts about a release for its card and Croissant metadata, computed from the manifest.
 
 Tested by `tests/hf_scripts/test_card.py`.
 """
@@ -27,7 +27,7 @@ MOST_CLASSES = 400
 
 
 @dataclass(frozen=True)
-class Benchmark:
+class BenchmarkFacts:
     """A benchmark in the release: its key, its entry, links to its paper, and the configs that belong to it."""
 
     key: str
@@ -41,10 +41,10 @@ class Benchmark:
         return bool(self.entry.citation)
 
 
-def benchmarks(manifest: Manifest) -> list[Benchmark]:
+def benchmarks(manifest: Manifest) -> list[BenchmarkFacts]:
     """The benchmarks of the release by key, each with its configs."""
     return [
-        Benchmark(
+        BenchmarkFacts(
             key,
             entry,
             links(entry.citation),
@@ -156,28 +156,28 @@ def labels(manifest: Manifest) -> list[Labels]:
 
 
 @dataclass(frozen=True)
-class Said:
+class SharedSentence:
     """A sentence, and the splits that it is about."""
 
     sentence: str
     splits: Sequence[str]
 
 
-def _grouped(splits: Mapping[str, SplitEntry], say: Callable[[SplitEntry], Iterable[str]]) -> list[Said]:
+def _grouped(splits: Mapping[str, SplitEntry], say: Callable[[SplitEntry], Iterable[str]]) -> list[SharedSentence]:
     found: dict[str, list[str]] = {}
     for name, split in sorted(splits.items()):
         for sentence in say(split):
             found.setdefault(sentence, []).append(name)
-    return [Said(sentence, names) for sentence, names in found.items()]
+    return [SharedSentence(sentence, names) for sentence, names in found.items()]
 
 
-def reasons(config: ConfigEntry) -> list[Said]:
+def reasons(config: ConfigEntry) -> list[SharedSentence]:
     """Why counts differ from the paper's, each sentence once."""
     return _grouped(config.splits, lambda split: [split.why] if split.why else [])
 
 
-def made(config: ConfigEntry) -> list[Said]:
-    """How images were made: what is said of each split, and then what follows a colon there, each sentence once."""
+def made(config: ConfigEntry) -> list[SharedSentence]:
+    """How images were made, each sentence once: first what stands before a colon, then what follows it."""
 
     def said(split: SplitEntry, part: int) -> list[str]:
         return [split.made.partition(": ")[2 * part]] if split.made and split.made.partition(": ")[2 * part] else []
@@ -192,7 +192,7 @@ def made_sentences(manifest: Manifest) -> list[str]:
     return [f"{sentence}." for sentence in dict.fromkeys(sentences)]
 
 
-def prepared(config: ConfigEntry) -> list[Said]:
+def prepared(config: ConfigEntry) -> list[SharedSentence]:
     """The input sizes of models that images are prepared for."""
 
     def sizes(split: SplitEntry) -> list[str]:
@@ -201,7 +201,7 @@ def prepared(config: ConfigEntry) -> list[Said]:
     return _grouped(config.splits, sizes)
 
 
-def recorded(config: ConfigEntry) -> list[Said]:
+def recorded(config: ConfigEntry) -> list[SharedSentence]:
     """The settings and weights of images that cannot be made again, each set once."""
 
     def settings(split: SplitEntry) -> list[str]:
@@ -215,8 +215,8 @@ def recorded(config: ConfigEntry) -> list[Said]:
     return _grouped(config.splits, settings)
 
 
-def shortfalls(manifest: Manifest) -> list[Said]:
-    """What the sources lacked, each sentence once with all splits (`config/split`) that it is about."""
+def shortfalls(manifest: Manifest) -> list[SharedSentence]:
+    """Images that the sources lacked, each sentence once with the splits (`config/split`) it concerns."""
     return _grouped(manifest.by_key(), lambda split: split.shortfalls)
 
 

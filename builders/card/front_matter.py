@@ -38,6 +38,7 @@ def front_matter(manifest: Manifest) -> dict[str, Any]:
     class names for every config, and the Hub refuses large cards. Row counts stay because `load_dataset` checks them.
     """
     configs = card_configs(manifest)
+    rows = sum(split.rows for _, _, split in manifest.splits())
     return {
         "pretty_name": "Unknown detection",
         "license": "other",
@@ -45,7 +46,7 @@ def front_matter(manifest: Manifest) -> dict[str, Any]:
         "license_link": "#sources",
         "task_categories": ["image-classification"],
         "tags": ["out-of-distribution-detection", "unknown-detection", "benchmark"],
-        "size_categories": [_size(manifest)],
+        "size_categories": [next((name for limit, name in _SIZES if rows < limit), _LARGEST)],
         "configs": [
             {
                 "config_name": name,
@@ -120,8 +121,3 @@ def _info(name: str, splits: Mapping[str, CardSplit]) -> dict[str, Any]:
         "download_size": total,
         "dataset_size": total,
     }
-
-
-def _size(manifest: Manifest) -> str:
-    rows = sum(split.rows for _, _, split in manifest.splits())
-    return next((name for limit, name in _SIZES if rows < limit), _LARGEST)

@@ -41,7 +41,7 @@ class Shown:
 
 
 @dataclass(frozen=True)
-class Column:
+class Stack:
     """Images that stand one above the other, with a text above them; usually one image."""
 
     images: tuple[Shown, ...]
@@ -49,14 +49,14 @@ class Column:
 
 
 @dataclass(frozen=True)
-class Row:
+class Strip:
     """A title, and the columns below it; more than `COLUMNS` go on in further lines."""
 
     title: str
-    columns: tuple[Column, ...]
+    columns: tuple[Stack, ...]
 
 
-def grid(rows: Sequence[Row], note: str = "") -> Image.Image:
+def grid(rows: Sequence[Strip], note: str = "") -> Image.Image:
     """Draw rows of images.
 
     Args:
@@ -84,7 +84,7 @@ class _Canvas:
         self._draw = ImageDraw.Draw(picture)
         self._title, self._caption = ImageFont.load_default(_TITLE), ImageFont.load_default(_CAPTION)
 
-    def draw_all(self, rows: Sequence[Row], note: str) -> None:
+    def draw_all(self, rows: Sequence[Strip], note: str) -> None:
         for row in rows:
             self._text(row.title, self._title, _TEXT)
             for first in range(0, len(row.columns), COLUMNS):
@@ -99,7 +99,7 @@ class _Canvas:
             self.top += _line_height(font)
         self.top += _GAP // 2
 
-    def _columns(self, columns: Sequence[Column]) -> None:
+    def _columns(self, columns: Sequence[Stack]) -> None:
         if any(column.above for column in columns):
             self._line([column.above for column in columns], 1)
         for level in range(max(len(column.images) for column in columns)):

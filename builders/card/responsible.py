@@ -22,7 +22,7 @@ COLLECTION_TYPE = "Secondary Data analysis"
 
 @dataclass(frozen=True)
 class Statement:
-    """A property of the vocabulary without its prefix, what it is called in the card, and one or several sentences."""
+    """A property of the vocabulary (without prefix), its title in the card, and its sentences."""
 
     name: str
     title: str

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.card.grid import Column, Row, grid
+from builders.card.grid import Stack, Strip, grid
 from builders.card.pictures import read_pictures
 from builders.release.entries import OPEN, ConfigEntry, Manifest, SourceEntry
 from builders.release.layout import Layout
@@ -69,5 +69,5 @@ def _draw(
     pictures = read_pictures(layout.root, f"{config}/{name}", split, rows)
     path = layout.samples(config, name)
     with atomic_path(path) as temporary:
-        grid([Row("", tuple(Column((picture.shown,)) for picture in pictures))]).save(temporary, "PNG", optimize=True)
+        grid([Strip("", tuple(Stack((picture.shown,)) for picture in pictures))]).save(temporary, "PNG", optimize=True)
     return file_entry(layout, path)

@@ -1,4 +1,4 @@
-"""The values of the flags of one build, which nothing changes once click has parsed them.
+"""Values of the flags of one build, frozen once click has parsed them.
 
 `builders.cli.build_options.parsed` makes them.
 
@@ -18,7 +18,7 @@ from builders.cli.source_places import Place, default_cache
 
 @dataclass(frozen=True)
 class BuildFlags:
-    """What the flags of a build ask for. A flag that a command lacks has the value of a flag that is not given.
+    """Values of a build's flags. A flag that a command lacks has the value of one that is not given.
 
     Attributes:
         out: the release's folder, or its address in a store.

@@ -1,4 +1,4 @@
-"""The models of `--demo`, which take the place of a person's own where no flag gives one."""
+"""Tiny models for `--demo`, used where no flag gives a model."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class ModelsOfDemo:
 
     @classmethod
     def of(cls, benchmark: Benchmark, configs: Collection[str], flags: BuildFlags) -> ModelsOfDemo:
-        """A demo's models for the settings of which no flag gives a model; none for what is no demo.
+        """Select the settings without a model of their own; none if the build is no demo.
 
         Args:
             benchmark: the declaration.
@@ -78,7 +78,7 @@ class ModelsOfDemo:
 
 
 def without(benchmark: Benchmark, lacking: Mapping[str, Generator]) -> Benchmark:
-    """The benchmark in which some splits (`config/split`), whose packages are not installed, cannot be generated."""
+    """Mark splits (`config/split`) whose packages are not installed as ones that cannot be generated."""
     declared = benchmark.by_key()
     added: dict[str, dict[str, Split]] = {}
     for key, generator in lacking.items():

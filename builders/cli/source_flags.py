@@ -136,7 +136,7 @@ def listed_once(source: Source) -> str:
 
 
 def _shorter_ways(source: Source) -> list[str]:
-    """The ways to get a source that are one command or one flag."""
+    """Ways to get a source with one command or one flag."""
     obtain, ways = source.obtain, []
     if obtain is not None and obtain.is_plain:
         ways.append(f"or run python -m builders.commands.sources get {source.key} --into DIR")

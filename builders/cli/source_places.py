@@ -104,7 +104,7 @@ def refuse_wrong_folders(places: Mapping[Source, Place]) -> None:
 
 @dataclass(frozen=True)
 class Downloads:
-    """How to download what is on the Hub: into which cache, and what to tell the person who waits.
+    """Downloads sources from the Hub into a cache.
 
     `only_look` downloads nothing, and refuses what the cache lacks.
     """

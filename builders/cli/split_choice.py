@@ -40,7 +40,7 @@ def splits_option(
 
 
 def offered(keys: Sequence[str], incomplete: str) -> list[str]:
-    """What a shell offers for the beginning of a value: configs, and splits once their config is written."""
+    """Completions of a value for the shell: configs, and splits once their config is written."""
     before, comma, last = incomplete.rpartition(",")
     configs = dict.fromkeys(key.partition("/")[0] for key in keys)
     names = [*configs, *(key for key in keys if last.startswith(f"{key.partition('/')[0]}/"))]

@@ -49,7 +49,7 @@ def every_source(benchmark: Benchmark) -> dict[str, str]:
 
 
 def chosen_reading(benchmark: Benchmark, flags: BuildFlags) -> tuple[Benchmark, BuildFlags]:
-    """The benchmark as the flags ask for it, and the flags with the variants and the folders that follow from them.
+    """Apply the flags' variants to the benchmark; returns it with the flags that include their folders.
 
     Raises:
         BuildError: a folder is given for an unused source.
@@ -62,7 +62,7 @@ def chosen_reading(benchmark: Benchmark, flags: BuildFlags) -> tuple[Benchmark, 
 
 
 def _with_found(variant: Variant, flags: BuildFlags) -> BuildFlags:
-    """Choose a variant where the folder given for the source that it stands for holds its own source instead."""
+    """Select the variant whose source is what the given folder holds."""
     usual, own = variant.instead_of, variant.source
     if usual is None or own is None or flags.demo or variant.name in flags.variants or own.key in flags.folders:
         return flags

@@ -5,7 +5,6 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -157,7 +156,7 @@ def duplicates(
         if against is not None:
             with audited(against, dry_run=True) as other:
                 parts |= audit.parts_of(against, other, audit.AGAINST)
-        found = audit.Found(parts, tuple(audit.exact(parts)), ())
+        found = audit.FoundPairs(parts, tuple(audit.exact(parts)), ())
         wanted = [] if only_exact else audit.searches(manifest, other)
         if wanted:
             with _working(workers) as (executor, meter), scratch_folder("audit") as scratch:
@@ -228,11 +227,11 @@ def sheet(release: Path, splits: Sequence[str], out: Path | None, images: int, d
     """
     from builders.audit.contact_sheet import sheet as draw
 
-    def findings(manifest: Manifest) -> Iterator[Callable[[], Findings]]:
-        for config, names in _by_config(release, manifest, splits).items():
-            yield partial(draw, release, manifest, config, names, images)
-
-    _draw(release, out, findings, dry_run=dry_run)
+    with _drawing(release, out, dry_run=dry_run) as manifest:
+        chosen = _by_config(release, manifest, splits)
+        _refuse_several(out, len(chosen))
+        for config, names in chosen.items():
+            manifest = _keep(release, manifest, draw(release, manifest, config, names, images), out, dry_run=dry_run)
 
 
 @command.command(
@@ -254,39 +253,37 @@ def pairs(release: Path, splits: Sequence[str], out: Path | None, images: int, d
     """
     from builders.audit.contact_sheet import pairs_sheet, with_duplicates
 
-    def findings(manifest: Manifest) -> Iterator[Callable[[], Findings]]:
-        keys = [
-            f"{config}/{name}" for config, names in _by_config(release, manifest, splits).items() for name in names
-        ]
-        for key in sorted(with_duplicates(release, manifest) & set(keys)) or keys[:1]:  # refused: it has none
-            yield partial(pairs_sheet, release, manifest, key, images)
-
-    _draw(release, out, findings, dry_run=dry_run)
+    with _drawing(release, out, dry_run=dry_run) as manifest:
+        keys = chosen_splits(splits, list(manifest.by_key()), str(release))
+        chosen = sorted(with_duplicates(release, manifest) & set(keys)) or keys[:1]  # refused: it has none
+        _refuse_several(out, len(chosen))
+        for key in chosen:
+            manifest = _keep(release, manifest, pairs_sheet(release, manifest, key, images), out, dry_run=dry_run)
 
 
-def _draw(
-    release: Path,
-    out: Path | None,
-    findings: Callable[[Manifest], Iterator[Callable[[], Findings]]],
-    *,
-    dry_run: bool,
-) -> None:
-    """Draw pictures and record them in the release, or write the only one to `out`."""
+@contextmanager
+def _drawing(release: Path, out: Path | None, *, dry_run: bool) -> Iterator[Manifest]:
+    """Check `out`, and read the manifest of a release whose pictures are drawn."""
     _check_file(out)
     if out is not None:
-        picture_format(out)  # before any work
+        picture_format(out)
     with audited(release, dry_run=dry_run or out is not None) as manifest:
-        drawing = list(findings(manifest))
-        if out is not None and len(drawing) > 1:
-            raise BuildError(f"--out {out} names one file for {len(drawing)} pictures. Choose one with --splits.")
-        for draw in drawing:
-            found = draw()
-            if out is None or dry_run:
-                manifest = _finish(release, manifest, found, dry_run=dry_run, quiet=out is not None)
-            else:
-                with os_errors_as_build_errors("write the picture"):
-                    save_picture(found.picture, out)
-                click.echo(f"wrote {out}")
+        yield manifest
+
+
+def _refuse_several(out: Path | None, pictures: int) -> None:
+    if out is not None and pictures > 1:
+        raise BuildError(f"--out {out} names one file for {pictures} pictures. Choose one with --splits.")
+
+
+def _keep(release: Path, manifest: Manifest, found: Findings, out: Path | None, *, dry_run: bool) -> Manifest:
+    """Record a picture in the release, or write it to `out`; returns the manifest as it is then."""
+    if out is None or dry_run:
+        return _finish(release, manifest, found, dry_run=dry_run, quiet=out is not None)
+    with os_errors_as_build_errors("write the picture"):
+        save_picture(found.picture, out)
+    click.echo(f"wrote {out}")
+    return manifest
 
 
 def _check_file(out: Path | None) -> None:

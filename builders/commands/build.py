@@ -1,4 +1,4 @@
-"""A build from its flags to what it prints: all that `python -m builders.<benchmark>_benchmark` does.
+"""Runs a build from its flags to its printed result, for `python -m builders.<benchmark>_benchmark`.
 
 Tested by `tests/builders/commands/test_build.py`.
 """
@@ -88,7 +88,7 @@ def build(declared: Benchmark, module: str, flags: BuildFlags) -> None:
 
 
 def _check(flags: BuildFlags) -> None:
-    """Refuse what can be refused before any work: flags that contradict each other, a place that cannot be used."""
+    """Check flags and output place before any work."""
     check_json(as_json=flags.as_json, dry_run=flags.dry_run)
     store_of(flags.out).require_access(flags.out)
     refuse_foreign(flags.out)
@@ -97,7 +97,7 @@ def _check(flags: BuildFlags) -> None:
 
 
 def _executor(benchmark: Benchmark, splits: tuple[str, ...], flags: BuildFlags) -> AbstractContextManager[Executor]:
-    """What runs the build's tasks, to be entered; a plan needs no workers."""
+    """Return the executor of the build's tasks; a dry run needs no workers."""
     if flags.dry_run:
         return LocalExecutor(1)
     gpus = max((made.resources.gpus for made in generators_of(benchmark, splits).values()), default=0)

@@ -84,7 +84,7 @@ def with_demo_models(
 
 @contextlib.contextmanager
 def _demo_folder(name: str, flags: BuildFlags, cleanup: contextlib.ExitStack) -> Iterator[Path]:
-    """A folder for what a demo makes, which `cleanup` removes if the release's folder is not to be written."""
+    """Yield a folder for a demo's files; `cleanup` removes it if the release's folder is not to be written."""
     if flags.dry_run or not store_of(flags.out).is_local:
         yield Path(cleanup.enter_context(tempfile.TemporaryDirectory()))
         return

@@ -90,7 +90,7 @@ def _installed_splits(
 
 
 def _check_compared(benchmark: Benchmark, splits: Sequence[str]) -> None:
-    """Check that the images of all splits that are compared with some can be generated.
+    """Check that the images of all splits that take part in the comparison can be generated.
 
     Raises:
         BuildError: a package is not installed.

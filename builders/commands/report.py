@@ -15,7 +15,7 @@ import click
 from builders.audit.record import audited
 from builders.cli.runner import exit_code
 from builders.errors import BuildError
-from builders.report.pictures import Shown
+from builders.report.pictures import PictureChoice
 from builders.storage.atomic import write_text
 from builders.storage.paths import LOCAL, PathType, store_of
 from unknown_detection.help import helpful
@@ -36,7 +36,7 @@ from unknown_detection.words import byte_text
 )
 @click.option(
     "--pictures",
-    type=click.Choice(get_args(Shown)),
+    type=click.Choice(get_args(PictureChoice)),
     default="all",
     show_default=True,
     help="publishable: only of sources whose images anybody may be shown, for a page to pass on. none: no pictures.",
@@ -55,7 +55,7 @@ def command(release: Path, out: Path | None, pictures: str) -> None:
         full = release.resolve()
         path = full.with_name(f"{full.name}.html") if out is None else out
         _check_out(full, path)
-        text = page(release, manifest, cast(Shown, pictures))
+        text = page(release, manifest, cast(PictureChoice, pictures))
         write_text(path, text)
     click.echo(f"wrote {path} ({byte_text(len(text.encode()))}): open it in a browser")
 

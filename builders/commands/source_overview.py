@@ -1,4 +1,4 @@
-"""What is known of each source: who needs it, its size and licence, how to get it, and whether it is here."""
+"""Describes each source: its users, size, licence, ways to get it, and the copy on this machine."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Overview:
 
     @property
     def how(self) -> str:
-        """How it can be had: by the command `get`, from the Hub, or by hand."""
+        """Ways to get it: the command `get`, the Hub, or by hand."""
         obtain = self.source.obtain
         ways = ["get"] if obtain and obtain.is_plain else []
         if obtain and obtain.mirror and obtain.mirror.at:
@@ -119,7 +119,7 @@ HEADINGS = ("source", "needed by (splits)", "size", "licence", "may publish", "f
 
 
 def overview(source: Source, folder: Path | HubPlace | None = None, *, scan: bool = False) -> Overview:
-    """Say what is known of a source.
+    """Describe a source and its copy on this machine.
 
     Args:
         source: the source.

@@ -6,7 +6,8 @@ source.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -17,7 +18,7 @@ import pyarrow.compute as pc
 from builders.declare.benchmark import Benchmark
 from builders.duplicates.distance import scaled
 from builders.duplicates.exact import DIGEST, Digests, exact_pairs, index_digests, near_pairs
-from builders.duplicates.table import Table
+from builders.duplicates.table import PairTable
 from builders.executors.base import Meter
 from builders.generate.arrays import SIDE
 from builders.release import images
@@ -49,12 +50,12 @@ class PixelComparisons:
         self.layout, self.manifest, self.benchmark, self.meter = layout, manifest, benchmark, meter
         self.entries = manifest.by_key()
 
-    def table(self, known: frozenset[Comparison]) -> Table:
+    def table(self, known: frozenset[Comparison]) -> PairTable:
         """Return the pairs found; a search for near-duplicates is skipped if `known` has its comparison."""
         near, equal = self._near_duplicates(known), self._equal_pixels()
-        return Table((*near.pairs, *equal.pairs), near.comparisons | equal.comparisons)
+        return PairTable((*near.pairs, *equal.pairs), near.comparisons | equal.comparisons)
 
-    def _near_duplicates(self, known: frozenset[Comparison]) -> Table:
+    def _near_duplicates(self, known: frozenset[Comparison]) -> PairTable:
         known_splits = {key for key, entry in self.entries.items() if entry.roles == (KNOWN_ROLE,)}
         wanted = [
             both
@@ -67,7 +68,7 @@ class PixelComparisons:
                 where = f"the pixels of one of them are not in {self.layout.root}"
                 self.meter.note(f"{key} is not compared with the images of {of}: {where}")
         if not readable:
-            return Table()
+            return PairTable()
         # Imported here: only a benchmark that asks for the search pays for its imports.
         from builders.duplicates.search import find
 
@@ -79,20 +80,20 @@ class PixelComparisons:
                 references = {of: self._pixels(of)}
             found = find(self._pixels(key), references[of], advance=self.meter.advance)
             pairs += near_pairs(found, (key, self._index(key)), (of, self._index(of)))
-        return Table(tuple(pairs), frozenset(comparison(SIMILARITY, *both) for both in readable))
+        return PairTable(tuple(pairs), frozenset(comparison(SIMILARITY, *both) for both in readable))
 
-    def _equal_pixels(self) -> Table:
+    def _equal_pixels(self) -> PairTable:
         """Compare decoded (`--check decode`) and generated images by digests over pixels."""
         pairs: list[Pair] = []
         comparisons: set[Comparison] = set()
         for keys in groups(self.manifest):
             decoded = {key: column for key in keys if (column := self._decoded(key)) is not None}
-            digests: dict[str, Digests] = {key: _chunks(column) for key, column in decoded.items()}
+            digests: dict[str, Digests] = {key: partial(iter, column.chunks) for key, column in decoded.items()}
             if digests:
                 digests |= {key: index_digests(self._index(key)) for key in keys if self.entries[key].made is not None}
             pairs += exact_pairs({key: self._index(key) for key in sorted(digests)}, digests)
             comparisons |= {comparison("pixels", one, other) for one in digests for other in digests}
-        return Table(tuple(pairs), frozenset(comparisons))
+        return PairTable(tuple(pairs), frozenset(comparisons))
 
     def _decoded(self, key: str) -> pa.ChunkedArray | None:
         """Digests over the pixels of a split's rows; None if not all were decoded, or for other rows."""
@@ -133,7 +134,7 @@ class PixelComparisons:
 def compared_by_similarity(
     benchmark: Benchmark, keys: Collection[str], known: Collection[str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the splits (`config/split`) that are searched for near-duplicates of another one, and that one.
+    """Yield pairs of splits (`config/split`): one that is searched for near-duplicates, and its reference.
 
     Each split of a config with `duplicates_of` is compared with the training images, and with every in-distribution
     split of the config: with those of `known`, itself included. The distance is not symmetric; of two in-distribution
@@ -169,7 +170,3 @@ def write_pixels(layout: Layout, digest: str, pixels: Pixels) -> None:
     """Store the pixels of a split without shards; `digest` is the digest of its rows."""
     with atomic_path(layout.pixels(digest)) as temporary, temporary.open("wb") as opened:
         np.save(opened, pixels)
-
-
-def _chunks(column: pa.ChunkedArray) -> Callable[[], Iterator[pa.Array]]:
-    return lambda: iter(column.chunks)

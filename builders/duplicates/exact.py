@@ -109,6 +109,32 @@ def near_pairs(found: Pairs, query: tuple[str, Path], reference: tuple[str, Path
             yield pair_of(row, other, distance)
 
 
+def ids_by_split(pairs: Iterable[Pair]) -> dict[str, set[str]]:
+    """Collect the ids of both sides of pairs by their split (`config/split`)."""
+    found: dict[str, set[str]] = {}
+    for pair in pairs:
+        found.setdefault(pair.split, set()).add(pair.id)
+        found.setdefault(pair.other_split, set()).add(pair.other_id)
+    return found
+
+
+def rows_of_pairs(
+    pairs: Iterable[Pair], indexes: Callable[[str], Path | None]
+) -> dict[tuple[str, str], tuple[Row, str]]:
+    """Read the rows of both sides of pairs, each with its content digest, by split and id; missing ones are left out.
+
+    Args:
+        pairs: the pairs.
+        indexes: gives the index file of a split (`config/split`), or None if there is none.
+    """
+    return {
+        (key, name): row
+        for key, ids in sorted(ids_by_split(pairs).items())
+        if (path := indexes(key)) is not None
+        for name, row in rows_named(path, key, ids).items()
+    }
+
+
 def rows_named(path: Path, key: str, ids: Iterable[str]) -> dict[str, tuple[Row, str]]:
     """Read rows of an index file by id, each with its content digest; missing ids are left out."""
     wanted, found = pa.array(sorted(set(ids)), pa.string()), {}

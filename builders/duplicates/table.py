@@ -12,11 +12,10 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from builders.duplicates.exact import exact_pairs, rows_named
+from builders.duplicates.exact import exact_pairs, rows_of_pairs
 from builders.release.duplicates import (
     Comparison,
     Pair,
-    Row,
     comparison,
     counted,
     folded,
@@ -30,12 +29,12 @@ from builders.release.entries import DuplicatesEntry, Manifest
 from builders.release.layout import Layout
 from builders.release.manifest import file_entry
 
-Index = Callable[[str], Path]
+IndexPath = Callable[[str], Path]
 """Returns a readable path of the index file of a split (`config/split`)."""
 
 
 @dataclass(frozen=True)
-class Table:
+class PairTable:
     """Pairs of rows, in no particular order, and the comparisons that found them."""
 
     pairs: tuple[Pair, ...] = ()
@@ -47,7 +46,7 @@ class Origin:
     """An earlier table, and the manifest of the rows that it compares."""
 
     manifest: Manifest
-    table: Table
+    table: PairTable
 
 
 def origin(manifest: Manifest, table: Path) -> Origin:
@@ -57,8 +56,8 @@ def origin(manifest: Manifest, table: Path) -> Origin:
         BuildError: the file is not a table of duplicates.
     """
     if manifest.duplicates is None:
-        return Origin(manifest, Table())
-    return Origin(manifest, Table(tuple(read_pairs(table)), frozenset(unfolded(manifest.duplicates.compared))))
+        return Origin(manifest, PairTable())
+    return Origin(manifest, PairTable(tuple(read_pairs(table)), frozenset(unfolded(manifest.duplicates.compared))))
 
 
 def unchanged(before: Manifest, now: Manifest) -> frozenset[str]:
@@ -78,12 +77,12 @@ def carried(origins: Iterable[Origin], manifest: Manifest) -> frozenset[Comparis
 
 def complete(
     manifest: Manifest,
-    index: Index,
+    index: IndexPath,
     origins: Sequence[Origin] = (),
-    found: Table | None = None,
+    found: PairTable | None = None,
     *,
     trusting: bool = False,
-) -> Table:
+) -> PairTable:
     """Assemble the table of a release.
 
     Args:
@@ -97,7 +96,7 @@ def complete(
         The table. Equal content digests are searched for again. Of the origins' pairs those are kept that have
         different digests, whose rows still exist, and whose splits have not changed.
     """
-    found = found or Table()
+    found = found or PairTable()
     pairs, compared = list(found.pairs), set(found.comparisons)
     for keys in groups(manifest):
         by_digest = digest_comparisons(manifest, keys)
@@ -114,7 +113,7 @@ def complete(
         places = {(c.one, c.other) for c in staying}
         pairs += _still_there([pair for pair in earlier.table.pairs if pair.splits in places], index)
         comparisons |= staying
-    return Table(tuple(pairs), frozenset(comparisons))
+    return PairTable(tuple(pairs), frozenset(comparisons))
 
 
 def digest_comparisons(manifest: Manifest, keys: Sequence[str]) -> set[Comparison]:
@@ -128,13 +127,13 @@ def digest_comparisons(manifest: Manifest, keys: Sequence[str]) -> set[Compariso
     }
 
 
-def write_table(layout: Layout, table: Table) -> DuplicatesEntry:
+def write_table(layout: Layout, table: PairTable) -> DuplicatesEntry:
     """Write a release's table; returns its entry in the manifest."""
     write_pairs(layout.duplicates, table.pairs)
     return table_entry(layout, table)
 
 
-def table_entry(layout: Layout, table: Table) -> DuplicatesEntry:
+def table_entry(layout: Layout, table: PairTable) -> DuplicatesEntry:
     """Return the manifest's entry of the table on disk."""
     pairs = read_pairs(layout.duplicates)
     file = file_entry(layout, layout.duplicates)
@@ -148,15 +147,9 @@ def table_entry(layout: Layout, table: Table) -> DuplicatesEntry:
     )
 
 
-def _still_there(pairs: Sequence[Pair], index: Index) -> list[Pair]:
+def _still_there(pairs: Sequence[Pair], index: IndexPath) -> list[Pair]:
     """Return the pairs whose rows still exist and differ in digest, with their current roles and classes."""
-    wanted: dict[str, set[str]] = {}
-    for pair in pairs:
-        wanted.setdefault(pair.split, set()).add(pair.id)
-        wanted.setdefault(pair.other_split, set()).add(pair.other_id)
-    rows: dict[tuple[str, str], tuple[Row, str]] = {}
-    for key, ids in wanted.items():
-        rows |= {(key, row_id): row for row_id, row in rows_named(index(key), key, ids).items()}
+    rows = rows_of_pairs(pairs, index)
     found = []
     for pair in pairs:
         one, other = rows.get((pair.split, pair.id)), rows.get((pair.other_split, pair.other_id))

@@ -7,13 +7,9 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-
-from tqdm import tqdm
 
 from builders.errors import BuildError
 from builders.fetch.http import Log, download, part_bytes, part_of
@@ -24,8 +20,7 @@ from builders.sources.obtain import OwnerFile
 from builders.storage.atomic import inside
 from builders.storage.locks import held
 from unknown_detection.durable import finish, make_folder
-
-Advance = Callable[[int], object]
+from unknown_detection.terminal.progress import bar
 
 
 @dataclass(frozen=True)
@@ -84,7 +79,7 @@ def free_bytes(folder: Path) -> int:
 
 
 def cautions(found: Sequence[FileState]) -> list[str]:
-    """What to say before files are downloaded of which no digest is published: a line for each."""
+    """Warnings about files without a published digest, one line each."""
     lines = []
     for state in found:
         if state.file.url and not state.done and not state.file.has_digest:
@@ -136,7 +131,7 @@ def get(sources: Sequence[Source], into: Path, log: Log, *, quiet: bool = False)
 
 
 def by_hand(source: Source, into: Path, absent: Sequence[FileState]) -> str:
-    """What to do to get a source whose files have no plain address."""
+    """Instructions for a source whose files must be downloaded by hand."""
     if source.obtain is None:
         raise ValueError(f"{source.key} is made, not obtained")
     lines = [f"{source.title}: go to {source.obtain.page} and {source.obtain.steps}"]
@@ -166,8 +161,8 @@ def _bring(state: FileState, log: Log, *, quiet: bool) -> None:
     if file.unpacked and (path.parent / file.unpacked).exists():
         return
     if path.is_file():
-        with _bar(f"checking {title}", path.stat().st_size, 0, quiet=quiet) as advance:
-            refuse_other(file, path, advance)
+        with bar(path.stat().st_size, f"checking {title}", quiet=quiet, unit="B") as shown:
+            refuse_other(file, path, shown.update)
     elif not file.url:
         return
     else:
@@ -192,7 +187,7 @@ def _bring(state: FileState, log: Log, *, quiet: bool) -> None:
 
 
 def _refuse_other_number(source: Source, folder: Path) -> None:
-    """Refuse images that are not as many as the owner's: what can be told where no digest is published."""
+    """Refuse a set with another number of images than the owner's, where no digest is published."""
     for piece in source.scan(folder, tuple(source.expected())):
         found, total = piece.table.num_rows, source.expected()[piece.partition].total
         if found != total:
@@ -203,17 +198,8 @@ def _refuse_other_number(source: Source, folder: Path) -> None:
 
 
 def _download(state: FileState, title: str, have: int, log: Log, *, quiet: bool) -> tuple[Path, str]:
-    """Download what a part file lacks; returns that file, and what is wrong with it, or an empty text."""
-    with _bar(title, state.file.size, have, quiet=quiet) as advance:
-        part = download(state.file, state.path, log, advance)
-    with _bar(f"checking {title}", part.stat().st_size, 0, quiet=quiet) as advance:
-        return part, problem(state.file, part, advance)
-
-
-@contextmanager
-def _bar(title: str, total: int, initial: int, *, quiet: bool) -> Iterator[Advance]:
-    hidden = True if quiet else None  # None: hidden unless stderr is a terminal
-    with tqdm(
-        desc=title, total=total or None, initial=initial, unit="B", unit_scale=True, disable=hidden, file=sys.stderr
-    ) as bar:
-        yield bar.update
+    """Complete a part file; returns it with what is wrong with it, or an empty text."""
+    with bar(state.file.size, title, quiet=quiet, unit="B", done=have) as shown:
+        part = download(state.file, state.path, log, shown.update)
+    with bar(part.stat().st_size, f"checking {title}", quiet=quiet, unit="B") as shown:
+        return part, problem(state.file, part, shown.update)

@@ -99,7 +99,7 @@ def download(file: OwnerFile, path: Path, log: Log, advance: Advance, floor: Flo
 
 
 def _continue(file: OwnerFile, part: Path, advance: Advance, floor: Floor) -> None:
-    """Ask once for what is missing, and write it.
+    """Request the missing bytes once, and append them.
 
     Raises:
         CutError: the transfer ended early, or was too slow.
@@ -160,7 +160,7 @@ def _total(url: str, answer: requests.Response, start: int) -> int:
 
 
 def _most(file: OwnerFile, total: int) -> int:
-    """The bytes behind which nothing is written.
+    """Greatest number of bytes that is written.
 
     Raises:
         BuildError: the server says that there are more, or nobody says how many there are.

@@ -59,11 +59,7 @@ class Weights:
         Raises:
             BuildError: the file cannot be read, or has another digest.
         """
-        try:
-            with path.open("rb") as opened:
-                found = hashlib.file_digest(opened, "sha256").hexdigest()
-        except OSError as error:
-            raise BuildError(f"Cannot read the weights {self.name} at {path}: {error.strerror}.") from error
+        found = Weights.of(self.name, path, "Put them there again.").sha256
         if found != self.sha256:
             raise BuildError(
                 f"{path} does not hold the weights {self.name}: its SHA-256 is {found}, not {self.sha256}. Download "
@@ -74,7 +70,7 @@ class Weights:
 
 @dataclass(frozen=True)
 class Companion:
-    """What was published of an image that is made of a source image: its bytes, and values of its row by name."""
+    """A published image made from a source image: its bytes, and the values of its row by name."""
 
     data: bytes = field(repr=False)
     values: Mapping[str, Value] = field(default_factory=dict)
@@ -256,7 +252,7 @@ class Generator:
         )
 
     def identity(self) -> dict[str, object]:
-        """What the images depend on as a dictionary, which the state records."""
+        """Return the settings that determine the images as a dictionary, which the state records."""
         return self.entry().identity()
 
 

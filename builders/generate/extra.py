@@ -26,7 +26,7 @@ def not_installed(generators: Collection[Generator]) -> str:
 
 
 def check_installed(generators: Mapping[str, Generator]) -> None:
-    """Check that what generators need is installed; they are given by the keys of their splits.
+    """Check that the packages of generators are installed; the generators are given by the keys of their splits.
 
     Raises:
         BuildError: a package is not there, or in another version.

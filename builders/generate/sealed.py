@@ -160,7 +160,7 @@ _EDITION = "Give the owner's edition, with its files as they were downloaded."
 
 
 class _Secrets(NamedTuple):
-    """What an original's bytes give: the key check, which is published, and two secrets."""
+    """Keys derived from an original's bytes: the key check, which is published, and two secrets."""
 
     check: bytes
     digest_key: bytes

@@ -126,7 +126,7 @@ class _Sealing:
 
 
 class _Work:
-    """One run of a task: its inputs, the record of an earlier run if there is one, and what seals its images."""
+    """State of one run of a task: its inputs, the record of an earlier run, and the sealing of its images."""
 
     def __init__(
         self, task: BatchTask, rows: pa.Table, inputs: Inputs, before: pa.Table | None, sealing: _Sealing | None
@@ -160,17 +160,15 @@ class _Work:
             sources = [source for source in given if isinstance(source, SourceImage)]
             results = iter(self._call(generate, sources))
             for number, source in zip(numbers, given, strict=True):
-                generated = self._made(source, results) if isinstance(source, SourceImage) else source
+                generated = next(results) if isinstance(source, SourceImage) else source
+                if self.sealing is not None and isinstance(source, SourceImage):
+                    generated = self.sealing.seal(source, generated)
                 self._refuse_without_image(number, generated)
                 pack.add(generated)
                 count.one(self.inputs.size(number))
             # Freed before the next images are decoded, or every photograph would get fresh memory (5 % of a resize).
             del given, sources, results, source, generated
         return pack.record(digests)
-
-    def _made(self, source: SourceImage, results: Iterator[Generated]) -> Generated:
-        generated = next(results)
-        return generated if self.sealing is None else self.sealing.seal(source, generated)
 
     def _read(self, number: int, digests: list[str]) -> SourceImage | Generated:
         """Read a source image, or return the reason why it cannot be read; append its digest to `digests`."""

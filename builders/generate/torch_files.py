@@ -1,4 +1,4 @@
-"""Reads files of `torch.save`, of which somebody else may have written every byte.
+"""Reads untrusted files of `torch.save`, and compares their tensors with a network's.
 
 Tested by `tests/builders/generate/adversarial/test_weights.py`.
 """
@@ -35,7 +35,7 @@ _NAMED = 2
 
 
 def load_tensors(path: Path, advice: str) -> object:
-    """Read what a file holds, onto the CPU; no code in it is executed.
+    """Load a file's content onto the CPU without executing code in it.
 
     Args:
         path: the file.

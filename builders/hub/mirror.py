@@ -9,7 +9,6 @@ file in flight again (huggingface_hub 2 keeps no part of it), and files that are
 from __future__ import annotations
 
 import shutil
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -28,12 +27,13 @@ from builders.sources.readers.parquet_files import split_names
 from builders.storage.atomic import inside
 from builders.storage.locks import held
 from unknown_detection.durable import finish, make_folder
+from unknown_detection.terminal.progress import bar
 
 _STAGING = "staging"
 
 
 @dataclass(frozen=True)
-class Wanted:
+class MirrorFiles:
     """The files of a mirror that a build needs.
 
     Args:
@@ -61,11 +61,11 @@ class Wanted:
         return sum(file.size for file in self.absent)
 
     def describe(self) -> str:
-        """What remains to be downloaded, and where to."""
+        """Describe the files to download and their destination."""
         return f"{len(self.absent):,} of {len(self.files):,} files, {self.size:,} bytes, into {self.home}"
 
 
-def wanted_files(source: Source, place: HubPlace, partitions: Sequence[str], cache: Path, log: Log) -> Wanted:
+def wanted_files(source: Source, place: HubPlace, partitions: Sequence[str], cache: Path, log: Log) -> MirrorFiles:
     """Look up which files hold some partitions of a source.
 
     Args:
@@ -98,11 +98,11 @@ def wanted_files(source: Source, place: HubPlace, partitions: Sequence[str], cac
     snapshot = home / "snapshots" / commit
     for file in files:
         inside(snapshot, file.path)
-    absent = tuple(file for file in files if not _is_there(snapshot / file.path, file))
-    return Wanted(place, commit, home, files, absent)
+    absent = tuple(file for file in files if not _is_whole(snapshot / file.path, file))
+    return MirrorFiles(place, commit, home, files, absent)
 
 
-def download(source: Source, wanted: Wanted, log: Log, *, quiet: bool = False) -> Path:
+def download(source: Source, wanted: MirrorFiles, log: Log, *, quiet: bool = False) -> Path:
     """Download what the cache lacks, and return the folder for the source's reader.
 
     Args:
@@ -168,11 +168,11 @@ def _first(alternatives: Sequence[Sequence[str]], names: Sequence[str]) -> list[
     return next(filter(None, found), [])
 
 
-def _is_there(path: Path, file: RemoteFile) -> bool:
+def _is_whole(path: Path, file: RemoteFile) -> bool:
     return path.is_file() and path.stat().st_size == file.size
 
 
-def _refuse_full_disk(wanted: Wanted) -> None:
+def _refuse_full_disk(wanted: MirrorFiles) -> None:
     free = shutil.disk_usage(wanted.home).free
     if wanted.size > free:
         raise BuildError(
@@ -181,15 +181,15 @@ def _refuse_full_disk(wanted: Wanted) -> None:
         )
 
 
-def _forwarding(bar: Any) -> Any:
-    """A bar for the Hub's client, which makes one for each file and each try: it draws nothing and moves ours."""
+def _forwarding(shown: Any) -> Any:
+    """Return a progress-bar class for the Hub's client that draws nothing and advances our bar."""
 
     class Forwarding(tqdm):  # type: ignore[type-arg]
         def __init__(self, *_: object, **__: object) -> None:
             super().__init__(disable=True)
 
         def update(self, n: float | None = 1) -> None:
-            bar.update(n)
+            shown.update(n)
 
         # With these two the client counts the bytes that come over Xet once: as files, and not also as transfers.
         def update_transfer(self, n: float | None = 1) -> None:
@@ -201,23 +201,22 @@ def _forwarding(bar: Any) -> Any:
     return Forwarding
 
 
-def _download(wanted: Wanted, log: Log, *, quiet: bool) -> None:
+def _download(wanted: MirrorFiles, log: Log, *, quiet: bool) -> None:
     """Download one file after the other, so that Ctrl-C ends the run at once."""
     staging = wanted.home / _STAGING
     shutil.rmtree(staging, ignore_errors=True)  # of a killed run
     snapshot = wanted.home / "snapshots" / wanted.commit
-    hidden = True if quiet else None  # None: hidden unless stderr is a terminal
-    with hub_settings(), tqdm(total=wanted.size, unit="B", unit_scale=True, disable=hidden, file=sys.stderr) as bar:
+    with hub_settings(), bar(wanted.size, "downloading", quiet=quiet, unit="B") as shown:
         repository = Repository(wanted.place.repo, log)
         done = 0
         try:
             for file in wanted.absent:
-                bar.set_description(file.path.rpartition("/")[2])
-                local = repository.fetch(file, wanted.commit, staging, bar=_forwarding(bar))
+                shown.set_description(file.path.rpartition("/")[2])
+                local = repository.fetch(file, wanted.commit, staging, bar=_forwarding(shown))
                 target = inside(snapshot, file.path)
                 finish(local, target)
                 done += file.size
-                bar.n = done  # a file that was downloaded twice is counted once
-                bar.refresh()
+                shown.n = done  # a file that was downloaded twice is counted once
+                shown.refresh()
         finally:
             shutil.rmtree(staging, ignore_errors=True)

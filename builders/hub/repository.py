@@ -15,7 +15,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import huggingface_hub
@@ -39,6 +39,9 @@ GITATTRIBUTES = ".gitattributes"
 
 _TOKEN = re.compile(r"[!-~]+")
 """Visible ASCII, the only characters that an HTTP header can hold in one word (RFC 9110, 5.5)."""
+
+Access = Literal["public", "gated", "private"]
+"""Who may read a repository: anybody, users whose access request was granted, or members."""
 
 _BATCH = 8
 """Files that are uploaded between two progress updates. The client uploads five of them at a time."""
@@ -69,6 +72,11 @@ class Info:
     head: str
     private: bool
     gated: bool
+
+    @property
+    def access(self) -> Access:
+        """Who may read it."""
+        return "private" if self.private else "gated" if self.gated else "public"
 
 
 def _text(value: object) -> str:

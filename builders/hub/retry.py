@@ -128,7 +128,7 @@ def _message(doing: str, error: BaseException, advice: str) -> str:
 
 
 def _how_to_enter(error: GatedRepoError) -> str:
-    """What to do about a repository whose terms must be accepted first."""
+    """Advice for a repository whose terms must be accepted first."""
     found = _REPOSITORY.match(str(error.response.url))
     page = f"{found[1]}/datasets/{found[2]}" if found else "the dataset's page on the Hub"
     return (

@@ -1,4 +1,4 @@
-"""What audits left in the release, and the commands of those that were not run.
+"""Tables of the audits recorded in a release, and the commands of those not run.
 
 Tested by `tests/builders/report/test_audits.py`.
 """
@@ -135,7 +135,7 @@ def duplicates(root: Path, manifest: Manifest) -> tuple[Table, int] | None:
 
 
 def compared(manifest: Manifest) -> list[tuple[str, str]]:
-    """What was compared for duplicates: the method, and the splits as text."""
+    """Comparisons made for duplicates: the method, and the splits as text."""
     if manifest.duplicates is None:
         return []
     return [

@@ -45,7 +45,7 @@ class _Numbered(dict[str, int]):
 
 
 class _Data:
-    """What is gathered on the way through the trees."""
+    """Collects classes and numbers texts while it walks the trees."""
 
     def __init__(self) -> None:
         self.splits, self.rules, self.evidence = _Numbered(), _Numbered(), _Numbered()

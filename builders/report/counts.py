@@ -1,16 +1,15 @@
-"""What was built and what the papers publish, what is left out, and the files: tables from the manifest.
+"""Tables of the page from the manifest: rows built and published, exclusions, files and sources.
 
 Tested by `tests/builders/report/test_counts.py`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from builders.card.words import ROLE_NAMES, rule_meaning
-from builders.release.entries import ConfigEntry, Manifest
-from builders.release.split_entries import PartEntry
+from builders.release.entries import Manifest
 from builders.release.tables import Exclusion
 from builders.report.charts import chip, filled, stacked
 from unknown_detection.pages.content import Cell, Column, Table, Value, anchor
@@ -56,7 +55,8 @@ def splits_table(manifest: Manifest, name: str) -> Table:
     config = manifest.configs[name]
     published = bool(manifest.benchmarks[config.benchmark].citation)
     rows: list[list[Value | Cell]] = []
-    for split, piece in _pieces(config):
+    pieces = [(split, piece) for split, entry in sorted(config.splits.items()) for piece in entry.pieces()]
+    for split, piece in pieces:
         title = f"{split}.{piece.name}" if piece.name else split
         bar = filled(piece.rows, piece.paper if published else piece.expected)
         rows.append(
@@ -80,12 +80,6 @@ def splits_table(manifest: Manifest, name: str) -> Table:
         Column("share", sortable=False),
     ]
     return Table(anchor("splits", name), "Rows, built and published", [*columns, *numeric], rows)
-
-
-def _pieces(config: ConfigEntry) -> Iterator[tuple[str, PartEntry]]:
-    for split, entry in sorted(config.splits.items()):
-        for piece in entry.pieces():
-            yield split, piece
 
 
 def reasons(manifest: Manifest, name: str) -> list[Reason]:

@@ -1,4 +1,4 @@
-"""Gathers what the page of a release shows, and renders it.
+"""Renders the HTML page of a release.
 
 Tested by `tests/builders/report/test_page.py`.
 """
@@ -22,7 +22,7 @@ from builders.report import audits, counts
 from builders.report.charts import chip
 from builders.report.class_data import class_data
 from builders.report.classes import class_trees
-from builders.report.pictures import Shown, Thumbnail, may_be_published, pictured_sources, thumbnails
+from builders.report.pictures import PictureChoice, Thumbnail, may_be_published, pictured_sources, thumbnails
 from builders.report.rows import read_rows
 from builders.sources.registry import SOURCES
 from unknown_detection.pages.content import Entry, anchor
@@ -42,7 +42,7 @@ class PicturedRole:
     why_none: str = ""
 
 
-def page(root: Path, manifest: Manifest, pictures: Shown) -> str:
+def page(root: Path, manifest: Manifest, pictures: PictureChoice) -> str:
     """Render the page of a release.
 
     Args:
@@ -59,6 +59,8 @@ def page(root: Path, manifest: Manifest, pictures: Shown) -> str:
     titles = {key: source.title for key, source in manifest.sources.items()}
     found = thumbnails(root, manifest, read)
     files = manifest.files_and_card()
+    cited = [benchmark.citation for _, benchmark in sorted(manifest.benchmarks.items())]
+    cited += [source.citation for _, source in sorted(manifest.sources.items())]
     return render(
         "release.html.j2",
         folders=[_HERE],
@@ -97,7 +99,7 @@ def page(root: Path, manifest: Manifest, pictures: Shown) -> str:
         plain=audits.plain,
         loading=_loading(root, manifest),
         rebuilding=_rebuilding(manifest),
-        citations=_citations(manifest),
+        citations=list(dict.fromkeys(text.strip() for text in cited if text.strip())),
     )
 
 
@@ -143,14 +145,14 @@ def _facts(manifest: Manifest, size: int, files: int) -> list[tuple[str, str | i
 
 
 def _local(manifest: Manifest, found: Mapping[tuple[str, Role], Sequence[Thumbnail]]) -> list[str]:
-    """Titles of the sources with pictures on the page that not everybody may be shown."""
+    """Titles of the sources whose pictures the page shows although they may not be published."""
     by_key = manifest.by_key()
     shown = {source for (key, _), some in found.items() if some for source in by_key[key].sources}
     return [manifest.sources[key].title for key in sorted(shown) if not may_be_published(key)]
 
 
 def _pictures(
-    name: str, config: ConfigEntry, found: Mapping[tuple[str, Role], Sequence[Thumbnail]], pictures: Shown
+    name: str, config: ConfigEntry, found: Mapping[tuple[str, Role], Sequence[Thumbnail]], pictures: PictureChoice
 ) -> list[PicturedRole]:
     listed = []
     for split, entry in sorted(config.splits.items()):
@@ -199,9 +201,3 @@ def _rebuilding(manifest: Manifest) -> list[tuple[str, str]]:
 def _source_flags(configs: Iterable[ConfigEntry]) -> list[str]:
     used = {source for config in configs for split in config.splits.values() for source in split.sources}
     return [word for key in sorted(used) if key in SOURCES and SOURCES[key].on_disk for word in (f"--{key}", "DIR")]
-
-
-def _citations(manifest: Manifest) -> list[str]:
-    listed = [benchmark.citation for _, benchmark in sorted(manifest.benchmarks.items())]
-    listed += [source.citation for _, source in sorted(manifest.sources.items())]
-    return list(dict.fromkeys(text.strip() for text in listed if text.strip()))

@@ -27,7 +27,7 @@ from builders.sources.registry import SOURCES
 BUDGET = 3_000_000
 """Bytes of all thumbnails of a page, as they are written into it."""
 
-Shown = Literal["all", "publishable", "none"]
+PictureChoice = Literal["all", "publishable", "none"]
 
 _SIDE = 144
 """Pixels of a thumbnail's longer side: half as many again as it is shown with, for dense screens (ours)."""
@@ -51,7 +51,7 @@ class Thumbnail:
     exact: bool
 
 
-def pictured_sources(manifest: Manifest, shown: Shown) -> frozenset[str]:
+def pictured_sources(manifest: Manifest, shown: PictureChoice) -> frozenset[str]:
     """The sources whose pictures a page shows.
 
     The licences are those that `builders.sources` declares, and not the manifest's, which anybody can edit. A source
@@ -71,7 +71,7 @@ def may_be_published(source: str) -> bool:
 def thumbnails(
     root: Path, manifest: Manifest, splits: Sequence[SplitRows], budget: int = BUDGET
 ) -> dict[tuple[str, Role], list[Thumbnail]]:
-    """Make thumbnails of each role of each split, as many as the budget allows, from each equally many.
+    """Make thumbnails of each role of each split, equally many, within a budget of bytes.
 
     Args:
         root: the release folder.
@@ -112,7 +112,7 @@ def _thumbnail(picture: Picture) -> Thumbnail:
 def _within(
     made: Mapping[tuple[str, Role], Sequence[Thumbnail]], budget: int
 ) -> dict[tuple[str, Role], list[Thumbnail]]:
-    """As many thumbnails as fit: the first of every group, then the second of every group, and so on."""
+    """Select thumbnails within the budget: the first of every group, then the second, and so on."""
     kept: dict[tuple[str, Role], list[Thumbnail]] = {group: [] for group in made}
     used = 0
     for line in itertools.zip_longest(*made.values()):

@@ -1,4 +1,4 @@
-"""What the page reads of the indexes: rows by class, and the first rows of each role.
+"""Reads the indexes for the page: rows by class, and the first rows of each role.
 
 Tested by `tests/builders/report/test_rows.py`.
 """

@@ -7,7 +7,7 @@ from itertools import pairwise
 from pathlib import Path
 
 from builders.duplicates.distance import distance
-from builders.duplicates.exact import exact_pairs, rows_named
+from builders.duplicates.exact import exact_pairs, rows_of_pairs
 from builders.errors import BuildError
 from builders.release.duplicates import (
     Pair,
@@ -31,7 +31,7 @@ _PROBLEM = "duplicates"
 
 
 def compared_by(manifest: Manifest) -> dict[str, frozenset[By]]:
-    """How each split's images were compared with others beyond their digests, by `config/split`."""
+    """Methods other than digests by which each split's images were compared, by `config/split`."""
     found: dict[str, set[By]] = {}
     for entry in manifest.duplicates.compared if manifest.duplicates is not None else ():
         if entry.by != "bytes":
@@ -103,13 +103,7 @@ def _check_rows(
     indexes: Mapping[str, Path], table: DuplicatesEntry, pairs: Sequence[Pair], problems: Problems
 ) -> None:
     """Check that every pair is of two rows of the release, of splits that were compared, with a possible distance."""
-    wanted: dict[str, set[str]] = {}
-    for pair in pairs:
-        wanted.setdefault(pair.split, set()).add(pair.id)
-        wanted.setdefault(pair.other_split, set()).add(pair.other_id)
-    rows: dict[tuple[str, str], tuple[Row, str]] = {}
-    for key in sorted(wanted.keys() & indexes.keys()):
-        rows |= {(key, name): row for name, row in rows_named(indexes[key], key, wanted[key]).items()}
+    rows = rows_of_pairs(pairs, indexes.get)
     compared = set(unfolded(table.compared))
     for number, pair in enumerate(pairs):
         where, digests = f"{table.path} row {number}", []

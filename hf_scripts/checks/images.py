@@ -20,7 +20,7 @@ from builders.duplicates.distance import SIDE, scaled
 from builders.release import images
 from builders.release.entries import SIMILARITY
 from hf_scripts.checks.problems import Problems
-from hf_scripts.checks.values import Split
+from hf_scripts.checks.values import SplitFacts
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ def joined(parts: Sequence[Decoded]) -> Decoded:
 
 
 def check_images(
-    rows: pa.RecordBatch, path: str, first: int, problems: Problems, *, split: Split, decode: bool
+    rows: pa.RecordBatch, path: str, first: int, problems: Problems, *, split: SplitFacts, decode: bool
 ) -> Decoded:
     """Check the file name, the digest and, with `decode`, the decoding of every image.
 
@@ -82,7 +82,8 @@ def check_images(
                 if SIMILARITY in split.compared:
                     pixels[i] = scaled(image)
                 if split.prepared and image.size != (split.prepared, split.prepared):
-                    problems.add("image size", f"{where}: {_other_size(image, split)}")
+                    sizes = f"{image.width} x {image.height} pixels in a split prepared for {split.prepared}"
+                    problems.add("image size", f"{where}: the image has {sizes} x {split.prepared}")
             except images.DECODE_ERRORS as error:
                 # Pillow's message for unknown bytes ends with the address of a buffer.
                 reason = str(error).split(" <_io.BytesIO")[0] or type(error).__name__
@@ -105,8 +106,3 @@ def _decoded(buffer: pa.Buffer, name: str | None) -> PIL.Image.Image:
         warnings.simplefilter("ignore")
         image: PIL.Image.Image = Image().decode_example({"bytes": buffer.to_pybytes(), "path": name})
     return image
-
-
-def _other_size(image: PIL.Image.Image, split: Split) -> str:
-    size = f"{split.prepared} x {split.prepared}"
-    return f"the image has {image.width} x {image.height} pixels in a split prepared for {size}"

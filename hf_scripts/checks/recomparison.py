@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from builders.duplicates.exact import Digests, exact_pairs, near_pairs
+from builders.duplicates.exact import Digests, exact_pairs, ids_by_split, near_pairs
 from builders.release.duplicates import KNOWN_ROLE, Pair, groups, unfolded
 from builders.release.entries import SIMILARITY, DuplicatesEntry, Manifest
 from builders.release.split_entries import is_training
@@ -52,7 +53,9 @@ class Recomparison:
         for group in groups(self.manifest):
             keys = [key for key in group if any(key in both for both in compared)]
             if all(key in self.decoded for key in keys):
-                digests = {key: self._digests(key) for key in keys}
+                digests: dict[str, Digests] = {
+                    key: partial(iter, [pa.array(self.decoded[key].digests, pa.string())]) for key in keys
+                }
                 found = exact_pairs({key: self.indexes[key] for key in keys}, digests) if keys else []
                 yield from (pair for pair in found if pair.splits in compared)
 
@@ -64,10 +67,7 @@ class Recomparison:
 
     def named(self, pairs: Sequence[Pair]) -> Iterator[tuple[int, Pair, _Image, _Image]]:
         """Each pair whose images are both here, by number, with its two scaled images and digests of pixels."""
-        wanted: dict[str, set[str]] = {}
-        for pair in pairs:
-            wanted.setdefault(pair.split, set()).add(pair.id)
-            wanted.setdefault(pair.other_split, set()).add(pair.other_id)
+        wanted = ids_by_split(pairs)
         images: dict[tuple[str, str], _Image] = {}
         for key in sorted(wanted.keys() & self.decoded.keys()):
             some = self.decoded[key]
@@ -82,9 +82,6 @@ class Recomparison:
 
     def _compared(self, by: str) -> set[tuple[str, str]]:
         return {(found.one, found.other) for found in unfolded(self.table.compared) if found.by == by}
-
-    def _digests(self, key: str) -> Digests:
-        return lambda: [pa.array(self.decoded[key].digests, pa.string())]
 
     def _order_as_reference(self, key: str) -> tuple[bool, bool, str]:
         """Sorts the splits of a comparison: the first is the reference, over which a build moves the other's images.

@@ -23,7 +23,7 @@ from builders.storage.row_groups import row_group
 from hf_scripts.checks.images import Decoded, check_images, joined
 from hf_scripts.checks.manifest import check_file
 from hf_scripts.checks.problems import Problems
-from hf_scripts.checks.values import HEX_SHA256, Split, check_values
+from hf_scripts.checks.values import HEX_SHA256, SplitFacts, check_values
 
 ROW_GROUP_BYTES = 100_000_000
 """Upper limit on the image bytes of one row group, as the Hub recommends for image datasets."""
@@ -73,7 +73,7 @@ class FileTask:
         return outcome
 
     def check_contents(self, problems: Problems) -> Outcome:
-        """Check what the file holds, here nothing; it exists, and may raise `UNREADABLE`."""
+        """Check the content of a file that exists; here nothing. May raise `UNREADABLE`."""
         return Outcome(problems)
 
 
@@ -85,7 +85,7 @@ class ShardTask(FileTask):
     every image, and returns what comparisons of the split take.
     """
 
-    split: Split
+    split: SplitFacts
     index: str | None
     first: int
     decode: bool
@@ -123,7 +123,7 @@ _COMPARED = ["id", "role", "class_id", "source", "content_sha256"]
 class IndexTask(FileTask):
     """Checks the index of a split against its entry; `values` checks its cells too, for a split without shards."""
 
-    split: Split
+    split: SplitFacts
     entry: SplitEntry
     values: bool
 
@@ -208,7 +208,7 @@ def _is_sound(rows: pa.Table) -> bool:
 class IndexRows:
     """Reads an index from a given row on, a few rows at a time."""
 
-    def __init__(self, path: Path, split: Split, first: int) -> None:
+    def __init__(self, path: Path, split: SplitFacts, first: int) -> None:
         self.batches = _index_batches(path, arrow_schema(split.label_names, split.columns, image=False))
         self.left: pa.Table | None = None
         while first > 0:
@@ -259,7 +259,7 @@ def _differ(found: pa.ChunkedArray, expected: pa.ChunkedArray) -> pa.ChunkedArra
     return pc.coalesce(pc.not_equal(found, expected), pc.not_equal(pc.is_null(found), pc.is_null(expected)))
 
 
-def _check_schema(found: pa.Schema, split: Split, path: str, problems: Problems, *, image: bool) -> bool:
+def _check_schema(found: pa.Schema, split: SplitFacts, path: str, problems: Problems, *, image: bool) -> bool:
     """Check columns, types and metadata, which has the features; False if the columns or their types are wrong."""
     expected = arrow_schema(split.label_names, split.columns, image=image, demo=split.demo)
     if not found.equals(expected):
@@ -272,7 +272,7 @@ def _check_schema(found: pa.Schema, split: Split, path: str, problems: Problems,
 
 
 def other_metadata(found: pa.Schema, expected: pa.Schema) -> str:
-    """What is wrong with the metadata of a schema whose columns are right: `datasets` reads features from there."""
+    """Describe how a schema's metadata differs, from which `datasets` reads features."""
     there, wanted = found.metadata or {}, expected.metadata or {}
     keys = sorted(key.decode("utf-8", "replace") for key in {*there, *wanted} if there.get(key) != wanted.get(key))
     return f"the schema's metadata is not that of a release (in {', '.join(keys) or 'a column'})"

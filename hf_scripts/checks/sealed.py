@@ -17,7 +17,7 @@ from builders.storage.parquet import open_parquet
 from builders.storage.sealed_files import SCHEMA, check_size, read_header
 from hf_scripts.checks.problems import Problems
 from hf_scripts.checks.rows import FileTask, IndexRows, Outcome, other_metadata
-from hf_scripts.checks.values import Split
+from hf_scripts.checks.values import SplitFacts
 
 _BATCH_ROWS = 64
 
@@ -29,7 +29,7 @@ class SealedTask(FileTask):
     They are compared with the rows of the file `index` from row `first` on, unless `index` is None.
     """
 
-    split: Split
+    split: SplitFacts
     index: str | None
     first: int
 

@@ -37,7 +37,7 @@ class Kind:
 
 
 @dataclass(frozen=True)
-class Split:
+class SplitFacts:
     """The facts of the manifest that a split's rows are checked against.
 
     `key` is `config/split`. `kinds` has several entries only if the split is joined from parts. `columns` are the
@@ -56,18 +56,18 @@ class Split:
     compared: frozenset[By] = frozenset()
 
 
-def split_of(
+def split_facts(
     key: str, config: ConfigEntry, entry: SplitEntry, *, demo: bool = False, compared: frozenset[By] = frozenset()
-) -> Split:
-    """Read them from the manifest's entries of a config and of its split; what others say is given."""
+) -> SplitFacts:
+    """Collect the facts from the manifest's entries of a config and its split."""
     kinds = [Kind(piece.role, piece.source, piece.labelled) for piece in entry.pieces()]
     prepared = entry.generator.prepared if entry.generator is not None else 0
     columns = config.own_columns()
     different, sealed = tuple(dict.fromkeys(kinds)), bool(entry.sealed)
-    return Split(key, different, config.label_names, columns, prepared, sealed, demo, compared)
+    return SplitFacts(key, different, config.label_names, columns, prepared, sealed, demo, compared)
 
 
-def check_values(rows: pa.Table, split: Split, path: str, first: int, problems: Problems) -> None:
+def check_values(rows: pa.Table, split: SplitFacts, path: str, first: int, problems: Problems) -> None:
     """Check all columns but the image.
 
     Args:
@@ -88,7 +88,7 @@ def check_values(rows: pa.Table, split: Split, path: str, first: int, problems: 
 
 
 class _Checker:
-    def __init__(self, rows: pa.Table, split: Split, path: str, first: int, problems: Problems) -> None:
+    def __init__(self, rows: pa.Table, split: SplitFacts, path: str, first: int, problems: Problems) -> None:
         self.rows = rows
         self.split = split
         self.path = path

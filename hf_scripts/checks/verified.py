@@ -1,4 +1,4 @@
-"""What `verify` is to check of a release, and what it found, as text and as JSON.
+"""Scope and result of `verify`, as text and as JSON.
 
 Tested by `tests/hf_scripts/test_verify.py`.
 """
@@ -20,7 +20,7 @@ from unknown_detection.words import quantity
 
 @dataclass(frozen=True)
 class Scope:
-    """What is checked of a release.
+    """Part of a release to check.
 
     Attributes:
         splits: the splits (`config/split`) whose images are read. Indexes, tables and the card are always checked.
@@ -44,7 +44,7 @@ class Scope:
 
 @dataclass(frozen=True)
 class Verified:
-    """What was found of a release.
+    """Result of checking a release.
 
     Attributes:
         name: the folder, or the repository, revision and commit.
@@ -98,7 +98,7 @@ class Verified:
         }
 
     def lines(self) -> Iterator[str]:
-        """What is printed without `--json`."""
+        """Lines printed without `--json`."""
         yield from self.problems.lines()
         whole = not self.problems.total()
         if whole:

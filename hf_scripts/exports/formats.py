@@ -19,7 +19,7 @@ from typing import Any
 
 from builders.release.schema import ROLES
 from hf_scripts.exports.names import class_folder, file_stem
-from hf_scripts.exports.rows import Row
+from hf_scripts.exports.rows import ImageRow
 from hf_scripts.exports.targets import Bytes, Sink, Target
 
 SHARD_BYTES = 512_000_000
@@ -43,7 +43,7 @@ class SplitOutput:
     shard_bytes: int
 
 
-def write_openood(output: SplitOutput, rows: Iterable[Row], target: Target) -> None:
+def write_openood(output: SplitOutput, rows: Iterable[ImageRow], target: Target) -> None:
     """Write images, an OpenOOD image list, and a JSON Lines file with all columns.
 
     Images are `images/<config>/<split>/<class>/<file>`. The list `imglists/<config>/<split>.txt` has one line per row:
@@ -73,7 +73,7 @@ def write_openood(output: SplitOutput, rows: Iterable[Row], target: Target) -> N
                 of_role[row.columns["role"]].write(line)
 
 
-def write_imagefolder(output: SplitOutput, rows: Iterable[Row], target: Target) -> None:
+def write_imagefolder(output: SplitOutput, rows: Iterable[ImageRow], target: Target) -> None:
     """Write images as `<config>/<split>/<class>/<file>`, and a `metadata.jsonl` with all columns.
 
     JSON Lines instead of CSV, which `datasets` reads with pandas, where empty strings become missing values.
@@ -84,7 +84,7 @@ def write_imagefolder(output: SplitOutput, rows: Iterable[Row], target: Target) 
             table.write(_json_line({"file_name": name, **row.columns}))
 
 
-def write_webdataset(output: SplitOutput, rows: Iterable[Row], target: Target) -> None:
+def write_webdataset(output: SplitOutput, rows: Iterable[ImageRow], target: Target) -> None:
     """Write shards `<config>/<split>-00000.tar`, ..., with samples `<key>.<format>`, `<key>.json` and `<key>.cls`.
 
     The key is the row number in the split, with eight digits; the JSON has all columns but the image, and `cls` is the
@@ -106,7 +106,7 @@ def write_webdataset(output: SplitOutput, rows: Iterable[Row], target: Target) -
                 archive.add(f"{number:08d}.{kind}", data)
 
 
-Writer = Callable[[SplitOutput, Iterable[Row], Target], None]
+Writer = Callable[[SplitOutput, Iterable[ImageRow], Target], None]
 
 WRITERS: Mapping[str, Writer] = {
     "openood": write_openood,
@@ -116,7 +116,9 @@ WRITERS: Mapping[str, Writer] = {
 """Writers by the name of their format."""
 
 
-def _write_images(folder: Path, base: Path, rows: Iterable[Row], target: Target) -> Iterator[tuple[Row, str]]:
+def _write_images(
+    folder: Path, base: Path, rows: Iterable[ImageRow], target: Target
+) -> Iterator[tuple[ImageRow, str]]:
     """Write each image into the folder of its class; yields rows with POSIX paths below `base`."""
     for row in rows:
         name = f"{file_stem(row.name, row.columns['id'])}.{row.kind}"
@@ -141,7 +143,10 @@ class _Archive:
 
     def size_with(self, sizes: Iterable[int]) -> int:
         """Bytes of the complete tar if it ended after members of these sizes."""
-        return _rounded(self.filled + sum(_member_size(size) for size in sizes) + _END, tarfile.RECORDSIZE)
+        return _rounded(
+            self.filled + sum(tarfile.BLOCKSIZE + _rounded(size, tarfile.BLOCKSIZE) for size in sizes) + _END,
+            tarfile.RECORDSIZE,
+        )
 
     def add(self, name: str, data: Bytes) -> None:
         """Add a file."""
@@ -169,10 +174,6 @@ def _archive(path: Path, target: Target) -> Iterator[_Archive]:
         archive = _Archive(sink)
         yield archive
         archive.end()
-
-
-def _member_size(size: int) -> int:
-    return tarfile.BLOCKSIZE + _rounded(size, tarfile.BLOCKSIZE)
 
 
 def _rounded(size: int, unit: int) -> int:

@@ -30,7 +30,7 @@ _IDENTITY = ["id", "label", "role", "content_sha256"]
 
 
 @dataclass(frozen=True)
-class Row:
+class ImageRow:
     """One row of a split.
 
     `columns` are all columns but the image, `image` its stored bytes, `name` its file name in the source, and `kind`
@@ -81,7 +81,7 @@ def check_identity(root: Path, key: str, config: ConfigEntry, split: SplitEntry)
         )
 
 
-def read_rows(root: Path, key: str, split: SplitEntry) -> Iterator[Row]:
+def read_rows(root: Path, key: str, split: SplitEntry) -> Iterator[ImageRow]:
     """Read the rows of a split, in order.
 
     Args:
@@ -99,7 +99,7 @@ def read_rows(root: Path, key: str, split: SplitEntry) -> Iterator[Row]:
                     yield from _rows(batch, key, root)
 
 
-def _rows(batch: pa.RecordBatch, key: str, root: Path) -> Iterator[Row]:
+def _rows(batch: pa.RecordBatch, key: str, root: Path) -> Iterator[ImageRow]:
     encoded = batch.column("image")
     names = pc.struct_field(encoded, "path").to_pylist()
     columns = batch.drop_columns("image").to_pylist()
@@ -112,7 +112,7 @@ def _rows(batch: pa.RecordBatch, key: str, root: Path) -> Iterator[Row]:
                 f"The image of row {where} in {root} has the digest {found[:12]}, not its content_sha256 "
                 f"{row['content_sha256'][:12]}. {_see_verify(root)}"
             )
-        yield Row(row, image, name or "", extension(bytes(image[:12]), where))
+        yield ImageRow(row, image, name or "", extension(bytes(image[:12]), where))
 
 
 def _content_sha256(stored: str, image: memoryview, where: str) -> str:

@@ -19,8 +19,6 @@ from unknown_detection.durable import make_folder
 
 FOLDER = ".export"
 
-_VERSION = 1
-
 Settings = Mapping[str, str | int]
 """The settings that all files depend on, by name."""
 
@@ -41,7 +39,6 @@ class ExportedSplit(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class _Record(msgspec.Struct, frozen=True):
-    version: int
     settings: dict[str, str | int]
     splits: dict[str, ExportedSplit]
 
@@ -108,14 +105,8 @@ class ExportState:
             return
         try:
             found = msgspec.json.decode(path.read_bytes(), type=_Record)
-        except msgspec.ValidationError as error:
-            raise BuildError(f"{path} is not the record of an export: {error}. Give another --out.") from error
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise BuildError(f"{path} is not valid JSON ({error}). Give another --out.") from error
-        if found.version != _VERSION:
-            raise BuildError(
-                f"{path} is the record of an export of version {found.version}, not {_VERSION}. Give another --out."
-            )
+            raise BuildError(f"{path} is not the record of an export: {error}. Give another --out.") from error
         for name, value in self.settings.items():
             if found.settings.get(name) != value:
                 raise BuildError(
@@ -125,7 +116,7 @@ class ExportState:
         self.splits = found.splits
 
     def _save(self) -> None:
-        record = msgspec.to_builtins(_Record(_VERSION, self.settings, self.splits))
+        record = msgspec.to_builtins(_Record(self.settings, self.splits))
         write_text(self._path, json.dumps(record, indent=2, sort_keys=True, ensure_ascii=False) + "\n")
 
     @property

@@ -10,13 +10,13 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from builders.errors import BuildError
-from builders.hub.repository import Info, Repository
+from builders.hub.repository import Access, Info, Repository
 from builders.hub.retry import Log
 from builders.release.entries import Manifest
 from builders.release.manifest import read_manifest
 from builders.storage.scratch import scratch_folder
 from hf_scripts.checks.problems import Problems
-from hf_scripts.publish.licences import Access, access_of, check_demo, check_licences, forbidden_images
+from hf_scripts.publish.licences import check_demo, check_licences, forbidden_images
 
 _MANIFEST = "manifest.json"
 
@@ -27,7 +27,7 @@ def log_access(repository: Repository, info: Info | None, *, private: bool, log:
         kind = "private" if private else "public, unless its owner's default is private"
         log(f"{repository.name} does not exist on {repository.host} yet; it will be {kind}")
         return
-    log(f"{repository.name} is on {repository.host}, {access_of(private=info.private, gated=info.gated)}")
+    log(f"{repository.name} is on {repository.host}, {info.access}")
 
 
 def check_access(
@@ -45,7 +45,7 @@ def check_access(
     Raises:
         BuildError: the repository is not private as requested, or a licence or `demo` forbids publishing.
     """
-    access = access_of(private=info.private if info else private, gated=info.gated if info else False)
+    access: Access = info.access if info else "private" if private else "public"
     check_demo(manifest, access, repository.name, allowed=allow_demo)
     check_licences(manifest, access, repository.name)
     if private and access != "private":
@@ -99,15 +99,15 @@ def exposed_images(repository: Repository, info: Info | None, revisions: Mapping
         A sentence for each such revision, with images and licences. Revisions that are no release, or none that this
         version reads, are left out.
     """
-    if info is None or (access := access_of(private=info.private, gated=info.gated)) == "private":
+    if info is None or info.access == "private":
         return {}  # no licence forbids it
     with scratch_folder("access") as scratch:
         commits = sorted(set(revisions.values()))
-        images = {commit: _forbidden(repository, commit, access, scratch / commit) for commit in commits}
+        images = {commit: _forbidden(repository, commit, info.access, scratch / commit) for commit in commits}
     return {
-        revision: f"{repository.name} is {access}, and {revision} serves images that a licence does not allow there: "
-        f"{images[commit]}. Make the repository private in its settings, or delete it and publish with --index-only: "
-        "its history keeps the images of deleted tags."
+        revision: f"{repository.name} is {info.access}, and {revision} serves images that a licence does not allow "
+        f"there: {images[commit]}. Make the repository private in its settings, or delete it and publish with "
+        "--index-only: its history keeps the images of deleted tags."
         for revision, commit in sorted(revisions.items())
         if images[commit]
     }

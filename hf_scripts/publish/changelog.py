@@ -97,7 +97,11 @@ def entry(
         rows: the changed ids of every added, removed or changed split. Unused for the first version.
     """
     if previous is None:
-        lines = [f"## {version.tag}", "", "First release.", "", *_first(new)]
+        lines = [f"## {version.tag}", "", "First release.", ""]
+        lines += [
+            f"- `{key}`: {quantity(split.rows, 'row')}, digest `{split.digest[:12]}`."
+            for key, _, split in new.splits()
+        ]
     else:
         lines = [f"## {version.tag}", "", f"Since {previous.tag}:", ""]
         lines += [line for split in rows for line in _split_lines(split, old, new)]
@@ -105,9 +109,9 @@ def entry(
         others = [text for text in (*changes.major, *changes.minor) if text.split(" ")[0] not in told]
         lines += [f"- `{place}` {words}." for place, _, words in (text.partition(" ") for text in others)]
         lines += [f"- Metadata: `{place}`." for place in changes.patch]
-    withdrawn = list(_withdrawn(old, new))
-    if withdrawn:
-        lines += ["", "Withdrawn:", "", *withdrawn]
+    known = {(row.split, row.id) for row in old.withdrawn}
+    if withdrawn := [row for row in new.withdrawn if (row.split, row.id) not in known]:
+        lines += ["", "Withdrawn:", "", *(f"- `{row.id}` from `{row.split}`: {row.reason}" for row in withdrawn)]
     return "\n".join(lines) + "\n"
 
 
@@ -123,11 +127,6 @@ def _identities(path: Path | None) -> pa.Table:
         kinds = [pa.string(), pa.int64(), pa.int64(), pa.string()]
         return pa.table({name: pa.chunked_array([], kind) for name, kind in zip(columns, kinds, strict=True)})
     return read_parquet(path, columns).replace_schema_metadata(None)
-
-
-def _first(manifest: Manifest) -> Iterator[str]:
-    for key, _, split in manifest.splits():
-        yield f"- `{key}`: {quantity(split.rows, 'row')}, digest `{split.digest[:12]}`."
 
 
 def _split_lines(rows: RowChanges, old: Manifest, new: Manifest) -> Iterator[str]:
@@ -149,10 +148,3 @@ def _split_lines(rows: RowChanges, old: Manifest, new: Manifest) -> Iterator[str
         for kind, ids in rows.ids.items():
             if len(ids):
                 yield f"  - {kind}: {', '.join(f'`{value}`' for value in ids.to_pylist())}"
-
-
-def _withdrawn(old: Manifest, new: Manifest) -> Iterator[str]:
-    known = {(row.split, row.id) for row in old.withdrawn}
-    for row in new.withdrawn:
-        if (row.split, row.id) not in known:
-            yield f"- `{row.id}` from `{row.split}`: {row.reason}"

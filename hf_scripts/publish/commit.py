@@ -39,10 +39,8 @@ from hf_scripts.publish.merged_release import (
 from hf_scripts.publish.read_back import read_back
 from hf_scripts.publish.tags import check_moved_tags, publish_title
 from hf_scripts.publish.versions import Changes, Version, check_version, compare, latest
+from unknown_detection.terminal.progress import bar
 from unknown_detection.words import quantity
-
-Progress = Callable[[int, int], object]
-"""Called with the bytes uploaded since the last call, and the bytes to upload in total."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +58,7 @@ class PublishRequest:
 
 
 @dataclass(frozen=True)
-class Plan:
+class CommitPlan:
     """The changes of one commit: what they mean for the version, files to add, and paths to delete."""
 
     merged: MergedRelease
@@ -81,7 +79,7 @@ class Plan:
 
 @dataclass(frozen=True)
 class Publishing:
-    """What a run published, or a dry run would: `plan` is None where the tag has this release already.
+    """Result of publishing or of a dry run: `plan` is None where the tag has this release already.
 
     `tagged` says whether the tag names the release now.
     """
@@ -89,7 +87,7 @@ class Publishing:
     repository: str
     tag: str
     exists: bool
-    plan: Plan | None
+    plan: CommitPlan | None
     tagged: bool
 
     def document(self) -> dict[str, Any]:
@@ -114,7 +112,6 @@ def publish(
     check_folder: Callable[[], object],
     scratch: Path,
     log: Log,
-    progress: Progress,
 ) -> Publishing:
     """Publish a release under a tag.
 
@@ -124,7 +121,6 @@ def publish(
         check_folder: verifies the release folder, and raises if it is damaged. Called before anything is uploaded.
         scratch: an empty folder for temporary files.
         log: prints what will be done and what was done.
-        progress: called with uploaded bytes.
 
     Returns:
         What was published, or what would be.
@@ -164,7 +160,7 @@ def publish(
         validate_on_hub(card, repository)
         check_folder()
         check_together(plan.merged)
-        commit = _commit(repository, request, info, plan, log, progress)
+        commit = _commit(repository, request, info, plan, log)
     else:
         commit = _existing(info).head
         log("the commit exists already")
@@ -219,7 +215,7 @@ def _plan(
     tags: dict[str, str],
     scratch: Path,
     log: Log,
-) -> Plan:
+) -> CommitPlan:
     ours = with_declared_licences(request.manifest)
     merged = merge_with_published(request.folder, ours, base, _empty(scratch / "merged"))
     last_version = latest(tags)
@@ -236,7 +232,7 @@ def _plan(
     return _changed_files(merged, what)
 
 
-def _changed_files(merged: MergedRelease, change: str) -> Plan:
+def _changed_files(merged: MergedRelease, change: str) -> CommitPlan:
     """Plan the commit that turns the repository's files into those of the merged release."""
     tree = merged.base.tree if merged.base else {}
     known = {file.path: file.sha256 for file in merged.manifest.files()}
@@ -247,17 +243,11 @@ def _changed_files(merged: MergedRelease, change: str) -> Plan:
         if local is None:
             continue  # it stays
         if not local.is_file():
-            raise damaged_folder(merged.folder, _missing(path))
+            raise damaged_folder(merged.folder, Problems({"file": [f"{path} is missing"]}, {"file": 1}))
         if path not in tree or not tree[path].has_content_of(local, known.get(path, "")):
             additions.append(addition(path, local, known.get(path, "")))
     _check_staying(merged)
-    return Plan(merged, change, tuple(additions), tuple(sorted(tree.keys() - set(paths))))
-
-
-def _missing(path: str) -> Problems:
-    problems = Problems()
-    problems.add("file", f"{path} is missing")
-    return problems
+    return CommitPlan(merged, change, tuple(additions), tuple(sorted(tree.keys() - set(paths))))
 
 
 def _check_staying(merged: MergedRelease) -> None:
@@ -275,7 +265,7 @@ def _check_access(repository: Repository, request: PublishRequest, info: Info | 
     check_access(repository, info, manifest, private=request.private, allow_demo=request.allow_demo)
 
 
-def _log_plan(plan: Plan, request: PublishRequest, log: Log) -> None:
+def _log_plan(plan: CommitPlan, request: PublishRequest, log: Log) -> None:
     files = len(plan.additions)
     commits = 1 if files or plan.deletions else 0
     log(
@@ -290,9 +280,7 @@ def _log_plan(plan: Plan, request: PublishRequest, log: Log) -> None:
         )
 
 
-def _commit(
-    repository: Repository, request: PublishRequest, info: Info | None, plan: Plan, log: Log, progress: Progress
-) -> str:
+def _commit(repository: Repository, request: PublishRequest, info: Info | None, plan: CommitPlan, log: Log) -> str:
     """Upload contents and commit; returns the commit."""
     if info is None:
         repository.create(private=request.private)
@@ -301,8 +289,9 @@ def _commit(
         _check_access(repository, request, info, plan.merged.manifest)
         if repository.tree(_existing(info).head):
             raise _conflict(repository)
-    for size in repository.upload(plan.additions):
-        progress(size, plan.upload_bytes)
+    with bar(plan.upload_bytes, "uploading", unit="B") as shown:
+        for size in repository.upload(plan.additions):
+            shown.update(size)
     parent = _existing(info).head
     title = publish_title(request.version.tag)
     commit = repository.commit(plan.additions, plan.deletions, title=title, parent=parent)
@@ -316,7 +305,7 @@ def _commit(
     raise _conflict(repository)
 
 
-def _has(repository: Repository, commit: str, plan: Plan) -> bool:
+def _has(repository: Repository, commit: str, plan: CommitPlan) -> bool:
     """Whether a commit has the planned release, by its manifest, which has the digests of all other files."""
     manifest = repository.tree(commit).get("manifest.json")
     return manifest is not None and manifest.has_content_of(plan.merged.root / "manifest.json")

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
 
 from msgspec.structs import replace
 
-from builders.errors import BuildError
+from builders.errors import BuildError, more
+from builders.hub.repository import Access
 from builders.release.entries import LicenceEntry, Manifest, SourceEntry
 from builders.release.schema import is_demo
 from builders.sources.base import Source
@@ -22,21 +22,11 @@ from builders.sources.registry import SOURCES
 from builders.storage.parquet import read_schema
 from hf_scripts.checks.rows import UNREADABLE
 
-Access = Literal["public", "gated", "private"]
-"""Who may read a repository: anybody, users whose access request was granted, or members."""
-
 _MAY_READ: Mapping[str, tuple[Access, ...]] = {
     "open": ("public", "gated", "private"),
     "gated": ("gated", "private"),
     "ids-only": ("private",),
 }
-
-
-def access_of(*, private: bool, gated: bool) -> Access:
-    """Who may read a repository, from its settings on the Hub."""
-    if private:
-        return "private"
-    return "gated" if gated else "public"
 
 
 def sources_of_images(manifest: Manifest) -> dict[str, list[str]]:
@@ -93,7 +83,7 @@ def forbidden_images(manifest: Manifest, access: Access) -> str:
     wrong = _forbidden(manifest, access)
     entries = {key: _declared_entry(key, manifest.sources[key]) for key in sorted(wrong)}
     return "; ".join(
-        f"{entry.title} in {_some(wrong[key])} (licence: {entry.licence.name}, {entry.licence.url})"
+        f"{entry.title} in {wrong[key][0]}{more(wrong[key], 1)} (licence: {entry.licence.name}, {entry.licence.url})"
         for key, entry in entries.items()
     )
 
@@ -162,7 +152,3 @@ def _forbidden(manifest: Manifest, access: Access) -> dict[str, list[str]]:
         for key, splits in sources_of_images(manifest).items()
         if access not in _MAY_READ[_publish_class(key)]
     }
-
-
-def _some(keys: list[str]) -> str:
-    return keys[0] if len(keys) == 1 else f"{keys[0]} and {len(keys) - 1} more"

@@ -78,12 +78,15 @@ def merge(there: Manifest, ours: Manifest, where: str) -> Manifest:
     staying = {key: config for key, config, _ in there.splits() if key not in mine}
     _check_configs(ours, staying, where)
     _check_benchmarks(there, ours, staying, where)
+    configs = {
+        name: replace(now, splits={**_splits_of(there, name), **now.splits}) for name, now in ours.configs.items()
+    }
     withdrawn = [row for row in there.withdrawn if row.split in staying] + list(ours.withdrawn)
     merged = replace(
         unpublished(ours),
         benchmarks={**there.benchmarks, **_newest(there.benchmarks, ours.benchmarks)},
         sources={**there.sources, **ours.sources},
-        configs={**there.configs, **{name: _merged(there, name, now) for name, now in ours.configs.items()}},
+        configs={**there.configs, **configs},
         withdrawn=tuple(sorted(withdrawn, key=lambda row: (row.split, row.id))),
         duplicates=ours.duplicates or there.duplicates,
         audits={**there.audits, **ours.audits},
@@ -97,12 +100,6 @@ def _newest(there: Mapping[str, BenchmarkEntry], ours: Mapping[str, BenchmarkEnt
         name: replace(now, version=max(now.version, there[name].version, key=_numbers)) if name in there else now
         for name, now in ours.items()
     }
-
-
-def _merged(there: Manifest, name: str, now: ConfigEntry) -> ConfigEntry:
-    """A config of the release, with the other splits of the repository's config."""
-    was = there.configs.get(name)
-    return now if was is None else replace(now, splits={**was.splits, **now.splits})
 
 
 def _check_configs(ours: Manifest, staying: Mapping[str, ConfigEntry], where: str) -> None:

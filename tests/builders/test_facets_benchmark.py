@@ -34,7 +34,7 @@ from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks.duplicates import check_duplicates
 from hf_scripts.checks.problems import Problems
 from hf_scripts.checks.rows import IndexTask
-from hf_scripts.checks.values import check_values, split_of
+from hf_scripts.checks.values import check_values, split_facts
 from hf_scripts.checks.verified import Scope
 from taxonomy import tables
 from taxonomy.rules import facets
@@ -429,7 +429,7 @@ def test_parts_are_told_apart_by_role_source_or_partitions():
 def test_verify_checks_the_rows_of_each_part(release, damage, sentence):
     config = read_manifest(release).configs["facets-t1"]
     rows = pq.read_table(release / "index" / "facets-t1" / "test.parquet")
-    split = split_of("facets-t1/test", config, config.splits["test"])
+    split = split_facts("facets-t1/test", config, config.splits["test"])
     problems = Problems()
     check_values(rows, split, "x.parquet", 0, problems)
     assert problems.total() == 0
@@ -451,7 +451,7 @@ def test_verify_counts_the_rows_of_each_part(release):
 
     def checked():
         config, entry = (found := typed(manifest)).configs["facets-t1"], found.by_key()["facets-t1/test"]
-        split = split_of("facets-t1/test", config, entry, demo=True)
+        split = split_facts("facets-t1/test", config, entry, demo=True)
         task = IndexTask(release, entry.index, split, entry, values=False)
         return list(task.run(lambda rows, size: None).problems.lines())
 

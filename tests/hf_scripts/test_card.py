@@ -237,7 +237,8 @@ def test_size_categories_are_the_hubs():
     sizes = {999: "n<1K", 1_000: "1K<n<10K", 99_999: "10K<n<100K", 999_999: "100K<n<1M", 1_000_000: "1M<n<10M"}
     for rows, name in sizes.items():
         config = manifests.config({"test": manifests.split(rows=rows)})
-        assert front_matter._size(typed(manifests.manifest({"bench": config}))) == name
+        described = front_matter.front_matter(typed(manifests.manifest({"bench": config})))
+        assert described["size_categories"] == [name]
 
 
 def test_check_tells_whether_the_card_is_what_the_template_gives(cifar_release, tmp_path, capsys):

@@ -540,12 +540,8 @@ def test_a_disk_that_refuses_ends_in_one_sentence_and_the_export_can_go_on(relea
 @pytest.mark.parametrize(
     ("text", "words"),
     [
-        ("{", "is not valid JSON"),
+        ("{", "is not the record of an export: Input data was truncated"),
         ("[]", "is not the record of an export: Expected `object`, got `array`"),
-        (
-            '{"version": 2, "settings": {}, "splits": {}}',
-            "is the record of an export of version 2, not 1",
-        ),
     ],
 )
 def test_a_record_that_cannot_be_read(text, words, release, tmp_path, capsys):

@@ -17,7 +17,7 @@ Progress = Callable[[int], object]
 
 
 @contextlib.contextmanager
-def bar(total: int, title: str, *, quiet: bool = False, unit: str = " images") -> Iterator[Any]:
+def bar(total: int, title: str, *, quiet: bool = False, unit: str = " images", done: int = 0) -> Iterator[Any]:
     """Draw a bar with count, rate and remaining time on a terminal until the block ends; nothing elsewhere.
 
     At the end of the block the bar is full, since some items, such as those of an earlier run, may not have been
@@ -28,8 +28,9 @@ def bar(total: int, title: str, *, quiet: bool = False, unit: str = " images") -
         title: label before the bar.
         quiet: draw nothing on a terminal, either.
         unit: what follows a number, such as " images" or "B".
+        done: items of an earlier run, which do not count for the rate.
     """
-    shown = open_bar(total, title, quiet=quiet, unit=unit)
+    shown = open_bar(total, title, quiet=quiet, unit=unit, done=done)
     try:
         yield shown
         fill(shown)
@@ -37,12 +38,19 @@ def bar(total: int, title: str, *, quiet: bool = False, unit: str = " images") -
         shown.close()
 
 
-def open_bar(total: int, title: str, *, quiet: bool = False, unit: str = " images") -> Any:
+def open_bar(total: int, title: str, *, quiet: bool = False, unit: str = " images", done: int = 0) -> Any:
     """Return a bar, for steps that are no block; `fill` and `close` end it."""
     # None: hidden where stderr is no terminal.
     hidden = True if quiet or not total else None
     return tqdm(
-        total=total, desc=title, unit=unit, unit_scale=True, disable=hidden, file=sys.stderr, dynamic_ncols=True
+        total=total,
+        desc=title,
+        unit=unit,
+        unit_scale=True,
+        initial=done,
+        disable=hidden,
+        file=sys.stderr,
+        dynamic_ncols=True,
     )
 
 

@@ -92,7 +92,7 @@ class AutoAttack:
             yield part, attacked
 
     def _part(self, part: str, network: Network, images: Any) -> tuple[Run, Sequence[int]]:
-        """A part as a function, and the ranks of its target classes: 2 is the second most probable class."""
+        """Return a part as a function, with the ranks of its target classes; 2 is the second most probable class."""
         import torchattacks
 
         # torchattacks takes the number of classes, and one less is what it aims at.
@@ -121,14 +121,14 @@ class AutoAttack:
 
 
 def _best(highest: Any, right: Any, _: Any, wrong: Any) -> Any:
-    """Of APGD's results: the last wrong one, as `perturb` returns it, or the one with the highest loss if none is."""
+    """Select APGD's last misclassified result, as `perturb` does, or else the one with the highest loss."""
     import torch
 
     return torch.where(right.reshape(-1, 1, 1, 1), highest, wrong)
 
 
 def _seeded(seeds: Sequence[int], like: Any) -> Any:
-    """A context in which `torch.rand` draws what it is asked for each image from the image's own generator.
+    """Return a context in which `torch.rand` draws each image's numbers from a generator of the image's own.
 
     Anything else, such as the place of Square's next square, it draws from a generator of its own, so that it is the
     same in every batch. torch's global generator is left alone.

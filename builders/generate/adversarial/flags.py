@@ -45,7 +45,7 @@ def declared() -> dict[str, Generator]:
 
 
 def generators(values: Mapping[str, Any]) -> dict[str, Generator]:
-    """The generators that some values of the flags ask for, by the name of their split.
+    """Make the generators for the values of the flags, by the name of their split.
 
     Args:
         values: values by the flags' names.

@@ -40,7 +40,7 @@ def folded(module: Any, pixels: Any) -> Any:
 
 
 def _pairs(module: Any, pixels: Any) -> list[tuple[Any, str, Any]]:
-    """Every convolution whose output a batch norm reads, with the name of the norm and the norm."""
+    """Find each convolution that a batch norm follows, with the norm's name and the norm."""
     import torch
 
     outputs: dict[int, tuple[Any, Any]] = {}
@@ -69,7 +69,7 @@ def _pairs(module: Any, pixels: Any) -> list[tuple[Any, str, Any]]:
 
 
 def _fold(convolution: Any, norm: Any) -> None:
-    """Let a convolution do what the batch norm after it does."""
+    """Change a convolution's weights so that it includes the batch norm after it."""
     import torch
 
     scale = norm.weight / torch.sqrt(norm.running_var + norm.eps)
@@ -79,7 +79,7 @@ def _fold(convolution: Any, norm: Any) -> None:
 
 
 def _rest(norm: Any) -> Any:
-    """What a batch norm does besides: nothing, or the activation that timm puts into it."""
+    """Return the module that replaces a folded batch norm: the activation that timm puts into it, or the identity."""
     import torch
 
     activation = getattr(norm, "act", None)

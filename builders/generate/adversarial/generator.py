@@ -21,7 +21,7 @@ from builders.generate.adversarial.accuracy import AccuracyCheck
 from builders.generate.adversarial.autoattack import AutoAttack
 from builders.generate.adversarial.halving import Halving
 from builders.generate.adversarial.models import Model
-from builders.generate.adversarial.network import Judged, Network, load_network
+from builders.generate.adversarial.network import Network, Predictions, load_network
 from builders.generate.adversarial.pgd import PGD
 from builders.generate.contract import Generate, Generated, Generator, SourceImage, Weights
 from builders.generate.sealed import prepare
@@ -55,7 +55,7 @@ _PINNED = {"torchattacks": "torchattacks==3.3.0"}
 
 @dataclass(frozen=True)
 class AttackSettings:
-    """What adversarial images depend on, but for the weights.
+    """Settings of an attack on a model, without the model's weights.
 
     Args:
         model: the model that is attacked.
@@ -182,11 +182,17 @@ class Attacker:
         Raises:
             BuildError: the model is less accurate than its card, or memory does not suffice for one image.
         """
-        ready = [_prepared_or_reason(image, self.settings.model) for image in images]
+        ready = [self._prepared(image) for image in images]
         rows = [row for row, original in enumerate(ready) if not isinstance(original, Generated)]
         some = self._attack_prepared([images[row] for row in rows], [ready[row] for row in rows]) if rows else []
         attacked = iter(some)
         return [found if isinstance(found, Generated) else next(attacked) for found in ready]
+
+    def _prepared(self, image: SourceImage) -> npt.NDArray[np.uint8] | Generated:
+        try:
+            return prepare(image.rgb, self.settings.model.preparation)
+        except TooNarrowError as error:
+            return Generated(None, reason=str(error))
 
     def _attack_prepared(self, images: Sequence[SourceImage], prepared_images: Sequence[Any]) -> list[Generated]:
         labels = np.array([class_indices()[image.class_id] for image in images])
@@ -200,9 +206,9 @@ class Attacker:
 
         return [generated for batch in self.halving.each(len(images), attack) for generated in batch]
 
-    def _judge(self, originals: npt.NDArray[np.uint8], labels: npt.NDArray[np.int64]) -> Judged:
+    def _judge(self, originals: npt.NDArray[np.uint8], labels: npt.NDArray[np.int64]) -> Predictions:
         batches = self.halving.each(len(labels), lambda rows: self.network.judge(originals[rows], labels[rows]))
-        return Judged(
+        return Predictions(
             np.concatenate([batch.predictions for batch in batches]),
             np.concatenate([batch.confidences for batch in batches]),
             np.concatenate([batch.own for batch in batches]),
@@ -213,7 +219,7 @@ class Attacker:
         originals: npt.NDArray[np.uint8],
         labels: npt.NDArray[np.int64],
         seeds: Sequence[int],
-        before: Judged,
+        before: Predictions,
     ) -> list[Generated]:
         import torch
 
@@ -225,7 +231,7 @@ class Attacker:
             best.take(part, pixels, network.judge(pixels, labels), labels)
         return [self._generated(row, before, best, int(label)) for row, label in enumerate(labels)]
 
-    def _generated(self, row: int, before: Judged, best: _Best, label: int) -> Generated:
+    def _generated(self, row: int, before: Predictions, best: _Best, label: int) -> Generated:
         attack = self.settings.attack
         prediction_before, prediction = int(before.predictions[row]), int(best.predictions[row])
         return Generated(
@@ -246,27 +252,22 @@ class Attacker:
         )
 
 
-def _prepared_or_reason(image: SourceImage, model: Model) -> npt.NDArray[np.uint8] | Generated:
-    try:
-        return prepare(image.rgb, model.preparation)
-    except TooNarrowError as error:
-        return Generated(None, reason=str(error))
-
-
 class _Best:
-    """Of several results for each image the misclassification with the highest confidence.
+    """Keeps each image's best result: the misclassification with the highest confidence.
 
     Of results that are all classified right, it keeps the one with the lowest probability of the image's class.
     """
 
-    def __init__(self, originals: npt.NDArray[np.uint8], before: Judged) -> None:
+    def __init__(self, originals: npt.NDArray[np.uint8], before: Predictions) -> None:
         self.pixels = originals.copy()
         self.predictions, self.confidences = before.predictions.copy(), before.confidences.copy()
         self.parts = [""] * len(originals)
         self._scores = np.full(len(originals), -np.inf)
 
-    def take(self, part: str, pixels: npt.NDArray[np.uint8], judged: Judged, labels: npt.NDArray[np.int64]) -> None:
-        """Keep those results of a part that are better than what was kept."""
+    def take(
+        self, part: str, pixels: npt.NDArray[np.uint8], judged: Predictions, labels: npt.NDArray[np.int64]
+    ) -> None:
+        """Keep the results of a part that are better than those before."""
         scores = np.where(judged.predictions != labels, judged.confidences, -judged.own)
         better = scores > self._scores
         self.pixels[better] = pixels[better]

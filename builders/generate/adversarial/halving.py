@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import click
 
@@ -58,16 +58,13 @@ class Halving:
             )
         self.batch = failed // 2
         click.echo(f"memory ran out with {failed} images at a time; going on with {self.batch}", err=True)
-        _empty_cache()
+        import torch
+
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()
 
 
 def _out_of_memory(error: RuntimeError) -> bool:
     import torch
 
     return isinstance(error, torch.OutOfMemoryError) or any(text in str(error) for text in _CPU_MESSAGES)
-
-
-def _empty_cache() -> Any:
-    import torch
-
-    return torch.cuda.empty_cache() if torch.cuda.is_available() else None

@@ -49,7 +49,7 @@ class Model:
         return PreparationEntry(self.size, self.resize, self.interpolation)
 
     def parameters(self) -> dict[str, Value]:
-        """What an attacked image depends on, but for the weights."""
+        """Settings of the model that attacked images depend on, as the manifest records them."""
         return {
             "model": self.name,
             "architecture": f"{_TIMM}{self.architecture}",

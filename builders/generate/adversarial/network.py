@@ -16,17 +16,17 @@ from builders.generate.adversarial.weights import load_strictly, read_weights
 from unknown_detection.precision import exact_float32
 
 
-class Judged(NamedTuple):
-    """What a model says of n images: the class of each and its probability by softmax, shape (n,) each."""
+class Predictions(NamedTuple):
+    """Predicted classes of n images and their softmax probabilities, shape (n,) each."""
 
     predictions: npt.NDArray[np.int64]
     confidences: npt.NDArray[np.float64]
     own: npt.NDArray[np.float64]
     """The probability of each image's own class."""
 
-    def rows(self, rows: slice) -> Judged:
-        """What it says of some of the images."""
-        return Judged(self.predictions[rows], self.confidences[rows], self.own[rows])
+    def rows(self, rows: slice) -> Predictions:
+        """Predictions of some of the images."""
+        return Predictions(self.predictions[rows], self.confidences[rows], self.own[rows])
 
 
 class Network:
@@ -61,7 +61,7 @@ class Network:
         moved = torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2))).to(self.device)
         return moved.float() / 255
 
-    def judge(self, images: npt.NDArray[np.uint8], labels: npt.NDArray[np.int64]) -> Judged:
+    def judge(self, images: npt.NDArray[np.uint8], labels: npt.NDArray[np.int64]) -> Predictions:
         """Classify images of shape (n, size, size, 3) in float32, also where a device would rather use TF32."""
         import torch
 
@@ -69,7 +69,7 @@ class Network:
             shares = torch.softmax(self.module(self.pixels(images)), dim=1)
             confidences, predictions = shares.max(dim=1)
             own = shares[torch.arange(len(images), device=self.device), torch.from_numpy(labels).to(self.device)]
-        return Judged(predictions.cpu().numpy(), confidences.double().cpu().numpy(), own.double().cpu().numpy())
+        return Predictions(predictions.cpu().numpy(), confidences.double().cpu().numpy(), own.double().cpu().numpy())
 
 
 def load_network(model: Model, weights: Path, device: str, classes: Sequence[str]) -> Network:

@@ -33,14 +33,17 @@ def read_weights(path: Path) -> dict[str, Any]:
     Raises:
         BuildError: the file is no state dict of tensors.
     """
+    import torch
+
     found = load_tensors(path, "Save the model's state_dict alone.")
     for key in _WRAPPERS:
         if isinstance(found, Mapping) and isinstance(found.get(key), Mapping):
             found = found[key]
             break
-    if not isinstance(found, Mapping) or not found or not all(_is_tensor(*item) for item in found.items()):
+    items = found.items() if isinstance(found, Mapping) else ()
+    if not items or not all(isinstance(name, str) and isinstance(value, torch.Tensor) for name, value in items):
         raise BuildError(f"{path} is not a state dict of tensors. Save the model's state_dict alone.")
-    return {renamed(name.removeprefix("module.")): tensor for name, tensor in found.items()}
+    return {renamed(name.removeprefix("module.")): tensor for name, tensor in items}
 
 
 def renamed(name: str) -> str:
@@ -74,9 +77,3 @@ def load_strictly(module: Any, weights: Mapping[str, Any], path: Path, name: str
             "model with --weights."
         )
     module.load_state_dict(weights, strict=True)
-
-
-def _is_tensor(name: object, value: object) -> bool:
-    import torch
-
-    return isinstance(name, str) and isinstance(value, torch.Tensor)

@@ -21,7 +21,7 @@ CONTENT = "content_sha256"
 
 
 def opened(declared: Generator, published: GeneratorEntry) -> Generator:
-    """Return what opens the images of a published split, in place of what generated them.
+    """Return a generator that opens the published images of a split instead of generating them.
 
     It needs no more than the core install, and is called what the publisher's generator is, with the same parameters
     and weights: its images are those. It takes the sealed residuals and the rows' values as companions.

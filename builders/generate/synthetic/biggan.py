@@ -18,7 +18,7 @@ import numpy.typing as npt
 from builders.errors import BuildError
 from builders.generate.contract import Generate, Generated, Generator, SourceImage
 from builders.generate.extra import check_installed
-from builders.generate.synthetic.biggan_network import SIDE, Network, Sizes, Tensor
+from builders.generate.synthetic.biggan_network import SIDE, BigGANNetwork, Sizes, Tensor
 from builders.generate.synthetic.models import (
     SEED,
     memory_errors_as_build_errors,
@@ -90,10 +90,10 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 def _load(folder: Path, _: Generator, device: str) -> Generate:
     tensors = read_tensors(folder / WEIGHTS)
-    return functools.partial(_generate, Network(Sizes.of(tensors), tensors, TRUNCATION, device))
+    return functools.partial(_generate, BigGANNetwork(Sizes.of(tensors), tensors, TRUNCATION, device))
 
 
-def _generate(network: Network, images: Sequence[SourceImage]) -> list[Generated]:
+def _generate(network: BigGANNetwork, images: Sequence[SourceImage]) -> list[Generated]:
     import torch
 
     seeds = [image.seed for image in images]

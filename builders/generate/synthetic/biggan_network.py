@@ -141,7 +141,7 @@ def _block(name: str, of: int, to: int, condition: int) -> dict[str, Shape]:
     return found
 
 
-class Network:
+class BigGANNetwork:
     """The network at one truncation, in evaluation mode.
 
     Args:
@@ -155,7 +155,8 @@ class Network:
     def __init__(self, sizes: Sizes, tensors: Mapping[str, Tensor], truncation: float, device: str) -> None:
         self.sizes, self.device = sizes, device
         row = round(truncation * (_STATISTICS - 1))
-        self._tensors = {name: _at_rest(tensors, name, row).to(device) for name in _folded_names(tensors)}
+        names = (name.removesuffix("_orig") for name in tensors if not name.endswith((".weight_u", ".weight_v")))
+        self._tensors = {name: _at_rest(tensors, name, row).to(device) for name in names}
 
     def __call__(self, noise: Tensor, classes: Tensor) -> Tensor:
         """Generate images.
@@ -167,12 +168,13 @@ class Network:
         Returns:
             float32 (n, 3, side, side) in [-1, 1].
         """
+        import torch
         from torch.nn import functional
 
         tensors = self._tensors
         # The column of a class in the weight is the product of the weight and the class as a one-hot vector.
         embedded = tensors["embeddings.weight"].T[classes]
-        condition = _cat(noise, embedded)
+        condition = torch.cat((noise, embedded), dim=1)
         found = functional.linear(condition, tensors["generator.gen_z.weight"], tensors["generator.gen_z.bias"])
         found = found.view(-1, _FIRST, _FIRST, _BASE * self.sizes.width).permute(0, 3, 1, 2)
         for number, (name, layer) in enumerate(_BLOCKS.items()):
@@ -224,14 +226,8 @@ class Network:
         return given + self._tensors[f"{name}.gamma"] * self._convolve(seen, f"{name}.snconv1x1_o_conv", 0)
 
 
-def _folded_names(tensors: Mapping[str, Tensor]) -> list[str]:
-    """The names of the tensors once spectral normalisation is done."""
-    names = (name for name in tensors if not name.endswith((".weight_u", ".weight_v")))
-    return [name.removesuffix("_orig") for name in names]
-
-
 def _at_rest(tensors: Mapping[str, Tensor], name: str, row: int) -> Tensor:
-    """A tensor as evaluation uses it: divided by its first singular value, or the row of the truncation."""
+    """Return a tensor as evaluation uses it: divided by its first singular value, or the row of the truncation."""
     if name.endswith((".running_means", ".running_vars")):
         return tensors[name][row]
     if f"{name}_orig" not in tensors:
@@ -245,9 +241,3 @@ def _doubled(given: Tensor) -> Tensor:
     from torch.nn import functional
 
     return functional.interpolate(given, scale_factor=2, mode="nearest")
-
-
-def _cat(*parts: Tensor) -> Tensor:
-    import torch
-
-    return torch.cat(parts, dim=1)

@@ -125,6 +125,7 @@ def load_pipeline(folder: Path) -> Any:
         BuildError: a part does not load, or its file has other tensors than its configuration asks for.
     """
     import diffusers
+    import torch
     import transformers
     from safetensors import SafetensorError
 
@@ -135,7 +136,7 @@ def load_pipeline(folder: Path) -> Any:
     parts: dict[str, Any] = {}
     for part, (name, weights) in _MODELS.items():
         library = transformers if part == "text_encoder" else diffusers
-        dtype = {"dtype" if library is transformers else "torch_dtype": _float32()}
+        dtype = {"dtype" if library is transformers else "torch_dtype": torch.float32}
         try:
             parts[part], report = getattr(library, name).from_pretrained(
                 str(folder / part),
@@ -167,12 +168,6 @@ def load_pipeline(folder: Path) -> Any:
         feature_extractor=None,
         requires_safety_checker=False,
     )
-
-
-def _float32() -> Any:
-    import torch
-
-    return torch.float32
 
 
 def _refuse_other_tensors(path: Path, report: dict[str, Any]) -> None:

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from builders.audit.chart import Cell, colour, heat_table
+from builders.audit.chart import HeatCell, colour, heat_table
 
 
 def test_colours_go_from_white_to_red_and_are_clipped():
@@ -19,21 +19,21 @@ def has(picture, wanted):
 
 
 def test_a_cell_has_its_colour_and_a_marked_one_a_frame():
-    plain = heat_table("title", ["a"], [("row", [Cell("1", 0.7)])], "note")
-    marked = heat_table("title", ["a"], [("row", [Cell("1", 0.7, marked=True)])], "note")
+    plain = heat_table("title", ["a"], [("row", [HeatCell("1", 0.7)])], "note")
+    marked = heat_table("title", ["a"], [("row", [HeatCell("1", 0.7, marked=True)])], "note")
     assert has(plain, colour(0.7)) and not has(plain, (120, 0, 0))
     assert has(marked, colour(0.7)) and has(marked, (120, 0, 0))
-    assert not has(heat_table("title", ["a"], [("row", [Cell("1")])], "note"), colour(0.7))
+    assert not has(heat_table("title", ["a"], [("row", [HeatCell("1")])], "note"), colour(0.7))
 
 
 def test_the_picture_grows_with_its_texts_and_rows():
-    small = heat_table("t", ["a"], [("row", [Cell("1")])], "n")
-    assert heat_table("t", ["a"], [("a much longer name", [Cell("1")])], "n").width > small.width
-    assert heat_table("t", ["a"], [("row", [Cell("1")])], "a note much longer than the table").width > small.width
-    assert heat_table("t", ["a"], [("row", [Cell("1")])] * 4, "n").height > small.height
+    small = heat_table("t", ["a"], [("row", [HeatCell("1")])], "n")
+    assert heat_table("t", ["a"], [("a much longer name", [HeatCell("1")])], "n").width > small.width
+    assert heat_table("t", ["a"], [("row", [HeatCell("1")])], "a note much longer than the table").width > small.width
+    assert heat_table("t", ["a"], [("row", [HeatCell("1")])] * 4, "n").height > small.height
     assert isinstance(heat_table("t", ["a"], [], "n"), Image.Image)
 
 
 def test_a_line_needs_a_cell_for_every_column():
     with pytest.raises(ValueError, match=r"shorter|longer"):
-        heat_table("t", ["a", "b"], [("row", [Cell("1")])], "n")
+        heat_table("t", ["a", "b"], [("row", [HeatCell("1")])], "n")

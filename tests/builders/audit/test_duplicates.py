@@ -139,9 +139,9 @@ def test_splits_without_images_are_named(tmp_path, capsys):
     manifest = read_manifest(root)
     parts = duplicates.parts_of(root, manifest)
     assert duplicates.searches(manifest) == [("bench-train/train", "bench/test")]
-    parts["bench/test"] = duplicates.Part(root, replace(parts["bench/test"].entry, data=()))
+    parts["bench/test"] = duplicates.ReleaseSplit(root, replace(parts["bench/test"].entry, data=()))
     found = duplicates.find_near(
-        duplicates.Found(parts, (), ()), duplicates.searches(manifest), tmp_path, None, NoMeter()
+        duplicates.FoundPairs(parts, (), ()), duplicates.searches(manifest), tmp_path, None, NoMeter()
     )
     assert found.searched == () and found.without_images == ("bench/test",)
     assert "Not searched, since there are no images here: `bench/test`." in duplicates.summary(found)

@@ -141,7 +141,7 @@ def test_a_disk_that_fills_up_is_one_sentence_and_keeps_what_there_is(run, dtd, 
     def advance(*_):
         raise OSError(28, "No space left on device", "data/dtd/dtd-r1.0.1.tar.gz.part")
 
-    monkeypatch.setattr("builders.fetch.get.tqdm.update", advance)
+    monkeypatch.setattr("unknown_detection.terminal.progress.tqdm.update", advance)
     code, _, err = run("get", "dtd", "--into", "data", "--quiet")
     assert code == 2
     assert err == (
@@ -156,7 +156,7 @@ def test_ctrl_c_is_one_sentence_and_the_next_run_goes_on(run, dtd, site, monkeyp
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("builders.fetch.get.tqdm.update", advance)
+        patch.setattr("unknown_detection.terminal.progress.tqdm.update", advance)
         code, _, err = run("get", "dtd", "--into", "data", "--quiet")
     assert (code, err.lstrip()) == (130, "stopped; run the same command again and it goes on where it stopped.\n")
     assert run("get", "dtd", "--into", "data", "--quiet")[0] == 0

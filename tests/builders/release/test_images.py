@@ -15,7 +15,7 @@ from builders.release import images
 from builders.release.jpeg import read_header
 from hf_scripts.checks.images import check_images
 from hf_scripts.checks.problems import Problems
-from hf_scripts.checks.values import Split
+from hf_scripts.checks.values import SplitFacts
 from tests.builders.demo_sources import TROUBLES
 from tests.fuzz.harness import run_cases
 
@@ -126,7 +126,7 @@ def test_build_and_verify_agree_on_what_does_not_decode(error, monkeypatch):
         [{"image": {"bytes": data, "path": "a.jpg"}, "stored": "source", "content_sha256": ""}]
     )
     problems = Problems()
-    check_images(rows, "shard", 0, problems, split=Split("bench/test", (), ()), decode=True)
+    check_images(rows, "shard", 0, problems, split=SplitFacts("bench/test", (), ()), decode=True)
     assert any("datasets cannot decode the image" in line for line in problems.lines())
 
 

@@ -5,12 +5,12 @@ import re
 import pytest
 
 from builders.errors import BuildError
+from builders.hub.repository import Info
 from builders.sources import registry
 from builders.sources.base import Licence
 from builders.sources.imagenet import IMAGENET
 from builders.sources.noise import NOISE
 from hf_scripts.publish.licences import (
-    access_of,
     check_declared,
     check_demo,
     check_licences,
@@ -107,8 +107,9 @@ def test_only_splits_with_pixels_have_images():
 
 
 def test_what_the_hub_says():
-    assert access_of(private=True, gated=True) == access_of(private=True, gated=False) == "private"
-    assert (access_of(private=False, gated=True), access_of(private=False, gated=False)) == ("gated", "public")
+    assert Info("", private=True, gated=True).access == Info("", private=True, gated=False).access == "private"
+    assert Info("", private=False, gated=True).access == "gated"
+    assert Info("", private=False, gated=False).access == "public"
 
 
 def test_a_licence_is_that_of_the_declaration_and_not_that_of_the_manifest(tmp_path):

@@ -15,7 +15,7 @@ from builders.errors import BuildError
 from builders.generate.adversarial.autoattack import PARTS, AutoAttack
 from builders.generate.adversarial.generator import Attacker, AttackSettings, _Best, adversarial, stored_pixels
 from builders.generate.adversarial.models import RESNET50, model_named
-from builders.generate.adversarial.network import Judged, load_network
+from builders.generate.adversarial.network import Predictions, load_network
 from builders.generate.adversarial.pgd import PGD
 from builders.generate.contract import SourceImage
 from builders.generate.sealed import prepare
@@ -227,7 +227,7 @@ def test_an_epsilon_out_of_range_is_refused(epsilon):
 def test_the_best_of_some_results_is_the_most_confident_misclassification():
     labels = np.array([0, 0, 0])
     originals = np.zeros((3, 1, 1, 3), np.uint8)
-    best = _Best(originals, Judged(np.zeros(3, int), np.ones(3), np.ones(3)))
+    best = _Best(originals, Predictions(np.zeros(3, int), np.ones(3), np.ones(3)))
     results = {
         # of each image: the class, its probability, that of class 0
         "a": ([1, 0, 0], [0.6, 0.9, 0.5], [0.3, 0.9, 0.5]),
@@ -235,7 +235,7 @@ def test_the_best_of_some_results_is_the_most_confident_misclassification():
         "c": ([0, 3, 0], [0.9, 0.2, 0.8], [0.9, 0.1, 0.8]),
     }
     for value, (part, judged) in enumerate(results.items(), start=1):
-        best.take(part, originals + np.uint8(value), Judged(*map(np.array, judged)), labels)
+        best.take(part, originals + np.uint8(value), Predictions(*map(np.array, judged)), labels)
     assert best.parts == ["b", "c", "a"]  # the last was never fooled: the result that is least sure of class 0
     assert best.pixels[:, 0, 0, 0].tolist() == [2, 3, 1]
     assert best.predictions.tolist() == [2, 3, 0]

@@ -20,7 +20,7 @@ from builders.errors import BuildError  # noqa: E402
 from builders.generate.contract import SourceImage  # noqa: E402
 from builders.generate.synthetic import biggan, models  # noqa: E402
 from builders.generate.synthetic import demo as tiny  # noqa: E402
-from builders.generate.synthetic.biggan_network import SIDE, Network, Sizes  # noqa: E402
+from builders.generate.synthetic.biggan_network import SIDE, BigGANNetwork, Sizes  # noqa: E402
 from taxonomy import tables  # noqa: E402
 
 CONFIG = {
@@ -84,7 +84,7 @@ def test_images_are_those_of_the_old_package(monkeypatch, truncation):
     classes = torch.tensor([3, 997])
     with torch.inference_mode():
         expected = theirs(noise, torch.nn.functional.one_hot(classes, 1000).float(), truncation)
-        found = Network(sizes, tensors, truncation, "cpu")(noise, classes)
+        found = BigGANNetwork(sizes, tensors, truncation, "cpu")(noise, classes)
     assert found.shape == (2, 3, 256, 256)
     assert expected.std() > 0.1, "flat images would agree anyway"
     assert torch.allclose(found, expected, atol=1e-4)
@@ -234,7 +234,7 @@ def test_weights_that_changed_since_the_start_are_refused(tmp_path):
 
 
 def test_too_little_memory_is_said_in_a_sentence(folder):
-    class Full(Network):
+    class Full(BigGANNetwork):
         def __call__(self, noise, classes):
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
 
