@@ -147,9 +147,9 @@ def build_release(scratch: Path, limit: int | None) -> Path:
 
 
 def _known(release: Path) -> int:
-    from unknown_detection.evaluation.releases import open_release
+    from unknown_detection.evaluation.releases import load
 
-    return len(open_release(str(release)).rows("cifar-train", "train")["id"])
+    return len(load(str(release)).rows("cifar-train", "train")["id"])
 
 
 def _after_the_first(lines: Sequence[dict[str, float]]) -> tuple[float, ...]:

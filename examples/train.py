@@ -40,7 +40,7 @@ from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.blueprints import make_blueprint
 from unknown_detection.evaluation.models.preprocessing import as_rgb, default_resize
 from unknown_detection.evaluation.models.weights import load_weights, read_weights
-from unknown_detection.evaluation.releases import Release, open_release
+from unknown_detection.evaluation.releases import Release, load
 
 try:
     import torch
@@ -452,7 +452,7 @@ def main(release: str, out: Path, device: str, images_on: str | None, compiled: 
     if settings.method == "energy" and not settings.init:
         raise click.UsageError("energy fine-tunes a model. Give its weights with --init.")
     try:
-        opened = open_release(release)
+        opened = load(release)
         settings.digest = opened.digest
         train(settings, opened, out, device=device, images_on=images_on, compiled=compiled)
     except EvaluationError as error:

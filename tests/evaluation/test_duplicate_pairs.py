@@ -10,7 +10,7 @@ from tests.hf_scripts.samples import REPO
 from unknown_detection.evaluation import duplicate_pairs
 from unknown_detection.evaluation.duplicate_pairs import COLUMNS, ids_by_split
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.releases import Release, open_release
+from unknown_detection.evaluation.releases import Release, load
 from unknown_detection.evaluation.scoring.joining import release_index
 
 
@@ -21,13 +21,13 @@ def root(tmp_path):
 
 def duplicates(root):
     """The flags of the rows of the config `imagenet`, by id."""
-    rows = release_index(open_release(str(root)), ["imagenet"]).rows
+    rows = release_index(load(str(root)), ["imagenet"]).rows
     return sorted(rows.id[rows.duplicate].tolist())
 
 
 def refusal(root):
     with pytest.raises(EvaluationError) as refused:
-        open_release(str(root)).duplicates()
+        load(str(root)).duplicates()
     said = str(refused.value)
     assert "\n" not in said
     assert said.endswith(".")
@@ -36,7 +36,7 @@ def refusal(root):
 
 def test_rows_are_marked_on_either_side_inside_a_split_and_across_configs(root):
     assert pa.schema(list(COLUMNS.items())) == SCHEMA
-    release = open_release(str(root))
+    release = load(str(root))
     assert release.duplicates() == pairs_table(PAIRS)
     assert duplicates(root) == ["n0", "t0", "t2"]
     train = release_index(release, ["imagenet-train"]).rows
@@ -57,7 +57,7 @@ def test_the_table_is_read_once_for_a_release(root, monkeypatch):
     for where, name, calls in ((duplicate_pairs, "read", read), (Release, "_load", loaded)):
         plain = getattr(where, name)
         monkeypatch.setattr(where, name, lambda *words, plain=plain, calls=calls: calls.append(words) or plain(*words))
-    release = open_release(str(root))
+    release = load(str(root))
     for configs in (["imagenet"], ["imagenet-train"], ["imagenet", "imagenet-train"]):
         release_index(release, configs)
     assert len(read) == 1
@@ -67,13 +67,13 @@ def test_the_table_is_read_once_for_a_release(root, monkeypatch):
 def test_a_table_without_pairs_marks_nothing_and_costs_no_load(tmp_path, monkeypatch):
     root = make_release(tmp_path / "release", pairs=[])
     monkeypatch.setattr(Release, "_load", lambda *words: pytest.fail("nothing is there to load"))
-    assert len(open_release(str(root)).duplicates()) == 0
+    assert len(load(str(root)).duplicates()) == 0
     monkeypatch.undo()
     assert duplicates(root) == []
 
 
 def test_a_release_without_the_table_says_of_no_row_that_it_is_a_duplicate(tmp_path):
-    index = release_index(open_release(str(make_release(tmp_path / "release", pairs=None))), ["imagenet"])
+    index = release_index(load(str(make_release(tmp_path / "release", pairs=None))), ["imagenet"])
     assert index.rows.duplicate is None
 
 
@@ -160,8 +160,8 @@ def test_the_table_of_a_tag_on_the_hub_is_read_also_once_the_branch_has_moved_on
     make_release(root, pairs=PAIRS[:1])
     moved = ["README.md", "manifest.json", "duplicates/pairs.parquet"]
     published.commit(REPO, {name: (root / name).read_bytes() for name in moved})
-    assert open_release(REPO, "v1.0.0").duplicates() == pairs_table(PAIRS)
-    newest = open_release(REPO)
+    assert load(REPO, "v1.0.0").duplicates() == pairs_table(PAIRS)
+    newest = load(REPO)
     assert newest.duplicates() == pairs_table(PAIRS[:1])
     rows = release_index(newest, ["imagenet"]).rows
     assert rows.id[rows.duplicate].tolist() == ["t0", "t2"]
@@ -170,14 +170,14 @@ def test_the_table_of_a_tag_on_the_hub_is_read_also_once_the_branch_has_moved_on
 def test_a_table_that_the_hub_lacks_or_changed_is_refused(published):
     published.commit(REPO, {"duplicates/pairs.parquet": b"PAR1"})
     with pytest.raises(EvaluationError, match="but the manifest names"):
-        open_release(REPO).duplicates()
+        load(REPO).duplicates()
     published.commit(REPO, {"duplicates/pairs.parquet": None})
     with pytest.raises(EvaluationError, match=r"has no duplicates/pairs\.parquet, although its manifest names it"):
-        open_release(REPO).duplicates()
+        load(REPO).duplicates()
 
 
 def test_a_hub_that_does_not_answer(published, monkeypatch, waits):
-    release = open_release(REPO)
+    release = load(REPO)
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(EvaluationError, match=r"Cannot download duplicates/pairs\.parquet of org/name"):
         release.duplicates()

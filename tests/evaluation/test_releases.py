@@ -17,7 +17,7 @@ from builders.release.digests import rows_digest
 from tests.hf_scripts.samples import LABELS, REPO, make_release, png
 from unknown_detection.evaluation import releases
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.releases import open_release
+from unknown_detection.evaluation.releases import load
 
 SPLITS = {"bench/test": range(6), "bench/near_ood": range(4), "bench-train/train": range(100, 104)}
 
@@ -48,7 +48,7 @@ def sentence(caught):
 
 
 def test_what_a_folder_holds(folder):
-    release = open_release(str(folder))
+    release = load(str(folder))
     assert release.configs == ("bench", "bench-train")
     assert release.splits("bench") == ("near_ood", "test")
     assert release.label_names("bench") == LABELS
@@ -62,18 +62,18 @@ def test_the_digest_is_over_all_split_digests(folder):
     text = ",".join(
         f'"{key}":"{configs[key.split("/")[0]]["splits"][key.split("/")[1]]["digest"]}"' for key in sorted(SPLITS)
     )
-    assert open_release(str(folder)).digest == hashlib.sha256(f"{{{text}}}".encode()).hexdigest()
+    assert load(str(folder)).digest == hashlib.sha256(f"{{{text}}}".encode()).hexdigest()
 
 
 def test_rows_are_all_columns_but_the_image_in_order(folder):
-    rows = open_release(str(folder)).rows("bench", "test")
+    rows = load(str(folder)).rows("bench", "test")
     assert rows["id"].to_pylist() == [f"source/test/{number}.png" for number in range(6)]
     assert rows["label"].to_pylist() == [0, 1, 0, 1, 0, 1]
     assert "image" not in rows.column_names
 
 
 def test_images_are_decoded_by_datasets(folder):
-    images = open_release(str(folder)).images("bench", "near_ood")
+    images = load(str(folder)).images("bench", "near_ood")
     expected = Image.open(io.BytesIO(png("near_ood/2.png")))
     assert images[2]["image"].tobytes() == expected.tobytes()
 
@@ -92,7 +92,7 @@ def test_what_is_no_release(folder, tmp_path, monkeypatch, where, revision, foun
     (tmp_path / "empty").mkdir()
     (tmp_path / "folder").symlink_to(folder)
     with pytest.raises(EvaluationError) as caught:
-        open_release(where, revision)
+        load(where, revision)
     assert {"no release": "empty is not a release: it has no manifest.json. Check"}.get(found, found) in sentence(
         caught
     )
@@ -106,15 +106,15 @@ def test_a_mistyped_folder_is_missing_and_not_looked_for_on_the_hub(folder, tmp_
     asked = []
     monkeypatch.setattr(releases, "_download_manifest", lambda name, revision: asked.append((name, revision)) or 1 / 0)
     with pytest.raises(EvaluationError) as caught:
-        open_release("build/unknown-detecton")
+        load("build/unknown-detecton")
     said = "There is no folder build/unknown-detecton; did you mean build/unknown-detection? Check the path"
     assert said in sentence(caught)
     with pytest.raises(EvaluationError, match=r"There is no folder build/other\. Check the path, or give --revision"):
-        open_release("build/other")
+        load("build/other")
     assert asked == []
     for where, revision in (("org/other", None), ("build/other", "v1.0.0")):
         with pytest.raises(ZeroDivisionError):
-            open_release(where, revision)
+            load(where, revision)
     assert asked == [("org/other", None), ("build/other", "v1.0.0")]
 
 
@@ -122,19 +122,19 @@ def test_a_mistyped_folder_is_missing_and_not_looked_for_on_the_hub(folder, tmp_
 def test_a_manifest_that_is_none(copy, text):
     (copy / "manifest.json").write_text(text)
     with pytest.raises(EvaluationError) as caught:
-        open_release(str(copy))
+        load(str(copy))
     assert "must list configs with label_names" in sentence(caught)
 
 
 def test_a_manifest_of_another_format(copy):
     (copy / "manifest.json").write_text(json.dumps({**manifest_of(copy), "format": 7}))
     with pytest.raises(EvaluationError) as caught:
-        open_release(str(copy))
+        load(str(copy))
     assert "has format 7, but this version reads format 1" in sentence(caught)
 
 
 def test_an_unknown_config_or_split_names_the_nearest(folder):
-    release = open_release(str(folder))
+    release = load(str(folder))
     with pytest.raises(EvaluationError, match=r"'bensch' is not a config of .*; the closest names are bench"):
         release.splits("bensch")
     with pytest.raises(EvaluationError, match=r"'near_od' is not a split of .*; the closest names are near_ood"):
@@ -148,7 +148,7 @@ def test_rows_that_differ_from_the_manifest_are_refused(copy):
     manifest["configs"]["bench"]["splits"]["test"]["digest"] = "0" * 64
     (copy / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(EvaluationError) as caught:
-        open_release(str(copy)).rows("bench", "test")
+        load(str(copy)).rows("bench", "test")
     assert "The rows of bench-index/test differ from the digest in the manifest" in sentence(caught)
 
 
@@ -157,7 +157,7 @@ def test_images_of_other_rows_than_the_index_are_refused(copy):
     table = pq.read_table(path)
     pq.write_table(table.take([1, 0, 2, 3, 4, 5]), path)
     with pytest.raises(EvaluationError) as caught:
-        open_release(str(copy)).images("bench", "test")
+        load(str(copy)).images("bench", "test")
     assert "bench/test" in sentence(caught)
 
 
@@ -166,7 +166,7 @@ def test_a_split_without_images(copy):
     manifest["configs"]["bench"]["splits"]["test"]["data"] = []
     (copy / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(EvaluationError) as caught:
-        open_release(str(copy)).images("bench", "test")
+        load(str(copy)).images("bench", "test")
     assert "has only the index of bench/test, without images; build" in sentence(caught)
 
 
@@ -174,20 +174,20 @@ def test_a_shard_that_cannot_be_read(tmp_path):
     root = make_release(tmp_path / "broken", {"bench/test": range(3)})
     (root / "index" / "bench" / "test.parquet").write_bytes(b"PAR1")
     with pytest.raises(EvaluationError) as caught:
-        open_release(str(root)).rows("bench", "test")
+        load(str(root)).rows("bench", "test")
     assert "load_dataset cannot read bench-index/test" in sentence(caught)
 
 
 def test_another_build_under_the_same_name_and_card(copy):
     """`datasets` takes it for the one that it has in its cache."""
-    before = open_release(str(copy)).rows("bench", "test")
+    before = load(str(copy)).rows("bench", "test")
     for path in (copy / "index" / "bench" / "test.parquet", copy / "data" / "bench" / "test-00000-of-00001.parquet"):
         table = pq.read_table(path)
         pq.write_table(table.take([1, 0, 2, 3, 4, 5]), path)
     manifest = manifest_of(copy)
     manifest["configs"]["bench"]["splits"]["test"]["digest"] = rows_digest(table.take([1, 0, 2, 3, 4, 5]))
     (copy / "manifest.json").write_text(json.dumps(manifest))
-    release = open_release(str(copy))
+    release = load(str(copy))
     assert release.rows("bench", "test").equals(before.take([1, 0, 2, 3, 4, 5]))
     assert release.images("bench", "test")[0]["image"].tobytes() == Image.open(io.BytesIO(png("test/1.png"))).tobytes()
 
@@ -206,10 +206,10 @@ def test_a_tag_on_the_hub_is_resolved_to_its_commit(folder, published):
     """Also once the branch has moved on."""
     commit = published.tags(REPO)["v1.0.0"]
     published.commit(REPO, {"manifest.json": b"{}"})
-    release = open_release(REPO, "v1.0.0")
+    release = load(REPO, "v1.0.0")
     assert release.revision == commit
     assert release.name == f"{REPO} at commit {commit[:12]}"
-    local = open_release(str(folder))
+    local = load(str(folder))
     assert release.digest == local.digest
     assert release.rows("bench", "test").equals(local.rows("bench", "test"))
     assert release.images("bench", "test")[3]["image"].tobytes() == local.images("bench", "test")[3]["image"].tobytes()
@@ -217,7 +217,7 @@ def test_a_tag_on_the_hub_is_resolved_to_its_commit(folder, published):
 
 def test_the_newest_commit_without_a_revision(published):
     published.commit(REPO, {"note.txt": b"later"})
-    assert open_release(REPO).revision == published.commits(REPO)[0].id
+    assert load(REPO).revision == published.commits(REPO)[0].id
 
 
 @pytest.mark.parametrize(
@@ -230,7 +230,7 @@ def test_the_newest_commit_without_a_revision(published):
 )
 def test_what_the_hub_does_not_have(published, waits, name, revision, found):
     with pytest.raises(EvaluationError) as caught:
-        open_release(name, revision)
+        load(name, revision)
     assert found in sentence(caught)
     assert revision is None or "its tags are v1.0.0" in str(caught.value)
 
@@ -238,14 +238,14 @@ def test_what_the_hub_does_not_have(published, waits, name, revision, found):
 def test_a_repository_that_is_no_release(published):
     published.commit(REPO, {"manifest.json": None})
     with pytest.raises(EvaluationError) as caught:
-        open_release(REPO)
+        load(REPO)
     assert f"{REPO} is not a release: it has no manifest.json" in sentence(caught)
 
 
 def test_a_hub_that_does_not_answer(published, monkeypatch, waits):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_OFFLINE", True)
     with pytest.raises(EvaluationError) as caught:
-        open_release(REPO)
+        load(REPO)
     assert "Cannot reach org/name" in sentence(caught)
 
 
@@ -264,7 +264,7 @@ def spoil(root, change):
 def test_manifests_of_any_shape(copy, text):
     (copy / "manifest.json").write_text(text, encoding="utf-8")
     with pytest.raises(EvaluationError, match="is invalid: it must list configs") as caught:
-        open_release(str(copy))
+        load(str(copy))
     sentence(caught)
 
 
@@ -285,14 +285,14 @@ def test_names_that_lead_elsewhere_and_values_of_other_types(copy, change):
     """Names of configs and splits become names of folders."""
     spoil(copy, change)
     with pytest.raises(EvaluationError, match="is invalid: it must list configs") as caught:
-        open_release(str(copy))
+        load(str(copy))
     sentence(caught)
 
 
 def test_a_format_of_any_type_is_shown_in_a_few_characters(copy):
     spoil(copy, lambda manifest: manifest.update(format=["\x1b" * 10_000]))
     with pytest.raises(EvaluationError, match=r"has format .* but this version reads format 1") as caught:
-        open_release(str(copy))
+        load(str(copy))
     assert len(sentence(caught)) < 500
 
 
@@ -300,7 +300,7 @@ def test_a_format_of_any_type_is_shown_in_a_few_characters(copy):
 def test_a_release_with_a_named_pipe_is_refused(copy):
     os.mkfifo(copy / "index" / "bench" / "near_ood-00001-of-00002.parquet")
     with pytest.raises(EvaluationError, match="is a named pipe, socket or device, not a file"):
-        open_release(str(copy))
+        load(str(copy))
 
 
 @pytest.fixture
@@ -329,7 +329,7 @@ def test_rows_with_other_columns(copy, no_cache, change):
     path = copy / "index" / "bench" / "test.parquet"
     pq.write_table(change(pq.read_table(path)), path)
     with pytest.raises(EvaluationError) as caught:
-        open_release(str(copy)).rows("bench", "test")
+        load(str(copy)).rows("bench", "test")
     assert "hf_scripts.verify" in sentence(caught)
 
 
@@ -343,7 +343,7 @@ def test_damaged_indexes(copy, no_cache, place):
         data[place] ^= 0xFF
     path.write_bytes(data)
     try:
-        assert len(open_release(str(copy)).rows("bench", "test")) == 6  # statistics are read by nobody
+        assert len(load(str(copy)).rows("bench", "test")) == 6  # statistics are read by nobody
     except EvaluationError as error:
         assert "\n" not in str(error)
         assert "hf_scripts.verify" in str(error)
@@ -353,5 +353,5 @@ def test_damaged_indexes(copy, no_cache, place):
 def test_damaged_cards(copy, no_cache, card):
     (copy / "README.md").write_text(card, encoding="utf-8")
     with pytest.raises(EvaluationError) as caught:
-        open_release(str(copy)).rows("bench", "test")
+        load(str(copy)).rows("bench", "test")
     assert "hf_scripts.verify" in sentence(caught)

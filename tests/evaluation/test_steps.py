@@ -230,6 +230,7 @@ def test_scores_are_a_table_a_data_frame_a_dictionary_or_a_file(root, scores, tm
     pa.parquet.write_table(plain, tmp_path / "s.parquet")
     by_id = dict(zip(plain["id"].to_pylist(), plain["score"].to_pylist(), strict=True))
     files = [tmp_path / "s.csv", str(tmp_path / "s.csv"), tmp_path / "s.parquet"]
+    pd.testing.assert_frame_equal(values_of(ud.evaluate(msp, root, [CONFIG])), expected)
     for given in (msp, [msp], plain, plain.to_pandas(), by_id, *files, [str(files[0])]):
         found = ud.evaluate(given, str(root))
         pd.testing.assert_frame_equal(values_of(found), expected)

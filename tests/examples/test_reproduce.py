@@ -23,7 +23,7 @@ from examples import reproduce, train  # noqa: E402
 from unknown_detection.evaluation.__main__ import main as evaluation  # noqa: E402
 from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
 from unknown_detection.evaluation.metrics.metrics import auroc  # noqa: E402
-from unknown_detection.evaluation.releases import open_release  # noqa: E402
+from unknown_detection.evaluation.releases import load  # noqa: E402
 from unknown_detection.evaluation.scoring.scores import read_scores  # noqa: E402
 
 NETS = EXAMPLES.parent / "tests" / "examples" / "small_nets.py"
@@ -108,7 +108,7 @@ def test_margins_are_chosen_on_external_validation(grid):
     """By scikit-learn's area of the energies of validation against external_validation."""
     from sklearn.metrics import roc_auc_score
 
-    release, areas = open_release(grid.release), {}
+    release, areas = load(grid.release), {}
     for margins in grid.margins:
         table, _ = read_scores(grid.out / "scores" / f"energy{margins[0]}{margins[1]}-seed0.parquet")
         scores = dict(zip(table["id"].to_pylist(), table["score"].to_pylist(), strict=True))

@@ -22,7 +22,7 @@ from tests.examples.paths import EXAMPLES  # noqa: E402
 from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
 from unknown_detection.evaluation.models.blueprints import make_blueprint  # noqa: E402
 from unknown_detection.evaluation.models.models import open_model  # noqa: E402
-from unknown_detection.evaluation.releases import open_release  # noqa: E402
+from unknown_detection.evaluation.releases import load  # noqa: E402
 
 NETS = Path(__file__).with_name("small_nets.py")
 PRECISIONS = (torch.float16, torch.bfloat16, torch.float64)
@@ -181,7 +181,7 @@ def test_random_resized_crops_show_parts_of_the_image_at_scale():
 
 
 def test_large_images_keep_their_middle_square(digits_release):
-    pixels, labels = train.load_images(open_release(str(digits_release)), "digits/test", 72, 80, "cpu")
+    pixels, labels = train.load_images(load(str(digits_release)), "digits/test", 72, 80, "cpu")
     assert pixels.shape == (len(labels), 3, 80, 80) and pixels.dtype == torch.uint8
     assert sorted(set(labels.tolist())) == [0, 1, 2, 3, 4, 5]
 
@@ -198,7 +198,7 @@ def training(release, method="ce", model=f"{NETS}:small", **more):
         "validation": "digits/validation",
     }
     values |= {"external": "digits/external_validation", "method": method, "model": model, **more}
-    return train.Training(SimpleNamespace(**values), open_release(str(release)), "cpu", "cpu")
+    return train.Training(SimpleNamespace(**values), load(str(release)), "cpu", "cpu")
 
 
 def test_the_recipes_have_the_papers_numbers(digits_release):

@@ -282,9 +282,6 @@ def load(where: str | Path | Release, revision: str | None = None) -> Release:
     return Release(where, commit, _manifest(path, f"{where} at commit {commit[:12]}"))
 
 
-open_release = load
-
-
 def choose_splits(
     here: Mapping[str, Sequence[str]], wanted: str | Iterable[str | Key] | None, where: str
 ) -> list[Key]:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.evaluation.facets_release import CONFIG, make_facets
 from unknown_detection.evaluation.__main__ import main
-from unknown_detection.evaluation.releases import open_release
+from unknown_detection.evaluation.releases import load
 from unknown_detection.evaluation.scoring.scores import Provenance, write_scores
 
 pytest.importorskip("matplotlib", reason="needs the extra `evaluate`")
@@ -68,7 +68,7 @@ def test_steps_can_be_kept_and_runs_are_repeated_byte_for_byte(tmp_path):
 
 
 def test_from_a_release_s_scores(tmp_path, capsys):
-    release = open_release(str(make_facets(tmp_path / "facets")))
+    release = load(str(make_facets(tmp_path / "facets")))
     ids = [f"imagenet/n02088364/{number}.jpg" for number in range(3)] + ["places365/b/bedroom/0.jpg"]
     table = pa.table({"id": ids, "detector": ["msp"] * 4, "score": [3.0, 1.0, 2.0, 0.0], "prediction": [2, 2, 1, 0]})
     about = Provenance(release.digest, (CONFIG,), "model", "ab", 0, {}, {})

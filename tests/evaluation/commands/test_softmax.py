@@ -9,7 +9,7 @@ from unknown_detection.evaluation.__main__ import main
 from unknown_detection.evaluation.demo.release import CONFIG, KNOWN, NEAR, make_release
 from unknown_detection.evaluation.features.store import FeatureStore, Identity
 from unknown_detection.evaluation.models.features import Head
-from unknown_detection.evaluation.releases import open_release
+from unknown_detection.evaluation.releases import load
 
 pytest.importorskip("matplotlib", reason="needs the extra `evaluate`")
 
@@ -26,7 +26,7 @@ def root(tmp_path_factory):
 
 def write_features(root, out, seed, digest=""):
     """Features of a model whose logits are random; by split, the classes of the rows and their probabilities."""
-    release, found = open_release(str(root)), {}
+    release, found = load(str(root)), {}
     identity = Identity(digest or release.digest, "net", f"{seed}" * 64, KNOWN, (), {})
     store = FeatureStore.begin(out, identity, HEAD)
     for split in SPLITS:

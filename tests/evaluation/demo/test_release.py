@@ -14,7 +14,7 @@ from sklearn.datasets import load_digits
 from builders.release.duplicates import read_pairs
 from builders.release.schema import ROLES, is_demo
 from unknown_detection.evaluation.demo.release import CONFIG, KNOWN, MIXED, SHIFTS, TRAIN, make_release
-from unknown_detection.evaluation.releases import open_release
+from unknown_detection.evaluation.releases import load
 from unknown_detection.evaluation.scoring.joining import release_index
 
 
@@ -38,14 +38,14 @@ def test_its_files_are_those_of_every_release_and_say_that_they_are_a_demo_s(roo
 
 def test_it_opens_as_any_release_and_its_digits_are_frozen(root):
     # Digests are over pixels, not over compressed bytes; textures alone could change with a decoder of JPEG.
-    release = open_release(str(root))
+    release = load(str(root))
     assert set(release.configs) == {CONFIG, SHIFTS, TRAIN, MIXED}
     found = {split: release.split_digest(CONFIG, split)[:12] for split in ("far_ood_noise", "near_ood", "test")}
     assert found == {"far_ood_noise": "993d47d0e574", "near_ood": "a4df71b15db3", "test": "dbcb17af88a2"}
 
 
 def test_its_splits_are_those_of_the_unified_benchmark_in_small(root):
-    index = release_index(open_release(str(root)), [CONFIG])
+    index = release_index(load(str(root)), [CONFIG])
     found = {}
     for split in dict.fromkeys(index.rows.split.tolist()):
         mine = index.rows.split == split

@@ -27,7 +27,7 @@ from tests.unknown_detection.terminal.running import interrupted  # noqa: E402
 from unknown_detection.evaluation.__main__ import main  # noqa: E402
 from unknown_detection.evaluation.features.runner import default_workers  # noqa: E402
 from unknown_detection.evaluation.features.store import FeatureStore, block_column  # noqa: E402
-from unknown_detection.evaluation.releases import open_release  # noqa: E402
+from unknown_detection.evaluation.releases import load  # noqa: E402
 from unknown_detection.evaluation.scoring.scores import read_scores  # noqa: E402
 
 FILE = Path(small_models.__file__)
@@ -86,8 +86,8 @@ def test_features_are_those_of_the_model(release, extract, tmp_path):
     assert code == 0
     assert f"{CONFIG}/test: 40 of 40 images" in out.splitlines()
     model = fitted(small_models.cnn)
-    rows = open_release(str(release)).rows(CONFIG, "test")
-    images = open_release(str(release)).images(CONFIG, "test")
+    rows = load(str(release)).rows(CONFIG, "test")
+    images = load(str(release)).images(CONFIG, "test")
     found = features_of(tmp_path)
     assert found.ids.tolist() == rows["id"].to_pylist()
     assert found.labels.tolist() == rows["label"].to_pylist()

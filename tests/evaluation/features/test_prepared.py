@@ -21,7 +21,7 @@ from unknown_detection.evaluation.features.runner import Runner  # noqa: E402
 from unknown_detection.evaluation.features.store import FeatureStore  # noqa: E402
 from unknown_detection.evaluation.models.models import open_model  # noqa: E402
 from unknown_detection.evaluation.protocols.results import read_figures  # noqa: E402
-from unknown_detection.evaluation.releases import open_release  # noqa: E402
+from unknown_detection.evaluation.releases import load  # noqa: E402
 from unknown_detection.evaluation.scoring.scores import read_scores  # noqa: E402
 
 MODEL = "test_resnet"  # of timm's models for tests: 160 x 160 pixels, of which the usual geometry crops 95 %
@@ -84,7 +84,7 @@ def test_prepared_rows_are_evaluated_as_stored_and_a_resize_is_declared(extract,
         assert f"{key}: images of {way}" in out.splitlines()
     features = FeatureStore.open(tmp_path / "features")
     assert features.identity.prepared == WAYS
-    opened = open_release(str(release))
+    opened = load(str(release))
     for split, side in (("pgd_resnet50", OWN), ("pgd_vit", OTHER)):
         images = [row["image"] for row in opened.images("broad-adversarial", split)]
         assert {image.size for image in images} == {(side, side)}
@@ -136,7 +136,7 @@ def test_prepared_rows_are_evaluated_as_stored_and_a_resize_is_declared(extract,
 def test_what_reaches_the_model_is_what_is_stored_bit_for_bit(weights, tmp_path):
     """In every pass over the images (features, ODIN's), for which `Runner` loads the batches."""
     key = ("broad-corruptions", "snow")
-    release = open_release(str(make_broad(tmp_path / "release", {"/".join(key): SPLITS["/".join(key)]})))
+    release = load(str(make_broad(tmp_path / "release", {"/".join(key): SPLITS["/".join(key)]})))
     runner = Runner(release, open_model(f"timm:{MODEL}", weights, LABELS, device="cpu"), batch_size=5, workers=1)
     blocks = RowBlocks(tmp_path / "blocks")
     runner.run(lambda images, ids: {"input": images.flatten(1).numpy()}, blocks, *key, lambda count: None)
@@ -148,7 +148,7 @@ def test_what_reaches_the_model_is_what_is_stored_bit_for_bit(weights, tmp_path)
 def test_batches_halve_when_memory_runs_out(weights, tmp_path, capsys):
     """All rows of the split are computed again, and stored as those of the smaller batch size."""
     key = ("broad-corruptions", "snow")
-    release = open_release(str(make_broad(tmp_path / "release", {"/".join(key): SPLITS["/".join(key)]})))
+    release = load(str(make_broad(tmp_path / "release", {"/".join(key): SPLITS["/".join(key)]})))
     runner = Runner(release, open_model(f"timm:{MODEL}", weights, LABELS, device="cpu"), batch_size=5)
     sizes, done = [], []
 
@@ -188,7 +188,7 @@ def test_a_release_that_says_nothing_is_evaluated_with_the_usual_geometry(extrac
     assert "pixels" not in out
     assert "prepared" not in json.loads((tmp_path / "features" / "features.json").read_text(encoding="utf-8"))
     config = timm.data.resolve_data_config({}, model=model)
-    images = [row["image"] for row in open_release(str(release)).images("broad-adversarial", "pgd_resnet50")]
+    images = [row["image"] for row in load(str(release)).images("broad-adversarial", "pgd_resnet50")]
     usual = torch.stack([timm.data.create_transform(**config)(image) for image in images])
     with torch.no_grad():
         expected = model(usual).numpy()

@@ -16,7 +16,7 @@ from unknown_detection.evaluation.graph.transitions import (
     read_transitions,
     scored_transitions,
 )
-from unknown_detection.evaluation.releases import open_release
+from unknown_detection.evaluation.releases import load
 from unknown_detection.evaluation.scoring.scores import METADATA
 
 
@@ -129,7 +129,7 @@ def test_what_names_no_classes_is_refused(tmp_path, text, says):
 
 @pytest.fixture(scope="module")
 def release(tmp_path_factory):
-    return open_release(str(make_facets(tmp_path_factory.mktemp("facets"))))
+    return load(str(make_facets(tmp_path_factory.mktemp("facets"))))
 
 
 IDS = (
@@ -223,7 +223,7 @@ def test_scores_of_another_release_are_refused(tmp_path, release):
 
 def test_of_several_configs_one_is_named_and_rows_of_the_others_are_left_out(tmp_path):
     root = make_facets(tmp_path / "facets", {CONFIG: ROWS, "facets-baseline": ROWS[:3], "facets-t2": ROWS[:5]})
-    release = open_release(str(root))
+    release = load(str(root))
     both = noted(
         scores("prediction", [0, 1, 2, 1]), release_digest=release.digest, configs=["facets-baseline", CONFIG]
     )
@@ -257,7 +257,7 @@ def test_validation_rows_are_left_out_unless_they_are_asked_for_or_all_there_is(
 
 
 def test_scores_of_none_of_its_rows_are_refused(tmp_path):
-    release = open_release(str(make_facets(tmp_path / "facets", {CONFIG: ROWS, "facets-baseline": ROWS[:3]})))
+    release = load(str(make_facets(tmp_path / "facets", {CONFIG: ROWS, "facets-baseline": ROWS[:3]})))
     with pytest.raises(EvaluationError) as refused:
         read(tmp_path, scores("prediction", [1], ids=IDS[1:2]), release, config="facets-baseline")
     assert "has no scores of facets-baseline" in sentence(refused)
@@ -265,7 +265,7 @@ def test_scores_of_none_of_its_rows_are_refused(tmp_path):
 
 def test_a_release_whose_labels_are_no_classes_is_refused(tmp_path):
     lines = [(*ROWS[4][:5], 2)]
-    release = open_release(str(make_facets(tmp_path / "facets", {CONFIG: lines})))
+    release = load(str(make_facets(tmp_path / "facets", {CONFIG: lines})))
     with pytest.raises(EvaluationError) as refused:
         read(tmp_path, scores("prediction", [0], ids=IDS[2:3]), release)
     assert "has its label as its class" in sentence(refused)

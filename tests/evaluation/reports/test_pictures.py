@@ -9,7 +9,7 @@ import pytest
 from tests.evaluation.broad_release import SPLITS, make_broad
 from unknown_detection.evaluation.__main__ import main
 from unknown_detection.evaluation.display.names import detector_name
-from unknown_detection.evaluation.releases import open_release
+from unknown_detection.evaluation.releases import load
 
 pytest.importorskip("matplotlib", reason="needs the extra `evaluate`")
 
@@ -19,7 +19,7 @@ DETECTORS = ("msp", "energy", "knn")
 def test_scores_are_drawn_by_kind_of_shift_and_correlated_on_held_out_known_rows(tmp_path):
     """Figures 2 and 3. Against Pearson's formula on the rows of `held_out`; others have other scores."""
     make_broad(tmp_path / "release")
-    release, numbers, held_out = open_release(str(tmp_path / "release")), np.random.default_rng(5), {}
+    release, numbers, held_out = load(str(tmp_path / "release")), np.random.default_rng(5), {}
     with (tmp_path / "run.csv").open("w", newline="") as file:
         writer = csv.writer(file)
         writer.writerow(["id", "detector", "score"])

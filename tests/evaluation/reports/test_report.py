@@ -20,7 +20,7 @@ from unknown_detection.evaluation.__main__ import main
 from unknown_detection.evaluation.commands import report as command
 from unknown_detection.evaluation.demo.release import CONFIG, MIXED, make_release
 from unknown_detection.evaluation.protocols.results import COLUMNS, read_figures
-from unknown_detection.evaluation.releases import open_release
+from unknown_detection.evaluation.releases import load
 from unknown_detection.evaluation.reports import report as report_module
 from unknown_detection.evaluation.scoring.fit_splits import in_fit_half
 from unknown_detection.evaluation.scoring.joining import release_index
@@ -38,14 +38,14 @@ def root(tmp_path_factory):
 def opened_once():
     """Lets all reports read the rows of one opened release; nothing here changes it."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(command, "open_release", functools.cache(open_release))
+        patch.setattr(command, "load", functools.cache(load))
         yield
 
 
 @pytest.fixture(scope="module")
 def rows(root):
     """The rows of the config `digits` with made-up scores of two detectors and predictions, a set for each seed."""
-    found = release_index(open_release(str(root)), [CONFIG]).rows
+    found = release_index(load(str(root)), [CONFIG]).rows
 
     def made(seed):
         numbers = np.random.default_rng(seed)
@@ -79,7 +79,7 @@ def write(path, root, made, detectors=("msp", "mine"), seed=0, keep=None, **more
         for name in detectors
     ]
     path.parent.mkdir(exist_ok=True)
-    digest = open_release(str(root)).digest
+    digest = load(str(root)).digest
     about = Provenance(
         digest,
         (CONFIG,),
@@ -173,7 +173,7 @@ def test_detectors_that_were_fitted_on_the_rows_of_their_thresholds_are_named(tm
 def test_every_line_says_of_what_and_by_whom(tmp_path, root, rows):
     assert report(tmp_path / "out", root, "--scores", write(tmp_path / "run.parquet", root, rows(0), seed=7)) == 0
     line = read_figures(tmp_path / "out").to_dict("records")[-1]
-    assert (line["release"], line["release_digest"]) == ("digits", open_release(str(root)).digest)
+    assert (line["release"], line["release_digest"]) == ("digits", load(str(root)).digest)
     assert (line["run"], line["seed"], line["model_digest"]) == ("run", 7, "run")
     assert line["model"] == line["variant"] == "net.py:make run", "no path of this machine"
     assert (line["detector"], json.loads(line["hyperparameters"])) == ("mine", {"k": 3.0})
@@ -593,12 +593,12 @@ def test_the_page_reads_well_in_a_browser(drawn, open_page):
 
 
 def test_facets_configs_are_judged_by_facets_unasked(tmp_path, root):
-    index = release_index(open_release(str(root)), [MIXED])
+    index = release_index(load(str(root)), [MIXED])
     scores = np.where(index.rows.known, 0.0, 1.0)
     write_scores(
         tmp_path / "perfect.parquet",
         pa.table({"id": index.rows.id, "score": scores}),
-        Provenance(open_release(str(root)).digest, (MIXED,), "m", "m", 0, {}, {}),
+        Provenance(load(str(root)).digest, (MIXED,), "m", "m", 0, {}, {}),
     )
     assert report(tmp_path / "out", root, "--scores", tmp_path / "perfect.parquet") == 0
     figures = read_figures(tmp_path / "out")

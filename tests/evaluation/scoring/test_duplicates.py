@@ -14,7 +14,7 @@ from tests.evaluation.made_rows import make_rows, only
 from unknown_detection.evaluation.__main__ import main
 from unknown_detection.evaluation.protocols.registry import PROTOCOLS, figures
 from unknown_detection.evaluation.protocols.results import read_figures
-from unknown_detection.evaluation.releases import open_release
+from unknown_detection.evaluation.releases import load
 from unknown_detection.evaluation.reports.compare import compare
 from unknown_detection.evaluation.scoring.joining import release_index
 from unknown_detection.evaluation.scoring.left_out import (
@@ -209,7 +209,7 @@ def test_an_image_of_two_configs_is_a_duplicate_where_the_table_has_its_row(tmp_
     both = {f"facets-t{n}/test": [("a", 0), ("b", 1), ("c", 0)] for n in (1, 2)}
     both |= {f"facets-t{n}/near_ood": [("x", -1)] for n in (1, 2)}
     root = make_release(tmp_path / "release", rows=both, pairs=[("facets-t1/test", "a", "facets-t1/test", "b", 0.0)])
-    rows = release_index(open_release(str(root)), ["facets-t1", "facets-t2"]).rows
+    rows = release_index(load(str(root)), ["facets-t1", "facets-t2"]).rows
     marked = list(zip(rows.config[rows.duplicate].tolist(), rows.id[rows.duplicate].tolist(), strict=True))
     assert marked == [("facets-t1", "a"), ("facets-t1", "b")]
     assert not made_from_duplicates(rows).any()

@@ -12,7 +12,7 @@ from tests.evaluation.scoring.test_duplicates import lines, report, value
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.protocols.registry import figures
 from unknown_detection.evaluation.protocols.results import read_figures
-from unknown_detection.evaluation.releases import open_release
+from unknown_detection.evaluation.releases import load
 from unknown_detection.evaluation.reports.compare import compare
 from unknown_detection.evaluation.scoring.left_out import SEEN, find_overlaps
 
@@ -105,7 +105,7 @@ def test_a_manifest_that_says_it_otherwise_is_refused(tmp_path, compared):
     manifest["configs"]["imagenet"]["splits"]["near_ood"]["compared"] = compared
     (root / "manifest.json").write_text(json.dumps(manifest))
     with pytest.raises(EvaluationError, match=r"The manifest\.json of .* is invalid"):
-        open_release(str(root))
+        load(str(root))
 
 
 def test_where_all_unknown_rows_overlap_the_report_says_that_there_are_no_figures_without(tmp_path):

@@ -22,7 +22,7 @@ from unknown_detection.evaluation.features.store import FeatureStore  # noqa: E4
 from unknown_detection.evaluation.models.models import open_model  # noqa: E402
 from unknown_detection.evaluation.models.preprocessing import batches  # noqa: E402
 from unknown_detection.evaluation.protocols.results import read_figures  # noqa: E402
-from unknown_detection.evaluation.releases import open_release  # noqa: E402
+from unknown_detection.evaluation.releases import load  # noqa: E402
 from unknown_detection.evaluation.scoring.scores import read_scores  # noqa: E402
 
 FILE = Path(small_models.__file__)
@@ -83,7 +83,7 @@ def test_what_dropout_sees_is_kept_and_used_again(base, score, tmp_path):
     code, _, err, scores = score(detectors="mc_dropout,mc_dropout_mi")
     assert (code, err) == (0, "")
     model = open_model(f"{FILE}:with_dropout", base / "weights.pt", "abcd", device="cpu")
-    rows = open_release(str(base / "release")).images(CONFIG, "near_ood")
+    rows = load(str(base / "release")).images(CONFIG, "near_ood")
     images = torch.stack([model.preprocessing(row["image"]) for row in rows])
     seen = run_with_dropout(model, images, rows["id"], seed=0, samples=50)
     table = read_scores(tmp_path / "scores.parquet")[0].to_pylist()
@@ -131,7 +131,7 @@ def test_a_search_shows_the_model_images_again_only_for_what_the_pass_depends_on
     looks = {path.name for path in (base / "features" / "looks").iterdir()}
     assert {name for name in looks if "brightness" in name} == {"brightness-step=1", "brightness-step=2"}
     chosen = read_scores(tmp_path / "scores.parquet")[1].hyperparameters["mixed"]
-    rows = open_release(str(base / "release")).images(CONFIG, "near_ood")
+    rows = load(str(base / "release")).images(CONFIG, "near_ood")
     model = open_model(f"{FILE}:with_dropout", base / "weights.pt", "abcd", device="cpu")
     features = FeatureStore.open(base / "features").features(CONFIG, "near_ood")
     images = np.stack([model.preprocessing(row["image"]).numpy() for row in rows])

@@ -19,7 +19,7 @@ from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.features.store import FeatureStore, Identity, _canonical
 from unknown_detection.evaluation.files import read_parquet
 from unknown_detection.evaluation.models.classes import read_classes
-from unknown_detection.evaluation.releases import open_release
+from unknown_detection.evaluation.releases import load
 from unknown_detection.evaluation.scoring.scores import METADATA, read_scores
 
 IDENTITY = Identity("a" * 64, "it.py:model", "b" * 64, ("x", "y", "z"), ("layer1",), {"size": [8, 8]})
@@ -69,7 +69,7 @@ def scores() -> list[bytes]:
 
 def read_release(folder: Path) -> object:
     """Open a release, and ask it for all that its manifest says."""
-    release = open_release(str(folder))
+    release = load(str(folder))
     names = [release.label_names(config) for config in release.configs]
     return release.digest, release.duplicates_digest, names
 

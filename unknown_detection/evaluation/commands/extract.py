@@ -15,7 +15,7 @@ from builders.cli.executor_flags import ExecutorFlags
 from builders.executors.ray import RayExecutor
 from unknown_detection.commands import as_started
 from unknown_detection.evaluation.commands import options
-from unknown_detection.evaluation.releases import open_release
+from unknown_detection.evaluation.releases import load
 
 
 @click.command(
@@ -72,7 +72,7 @@ def command(
     with tasks as entered:
         extract(
             options.model_name(model, pretrained),
-            open_release(release, revision),
+            load(release, revision),
             splits,
             cache=out,
             pretrained=pretrained is not None,

@@ -23,7 +23,7 @@ from unknown_detection.evaluation.graph.pruning import (
     write_graphml,
 )
 from unknown_detection.evaluation.graph.transitions import PREFERRED_DETECTOR, read_transitions, scored_transitions
-from unknown_detection.evaluation.releases import open_release
+from unknown_detection.evaluation.releases import load
 
 
 @click.command(
@@ -90,7 +90,7 @@ def command(
     if splits and "," in splits:
         raise EvaluationError(f"A graph is of one config or split. Give one of {splits} with --splits.")
     config, _, split = (splits or "").partition("/")
-    opened = open_release(release, revision) if release is not None else None
+    opened = load(release, revision) if release is not None else None
     transitions = (
         read_transitions(scores, detector=detector)
         if opened is None

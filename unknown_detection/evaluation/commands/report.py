@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from unknown_detection.evaluation.commands import options
-from unknown_detection.evaluation.releases import open_release
+from unknown_detection.evaluation.releases import load
 
 
 @click.command(
@@ -71,4 +71,4 @@ def command(
     """
     from unknown_detection.evaluation.reports.report import report
 
-    report([*first, *more], open_release(release, revision), out, log=click.echo, **given)
+    report([*first, *more], load(release, revision), out, log=click.echo, **given)

@@ -13,7 +13,7 @@ import click
 
 from unknown_detection.evaluation.commands import options
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.releases import Release, open_release
+from unknown_detection.evaluation.releases import Release, load
 from unknown_detection.help import ESSENTIALS, HelpCommand
 from unknown_detection.terminal.progress import log
 
@@ -128,7 +128,7 @@ def command(
     names, mine = choose(wanted)
     chosen = parse_settings(settings, expand(names, mine), mine)
     store = FeatureStore.open(features)
-    opened = None if release is None else open_release(release, revision)
+    opened = None if release is None else load(release, revision)
     if opened is not None:
         store.require_release(opened.digest)
     runner = None

@@ -12,7 +12,7 @@ from unknown_detection.evaluation.display.plots import Shades, heatmap
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.features.store import FeatureStore
 from unknown_detection.evaluation.graph.softmax import mean_softmax, write_softmax
-from unknown_detection.evaluation.releases import choose_splits, open_release
+from unknown_detection.evaluation.releases import choose_splits, load
 from unknown_detection.evaluation.scoring.joining import role_names
 from unknown_detection.evaluation.scoring.rows import IN_DISTRIBUTION
 
@@ -43,7 +43,7 @@ def command(
     paper shows 20 classes that it drew; here are all.
     """
     stores = [FeatureStore.open(folder) for folder in (features, *members)]
-    opened = open_release(release, revision)
+    opened = load(release, revision)
     stores[0].require_release(opened.digest)
     keys = choose_splits(stores[0].splits(), splits, str(features))
     if splits is None:

@@ -18,7 +18,7 @@ from unknown_detection.evaluation.demo.release import CONFIG, KNOWN, MIXED, SHIF
 from unknown_detection.evaluation.detectors.registry import METHODS
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.protocols import broad, facets, od_test, robustness, unknown_detection
-from unknown_detection.evaluation.releases import open_release
+from unknown_detection.evaluation.releases import load
 from unknown_detection.terminal.progress import Log, Progress
 
 PROTOCOLS = {
@@ -101,7 +101,7 @@ class Demo:
         """Train a model, extract its features and score them; return the commands and their output."""
         import torch
 
-        release = open_release(str(self.out / RELEASE))
+        release = load(str(self.out / RELEASE))
         labels = torch.tensor(release.rows(TRAIN, "train")["label"].to_pylist())
         images = demo_model.batch_of(release.images(TRAIN, "train")["image"])
         weights = self.out / "models" / f"{training.name}.safetensors"

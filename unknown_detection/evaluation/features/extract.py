@@ -15,7 +15,7 @@ from unknown_detection.evaluation.features.runner import PassCounts, Runner, out
 from unknown_detection.evaluation.features.store import FeatureStore, Identity
 from unknown_detection.evaluation.features.tasks import Setup, Spread, on_a_cluster
 from unknown_detection.evaluation.models.models import Model, open_model
-from unknown_detection.evaluation.releases import Key, Release, choose_splits, open_release
+from unknown_detection.evaluation.releases import Key, Release, choose_splits, load
 from unknown_detection.terminal.interrupts import stopping_says
 from unknown_detection.terminal.progress import Log, Progress, bar
 
@@ -91,7 +91,7 @@ def extract(
         TypeError: the model or the release is something else.
         BuildError: as for `Executor.run`.
     """
-    opened = open_release(release)
+    opened = load(release)
     chosen = choose_splits({config: opened.splits(config) for config in opened.configs}, splits, opened.name)
     tests, others = ([key for key in chosen if (key[1] == TEST) is test] for test in (True, False))
     chosen = [*tests, *others]  # what the receipt is of comes first

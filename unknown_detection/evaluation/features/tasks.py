@@ -18,7 +18,7 @@ from unknown_detection.evaluation.features.blocks import ReusableFeatures, RowBl
 from unknown_detection.evaluation.features.runner import PassCounts, Runner, block_rows, environment, outputs_of
 from unknown_detection.evaluation.features.store import FeatureStore
 from unknown_detection.evaluation.models.models import check_device, open_model, out_of_memory, pick_device
-from unknown_detection.evaluation.releases import Key, Release, open_release
+from unknown_detection.evaluation.releases import Key, Release, load
 from unknown_detection.terminal.progress import bar
 
 _BLOCKS = 4
@@ -68,12 +68,12 @@ class Setup:
         """Open both in this process.
 
         Raises:
-            EvaluationError: as for `open_release` and `open_model`, or they are not the driver's.
+            EvaluationError: as for `load` and `open_model`, or they are not the driver's.
         """
         source, revision, digest = self.release
         spec, weights, names, pretrained, classes = self.model
         try:
-            release = open_release(source, revision)
+            release = load(source, revision)
             model = open_model(spec, weights, names, pretrained=pretrained, classes=classes, device=self.device)
         except EvaluationError as error:
             raise EvaluationError(f"On the node {platform.node()}: {error}") from error

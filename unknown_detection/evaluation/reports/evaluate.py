@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from unknown_detection.evaluation.errors import EvaluationError, require_known
 from unknown_detection.evaluation.metrics.metrics import METRICS
-from unknown_detection.evaluation.releases import Release, open_release
-from unknown_detection.evaluation.reports.inputs import ScoredRun, load, parse_splits, scores_files
+from unknown_detection.evaluation.releases import Release, load
+from unknown_detection.evaluation.reports.inputs import ScoredRun, join_runs, parse_splits, scores_files
 from unknown_detection.evaluation.scoring.joining import FIT_AND_TUNE_SPLITS
 from unknown_detection.evaluation.scoring.rows import Rows, known_rows, rank_known_unknown
 
@@ -27,7 +27,7 @@ COLUMNS: Mapping[str, str] = {
 TEST = "test"
 
 
-def evaluate(scores: Any, release: str | Path | Release, splits: str | None = None) -> pd.DataFrame:
+def evaluate(scores: Any, release: str | Path | Release, splits: str | Iterable[str] | None = None) -> pd.DataFrame:
     """Compute how well scores tell each split of unknown rows from the known ones.
 
         >>> figures = ud.evaluate(scores, "build/digits")
@@ -43,7 +43,7 @@ def evaluate(scores: Any, release: str | Path | Release, splits: str | None = No
             more unknown; optional `detector`), a dictionary of id to score, or a Parquet or CSV file; or a list of
             several, such as those of several models.
         release: the release whose rows were scored: a folder, ORG/NAME on the Hub, or an opened one.
-        splits: what to evaluate, as `CONFIG[/SPLIT],...`; None for all with scores.
+        splits: what to evaluate, as `CONFIG[/SPLIT],...` or several such texts; None for all with scores.
 
     Returns:
         A line for each run, detector, and split and role of unknown rows, with the columns `detector`, `config`,
@@ -59,9 +59,9 @@ def evaluate(scores: Any, release: str | Path | Release, splits: str | None = No
     """
     import pandas as pd
 
-    opened = open_release(release)
+    opened = load(release)
     chosen = parse_splits(splits)
-    runs = load(scores_files(scores), opened, chosen, lambda _: None)
+    runs = join_runs(scores_files(scores), opened, chosen, lambda _: None)
     require_known("config with scores", chosen, {config for run in runs for config in run.configs})
     lines = [line for run in runs for line in _lines(run) if not chosen or line["config"] in chosen]
     if not lines:

@@ -10,7 +10,7 @@ import importlib.metadata
 import io
 import platform
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -117,17 +117,18 @@ def scores_files(given: Any) -> list[ScoresFile]:
     ]
 
 
-def parse_splits(text: str | None) -> dict[str, set[str]]:
-    """Parse `CONFIG[/SPLIT],...` to splits by config; a config without splits stands for all of them."""
+def parse_splits(given: str | Iterable[str] | None) -> dict[str, set[str]]:
+    """Parse `CONFIG[/SPLIT],...`, or several such texts, to splits by config; one without splits stands for all."""
+    text = given if isinstance(given, str) else ",".join(given or ())
     found: dict[str, set[str]] = {}
-    for name in filter(None, (part.strip() for part in (text or "").split(","))):
+    for name in filter(None, (part.strip() for part in text.split(","))):
         config, _, split = name.partition("/")
         found.setdefault(config, set()).update([split] if split else [])
-    whole = {name.strip() for name in (text or "").split(",") if "/" not in name}
+    whole = {name.strip() for name in text.split(",") if "/" not in name}
     return {config: set() if config in whole else splits for config, splits in found.items()}
 
 
-def load(
+def join_runs(
     files: Sequence[ScoresFile], release: Release, splits: Mapping[str, set[str]], progress: Progress
 ) -> list[ScoredRun]:
     """Read scores files and join them with the rows of a release.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -25,13 +25,13 @@ from unknown_detection.evaluation.protocols.results import (
     write_figures,
 )
 from unknown_detection.evaluation.protocols.robustness import DetectorFigures
-from unknown_detection.evaluation.releases import Release, open_release
+from unknown_detection.evaluation.releases import Release, load
 from unknown_detection.evaluation.reports import judging
 from unknown_detection.evaluation.reports.inputs import (
     ScoredRun,
     ScoresFile,
     choose_protocols,
-    load,
+    join_runs,
     parse_splits,
     scores_files,
 )
@@ -52,7 +52,7 @@ def report(
     release: Release | str | Path,
     out: str | Path,
     *,
-    splits: str | None = None,
+    splits: str | Iterable[str] | None = None,
     protocols: Sequence[str] = (),
     csv: bool = False,
     latex: bool = False,
@@ -75,7 +75,7 @@ def report(
         scores: as for `evaluate`; `VARIANT=FILE` names the training method, too.
         release: the release whose rows were scored: a folder, ORG/NAME on the Hub, or an opened one.
         out: folder to write; a report there is replaced.
-        splits: what to evaluate, as `CONFIG[/SPLIT],...`; None for all with scores.
+        splits: as for `evaluate`.
         protocols: names of protocols, or `NAME=CONFIG,CONFIG`; empty for the default protocol of each config.
         csv: also write the figures and each table as CSV.
         latex: also write each table as LaTeX.
@@ -96,10 +96,10 @@ def report(
         require_packages("matplotlib", to="draw plots", instead="give --no-plots")
     target = Path(out)
     _check_output_folder(target)
-    files, opened = scores_files(scores), open_release(release)
+    files, opened = scores_files(scores), load(release)
     chosen = parse_splits(splits)
     with bar(len(files), "joining", quiet=quiet, unit=" files") as progress:
-        scored = load(files, opened, chosen, progress.update)
+        scored = join_runs(files, opened, chosen, progress.update)
     wanted = choose_protocols(protocols, scored, tuple(chosen))
     log(_described(opened, scored, wanted))
     left_out = judging.rows_left_out(scored, wanted)
@@ -165,7 +165,7 @@ def short_results(scores: Path, release: Release, splits: Mapping[str, set[str]]
     Raises:
         EvaluationError: as for `report`.
     """
-    scored = load([ScoresFile(scores)], release, splits, lambda _: None)
+    scored = join_runs([ScoresFile(scores)], release, splits, lambda _: None)
     wanted = choose_protocols((), scored, ())
     evaluated = [
         (one.run, detector, PROTOCOLS[name].figures(one.of_configs(rows, configs)))
