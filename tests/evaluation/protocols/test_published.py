@@ -1,0 +1,52 @@
+"""The leaderboard's rows, against the published table."""
+
+import csv
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from unknown_detection.evaluation.detectors.registry import METHODS
+from unknown_detection.evaluation.protocols.published import OTHER_VERSION, of_other_version, published
+
+ROOT = Path(__file__).parents[3]
+TABLE = ROOT.parent / "shared" / "reference" / "published" / "openood_v1_5" / "leaderboard_imagenet1k_ood.csv"
+RESNET50 = "resnet50-0676ba61.pth"
+ARCHITECTURES = {"ResNet50": RESNET50, "ViT-B/16": "vit_b_16-c867db91.pth", "Swin-T": "swin_t-704ceda3.pth"}
+
+
+def test_a_row_is_found_by_the_weights_and_our_name_of_the_detector():
+    # Copied by hand from the leaderboard's lines of MSP and of ReAct with torchvision's ResNet-50.
+    rows = published(RESNET50)
+    assert (rows["msp"].near_auroc, rows["msp"].far_auroc, rows["msp"].accuracy) == (76.02, 85.23, 76.18)
+    assert (rows["react"].near_auroc, rows["react"].far_auroc) == (77.38, 93.67)
+    assert published("resnet50.tv_in1k") == rows
+    assert published("resnet50-11ad3fa6.pth") == {}  # torchvision's second weights
+    assert rows.keys() <= METHODS.keys()
+
+
+def test_a_row_of_another_version_is_named_and_not_compared():
+    assert list(of_other_version(RESNET50)) == list(OTHER_VERSION) == ["CombOOD"]
+    assert "CombOOD" not in {row.postprocessor for row in published(RESNET50).values()}
+    # Its near splits are easier than its far ones, which no other row of the table says.
+    assert of_other_version(RESNET50)["CombOOD"].near_auroc > of_other_version(RESNET50)["CombOOD"].far_auroc
+
+
+@pytest.mark.skipif(not TABLE.is_file(), reason="the published table is not here")
+def test_the_table_is_the_published_one():
+    with TABLE.open(newline="") as opened:
+        theirs = {
+            (ARCHITECTURES[line["Arch"]], line["Postprocessor"], float(line["Near-OOD_AUROC"]))
+            for line in csv.DictReader(opened)
+            if line["Training"] == "CrossEntropy"
+            and line["Additional_Description"].startswith("torchvision")
+            and line["Arch"] in ARCHITECTURES
+        }
+    with (ROOT / "unknown_detection/evaluation/protocols/openood_leaderboard.csv").open(newline="") as opened:
+        ours = {(line["weights"], line["postprocessor"], float(line["near_auroc"])) for line in csv.DictReader(opened)}
+    assert ours == theirs and len(ours) > 60
+
+
+def test_the_table_is_installed_with_the_package():
+    data = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["setuptools"]["package-data"]
+    assert "*.csv" in data["unknown_detection.evaluation.protocols"]

@@ -1,0 +1,90 @@
+"""What OpenOOD's leaderboard says of published weights on ImageNet-1k.
+
+`openood_leaderboard.csv` has the rows of July 2025 whose models are torchvision's, trained with cross-entropy alone,
+named by the file of their weights: the mean AUROC over the near and over the far splits, in percent, and the accuracy
+on the test images. A row says what was computed there and then. Between versions of OpenOOD the near splits changed,
+so a row of another version is of other images.
+
+Tested by `tests/evaluation/protocols/test_published.py`.
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+
+CONFIG = "openood-imagenet1k"
+"""The config whose `test`, near and far splits have exactly the leaderboard's images."""
+
+_DETECTORS = {
+    "ASH": "ash",
+    "DICE": "dice",
+    "EBO": "energy",
+    "GEN": "gen",
+    "GradNorm": "gradnorm",
+    "KLM": "kl_matching",
+    "KNN": "knn",
+    "MDS": "mahalanobis",
+    "MLS": "max_logit",
+    "MSP": "msp",
+    "ODIN": "odin",
+    "OpenMax": "openmax",
+    "RMDS": "rmds",
+    "RankFeat": "rankfeat",
+    "ReAct": "react",
+    "SCALE": "scale",
+    "SHE": "she",
+    "TempScale": "temperature",
+    "VIM": "vim",
+    "fDBD": "fdbd",
+}
+"""Our detectors by the leaderboard's names, where the method is the same."""
+
+OTHER_VERSION: Mapping[str, str] = {
+    "CombOOD": "computed on the near splits of OpenOOD 1.0, as its maintainers found (issue 235); one who computed it "
+    "again on those of 1.5 was 13 to 22 points below (issue 307)",
+}
+"""Rows that are of other images than the leaderboard says, with what is known of them."""
+
+_SAME = {"resnet50.tv_in1k": "resnet50-0676ba61.pth"}
+"""Files of torchvision that timm publishes under a name of its own (its `default_cfgs` name the address)."""
+
+
+@dataclass(frozen=True)
+class Published:
+    """A row of the leaderboard; areas and accuracy in percent."""
+
+    postprocessor: str
+    near_auroc: float
+    far_auroc: float
+    accuracy: float
+
+
+def published(weights: str) -> dict[str, Published]:
+    """The leaderboard's rows of a model, by the name of our detector; none of weights that it has no rows of.
+
+    Args:
+        weights: the file name of torchvision's weights, or the name of timm's model.
+    """
+    rows = _rows().get(_SAME.get(weights, weights), {})
+    return {_DETECTORS[name]: row for name, row in rows.items() if name in _DETECTORS}
+
+
+def of_other_version(weights: str) -> dict[str, Published]:
+    """The leaderboard's rows of a model that `OTHER_VERSION` names, by the leaderboard's name."""
+    rows = _rows().get(_SAME.get(weights, weights), {})
+    return {name: row for name, row in rows.items() if name in OTHER_VERSION}
+
+
+@functools.cache
+def _rows() -> dict[str, dict[str, Published]]:
+    """All rows, by weights and the leaderboard's name."""
+    text = resources.files(__package__).joinpath("openood_leaderboard.csv").read_text(encoding="utf-8")
+    found: dict[str, dict[str, Published]] = {}
+    for line in csv.DictReader(text.splitlines()):
+        figures = (float(line[name]) for name in ("near_auroc", "far_auroc", "accuracy"))
+        found.setdefault(line["weights"], {})[line["postprocessor"]] = Published(line["postprocessor"], *figures)
+    return found
