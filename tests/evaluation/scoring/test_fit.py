@@ -26,6 +26,7 @@ from unknown_detection.evaluation.features.store import FeatureStore, Identity, 
 from unknown_detection.evaluation.models.features import Features
 from unknown_detection.evaluation.scoring.fit import Scorer
 from unknown_detection.evaluation.scoring.fit_splits import find_fit_splits, in_fit_half
+from unknown_detection.evaluation.scoring.joining import FIT_AND_TUNE_SPLITS
 from unknown_detection.evaluation.scoring.scores import read_scores
 
 ROOT = Path(__file__).parents[3]
@@ -275,6 +276,13 @@ def only(*keys):
 def test_which_rows_fit_and_tune(splits, configs, fit_configs, train, validation):
     fit_splits = find_fit_splits(splits, configs, fit_configs)
     assert (fit_splits.train, fit_splits.validation) == (train, validation)
+
+
+def test_openoods_tuning_images_stand_for_external_rows():
+    splits = {"openood-imagenet1k": ["test", "validation", "openimage_o", "openimage_o_validation"]}
+    found = find_fit_splits(splits, ["openood-imagenet1k"], [])
+    assert found.external == ("openood-imagenet1k", "openimage_o_validation")
+    assert "openimage_o_validation" in FIT_AND_TUNE_SPLITS and "openimage_o" not in FIT_AND_TUNE_SPLITS
 
 
 def test_without_training_rows_one_half_of_validation_is_fitted_on_and_the_other_tuned_on(score, tmp_path):

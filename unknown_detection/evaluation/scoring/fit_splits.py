@@ -24,6 +24,10 @@ from unknown_detection.evaluation.features.cache import Key
 
 TRAIN, VALIDATION, EXTERNAL = "train", "validation", "external_validation"
 
+EXTERNALS = (EXTERNAL, "openimage_o_validation")
+"""Unknown rows to tune on: the papers', and those that OpenOOD v1.5 tunes on, images of OpenImage-O apart from its
+far split's."""
+
 HELD_OUT = "held_out"
 """BROAD's validation split: "a held-out validation set of 45,000 samples", on which it fits mixtures of scores
 (section 3)."""
@@ -91,7 +95,8 @@ def find_fit_splits(
 
     training = [*configs, *(f"{config}-train" for config in configs)]
     validation = first(VALIDATION, [*fit_configs, *configs]) or first(HELD_OUT, [*fit_configs, *configs])
-    return FitSplits(first(TRAIN, fit_configs or training), validation, first(EXTERNAL, configs))
+    external = next(filter(None, (first(name, configs) for name in EXTERNALS)), None)
+    return FitSplits(first(TRAIN, fit_configs or training), validation, external)
 
 
 def in_fit_half(ids: Sequence[str], labels: npt.NDArray[np.int64]) -> Mask:

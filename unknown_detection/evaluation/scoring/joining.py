@@ -15,12 +15,12 @@ import pyarrow.compute as pc
 from unknown_detection.evaluation.duplicate_pairs import ids_by_split
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.releases import Release
-from unknown_detection.evaluation.scoring.fit_splits import in_fit_half
+from unknown_detection.evaluation.scoring.fit_splits import EXTERNALS, HELD_OUT, TRAIN, VALIDATION, in_fit_half
 from unknown_detection.evaluation.scoring.left_out import find_overlaps
 from unknown_detection.evaluation.scoring.rows import Rows
 from unknown_detection.evaluation.scoring.scores import summarize_ids
 
-FIT_AND_TUNE_SPLITS = ("external_validation", "held_out", "train", "validation")
+FIT_AND_TUNE_SPLITS = (*EXTERNALS, HELD_OUT, TRAIN, VALIDATION)
 """Splits for fitting and tuning; a scores file may omit one of them, but only as a whole."""
 
 _SPARSE, _FEW = 1000, 10**7
