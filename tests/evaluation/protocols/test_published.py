@@ -4,10 +4,11 @@ import csv
 import tomllib
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from unknown_detection.evaluation.detectors.registry import METHODS
-from unknown_detection.evaluation.protocols.published import OTHER_VERSION, of_other_version, published
+from unknown_detection.evaluation.protocols.published import OTHER_VERSION, beside, of_other_version, published
 
 ROOT = Path(__file__).parents[3]
 TABLE = ROOT.parent / "shared" / "reference" / "published" / "openood_v1_5" / "leaderboard_imagenet1k_ood.csv"
@@ -30,6 +31,23 @@ def test_a_row_of_another_version_is_named_and_not_compared():
     assert "CombOOD" not in {row.postprocessor for row in published(RESNET50).values()}
     # Its near splits are easier than its far ones, which no other row of the table says.
     assert of_other_version(RESNET50)["CombOOD"].near_auroc > of_other_version(RESNET50)["CombOOD"].far_auroc
+
+
+def of_report(run, detector, near, far, **changes):
+    """The means of a report on the complete config: 49,000 + 5,879 near rows, 10,000 + 5,160 + 15,869 far ones."""
+    same = {"run": run, "detector": detector, "protocol": "openood", "config": "openood-imagenet1k"}
+    same |= {"setting": "standard", "metric": "auroc", "statistic": "mean", "rows": "as_published"}
+    means = (("near_ood", near, 54_879), ("far_ood", far, 31_029))
+    return [{**same, "unknown": name, "value": value, "n_unknown": rows} | changes for name, value, rows in means]
+
+
+def test_figures_stand_beside_the_published_ones_where_release_weights_and_detector_are_the_same():
+    lines = of_report("a", "msp", 0.76, 0.85) + of_report("a", "knn", 0.80, 0.90) + of_report("b", "msp", 0.5, 0.5)
+    lines += of_report("a", "own", 0.9, 0.9)
+    lines += of_report("a", "energy", 0.7, 0.8, rows="without_duplicates")
+    lines += of_report("a", "gen", 0.7, 0.8, n_unknown=5)
+    found = beside(pd.DataFrame(lines), {"a": RESNET50, "b": ""})
+    assert found.values.tolist() == [["a", "knn", 80.0, 71.1, 90.0, 90.18], ["a", "msp", 76.0, 76.02, 85.0, 85.23]]
 
 
 @pytest.mark.skipif(not TABLE.is_file(), reason="the published table is not here")

@@ -16,8 +16,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 
+import pandas as pd
+
 CONFIG = "openood-imagenet1k"
 """The config whose `test`, near and far splits have exactly the leaderboard's images."""
+
+_IMAGES = {"near_ood": 49_000 + 5_879, "far_ood": 10_000 + 5_160 + 15_869}
+"""Unknown rows that the leaderboard's means are over (OpenOOD v1.5's lists)."""
 
 _DETECTORS = {
     "ASH": "ash",
@@ -77,6 +82,37 @@ def of_other_version(weights: str) -> dict[str, Published]:
     """The leaderboard's rows of a model that `OTHER_VERSION` names, by the leaderboard's name."""
     rows = _rows().get(_SAME.get(weights, weights), {})
     return {name: row for name, row in rows.items() if name in OTHER_VERSION}
+
+
+def beside(figures: pd.DataFrame, weights: Mapping[str, str]) -> pd.DataFrame:
+    """Set the leaderboard's means beside those of a report, where release, weights and detector are those of a row.
+
+    Args:
+        figures: the report's figures, with the columns `results.COLUMNS`.
+        weights: the published weights of each run, as for `published`.
+
+    Returns:
+        A line for each run and detector, best near AUROC first: `run`, `detector`, then in percent `near`,
+        `published near`, `far` and `published far`. None unless all of the leaderboard's images were judged.
+    """
+    chosen = figures[
+        figures["config"].str.startswith(CONFIG)
+        & (figures["protocol"] == "openood")
+        & (figures["setting"] == "standard")
+        & (figures["metric"] == "auroc")
+        & (figures["statistic"] == "mean")
+        & (figures["rows"] == "as_published")
+        & (figures["n_unknown"] == figures["unknown"].map(_IMAGES))
+    ]
+    lines = []
+    for (run, detector), found in chosen.groupby(["run", "detector"], sort=False):
+        row = published(weights.get(run, "")).get(detector)
+        values = dict(zip(found["unknown"], found["value"] * 100, strict=True))
+        if row is not None and values.keys() == _IMAGES.keys():
+            near, far = values["near_ood"], values["far_ood"]
+            lines.append((run, detector, near, row.near_auroc, far, row.far_auroc))
+    columns = ["run", "detector", "near", "published near", "far", "published far"]
+    return pd.DataFrame(lines, columns=columns).sort_values("near", ascending=False, ignore_index=True)
 
 
 @functools.cache

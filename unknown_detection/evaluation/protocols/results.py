@@ -97,6 +97,7 @@ class Run:
         prepared: how the model got images that are prepared for a model's input, by `config/split`.
         fit_half: the `config/split` that detectors were fitted on half of, for want of training rows; empty if not.
         accepted: where the model's accuracy differs from the published one, in words; empty if it does not.
+        weights: the published weights, by the name of torchvision's file or of timm's model; empty for others.
     """
 
     name: str
@@ -109,6 +110,7 @@ class Run:
     prepared: Mapping[str, str] = field(default_factory=dict)
     fit_half: str = ""
     accepted: str = ""
+    weights: str = ""
 
 
 def tidy(

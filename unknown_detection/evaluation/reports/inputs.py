@@ -277,4 +277,13 @@ def _run(file: ScoresFile, provenance: Provenance | None) -> Run:
         prepared=provenance.prepared,
         fit_half=provenance.fit_half,
         accepted=provenance.source.get("accepted", ""),
+        weights=_published_weights(provenance),
     )
+
+
+def _published_weights(provenance: Provenance) -> str:
+    """The published weights of a run, by the name of torchvision's file or of timm's model; empty for others."""
+    kind, _, name = provenance.model.partition(":")
+    if "address" not in provenance.source:
+        return ""
+    return provenance.source.get("file", "") if kind == "torchvision" else name

@@ -13,6 +13,7 @@ import pandas as pd
 from markupsafe import Markup
 
 from unknown_detection.evaluation.display.tables import as_page
+from unknown_detection.evaluation.protocols import published
 from unknown_detection.evaluation.protocols.registry import named
 from unknown_detection.evaluation.protocols.results import COLUMNS
 from unknown_detection.evaluation.reports.placed import PlacedTable
@@ -71,7 +72,7 @@ def render_page(
     first = next((one for one in drawn if short and one[0] == short[0].protocol), None)
     others = [one for one in drawn if one is not first]
     sections = [_section(protocol, tables, others) for protocol in figures["protocol"].unique()]
-    results = [_short(placed) for placed in short]
+    results = [_short(placed) for placed in short] + _leaderboard(record, figures)
     origin = [table for table in (_fitting(fitting or {}), _times(record), _runs(record)) if table.rows]
     entries = [Entry("results", "Results", [Entry(table.anchor, table.caption) for table in results])]
     for section in sections:
@@ -114,6 +115,33 @@ def _section(protocol: str, tables: Sequence[PlacedTable], drawn: Sequence[Drawn
 def _short(placed: PlacedTable) -> Table:
     found = as_page(placed.table, _FIRST)
     return Table(**{**vars(found), "anchor": anchor("results", placed.table.name)})
+
+
+def _leaderboard(record: Mapping[str, Any], figures: pd.DataFrame) -> list[Table]:
+    """Lay out OpenOOD's published means beside the report's; nothing where no row of the leaderboard is comparable."""
+    weights = {run["run"]: run["weights"] for run in record["runs"]}
+    lines = published.beside(figures, weights)
+    if lines.empty:
+        return []
+    columns = [Column("Detector"), Column("Run")]
+    columns += [Column(name, True, group) for group in ("Near AUROC", "Far AUROC") for name in _BESIDE]
+    rows: list[Sequence[Value | Cell]] = [
+        [line["detector"], line["run"]]
+        + [cell for of in ("near", "far") for cell in _compared(line[of], line[f"published {of}"])]
+        for line in lines.to_dict("records")
+    ]
+    note = "In percent; the published figures are those of OpenOOD's leaderboard of July 2025, for the same weights."
+    others = {name for file in weights.values() for name in published.of_other_version(file)}
+    note += "".join(f" {name}'s row is not comparable: {published.OTHER_VERSION[name]}." for name in sorted(others))
+    return [Table("leaderboard", "Beside OpenOOD's leaderboard", columns, rows, note, False, _FIRST)]
+
+
+_BESIDE = ("here", "published", "difference")
+
+
+def _compared(here: float, there: float) -> list[Value | Cell]:
+    cells = (f"{here:.2f}", here), (f"{there:.2f}", there), (f"{here - there:+.2f}", here - there)
+    return [Cell(text, order=order) for text, order in cells]
 
 
 def _runs(record: Mapping[str, Any]) -> Table:

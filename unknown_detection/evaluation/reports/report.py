@@ -236,7 +236,7 @@ def _record(
     """Return what the report was made from, and what it says of its rows."""
     runs = []
     for file, one in zip(files, scored, strict=True):
-        told = {name: getattr(one.run, name) for name in ("variant", "seed", "model", "model_digest")}
+        told = {name: getattr(one.run, name) for name in ("variant", "seed", "model", "model_digest", "weights")}
         told |= {"run": one.run.name, "scores": file.path.name, "scores_sha256": file.sha256, "times": dict(one.times)}
         runs.append(told)
     first = figures.iloc[0]
