@@ -28,11 +28,15 @@ TABLES = (
     "facets-t1-sun397",
     "facets-t2-sun397",
     "cocomagenet",
+    "openood-imagenet200",
+    "openood-textures",
+    "ssb-hard",
+    "imagenet-ood",
 )
 
 # The rules up to "no_object" are those of Kim, Koo & Hwang (2023), sections 3.1 and 3.2, but for the three marked
-# "ours"; the next are those of FACETS (`taxonomy.rules.facets`), section IV, and the last four
-# follow BROAD (`taxonomy.rules.broad`), appendix A.
+# "ours"; the next are those of FACETS (`taxonomy.rules.facets`), section IV, the four of categories
+# follow BROAD (`taxonomy.rules.broad`), appendix A, and the last two say what published lists have.
 RULES = {
     "tiny_imagenet": "one of Tiny ImageNet's 200 classes, which are the in-distribution classes",
     "below_parent": "descends from a direct hypernym of an in-distribution class",
@@ -65,6 +69,8 @@ RULES = {
     "category_words": "the name of the COCO category is a lemma of an ImageNet class, but has several words, and "
     "BROAD's list has none of these",
     "category_alone": "the name of the COCO category is no lemma of an ImageNet class",
+    "listed": "the published list has images of the class",
+    "not_listed": "the published list has no image of the class",
 }
 
 
@@ -73,9 +79,9 @@ class Decision:
     """The decision of a rule about one class of a source.
 
     Attributes:
-        class_id: The source's own class: a wnid for ImageNet and "tiny158", a name for "cifar100" ("aquarium_fish")
-            and "food101" ("apple_pie"), a folder for "caltech256" ("133.lightning"), a category for "places365",
-            SUN397 ("/a/airfield") and "cocomagenet" ("wine glass").
+        class_id: The source's own class: a wnid for ImageNet, ImageNet-21k and "tiny158", a name for "cifar100"
+            ("aquarium_fish"), "openood-textures" ("banded") and "food101" ("apple_pie"), a folder for "caltech256"
+            ("133.lightning"), a category for "places365", SUN397 ("/a/airfield") and "cocomagenet" ("wine glass").
         class_name: Its readable name, which in ImageNet may occur twice.
         decision: "in_distribution", "near_candidate", "external" or "excluded" for "imagenet", "candidate" for
             "cifar100", "shared" or "out_of_distribution" for "facets-inter-dataset", "shared" or "unshared" for

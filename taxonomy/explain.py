@@ -14,11 +14,20 @@ from taxonomy.wordnet.nouns import WordNet
 from taxonomy.wordnet.nouns import load as load_wordnet
 from unknown_detection.words import quantity
 
-_OF_WNIDS = ("imagenet", "tiny158", *explain_facets.SOURCES["imagenet"])  # tables whose classes are synsets themselves
+_OF_WNIDS = (
+    "imagenet",
+    "tiny158",
+    "openood-imagenet200",
+    "ssb-hard",
+    "imagenet-ood",
+    *explain_facets.SOURCES["imagenet"],
+)  # tables whose classes are synsets themselves
 
-_COMPARED = {"tiny158": ("cifar", "imagenet"), "cifar100": ("cifar", "cifar100")} | {
-    name: ("imagenet", name) for name in ("imagenet", "food101", "caltech256", "places365")
-}
+_COMPARED = (
+    {"tiny158": ("cifar", "imagenet"), "cifar100": ("cifar", "cifar100")}
+    | {name: ("imagenet", name) for name in ("imagenet", "food101", "caltech256", "places365")}
+    | {"openood-textures": ("broad", "dtd"), **dict.fromkeys(("ssb-hard", "imagenet-ood"), ("broad", "imagenet21k"))}
+)
 """Benchmark and source by which the table of overlaps has the classes of a decision table; FACETS has its own."""
 
 _LISTED_BY = {"sun397": "facets-t1-sun397", "coco2017": "cocomagenet"}
@@ -56,7 +65,7 @@ TAKEN_WHOLE = (
 
 _UNDECIDED = {
     **dict.fromkeys(("dtd", "lsun", "noise", "svhn"), "cifar"),
-    **dict.fromkeys(("imagenet_o", "inaturalist", "openimage_o"), "broad"),
+    **dict.fromkeys(("imagenet_o", "inaturalist", "ninco", "openimage_o"), "broad"),
     "svhn_full": "facets",
 }
 """Sources about whose classes no rule decides, with the benchmark that has them: what is known are their overlaps."""

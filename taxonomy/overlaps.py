@@ -16,12 +16,21 @@ from taxonomy.tables import read_rows
 
 FILE = "overlaps.csv"
 
-KINDS = ("same", "kind-of", "part-of", "shared word", "scene holds object")
-"""Kinds of overlap, the closest first.
+CLOSENESS: Mapping[str, int] = {
+    "same": 0,
+    **dict.fromkeys(("descendant", "ancestor", "kind-of"), 1),
+    "part-of": 2,
+    "shared word": 3,
+    "scene holds object": 4,
+}
+"""Kinds of overlap, each with its place, the closest first.
 
 - same: two names of one thing.
-- kind-of: one is a kind of the other. A class of the external sets, which are to have nothing in common with the
-  known ones, is also marked where both are kinds of one everyday category (`taxonomy.rules.overlaps.CATEGORIES`).
+- descendant: WordNet has the unknown class below the known one, as blue jay below jay.
+- ancestor: WordNet has the unknown class above the known one, as goat above ibex.
+- kind-of: one is a kind of the other, as a person says. A class of the external sets, which are to have nothing in
+  common with the known ones, is also marked where both are kinds of one everyday category
+  (`taxonomy.rules.overlaps.CATEGORIES`).
 - part-of: one is a part of the other, or its ingredient.
 - shared word: one name, or the head of one, for two things.
 - scene holds object: a picture of one usually shows the other beside it, on it or around it.
@@ -56,7 +65,7 @@ class Overlap:
         class_name: its readable name.
         known: the known class, as the benchmark's configs name it in `label`; "" if there is none.
         known_name: its readable name; "" if there is none.
-        kind: one of `KINDS`, or `NONE`.
+        kind: one of `CLOSENESS`, or `NONE`.
         basis: "WordNet", "FACETS grade" or "by hand".
         evidence: the path in WordNet, the grade's reason, or the reason of the hand.
     """

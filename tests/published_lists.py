@@ -2,9 +2,11 @@
 
 import functools
 import gzip
-from pathlib import Path
 
-PUBLISHED = Path(__file__).parents[2] / "shared" / "reference" / "published"
+from tests.builders.published import REFERENCE as PUBLISHED
+from tests.builders.published import published as needs_lists
+
+__all__ = ["FILES", "PUBLISHED", "labels", "needs_lists", "published"]
 
 _OPENOOD = "openood_v1_5/imagenet_{}.txt.gz"
 FILES = {
@@ -34,6 +36,17 @@ _SETS = (*_OF_OPENOOD, "openimage_o/images/", "ssb_hard/", "texture/")
 @functools.cache
 def published(name):
     """The images of a list, sorted: their paths in OpenOOD's tree below the set's folder, or their names."""
-    lines = gzip.decompress((PUBLISHED / FILES[name]).read_bytes()).decode().split("\n")
-    paths = [line.split(" ")[0] for line in lines if line]
-    return sorted(next((path.removeprefix(of) for of in _SETS if path.startswith(of)), path) for path in paths)
+    return sorted(_below(line.split(" ")[0]) for line in _lines(name))
+
+
+def labels(name):
+    """The label of each image of a list of known classes, by the path of `published`."""
+    return {_below(path): int(label) for path, label in (line.split(" ") for line in _lines(name))}
+
+
+def _lines(name):
+    return gzip.decompress((PUBLISHED / FILES[name]).read_bytes()).decode().split("\n")[:-1]
+
+
+def _below(path):
+    return next((path.removeprefix(of) for of in _SETS if path.startswith(of)), path)

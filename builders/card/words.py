@@ -32,7 +32,7 @@ ROLE_MEANINGS: Mapping[Role, str] = {
     "novel_class": "unknown: an image of a class that the known ones do not include",
     "adversarial": "known class, attacked: changed so that a model takes it for another class",
     "synthetic": "known class, generated: made by a generative model",
-    "corruption": "known class, corrupted: blurred, noisy or otherwise degraded",
+    "corruption": "known class, shifted: blurred, noisy or otherwise degraded, or another kind of picture",
     "multi_label": "several known classes in one image, or one of these alone as the control",
 }
 """What each role says of a row."""
@@ -83,6 +83,7 @@ _BUILD_RULES: Mapping[str, str] = {
     "demo-classes": "not one of the first classes, of which a demo makes images",
     "duplicate": "shows the same picture as another row (variant without duplicates)",
     "image-not-drawn": "its class has more images than the split takes, or none was made of this one",
+    "image-not-listed": "not in the published list of images",
     "in-other-split": "drawn for another split",
     "limit-per-class": "beyond the limit of images of a class that was given, for a quick look",
     "not-adopted": "not in the copy of the published benchmark that was adopted",

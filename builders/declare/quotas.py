@@ -56,6 +56,9 @@ class Candidates(Protocol):
     def ids(self, rows: Rows) -> npt.NDArray[np.str_]:
         """Source ids of some rows."""
 
+    def listed(self, ids: Sequence[str], *, by_name: bool) -> Rows:
+        """The candidates with some source ids, or with these as the last part of their ids; ascending rows."""
+
 
 @dataclass(frozen=True)
 class Quota:
@@ -239,6 +242,40 @@ class Originals(Quota):
     def reason(self, before: Sequence[str]) -> tuple[str, str]:
         """No image was made of it."""
         return ("image-not-drawn", f"{self.of.title} has no image made of it in {', '.join(self.partitions)}")
+
+
+@dataclass(frozen=True)
+class Listed(Quota):
+    """Exactly the images of a published list (`taxonomy.lists`) that are of the split's classes; complete, `images`.
+
+    With `by_name` the list has the names of files alone, so an image is found by the last part of its id.
+    """
+
+    of: str
+    images: int
+    by_name: bool = False
+
+    def expected(self, sizes: Callable[[], Sequence[int]]) -> int:
+        """`images`."""
+        return self.images
+
+    def take(self, candidates: Candidates) -> Rows:
+        """The rows of listed images."""
+        from taxonomy import lists
+
+        return candidates.listed(list(lists.load(self.of)), by_name=self.by_name)
+
+    def has(self, source_id: str) -> bool:
+        """Whether the list has an image of the source."""
+        from taxonomy import lists
+
+        return (source_id.rpartition("/")[2] if self.by_name else source_id) in lists.load(self.of)
+
+    def reason(self, before: Sequence[str]) -> tuple[str, str]:
+        """The list does not have it."""
+        from taxonomy import lists
+
+        return ("image-not-listed", f"not in {lists.LISTS[self.of].published}")
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from builders.declare.classes import ChosenClasses, Classes, ClassesOf
 from builders.declare.quotas import Originals, Quota
 from builders.generate.arrays import AS_PNG
 from builders.generate.contract import Generator
-from builders.release.columns import ID_OVERLAP, OODNESS, Column
+from builders.release.columns import ID_OVERLAP, ID_OVERLAP_KIND, OODNESS, Column
 from builders.release.schema import KNOWN_CLASS_ROLES, Role
 from builders.sources.titles import TITLES, source_of
 
@@ -180,7 +180,8 @@ class Config:
     to 32 x 32 for it. `optional`: its splits are only built if they are asked for by name. `overlaps` names the
     benchmark in `taxonomy.overlaps.LABEL_SPACES` whose known classes its unknown ones were compared with; of these,
     `labels` are known here. With `BY_NAME` they are compared by WordNet and
-    name (`taxonomy.rules.own_classes`). It adds the column `id_overlap`.
+    name (`taxonomy.rules.own_classes`). It adds the column `id_overlap`, and with `overlap_kinds` also
+    `id_overlap_kind`.
     """
 
     name: str
@@ -190,6 +191,7 @@ class Config:
     duplicates_of: str = ""
     optional: bool = False
     overlaps: str = ""
+    overlap_kinds: bool = False
 
     @property
     def drawn_labels(self) -> Classes | None:
@@ -200,8 +202,12 @@ class Config:
     def columns(self) -> tuple[Column, ...]:
         """Columns in addition to those of every config."""
         oodness = (OODNESS,) * any(split.oodness is not None for split in self.by_key().values())
-        overlap = (ID_OVERLAP,) * bool(self.overlaps)
-        return oodness + overlap + self.source_columns + self.generated_columns
+        return oodness + self.overlap_columns + self.source_columns + self.generated_columns
+
+    @property
+    def overlap_columns(self) -> tuple[Column, ...]:
+        """Columns that say which known class a row's unknown class overlaps."""
+        return (ID_OVERLAP,) * bool(self.overlaps) + (ID_OVERLAP_KIND,) * self.overlap_kinds
 
     @property
     def source_columns(self) -> tuple[Column, ...]:
@@ -228,11 +234,11 @@ class Config:
     def has_labels(self, split: Split) -> bool:
         """Whether rows of a split or part have labels: in-distribution ones do, and shifted ones of their classes.
 
-        Where `labels` are all classes of a source, rows of another source have labels if it has the same classes.
+        Where `labels` are all classes of a source, rows of another source have labels if it has no other classes.
         Otherwise shifted rows have none: their classes may be others than those that `label` counts.
         """
         if not isinstance(self.labels, ClassesOf):
             return split.role == "in_distribution"
         if split.role not in KNOWN_CLASS_ROLES:
             return False
-        return list(self.labels.source.classes()) == list(split.source.classes())
+        return split.source.classes().keys() <= self.labels.source.classes().keys()

@@ -23,7 +23,6 @@ from builders.pipeline.request import BuildRequest, Identity, Run
 from builders.plan.classes import Draws
 from builders.plan.planner import PlannedSplit
 from builders.plan.tables import PLAN_SCHEMA
-from builders.release.columns import ID_OVERLAP
 from builders.release.images import LEAVE_OUT
 from builders.release.schema import ROLES
 from builders.release.split_entries import pieces_by_key
@@ -106,7 +105,7 @@ def _planned(
     planned = []
     for part, listed in pieces_by_key(key, entry.splits[name]).items():
         config, split = benchmark.by_key()[part]
-        own = [*(column.name for column in config.source_columns), *(ID_OVERLAP.name,) * bool(config.overlaps)]
+        own = [column.name for column in (*config.source_columns, *config.overlap_columns)]
         index = indexes[split.source.key]
         mine = rows
         if isinstance(split, Part):

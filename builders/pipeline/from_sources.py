@@ -13,7 +13,7 @@ from pathlib import Path
 
 from builders.adopt.copies import adopt, adoption_digest
 from builders.adopt.text_lists import adopt_indexes
-from builders.declare.quotas import Half
+from builders.declare.quotas import Half, Listed
 from builders.errors import NAMED, BuildError, more
 from builders.pipeline.build_plan import BuildPlan
 from builders.pipeline.locating import locate_splits
@@ -22,7 +22,7 @@ from builders.pipeline.survey import Survey
 from builders.pipeline.without_duplicates import Gone, find_duplicates, short_classes
 from builders.plan.agreement import agreements
 from builders.plan.classes import Adopted, Draws
-from builders.plan.completeness import shortfalls
+from builders.plan.completeness import missing_listed, shortfalls
 from builders.plan.originals import missing_originals, shared_originals
 from builders.plan.planner import PlannedSplit, plan
 from builders.sources.base import SourceIndex, open_source
@@ -138,7 +138,12 @@ def _lacking(
         if key in draws.adopted and draws.adopted[key].source_ids is not None:
             continue  # the copy names its images, and each of them was found
         index = indexes[split.source.key]
-        short = [(sentence, index.root) for sentence in shortfalls(index, split.partitions, draws.classes(key))]
+        needed = draws.classes(key)
+        if isinstance(split.quota, Listed):
+            sentences = missing_listed(split.quota, index, split.partitions, needed)
+        else:
+            sentences = shortfalls(index, split.partitions, needed)
+        short = [(sentence, index.root) for sentence in sentences]
         if (originals := split.originals) is not None:
             made = indexes[originals.of.key]
             # Other validation images than the originals may be missing.

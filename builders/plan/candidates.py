@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from builders.declare.quotas import Rows
 from builders.declare.ranking import Key, first_of_each, in_rank_order
@@ -176,6 +177,18 @@ class RankedCandidates:
     def ids(self, rows: Rows) -> npt.NDArray[np.str_]:
         """Source ids of some rows."""
         return np.array(self.view.ids(rows).to_pylist(), dtype=np.str_)
+
+    def listed(self, ids: Sequence[str], *, by_name: bool) -> Rows:
+        """The candidates with some source ids, or with these as the last part of their ids."""
+        found, known = self.view.ids(self.rows), pa.array(ids, pa.string())
+        mask = pc.is_in(names_of(found) if by_name else found, value_set=known)
+        listed: Rows = self.rows[mask.to_numpy(zero_copy_only=False)]
+        return listed
+
+
+def names_of(ids: pa.Array) -> pa.Array:
+    """The last parts of ids, which are the names of files."""
+    return pc.replace_substring_regex(ids, r"^.*/", "")
 
 
 def _codes(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.integer], npt.NDArray[np.str_]]:

@@ -8,9 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+import pyarrow as pa
 import pyarrow.compute as pc
 
+from builders.declare.quotas import Listed
+from builders.errors import NAMED, more
+from builders.plan.candidates import names_of
 from builders.sources.base import Expected, PartitionIndex, SourceIndex
+from taxonomy import lists
 
 
 def shortfalls(index: SourceIndex, partitions: Collection[str], needed: Collection[str]) -> list[str]:
@@ -34,6 +39,36 @@ def shortfalls(index: SourceIndex, partitions: Collection[str], needed: Collecti
     pieces = [piece for piece in index.pieces if piece.partition in partitions]
     found = [_compare(index, piece, expected[piece.partition], needed) for piece in pieces]
     return [sentence for sentence in found if sentence is not None]
+
+
+def missing_listed(
+    quota: Listed, index: SourceIndex, partitions: Collection[str], needed: Collection[str]
+) -> list[str]:
+    """Compare the images of a published list with those that a source has; other images may be missing.
+
+    Args:
+        quota: says which list.
+        index: the source as found.
+        partitions: the partitions to look in.
+        needed: ids of the classes that are drawn from; listed images of others do not count.
+
+    Returns:
+        A sentence as `shortfalls` gives, or none if every image is there once.
+    """
+    others = index.source.classes().keys() - set(needed)
+    wanted = pa.array([image for image, of in lists.load(quota.of).items() if of not in others], pa.string())
+    pieces = [piece for piece in index.pieces if piece.partition in partitions]
+    ids = pa.chunked_array([piece.table["source_id"].combine_chunks() for piece in pieces], pa.string())
+    names = names_of(ids) if quota.by_name else ids
+    missing = sorted(wanted.filter(pc.invert(pc.is_in(wanted, value_set=names))).to_pylist())
+    there = pc.sum(pc.is_in(names, value_set=wanted)).as_py() or 0
+    title = f"{index.source.title}, {' and '.join(partitions)}"
+    if missing:
+        first = f"{', '.join(missing[:NAMED])}{more(missing)}"
+        return [f"{title}: lacks {len(missing):,} of the {len(wanted):,} listed images ({first})"]
+    if there > len(wanted):
+        return [f"{title}: has {there:,} images with the {len(wanted):,} listed names"]
+    return []
 
 
 def _compare(index: SourceIndex, piece: PartitionIndex, expected: Expected, needed: Collection[str]) -> str | None:

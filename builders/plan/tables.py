@@ -15,7 +15,7 @@ from builders.declare.benchmark import ClassesOf, Config, Split
 from builders.declare.quotas import Rows
 from builders.plan.candidates import IndexArrays
 from builders.plan.classes import Adopted
-from builders.release.columns import ID_OVERLAP, OODNESS
+from builders.release.columns import OODNESS
 from builders.release.schema import ROLES, UNKNOWN_ROLES
 from taxonomy import overlaps
 from taxonomy.rules import own_classes
@@ -57,8 +57,10 @@ def planned_table(
         table = table.append_column(OODNESS.name, pa.array(by_code[view.class_codes[rows]]))
     if config.overlaps:
         of_class = _overlaps(config, split, labels)
-        by_class = pa.array([of_class.get(str(class_id)) for class_id in view.class_ids], ID_OVERLAP.arrow)
-        table = table.append_column(ID_OVERLAP.name, by_class.take(pa.array(view.class_codes[rows])))
+        found = [of_class.get(str(class_id), (None, None)) for class_id in view.class_ids]
+        for column, per_class in zip(config.overlap_columns, zip(*found, strict=True), strict=False):
+            by_class = pa.array(per_class, column.arrow)
+            table = table.append_column(column.name, by_class.take(pa.array(view.class_codes[rows])))
     for column in config.source_columns:
         if column in split.source.columns:
             own = view.index.take([column.name], rows)[column.name]
@@ -107,14 +109,18 @@ def _oodness(split: Split, adopted: Adopted | None) -> Mapping[str, float]:
     return split.oodness.of()
 
 
-def _overlaps(config: Config, split: Split, labels: Sequence[str]) -> Mapping[str, str]:
-    """The known class that each unknown class of a split overlaps most closely, by class id; empty for known ones."""
+def _overlaps(config: Config, split: Split, labels: Sequence[str]) -> Mapping[str, tuple[str, str]]:
+    """The known class that each unknown class of a split overlaps most closely, and how, by class id.
+
+    Empty for known classes; compared by name, they have no kind.
+    """
     if split.role not in UNKNOWN_ROLES:
         return {}
     if config.overlaps == overlaps.BY_NAME and isinstance(config.labels, ClassesOf):
-        return own_classes.compare(split.source.classes(), config.labels.source.classes()).overlaps
+        compared = own_classes.compare(split.source.classes(), config.labels.source.classes()).overlaps
+        return {class_id: (known, "") for class_id, known in compared.items()}
     closest = overlaps.closest(config.overlaps, split.source.key, labels)
-    return {class_id: overlap.known for class_id, overlap in closest.items()}
+    return {class_id: (overlap.known, overlap.kind) for class_id, overlap in closest.items()}
 
 
 def remarks_on_classes(config: Config, split: Split) -> tuple[str, ...] | None:

@@ -83,6 +83,13 @@ ID_OVERLAP = Column(
     "the known class that the row's unknown class is, holds or shows; null where none was found",
     nullable=True,
 )
+ID_OVERLAP_KIND = Column(
+    "id_overlap_kind",
+    "string",
+    "how the two classes overlap: the row's class is the `same` as the known one, its `descendant` or `ancestor` in "
+    "WordNet, or as `taxonomy/overlaps.py` says",
+    nullable=True,
+)
 
 PREPARED_SHA256 = Column(
     "prepared_sha256",
@@ -91,5 +98,5 @@ PREPARED_SHA256 = Column(
     absent="",
 )
 
-KNOWN_COLUMNS: Mapping[str, Column] = {column.name: column for column in (OODNESS, ID_OVERLAP)}
+KNOWN_COLUMNS: Mapping[str, Column] = {column.name: column for column in (OODNESS, ID_OVERLAP, ID_OVERLAP_KIND)}
 """The columns that a manifest lists by name, without type and description."""

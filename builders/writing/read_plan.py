@@ -22,7 +22,6 @@ import pyarrow.compute as pc
 from builders.declare.benchmark import Config, Part
 from builders.generate.contract import Generator
 from builders.plan.planner import PlannedSplit
-from builders.release.columns import ID_OVERLAP
 from builders.release.digests import lines_digest
 from builders.storage.parquet import write_arrow
 from builders.writing.packs import Packed
@@ -181,8 +180,7 @@ def write_plan(located: ReadPlan, path: Path) -> None:
 
 def _digest(config: Config, plan: pa.Table, starts: tuple[int, ...]) -> str:
     rows = lines_digest(plan, ("id", "label", "role", "class_id"))
-    own = [column.name for column in config.source_columns]
-    if own := own + [ID_OVERLAP.name] * bool(config.overlaps):
+    if own := [column.name for column in (*config.source_columns, *config.overlap_columns)]:
         # A source's list or annotations, or the table of overlaps, may change while its images stay.
         rows += f" {json.dumps(plan.select(own).to_pydict())}"
     return hashlib.sha256(f"{rows} {starts}".encode()).hexdigest()

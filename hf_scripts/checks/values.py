@@ -13,12 +13,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.release.columns import ID_OVERLAP, PREPARED_SHA256, Column
+from builders.release.columns import ID_OVERLAP, ID_OVERLAP_KIND, PREPARED_SHA256, Column
 from builders.release.entries import By, ConfigEntry
 from builders.release.images import BY_PIXELS, Stored
 from builders.release.schema import ROLES, UNKNOWN_ROLES, Role, without_values
 from builders.release.split_entries import SplitEntry
 from hf_scripts.checks.problems import Problems
+from taxonomy.overlaps import CLOSENESS
 
 _STORED = pa.array(get_args(Stored))
 HEX_SHA256 = "^[0-9a-f]{64}$"
@@ -196,6 +197,11 @@ class _Checker:
         self.report(
             ID_OVERLAP.name, "overlap", pc.and_(pc.is_valid(values), of_known), "although the row's class is known"
         )
+        if ID_OVERLAP_KIND in self.split.columns:
+            kinds = self.rows[ID_OVERLAP_KIND.name]
+            known = pc.is_in(kinds, value_set=pa.array(list(CLOSENESS), pa.string()))
+            wrong = pc.not_equal(known, pc.is_valid(values))
+            self.report(ID_OVERLAP_KIND.name, "overlap", wrong, "no kind of overlap, or one without the other column")
 
     def text(self) -> None:
         rows = self.rows

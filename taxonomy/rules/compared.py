@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
-from taxonomy import decisions, tables
+from taxonomy import decisions, lists, tables
 from taxonomy.rules.keywords import variants
 from taxonomy.wordnet.nouns import load
 
@@ -125,6 +125,20 @@ def _imagenet_o() -> dict[str, Class]:
     return _by_id(Class(wnid, wordnet.lemmas(row)[0], (row,)) for wnid, row in rows.items())
 
 
+@functools.cache
+def _listed() -> dict[str, Class]:
+    """The classes of ImageNet-21k that SSB-hard and ImageNet-OOD have images of, as synsets alone."""
+    wordnet = load()
+    wnids = sorted({wnid for name in ("ssb_hard", "imagenet_ood") for wnid in lists.load(name).values()})
+    rows = {wnid: wordnet.row(wnid) for wnid in wnids}
+    return _by_id(Class(wnid, wordnet.lemmas(row)[0], (row,)) for wnid, row in rows.items())
+
+
+@functools.cache
+def _sun397_by_name() -> dict[str, Class]:
+    return _by_id(_named(item.category, item.name, []) for item in tables.sun397())
+
+
 KNOWN: Mapping[str, Callable[[], Mapping[str, Class]]] = {
     "imagenet": _imagenet_known,
     "cifar": _cifar100,
@@ -140,6 +154,12 @@ UNKNOWN: Mapping[str, Mapping[str, Callable[[], Mapping[str, Class]]]] = {
     },
     "cifar": {"cifar100": _cifar100, "imagenet": _tiny158},
     "facets": {"imagenet": _imagenet_all, "sun397": _sun397},
-    "broad": {"inaturalist": _inaturalist, "imagenet_o": _imagenet_o},
+    "broad": {
+        "inaturalist": _inaturalist,
+        "imagenet_o": _imagenet_o,
+        "imagenet21k": _listed,
+        "places365": _places365,
+        "sun397": _sun397_by_name,
+    },
 }
 """The unknown classes by benchmark and source. Sources without classes of their own are in the table by hand."""

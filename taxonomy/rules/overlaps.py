@@ -16,7 +16,7 @@ from collections.abc import Iterator, Mapping
 from taxonomy import tables
 from taxonomy.errors import TaxonomyError
 from taxonomy.grading import GRADED
-from taxonomy.overlaps import EVERY, KINDS, LABEL_SPACES, NONE, Overlap
+from taxonomy.overlaps import CLOSENESS, EVERY, LABEL_SPACES, NONE, Overlap
 from taxonomy.rules import facets
 from taxonomy.rules.compared import KNOWN, UNKNOWN, Class
 from taxonomy.rules.far import say
@@ -67,7 +67,7 @@ def overlaps() -> tuple[Overlap, ...]:
 
 
 def _place(row: Overlap) -> int:
-    return (*KINDS, NONE).index(row.kind)
+    return CLOSENESS.get(row.kind, len(CLOSENESS))
 
 
 def _order(row: Overlap) -> tuple[str, str, str, int, str]:
@@ -141,9 +141,9 @@ def _related(
             yield of_row[row], "same", f"Both are {say(wordnet, row)}."
         for above in _ancestors(row):
             if above in of_row:
-                yield of_row[above], "kind-of", _path(wordnet, row, above)
+                yield of_row[above], "descendant", _path(wordnet, row, above)
         for known_row, other in below.get(row, ()):
-            yield other, "kind-of", _path(wordnet, known_row, row)
+            yield other, "ancestor", _path(wordnet, known_row, row)
         if item.external:
             yield from _of_one_category(wordnet, row, below)
     for word in sorted(item.words):
@@ -188,8 +188,10 @@ def _by_hand() -> Iterator[Overlap]:
         where = f"{BY_HAND_FILE}, {class_id} of {source} in {benchmark}"
         if benchmark not in LABEL_SPACES or (known and known not in KNOWN[benchmark]()):
             raise TaxonomyError(f"{where}: {known} is not among {LABEL_SPACES.get(benchmark, 'any known classes')}.")
-        if row["kind"] not in (*KINDS, NONE) or (row["kind"] == NONE) is not (known == ""):
-            raise TaxonomyError(f"{where}: the kind '{row['kind']}' is none of {', '.join(KINDS)}, or has no class.")
+        if row["kind"] not in (*CLOSENESS, NONE) or (row["kind"] == NONE) is not (known == ""):
+            raise TaxonomyError(
+                f"{where}: the kind '{row['kind']}' is none of {', '.join(CLOSENESS)}, or has no class."
+            )
         if not row["reason"]:
             raise TaxonomyError(f"{where}: a reason is missing.")
         name = _name_of(benchmark, source, class_id)

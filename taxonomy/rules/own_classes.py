@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from taxonomy.errors import TaxonomyError
-from taxonomy.overlaps import KINDS
+from taxonomy.overlaps import CLOSENESS
 from taxonomy.rules.compared import Class
 from taxonomy.rules.keywords import variants
 from taxonomy.rules.overlaps import related
@@ -59,12 +59,12 @@ def compare(unknown: Mapping[str, str], known: Mapping[str, str]) -> ClassCompar
     order = {class_id: place for place, class_id in enumerate(known)}
     found: dict[str, tuple[int, int, str]] = {}
     for item, other, kind, _ in related(_items(ours), _items(theirs)):
-        this = (KINDS.index(kind), order[other.id], other.id)
+        this = (CLOSENESS[kind], order[other.id], other.id)
         found[item.id] = min(this, found.get(item.id, this))
     overlaps = {class_id: found[class_id][2] for class_id in unknown if class_id in found}
     others: dict[str, str] = {}
     for item, other, kind, _ in related(_items(ours, every=True), _items(theirs, every=True)):
-        if item.id not in overlaps and kind in ("same", "kind-of"):
+        if item.id not in overlaps and CLOSENESS[kind] <= CLOSENESS["kind-of"]:
             others.setdefault(item.id, f"{item.id} and {_shown(other)}")
     remarks = list(_remarks(ours))
     if others:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from taxonomy import tables
 from taxonomy.decisions import Decision
-from taxonomy.rules import broad, facets, facets_rules, far
+from taxonomy.rules import broad, facets, facets_rules, far, openood
 from taxonomy.wordnet.nouns import WordNet, load
 
 
@@ -184,6 +184,10 @@ _COMPUTE: dict[str, Callable[[], tuple[Decision, ...]]] = {
     **{table: functools.partial(facets_rules.by_wordnet, table) for table in facets.THRESHOLDS},
     **{table: functools.partial(facets_rules.by_grade, table) for table in facets.GRADE_LIMITS},
     "cocomagenet": broad.cocomagenet,
+    "openood-imagenet200": openood.imagenet200,
+    "openood-textures": openood.textures,
+    "ssb-hard": functools.partial(openood.of_imagenet21k, "ssb_hard", "SSB-hard's"),
+    "imagenet-ood": functools.partial(openood.of_imagenet21k, "imagenet_ood", "ImageNet-OOD's"),
 }
 
 

@@ -6,6 +6,23 @@ import pyarrow as pa
 from builders.sources.base import PARTITION_SCHEMA, PartitionIndex, SourceIndex
 
 
+def named_index(source, images):
+    """The index of a copy with the given images: the class of each by its id, for each partition."""
+    pieces = []
+    for partition, of in images.items():
+        names = list(source.classes())
+        numbers = {name: number for number, name in enumerate(names)}
+        ids = pa.array(list(of), pa.string())
+        codes = pa.array([numbers[class_id] for class_id in of.values()], pa.int32())
+        column = pa.DictionaryArray.from_arrays(codes, pa.array(names))
+        zeros = pa.repeat(pa.scalar(0, pa.int64()), len(ids))
+        table = pa.Table.from_arrays([column, ids, ids, zeros, zeros], schema=PARTITION_SCHEMA)
+        for own in source.columns:
+            table = table.append_column(own.name, pa.repeat(pa.scalar(own.absent, own.arrow), len(ids)))
+        pieces.append(PartitionIndex(partition, "", "file", table))
+    return SourceIndex(source, None, tuple(pieces))
+
+
 def whole_index(source, partitions):
     """The index of a complete copy, by the owner's counts, without one."""
     pieces = []

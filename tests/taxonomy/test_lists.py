@@ -9,9 +9,7 @@ import pytest
 from taxonomy import lists, tables
 from taxonomy.compile_lists import main
 from taxonomy.wordnet.nouns import load
-from tests.published_lists import FILES, PUBLISHED, published
-
-needs_lists = pytest.mark.skipif(not PUBLISHED.is_dir(), reason="the published lists are not here")
+from tests.published_lists import FILES, PUBLISHED, needs_lists, published
 
 # Counts of the papers: Zhang et al. (2023), table 1 and its lists; Yang et al. (2024); Huang and Li (2021).
 COUNTS = {

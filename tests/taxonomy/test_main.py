@@ -131,7 +131,10 @@ def test_a_sun397_class_is_explained_with_its_grade_and_tables():
         (("imagenet", "n02012849"), "shared word, crane (n03126707) (WordNet): Both are called 'crane'."),
         (("lsun", "bridge"), "same, bridge (by hand): One name and one thing, although the paper claims that there"),
         # Read off WordNet 3.0: a brant is a goose.
-        (("imagenet_o", "n01857325"), "kind-of, goose (n01855672) (WordNet): brant (n01857325) > goose (n01855672)"),
+        (
+            ("imagenet_o", "n01857325"),
+            "descendant, goose (n01855672) (WordNet): brant (n01857325) > goose (n01855672)",
+        ),
         (("imagenet_o", "n02512053"), "none (by hand): Looked at by WordNet alone"),  # fish
         (("inaturalist", "ungnadia_speciosa"), "shared word, buckeye (n12768682) (by hand)"),
     ],
