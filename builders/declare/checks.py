@@ -11,10 +11,11 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from builders.declare.classes import Classes
-from builders.declare.quotas import Largest, Rest
+from builders.declare.quotas import Largest, Listed, Rest
 from builders.declare.splits import Config, JoinedSplit, Part, Split
 from builders.release.schema import UNKNOWN_ROLES
 from taxonomy import decisions
+from taxonomy.lists import LISTS
 from taxonomy.overlaps import BY_NAME, LABEL_SPACES
 
 _CONFIG_NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*", re.ASCII)
@@ -105,6 +106,8 @@ def _wrong_split(key: str, split: Split, declared: Mapping[str, Split], whole: C
         yield "its generator takes companions, so its quota is the originals of one partition"
     if split.ranked_as and split.ranked_as not in whole:
         yield f"ranked_as names {split.ranked_as}, which is no split"
+    if isinstance(split.quota, Listed) and split.quota.of not in LISTS:
+        yield f"there is no published list {split.quota.of}"
     if isinstance(split.quota, Largest):
         of_numbers = [column.name for column in split.source.columns if column.type in ("int64", "float64")]
         if split.quota.by not in of_numbers:

@@ -16,6 +16,7 @@ from builders.declare.benchmark import (
     Draw,
     Half,
     JoinedSplit,
+    Listed,
     Oodness,
     PaperCount,
     Part,
@@ -126,6 +127,10 @@ WRONG = {
     "ranked as no split": (
         [config(split(ranked_as="one/validation"))],
         "one/test: ranked_as names one/validation, which is no split",
+    ),
+    "images of a list that is not there": (
+        [config(split(quota=Listed("mos_sunn", 5)))],
+        "one/test: there is no published list mos_sunn",
     ),
     "ranked as a part": (
         [config(JoinedSplit("test", (part("a", ranked_as="one/test.a"),)))],
