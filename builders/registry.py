@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from builders import broad_benchmark, cifar_benchmark, facets_benchmark, imagenet_benchmark
+from builders import broad_benchmark, cifar_benchmark, facets_benchmark, imagenet_benchmark, openood_benchmark
 from builders.declare.benchmark import Benchmark
 
 BENCHMARKS: Mapping[str, Benchmark] = {
@@ -17,5 +17,6 @@ BENCHMARKS: Mapping[str, Benchmark] = {
         cifar_benchmark.BENCHMARK,
         facets_benchmark.BENCHMARK,
         broad_benchmark.BENCHMARK,
+        openood_benchmark.BENCHMARK,
     )
 }

@@ -49,6 +49,9 @@ CONFIGS = {
     "facets-t1": ("facets-t1-sun397", "facets-imagenet"),
     "facets-t2": ("facets-t2-sun397", "facets-imagenet"),
     "broad-multi-label": ("cocomagenet",),
+    "openood-imagenet1k": ("ssb-hard", "openood-textures"),
+    "openood-imagenet200": ("openood-imagenet200", "ssb-hard", "openood-textures"),
+    "openood-imagenet200-train": ("openood-imagenet200",),
 }
 """Configs of releases that no table is named after, or more than one table chooses the classes of: those tables."""
 
@@ -60,6 +63,9 @@ TAKEN_WHOLE = (
     "broad-synthetic",
     "broad-corruptions",
     "broad-corruptions-more",
+    "mos",
+    "openood-imagenet1k-shifted",
+    "openood-imagenet1k-train",
 )
 """Configs whose splits take all classes of their sources."""
 

@@ -7,6 +7,7 @@ from builders.broad_benchmark import BENCHMARK as BROAD
 from builders.cifar_benchmark import BENCHMARK as CIFAR
 from builders.demo.write import write_demo
 from builders.facets_benchmark import BENCHMARK as FACETS
+from builders.openood_benchmark import BENCHMARK as OPENOOD
 from tests.browser import chromium, open_page
 from tests.builders.conftest import build_demo
 from tests.endtoend import is_endtoend
@@ -102,4 +103,13 @@ def broad_release(demo, tmp_path_factory):
     splits = tuple(key for key, (_, split) in BROAD.by_key().items() if split.generator is None)
     return made_once(
         tmp_path_factory, "broad-release", lambda root: build_demo(demo, root, benchmark=BROAD, splits=splits)
+    )
+
+
+@pytest.fixture(scope="session")
+def openood_release(demo, tmp_path_factory):
+    """An undisturbed release of the usual configs of OpenOOD, but for MOS's SUN, of which the demo has no image."""
+    splits = tuple(key for key in OPENOOD.usual() if key != "mos/sun")
+    return made_once(
+        tmp_path_factory, "openood-release", lambda root: build_demo(demo, root, benchmark=OPENOOD, splits=splits)
     )

@@ -31,7 +31,7 @@ COSTLY = (
     *(command.main for command in COMMANDS),
 )
 
-RELEASES = ("imagenet_release", "cifar_release", "facets_release", "broad_release")
+RELEASES = ("imagenet_release", "cifar_release", "facets_release", "broad_release", "openood_release")
 """Fixtures that some tests ask for by a name among their parameters."""
 
 

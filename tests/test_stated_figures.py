@@ -253,7 +253,7 @@ def test_a_figure_that_nobody_listed_is_found(text, expected):
 def test_the_pages_of_the_benchmarks_have_the_counts_of_the_declarations():
     counts = {key: benchmark.count(key) for benchmark in BENCHMARKS.values() for key in benchmark.parts()}
     shown = {}
-    for name in ("imagenet", "cifar", "facets", "broad"):
+    for name in ("imagenet", "cifar", "facets", "broad", "openood"):
         lines = texts()[f"docs/benchmarks/{name}.md"].splitlines()
         lines = lines[lines.index("| config | split | role | from | rows | the paper's table |") :]
         for row in rows_of(itertools.takewhile(lambda line: line.startswith("|"), lines)):

@@ -96,6 +96,13 @@ COMMANDS = (
         made_in=BUILDER,
     ),
     Command(
+        "build openood",
+        "builders.openood_benchmark",
+        "OpenOOD v1.5 on ImageNet, MOS's four sets, ImageNet-OOD.",
+        _BUILD,
+        made_in=BUILDER,
+    ),
+    Command(
         "build folder",
         "builders.folder_benchmark",
         "A benchmark of your own folders of images.",
@@ -124,7 +131,7 @@ COMMANDS = (
 )
 """All commands, in the order of the overview."""
 
-GROUPS = {"build": "Build a benchmark: imagenet, cifar, facets, broad or folder."}
+GROUPS = {"build": "Build imagenet, cifar, facets, broad, openood or folder."}
 """The first words that several commands share, each with its line in the overview."""
 
 _BY_PYTHON = {command.python: command.name for command in COMMANDS} | {MODULE: ""}

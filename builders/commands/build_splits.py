@@ -12,7 +12,8 @@ import click
 from builders.cli.build_flags import BuildFlags
 from builders.cli.demo_models import ModelsOfDemo, left_out, without
 from builders.cli.split_choice import is_named
-from builders.declare.benchmark import Benchmark
+from builders.declare.benchmark import Benchmark, Listed
+from builders.demo.base import DemoFiles
 from builders.errors import BuildError
 from builders.generate.extra import INSTALL, check_installed, not_installed, without_packages
 from builders.pipeline.request import compared_with, generators_of
@@ -33,6 +34,7 @@ def chosen_splits(
     if not flags.dry_run:
         splits = _installed_splits(benchmark, models, splits, flags)
     if flags.demo:
+        splits = splits if names else _listed_in_demo(benchmark, splits)
         others = {key: made for key, made in generators_of(benchmark, benchmark.usual()).items() if key not in splits}
         benchmark = without(benchmark, without_packages(others))
     if flags.withdraw == DUPLICATES and not flags.dry_run:
@@ -87,6 +89,22 @@ def _installed_splits(
     for line in left_out(lacking):
         click.echo(line, err=True)  # also with --quiet: it is no progress
     return tuple(key for key in splits if key not in lacking)
+
+
+def _listed_in_demo(benchmark: Benchmark, splits: tuple[str, ...]) -> tuple[str, ...]:
+    """The splits without those that take listed images of which the demo of their source has none."""
+    from builders.demo.write import DEMOS  # which draws images, and only a demo asks it
+
+    declared, found = benchmark.by_key(), []
+    for key in splits:
+        split = declared[benchmark.parts()[key][0]][1]
+        if isinstance(split.quota, Listed):
+            demo = DEMOS[split.source.key]
+            if isinstance(demo, DemoFiles) and not any(split.quota.has(image.source_id) for image in demo.images()):
+                click.echo(f"{key}: left out, since the demo has none of the listed images", err=True)
+                continue
+        found.append(key)
+    return tuple(found)
 
 
 def _check_compared(benchmark: Benchmark, splits: Sequence[str]) -> None:

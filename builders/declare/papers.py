@@ -42,3 +42,33 @@ GUILLE_2023_BIBTEX = """\
   eprint={2308.11480},
   archivePrefix={arXiv}
 }"""
+
+ZHANG_2023 = "OpenOOD v1.5: Enhanced Benchmark for Out-of-Distribution Detection"
+
+OPENOOD_BIBTEX = """\
+@article{zhang2023openood,
+  title={{OpenOOD} v1.5: Enhanced Benchmark for Out-of-Distribution Detection},
+  author={Zhang, Jingyang and Yang, Jingkang and Wang, Pengyun and Wang, Haoqi and Lin, Yueqian and Zhang, Haoran and
+          Sun, Yiyou and Du, Xuefeng and Li, Yixuan and Liu, Ziwei and Chen, Yiran and Li, Hai},
+  year={2023},
+  eprint={2306.09301},
+  archivePrefix={arXiv}
+}
+
+@inproceedings{huang2021mos,
+  title={{MOS}: Towards Scaling Out-of-Distribution Detection for Large Semantic Space},
+  author={Huang, Rui and Li, Yixuan},
+  booktitle={IEEE/CVF Conference on Computer Vision and Pattern Recognition},
+  year={2021},
+  eprint={2105.01879},
+  archivePrefix={arXiv}
+}
+
+@inproceedings{yang2024imagenetood,
+  title={{ImageNet-OOD}: Deciphering Modern Out-of-Distribution Detection Algorithms},
+  author={Yang, William and Zhang, Byron and Russakovsky, Olga},
+  booktitle={International Conference on Learning Representations},
+  year={2024},
+  eprint={2310.01755},
+  archivePrefix={arXiv}
+}"""

@@ -4,6 +4,7 @@ import json
 
 import pytest
 
+from builders.openood_benchmark import BENCHMARK as OPENOOD
 from hf_scripts import verify
 from hf_scripts.materialize import main
 from tests.builders.conftest import files_of
@@ -31,6 +32,20 @@ def test_a_published_index_becomes_the_publishers_rows_and_images(published, cif
     assert files_of(out)[path] == (cifar_release / path).read_bytes()
     said = capsys.readouterr()
     assert f"cifar-train/train: 160 rows, digest {expected['splits']['train']['digest'][:12]} as published" in said.out
+
+
+def test_all_of_openood_goes_to_the_hub_and_comes_back_byte_by_byte(push, openood_release, demo, tmp_path):
+    (tmp_path / "openood").symlink_to(openood_release, target_is_directory=True)
+    assert push("openood", "--index-only", "--allow-demo").code == 0
+    splits = [key for key in OPENOOD.usual() if key != "mos/sun"]
+    sources = [f"--{source.key}={demo[source.key]}" for source in OPENOOD.sources() if source.key != "sun397"]
+    out = tmp_path / "built"
+    flags = ["--revision", "v1.0.0", "--splits", ",".join(splits), "--out", str(out), "--workers", "1", "--quiet"]
+    assert main([REPO, *sources, *flags]) == 0
+    built, expected = files_of(out), files_of(openood_release)
+    names = {name for name in expected if name.startswith("data/")}
+    assert len(names) == len(splits) == 25
+    assert {name: built.get(name) for name in names} == {name: expected[name] for name in names}
 
 
 def test_splits_are_built_one_by_one_to_the_same_release(cifar_release, demo, tmp_path, capsys):

@@ -154,7 +154,7 @@ def test_a_script_is_printed_for_each_shell(capsys, shell):
 def test_bash_completes_commands_options_and_values(program):
     expected = {
         "ver": ["verify"],
-        "build ": ["imagenet", "cifar", "facets", "broad", "folder"],
+        "build ": ["imagenet", "cifar", "facets", "broad", "openood", "folder"],
         "verify DIR --check f": ["fast"],
         "build cifar --splits cifar-train,cifar/far_ood_d": ["cifar-train,cifar/far_ood_dtd"],
         "evaluate co": ["compare"],

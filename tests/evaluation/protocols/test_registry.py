@@ -449,6 +449,9 @@ def test_what_is_no_protocol_of_one_s_own_is_refused(given, says):
         ("digits", "unknown-detection"),
         ("facets-wordnet-t45", "facets"),
         ("broad-reference", "broad"),
+        ("openood-imagenet1k", "openood"),
+        ("mos", "openood"),
+        ("imagenet-ood", "openood"),
     ],
 )
 def test_configs_have_a_protocol(config, protocol):

@@ -1,0 +1,192 @@
+"""The benchmarks on ImageNet-1k that the field reports on: OpenOOD v1.5's, the four sets of MOS, and ImageNet-OOD.
+
+Every split has exactly the images of the published lists (`taxonomy.lists`): Zhang et al., "OpenOOD v1.5" (2023);
+Huang and Li, "MOS" (2021); Yang, Zhang and Russakovsky, "ImageNet-OOD" (2024). Where a list has all images of a source
+or of some classes, the split takes these. Nothing is drawn, so the seed orders rows and chooses none.
+
+- openood-imagenet1k: ImageNet-1k's validation images in two parts, near and far unknowns, and unknowns for tuning.
+- openood-imagenet1k-shifted: known classes in other pictures, which OpenOOD's full spectrum counts as known. Nobody's
+  corruption is repeated: ImageNet-C's images are those of the published archives.
+- openood-imagenet200: the classes of ImageNet-R alone are known; the unknown images are the same.
+- mos: the unknown sets iNaturalist, SUN, Places and Textures.
+- imagenet-ood: the images of ImageNet-21k that ImageNet-OOD's authors chose.
+- openood-imagenet1k-train, openood-imagenet200-train: the training images, only built if `--splits` names them.
+
+Tested by `tests/builders/test_openood_benchmark.py`.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Sequence
+
+from builders.declare import papers
+from builders.declare.benchmark import (
+    AllClasses,
+    AllImages,
+    Benchmark,
+    Classes,
+    ClassesOf,
+    Config,
+    Listed,
+    PaperCount,
+    Rest,
+    Split,
+)
+from builders.sources.imagenet import IMAGENET
+from unknown_detection.commands import run_builder
+
+LABELS = ClassesOf(IMAGENET)
+LABELS_200 = Classes("openood-imagenet200", "keep")
+EVERY = AllClasses("the lists have images of all classes")
+BY_LIST = AllClasses("the list names images, of whatever class")
+
+_known = functools.partial(Split, role="in_distribution", source=IMAGENET)
+_validation = functools.partial(_known, "validation", partitions=("val",))
+_test = functools.partial(_known, "test", partitions=("val",))
+_train = functools.partial(_known, "train", partitions=("train",), quota=AllImages())
+_near = functools.partial(Split, role="near_ood", source="imagenet21k", quota=AllImages())
+_shifted = functools.partial(Split, role="corruption", classes=EVERY, quota=AllImages())
+_far = functools.partial(Split, role="far_ood", partitions=("images",), quota=AllImages())
+
+INATURALIST = _far("inaturalist", source="inaturalist", classes=EVERY, paper=PaperCount(10_000))
+UNKNOWN = (
+    _near("ssb_hard", partitions=("ssb_hard",), classes=Classes("ssb-hard", "keep"), paper=PaperCount(49_000)),
+    _near("ninco", source="ninco", partitions=("images",), classes=EVERY, paper=PaperCount(5_879)),
+    INATURALIST,
+    _far("textures", source="dtd", classes=Classes("openood-textures", "keep"), paper=PaperCount(5_160)),
+    _far("openimage_o", source="openimage_o", partitions=("test",), classes=EVERY, paper=PaperCount(15_869)),
+    Split(
+        "openimage_o_validation",
+        "external",
+        source="openimage_o",
+        partitions=("val",),
+        classes=EVERY,
+        quota=AllImages(),
+        paper=PaperCount(1_763),
+    ),
+)
+
+KINSHIP = (
+    "By WordNet, 160 of SSB-hard's 980 classes descend from a known class (8,000 rows, as blue jay from jay), and 32 "
+    "are above one (1,600 rows, as goat above ibex); `id_overlap_kind` says which. That is no look at the images: "
+    "SSB's authors chose classes by semantic distance. NINCO's authors looked at every image of NINCO, and at 400 "
+    "each of iNaturalist and OpenImage-O (`examined`, `known_object_seen`)."
+)
+OPENOOD_1K = Config(
+    name="openood-imagenet1k",
+    labels=LABELS,
+    description="OpenOOD v1.5 on ImageNet-1k: near unknowns (SSB-hard, NINCO), far ones (iNaturalist, Textures, "
+    f"OpenImage-O), and images of OpenImage-O to tune on. {KINSHIP}",
+    overlaps="broad",
+    overlap_kinds=True,
+    splits=(
+        _validation(classes=EVERY, quota=Listed("openood_validation", 5_000), paper=PaperCount(5_000)),
+        _test(classes=EVERY, quota=Rest("openood-imagenet1k/validation"), paper=PaperCount(45_000)),
+        *UNKNOWN,
+    ),
+)
+SHIFTED_1K = Config(
+    name="openood-imagenet1k-shifted",
+    labels=LABELS,
+    description="Known classes in other pictures: ImageNet-V2's new photographs, ImageNet-R's renditions, and one "
+    "corrupted copy each of 10,000 test images from ImageNet-C.",
+    splits=(
+        _shifted("imagenet_v2", source="imagenet_v2", partitions=("images",), paper=PaperCount(10_000)),
+        _shifted("imagenet_r", source="imagenet_r", partitions=("images",), paper=PaperCount(30_000)),
+        _shifted("imagenet_c", source="imagenet_c", partitions=("openood",), paper=PaperCount(10_000)),
+    ),
+)
+OPENOOD_200 = Config(
+    name="openood-imagenet200",
+    labels=LABELS_200,
+    description="OpenOOD v1.5 on ImageNet-200, the classes of ImageNet-R: its validation and test images are among "
+    "those of `openood-imagenet1k`, its unknown images are the same.",
+    overlaps="broad",
+    overlap_kinds=True,
+    splits=(
+        _validation(classes=LABELS_200, quota=Listed("openood_validation", 1_000), paper=PaperCount(1_000)),
+        _test(classes=LABELS_200, quota=Rest("openood-imagenet200/validation"), paper=PaperCount(9_000)),
+        *UNKNOWN,
+    ),
+)
+MOS = Config(
+    name="mos",
+    labels=LABELS,
+    description="The four unknown sets of MOS. SUN and Places are found by name in SUN397 and Places365; which "
+    "category an image of SUN has was lost in the published archive, and is SUN397's here.",
+    overlaps="broad",
+    overlap_kinds=True,
+    splits=(
+        _test(classes=EVERY, quota=AllImages(), paper=PaperCount(50_000)),
+        INATURALIST,
+        _far(
+            "sun",
+            source="sun397",
+            classes=BY_LIST,
+            quota=Listed("mos_sun", 10_000, by_name=True),
+            paper=PaperCount(10_000),
+        ),
+        _far(
+            "places",
+            source="places365",
+            partitions=("train", "val"),
+            classes=BY_LIST,
+            quota=Listed("mos_places", 10_000),
+            paper=PaperCount(10_000),
+        ),
+        _far("textures", source="dtd", classes=EVERY, paper=PaperCount(5_640)),
+    ),
+)
+IMAGENET_OOD = Config(
+    name="imagenet-ood",
+    labels=LABELS,
+    description="ImageNet-OOD: images of 637 classes of ImageNet-21k, of which by WordNet one descends from a known "
+    "class (50 rows) and two are above one (100 rows).",
+    overlaps="broad",
+    overlap_kinds=True,
+    splits=(
+        _test(classes=EVERY, quota=AllImages(), paper=PaperCount(50_000)),
+        _near(
+            "imagenet_ood",
+            partitions=("imagenet_ood",),
+            classes=Classes("imagenet-ood", "keep"),
+            paper=PaperCount(31_802),
+        ),
+    ),
+)
+TRAIN_1K = Config(
+    name="openood-imagenet1k-train",
+    labels=LABELS,
+    description="ImageNet-1k's training images, for detectors that are fitted on them.",
+    splits=(_train(classes=EVERY, paper=PaperCount(1_281_167)),),
+    optional=True,
+)
+TRAIN_200 = Config(
+    name="openood-imagenet200-train",
+    labels=LABELS_200,
+    description="The training images of ImageNet-200's classes.",
+    splits=(_train(classes=LABELS_200, paper=PaperCount(258_951)),),
+    optional=True,
+)
+
+BENCHMARK = Benchmark(
+    name="openood",
+    title="OpenOOD v1.5's ImageNet benchmarks, the four sets of MOS, and ImageNet-OOD",
+    version="1.0.0",
+    seed=0,
+    paper=papers.ZHANG_2023,
+    citation=papers.OPENOOD_BIBTEX,
+    configs=(OPENOOD_1K, SHIFTED_1K, OPENOOD_200, MOS, IMAGENET_OOD, TRAIN_1K, TRAIN_200),
+    roles_by_config=True,
+)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command line; returns its exit code."""
+    return run_builder(argv, BENCHMARK)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

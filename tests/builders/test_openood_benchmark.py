@@ -1,0 +1,330 @@
+"""The benchmarks of OpenOOD, MOS and ImageNet-OOD: every row against the published lists, and a build of the demo."""
+
+import dataclasses
+from collections import Counter
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from builders.declare.quotas import Listed
+from builders.openood_benchmark import BENCHMARK, main
+from builders.plan.classes import Draws
+from builders.plan.completeness import missing_listed
+from builders.plan.planner import plan
+from hf_scripts import verify
+from taxonomy import lists, tables
+from tests.builders.indexes import named_index
+from tests.builders.planted import linked
+from tests.hf_scripts import tampering
+from tests.manifests import manifest_of
+from tests.published_lists import labels, needs_lists, published
+
+# Zhang et al. (2023), Huang and Li (2021) and Yang et al. (2024), by the lists that they published.
+ROWS = {
+    "openood-imagenet1k/validation": 5_000,
+    "openood-imagenet1k/test": 45_000,
+    "openood-imagenet1k/ssb_hard": 49_000,
+    "openood-imagenet1k/ninco": 5_879,
+    "openood-imagenet1k/inaturalist": 10_000,
+    "openood-imagenet1k/textures": 5_160,
+    "openood-imagenet1k/openimage_o": 15_869,
+    "openood-imagenet1k/openimage_o_validation": 1_763,
+    "openood-imagenet1k-shifted/imagenet_v2": 10_000,
+    "openood-imagenet1k-shifted/imagenet_r": 30_000,
+    "openood-imagenet1k-shifted/imagenet_c": 10_000,
+    "openood-imagenet200/validation": 1_000,
+    "openood-imagenet200/test": 9_000,
+    "mos/test": 50_000,
+    "mos/inaturalist": 10_000,
+    "mos/sun": 10_000,
+    "mos/places": 10_000,
+    "mos/textures": 5_640,
+    "imagenet-ood/test": 50_000,
+    "imagenet-ood/imagenet_ood": 31_802,
+    # ILSVRC2012's training images, and those of the 200 classes by the table of its classes.
+    "openood-imagenet1k-train/train": 1_281_167,
+    "openood-imagenet200-train/train": 258_951,
+}
+
+LISTED = {
+    "validation": "openood_validation",
+    "test": "openood_test",
+    "openood-imagenet200/validation": "imagenet200_validation",
+    "openood-imagenet200/test": "imagenet200_test",
+    "imagenet_c": "openood_imagenet_c",
+    "sun": "mos_sun",
+    "places": "mos_places",
+}
+"""The published list of a split, by its key or name, where it has another name."""
+
+
+def test_splits_have_the_published_numbers_of_rows():
+    unknown = ("ssb_hard", "ninco", "inaturalist", "textures", "openimage_o", "openimage_o_validation")
+    same = {f"openood-imagenet200/{name}": ROWS[f"openood-imagenet1k/{name}"] for name in unknown}
+    counts = {key: BENCHMARK.count(key) for key in BENCHMARK.parts()}
+    assert {key: count.rows for key, count in counts.items()} == ROWS | same
+    assert all(count.rows == count.paper for count in counts.values())
+
+
+def _complete(key, partitions):
+    """Ids and classes of a complete copy of a source by partition: the real names where lists have them."""
+    if key == "imagenet":
+        wnids = [row.wnid for row in tables.imagenet1k()]
+        of = labels("openood_validation") | labels("openood_test")
+        return {"val": {f"val/{path}": wnids[label] for path, label in of.items()}}
+    if key == "dtd":  # the four textures that OpenOOD leaves out have 120 images, too
+        left_out = {f"{name}/{name}_{n:04}.jpg" for name in tables.dtd() for n in range(120)}
+        listed = published("textures")
+        there = {path.split("/")[0] for path in listed}
+        ids = [*listed, *sorted(path for path in left_out if path.split("/")[0] not in there)]
+        return {"images": {path: path.split("/")[0] for path in ids}}
+    if key == "sun397":  # which category an image has is not published: here they take turns
+        categories = [row.category for row in tables.sun397()]
+        names = [*published("mos_sun"), *(f"sun_{'z' * 15}{letter}.jpg" for letter in "abc")]
+        of = {name: categories[number % 397] for number, name in enumerate(names)}
+        return {"images": {f"{category[1:]}/{name}": category for name, category in of.items()}}
+    if key == "places365":
+        of = {row.category[1:].replace("/", "_"): row.category for row in tables.places365()}
+        found = {"train": {"train/a/abbey/00000001.jpg": "/a/airfield"}, "val": {}}
+        for number, name in enumerate(published("mos_places")):
+            place, _, file = name.rpartition("_")
+            if place == "Places365_val":
+                found["val"][f"val/{name}"] = list(of.values())[number % 365]
+            else:
+                found["train"][f"train{of[place]}/{file}"] = of[place]
+        return found
+    if key == "inaturalist":
+        return {"images": dict(tables.inaturalist())}
+    if key == "openimage_o":
+        return {
+            "test": dict.fromkeys(published("openimage_o"), "unlabelled"),
+            "val": dict.fromkeys(published("openimage_o_validation"), "unlabelled"),
+        }
+    wnids = [row.wnid for row in tables.imagenet1k()]
+    if key == "imagenet_v2":
+        return {"images": {path: wnids[int(path.split("/")[0])] for path in published(key)}}
+    if key == "imagenet_c":
+        return {"openood": {path: wnids[label] for path, label in labels("openood_imagenet_c").items()}}
+    names = ("ssb_hard", "imagenet_ood") if key == "imagenet21k" else (key,)
+    return {
+        name if key == "imagenet21k" else "images": {path: path.split("/")[0] for path in published(name)}
+        for name in names
+    }
+
+
+@pytest.fixture(scope="module")
+def planned():
+    """The plan of every split but training from complete sources, with all columns but pixels, by key."""
+    needed = {}
+    keys = BENCHMARK.usual()
+    for key in keys:
+        split = BENCHMARK.by_key()[key][1]
+        needed.setdefault(split.source.key, (split.source, []))[1].extend(split.partitions)
+    indexes = {name: named_index(source, _complete(name, partitions)) for name, (source, partitions) in needed.items()}
+    return {split.key: split for split in plan(Draws(BENCHMARK, seed=0), indexes, splits=keys)}
+
+
+def _published_ids(key):
+    """The published ids of a split as its source spells them."""
+    name = key.partition("/")[2]
+    if key in ("mos/test", "imagenet-ood/test"):
+        return sorted([*published("openood_validation"), *published("openood_test")])
+    return published(LISTED.get(key) or LISTED.get(name, name))
+
+
+def _flat(key, source_id):
+    """An id as the published list of a split spells it."""
+    if key == "mos/sun":
+        return source_id.rpartition("/")[2]
+    if key == "mos/places":
+        return source_id.removeprefix("train/").removeprefix("val/").replace("/", "_")
+    return source_id.removeprefix("val/")
+
+
+@needs_lists
+@pytest.mark.parametrize("key", [key for key in BENCHMARK.usual() if key != "mos/textures"])
+def test_a_split_has_exactly_the_published_images(planned, key):
+    ids = [_flat(key, source_id) for source_id in planned[key].table["source_id"].to_pylist()]
+    assert sorted(ids) == _published_ids(key)
+    assert len(ids) == BENCHMARK.count(key).rows
+
+
+@needs_lists
+def test_all_of_dtd_is_mos_textures(planned):
+    assert Counter(planned["mos/textures"].table["class_id"].to_pylist()) == dict.fromkeys(tables.dtd(), 120)
+
+
+@needs_lists
+def test_labels_are_those_of_the_published_lists(planned):
+    for config, names in {
+        "openood-imagenet1k": ("openood_validation", "openood_test"),
+        "openood-imagenet200": ("imagenet200_validation", "imagenet200_test"),
+    }.items():
+        for split, name in zip(("validation", "test"), names, strict=True):
+            assert labels_of(planned[f"{config}/{split}"]) == labels(name)
+    for split, name in (
+        ("imagenet_v2", "imagenet_v2"),
+        ("imagenet_r", "imagenet_r"),
+        ("imagenet_c", LISTED["imagenet_c"]),
+    ):
+        assert labels_of(planned[f"openood-imagenet1k-shifted/{split}"]) == labels(name)
+
+
+def labels_of(split):
+    ids = (path.removeprefix("val/") for path in split.table["source_id"].to_pylist())
+    return dict(zip(ids, split.table["label"].to_pylist(), strict=True))
+
+
+# Counted from WordNet's hypernyms alone in tests/taxonomy/test_lists.py.
+@needs_lists
+def test_kin_of_known_classes_are_marked_row_by_row(planned):
+    kinds = {
+        key: Counter(planned[key].table["id_overlap_kind"].to_pylist())
+        for key in ("openood-imagenet1k/ssb_hard", "imagenet-ood/imagenet_ood")
+    }
+    assert kinds == {
+        "openood-imagenet1k/ssb_hard": {"descendant": 8_000, "ancestor": 1_600, None: 39_400},
+        "imagenet-ood/imagenet_ood": {"descendant": 50, "ancestor": 100, None: 31_652},
+    }
+
+
+@needs_lists
+def test_validation_and_test_are_disjoint_and_those_of_imagenet200_within_them(planned):
+    ids = {key: set(split.table["source_id"].to_pylist()) for key, split in planned.items()}
+    assert not ids["openood-imagenet1k/validation"] & ids["openood-imagenet1k/test"]
+    assert ids["openood-imagenet1k/validation"] | ids["openood-imagenet1k/test"] == ids["mos/test"]
+    for split in ("validation", "test"):
+        assert ids[f"openood-imagenet200/{split}"] < ids[f"openood-imagenet1k/{split}"]
+
+
+@needs_lists
+def test_a_row_says_which_known_class_its_class_overlaps_and_how(planned):
+    rows = planned["mos/textures"].table
+    of = set(zip(*(rows[name].to_pylist() for name in ("class_id", "id_overlap", "id_overlap_kind")), strict=True))
+    assert ("bubbly", "n09229709", "scene holds object") in of
+    assert ("banded", None, None) in of
+    known = planned["openood-imagenet1k/test"].table
+    assert known["id_overlap"].null_count == known["id_overlap_kind"].null_count == known.num_rows
+
+
+@needs_lists
+def test_imagenet_c_is_made_of_test_images(planned):
+    """Each a corrupted copy of another one, so that no validation image is among them."""
+    shifted = planned["openood-imagenet1k-shifted/imagenet_c"].table["source_id"].to_pylist()
+    test = set(planned["openood-imagenet1k/test"].table["source_id"].to_pylist())
+    originals = [f"val/{path.rpartition('/')[2]}" for path in shifted]
+    assert len(set(originals)) == 10_000 and set(originals) < test
+
+
+def _sun(names):
+    category = tables.sun397()[0].category
+    source = BENCHMARK.by_key()["mos/sun"][1].source
+    return named_index(source, {"images": {f"{category[1:]}/{name}": category for name in names}})
+
+
+def test_listed_images_that_a_source_lacks_are_counted_and_named():
+    quota = Listed("mos_sun", 10_000, by_name=True)
+    names = sorted(lists.load("mos_sun"))
+    index = _sun(names[1:])
+    assert missing_listed(quota, index, ("images",), list(index.source.classes())) == [
+        f"SUN397, images: lacks 1 of the 10,000 listed images ({names[0]})"
+    ]
+    assert missing_listed(quota, _sun(names), ("images",), list(index.source.classes())) == []
+
+
+def test_a_listed_name_that_a_source_has_twice_is_reported():
+    names = sorted(lists.load("mos_sun"))
+    index = _sun(names)
+    other = tables.sun397()[1].category
+    piece = index.pieces[0]
+    extra = named_index(index.source, {"images": {f"{other[1:]}/{names[0]}": other}}).pieces[0]
+    table = pa.concat_tables([piece.table, extra.table]).unify_dictionaries()
+    index = dataclasses.replace(index, pieces=(dataclasses.replace(piece, table=table),))
+    quota = Listed("mos_sun", 10_000, by_name=True)
+    assert missing_listed(quota, index, ("images",), list(index.source.classes())) == [
+        "SUN397, images: has 10,001 images with the 10,000 listed names"
+    ]
+
+
+def test_images_of_other_classes_do_not_count_as_missing(demo):
+    """ImageNet-200's validation is listed with that of ImageNet-1k, whose other classes a copy may lack."""
+    source = BENCHMARK.by_key()["openood-imagenet200/validation"][1].source
+    ids = {
+        path: wnid for path, wnid in lists.load("openood_validation").items() if wnid in lists.openood_imagenet200()
+    }
+    quota = Listed("openood_validation", 1_000)
+    index = named_index(source, {"val": ids})
+    assert missing_listed(quota, index, ("val",), lists.openood_imagenet200()) == []
+    assert missing_listed(quota, index, ("val",), list(source.classes()))[0].startswith(
+        "ImageNet-1k (ILSVRC2012), val: lacks 4,000 of the 5,000 listed images (val/ILSVRC2012_val_"
+    )
+
+
+def test_the_demo_has_exactly_the_listed_images_that_exist(openood_release, demo):
+    there = {path.relative_to(demo["places365"]).as_posix() for path in demo["places365"].rglob("*.jpg")}
+    there = {path.replace("data_256", "train", 1).replace("val_256", "val", 1) for path in there}
+    there |= {f"val/{path.name}" for path in (demo["imagenet"] / "val").rglob("*.JPEG")}
+    for key, name in (("openood-imagenet1k/validation", "openood_validation"), ("mos/places", "mos_places")):
+        rows = pq.read_table(openood_release / "index" / f"{key}.parquet", columns=["source_id"])
+        assert set(rows["source_id"].to_pylist()) == there & set(lists.load(name))
+    configs = manifest_of(openood_release)["configs"]
+    rows = {
+        f"{config}/{name}": split["rows"] for config in configs for name, split in configs[config]["splits"].items()
+    }
+    assert rows == {
+        "openood-imagenet1k/validation": 209,
+        "openood-imagenet1k/test": 1_791,
+        "openood-imagenet1k/ssb_hard": 980,
+        "openood-imagenet1k/ninco": 128,
+        "openood-imagenet1k/inaturalist": 220,
+        "openood-imagenet1k/textures": 172,
+        "openood-imagenet1k/openimage_o": 54,
+        "openood-imagenet1k/openimage_o_validation": 6,
+        "openood-imagenet1k-shifted/imagenet_v2": 1_000,
+        "openood-imagenet1k-shifted/imagenet_r": 400,
+        "openood-imagenet1k-shifted/imagenet_c": 1_000,
+        "openood-imagenet200/validation": 42,
+        "openood-imagenet200/test": 358,
+        "openood-imagenet200/ssb_hard": 980,
+        "openood-imagenet200/ninco": 128,
+        "openood-imagenet200/inaturalist": 220,
+        "openood-imagenet200/textures": 172,
+        "openood-imagenet200/openimage_o": 54,
+        "openood-imagenet200/openimage_o_validation": 6,
+        "mos/test": 2_000,
+        "mos/inaturalist": 220,
+        "mos/places": 13,
+        "mos/textures": 188,
+        "imagenet-ood/test": 2_000,
+        "imagenet-ood/imagenet_ood": 637,
+    }
+
+
+def test_the_demo_verifies_and_says_that_it_is_one(openood_release, capsys):
+    assert verify.main([str(openood_release), "--workers", "1"]) == 0
+    assert "openood is built from demo sources" in capsys.readouterr().out
+
+
+def test_a_kind_without_an_overlap_is_no_valid_row(openood_release, tmp_path, capsys):
+    """The column beside `id_overlap` is checked against it."""
+    root = linked(openood_release, tmp_path / "other")
+    tampering.rewrite(root, "mos/places", lambda rows: tampering.with_cells(rows, 0, id_overlap=None))
+    assert verify.main([str(root), "--workers", "1"]) == 1
+    assert "no kind of overlap, or one without the other column" in capsys.readouterr().out
+
+
+def test_a_demo_leaves_out_a_split_of_whose_list_it_has_no_image(tmp_path, capsys):
+    assert main(["--demo", "--dry-run", "--out", str(tmp_path), "--quiet"]) == 0
+    assert "mos/sun: left out, since the demo has none of the listed images" in capsys.readouterr().err
+
+
+def test_a_split_that_lacks_listed_images_is_refused_by_name(tmp_path, capsys):
+    first, *_ = sorted(lists.load("openood_validation"))
+    folder = tmp_path / "imagenet" / "val" / lists.load("openood_validation")[first]
+    folder.mkdir(parents=True)
+    (folder / first.rpartition("/")[2]).touch()
+    split = "openood-imagenet1k/validation"
+    flags = [f"--imagenet={tmp_path / 'imagenet'}", f"--splits={split}", "--dry-run", "--quiet", "--out"]
+    assert main([*flags, str(tmp_path / "out")]) == 2
+    assert "lacks 4,999 of the 5,000 listed images (val/ILSVRC2012_val_00000015.JPEG, " in capsys.readouterr().err
