@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from builders.card import facts
 from builders.card.words import ROLE_NAMES
 from builders.errors import BuildError
 from builders.registry import BENCHMARKS
@@ -71,7 +72,7 @@ def page(root: Path, manifest: Manifest, pictures: PictureChoice) -> str:
         manifest=manifest,
         release=str(root),
         quoted=shlex.quote(str(root)),
-        facts=_facts(manifest, sum(file.size for file in files), len(files)),
+        facts=_figures(manifest, sum(file.size for file in files), len(files)),
         demo=any(benchmark.demo for benchmark in manifest.benchmarks.values()),
         partial=[key for key, _, split in manifest.splits() if split.shortfalls],
         local=_local(manifest, found),
@@ -131,7 +132,7 @@ def _contents(manifest: Manifest) -> list[Entry]:
     ]
 
 
-def _facts(manifest: Manifest, size: int, files: int) -> list[tuple[str, str | int, str]]:
+def _figures(manifest: Manifest, size: int, files: int) -> list[tuple[str, str | int, str]]:
     rows = sum(split.rows for _, _, split in manifest.splits())
     version = manifest.version or "not published"
     splits = len(manifest.by_key())
@@ -174,22 +175,21 @@ def _pictures(
 
 def _loading(root: Path, manifest: Manifest) -> str:
     lines = ["from datasets import load_dataset", ""]
-    for name, config in sorted(manifest.configs.items()):
-        split = sorted(config.splits)[0]
-        loaded = name if any(entry.data for entry in config.splits.values()) else f"{name}{INDEX_SUFFIX}"
-        lines.append(f'{name.replace("-", "_")} = load_dataset({json.dumps(str(root))}, "{loaded}", split="{split}")')
+    for one in sorted(facts.loading(manifest), key=lambda one: one.config):
+        name = one.config.removesuffix(INDEX_SUFFIX).replace("-", "_")
+        lines.append(f'{name} = load_dataset({json.dumps(str(root))}, "{one.config}", split="{one.shown}")')
     return "\n".join(lines)
 
 
 def _rebuilding(manifest: Manifest) -> list[tuple[str, str]]:
     """The command that builds each benchmark's configs again, by its title."""
     found = []
-    for key, benchmark in sorted(manifest.benchmarks.items()):
-        configs = {name: config for name, config in sorted(manifest.configs.items()) if config.benchmark == key}
+    for described in facts.benchmarks(manifest):
+        key, benchmark = described.key, described.entry
         words = ["python", "-m", "builders.folder_benchmark"]
         if key in BENCHMARKS:
-            words = ["python", "-m", f"builders.{key}_benchmark", "--splits", ",".join(configs)]
-            words += ["--demo"] if benchmark.demo else _source_flags(configs.values())
+            words = ["python", "-m", f"builders.{key}_benchmark", "--splits", ",".join(described.configs)]
+            words += ["--demo"] if benchmark.demo else _source_flags(described.configs.values())
         if benchmark.seed:
             words += ["--seed", str(benchmark.seed)]
         if benchmark.limit_per_class is not None:

@@ -64,7 +64,7 @@ def test_digests_licences_and_commands_are_there(part):
         assert " ".join(source.licence.statement.split()) in text
     assert f"python -m hf_scripts.verify {part.root}" in text
     assert "python -m builders.imagenet_benchmark --splits imagenet --demo --out build/again" in text
-    assert f'imagenet = load_dataset("{part.root}", "imagenet", split="near_ood")' in text
+    assert f'imagenet = load_dataset("{part.root}", "imagenet", split="test")' in text
     assert f"python -m builders.commands.audit artifacts {part.root} --splits imagenet" in text
 
 
