@@ -1,6 +1,7 @@
 import functools
 import os
 import random
+import shutil
 
 import pytest
 
@@ -60,6 +61,27 @@ def test_every_layout_has_the_same_ids_classes_and_bytes_and_gives_one_plan(offi
     expected, expected_plans = official(key)
     assert images == expected
     assert plans == expected_plans
+
+
+def test_one_folder_of_openood_is_the_copy_of_several_sources(demo, tmp_path):
+    """Beside each other as OpenOOD has them; ImageNet-1k's training folders have classes of ImageNet-R."""
+    images = tmp_path / "images_largescale"
+    places = {
+        "ninco": ("NINCO/NINCO_OOD_classes", "ninco"),
+        "imagenet_v2": ("imagenetv2-matched-frequency-format-val", "imagenet_v2"),
+        "imagenet_r": ("imagenet-r", "imagenet_r"),
+        "imagenet_c": (".", "imagenet_c"),
+        "imagenet21k": (".", "ssb_hard"),
+        "imagenet": ("train", "imagenet_1k/train"),
+        "dtd": ("images", "texture"),
+    }
+    for key, (inner, place) in places.items():
+        shutil.copytree(demo[key] / inner, images / place, copy_function=os.link)
+    for key in places:
+        partitions = {"imagenet": ["train"]}.get(key, list(SOURCES[key].expected()))
+        found, expected = (open_source(SOURCES[key], root, partitions) for root in (tmp_path, demo[key]))
+        assert found.table["source_id"].equals(expected.table["source_id"]), key
+        assert found.table["class_id"].equals(expected.table["class_id"]), key
 
 
 @pytest.mark.parametrize("key", SOURCES)
