@@ -114,8 +114,14 @@ def _folders(root: Path, home: Path) -> PartitionIndex | None:
     return _indexed(_IMAGES.in_folders(root, home, folders, "image files")) if folders else None
 
 
+def _is_listed(path: str) -> bool:
+    """Whether a path in an archive, `<corruption>/<severity>/<wnid>/<name>`, is of a listed image."""
+    parts = path.split("/")[-4:]
+    return "/".join((*parts[:2], parts[-1])) in lists.load(_LIST)
+
+
 def _archives(root: Path, home: Path) -> PartitionIndex | None:
-    tree = trees.in_archives(root, home, _NAMES)
+    tree = trees.in_archives(root, home, _NAMES, _is_listed)
     return None if tree is None else _indexed(match(tree, _IMAGES.pattern))
 
 

@@ -12,7 +12,7 @@ import io
 import os
 import sys
 import zlib
-from collections.abc import Collection, Generator, Iterator
+from collections.abc import Callable, Collection, Generator, Iterator
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -56,15 +56,19 @@ def is_plain(path: Path) -> bool:
         return file.read(tar_headers.BLOCK)[257:262] == b"ustar"
 
 
-def members(path: Path) -> list[Member]:
+def members(path: Path, keep: Callable[[str], bool] = lambda name: True) -> list[Member]:
     """List the regular files of an uncompressed tar.
+
+    Args:
+        path: the tar.
+        keep: whether a file is listed, by its name with folders as spelled there; for tars of a million files.
 
     Raises:
         BuildError: the file is not an uncompressed tar, is damaged or cut short, or has a link, a device or a member
             in pieces.
     """
     with _open(path) as file:
-        return _list(file, path, 0, byte_count(file))
+        return _list(file, path, 0, byte_count(file), keep=keep)
 
 
 def nested_members(path: Path, names: Collection[str] | None = None) -> Iterator[tuple[str, list[Member]]]:
@@ -179,10 +183,17 @@ def _open(path: Path) -> io.FileIO:
 
 
 def _list(
-    file: io.FileIO, path: Path, start: int, end: int, inside: str = "", largest: int = LARGEST_IMAGE
+    file: io.FileIO,
+    path: Path,
+    start: int,
+    end: int,
+    inside: str = "",
+    largest: int = LARGEST_IMAGE,
+    keep: Callable[[str], bool] = lambda name: True,
 ) -> list[Member]:
     try:
-        return [_member(found, found.start, largest) for found in tar_headers.files(file, start, end)]
+        found = tar_headers.files(file, start, end)
+        return [_member(entry, entry.start, largest) for entry in found if keep(entry.name)]
     except TarError as error:
         place = f"{shown(inside)} in {path}" if inside else f"{path}"
         raise BuildError(

@@ -114,13 +114,14 @@ def in_archive(title: str, root: Path, home: Path, stem: str, top: str = "") -> 
     return _of_tars(root, path, "targz", [("", path, tars.compressed_members(title, path))], top)
 
 
-def in_archives(root: Path, home: Path, names: Sequence[str]) -> Tree | None:
+def in_archives(root: Path, home: Path, names: Sequence[str], keep: Callable[[str], bool]) -> Tree | None:
     """List several uncompressed tars of a folder as one tree; returns None if none of them is there.
 
     Args:
         root: the user's folder.
         home: the folder that holds the tars.
         names: their names.
+        keep: whether a file in one is listed; see `tars.members`.
 
     Raises:
         BuildError: one cannot be read.
@@ -128,7 +129,7 @@ def in_archives(root: Path, home: Path, names: Sequence[str]) -> Tree | None:
     paths = [home / name for name in names if (home / name).is_file()]
     if not paths:
         return None
-    tree = _of_tars(root, home, "span", (("", path, tars.members(path)) for path in paths))
+    tree = _of_tars(root, home, "span", (("", path, tars.members(path, keep)) for path in paths))
     return dataclasses.replace(tree, where=f"archives {', '.join(path.name for path in paths)}")
 
 
