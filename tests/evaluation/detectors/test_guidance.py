@@ -7,7 +7,7 @@ import pytest
 from scipy.special import logsumexp
 
 from tests.evaluation.detectors.toy import toy_features
-from unknown_detection.evaluation.detectors import NNGuide, nearest, neighbors
+from unknown_detection.evaluation.detectors import NNGuide, neighbors
 from unknown_detection.evaluation.errors import EvaluationError
 
 FITTED, TESTED = toy_features(rows=120, seed=1), toy_features(rows=20, seed=2, unknown=10)
@@ -26,10 +26,10 @@ def guided(fitted, tested, k):
 
 @pytest.fixture(params=["numpy", "torch"])
 def library(request, monkeypatch):
-    """Small banks are searched in NumPy; both ways must give the same."""
+    """A CPU searches with NumPy, a GPU with torch; both ways must give the same."""
     if request.param == "torch":
-        pytest.importorskip("torch", reason="searches in float32")
-        monkeypatch.setattr(nearest, "WORTH", 0)
+        pytest.importorskip("torch", reason="searches on GPUs")
+        monkeypatch.setattr(neighbors, "search_device", lambda multiplications: "cpu")
 
 
 @pytest.mark.parametrize("k", [1, 10, 119, 120])

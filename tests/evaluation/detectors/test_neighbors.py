@@ -21,10 +21,10 @@ def directions(features):
 
 @pytest.fixture(params=["numpy", "torch"])
 def library(request, monkeypatch):
-    """Small banks are searched in NumPy; both ways must give the same."""
+    """A CPU searches with NumPy, a GPU with torch; both ways must give the same."""
     if request.param == "torch":
-        pytest.importorskip("torch", reason="searches in float32")
-        monkeypatch.setattr(nearest, "WORTH", 0)
+        pytest.importorskip("torch", reason="searches on GPUs")
+        monkeypatch.setattr(neighbors, "search_device", lambda multiplications: "cpu")
 
 
 @pytest.mark.parametrize("k", [1, 2, 50, 119, 120])
@@ -70,8 +70,8 @@ def test_rows_of_zeros_are_at_distance_one_of_all_directions(library):
 
 
 def test_a_search_halves_its_rows_when_memory_runs_out(monkeypatch):
-    torch = pytest.importorskip("torch", reason="searches in float32")
-    monkeypatch.setattr(nearest, "WORTH", 0)
+    torch = pytest.importorskip("torch", reason="searches on GPUs")
+    monkeypatch.setattr(neighbors, "search_device", lambda multiplications: "cpu")
     expected = KNN(k=7).fit(FITTED).score(TESTED)
     sizes, real = [], nearest._search_on_device
 

@@ -1,4 +1,4 @@
-"""The greatest inner products of rows with a bank of vectors: searched in float32 by torch, decided in float64.
+"""The greatest inner products of rows with a bank of vectors: searched in float32, decided in float64.
 
 A computed product is wrong by at most `Found.error`, so of each row's products only those near the k-th greatest leave
 open which is the k-th. A caller computes these few again, and gets what a search in float64 gives, in half the time on
@@ -31,9 +31,13 @@ Result = TypeVar("Result")
 WORTH = 1 << 34
 """Multiplications from which on torch's import, of several seconds, is worth it: a second in float64 on two cores."""
 
-_SPARE = 64
-"""Products to find beyond those asked for. The bound of the error is 1.2e-4 for 2,048 features, where the thousandth
-of 254,000 random directions has some 30 others below it within twice that."""
+_SPARE = 16
+"""Products to find beyond those asked for, at least, and a thirty-second of the number of features. The bound of the
+error is 1.2e-4 for 2,048 features, where the thousandth of 254,000 random directions has some 30 others below it
+within twice that."""
+
+_PART = 512
+"""Rows whose products are computed at once: with 2,048 of the bank they stay in a core's cache until they are read."""
 
 _DEVICE: ContextVar[str] = ContextVar("device", default="auto")
 
@@ -64,6 +68,12 @@ def cuda_device(multiplications: int) -> str | None:
     """As `torch_device`, for products in float64, for which torch on a CPU takes as long as NumPy: CUDA alone."""
     device = torch_device(multiplications)
     return device if device is not None and device.startswith("cuda") else None
+
+
+def search_device(multiplications: int) -> str | None:
+    """As `torch_device`, for a search: None for a CPU, on which NumPy's products and partitions are the fastest."""
+    device = torch_device(multiplications)
+    return None if device == "cpu" else device
 
 
 @dataclass(frozen=True)
@@ -134,46 +144,82 @@ class Found:
         return first, end, (end < self.products.shape[1]) | self.whole
 
 
-def search(z: Doubles, bank: Bank, count: int, *, bank_rows: int, device: str | None) -> Found:
+def search(z: Doubles, bank: Bank, count: int, *, bank_rows: int, device: str | None, exact: bool = False) -> Found:
     """Find the greatest products of rows with a bank.
 
     Args:
         z: shape (m, D), each of length 1 or 0.
         bank: the bank.
         count: the least number of products to find; a few more are found, so that `Found.around` is certain.
-        bank_rows: rows of the bank to read at once in float64; in float32 they are eight times as many.
-        device: device of torch for a search in float32; None for NumPy in float64.
+        bank_rows: rows of the bank to read at once; on a device they are eight times as many.
+        device: device of torch; None for NumPy.
+        exact: search in float64, with NumPy.
 
     Raises:
         EvaluationError: the device has no memory for a single row.
     """
-    wanted = min(count + max(_SPARE, count // 8), len(bank))
+    spare = max(_SPARE, z.shape[1] // 32, count // 8)
+    wanted = min(count + spare, len(bank))
     if device is None:
-        products, index = _search64(z, bank, wanted, bank_rows)
+        vectors = bank.vectors if exact else bank.vectors32
+        products, index = _search_here(z if exact else z.astype(np.float32), bank, vectors, wanted, bank_rows)
     else:
         parts = halving(lambda rows: _search_on_device(rows, bank, wanted, 8 * bank_rows), device, z)
         products, index = (np.concatenate(column) for column in zip(*parts, strict=True))
     # The bound of a sum of D products in any order, with the roundings of both factors.
-    roundings = (z.shape[1] + 4) * 2.0 ** (-53 if device is None else -24)
+    roundings = (z.shape[1] + 4) * 2.0 ** (-53 if exact else -24)
     return Found(products, index, bank.longest * roundings / (1 - roundings), whole=wanted == len(bank))
 
 
-def _search64(z: Doubles, bank: Bank, count: int, bank_rows: int) -> tuple[Doubles, Integers]:
-    products, index = np.empty((len(z), 0)), np.empty((len(z), 0), dtype=np.int64)
+def _search_here(
+    z: npt.NDArray[Any], bank: Bank, vectors: Callable[[slice], npt.NDArray[Any]], count: int, bank_rows: int
+) -> tuple[Doubles, Integers]:
+    parts = [slice(start, start + _PART) for start in range(0, len(z), _PART)]
+    found = [(np.empty((len(z[part]), 0), z.dtype), np.empty((len(z[part]), 0), dtype=np.int64)) for part in parts]
     for rows in bank.pieces(bank_rows):
-        new = z @ bank.vectors(rows).T
-        numbers = np.broadcast_to(np.arange(rows.start, rows.stop), new.shape)
-        products, index = _greatest(np.hstack((products, new)), np.hstack((index, numbers)), count)
+        transposed = vectors(rows).T
+        for number, part in enumerate(parts):
+            new, (products, index) = z[part] @ transposed, found[number]
+            if products.shape[1] == count:
+                found[number] = _with_greater(products, index, new, rows.start)
+            else:
+                places = np.broadcast_to(np.arange(rows.start, rows.stop), new.shape)
+                found[number] = _greatest(np.hstack((products, new)), np.hstack((index, places)), count)
+    products, index = (np.concatenate(column) for column in zip(*found, strict=True))
     order = np.argsort(-products, axis=1)
-    return np.take_along_axis(products, order, axis=1), np.take_along_axis(index, order, axis=1)
+    return np.take_along_axis(products, order, axis=1).astype(np.float64), np.take_along_axis(index, order, axis=1)
 
 
-def _greatest(values: Doubles, index: Integers, count: int) -> tuple[Doubles, Integers]:
-    """Return the `count` greatest values of each row, unordered, with their column numbers."""
-    if values.shape[1] <= count:
+def _with_greater(
+    products: npt.NDArray[Any], index: Integers, new: npt.NDArray[Any], start: int
+) -> tuple[npt.NDArray[Any], Integers]:
+    """Put new products, of the bank's rows from `start` on, in the place of the least of each row that they exceed.
+
+    Of random rows, few do, so that one comparison is all that most take.
+    """
+    (count, width), rows = (products.shape[1], new.shape[1]), len(new)
+    flat = np.flatnonzero(new > products.min(axis=1, keepdims=True))
+    row = flat // width
+    sizes = np.bincount(row, minlength=rows)
+    place = np.arange(count, count + len(flat)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
+    both = np.full((rows, count + sizes.max()), -np.inf, new.dtype)
+    numbers = np.zeros(both.shape, dtype=np.int64)
+    both[:, :count], numbers[:, :count] = products, index
+    both[row, place], numbers[row, place] = new.ravel()[flat], flat - row * width + start
+    return _greatest(both, numbers, count)
+
+
+def _greatest(values: npt.NDArray[Any], index: Integers, count: int) -> tuple[npt.NDArray[Any], Integers]:
+    """Return the `count` greatest values of each row, unordered, with their numbers."""
+    rows, width = values.shape
+    if width <= count:
         return values, index
-    kept = np.argpartition(values, -count, axis=1)[:, -count:]
-    return np.take_along_axis(values, kept, axis=1), np.take_along_axis(index, kept, axis=1)
+    # NumPy finds the least of them with vector instructions, which `argpartition` does not use.
+    least = np.partition(values, -count, axis=1)[:, -count, None]
+    kept = np.flatnonzero(values >= least)
+    if len(kept) != rows * count:  # other values equal the least
+        kept = (np.argpartition(values, -count, axis=1)[:, -count:] + width * np.arange(rows)[:, None]).ravel()
+    return values.ravel()[kept].reshape(rows, count), index[np.divmod(kept, width)].reshape(rows, count)
 
 
 def halving(compute: Callable[..., Result], device: str, *rows: Doubles) -> list[Result]:

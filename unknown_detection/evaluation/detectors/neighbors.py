@@ -13,7 +13,14 @@ from scipy.special import softmax
 from unknown_detection.evaluation.detectors.base import Together
 from unknown_detection.evaluation.detectors.fitting import require_range
 from unknown_detection.evaluation.detectors.logits import energy
-from unknown_detection.evaluation.detectors.nearest import Bank, Integers, halving, search, torch_device
+from unknown_detection.evaluation.detectors.nearest import (
+    Bank,
+    Integers,
+    halving,
+    search,
+    search_device,
+    torch_device,
+)
 from unknown_detection.evaluation.detectors.rows import (
     FEATURES,
     LOGITS,
@@ -30,6 +37,9 @@ from unknown_detection.evaluation.models.features import Features, Head
 # Bank rows per chunk. Each chunk is converted to float64 again for every chunk of scored rows, so the latter should be
 # larger.
 _BANK_ROWS = 1024
+
+_SEARCHED = 2048
+"""Bank rows per chunk of a search."""
 
 _RELATION_ROWS = 4096
 """Number of rows for which Relation decides whether torch is worth it, whatever their number is."""
@@ -72,9 +82,9 @@ class _Nearest(Together):
         """Return each detector's k, the device to search on, and the float64 numbers that a search holds per row."""
         counts = [int(detector.k) for detector in detectors]
         width = features.penultimate.shape[1]
-        device = torch_device(len(features) * self.bank.features.penultimate.size)
+        device = search_device(len(features) * self.bank.features.penultimate.size)
         if device is None:
-            return counts, None, 3 * width + 2 * (min(_BANK_ROWS, len(self.bank)) + 2 * max(counts))
+            return counts, None, 2 * width + 8 * max(counts) + 1024
         # The more rows at once, the less often the bank is read; 4,096 are enough, and their products take 128 MiB.
         return counts, device, max(width, 2 * max(counts), 2048)
 
@@ -105,18 +115,18 @@ class KNN(_Nearest):
         return partial(_distances, bank=self.bank, counts=counts, device=device), doubles
 
 
-def _distances(z: Doubles, bank: Bank, counts: Sequence[int], device: str | None) -> Doubles:
+def _distances(z: Doubles, bank: Bank, counts: Sequence[int], device: str | None, exact: bool = False) -> Doubles:
     """Return the distances of rows to their k-th nearest row of the bank, shape (m, number of ks)."""
     z = unit(z)
-    found = search(z, bank, max(counts), bank_rows=_BANK_ROWS, device=device)
+    found = search(z, bank, max(counts), bank_rows=_SEARCHED, device=device, exact=exact)
     distances = np.empty((len(z), len(counts)))
     certain = np.ones(len(z), dtype=np.bool_)
     for column, count in enumerate(counts):
         first, end, sure = found.around(count)
         distances[:, column] = _kth_distances(z, bank, found.index, first, end, count)
         certain &= sure
-    if device is not None and not certain.all():  # many rows lie in nearly the same direction
-        distances[~certain] = _distances(z[~certain], bank, counts, None)
+    if not exact and not certain.all():  # many rows lie in nearly the same direction
+        distances[~certain] = _distances(z[~certain], bank, counts, None, exact=True)
     return distances
 
 
@@ -170,10 +180,10 @@ class NNGuide(_Nearest):
         return score, doubles + 4 * features.logits.shape[1]
 
 
-def _guidance(z: Doubles, bank: Bank, counts: Sequence[int], device: str | None) -> Doubles:
+def _guidance(z: Doubles, bank: Bank, counts: Sequence[int], device: str | None, exact: bool = False) -> Doubles:
     """Return the mean of the k greatest products of rows with the bank, shape (m, number of ks)."""
     most = max(counts)
-    found = search(z, bank, most, bank_rows=_BANK_ROWS, device=device)
+    found = search(z, bank, most, bank_rows=_SEARCHED, device=device, exact=exact)
     _, end, certain = found.around(most)
     places = np.arange(end.max(initial=most))
     products = np.full((len(z), len(places)), -np.inf)
@@ -184,8 +194,8 @@ def _guidance(z: Doubles, bank: Bank, counts: Sequence[int], device: str | None)
         products[row[pairs], place[pairs]] = dots(z[row[pairs]], vectors)
     descending = -np.sort(-products, axis=1)
     guidance = np.stack([descending[:, :count].mean(axis=1) for count in counts], axis=1)
-    if device is not None and not certain.all():  # many rows lie in nearly the same direction
-        guidance[~certain] = _guidance(z[~certain], bank, counts, None)
+    if not exact and not certain.all():  # many rows lie in nearly the same direction
+        guidance[~certain] = _guidance(z[~certain], bank, counts, None, exact=True)
     return guidance
 
 
