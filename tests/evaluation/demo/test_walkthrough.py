@@ -82,6 +82,27 @@ def test_the_commands_that_it_prints_give_the_same_again(done, tmp_path, capsys)
         assert (tmp_path / "again" / name).read_bytes() == (out / "report" / name).read_bytes()
 
 
+def test_scoring_ends_with_the_figures_of_the_report_or_says_how_to_get_them(done, tmp_path, capsys):
+    out, scores = done[0], str(tmp_path / "s.parquet")
+    given = ["score", "--features", str(out / "features" / "adam-0"), "--detectors", "msp,energy", "--out", scores]
+    assert main([*given, "--quiet"]) == 0
+    report = f"python -m unknown_detection evaluate report --scores {scores} --release"
+    last = capsys.readouterr().out.splitlines()[-1]
+    assert last == f"for the figures give --release, or run {report} DIR|ORG/NAME --out DIR"
+    release = str(out / "digits")
+    assert main([*given, "--quiet", "--release", release, "--splits", "digits"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1] == f"for all figures run {report} {release} --out DIR"
+    start = lines.index("Unknown detection on digits, best first")
+    figures = read_figures(out / "report").query("run == 'adam-0' and rows == 'as_published'")
+    for name, shown in (("msp", "msp"), ("energy", "energy (EBO)")):
+        of = figures[figures["detector"] == name]
+        (aurc,) = of[(of["setting"] == "unknown_detection")]["value"]
+        (near,) = of[(of["unknown"] == "near_ood") & (of["metric"] == "auroc")]["value"]
+        (line,) = [line for line in lines[start + 2 : start + 4] if line.startswith(f"{shown} ")]
+        assert line.removeprefix(shown).split()[:2] == [f"{1000 * aurc:.2f}", f"{100 * near:.2f}"]
+
+
 def test_scores_say_what_they_come_from(done):
     scores, about = read_scores(done[0] / "scores" / "adam-1.parquet")
     assert about.seed == 1

@@ -195,18 +195,6 @@ def test_a_prediction_that_is_no_label_is_refused(tmp_path, release, value):
     assert f"does not name a class: {value!r} and the like at 1 id ({IDS[3]})" in str(refused.value)
 
 
-def test_scores_alone_are_refused(tmp_path, release):
-    with pytest.raises(EvaluationError) as refused:
-        read(tmp_path, scores("detector", ["msp"] * 4), release)
-    assert "no column prediction (or class)" in sentence(refused)
-
-
-def test_unknown_ids_are_refused(tmp_path, release):
-    with pytest.raises(EvaluationError) as refused:
-        read(tmp_path, scores("prediction", [0] * 3, ids=[IDS[0], "x", "y"]), release)
-    assert "has 2 ids (x, y) that" in sentence(refused)
-
-
 ABOUT = {"model": "m", "model_digest": "", "seed": 0, "hyperparameters": {}, "versions": {}}
 
 
@@ -214,11 +202,21 @@ def noted(table, **about):
     return table.replace_schema_metadata({METADATA: json.dumps(ABOUT | about)})
 
 
-def test_scores_of_another_release_are_refused(tmp_path, release):
-    table = noted(scores("prediction", [0, 1, 2, 1]), release_digest="ab" * 32, configs=[CONFIG])
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        (scores("detector", ["msp"] * 4), "no column prediction (or class)"),
+        (scores("prediction", [0] * 3, ids=[IDS[0], "x", "y"]), "has 2 ids (x, y) that"),
+        (
+            noted(scores("prediction", [0, 1, 2, 1]), release_digest="ab" * 32, configs=[CONFIG]),
+            "a release with digest abababababab",
+        ),
+    ],
+)
+def test_scores_alone_unknown_ids_and_another_release_are_refused(tmp_path, release, table, says):
     with pytest.raises(EvaluationError) as refused:
         read(tmp_path, table, release)
-    assert "a release with digest abababababab" in sentence(refused)
+    assert says in sentence(refused)
 
 
 def test_of_several_configs_one_is_named_and_rows_of_the_others_are_left_out(tmp_path):

@@ -43,23 +43,19 @@ def of_splits(model, setting, detector):
     kinds = {}
     for line in LINES:
         if (line["model"], line["setting"]) == (model, setting) and line["split"]:
-            unknown = line["split"]
-            figure = Figure(
-                protocol="broad",
-                config=f"broad-{line['kind']}",
-                setting=setting,
-                known="test",
-                unknown=unknown,
-                metric="auroc",
-                positive="",
-                rows="as_published",
-                statistic="",
-                fitted_on="",
-                value=float(line[detector]),
-                factor=1.0,
-                n_known=1,
-                n_unknown=1,
+            named = (
+                "broad",
+                f"broad-{line['kind']}",
+                setting,
+                "test",
+                line["split"],
+                "auroc",
+                "",
+                "as_published",
+                "",
+                "",
             )
+            figure = Figure(*named, value=float(line[detector]), factor=1.0, n_known=1, n_unknown=1)
             kinds.setdefault(line["kind"], []).append(figure)
     return kinds
 

@@ -479,14 +479,24 @@ def test_all_that_is_possible_without_images_or_members(score, tmp_path):
     pytest.importorskip("sklearn", reason="scikit-learn fits some")
     code, out, err = score("--no-search", detectors=None)
     assert code == 0
-    left_out = {line.split(" is left out: ")[0] for line in err.splitlines()}
+    (said,) = err.splitlines()
+    *_, images, members = re.split("left out: |; ", said)
+    assert images.endswith(
+        " (runs the model on the images again, which needs --release, --model and --weights (or --pretrained))"
+    )
+    assert members.endswith(" (needs features of several models, but only one was given)")
+    left_out = {name for part in (images, members) for name in part.partition(" (")[0].split(", ")}
     assert left_out == {
         *(name for name, each in METHODS.items() if each.reads != "features"),
         "ens_v",  # a part reads images
         "ens_r",
     }
     assert {name for name, _ in scores_of(tmp_path / "scores.parquet")} == set(METHODS) - left_out
-    assert out.splitlines()[-1].startswith(f"{300 * (len(METHODS) - len(left_out)):,} scores of")
+    *_, scored, hint = out.splitlines()
+    assert scored.startswith(f"{300 * (len(METHODS) - len(left_out)):,} scores of")
+    assert hint.startswith(
+        "for the figures give --release, or run python -m unknown_detection evaluate report --scores "
+    )
 
 
 def refused(ran):

@@ -310,7 +310,8 @@ def test_dropout_where_there_is_none(base, score, tmp_path):
     # Among all, it is left out with that reason.
     code, _, err, scores = score("--no-search", *ours, detectors="all", features=tmp_path / "cnn")
     assert code == 0
-    assert "mc_dropout is left out: small_models.py:cnn has no dropout layers" in err
+    assert "; mc_dropout, mc_dropout_mi (small_models.py:cnn has no dropout layers" in err
+    assert "has no features of train, validation or held_out, on which it is fitted)" in err
     assert set(IMAGES) - set(scores) == {"mc_dropout", "mc_dropout_mi"}
 
 

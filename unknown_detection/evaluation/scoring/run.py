@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import importlib.metadata
 import platform
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -223,8 +224,9 @@ def fit_all(scorer: Scorer, names: Sequence[str], *, leave_out: bool, progress: 
             if not leave_out:
                 raise
             reason = str(error).partition(". ")[0]
-            of, _, why = reason.partition(" ")  # a detector that others are made of may be the reason
-            left_out.setdefault(why if of in METHODS else reason, []).append(name)
+            first = reason.partition(" ")[0]  # a detector that others are made of may be the reason
+            why = re.sub(rf"\b{re.escape(first if first in METHODS else name)}\b", "it", reason)
+            left_out.setdefault(why.removeprefix("it "), []).append(name)
         progress(1)
     if left_out:
         scorer.log("left out: " + "; ".join(f"{', '.join(of)} ({why})" for why, of in left_out.items()))
