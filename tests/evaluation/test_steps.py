@@ -246,7 +246,7 @@ def test_several_scores_are_runs_by_their_files_names_or_numbers(root, scores, t
 
 def test_a_report_takes_the_same(root, scores, tmp_path):
     files = ud.report([scores, scores.to_pandas()], root, tmp_path / "report", plots=False)
-    assert set(files["run"].to_pylist()) == {"scores-1", "scores-2"}
+    assert set(files["run"]) == {"scores-1", "scores-2"}
     assert (tmp_path / "report" / "report.html").is_file()
 
 
