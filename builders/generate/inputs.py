@@ -13,7 +13,7 @@ import functools
 import hashlib
 import os
 from collections.abc import Mapping
-from typing import NamedTuple
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -34,25 +34,9 @@ _READ_TOGETHER = 64
 """Arrays that are read before they are converted to rows of pixels: 200 KB, which stay in a core's cache."""
 
 
-class _Place(NamedTuple):
-    id: str
-    class_id: str
-    class_name: str
-    root: str
-    file: str
-    offset: int
-    size: int
-    form: str
+_COLUMNS = ("id", "class_id", "class_name", "root", "file", "offset", "size", "form")
 
-
-class _CompanionPlace(NamedTuple):
-    companion_root: str
-    companion_file: str
-    companion_offset: int
-    companion_size: int
-
-
-COMPANION_COLUMNS = _CompanionPlace._fields
+COMPANION_COLUMNS = ("companion_root", "companion_file", "companion_offset", "companion_size")
 """Columns that a plan has where its generator is given companions: their places."""
 
 COMPANION_VALUE = "companion_value_"
@@ -76,16 +60,14 @@ class Inputs:
         return int(self._rows.num_rows)
 
     @functools.cached_property
-    def _places(self) -> list[_Place]:
-        columns = (self._rows[name].to_pylist() for name in _Place._fields)
-        return [_Place(*values) for values in zip(*columns, strict=True)]
+    def _places(self) -> list[dict[str, Any]]:
+        columns = (*_COLUMNS, *(COMPANION_COLUMNS if self._has_companions else ()))
+        places: list[dict[str, Any]] = self._rows.select(columns).to_pylist()
+        return places
 
     @functools.cached_property
-    def _companions(self) -> list[_CompanionPlace] | None:
-        if COMPANION_COLUMNS[0] not in self._rows.column_names:
-            return None
-        columns = (self._rows[name].to_pylist() for name in COMPANION_COLUMNS)
-        return [_CompanionPlace(*values) for values in zip(*columns, strict=True)]
+    def _has_companions(self) -> bool:
+        return COMPANION_COLUMNS[0] in self._rows.column_names
 
     @functools.cached_property
     def _companion_values(self) -> list[dict[str, Value]]:
@@ -97,28 +79,28 @@ class Inputs:
     def path(self, number: int) -> str:
         """Path of an image's file, for messages."""
         place = self._places[number]
-        return self._joined(place.root, place.file)
+        return self._joined(place["root"], place["file"])
 
     def _joined(self, root: str, file: str) -> str:
         return os.path.join(self._roots[root], file)  # noqa: PTH118 - called for every image
 
-    def _companion_read(self, place: _CompanionPlace) -> tuple[str, int, int]:
-        path = self._joined(place.companion_root, place.companion_file)
-        return path, place.companion_offset, place.companion_size
+    def _companion_read(self, number: int) -> tuple[str, int, int]:
+        root, file, offset, size = (self._places[number][name] for name in COMPANION_COLUMNS)
+        return self._joined(root, file), offset, size
 
     def announce(self) -> None:
         """Announce to the reader that all images will be read in their order, each with its companion."""
         reads = []
         for number, place in enumerate(self._places):
-            if place.form != "none":
-                reads.append((self.path(number), place.offset, place.size))
-            if self._companions is not None:
-                reads.append(self._companion_read(self._companions[number]))
+            if place["form"] != "none":
+                reads.append((self.path(number), place["offset"], place["size"]))
+            if self._has_companions:
+                reads.append(self._companion_read(number))
         self._reader.expect(reads)
 
     def size(self, number: int) -> int:
         """Bytes of an image."""
-        return self._places[number].size
+        return int(self._places[number]["size"])
 
     def read(self, number: int) -> tuple[bytes, str]:
         """Read an image's bytes and compute its digest.
@@ -127,21 +109,19 @@ class Inputs:
             BuildError: the file cannot be read or has too few bytes.
         """
         place = self._places[number]
-        if place.form == "none":
+        if place["form"] == "none":
             return b"", ""
-        data = self._reader.read(self.path(number), place.offset, place.size)
-        if place.form in ARRAY_FORMS:
-            return data, images.rgb_sha256(_pixels(data, place.form))[0]
+        data = self._reader.read(self.path(number), place["offset"], place["size"])
+        if place["form"] in ARRAY_FORMS:
+            return data, images.rgb_sha256(_pixels(data, place["form"]))[0]
         companion = self._companion(number)
         return data, hashlib.sha256(data + companion.data if companion else data).hexdigest()
 
     def _companion(self, number: int) -> Companion | None:
         """Read the companion of an image, if it has one."""
-        if self._companions is None:
+        if not self._has_companions:
             return None
-        place = self._companions[number]
-        data = self._reader.read(*self._companion_read(place))
-        return Companion(data, self._companion_values[number])
+        return Companion(self._reader.read(*self._companion_read(number)), self._companion_values[number])
 
     def decoded(self, number: int, data: bytes) -> SourceImage:
         """Decode an image as the input of a generator.
@@ -149,16 +129,12 @@ class Inputs:
         Raises:
             UnreadableImageError: the image does not decode.
         """
-        place = self._places[number]
-        image = None
-        companion = self._companion(number)
-        if companion is not None:
-            return SourceImage(place.id, place.class_id, place.class_name, None, data, companion)
-        if place.form in ARRAY_FORMS:
-            image = Image.fromarray(_pixels(data, place.form)[0])
-        elif place.form != "none":
+        place, companion, image = self._places[number], self._companion(number), None
+        if companion is None and place["form"] in ARRAY_FORMS:
+            image = Image.fromarray(_pixels(data, place["form"])[0])
+        elif companion is None and place["form"] != "none":
             image = images.decode_or_mend(data)[0]
-        return SourceImage(place.id, place.class_id, place.class_name, image, data)
+        return SourceImage(place["id"], place["class_id"], place["class_name"], image, data, companion)
 
     def are_arrays(self) -> bool:
         """Whether all of the images are 32 x 32 arrays."""
