@@ -14,6 +14,7 @@ from markupsafe import Markup
 
 from builders.card import croissant, facts, responsible, words
 from builders.card.front_matter import front_matter_text
+from builders.release.columns import COLUMN_MEANINGS
 from builders.release.entries import Manifest, without_outdated_audits
 from builders.release.layout import INDEX_SUFFIX, Layout
 from builders.release.manifest import file_entry, write_manifest
@@ -84,7 +85,7 @@ def _said(manifest: Manifest) -> dict[str, object]:
         "revision": f', revision="v{manifest.version}"' if manifest.version else "",
         "drawn": facts.drawn(manifest),
         "statements": responsible.statements(manifest),
-        "column_meanings": croissant.COLUMN_MEANINGS,
+        "column_meanings": COLUMN_MEANINGS,
         "size": byte_text(sum(file.size for split in manifest.by_key().values() for file in split.files)),
         "rows": sum(split.rows for split in manifest.by_key().values()),
         "pictures": {key: split.samples for key, split in manifest.by_key().items() if split.samples is not None},

@@ -17,7 +17,7 @@ from builders.card.facts import benchmarks, labels
 from builders.card.front_matter import card_configs, data_path
 from builders.card.responsible import COLLECTION_TYPE, statements
 from builders.card.words import ROLE_MEANINGS
-from builders.release.columns import ColumnType
+from builders.release.columns import COLUMN_MEANINGS, NUMBERED, ColumnType
 from builders.release.entries import ConfigEntry, Manifest
 from builders.release.layout import INDEX_SUFFIX
 from builders.release.schema import ROLES, arrow_schema
@@ -83,20 +83,6 @@ _MEDIA_TYPES = {
     "png": "image/png",
     "md": "text/markdown",
 }
-
-COLUMN_MEANINGS: Mapping[str, str] = {
-    "image": "The encoded image.",
-    "label": "Index of the row's in-distribution class among the config's classes; -1 if it has none.",
-    "role": "Code of the row's part in the benchmark; the record set roles explains the codes.",
-    "class_id": "The class as its source names it, such as a WordNet id.",
-    "class_name": "The name of that class.",
-    "source": "Key of the dataset that the row comes from.",
-    "source_id": "Stable name of the image in that dataset.",
-    "id": "Unique name of the row in the release.",
-    "content_sha256": "SHA-256 of the stored bytes, or of the pixels of images that were made.",
-    "stored": "Where the stored bytes come from: source, metadata_removed, pixels or adopted.",
-}
-"""The columns that all configs have, in a sentence each."""
 
 
 def render(manifest: Manifest) -> str:
@@ -223,7 +209,7 @@ def _fields(name: str, config: ConfigEntry, files: str, *, image: bool) -> Itera
         kind = "sc:Text"
         if column == "image":
             kind, source["transform"] = "sc:ImageObject", {"jsonPath": "bytes"}
-        elif column in ("label", "role"):
+        elif column in NUMBERED:
             kind = "sc:Integer"
         elif column in own:
             kind = _DATA_TYPES[own[column].type]

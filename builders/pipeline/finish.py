@@ -20,7 +20,6 @@ from builders.declare.benchmark import Config, Part
 from builders.duplicates.comparisons import PixelComparisons
 from builders.duplicates.table import Origin, carried, complete, origin, write_table
 from builders.errors import BuildError
-from builders.generate.contract import Generator
 from builders.pipeline.request import Run
 from builders.plan.planner import PlannedSplit
 from builders.plan.tables import remarks_on_classes
@@ -31,7 +30,16 @@ from builders.release.entries import BenchmarkEntry, ConfigEntry, LicenceEntry, 
 from builders.release.layout import Layout
 from builders.release.manifest import file_entry
 from builders.release.schema import arrow_schema
-from builders.release.split_entries import FileEntry, PartEntry, SplitEntry, WithdrawnRow, is_training, pieces_by_key
+from builders.release.split_entries import (
+    SUMS,
+    FileEntry,
+    PartEntry,
+    SplitEntry,
+    WithdrawnRow,
+    is_labelled,
+    is_training,
+    pieces_by_key,
+)
 from builders.release.tables import Exclusion, write_excluded, write_index
 from builders.sources import broken
 from builders.sources.base import Source
@@ -85,34 +93,48 @@ def finish_split(
         demo: whether the rows are of demo sources.
     """
     config = plan.config
-    parts = [layout.part(config.name, plan.name, i, plan.shards) for i in range(plan.shards)]
-    records = [read_record(part) for part in parts]
+    shards = [layout.part(config.name, plan.name, i, plan.shards) for i in range(plan.shards)]
+    dropped = dict(image for shard in shards for image in read_record(shard).dropped)
     columns = arrow_schema((), config.columns, image=False).names
-    rows = pa.concat_tables([read_parquet(part, columns) for part in parts]).replace_schema_metadata(None)
-    dropped = dict(image for record in records for image in record.dropped)
-    described = [_part(planned, dropped, lacking.get(planned.key, ()), adopted[planned.key]) for planned in plan.parts]
+    rows = pa.concat_tables([read_parquet(shard, columns) for shard in shards]).replace_schema_metadata(None)
     if not rows.num_rows:
         raise _no_rows(plan, dropped)
-    if sum(part.entry.rows for part in described) != rows.num_rows:
+    parts: list[PartEntry] = []
+    exclusions: list[Exclusion] = []
+    shortfalls: dict[str, None] = {}
+    for planned in plan.parts:
+        unreadable = _unreadable(planned, dropped)
+        excluded = [*planned.excluded, *unreadable]
+        parts.append(_part_entry(planned, excluded, planned.size - len(unreadable), adopted[planned.key]))
+        exclusions += excluded
+        shortfalls |= dict.fromkeys(lacking.get(planned.key, ()))
+        left_out = [exclusion for exclusion in unreadable if exclusion.rule != broken.RULE]
+        shortfalls |= dict.fromkeys(f"{e.image} left out as unreadable ({e.evidence})" for e in left_out)
+    if sum(part.rows for part in parts) != rows.num_rows:
         raise AssertionError(f"{plan.key}: {rows.num_rows} rows, and not those of its parts")
     index = layout.index(config.name, plan.name)
     write_index(index, rows, plan.labels, config.columns, demo=demo)
-    entry = _joined(
-        described,
+    split, generator = plan.parts[0].split, plan.image_generator
+    by_key = {planned.key: planned.split for planned in plan.parts}
+    entry = SplitEntry(
+        **{name: sum(getattr(part, name) for part in parts) for name in SUMS},
+        why="; ".join(dict.fromkeys(part.why for part in parts if part.why)),
+        excluded_by_rule=_by_rule(exclusions),
+        withdrawn=tuple(
+            WithdrawnRow(by_key[e.split].row_id(e.image), e.evidence) for e in exclusions if e.rule == "withdrawn"
+        ),
+        shortfalls=tuple(shortfalls),
         digest=rows_digest(rows),
         data=data_entries(layout, plan),
-        sealed=_sealed_entries(layout, plan),
         index=file_entry(layout, index),
-        generator=plan.image_generator,
+        sealed=_sealed_entries(layout, plan),
+        made=None if generator is None else generator.description,
+        generator=None if generator is None else generator.entry(),
+        overlaps=rows.num_rows - rows[ID_OVERLAP.name].null_count if ID_OVERLAP in config.columns else None,
+        compared=remarks_on_classes(config, split) if ID_OVERLAP in config.columns else None,
+        **({"parts": tuple(parts)} if isinstance(split, Part) else _own(parts[0])),
     )
-    if ID_OVERLAP in config.columns:
-        overlapping = rows.num_rows - rows[ID_OVERLAP.name].null_count
-        compared = remarks_on_classes(config, plan.parts[0].split)
-        entry = msgspec.structs.replace(entry, overlaps=overlapping, compared=compared)
-    if not isinstance(plan.parts[0].split, Part):
-        entry = _whole(entry, described[0].entry)
-    exclusions = tuple(exclusion for part in described for exclusion in part.exclusions)
-    return Finished(plan, entry, exclusions)
+    return Finished(plan, entry, tuple(exclusions))
 
 
 def _no_rows(plan: ReadPlan, dropped: Mapping[str, str]) -> BuildError:
@@ -125,26 +147,13 @@ def _no_rows(plan: ReadPlan, dropped: Mapping[str, str]) -> BuildError:
     )
 
 
-@dataclass(frozen=True)
-class _Part:
-    """A part of a split, or a split that has none: its entry, and what goes into that of the split."""
-
-    entry: PartEntry
-    withdrawn: tuple[WithdrawnRow, ...]
-    shortfalls: tuple[str, ...]
-    exclusions: tuple[Exclusion, ...]
-
-
-def _part(planned: PlannedSplit, dropped: Mapping[str, str], lacking: Sequence[str], adopted: str) -> _Part:
-    """Describe a part of a split, or a split that has none; `dropped` has reasons by the ids of unreadable rows."""
+def _part_entry(planned: PlannedSplit, excluded: Sequence[Exclusion], rows: int, adopted: str) -> PartEntry:
+    """Describe a part of a split, or a split that has none."""
     split = planned.split
-    unreadable = _unreadable(planned, dropped)
-    exclusions = (*planned.excluded, *unreadable)
-    excluded = sum(exclusion.images for exclusion in exclusions)
-    rows = planned.table.num_rows - len(unreadable)
-    if rows + excluded != planned.available:
-        raise AssertionError(f"{planned.key}: {rows} kept and {excluded} excluded of {planned.available}")
-    entry = PartEntry(
+    images = sum(exclusion.images for exclusion in excluded)
+    if rows + images != planned.available:
+        raise AssertionError(f"{planned.key}: {rows} kept and {images} excluded of {planned.available}")
+    return PartEntry(
         role=split.role,
         source=split.source.key,
         partitions=tuple(split.partitions),
@@ -153,62 +162,20 @@ def _part(planned: PlannedSplit, dropped: Mapping[str, str], lacking: Sequence[s
         paper=planned.count.paper,
         why=planned.count.why,
         available=planned.available,
-        excluded=excluded,
-        excluded_by_rule=_by_rule(exclusions),
+        excluded=images,
+        excluded_by_rule=_by_rule(excluded),
         adopted=adopted,
         name=split.name if isinstance(split, Part) else "",
         labelled=planned.config.has_labels(split),
         classes=planned.classes,
         paper_classes=planned.count.classes,
     )
-    withdrawn = [WithdrawnRow(split.row_id(e.image), e.evidence) for e in exclusions if e.rule == "withdrawn"]
-    left_out = [f"{e.image} left out as unreadable ({e.evidence})" for e in unreadable if e.rule != broken.RULE]
-    return _Part(entry, tuple(withdrawn), (*lacking, *left_out), exclusions)
 
 
-def _joined(
-    parts: Sequence[_Part],
-    *,
-    digest: str,
-    data: tuple[FileEntry, ...],
-    sealed: tuple[FileEntry, ...],
-    index: FileEntry,
-    generator: Generator | None,
-) -> SplitEntry:
-    """Describe a split by its parts, and by what they come to together."""
-    entries = tuple(part.entry for part in parts)
-    by_rule: Counter[str] = Counter()
-    for entry in entries:
-        by_rule.update(entry.excluded_by_rule)
-    return SplitEntry(
-        rows=sum(entry.rows for entry in entries),
-        expected=sum(entry.expected for entry in entries),
-        paper=sum(entry.paper for entry in entries),
-        why="; ".join(dict.fromkeys(entry.why for entry in entries if entry.why)),
-        available=sum(entry.available for entry in entries),
-        excluded=sum(entry.excluded for entry in entries),
-        excluded_by_rule=dict(sorted(by_rule.items())),
-        withdrawn=tuple(row for part in parts for row in part.withdrawn),
-        shortfalls=tuple(dict.fromkeys(sentence for part in parts for sentence in part.shortfalls)),
-        digest=digest,
-        data=data,
-        index=index,
-        made=None if generator is None else generator.description,
-        generator=None if generator is None else generator.entry(),
-        sealed=sealed,
-        parts=entries,
-    )
-
-
-def _whole(split: SplitEntry, part: PartEntry) -> SplitEntry:
-    """Describe a split that is not joined by its only part."""
-    described = msgspec.structs.replace(
-        split, parts=None, role=part.role, source=part.source, partitions=part.partitions, adopted=part.adopted
-    )
-    (whole,) = described.pieces()
-    if whole.labelled == part.labelled:
-        return described  # as the role says
-    return msgspec.structs.replace(described, labelled=part.labelled)
+def _own(part: PartEntry) -> dict[str, Any]:
+    """What a split without parts says of itself; of its labels only what its role does not say."""
+    own = {name: getattr(part, name) for name in ("role", "source", "partitions", "adopted")}
+    return own if part.labelled == is_labelled(part.role) else {**own, "labelled": part.labelled}
 
 
 def data_entries(layout: Layout, plan: ReadPlan) -> tuple[FileEntry, ...]:
@@ -328,11 +295,10 @@ def _earlier_tables(layout: Layout, manifest: Manifest) -> list[Origin]:
 
 
 def _by_rule(exclusions: Sequence[Exclusion]) -> dict[str, int]:
-    counts: dict[str, int] = {}
+    counts: Counter[str] = Counter()
     for exclusion in exclusions:
-        if exclusion.images:
-            counts[exclusion.rule] = counts.get(exclusion.rule, 0) + exclusion.images
-    return dict(sorted(counts.items()))
+        counts[exclusion.rule] += exclusion.images
+    return dict(sorted((+counts).items()))
 
 
 def _unreadable(planned: PlannedSplit, dropped: Mapping[str, str]) -> list[Exclusion]:

@@ -15,22 +15,12 @@ from builders.declare.benchmark import ClassesOf, Config, Split
 from builders.declare.quotas import Rows
 from builders.plan.candidates import IndexArrays
 from builders.plan.classes import Adopted
-from builders.release.columns import OODNESS
+from builders.release.columns import NUMBERED, OODNESS, PLANNED
 from builders.release.schema import ROLES, UNKNOWN_ROLES
 from taxonomy import overlaps
 from taxonomy.rules import own_classes
 
-PLAN_SCHEMA = pa.schema(
-    [
-        ("label", pa.int64()),
-        ("role", pa.int64()),
-        ("class_id", pa.string()),
-        ("class_name", pa.string()),
-        ("source", pa.string()),
-        ("source_id", pa.string()),
-        ("id", pa.string()),
-    ]
-)
+PLAN_SCHEMA = pa.schema([(name, pa.int64() if name in NUMBERED else pa.string()) for name in PLANNED])
 """Columns of a plan. `label` is a position in the config's label names, or -1; `role` is a position in `ROLES`."""
 
 

@@ -18,18 +18,31 @@ Value = str | bool | int | float
 ColumnType = Literal["string", "bool", "int64", "float64"]
 """The types of these columns, as named by `datasets.Value`."""
 
-_PUBLISHED = {
-    "image",
-    "label",
-    "role",
-    "class_id",
-    "class_name",
-    "source",
-    "source_id",
-    "id",
-    "content_sha256",
-    "stored",
+COLUMN_MEANINGS: Mapping[str, str] = {
+    "image": "The encoded image.",
+    "label": "Index of the row's in-distribution class among the config's classes; -1 if it has none.",
+    "role": "Code of the row's part in the benchmark; the record set roles explains the codes.",
+    "class_id": "The class as its source names it, such as a WordNet id.",
+    "class_name": "The name of that class.",
+    "source": "Key of the dataset that the row comes from.",
+    "source_id": "Stable name of the image in that dataset.",
+    "id": "Unique name of the row in the release.",
+    "content_sha256": "SHA-256 of the stored bytes, or of the pixels of images that were made.",
+    "stored": "Where the stored bytes come from: source, metadata_removed, pixels or adopted.",
 }
+"""The columns that all configs have, in their order, in a sentence each.
+
+Schemas, plans, shards, the card and the Croissant metadata follow from this table.
+"""
+
+NUMBERED = ("label", "role")
+"""Those of them with an integer for each name (`ClassLabel`); the others are text, but for the image."""
+
+FROM_PIXELS = ("image", "content_sha256", "stored")
+"""Those of them that are known only when the image has been read; the others are planned."""
+
+PLANNED = tuple(name for name in COLUMN_MEANINGS if name not in FROM_PIXELS)
+
 _BUILDING = {"root", "file", "offset", "size", "form", "unreadable", "input_sha256", "expected_sha256", "pixel_sha256"}
 """Additional columns of the tables in use during a build."""
 
@@ -59,7 +72,7 @@ class Column:
     def __post_init__(self) -> None:
         if not re.fullmatch("[a-z][a-z0-9_]*", self.name):
             raise ValueError(f"{self.name!r} cannot name a column: use lower-case letters, digits and underscores.")
-        if self.name in _PUBLISHED | _BUILDING:
+        if self.name in COLUMN_MEANINGS or self.name in _BUILDING:
             raise ValueError(f"{self.name} cannot name a column of a config: all tables have a column of that name.")
         if self.type not in get_args(ColumnType):
             raise ValueError(f"{self.name} cannot be of type {self.type}: use {', '.join(get_args(ColumnType))}.")

@@ -33,7 +33,7 @@ from builders.release.layout import (
     samples_path,
     shows_images,
 )
-from builders.release.split_entries import NAME, PATTERNS, FileEntry, SplitEntry
+from builders.release.split_entries import NAME, PATTERNS, SUMS, FileEntry, SplitEntry
 from builders.storage.paths import store_of
 from builders.storage.regular import read_regular
 
@@ -49,8 +49,6 @@ _SHOWN = 40
 
 _OWN_CONFIGS = {INDEX_SUFFIX: "an index", SEALED_SUFFIX: "sealed residuals", CONFIG: "the table of duplicates"}
 """Configs that the card has besides those of the manifest, by the suffix or the whole of their names."""
-
-_SUMS = ("rows", "expected", "paper", "available", "excluded")
 
 
 class ManifestError(BuildError):
@@ -314,7 +312,7 @@ def _wrong_split(key: str, split: SplitEntry, sources: Mapping[str, SourceEntry]
         names = [part.name for part in split.parts]
         if not names or "" in names or len(set(names)) != len(names):
             yield f"the parts of {key} do not each have a name of their own"
-        for count in _SUMS:
+        for count in SUMS:
             total = sum(getattr(part, count) for part in split.parts)
             if getattr(split, count) != total:
                 yield f"{count} of {key} is {getattr(split, count):,}, but its parts add up to {total:,}"

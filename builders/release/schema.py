@@ -9,7 +9,7 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from builders.release.columns import Column
+from builders.release.columns import COLUMN_MEANINGS, NUMBERED, Column
 
 if TYPE_CHECKING:  # a command's `--help` reads the names of roles alone
     import pyarrow as pa
@@ -79,11 +79,13 @@ def arrow_schema(
     import pyarrow as pa
 
     encoded = pa.struct({"bytes": pa.binary(), "path": pa.string()})
+    names = {"label": list(label_names), "role": list(ROLES)}
     kinds: dict[str, tuple[pa.DataType, dict[str, Any]]] = {"image": (encoded, {"_type": "Image"})} if image else {}
-    kinds["label"] = (pa.int64(), {"names": list(label_names), "_type": "ClassLabel"})
-    kinds["role"] = (pa.int64(), {"names": list(ROLES), "_type": "ClassLabel"})
-    for name in ("class_id", "class_name", "source", "source_id", "id", "content_sha256", "stored"):
-        kinds[name] = (pa.string(), {"dtype": "string", "_type": "Value"})
+    for name in COLUMN_MEANINGS:
+        if name in NUMBERED:
+            kinds[name] = (pa.int64(), {"names": names[name], "_type": "ClassLabel"})
+        elif name != "image":
+            kinds[name] = (pa.string(), {"dtype": "string", "_type": "Value"})
     for column in columns:
         kinds[column.name] = (column.arrow, {"dtype": column.type, "_type": "Value"})
     described = {"info": {"features": {name: feature for name, (_, feature) in kinds.items()}}}

@@ -90,6 +90,10 @@ class PartEntry(Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     paper_classes: Count
 
 
+SUMS = ("rows", "expected", "paper", "available", "excluded")
+"""Counts of a split that are those of its parts added up."""
+
+
 class WithdrawnRow(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """A withdrawn row; `split` (`config/split`) is given in the release's list, and empty in a split's own."""
 
@@ -185,25 +189,9 @@ class SplitEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
             return self.parts
         if self.role is None or self.source is None or self.partitions is None or self.adopted is None:
             raise ValueError("a split that is not joined needs a role, a source, partitions and an adoption")
-        return (
-            PartEntry(
-                role=self.role,
-                source=self.source,
-                partitions=self.partitions,
-                rows=self.rows,
-                expected=self.expected,
-                paper=self.paper,
-                why=self.why,
-                available=self.available,
-                excluded=self.excluded,
-                excluded_by_rule=self.excluded_by_rule,
-                adopted=self.adopted,
-                name="",
-                labelled=self.role == "in_distribution" if self.labelled is None else self.labelled,
-                classes=0,
-                paper_classes=0,
-            ),
-        )
+        shared = {name: getattr(self, name) for name in PartEntry.__struct_fields__ if hasattr(self, name)}
+        labelled = is_labelled(self.role) if self.labelled is None else self.labelled
+        return (PartEntry(**{**shared, "labelled": labelled, "name": "", "classes": 0, "paper_classes": 0}),)
 
     @property
     def files(self) -> tuple[FileEntry, ...]:
@@ -224,6 +212,11 @@ class SplitEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
 def pieces_by_key(key: str, split: SplitEntry) -> dict[str, PartEntry]:
     """The parts of a joined split by `config/split.part`; any other split by `config/split`."""
     return {f"{key}.{piece.name}" if piece.name else key: piece for piece in split.pieces()}
+
+
+def is_labelled(role: Role) -> bool:
+    """Whether rows of a role have labels where an entry does not say otherwise."""
+    return role == "in_distribution"
 
 
 def is_training(key: str, split: SplitEntry) -> bool:

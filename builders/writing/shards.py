@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from builders.executors.base import ONE_CORE, Progress, Resources
+from builders.release.columns import PLANNED
 from builders.release.images import BY_PIXELS, Stored
 from builders.release.schema import PIXEL_DIGEST, is_demo
 from builders.storage.atomic import atomic_path
@@ -87,7 +88,6 @@ class ShardRecord:
 
 
 _RECORD = b"shard_record"
-_ROW_COLUMNS = ("label", "role", "class_id", "class_name", "source", "source_id", "id")
 
 
 def write_shard(task: ShardTask, progress: Progress) -> ShardRecord:
@@ -207,7 +207,7 @@ def _file_name(source_id: str, stored: str) -> str:
 
 
 def _index_rows(task: ShardTask, rows: pa.Table, group: Group) -> pa.Table:
-    index = rows.select(_ROW_COLUMNS)
+    index = rows.select(PLANNED)
     index = index.append_column("content_sha256", pa.array(group.digests, pa.string()))
     index = index.append_column("stored", pa.array(group.stored, pa.string()))
     for name in task.columns:
