@@ -22,7 +22,7 @@ from builders.cli.source_flags import refuse_sources_of_demo
 from builders.cli.split_choice import named, refuse_unknown
 from builders.cli.variant_flags import chosen_reading
 from builders.commands.build_sources import any_demo, demo_sources, given_sources, with_demo_models
-from builders.commands.build_splits import chosen_splits, note_left_out
+from builders.commands.build_splits import chosen_splits, listed_in_demo, note_left_out
 from builders.commands.summary import built_text, dry_run_document, dry_run_text
 from builders.declare.benchmark import Benchmark
 from builders.executors.base import Executor
@@ -69,6 +69,8 @@ def build(declared: Benchmark, module: str, flags: BuildFlags) -> None:
             roots = demo_sources(benchmark, read, flags, cleanup)
         else:
             roots = given_sources(benchmark, module, read, flags, meter.note)
+        if any_demo(roots) and not names:
+            splits = listed_in_demo(benchmark, splits)
         note_left_out(benchmark, models, names, meter.note)
         with _executor(benchmark, splits, flags) as executor:
             started = time.monotonic()

@@ -34,7 +34,6 @@ def chosen_splits(
     if not flags.dry_run:
         splits = _installed_splits(benchmark, models, splits, flags)
     if flags.demo:
-        splits = splits if names else _listed_in_demo(benchmark, splits)
         others = {key: made for key, made in generators_of(benchmark, benchmark.usual()).items() if key not in splits}
         benchmark = without(benchmark, without_packages(others))
     if flags.withdraw == DUPLICATES and not flags.dry_run:
@@ -91,7 +90,7 @@ def _installed_splits(
     return tuple(key for key in splits if key not in lacking)
 
 
-def _listed_in_demo(benchmark: Benchmark, splits: tuple[str, ...]) -> tuple[str, ...]:
+def listed_in_demo(benchmark: Benchmark, splits: tuple[str, ...]) -> tuple[str, ...]:
     """The splits without those that take listed images of which the demo of their source has none."""
     from builders.demo.write import DEMOS  # which draws images, and only a demo asks it
 

@@ -314,9 +314,13 @@ def test_a_kind_without_an_overlap_is_no_valid_row(openood_release, tmp_path, ca
     assert "no kind of overlap, or one without the other column" in capsys.readouterr().out
 
 
-def test_a_demo_leaves_out_a_split_of_whose_list_it_has_no_image(tmp_path, capsys):
-    assert main(["--demo", "--dry-run", "--out", str(tmp_path), "--quiet"]) == 0
-    assert "mos/sun: left out, since the demo has none of the listed images" in capsys.readouterr().err
+@pytest.mark.parametrize("given", [False, True], ids=["made", "given"])
+def test_a_demo_leaves_out_a_split_of_whose_list_it_has_no_image(given, demo, tmp_path, capsys):
+    sources = [f"--{source.key}={demo[source.key]}" for source in BENCHMARK.sources()] if given else ["--demo"]
+    assert main([*sources, "--dry-run", "--out", str(tmp_path), "--quiet"]) == 0
+    said = capsys.readouterr()
+    assert "mos/sun: left out, since the demo has none of the listed images" in said.err
+    assert "mos/places" in said.out and "mos/sun" not in said.out
 
 
 def test_a_split_that_lacks_listed_images_is_refused_by_name(tmp_path, capsys):

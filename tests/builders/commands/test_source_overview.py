@@ -12,7 +12,10 @@ from builders.sources.registry import SOURCES
 
 def test_splits_that_need_a_source_are_those_that_name_it():
     needed = overview(SOURCES["sun397"]).needed_by
-    assert needed == {"facets": ("facets-t1/validation", "facets-t1/test", "facets-t2/validation", "facets-t2/test")}
+    assert needed == {
+        "facets": ("facets-t1/validation", "facets-t1/test", "facets-t2/validation", "facets-t2/test"),
+        "openood": ("mos/sun",),
+    }
     assert overview(SOURCES["lsun_fix"]).needed_by == {"cifar --published-lsun-fix": ("cifar/far_ood_lsun_fix",)}
     assert overview(SOURCES["food101"]).needed_by == {"imagenet": ("imagenet/far_ood_food32",)}
 
