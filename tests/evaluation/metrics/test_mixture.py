@@ -153,16 +153,6 @@ def test_moments_over_runs_are_the_papers(table, metric):
     assert found[1] == pytest.approx(variance, abs=1.1 * reach)
 
 
-@pytest.mark.parametrize("table", MIXTURES)
-@pytest.mark.parametrize("metric", METRICS)
-def test_mixtures_computed_as_in_the_tables_are_the_papers(table, metric):
-    *components, (mean, variance) = column(MIXTURES[table], metric)
-    found = mixture(*zip(*components, strict=True), as_in_tables=True)
-    # Half a digit of the printed number, and as much for the rounding of what is mixed.
-    assert found.mean == pytest.approx(mean, abs=2 * HALF_A_DIGIT)
-    assert found.variance == pytest.approx(variance, abs=2 * HALF_A_DIGIT)
-
-
 @pytest.mark.parametrize(("table", "away"), [("table 3", 0.0004), ("table 14", 0.0009), ("table 7", 0.0004)])
 @pytest.mark.parametrize("metric", METRICS)
 def test_mixtures_by_the_equations_are_a_little_above_the_papers(table, away, metric):

@@ -256,10 +256,10 @@ def _between(values: npt.NDArray[np.floating], rank: int, low: float, high: floa
     less, upto_low, upto_high, inside = 0, 0, 0, []
     for rows in chunks(len(values), 4 * values.shape[1]):
         some = values[rows]
-        less += np.count_nonzero(some < low)
+        less += int(np.count_nonzero(some < low))
         above, upto = some > low, some <= high
-        upto_low += above.size - np.count_nonzero(above)
-        upto_high += np.count_nonzero(upto)
+        upto_low += above.size - int(np.count_nonzero(above))
+        upto_high += int(np.count_nonzero(upto))
         inside.append(some[above & (some < high)])
     found = np.concatenate(inside)
     ranks = [rank, min(rank + 1, values.size - 1)]

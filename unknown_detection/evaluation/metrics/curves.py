@@ -124,11 +124,3 @@ def least_detection_error_at_95_tpr(ranking: Ranking, positive: Side) -> float:
     first = int(np.searchsorted(true, -(-19 * int(true[-1]) // 20)))
     missed = 1 - true[first:] / true[-1]
     return 0.5 * float((missed + false[first:] / false[-1]).min())
-
-
-def least_detection_error(ranking: Ranking) -> float:
-    """Minimum over all thresholds of the mean of both rates."""
-    known, unknown = ranking.sizes()
-    return 0.5 - 0.5 * max(
-        float((true / known - false / unknown).max()) for true, false in ranking.true_and_false_positives("known")
-    )

@@ -9,10 +9,10 @@ the expectation over all orders.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal
+from typing import Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -150,18 +150,9 @@ def least_detection_error_at_95_tpr(scores: npt.ArrayLike, unknown: npt.ArrayLik
 
     As in the package ood-metrics, with which the tables of FACETS and of the optimizer paper agree, although the texts
     define `detection_error`. The package weights both rates by the numbers of rows; the texts by 0.5, as here. From 0
-    to 0.5; never above `detection_error`, never below `least_detection_error`.
+    to 0.5; never above `detection_error`.
     """
     return curves.least_detection_error_at_95_tpr(_ranked(scores, unknown), positive)
-
-
-def least_detection_error(scores: npt.ArrayLike, unknown: npt.ArrayLike) -> float:
-    """Minimum over all thresholds of the mean of false negative and false positive rate; arguments as for `auroc`.
-
-    One minus the detection accuracy of Lee et al., A Simple Unified Framework for Detecting Out-of-Distribution
-    Samples and Adversarial Attacks (NeurIPS 2018). From 0 to 0.5; never above `detection_error`.
-    """
-    return curves.least_detection_error(_ranked(scores, unknown))
 
 
 def oscr(scores: npt.ArrayLike, unknown: npt.ArrayLike, errors: npt.ArrayLike) -> float:
@@ -200,16 +191,6 @@ def balanced_accuracy(unknown: npt.ArrayLike, rejected: npt.ArrayLike) -> float:
     return curves.auroc(_ranked(decided.astype(np.int8), unknown))
 
 
-def all_metrics(scores: npt.ArrayLike, unknown: npt.ArrayLike, errors: npt.ArrayLike) -> dict[str, float]:
-    """Compute all metrics of the same scores, at little more than the cost of one sort; arguments as for `oscr`.
-
-    Returns:
-        The values by name, as in `METRICS`, except metrics of decisions.
-    """
-    rankings = dict(zip(("unknown", "errors", "open_set"), rank_open_set(scores, unknown, errors), strict=True))
-    return {name: metric.of(rankings[metric.takes]) for name, metric in METRICS.items() if metric.takes in rankings}
-
-
 @dataclass(frozen=True)
 class Metric:
     """Describes a metric, for code that iterates over all of them.
@@ -234,56 +215,81 @@ class Metric:
     factor: float = 100.0
 
 
+Of = TypeVar("Of", bound=Callable[[Ranking], float])
+
+
 def _ranked(scores: npt.ArrayLike, flags: npt.ArrayLike) -> Ranking:
     return rank(scores, flags)[0]
 
 
-def _both(name: str, title: str, of: Callable[..., float]) -> tuple[Metric, ...]:
-    """Describe a metric with either side positive, of which lower is better; the title has a place for the side."""
-    return tuple(
-        Metric(
-            f"{name}_{side}_positive",
-            title.format(f"{side} positive"),
-            "lower",
-            partial(of, positive=side),
-            positive=side,
-        )
-        for side in ("known", "unknown")
-    )
+METRICS: dict[str, Metric] = {}
+"""All metrics by name, in the order of tables; `metric` adds one of one's own."""
 
 
-def _aupr(side: Side) -> tuple[Metric, ...]:
-    """Describe the area under the precision-recall curve by both estimators."""
-    name = {"known": "in", "unknown": "out"}[side]
-    return tuple(
-        Metric(
-            f"aupr_{name}_{estimator}",
-            f"AUPR-{name.capitalize()} ({short})",
-            "higher",
-            partial(curves.aupr, positive=side, estimator=estimator),
-            positive=side,
-        )
-        for estimator, short in _ESTIMATORS.items()
-    )
+def metric(
+    title: str,
+    better: Literal["higher", "lower"],
+    *,
+    name: str = "",
+    takes: Literal["unknown", "errors", "open_set", "rejected"] = "unknown",
+    positive: Side | Literal[""] = "",
+    factor: float = 100.0,
+) -> Callable[[Of], Of]:
+    """Make a function of a `Ranking` a metric that protocols, tables and plots know by name; see `Metric`.
+
+        >>> @metric("Known rows below all unknown ones", "higher")
+        ... def clear(ranking):
+        ...     return ranking.known[ranking.unknown == 0].max() / ranking.known[-1]
+        >>> METRICS["clear"].of(rank([0.1, 0.2, 0.9, 0.4], [False, False, False, True])[0])
+        np.float64(0.6666666666666666)
+
+    Args:
+        title: for display.
+        better: whether higher or lower values are better.
+        name: its name in results; empty for the function's.
+        takes: as `Metric.takes`.
+        positive: as `Metric.positive`.
+        factor: as `Metric.factor`.
+
+    Raises:
+        EvaluationError: there is a metric of this name.
+    """
+
+    def register(of: Of) -> Of:
+        key = name or of.__name__
+        if key in METRICS:
+            raise EvaluationError(f"There is a metric {key} already. Give yours another name.")
+        METRICS[key] = Metric(key, title, better, of, takes, positive, factor)
+        return of
+
+    return register
 
 
-_ESTIMATORS: Mapping[Estimator, str] = {"average_precision": "AP", "trapezoid": "trapezoid"}
-_LEAST = "Detection error (least at 95%TPR or more, {})"
-_ALL = (
-    Metric("aurc", "AURC", "lower", curves.aurc, takes="errors", factor=1000.0),
-    Metric("eaurc", "E-AURC", "lower", curves.eaurc, takes="errors", factor=1000.0),
-    Metric("accuracy", "Accuracy", "higher", curves.accuracy, takes="errors"),
-    Metric("auroc", "AUROC", "higher", curves.auroc),
-    Metric("oscr", "OSCR", "higher", curves.oscr, takes="open_set"),
-    *_aupr("known"),
-    *_aupr("unknown"),
-    *_both("fpr_at_95_tpr", "FPR@95%TPR ({})", curves.fpr_at_95_tpr),
-    *_both("detection_error", "Detection error ({})", curves.detection_error),
-    *_both("interpolated_fpr_at_95_tpr", "FPR@95%TPR (interpolated, {})", curves.interpolated_fpr_at_95_tpr),
-    *_both("least_detection_error_at_95_tpr", _LEAST, curves.least_detection_error_at_95_tpr),
-    Metric("least_detection_error", "Least detection error", "lower", curves.least_detection_error),
-    Metric("balanced_accuracy", "Balanced accuracy", "higher", curves.auroc, takes="rejected"),
+metric("AURC", "lower", takes="errors", factor=1000.0)(curves.aurc)
+metric("E-AURC", "lower", takes="errors", factor=1000.0)(curves.eaurc)
+metric("Accuracy", "higher", takes="errors")(curves.accuracy)
+metric("AUROC", "higher")(curves.auroc)
+metric("OSCR", "higher", takes="open_set")(curves.oscr)
+
+_AUPR: tuple[tuple[str, Side, Estimator, str], ...] = (
+    ("aupr_in_average_precision", "known", "average_precision", "AUPR-In (AP)"),
+    ("aupr_in_trapezoid", "known", "trapezoid", "AUPR-In (trapezoid)"),
+    ("aupr_out_average_precision", "unknown", "average_precision", "AUPR-Out (AP)"),
+    ("aupr_out_trapezoid", "unknown", "trapezoid", "AUPR-Out (trapezoid)"),
 )
+for _name, _side, _estimator, _title in _AUPR:
+    metric(_title, "higher", name=_name, positive=_side)(partial(curves.aupr, positive=_side, estimator=_estimator))
 
-METRICS: Mapping[str, Metric] = {metric.name: metric for metric in _ALL}
-"""All metrics by name, in the order of tables."""
+_LEAST = "Detection error (least at 95%TPR or more, {})"
+_AT_95_TPR: tuple[tuple[str, Side, str, Callable[..., float]], ...] = (
+    ("fpr_at_95_tpr", "known", "FPR@95%TPR ({})", curves.fpr_at_95_tpr),
+    ("fpr_at_95_tpr", "unknown", "FPR@95%TPR ({})", curves.fpr_at_95_tpr),
+    ("detection_error", "known", "Detection error ({})", curves.detection_error),
+    ("interpolated_fpr_at_95_tpr", "known", "FPR@95%TPR (interpolated, {})", curves.interpolated_fpr_at_95_tpr),
+    ("least_detection_error_at_95_tpr", "known", _LEAST, curves.least_detection_error_at_95_tpr),
+)
+for _name, _side, _title, _of in _AT_95_TPR:
+    _found = partial(_of, positive=_side)
+    metric(_title.format(f"{_side} positive"), "lower", name=f"{_name}_{_side}_positive", positive=_side)(_found)
+
+metric("Balanced accuracy", "higher", name="balanced_accuracy", takes="rejected")(curves.auroc)
