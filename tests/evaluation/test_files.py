@@ -66,15 +66,16 @@ NOT_UTF8 = pa.StringArray.from_buffers(1, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.
 
 
 @pytest.mark.parametrize(
-    ("table", "words"),
+    ("make", "words"),
     [
-        (pa.Table.from_arrays([pa.array([1])] * 2, ["a", "a"]), "it has two columns of one name"),
-        (pa.table({"a": NOT_UTF8}), "Invalid UTF8"),
-        (pa.table({"a": pa.array(["x" * 100_000]).take([0] * 20_000)}), "it has very long texts"),
+        (lambda: pa.Table.from_arrays([pa.array([1])] * 2, ["a", "a"]), "it has two columns of one name"),
+        (lambda: pa.table({"a": NOT_UTF8}), "Invalid UTF8"),
+        (lambda: pa.table({"a": pa.array(["x" * 100_000]).take([0] * 20_000)}), "it has very long texts"),
     ],
+    ids=["columns of one name", "no UTF-8", "2 GB of text"],
 )
-def test_tables_that_cannot_be_used(tmp_path, table, words):
-    pq.write_table(table, tmp_path / "x.parquet", compression="zstd")
+def test_tables_that_cannot_be_used(tmp_path, make, words):
+    pq.write_table(make(), tmp_path / "x.parquet", compression="zstd")
     with pytest.raises(EvaluationError, match=rf"^Cannot read it as Parquet: .*{words}.*\. Write or download"):
         read_parquet(tmp_path / "x.parquet", "it")
 
