@@ -172,6 +172,9 @@ def test_a_function_that_loads_its_weights_needs_no_others(root, loading, tmp_pa
     flags = ["--release", str(root), "--splits", f"{CONFIG}/test", "--model", f"{loading}:loaded", "--device", "cpu"]
     assert main(["extract", *flags, "--out", str(tmp_path / "out")]) == 0
     assert "weights  held by the module, state_dict " in capsys.readouterr().out
+    again = ["--features", str(tmp_path / "out"), "--release", str(root), "--model", f"{loading}:loaded"]
+    again += ["--detectors", "odin", "--no-search", "--device", "cpu", "--out", str(tmp_path / "odin.parquet")]
+    assert main(["score", *again]) == 0
     found = ud.score(tmp_path / "out", "msp", splits=f"{CONFIG}/test")
     mine = ud.score(features, "msp", splits=f"{CONFIG}/test")
     assert found.equals(mine)

@@ -193,4 +193,4 @@ def test_the_command_takes_a_tag_and_records_where_the_weights_are_from(hub, pub
     assert main([*scored, *where, *model, "--pretrained", "--detectors", "msp,odin"]) == 0
     assert read_scores(scores)[1].source["revision"] == published.id
     assert main([*scored, *where, *model, "--detectors", "odin"]) == 2
-    assert "(or --pretrained) belong together" in capsys.readouterr().err
+    assert "give --weights or --pretrained" in capsys.readouterr().err

@@ -39,7 +39,11 @@ def model(*, required: bool) -> Callable[[Command], Command]:
             required=required,
             help="timm:NAME, torchvision:NAME, or FILE.py:FUNCTION, a function that returns the model.",
         ),
-        click.option("--weights", type=FILE, help="Weights: .safetensors, or a state dict saved by torch."),
+        click.option(
+            "--weights",
+            type=FILE,
+            help="Weights: .safetensors, or a state dict saved by torch; none for a function that loads them.",
+        ),
         click.option(
             "--pretrained",
             metavar="[TAG]",

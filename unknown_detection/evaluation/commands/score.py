@@ -133,10 +133,10 @@ def command(
         store.require_release(opened.digest)
     runner = None
     if not (model is None and weights is None and pretrained is None):
-        if opened is None or model is None or (weights is None and pretrained is None):
+        if opened is None or model is None:
             raise EvaluationError(
                 "--release, --model and --weights (or --pretrained) belong together, but only some were given. Give "
-                "all three or none."
+                "all three or none; a FILE.py:FUNCTION that loads its weights needs no --weights."
             )
         name, labels = options.model_name(model, pretrained), store.identity.label_names
         ready = open_model(name, weights, labels, pretrained=pretrained is not None, classes=classes, device=device)
