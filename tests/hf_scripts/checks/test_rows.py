@@ -11,7 +11,9 @@ import pytest
 from PIL import Image
 
 from builders.release import images
+from hf_scripts import verify
 from hf_scripts.checks import rows as check_rows
+from tests.hf_scripts import samples
 from tests.hf_scripts.tampering import (
     NEAR_SHARD,
     TEST_SHARD,
@@ -55,6 +57,20 @@ def test_no_features_in_a_shard(whole, check):
     code, lines = check()
     assert code == 1
     assert problems(lines)[0].startswith(f"{TEST_SHARD}: {OTHER_METADATA} (in huggingface")
+
+
+@pytest.mark.parametrize(
+    "features",
+    ["[" * 100_000, '{"label": ' + "[" * 500 + "]" * 500 + "}", '{"label": {"names": [[[0]], 1]}}'],
+    ids=["100,000 levels", "500 levels", "a name that is a list"],
+)
+def test_features_of_any_nesting_are_named(features, release, capsys):
+    described = f'{{"info": {{"features": {features}}}}}'
+    samples.change_files(release, "bench/test", lambda t: t.replace_schema_metadata({"huggingface": described}))
+    assert verify.main([str(release), "--workers", "1", "--check", "fast"]) == 1
+    out, err = capsys.readouterr()
+    assert f"{OTHER_METADATA} (in huggingface)" in out and err == ""
+    assert max(map(len, out.splitlines())) < 400
 
 
 def test_a_column_of_another_type(whole, check):
