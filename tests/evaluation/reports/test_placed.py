@@ -189,7 +189,7 @@ def test_figures_without_duplicates_stand_beside_those_of_all_rows():
     head, line = as_csv(found["duplicates-unknown-detection-cifar"].table).splitlines()
     cells = dict(zip(head.split(","), line.split(","), strict=True))
     assert (cells["AURC all"], cells["AURC without"]) == ("773.0", "386.5")
-    assert (cells["Near AUROC all"], cells["Near AUROC without"]) == ("70.0", "35.0")
+    assert (cells["Near-OoD AUROC all"], cells["Near-OoD AUROC without"]) == ("70.0", "35.0")
 
 
 def test_results_are_in_one_table_the_best_first_and_a_single_run_is_never_bold():
@@ -203,7 +203,7 @@ def test_results_are_in_one_table_the_best_first_and_a_single_run_is_never_bold(
     judged.append((run("sgd", 7), "ensemble", unified(90.0, 500, 60.0)))
     (placed,) = summaries(lines_of(*judged))
     assert text_lines(placed.table) == [
-        "| Detector | AURC ↓ | Near AUROC ↑ | Far mean AUROC ↑ |",
+        "| Detector | AURC ↓ | Near-OoD AUROC ↑ | Far mean AUROC ↑ |",
         "| ensemble sgd | 500.00 | 60.00 | 50.00 |",
         "| mahalanobis MDS, adam | **600.00 ± 0.00** | 70.00 ± 0.00 | 50.00 ± 0.00 |",
         "| mahalanobis MDS, sgd | 610.00 ± 0.00 | 70.00 ± 0.00 | 50.00 ± 0.00 |",

@@ -124,7 +124,7 @@ def test_the_report_counts_them_by_split_and_says_why(judged):
 
 
 @pytest.mark.parametrize(
-    ("protocol", "group"), [("od-test", "Three datasets, mean"), ("unknown-detection", "Near AUROC")]
+    ("protocol", "group"), [("od-test", "Three datasets, mean"), ("unknown-detection", "Near-OoD AUROC")]
 )
 def test_every_protocol_shows_what_duplicates_change(tmp_path, protocol, group):
     root = make_release(

@@ -101,10 +101,14 @@ PROTOCOL = Protocol(
     judge=figures,
     summary=(
         Shown("", {"setting": "unknown_detection", "metric": "aurc"}),
-        Shown("Near", {"unknown": "near_ood", "metric": "auroc"}),
-        Shown("Far mean", {"statistic": "mean", "metric": "auroc"}),
-        Shown("Near", {"unknown": "near_ood", "metric": "fpr_.*"}),
-        Shown("Far mean", {"statistic": "mean", "metric": "fpr_.*"}),
+        *(
+            shown
+            for metric in ("auroc", "fpr_.*")
+            for shown in (
+                Shown("{set}", {"unknown": "(?!far_ood).*", "statistic": "", "metric": metric}),
+                Shown("Far mean", {"statistic": "mean", "metric": metric}),
+            )
+        ),
     ),
     tables=tables,
     pictures=draw,
