@@ -6,8 +6,7 @@
 Its tables are laid out by config, since it does not say how; `summary` says by which figure detectors are ranked.
 """
 
-from unknown_detection.evaluation.protocols.figures import Figure, measure
-from unknown_detection.evaluation.protocols.protocol import Protocol, Shown
+from unknown_detection.evaluation.protocols import Figure, Protocol, Shown, measure
 from unknown_detection.evaluation.scoring.rows import Rows, known_rows, rank_known_unknown, unknown_splits
 
 NAME = "pooled"

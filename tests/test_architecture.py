@@ -78,7 +78,9 @@ WATCHES = "import unknown_detection.starting"
 """What a package with commands does before anything else: Ctrl-C while they import is no traceback."""
 
 
-PUBLIC = {ROOT / "unknown_detection" / part / "__init__.py" for part in ("", "evaluation/detectors")}
+PUBLIC = {
+    ROOT / "unknown_detection" / part / "__init__.py" for part in ("", "evaluation/detectors", "evaluation/protocols")
+}
 """What users import by the name of the package; `tests/test_public_names.py` says what it may load."""
 
 
