@@ -4,7 +4,7 @@ The commands are found by name, as the overview of `unknown-detection` finds the
 caller's process: further ones import the caller's program, which then has to do its work under
 `if __name__ == "__main__":`, as for any use of `multiprocessing`.
 
-Tested by `tests/unknown_detection/test_steps.py`.
+Tested by `tests/test_public_names.py` and `tests/evaluation/test_steps.py`.
 """
 
 from __future__ import annotations

@@ -20,8 +20,12 @@ def test_every_cell_runs_and_the_last_shows_four_detectors(tmp_path, monkeypatch
     assert all(not cell.outputs for cell in notebook.cells if cell.cell_type == "code"), "kept without outputs"
     nbclient.NotebookClient(notebook, timeout=240, kernel_name="python3").execute(cwd=str(tmp_path))
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    (shown,) = cells[-1].outputs
     for name in ("msp", "energy", "knn", "highest_logit", "near_ood"):
-        assert name in shown["data"]["text/plain"]
-    (checked,) = next(cell for cell in cells if cell.source.startswith("ud.verify")).outputs
-    assert checked["data"]["text/plain"] == "[]"
+        assert name in value_of(cells[-1])
+    assert value_of(next(cell for cell in cells if cell.source.startswith("ud.verify"))) == "[]"
+
+
+def value_of(cell):
+    """The text of a cell's last line; what libraries say on stderr stands beside it."""
+    (value,) = [output["data"]["text/plain"] for output in cell.outputs if "data" in output]
+    return value

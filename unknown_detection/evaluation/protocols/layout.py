@@ -1,4 +1,7 @@
-"""Lays out figures over runs as tables: a row for each detector, a column for each figure, the best first."""
+"""Lays out figures over runs as tables: a row for each detector, a column for each figure, the best first.
+
+Tested by `tests/evaluation/display/test_tables.py`.
+"""
 
 from __future__ import annotations
 

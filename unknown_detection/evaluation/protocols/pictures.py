@@ -1,6 +1,8 @@
 """Pictures of scores and figures that protocols choose from: which rows and figures to plot.
 
 Matplotlib is imported when a picture is drawn.
+
+Tested by `tests/evaluation/display/test_plots.py`.
 """
 
 from __future__ import annotations

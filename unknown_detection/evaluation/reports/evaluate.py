@@ -1,4 +1,7 @@
-"""The figures of scores as one table of pandas: a line for each detector and split of unknown rows."""
+"""The figures of scores as one table of pandas: a line for each detector and split of unknown rows.
+
+Tested by `tests/evaluation/test_steps.py`.
+"""
 
 from __future__ import annotations
 
