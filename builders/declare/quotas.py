@@ -122,7 +122,7 @@ class Ranked(Quota):
         return self.apart_from
 
     def after(self, key: str) -> Quota:
-        """As many again."""
+        """The same number of images of those that the other split leaves."""
         return super().after(key) if self.apart_from else dataclasses.replace(self, half=False, apart_from=key)
 
 
@@ -240,7 +240,7 @@ class Originals(Quota):
         return self.images
 
     def reason(self, before: Sequence[str]) -> tuple[str, str]:
-        """No image was made of it."""
+        """The other source has no image that was made of this one."""
         return ("image-not-drawn", f"{self.of.title} has no image made of it in {', '.join(self.partitions)}")
 
 
@@ -311,7 +311,7 @@ class Largest(Quota):
         return np.sort(best[: self.images])
 
     def reason(self, before: Sequence[str]) -> tuple[str, str]:
-        """Others have greater values."""
+        """Other images have greater values in the column."""
         share = "the class's even share of " * self.evenly
         greatest = f"not among {share}the {self.images:,} images with the greatest {self.by} above 0"
         return ("image-not-drawn", greatest)

@@ -110,7 +110,7 @@ class Split:
 
     @property
     def sources(self) -> tuple[Source, ...]:
-        """Its source, and one that says which of its images are taken."""
+        """Its source, and the source whose originals it takes, if there is one."""
         return (self.source,) if self.originals is None else (self.source, self.originals.of)
 
     @property
@@ -127,7 +127,7 @@ class Split:
 
     @property
     def originals(self) -> Originals | None:
-        """Its quota, if that is the originals of another source's images."""
+        """Its quota of originals; None if its quota is of another kind."""
         return self.quota if isinstance(self.quota, Originals) else None
 
     @property

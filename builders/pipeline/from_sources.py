@@ -15,11 +15,9 @@ from builders.adopt.copies import adopt, adoption_digest
 from builders.adopt.text_lists import adopt_indexes
 from builders.declare.quotas import Half, Listed
 from builders.errors import NAMED, BuildError, more
-from builders.pipeline.build_plan import BuildPlan
-from builders.pipeline.locating import locate_splits
+from builders.pipeline.build_plan import BuildPlan, locate_splits
 from builders.pipeline.request import Run, compared_with, needed_partitions, parts_of, with_parents
-from builders.pipeline.survey import Survey
-from builders.pipeline.without_duplicates import Gone, find_duplicates, short_classes
+from builders.pipeline.without_duplicates import Gone, Survey, find_duplicates, short_classes
 from builders.plan.agreement import agreements
 from builders.plan.classes import Adopted, Draws
 from builders.plan.completeness import missing_listed, shortfalls

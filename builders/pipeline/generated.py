@@ -22,9 +22,9 @@ from builders.generate.task import BatchTask
 from builders.pipeline.request import Run
 from builders.release.schema import arrow_schema
 from builders.sources.base import SourceIndex
-from builders.storage.parquet import read_parquet
+from builders.storage.parquet import read_parquet, write_arrow
 from builders.writing.places import STAGING
-from builders.writing.read_plan import ReadPlan, write_plan
+from builders.writing.read_plan import ReadPlan
 from builders.writing.shards import ShardTask, read_record
 
 
@@ -121,7 +121,7 @@ class ShardWork:
         for plan in {plan.key: plan for plan, _ in shards}.values():
             if plan.key not in self.batches:
                 plan.unpack()
-            write_plan(plan, self.layout.plan(plan.config.name, plan.name))
+            write_arrow(self.layout.plan(plan.config.name, plan.name), plan.table)
         self._run(self._lost(files))
 
     def _run(self, wanted: Sequence[tuple[str, Batch]]) -> None:
@@ -135,7 +135,7 @@ class ShardWork:
             plan = self.generated[key]
             plan.unpack()
             path = self.staging / f"{key.replace('/', '-')}.arrow"
-            write_plan(plan, path)
+            write_arrow(path, plan.table)
             tasks += [
                 BatchTask(path, batch, self.roots, generator, self.run.request.allow_partial, self.versions)
                 for of, batch in wanted

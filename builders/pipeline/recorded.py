@@ -27,8 +27,7 @@ from builders.release.split_entries import FileEntry, GeneratorEntry, SplitEntry
 from builders.storage.atomic import atomic_path
 from builders.storage.byte_ranges import PACK_SUFFIX
 from builders.storage.sealed_files import published_residuals
-from builders.writing.packs import Packed
-from builders.writing.places import STAGING
+from builders.writing.places import STAGING, Packed
 from builders.writing.read_plan import ReadPlan
 
 Bring = Callable[[FileEntry, Path], object]

@@ -14,22 +14,19 @@ import pyarrow.compute as pc
 from builders.duplicates.comparisons import are_compared, write_pixels
 from builders.errors import os_errors_as_build_errors
 from builders.executors.base import Executor, Meter
-from builders.pipeline.as_published import copy_published, published_contents, with_expected, with_opened
-from builders.pipeline.build_plan import BuildPlan
+from builders.pipeline.build_plan import BuildPlan, locate_splits, refuse_full_disk
 from builders.pipeline.finish import Contents, contents_of, finish_release, finish_split
 from builders.pipeline.from_index import find
 from builders.pipeline.from_sources import leave_duplicates_out
 from builders.pipeline.generated import ShardWork
-from builders.pipeline.locating import locate_splits, refuse_full_disk
-from builders.pipeline.published import Published
+from builders.pipeline.published import Published, copy_published, published_contents, with_expected, with_opened
 from builders.pipeline.request import Run
 from builders.pipeline.state import TRIES, State, locked
 from builders.release.entries import Manifest
 from builders.release.manifest import read_or_empty
 from builders.release.split_entries import SplitEntry
 from builders.storage.atomic import ChangedMeanwhileError
-from builders.writing.packs import remove_packs
-from builders.writing.places import STAGING
+from builders.writing.places import STAGING, remove_packs
 from builders.writing.read_plan import ReadPlan
 
 

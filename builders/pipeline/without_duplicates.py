@@ -11,20 +11,29 @@ run does not build, so that rows do not depend on the order of runs.
 
 from __future__ import annotations
 
+import dataclasses
+import hashlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from builders.declare.benchmark import Benchmark, group_name
 from builders.duplicates.comparisons import are_compared, compared_by_similarity
 from builders.duplicates.exact import DIGEST, exact_pairs
-from builders.pipeline.survey import Survey
+from builders.pipeline.generated import ShardWork
+from builders.pipeline.request import Run
 from builders.plan.planner import PlannedSplit
 from builders.release.duplicates import KNOWN_ROLE, Pair, Row, pair_of
-from builders.release.schema import ROLES
+from builders.release.schema import PIXEL_DIGEST, ROLES
+from builders.sources.base import SourceIndex
+from builders.storage.parquet import read_parquet, write_arrow
+from builders.writing.read_plan import ReadPlan
+from builders.writing.shards import ShardTask
 
 Gone = Mapping[str, Mapping[str, str]]
 """By the name of what is compared (`group_name`), row ids that are left out and for each the other row's id."""
@@ -46,7 +55,7 @@ def find_duplicates(benchmark: Benchmark, plan: Plan, survey: Survey, log: Calla
     near = _NearDuplicates(benchmark, survey)
     while True:
         planned = plan(gone)
-        survey.look(planned, lambda key: are_compared(benchmark, key))
+        survey.read(planned, lambda key: are_compared(benchmark, key))
         found = _round(benchmark, planned, survey, near)
         found = {name: _with_same_originals(ids, name, benchmark, planned) for name, ids in found.items()}
         count = sum(map(len, found.values()))
@@ -101,7 +110,7 @@ def _by_class(split: PlannedSplit) -> dict[str, int]:
 def _round(
     benchmark: Benchmark, planned: Sequence[PlannedSplit], survey: Survey, near: _NearDuplicates
 ) -> dict[str, dict[str, str]]:
-    """What one plan still has to leave out, by the name of what is compared with itself."""
+    """Find the images that a plan still has to leave out: row ids by the name of their group (`group_name`)."""
     rows: dict[str, list[Row]] = {}
     for split in planned:
         rows.setdefault(split.split_key, []).extend(_rows(split, survey))
@@ -138,10 +147,10 @@ def _with_same_originals(
                 source, image = original
                 originals[source, image] = min(gone[row], originals.get((source, image), gone[row]))
     found = dict(gone)
-    for one in (split.split for split in splits if split.split.ranked_as):
+    for declared in (split.split for split in splits if split.split.ranked_as):
         for (source, image), other in originals.items():
-            if source == one.source.key:
-                found.setdefault(one.row_id(image), other)
+            if source == declared.source.key:
+                found.setdefault(declared.row_id(image), other)
     return found
 
 
@@ -202,3 +211,83 @@ class _NearDuplicates:
         found = find(*sides, advance=lambda _: None)
         places = zip(found.queries.tolist(), found.references.tolist(), found.distances.tolist(), strict=True)
         return [(queries[query], references[reference], distance) for query, reference, distance in places]
+
+
+Locate = Callable[[Sequence[PlannedSplit]], list[ReadPlan]]
+"""Finds the images of some plans and joins those that are declared in parts."""
+
+
+class Survey:
+    """Digests and pixels of images by row id; each image is read once, also over several plans and runs.
+
+    Attributes:
+        digests: `content_sha256`, without images that do not decode and are left out.
+        pixel_digests: `builders.release.images.pixel_sha256` of images that are not generated, where all are decoded.
+        pixels: (32, 32, 3) of those images that are asked for.
+    """
+
+    def __init__(self, run: Run, indexes: Mapping[str, SourceIndex], locate: Locate) -> None:
+        self.run, self.indexes, self.locate = run, indexes, locate
+        self.folder = run.layout.state / "survey"
+        self.seen: set[str] = set()
+        self.digests: dict[str, str] = {}
+        self.pixel_digests: dict[str, str] = {}
+        self.pixels: dict[str, npt.NDArray[np.uint8]] = {}
+
+    def read(self, planned: Sequence[PlannedSplit], keeps_pixels: Callable[[str], bool]) -> None:
+        """Read the images of some plans that are not known yet.
+
+        Args:
+            planned: the plans.
+            keeps_pixels: whether the pixels of a split (`config/split`) are wanted, too.
+
+        Raises:
+            BuildError: an image is missing or unreadable (unless partial builds are allowed), or the disk refuses.
+        """
+        new = [some for split in planned if (some := self._unknown(split)) is not None]
+        if not new:
+            return
+        work = ShardWork(self.run, self.indexes)
+        ready = work.generate(self.locate(new))
+        self._read_copied([split for split in ready.values() if split.image_generator is None], work)
+        for key, split in ready.items():
+            if split.image_generator is not None:
+                generated = split.table.filter(pc.equal(split.table["unreadable"], ""))
+                self._know(generated, generated[DIGEST])
+                if keeps_pixels(key):
+                    self.pixels |= zip(generated["id"].to_pylist(), work.pixels(generated), strict=True)
+
+    def _unknown(self, split: PlannedSplit) -> PlannedSplit | None:
+        """The part of a plan whose images were not looked at; None where there is none."""
+        ids = split.table["id"].to_pylist()
+        mask = np.array([name not in self.seen for name in ids], bool)
+        self.seen.update(ids)
+        if not mask.any():
+            return None
+        return dataclasses.replace(split, rows=split.rows[mask], table=split.table.filter(pa.array(mask)))
+
+    def _read_copied(self, splits: Sequence[ReadPlan], work: ShardWork) -> None:
+        """Read images whose bytes pass, as shards without pixels do it; what an earlier run read is there."""
+        parts: list[Path] = []
+        tasks: list[ShardTask] = []
+        for split in splits:
+            name = hashlib.sha256("\n".join([split.digest, str(self.run.request.decode)]).encode()).hexdigest()[:16]
+            plan = self.folder / f"{name}.arrow"
+            split.unpack()
+            for shard in range(split.shards):
+                part = self.folder / f"{name}-{shard:05d}.parquet"
+                parts.append(part)
+                if not part.exists():
+                    tasks.append(work.task(split, shard, plan=plan, data=None, part=part))
+            if any(task.plan == plan for task in tasks):
+                write_arrow(plan, split.table)
+        self.run.meter.step("looking for duplicates", sum(task.stop - task.start for task in tasks))
+        self.run.executor.run(tasks, self.run.meter.advance)
+        for part in parts:
+            rows = read_parquet(part)
+            self._know(rows, rows[DIGEST])
+            if PIXEL_DIGEST in rows.column_names:
+                self.pixel_digests |= zip(rows["id"].to_pylist(), rows[PIXEL_DIGEST].to_pylist(), strict=True)
+
+    def _know(self, rows: pa.Table, digests: pa.ChunkedArray) -> None:
+        self.digests |= zip(rows["id"].to_pylist(), digests.to_pylist(), strict=True)

@@ -52,7 +52,7 @@ class IndexArrays:
         )
 
     def inside(self, rows: Rows, partitions: Sequence[str]) -> npt.NDArray[np.bool_]:
-        """Which of some rows are in some partitions."""
+        """Mask of the rows that are in some partitions."""
         return np.isin(self.partitions, list(partitions))[self.index.piece_of(rows)]
 
     def available(self, partitions: Sequence[str]) -> int:
@@ -86,7 +86,7 @@ class IndexArrays:
         return np.array([self.sizes(rows[start:stop]) for start, stop in bounds])
 
     def tally_all(self, partitions: Sequence[str]) -> npt.NDArray[np.int64]:
-        """The same of all images of some partitions."""
+        """Count all images of some partitions by partition and class; shape (partitions, classes)."""
         bounds = zip(itertools.pairwise(self.index.starts.tolist()), self.partitions, strict=True)
         width = len(self.class_ids)
         return np.array(

@@ -8,15 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 
 from builders.declare.benchmark import Benchmark, Classes, ClassesOf, Config, FirstClasses, Split
+from builders.declare.quotas import Rows
 from builders.declare.ranking import Key, keyed_order
 from taxonomy import decisions
-
-Rows = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ on disk and the layout of the sources.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -49,12 +49,12 @@ class PlannedSplit:
 
     @property
     def size(self) -> int:
-        """How many images."""
+        """Number of images."""
         return len(self.rows)
 
     @property
     def classes(self) -> int:
-        """How many classes they are of."""
+        """Number of classes of its images."""
         return len(self.table["class_id"].unique())
 
     @property
@@ -112,18 +112,24 @@ class _Planner:
 
     def plan(self, key: str) -> PlannedSplit:
         config, split = self.declared[key]
-        view = self.views[split.source.key]
+        view, adopted = self.views[split.source.key], self.draws.adopted.get(key)
+        duplicates = self.duplicates.get(group_name(self.benchmark, config.name), {})
+        ranks = self.ranks(key)
         drawn = self.select(key)
-        left, withdrawn = self.without_withdrawn(split, drawn)
-        kept = self.within_limit(key, view, left)
-        others = self.others_of(config)
-        twice = self.named(split, self.candidates(key), others)
+        withdrawn = self.named(split, drawn, self.withdrawn)
+        kept = left = drawn[~view.mask(withdrawn)[drawn]]
+        if self.limit is not None:
+            kept = first_by_rank(view, left, np.full(len(view.class_ids), self.limit), ranks)
+        twice = self.named(split, self.candidates(key), duplicates)
         accounts = Accounts(key, split, view)
-        counted = accounts.by_class(np.sort(np.concatenate([drawn, twice])), self.reasons(key))
+        before = self.benchmark.drawn_before(key)
+        reasons = reasons_by_class(split, view.names, self.draws.classes(key), adopted, before)
+        counted = accounts.by_class(np.sort(np.concatenate([drawn, twice])), reasons)
         counted += accounts.beyond_limit(left, kept, self.limit)
-        ids = [self.row_ids(split, rows).to_pylist() for rows in (withdrawn, twice)]
+        ids = [row_ids(split, view.ids(rows)).to_pylist() for rows in (withdrawn, twice)]
         labels = tuple(self.draws.label_names(config))
-        rows = self.order(key, kept)
+        rows = ranks.ordered(kept, ranks.words(kept))
+        blocks = (rows[start : start + BLOCK] for start in range(0, max(len(rows), 1), BLOCK))
         return PlannedSplit(
             key=key,
             config=config,
@@ -131,60 +137,43 @@ class _Planner:
             count=self.benchmark.count(key),
             labels=labels,
             rows=rows,
-            table=spilled(self.tables(key, labels, rows)),
+            table=spilled(planned_table(config, split, view, block, labels, adopted) for block in blocks),
             available=view.available(split.partitions),
             excluded=(
                 *in_order([*counted, *accounts.strays()]),
                 *accounts.one_by_one(withdrawn, ids[0], self.withdrawn, rule="withdrawn"),
-                *accounts.one_by_one(twice, ids[1], others, rule="duplicate"),
+                *accounts.one_by_one(twice, ids[1], duplicates, rule="duplicate"),
             ),
         )
-
-    def within_limit(self, key: str, view: IndexArrays, rows: Rows) -> Rows:
-        """The first rows of each class by keyed rank, where there is a limit."""
-        if self.limit is None:
-            return rows
-        return first_by_rank(view, rows, np.full(len(view.class_ids), self.limit), self.ranks(key))
-
-    def reasons(self, key: str) -> dict[str, tuple[str, str]]:
-        _, split = self.declared[key]
-        view, adopted = self.views[split.source.key], self.draws.adopted.get(key)
-        before = self.benchmark.drawn_before(key)
-        return reasons_by_class(split, view.names, self.draws.classes(key), adopted, before)
-
-    def row_ids(self, split: Split, rows: Rows) -> pa.Array:
-        """Ids of some rows of a split."""
-        return row_ids(split, self.views[split.source.key].ids(rows))
-
-    def select(self, key: str) -> Rows:
-        if key not in self.selected:
-            self.selected[key] = self._select(key)
-        return self.selected[key]
 
     def candidates(self, key: str) -> Rows:
         """Ascending rows of the images that a split may draw."""
         _, split = self.declared[key]
         return self.views[split.source.key].rows(self.draws.classes(key), split.partitions)
 
-    def _select(self, key: str) -> Rows:
+    def select(self, key: str) -> Rows:
+        """Ascending rows that a split takes, or would take without a limit and withdrawn rows; selected once."""
+        if key in self.selected:
+            return self.selected[key]
         config, split = self.declared[key]
-        view = self.views[split.source.key]
+        view, adopted = self.views[split.source.key], self.draws.adopted.get(key)
         candidates = self.candidates(key)
-        candidates = candidates[~view.mask(self.named(split, candidates, self.others_of(config)))[candidates]]
-        listed = self.draws.adopted[key].source_ids if key in self.draws.adopted else None
-        if listed is not None:
-            keep = pc.is_in(view.ids(candidates), value_set=pa.array(listed, pa.string()))
-            candidates = candidates[keep.to_numpy(zero_copy_only=False)]
-        elif (originals := split.originals) is not None:
-            made = original_ids(self.views[originals.of.key].index, originals.partitions)
-            keep = pc.is_in(view.ids(candidates), value_set=made)
+        duplicates = self.duplicates.get(group_name(self.benchmark, config.name), {})
+        candidates = candidates[~view.mask(self.named(split, candidates, duplicates))[candidates]]
+        listed = None if adopted is None or adopted.source_ids is None else pa.array(adopted.source_ids, pa.string())
+        only = listed
+        if only is None and (originals := split.originals) is not None:
+            only = original_ids(self.views[originals.of.key].index, originals.partitions)
+        if only is not None:
+            keep = pc.is_in(view.ids(candidates), value_set=only)
             candidates = candidates[keep.to_numpy(zero_copy_only=False)]
         else:
             for first in self.benchmark.drawn_before(key):
                 candidates = candidates[~view.mask(self.select(first))[candidates]]
-        if listed is not None:
-            return candidates
-        return split.quota.take(RankedCandidates(view, candidates, self.ranks(key), split.partitions))
+        if listed is None:
+            candidates = split.quota.take(RankedCandidates(view, candidates, self.ranks(key), split.partitions))
+        self.selected[key] = candidates
+        return candidates
 
     def ranks(self, key: str) -> KeyedRanks:
         """The ranks by which a split draws its images, and in whose order its rows are."""
@@ -199,32 +188,11 @@ class _Planner:
             self.words[place] = KeyedRanks(view, rank).words(np.arange(view.index.num_rows))
         return KeyedRanks(view, rank, self.words[place])
 
-    def order(self, key: str, rows: Rows) -> Rows:
-        """Put a split's ascending rows into the order of the release."""
-        ranks = self.ranks(key)
-        return ranks.ordered(rows, ranks.words(rows))
-
-    def tables(self, key: str, labels: Sequence[str], rows: Rows) -> Iterator[pa.Table]:
-        """The table of some rows of a split, some at a time."""
-        config, split = self.declared[key]
-        view, adopted = self.views[split.source.key], self.draws.adopted.get(key)
-        for start in range(0, max(len(rows), 1), BLOCK):
-            yield planned_table(config, split, view, rows[start : start + BLOCK], labels, adopted)
-
-    def without_withdrawn(self, split: Split, drawn: Rows) -> tuple[Rows, Rows]:
-        """Divide rows into kept and withdrawn ones."""
-        gone = self.named(split, drawn, self.withdrawn)
-        mask = self.views[split.source.key].mask(gone)[drawn]
-        return drawn[~mask], drawn[mask]
-
-    def others_of(self, config: Config) -> Mapping[str, str]:
-        """Duplicates that the splits of a config leave out, by row id."""
-        return self.duplicates.get(group_name(self.benchmark, config.name), {})
-
     def named(self, split: Split, rows: Rows, ids: Mapping[str, str]) -> Rows:
         """Rows whose ids are among the given ones."""
         if not ids:
             return rows[:0]
-        mask = pc.is_in(self.row_ids(split, rows), value_set=pa.array(list(ids), pa.string()))
+        own = row_ids(split, self.views[split.source.key].ids(rows))
+        mask = pc.is_in(own, value_set=pa.array(list(ids), pa.string()))
         found: Rows = rows[mask.to_numpy(zero_copy_only=False)]
         return found

@@ -73,7 +73,7 @@ def _average_image(path: Path) -> float:
     with open_parquet(path) as opened:
         metadata = opened.metadata
     # All columns: labels are small beside images, and pyarrow 26 ends the process where a single one's metadata are
-    # damaged (`builders.storage.row_groups`).
+    # damaged (`builders.storage.parquet`).
     total = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
     average: float = total / max(1, metadata.num_rows)
     return average

@@ -69,7 +69,7 @@ class Ranges:
             raise other_size(path, size, got)
 
     def close(self) -> None:
-        """Give back what is open."""
+        """Close the file that is open."""
         if self._raw is not None:
             self._raw.close()
             self._raw = None

@@ -88,3 +88,16 @@ def arrow_rows(path: Path, start: int, stop: int) -> Iterator[pa.Table]:
         last = min(-(-stop // _BATCH_ROWS), reader.num_record_batches)
         batches = [reader.get_batch(number) for number in range(first, last)]
         yield pa.Table.from_batches(batches, reader.schema).slice(start - first * _BATCH_ROWS, stop - start)
+
+
+def row_group(parquet: pq.ParquetFile, group: int) -> pq.RowGroupMetaData:
+    """Return the metadata of a row group whose columns can be asked for.
+
+    `RowGroupMetaData.column` of pyarrow 26 ends the process with SIGABRT where a column's metadata contradict the
+    schema. Reading a row runs into the same contradiction, and raises.
+
+    Raises:
+        OSError, pa.ArrowException: a column's metadata are wrong, or its first page cannot be read.
+    """
+    next(parquet.iter_batches(batch_size=1, row_groups=[group]), None)
+    return parquet.metadata.row_group(group)

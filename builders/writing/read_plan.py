@@ -1,7 +1,7 @@
 """From a planned split to shard tasks: where each image's bytes are, how many there are, and where shards begin.
 
 Shards are cut by real bytes, so sizes are looked up for the rows of the plan alone, never for a whole source. Images
-in containers are unpacked first (`builders.writing.packs`).
+in containers are unpacked first (`builders.writing.places`).
 
 Tested by `tests/builders/writing/test_shards.py`.
 """
@@ -12,7 +12,6 @@ import hashlib
 import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
@@ -23,9 +22,7 @@ from builders.declare.benchmark import Config, Part
 from builders.generate.contract import Generator
 from builders.plan.planner import PlannedSplit
 from builders.release.digests import lines_digest
-from builders.storage.parquet import write_arrow
-from builders.writing.packs import Packed
-from builders.writing.places import Places
+from builders.writing.places import Packed, Places
 from builders.writing.shards import SHARD_BYTES
 
 Int64 = npt.NDArray[np.int64]
@@ -171,11 +168,6 @@ def shard_starts(sizes: Int64, shard_bytes: int) -> tuple[int, ...]:
     inner = [int(np.searchsorted(ends, total * i // shards, side="left")) + 1 for i in range(1, shards)]
     starts = sorted({0, *(start for start in inner if start < len(sizes))})
     return (*starts, len(sizes))
-
-
-def write_plan(located: ReadPlan, path: Path) -> None:
-    """Write a plan with its places where workers can map it."""
-    write_arrow(path, located.table)
 
 
 def _digest(config: Config, plan: pa.Table, starts: tuple[int, ...]) -> str:

@@ -16,17 +16,20 @@ from pathlib import Path
 from typing import IO, Any, ClassVar
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from builders.executors.base import ONE_CORE, Progress, Resources
+from builders.generate.batches import Batch
 from builders.release.columns import PLANNED
 from builders.release.images import BY_PIXELS, Stored
-from builders.release.schema import PIXEL_DIGEST, is_demo
+from builders.release.schema import PIXEL_DIGEST, demo_metadata, is_demo
 from builders.storage.atomic import atomic_path
 from builders.storage.byte_ranges import Reader
 from builders.storage.parquet import arrow_rows, read_schema
+from builders.storage.paths import as_path
+from builders.storage.sealed_files import SealedWriter, read_residuals
 from builders.writing.row_groups import Group, Images
-from builders.writing.sealed import write_sealed
 
 SHARD_BYTES = 512 * 1024 * 1024
 """Image bytes in one shard: close to the 500 MB that suit the Hub's viewer and streaming readers."""
@@ -215,3 +218,25 @@ def _index_rows(task: ShardTask, rows: pa.Table, group: Group) -> pa.Table:
     if task.decode and not task.generated:
         index = index.append_column(PIXEL_DIGEST, pa.array(group.pixels, pa.string()))
     return index
+
+
+def write_sealed(rows: pa.Table, roots: Mapping[str, str], target: Path, *, demo: bool) -> int:
+    """Write the sealed residuals of a shard; returns the bytes of the file.
+
+    Args:
+        rows: the shard's plan: `id`, `root` and `file` (the pack of the image), `unreadable`. A batch's rows stand
+            together and in the batch's order.
+        roots: the folder of each name in `root`.
+        target: the file.
+        demo: whether the rows are of demo sources.
+    """
+    kept = rows.filter(pc.equal(rows["unreadable"], ""))
+    places = zip(kept["root"].to_pylist(), kept["file"].to_pylist(), strict=True)
+    wanted = set(kept["id"].to_pylist())
+    with atomic_path(target) as temporary:
+        with SealedWriter(temporary, demo_metadata(demo=demo)) as writer:
+            for root, file in dict.fromkeys(places):
+                for row_id, sealed in read_residuals(Batch(0, 0, as_path(roots[root]) / file).sealed):
+                    if row_id in wanted:
+                        writer.add(row_id, sealed)
+        return temporary.stat().st_size

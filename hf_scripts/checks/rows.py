@@ -18,8 +18,7 @@ from builders.release.columns import ID_OVERLAP
 from builders.release.digests import rows_digest
 from builders.release.schema import ROLES, arrow_schema
 from builders.release.split_entries import FileEntry, PartEntry, SplitEntry
-from builders.storage.parquet import open_streamed
-from builders.storage.row_groups import row_group
+from builders.storage.parquet import open_streamed, row_group
 from hf_scripts.checks.images import Decoded, check_images, joined
 from hf_scripts.checks.manifest import check_file
 from hf_scripts.checks.problems import Problems

@@ -80,7 +80,7 @@ class ChangedMeanwhileError(BuildError):
 
 
 @contextlib.contextmanager
-def told(doing: str, address: object) -> Iterator[None]:
+def store_errors(doing: str, address: object) -> Iterator[None]:
     """Turn what a store's client raises into a `BuildError`, but for a file that is not there.
 
     Args:

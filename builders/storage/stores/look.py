@@ -22,7 +22,7 @@ from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 from builders.errors import BuildError
-from builders.storage.stores.errors import told
+from builders.storage.stores.errors import store_errors
 
 FOLDER = -1
 """What stands for a size where a name is that of a folder."""
@@ -63,7 +63,7 @@ def list_folder(folder: Any) -> Listing:
         NotADirectoryError: it is a file.
         BuildError: the store refuses or fails.
     """
-    with told("list", folder):
+    with store_errors("list", folder):
         found = folder.fs.ls(folder.path, detail=True)
     base = folder.path.rstrip("/") + "/"
     sizes: dict[str, int] = {}

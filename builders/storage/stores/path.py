@@ -17,9 +17,8 @@ from upath.extensions import ProxyUPath
 
 from builders.errors import BuildError
 from builders.storage.stores import look
-from builders.storage.stores.errors import EMPTY, NO_BUCKET, code_of, told
-from builders.storage.stores.file import RemoteFile
-from builders.storage.stores.read_ahead import TOGETHER, GrowingReadAhead
+from builders.storage.stores.errors import EMPTY, NO_BUCKET, code_of, store_errors
+from builders.storage.stores.file import TOGETHER, GrowingReadAhead, RemoteFile
 from builders.storage.stores.settings import (
     ASKING_ATTEMPTS,
     CUTS,
@@ -48,7 +47,7 @@ def store_path(address: str) -> StorePath:
     protocol = address.partition("://")[0]
     logging.getLogger("gcsfs").setLevel(logging.CRITICAL)  # it logs tracebacks of what it then raises
     warnings.filterwarnings("ignore", "UPath .* filesystem not explicitly implemented")
-    with told("use", address):
+    with store_errors("use", address):
         try:
             path = StorePath(address, **options(protocol))
             path.fs.retries = CUTS  # of s3fs; others do not read it
@@ -102,13 +101,13 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
         if self.protocol in _OBJECTS:
             asked = self.asking(f"{self.protocol}://{bucket}/")
             try:
-                with told("use", str(self)):
+                with store_errors("use", str(self)):
                     asked.fs.info(bucket)
             except FileNotFoundError as error:
                 raise BuildError(f"Cannot use {self}: {NO_BUCKET}") from error
         if writing:
             asked = self / ".state" / "asked"  # one name, so that the next run removes what this one could not
-            with told("write", str(self)):
+            with store_errors("write", str(self)):
                 asked.write(b"-")
             asked.unlink(missing_ok=True)
 
@@ -121,7 +120,7 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
         if seen is not None:
             return seen.info(self)
         try:
-            with told("look at", str(self)):
+            with store_errors("look at", str(self)):
                 return dict(self.fs.info(self.path))
         except FileNotFoundError:
             return None
@@ -172,7 +171,7 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
     def files(self) -> list[tuple[StorePath, int]]:
         """All files below a folder with their sizes, sorted by path; one request for each thousand."""
         try:
-            with told("list", str(self)):
+            with store_errors("list", str(self)):
                 found = self.fs.find(self.path, detail=True)
         except FileNotFoundError:
             return []
@@ -190,7 +189,7 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
     def unlink(self, missing_ok: bool = False) -> None:
         """Remove a file."""
         try:
-            with told("remove", str(self)):
+            with store_errors("remove", str(self)):
                 self.fs.rm_file(self.path)
         except FileNotFoundError:
             if not missing_ok:
@@ -206,7 +205,7 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
 
     def _read(self, start: int) -> bytes:
         try:
-            with told("read", str(self)):
+            with store_errors("read", str(self)):
                 return bytes(self.fs.cat_file(self.path, start=start))
         except BuildError as error:
             if code_of(error) in EMPTY:
@@ -228,7 +227,7 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
         return self._opened(cache_type=GrowingReadAhead.name, cache_options={"together": together})
 
     def _opened(self, **options: Any) -> RemoteFile:
-        with told("read", str(self)):
+        with store_errors("read", str(self)):
             opened = self.fs.open(self.path, "rb", **options)
             if (seen := look.current()) is not None:
                 seen.remember(self, getattr(opened, "details", None) or self.fs.info(self.path))
@@ -259,7 +258,7 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
         The file has its new bytes, or what it was before.
         """
         given = {"chunksize": UPLOAD_PART} if self.protocol in _OBJECTS else {}
-        with told("write", str(self)):
+        with store_errors("write", str(self)):
             if not given:
                 self.fs.makedirs(self.fs._parent(self.path), exist_ok=True)
             self.fs.put_file(str(local), self.path, **given)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, NamedTuple, TypeVar
 
-from builders.storage.stores.errors import EMPTY, code_of, told
+from builders.storage.stores.errors import EMPTY, code_of, store_errors
 from builders.storage.stores.path import filesystem_of
 from builders.storage.stores.settings import TOGETHER
 from builders.storage.stores.versions import refuse_changed
@@ -193,7 +193,7 @@ def _fetch(blocks: Sequence[_Block]) -> list[bytes]:
         fs = filesystem_of(blocks[numbers[0]].path)
         some = [blocks[number] for number in numbers]
         paths = [fs._strip_protocol(block.path) for block in some]
-        with told("read", some[0].path):
+        with store_errors("read", some[0].path):
             answers = fs.cat_ranges(
                 paths,
                 [block.start for block in some],
@@ -210,6 +210,6 @@ def _bytes(answer: Any, path: str) -> bytes:
     if isinstance(answer, BaseException):
         if code_of(answer) in EMPTY:
             return b""
-        with told("read", path):
+        with store_errors("read", path):
             raise answer
     return bytes(answer)

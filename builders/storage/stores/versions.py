@@ -6,7 +6,7 @@ other stores, it is looked at again just before it is written, which leaves the 
 
 from __future__ import annotations
 
-from builders.storage.stores.errors import ChangedMeanwhileError, client_errors, is_change, told
+from builders.storage.stores.errors import ChangedMeanwhileError, client_errors, is_change, store_errors
 from builders.storage.stores.look import changed, version_of
 from builders.storage.stores.path import StorePath, filesystem_of
 
@@ -28,7 +28,7 @@ def refuse_changed(address: str, listed: str) -> None:
         FileNotFoundError: it is no longer there.
     """
     fs = filesystem_of(address)
-    with told("look at", address):
+    with store_errors("look at", address):
         found = fs.info(fs._strip_protocol(address))
     if version_of(found) != listed:
         raise changed(address)
@@ -54,7 +54,7 @@ def replace(path: StorePath, data: bytes, before: str) -> None:
                 path.write(data)
     except client_errors() as error:
         if not is_change(error):
-            with told("write", path):
+            with store_errors("write", path):
                 raise
         # A request that came through is sent again where its answer was cut, and then finds what it wrote itself.
         if path.info() is None or path.read_bytes() != data:

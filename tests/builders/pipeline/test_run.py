@@ -19,7 +19,7 @@ from builders.plan.classes import class_ids
 from builders.release.schema import ROLES
 from builders.release.tables import read_excluded
 from builders.writing import shards
-from builders.writing.packs import Pack
+from builders.writing.places import Pack
 from hf_scripts import verify
 from tests.builders.conftest import build_demo, complete, files_of
 from tests.builders.layouts import imagenet_archives, imagenet_parquet

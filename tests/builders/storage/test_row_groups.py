@@ -4,7 +4,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from builders.storage.row_groups import row_group
+from builders.storage.parquet import row_group
 
 ROWS = 5
 

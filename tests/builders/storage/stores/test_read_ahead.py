@@ -5,7 +5,7 @@ import pytest
 
 pytest.importorskip("fsspec")
 
-from builders.storage.stores.read_ahead import GrowingReadAhead
+from builders.storage.stores.file import GrowingReadAhead
 
 LIMIT = 9
 """Requests for the first megabytes of a run: the read-ahead doubles from 64 KB to 32 MB, which takes nine of them."""
