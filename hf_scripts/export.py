@@ -19,6 +19,7 @@ from builders.cli.tables import aligned
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.release.entries import Manifest
 from builders.release.manifest import read_manifest
+from builders.release.openood_tree import list_of
 from builders.release.split_entries import SplitEntry
 from builders.storage.atomic import write_text
 from builders.storage.paths import LOCAL, PathType
@@ -125,10 +126,20 @@ class Export:
             write_text(path, text)
 
 
-def _selected_splits(root: Path, manifest: Manifest, wanted: Sequence[str]) -> dict[str, SplitEntry]:
-    """The selected splits, sorted; all if none is named."""
+def _selected_splits(
+    root: Path, manifest: Manifest, wanted: Sequence[str], chosen_format: str
+) -> dict[str, SplitEntry]:
+    """The selected splits, sorted; all if none is named, of `openood-tree` all that OpenOOD has lists of."""
     splits = manifest.by_key()
     chosen = {key: splits[key] for key in chosen_splits(wanted, list(splits), str(root))}
+    if chosen_format == "openood-tree":
+        without = [key for key in chosen if not list_of(*key.split("/"))]
+        if without and (wanted or len(without) == len(chosen)):
+            raise BuildError(
+                f"OpenOOD has no list of {without[0]}, and so no place for it in its folders. Leave it out with "
+                "--splits, or choose --format openood."
+            )
+        chosen = {key: split for key, split in chosen.items() if key not in without}
     for key, split in chosen.items():
         if not split.data:
             raise BuildError(
@@ -188,7 +199,8 @@ def _document(job: Export, done: Mapping[str, SplitResult], notes: Sequence[str]
     "chosen_format",
     type=click.Choice(list(WRITERS)),
     required=True,
-    help="openood: images and image lists. imagefolder: class folders and metadata. webdataset: tars.",
+    help="openood: images and image lists. openood-tree: OpenOOD's own folders and lists. imagefolder: class folders "
+    "and metadata. webdataset: tars.",
 )
 @click.option(
     "--out",
@@ -235,7 +247,7 @@ def command(
             raise BuildError(
                 f"{out} lies inside the release {folder}, and would be published with it. Give another --out."
             )
-        selected = _selected_splits(folder, manifest, splits)
+        selected = _selected_splits(folder, manifest, splits, chosen_format)
         job = Export(folder, manifest, selected, out, chosen_format, shard_bytes or SHARD_BYTES)
         rows = sum(split.rows for split in job.splits.values())
         with bar(rows, "counting" if dry_run else "exporting", quiet=quiet) as shown:

@@ -24,7 +24,13 @@ from builders.release.manifest import read_manifest
 from builders.storage.atomic import write_text
 from builders.storage.paths import LOCAL, PathType
 from builders.storage.scratch import scratch_folder
+from unknown_detection.csv_text import csv_text
 from unknown_detection.help import HelpGroup
+from unknown_detection.terminal.progress import bar
+from unknown_detection.words import quantity
+
+_SHOWN = 10
+"""Differences that are printed; --out has all."""
 
 _WORKER_IMPORTS = ("builders.audit.duplicates", "builders.audit.measures", "numpy.ma")
 
@@ -171,6 +177,58 @@ def duplicates(
             click.echo(f"wrote {out}")
         elif against is None and out is None:
             _finish(release, manifest, audit.findings(found), dry_run=dry_run, quiet=True)
+
+
+@command.command(
+    short_help="A downloaded OpenOOD tree against the release.",
+    examples=("python -m builders.commands.audit openood build/unknown-detection OpenOOD/data",),
+)
+@_release
+@click.argument("copy", metavar="COPY", type=LOCAL)
+@_splits
+@_out("table of differences (CSV)")
+def openood(release: Path, copy: Path, splits: Sequence[str], out: Path | None) -> int:
+    """Compare COPY, the folder that OpenOOD's downloads filled, with the release: each image and each line of a list.
+
+    COPY has `benchmark_imglist` and `images_largescale`. Nothing is written but --out; the exit code is 1 if something
+    differs.
+    """
+    from builders.audit import openood as audit
+
+    _check_file(out)
+    with os_errors_as_build_errors("compare the copy"):
+        manifest = read_manifest(release)
+        known = audit.comparable(manifest)
+        if not known:
+            raise BuildError(
+                f"{release} has no split that OpenOOD has a list of. "
+                "Build one with `python -m builders.openood_benchmark`."
+            )
+        keys = chosen_splits(splits, known, f"{release}, of those that OpenOOD has lists of")
+        if not any((copy / folder).is_dir() for folder in ("images_largescale", "images_classic")):
+            raise BuildError(
+                f"{copy} is no copy of OpenOOD's images: it has no folder images_largescale. Name the folder that "
+                "OpenOOD's downloads filled, usually OpenOOD/data."
+            )
+        with bar(sum(manifest.by_key()[key].rows for key in keys), "compare") as shown:
+            found = [audit.compare(release, manifest, key, copy, shown.update) for key in keys]
+        lines = [["split", "rows", "equal", audit.MISSING, audit.OTHER, "list"]]
+        for split in found:
+            missing, other = (split.counts[kind] for kind in (audit.MISSING, audit.OTHER))
+            of_list = split.counts.total() - missing - other
+            says = f"{quantity(of_list, 'difference')}" if of_list else "equal"
+            numbers = (split.rows, split.rows - missing - other, missing, other)
+            lines.append([split.key, *(f"{number:,}" for number in numbers), says if split.listed else "none"])
+        click.echo("\n".join(aligned(lines)))
+        rows = [(split.key, path, kind) for split in found for path, kind in split.differences]
+        for key, path, kind in rows[:_SHOWN]:
+            click.echo(f"{key}: {path}: {kind}")
+        if len(rows) > _SHOWN:
+            click.echo(f"and {len(rows) - _SHOWN:,} more; --out FILE has all")
+        if out is not None:
+            write_text(out, csv_text([("split", "path", "difference"), *rows]))
+            click.echo(f"wrote {out}")
+    return 1 if rows else 0
 
 
 @command.command(

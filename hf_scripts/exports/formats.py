@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from builders.release.openood_tree import list_of, place_of
 from builders.release.schema import ROLES
 from hf_scripts.exports.names import class_folder, file_stem
 from hf_scripts.exports.rows import ImageRow
@@ -73,6 +74,22 @@ def write_openood(output: SplitOutput, rows: Iterable[ImageRow], target: Target)
                 of_role[row.columns["role"]].write(line)
 
 
+def write_openood_tree(output: SplitOutput, rows: Iterable[ImageRow], target: Target) -> None:
+    """Write images where OpenOOD v1.5 keeps them, and its list of the split, sorted (`openood_tree`).
+
+    The folder of the export can stand in for the one that OpenOOD's downloads fill. Images that several configs share
+    are there once.
+    """
+    lines = []
+    for row in rows:
+        folder, path = place_of(row.columns["source"], row.columns["source_id"])
+        target.put(output.out / folder / path, row.image)
+        lines.append(f"{path} {row.columns['label']}\n")
+    if file := list_of(output.config, output.split):
+        with target.stream(output.out / file) as list_file:
+            list_file.write("".join(sorted(lines)).encode())
+
+
 def write_imagefolder(output: SplitOutput, rows: Iterable[ImageRow], target: Target) -> None:
     """Write images as `<config>/<split>/<class>/<file>`, and a `metadata.jsonl` with all columns.
 
@@ -110,6 +127,7 @@ Writer = Callable[[SplitOutput, Iterable[ImageRow], Target], None]
 
 WRITERS: Mapping[str, Writer] = {
     "openood": write_openood,
+    "openood-tree": write_openood_tree,
     "imagefolder": write_imagefolder,
     "webdataset": write_webdataset,
 }

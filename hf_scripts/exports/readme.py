@@ -35,6 +35,10 @@ _READING = {
 OpenOOD reads a split as ImglistDataset(imglist_pth="imglists/{config}/{split}.txt", data_dir="images",
 num_classes={classes}, ...). The .jsonl file beside each list has all columns of the same rows, in the same order.
 """,
+    "openood-tree": """\
+This is the folder that OpenOOD's downloads fill (`OpenOOD/data`): its evaluators read it as their `data_root`. The
+lists are sorted, and a label is the number of the class, or -1.
+""",
     "imagefolder": """\
 load_dataset("imagefolder", data_dir="{config}/{split}", split="train") reads all columns (`datasets` calls a single
 folder train). torchvision.datasets.ImageFolder("{config}/{split}") numbers class folders in sorted order, which
@@ -108,9 +112,9 @@ def _how_to_read(
     if chosen_format == "openood" and several_roles:
         config, _, split = several_roles[0].partition("/")
         parts.append(_BY_ROLE.format(config=config, split=split))
-    if chosen_format != "webdataset":
+    if chosen_format in ("openood", "imagefolder"):
         parts.append(_CLASSES)
-    elif several := mixed(splits):
+    elif chosen_format == "webdataset" and (several := mixed(splits)):
         parts.append(_MIXED.format(splits=", ".join(several)))
     return [_wrapped(part) for part in parts]
 

@@ -1,0 +1,132 @@
+"""Compares a copy of OpenOOD's folders with a release, image by image and line by line.
+
+Tested by `tests/builders/audit/test_openood.py`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from builders.errors import BuildError
+from builders.release import images
+from builders.release.entries import Manifest
+from builders.release.openood_tree import list_of, place_of
+from builders.release.reader import read_index
+from builders.storage.atomic import inside
+
+EQUAL, MISSING, OTHER = "equal", "missing", "other content"
+UNLISTED, STRANGE, RELABELLED = "not in the list", "in the list alone", "other label in the list"
+
+_TOGETHER = 4096
+"""Rows whose files are read before the next are begun, which bounds what waits."""
+
+
+@dataclass
+class SplitComparison:
+    """What a copy has of one split.
+
+    Attributes:
+        key: `config/split`.
+        rows: number of rows.
+        listed: whether the copy has the list of the split.
+        differences: path in the copy and what differs there, in the order in which they were found.
+    """
+
+    key: str
+    rows: int
+    listed: bool
+    differences: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def counts(self) -> Counter[str]:
+        """Number of differences of each kind."""
+        return Counter(kind for _, kind in self.differences)
+
+
+def comparable(manifest: Manifest) -> list[str]:
+    """The splits (`config/split`) that OpenOOD has a list of."""
+    return [key for key in manifest.by_key() if list_of(*key.split("/"))]
+
+
+def compare(root: Path, manifest: Manifest, key: str, copy: Path, advance: Callable[[int], object]) -> SplitComparison:
+    """Compare the images and the list of a split with those of a copy.
+
+    Images are equal if their bytes are, or if they are after the same metadata is removed that the release removed.
+
+    Args:
+        root: the release folder.
+        manifest: its manifest.
+        key: one of `comparable`.
+        copy: the folder that OpenOOD's downloads filled, with `benchmark_imglist`.
+        advance: called with the number of rows done.
+
+    Raises:
+        BuildError: a row's place would lie outside the copy, or a file cannot be read.
+    """
+    columns = ("source", "source_id", "label", "content_sha256", "stored")
+    index = read_index(root, manifest.by_key()[key], list(columns))
+    rows = list(zip(*(index[name].to_pylist() for name in columns), strict=True))
+    places = ["/".join(place_of(source, source_id)) for source, source_id, *_ in rows]
+    file = list_of(*key.split("/"))
+    assert file is not None, key
+    listed = _lines(copy / file)
+    found = SplitComparison(key, len(rows), listed is not None)
+    with ThreadPoolExecutor() as threads:  # hashing and reading leave the interpreter
+        for start in range(0, len(rows), _TOGETHER):
+            some, paths = rows[start : start + _TOGETHER], places[start : start + _TOGETHER]
+            files = [inside(copy, path) for path in paths]
+            states = threads.map(_state, files, [digest for *_, digest, _ in some], [stored for *_, stored in some])
+            for path, state in zip(paths, states, strict=True):
+                if state != EQUAL:
+                    found.differences.append((path, state))
+                advance(1)
+    if listed is not None:
+        labels = {place_of(source, source_id)[1]: label for source, source_id, label, *_ in rows}
+        found.differences += _list_differences(listed, labels)
+    return found
+
+
+def _state(path: Path, digest: str, stored: str) -> str:
+    """What a file is, compared with a row's content digest."""
+    if not path.is_file():  # a pipe would never end
+        return MISSING
+    data = path.read_bytes()
+    if hashlib.sha256(data).hexdigest() == digest:
+        return EQUAL
+    if stored != "metadata_removed":
+        return OTHER
+    try:
+        mended = images.check(data)
+    except images.UnreadableImageError:
+        return OTHER
+    return EQUAL if mended is not None and hashlib.sha256(mended).hexdigest() == digest else OTHER
+
+
+def _lines(path: Path) -> dict[str, str] | None:
+    """The label of each path in a list; None where there is no list.
+
+    Raises:
+        BuildError: it is not text.
+    """
+    if not path.is_file():
+        return None
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise BuildError(f"{path} is no list of images: it is not UTF-8. Download OpenOOD's lists again.") from error
+    return {line.partition(" ")[0]: line.partition(" ")[2].strip() for line in text.splitlines() if line}
+
+
+def _list_differences(listed: dict[str, str], labels: dict[str, int]) -> Iterator[tuple[str, str]]:
+    for path in sorted(labels.keys() - listed.keys()):
+        yield path, UNLISTED
+    for path in sorted(listed.keys() - labels.keys()):
+        yield path, STRANGE
+    for path in sorted(labels.keys() & listed.keys()):
+        if listed[path] != str(labels[path]):
+            yield path, RELABELLED

@@ -1,0 +1,68 @@
+"""Where OpenOOD v1.5 keeps the images and the image lists of its ImageNet benchmarks.
+
+Below the folder that its downloads fill, `images_largescale` and `images_classic` have the images, and each list in
+`benchmark_imglist` has a line an image: its path below one of the two, a space, and the number of its class, -1 for an
+unknown one (OpenOOD v1.5, `openood/evaluation_api/datasets.py`). The paths end with the ids that our sources give the
+images, so that a row's place there follows from its source and its `source_id`.
+
+OpenOOD's lists are in no order that means anything. Ours are sorted.
+
+Tested by `tests/builders/audit/test_openood.py`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+IMAGES: Mapping[str, tuple[str, str]] = {
+    "imagenet": ("images_largescale", "imagenet_1k"),
+    "imagenet21k": ("images_largescale", "ssb_hard"),
+    "ninco": ("images_largescale", "ninco"),
+    "inaturalist": ("images_largescale", "inaturalist/images"),
+    "dtd": ("images_classic", "texture"),
+    "openimage_o": ("images_largescale", "openimage_o/images"),
+    "imagenet_v2": ("images_largescale", "imagenet_v2"),
+    "imagenet_r": ("images_largescale", "imagenet_r"),
+    "imagenet_c": ("images_largescale", "imagenet_c"),
+}
+"""The folder that a list's paths begin below, and the folder of the images in it, by the key of our source."""
+
+_UNKNOWN = {
+    "ssb_hard": "test_ssb_hard",
+    "ninco": "test_ninco",
+    "inaturalist": "test_inaturalist",
+    "textures": "test_textures",
+    "openimage_o": "test_openimage_o",
+    "openimage_o_validation": "val_openimage_o",
+}
+
+_LISTS: Mapping[str, tuple[str, Mapping[str, str]]] = {
+    "openood-imagenet1k": ("imagenet", {"validation": "val_imagenet", "test": "test_imagenet"} | _UNKNOWN),
+    "openood-imagenet1k-train": ("imagenet", {"train": "train_imagenet"}),
+    "openood-imagenet1k-shifted": (
+        "imagenet",
+        {name: f"test_{name}" for name in ("imagenet_v2", "imagenet_r", "imagenet_c")},
+    ),
+    "openood-imagenet200": (
+        "imagenet200",
+        {name: f"{short}_imagenet200" for name, short in (("validation", "val"), ("test", "test"), ("train", "train"))}
+        | _UNKNOWN,
+    ),
+}
+"""The folder of a config's lists, and their names by split."""
+
+
+def list_of(config: str, split: str) -> str | None:
+    """OpenOOD's list of a split, as a path below the folder of its downloads; None where it has none."""
+    folder, names = _LISTS.get(config, ("", {}))
+    return f"benchmark_imglist/{folder}/{names[split]}.txt" if split in names else None
+
+
+def place_of(source: str, source_id: str) -> tuple[str, str]:
+    """Where OpenOOD keeps an image: the folder that the list's path begins below, and that path.
+
+    Raises:
+        KeyError: OpenOOD has no images of the source.
+    """
+    root, folder = IMAGES[source]
+    return root, f"{folder}/{source_id}"

@@ -1,0 +1,121 @@
+"""A copy of OpenOOD's folders against the release that it was exported from."""
+
+import csv
+import gzip
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from builders.commands.audit import main
+from builders.release.manifest import read_manifest
+from builders.release.openood_tree import list_of, place_of
+from hf_scripts.export import main as export
+
+LISTS = Path(__file__).parents[4] / "shared" / "reference" / "published" / "openood_v1_5"
+NINCO = "openood-imagenet1k/ninco"
+IMGLISTS = Path("benchmark_imglist", "imagenet")
+
+
+@pytest.fixture(scope="module")
+def tree(openood_release, tmp_path_factory):
+    """The release as OpenOOD's folders. Read only."""
+    out = tmp_path_factory.mktemp("openood") / "data"
+    assert export([str(openood_release), "--format", "openood-tree", "--out", str(out)]) == 0
+    return out
+
+
+@pytest.fixture
+def changed(tree, tmp_path):
+    return Path(shutil.copytree(tree, tmp_path / "data"))
+
+
+def audit(release, copy, *flags):
+    return main(["openood", str(release), str(copy), *map(str, flags)])
+
+
+def test_what_is_exported_is_equal_in_every_split_that_openood_has(openood_release, tree, capsys):
+    assert audit(openood_release, tree) == 0
+    manifest = read_manifest(openood_release)
+    ours = {key: split.rows for key, split in manifest.by_key().items() if list_of(*key.split("/"))}
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
+    assert {key: int(rows.replace(",", "")) for key, rows, *_ in lines} == ours
+    assert {(rows == equal, missing, other, listed) for _, rows, equal, missing, other, listed in lines} == {
+        (True, "0", "0", "equal")
+    }
+    assert "mos/test" in manifest.by_key() and not list_of("mos", "test")
+
+
+def test_each_difference_is_named_with_its_kind(openood_release, changed, tmp_path, capsys):
+    first, second, third, *_ = sorted((changed / "images_largescale" / "ninco").rglob("*.jpg"))
+    first.write_bytes(first.read_bytes() + b"\0")
+    second.unlink()
+    listed = changed / IMGLISTS / "test_ninco.txt"
+    names = [path.relative_to(changed / "images_largescale").as_posix() for path in (first, second, third)]
+    lines = [line for line in listed.read_text().splitlines() if not line.startswith(names[0])]
+    lines = [f"{names[2]} 7" if line.startswith(names[2]) else line for line in lines]
+    listed.write_text("\n".join([*lines, "ninco/another.jpg -1"]) + "\n")
+
+    assert audit(openood_release, changed, "--splits", NINCO, "--out", tmp_path / "differences.csv") == 1
+    assert "4 differences" not in capsys.readouterr().out.splitlines()[0]
+    with (tmp_path / "differences.csv").open(newline="") as opened:
+        found = {(line["split"], line["path"], line["difference"]) for line in csv.DictReader(opened)}
+    assert found == {
+        (NINCO, f"images_largescale/{names[0]}", "other content"),
+        (NINCO, f"images_largescale/{names[1]}", "missing"),
+        (NINCO, names[0], "not in the list"),
+        (NINCO, names[2], "other label in the list"),
+        (NINCO, "ninco/another.jpg", "in the list alone"),
+    }
+
+
+def test_a_copy_without_lists_is_compared_by_its_images(openood_release, changed, capsys):
+    shutil.rmtree(changed / "benchmark_imglist")
+    assert audit(openood_release, changed, "--splits", NINCO) == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[-1] == "none"
+
+
+def test_what_is_no_copy_and_what_has_no_list_is_refused(openood_release, cifar_release, tree, tmp_path, capsys):
+    for release, copy, named in ((openood_release, tmp_path, "images_largescale"), (cifar_release, tree, "no split")):
+        assert audit(release, copy) == 2
+        assert named in capsys.readouterr().err
+    out = tmp_path / "out"
+    assert export([str(openood_release), "--format", "openood-tree", "--splits", "mos", "--out", str(out)]) == 2
+    assert "OpenOOD has no list of mos/" in capsys.readouterr().err and not out.exists()
+
+
+def published(name):
+    with gzip.open(LISTS / f"imagenet_{name}.txt.gz", "rt") as opened:
+        return opened.read().splitlines()
+
+
+@pytest.mark.skipif(not LISTS.is_dir(), reason="OpenOOD's published lists are not here")
+def test_lines_are_those_of_the_published_lists(tree):
+    """Of the two sources whose demo has published names; the others have names of their own."""
+    for name in ("test_ssb_hard", "test_inaturalist"):
+        ours = (tree / IMGLISTS / f"{name}.txt").read_text().splitlines()
+        assert ours and ours == sorted(ours) and set(ours) <= set(published(name))
+
+
+@pytest.mark.skipif(not LISTS.is_dir(), reason="OpenOOD's published lists are not here")
+@pytest.mark.parametrize(
+    ("name", "source", "source_id"),
+    [
+        ("val_imagenet", "imagenet", r"val/ILSVRC2012_val_\d{8}\.JPEG"),
+        ("test_ssb_hard", "imagenet21k", r"(n\d{8})/\1_\d+\.JPEG"),
+        ("test_ninco", "ninco", r"\w[^/]*/[^/]+\.\w+"),
+        ("test_textures", "dtd", r"([a-z-]+)/\1_\d{4}\.jpg"),
+        ("test_inaturalist", "inaturalist", r"[0-9a-f]{32}\.jpg"),
+        ("test_openimage_o", "openimage_o", r"[0-9a-f]{16}\.jpg"),
+        ("test_imagenet_v2", "imagenet_v2", r"\d+/[0-9a-f]{40}\.jpeg"),
+        ("test_imagenet_r", "imagenet_r", r"n\d{8}/\w+_\d+\.jpg"),
+        ("test_imagenet_c", "imagenet_c", r"\w+/[1-5]/ILSVRC2012_val_\d{8}\.JPEG"),
+    ],
+)
+def test_every_published_path_is_the_place_of_an_image_of_our_source(name, source, source_id):
+    """The ids are written out here as each source's module gives them."""
+    folder = place_of(source, "")[1]
+    for line in published(name):
+        path = line.rpartition(" ")[0]
+        assert path.startswith(folder) and re.fullmatch(source_id, path.removeprefix(folder)), path
