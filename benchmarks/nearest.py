@@ -1,9 +1,9 @@
 """Speed of nearest neighbours and NNGuide against faiss's flat index as OpenOOD uses it, and of Relation by torch.
 
-Run as `python -m benchmarks.nearest` after `pip install faiss-cpu`, which is no dependency. A slice of the task is timed
-on both sides in turn, in one run: some rows to score against some of the bank, fitting included. The other side of
-KNN and NNGuide is OpenOOD's (normalized float32 features in an `IndexFlatL2` or `IndexFlatIP`), that of Relation, with
-power 2, which compares all pairs, is NumPy in float64. Scores of both sides are compared. The processor's time is
+Run as `python -m benchmarks.nearest` after `pip install faiss-cpu`, which is no dependency. A slice of the task is
+timed on both sides in turn, in one run: some rows to score against some of the bank, fitting included. The other side
+of KNN and NNGuide is OpenOOD's (normalized float32 features in an `IndexFlatL2` or `IndexFlatIP`), that of Relation,
+with power 2, which compares all pairs, is NumPy in float64. Scores of both sides are compared. The processor's time is
 printed beside the wall's: on a machine that others use, it tells better what a free one would take.
 """
 
