@@ -35,6 +35,7 @@ COUNTS = {
     "examined_images.csv": 1200,
     "inaturalist.csv": 10_000,
     "ninco.csv": 64,
+    "imagenet_c.csv": 1000,
     "imagenet_r.csv": 200,
     "decisions_imagenet.csv": 1000,
     "decisions_tiny158.csv": 200,

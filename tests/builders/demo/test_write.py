@@ -209,15 +209,17 @@ def test_command_writes_a_demo_and_names_the_next_ones(tmp_path, monkeypatch, ca
     root = tmp_path / "demo"
     for _ in range(2):  # the second run writes the demo again
         assert main([str(root), "--seed", "3"]) == 0
-    lines = capsys.readouterr().out.splitlines()[-4:]
+    lines = capsys.readouterr().out.splitlines()[-5:]
     for line, module, keys in zip(
         lines,
-        ("imagenet_benchmark", "cifar_benchmark", "facets_benchmark", "broad_benchmark"),
+        ("imagenet_benchmark", "cifar_benchmark", "facets_benchmark", "broad_benchmark", "openood_benchmark"),
         (
             "imagenet food101 caltech256 places365",
             "cifar100 svhn lsun dtd imagenet",
             "places365 svhn_full imagenet sun397",
             "imagenet inaturalist imagenet_o openimage_o coco2017",
+            "imagenet imagenet21k ninco inaturalist dtd openimage_o "
+            "imagenet_v2 imagenet_r imagenet_c sun397 places365",
         ),
         strict=True,
     ):

@@ -91,14 +91,6 @@ def test_a_difference_beyond_the_tolerance_stops_until_it_is_accepted(store, pub
     found.require(made.accepted())
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[3]", '["a\\nb"]'])
-def test_a_damaged_list_of_what_was_accepted(store, text):
-    made = store()
-    (made.root / "accepted.json").write_text(text)
-    with pytest.raises(EvaluationError, match=r"accepted\.json is damaged .*Delete it and run the `extract`"):
-        made.accepted()
-
-
 def test_an_accuracy_among_fewer_classes_is_not_compared(store):
     """Because the model has more of them, or because the rows are of some of the release's only."""
     found = receipt(store(accuracy="10", **CHOSEN), KEYS)
@@ -114,11 +106,3 @@ def test_an_accuracy_among_fewer_classes_is_not_compared(store):
 
 def test_no_known_test_rows_have_no_accuracy(store):
     assert receipt(store(accuracy="50"), KEYS[:1]) == Receipt(["input    crop_pct 0.9, from timm"], [])
-
-
-@pytest.mark.parametrize(
-    "source", [{"accuracy": "x"}, {"accuracy": "nan"}, {"accuracy": "101"}, {"width": "1.5"}, {"file": 3}], ids=str
-)
-def test_a_record_that_says_something_else(store, source):
-    with pytest.raises(EvaluationError, match="does not have format 2 of features; extract"):
-        store(**source)
