@@ -6,6 +6,7 @@ Images of demo sources are made up by us, so no licence is in the way of showing
 
 from __future__ import annotations
 
+import shutil
 import sys
 import tempfile
 from collections.abc import Sequence
@@ -17,7 +18,13 @@ from builders.commands.audit import main as audit
 from builders.commands.report import main as report
 
 GALLERY = Path(__file__).parents[1] / "docs" / "assets" / "gallery"
-SHEETS = {"imagenet": "imagenet", "cifar": "cifar", "facets": "facets-t1", "broad": "broad-reference"}
+SHEETS = {
+    "imagenet": "imagenet",
+    "cifar": "cifar",
+    "facets": "facets-t1",
+    "broad": "broad-reference",
+    "openood": "openood-imagenet1k",
+}
 """The config of each benchmark that is shown."""
 
 COLOURS = 64
@@ -44,7 +51,7 @@ def _photographed(page: Path, path: Path) -> Path:
     from playwright.sync_api import sync_playwright
 
     with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
+        browser = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         tab = browser.new_page(viewport=WINDOW)
         tab.goto(page.resolve().as_uri())
         tab.screenshot(path=path)
