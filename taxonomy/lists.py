@@ -134,6 +134,10 @@ def load(name: str) -> Mapping[str, str]:
 
 
 @functools.cache
-def openood_imagenet200() -> tuple[str, ...]:
-    """Return the wnids of OpenOOD's ImageNet-200, sorted: the classes of its lists, which are those of ImageNet-R."""
-    return tuple(row["wnid"] for row in tables.read_rows("openood_imagenet200.csv"))
+def imagenet_r() -> Mapping[str, int]:
+    """Return how many images ImageNet-R has of each of its 200 classes by wnid, in the order of ImageNet-1k.
+
+    The counts are those of OpenOOD's list (benchmark_imglist/imagenet/test_imagenet_r.txt). The classes are OpenOOD's
+    ImageNet-200, too.
+    """
+    return {row["wnid"]: int(row["images"]) for row in tables.read_rows("imagenet_r.csv")}

@@ -8,17 +8,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from builders.demo.base import DemoFiles, Drawing
-from taxonomy import tables
+from taxonomy import lists
 
 _FOLDER = "imagenet-r"
 _PER_CLASS = (2, 0)
 
 
 def _images() -> Iterator[Drawing]:
-    for row in tables.read_rows("imagenet_r.csv"):
+    for wnid in lists.imagenet_r():
         for kind in ("art", "sketch"):
-            name = f"{row['wnid']}/{kind}_0.jpg"
-            yield Drawing(f"{_FOLDER}/{name}", name, row["wnid"])
+            name = f"{wnid}/{kind}_0.jpg"
+            yield Drawing(f"{_FOLDER}/{name}", name, wnid)
 
 
 # README.txt lies in the real archive.

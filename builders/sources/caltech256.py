@@ -80,13 +80,7 @@ _SEARCH = Search(
     key=_KEY,
     title=_TITLE,
     layouts=(
-        Layout(_PARTITION, f"{_FOLDER}/<number>.<class>/<number>_<4 digits>.jpg", _IMAGES.below(_FOLDER)),
-        Layout(_PARTITION, "the class folders themselves", _IMAGES.below()),
-        Layout(
-            _PARTITION,
-            f"the original archive {_FOLDER}.tar, read in place (or {_FOLDER}.tar.gz)",
-            _IMAGES.archive(_FOLDER, f"{_FOLDER}/"),
-        ),
+        *_IMAGES.layouts(_PUBLISHED, _FOLDER, "<number>.<class>/<number>_<4 digits>.jpg"),
         Layout(
             _PARTITION,
             "a Hub mirror's data/train-*.parquet with file names (also validation-*, test-*)",
@@ -119,10 +113,9 @@ CALTECH256 = Source(
   year = {2007},
   doi = {10.22002/D1.20087}
 }""",
-    obtain=Obtain(
+    obtain=Obtain.packed(
         "https://data.caltech.edu/records/nyy15-4j048",
-        "download 256_ObjectCategories.tar; it can stay packed",
-        files=(_PUBLISHED,),
+        _PUBLISHED,
         mirror=Mirror("hf://datasets/bitmind/caltech-256", {_PARTITION: (_SPLITS,)}),
     ),
     layouts=_SEARCH.descriptions,

@@ -24,9 +24,8 @@ _PARTITION = "images"
 
 # The address and the MD5 are torchvision's (datasets/dtd.py), the size and the SHA-256 those of tensorflow/datasets
 # (url_checksums/dtd.txt).
-_ARCHIVE = "dtd-r1.0.1"
 _PUBLISHED = OwnerFile(
-    f"{_ARCHIVE}.tar.gz",
+    "dtd-r1.0.1.tar.gz",
     625_239_812,
     url="https://www.robots.ox.ac.uk/~vgg/data/dtd/download/dtd-r1.0.1.tar.gz",
     md5="fff73e5086ae6bdbea199a49dfb8a4c1",
@@ -93,12 +92,8 @@ _SEARCH = Search(
     key=_KEY,
     title=_TITLE,
     layouts=(
-        Layout(_PARTITION, "images/<texture>/<texture>_<4 digits>.jpg", _IMAGES.below("images")),
-        Layout(_PARTITION, "the texture folders themselves", _IMAGES.below()),
-        Layout(
-            _PARTITION,
-            f"the original archive {_ARCHIVE}.tar.gz (or {_ARCHIVE}.tar, read in place)",
-            _IMAGES.archive(_ARCHIVE, "dtd/images/"),
+        *_IMAGES.layouts(
+            _PUBLISHED, "dtd/images", "<texture>/<texture>_<4 digits>.jpg", "the texture folders themselves"
         ),
         Layout(
             _PARTITION,

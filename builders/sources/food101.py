@@ -23,9 +23,8 @@ _SPLITS = ("train", "validation")
 
 # The address and the MD5 are torchvision's (datasets/food101.py), the size and the SHA-256 those of
 # tensorflow/datasets (url_checksums/food101.txt).
-_ARCHIVE = "food-101"
 _PUBLISHED = OwnerFile(
-    f"{_ARCHIVE}.tar.gz",
+    "food-101.tar.gz",
     4_996_278_331,
     url="http://data.vision.ee.ethz.ch/cvl/food-101.tar.gz",
     md5="85eeb15f3717b99a5da872d97d918f87",
@@ -58,13 +57,7 @@ _SEARCH = Search(
     key=_KEY,
     title=_TITLE,
     layouts=(
-        Layout(_PARTITION, "images/<class>/<number>.jpg", _IMAGES.below("images")),
-        Layout(_PARTITION, "the class folders themselves", _IMAGES.below()),
-        Layout(
-            _PARTITION,
-            f"the original archive {_ARCHIVE}.tar.gz (or {_ARCHIVE}.tar, read in place)",
-            _IMAGES.archive(_ARCHIVE, f"{_ARCHIVE}/images/"),
-        ),
+        *_IMAGES.layouts(_PUBLISHED, "food-101/images", "<class>/<number>.jpg"),
         Layout(
             _PARTITION,
             "the Hub's data/train-*.parquet and data/validation-*.parquet",
@@ -93,10 +86,9 @@ FOOD101 = Source(
   booktitle = {European Conference on Computer Vision},
   year = {2014}
 }""",
-    obtain=Obtain(
+    obtain=Obtain.packed(
         "https://data.vision.ee.ethz.ch/cvl/datasets_extra/food-101/",
-        "download food-101.tar.gz; it can stay packed",
-        files=(_PUBLISHED,),
+        _PUBLISHED,
         mirror=Mirror("hf://datasets/ethz/food101", {_PARTITION: (_SPLITS,)}),
     ),
     layouts=_SEARCH.descriptions,

@@ -11,6 +11,7 @@ Tested by `tests/builders/sources/test_imagenet21k.py`.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 from collections import Counter
 from collections.abc import Mapping
@@ -23,7 +24,7 @@ from builders.sources.base import Expected, PartitionIndex, PixelSizes, Source
 from builders.sources.imagenet import IMAGENET
 from builders.sources.obtain import Obtain, OwnerFile
 from builders.sources.readers import tars, trees
-from builders.sources.readers.folders import child_names, class_column
+from builders.sources.readers.folders import child_names
 from builders.sources.readers.layouts import Search, alike
 from builders.sources.readers.patterns import MatchedFiles, Pattern, match
 from taxonomy import lists
@@ -67,15 +68,9 @@ _IMAGES = Pattern(
 
 
 def _indexed(partition: str, found: MatchedFiles) -> PartitionIndex | None:
-    """Index the listed images; returns None if there is none. Others of their classes are no strays."""
     ids = pc.binary_join_element_wise(found.groups["class_id"], found.groups["file"], "/")
-    found, missing = found.listed(ids, pa.array(list(lists.load(partition))))
-    if not found.rows.num_rows:
-        return None
-    ids = pc.binary_join_element_wise(found.groups["class_id"], found.groups["file"], "/")
-    codes = pc.index_in(found.groups["class_id"], value_set=pa.array(list(classes()))).to_numpy()
-    table = found.table(class_column(tuple(classes()), codes), ids)
-    return _IMAGES.partition(partition, found, table, missing=missing, hint=_lacks(partition, missing))
+    piece = _IMAGES.listed(partition, found, ids, lists.load(partition), tuple(classes()))
+    return piece and dataclasses.replace(piece, hint=_lacks(partition, piece.missing))
 
 
 def _lacks(partition: str, missing: pa.Array) -> str:
@@ -112,15 +107,15 @@ def _tar_of_tars(partition: str, root: Path, home: Path) -> PartitionIndex | Non
 
 
 _SEARCH = Search(
-    key=_KEY,
-    title=_TITLE,
-    layouts=alike(
+    _KEY,
+    _TITLE,
+    alike(
         _LISTS,
         ("<wnid>/<wnid>_<number>.JPEG, as unpacked and as in OpenOOD's images_largescale/ssb_hard", _folders),
         (f"the archives of the classes, <wnid>.tar, as unpacked from {_FALL} or {_WINTER.name}", _folder_of_tars),
         (f"the archive {_FALL}, read in place", _tar_of_tars),
     ),
-    expected=expected,
+    expected,
 )
 
 IMAGENET21K = Source(

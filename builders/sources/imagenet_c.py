@@ -13,15 +13,13 @@ from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.sources.base import Expected, Licence, PartitionIndex, Source
-from builders.sources.imagenet_names import class_indices, classes
+from builders.sources.imagenet_names import classes
 from builders.sources.obtain import Obtain, OwnerFile
 from builders.sources.readers import trees
-from builders.sources.readers.folders import child_names, class_column
+from builders.sources.readers.folders import child_names
 from builders.sources.readers.layouts import Layout, Search
 from builders.sources.readers.patterns import MatchedFiles, Pattern, match
 from taxonomy import lists, tables
@@ -29,7 +27,6 @@ from taxonomy import lists, tables
 _KEY = "imagenet_c"
 _TITLE = "ImageNet-C"
 _PARTITION = "openood"
-_LIST = "openood_imagenet_c"
 
 # MD5s as Zenodo's record has them, by four independent lists (pytorch-ood's among them); the sizes are the rounded
 # ones of its page.
@@ -53,28 +50,26 @@ _GROUPS = tuple(name.removesuffix(".tar") for name in _NAMES)
 
 
 @functools.cache
-def _wnids() -> Mapping[str, str]:
-    """The class of each listed photograph, by its number without leading zeros."""
-    return {number: row["wnid"] for row in tables.read_rows("imagenet_c.csv") for number in row["images"].split()}
+def _listed() -> Mapping[str, str]:
+    """The class of each listed image by its id, which ends with the number of its photograph."""
+    rows = tables.read_rows("imagenet_c.csv")
+    wnids = {f"{number:0>8}.JPEG": row["wnid"] for row in rows for number in row["images"].split()}
+    return {name: wnids[name[-13:]] for name in lists.load("openood_imagenet_c")}
 
 
 @functools.cache
-def _needed() -> Mapping[str, frozenset[str]]:
+def _needed() -> Mapping[str, set[str]]:
     """The classes of the listed images, by corruption and severity such as `fog/3`."""
-    found: dict[str, set[str]] = {}
-    for name, kind in lists.load(_LIST).items():
-        found.setdefault(kind, set()).add(_wnids()[_number(name)])
-    return {kind: frozenset(wnids) for kind, wnids in found.items()}
-
-
-def _number(name: str) -> str:
-    return name[-13:-5].lstrip("0")
+    needed: dict[str, set[str]] = {}
+    for name, wnid in _listed().items():
+        needed.setdefault(name.rpartition("/")[0], set()).add(wnid)
+    return needed
 
 
 @functools.cache
 def expected() -> Mapping[str, Expected]:
     """Return the size of the only partition, OpenOOD's list (benchmark_imglist/imagenet/test_imagenet_c.txt)."""
-    counts = Counter(_wnids().values())
+    counts = Counter(_listed().values())
     return {_PARTITION: Expected(counts.total(), {wnid: counts[wnid] for wnid in classes()})}
 
 
@@ -88,17 +83,8 @@ _IMAGES = Pattern(
 
 
 def _indexed(found: MatchedFiles) -> PartitionIndex | None:
-    """Index the listed images; returns None if there is none. The others are no strays."""
-    found, missing = found.listed(_ids(found), pa.array(list(lists.load(_LIST))))
-    if not found.rows.num_rows:
-        return None
-    codes = [class_indices()[_wnids()[_number(name)]] for name in found.groups["file"].to_pylist()]
-    table = found.table(class_column(tuple(classes()), np.array(codes)), _ids(found))
-    return _IMAGES.partition(_PARTITION, found, table, missing=missing)
-
-
-def _ids(found: MatchedFiles) -> pa.Array:
-    return pc.binary_join_element_wise(found.groups["kind"], found.groups["file"], "/")
+    ids = pc.binary_join_element_wise(found.groups["kind"], found.groups["file"], "/")
+    return _IMAGES.listed(_PARTITION, found, ids, _listed(), tuple(classes()))
 
 
 def _folders(root: Path, home: Path) -> PartitionIndex | None:
@@ -117,7 +103,7 @@ def _folders(root: Path, home: Path) -> PartitionIndex | None:
 def _is_listed(path: str) -> bool:
     """Whether a path in an archive, `<corruption>/<severity>/<wnid>/<name>`, is of a listed image."""
     parts = path.split("/")[-4:]
-    return "/".join((*parts[:2], parts[-1])) in lists.load(_LIST)
+    return "/".join((*parts[:2], parts[-1])) in _listed()
 
 
 def _archives(root: Path, home: Path) -> PartitionIndex | None:
@@ -126,9 +112,9 @@ def _archives(root: Path, home: Path) -> PartitionIndex | None:
 
 
 _SEARCH = Search(
-    key=_KEY,
-    title=_TITLE,
-    layouts=(
+    _KEY,
+    _TITLE,
+    (
         Layout(
             _PARTITION,
             "<corruption>/<severity>/<wnid>/ILSVRC2012_val_<8 digits>.JPEG, also in folders called as the archives, "
@@ -137,7 +123,7 @@ _SEARCH = Search(
         ),
         Layout(_PARTITION, f"the original archives {', '.join(_NAMES)}, read in place", _archives),
     ),
-    expected=expected,
+    expected,
 )
 
 IMAGENET_C = Source(
@@ -159,11 +145,7 @@ IMAGENET_C = Source(
   booktitle = {International Conference on Learning Representations},
   year = {2019}
 }""",
-    obtain=Obtain(
-        "https://github.com/hendrycks/robustness",
-        f"download {', '.join(_NAMES)}; they can stay packed",
-        files=_PUBLISHED,
-    ),
+    obtain=Obtain.packed("https://github.com/hendrycks/robustness", *_PUBLISHED),
     layouts=_SEARCH.descriptions,
     classes=classes,
     expected=expected,

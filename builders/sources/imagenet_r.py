@@ -12,9 +12,9 @@ from builders.sources import imagenet_names
 from builders.sources.base import Expected, Licence, PixelSizes, Source
 from builders.sources.obtain import Obtain, OwnerFile
 from builders.sources.readers.class_folders import ClassFolders
-from builders.sources.readers.layouts import Layout, Search
+from builders.sources.readers.layouts import Search
 from builders.sources.readers.patterns import Pattern
-from taxonomy import tables
+from taxonomy import lists
 
 _KEY = "imagenet_r"
 _TITLE = "ImageNet-R"
@@ -22,9 +22,8 @@ _PARTITION = "images"
 
 # The address is the one of the owners' README (hendrycks/imagenet-r), size and SHA-256 are those of
 # tensorflow/datasets (datasets/imagenet_r/checksums.tsv), and the MD5 is what pytorch-ood checks.
-_ARCHIVE = "imagenet-r"
 _PUBLISHED = OwnerFile(
-    f"{_ARCHIVE}.tar",
+    "imagenet-r.tar",
     2_191_079_936,
     url="https://people.eecs.berkeley.edu/~hendrycks/imagenet-r.tar",
     md5="a61312130a589d0ca1a8fca1f2bd3337",
@@ -35,15 +34,13 @@ _PUBLISHED = OwnerFile(
 @functools.cache
 def classes() -> Mapping[str, str]:
     """Return the names of the 200 classes by wnid, in the order of ImageNet-1k."""
-    known = {row["wnid"] for row in tables.read_rows("imagenet_r.csv")}
-    return {wnid: name for wnid, name in imagenet_names.classes().items() if wnid in known}
+    return {wnid: imagenet_names.classes()[wnid] for wnid in lists.imagenet_r()}
 
 
 @functools.cache
 def expected() -> Mapping[str, Expected]:
-    """Return the size of the only partition, by OpenOOD's list (benchmark_imglist/imagenet/test_imagenet_r.txt)."""
-    counts = {row["wnid"]: int(row["images"]) for row in tables.read_rows("imagenet_r.csv")}
-    return {_PARTITION: Expected(sum(counts.values()), {wnid: counts[wnid] for wnid in classes()})}
+    """Return the size of the only partition."""
+    return {_PARTITION: Expected(sum(lists.imagenet_r().values()), lists.imagenet_r())}
 
 
 # n01443537/art_0.jpg: the kind of rendition and a number.
@@ -58,18 +55,11 @@ _IMAGES = ClassFolders(
 _SEARCH = Search(
     key=_KEY,
     title=_TITLE,
-    layouts=(
-        Layout(_PARTITION, "imagenet-r/<wnid>/<rendition>_<number>.jpg", _IMAGES.below(_ARCHIVE)),
-        Layout(
-            _PARTITION,
-            "the class folders themselves, as in OpenOOD's images_largescale/imagenet_r",
-            _IMAGES.below(),
-        ),
-        Layout(
-            _PARTITION,
-            f"the original archive {_PUBLISHED.name}, read in place",
-            _IMAGES.archive(_ARCHIVE, f"{_ARCHIVE}/"),
-        ),
+    layouts=_IMAGES.layouts(
+        _PUBLISHED,
+        "imagenet-r",
+        "<wnid>/<rendition>_<number>.jpg",
+        "the class folders themselves, as in OpenOOD's images_largescale/imagenet_r",
     ),
     expected=expected,
 )
@@ -95,11 +85,7 @@ IMAGENET_R = Source(
   booktitle = {IEEE/CVF International Conference on Computer Vision},
   year = {2021}
 }""",
-    obtain=Obtain(
-        "https://github.com/hendrycks/imagenet-r",
-        f"download {_PUBLISHED.name}; it can stay packed",
-        files=(_PUBLISHED,),
-    ),
+    obtain=Obtain.packed("https://github.com/hendrycks/imagenet-r", _PUBLISHED),
     layouts=_SEARCH.descriptions,
     classes=classes,
     expected=expected,

@@ -9,6 +9,7 @@ Tested by `tests/builders/sources/test_imagenet_v2.py`.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 from collections.abc import Mapping
@@ -18,19 +19,17 @@ from builders.sources.base import Expected, Licence, OtherDataError, PartitionIn
 from builders.sources.imagenet_names import class_indices, classes
 from builders.sources.obtain import Obtain, OwnerFile
 from builders.sources.readers.class_folders import ClassFolders
-from builders.sources.readers.layouts import Finder, Layout, Search
+from builders.sources.readers.layouts import Layout, Search
 from builders.sources.readers.patterns import Pattern
 
 _KEY = "imagenet_v2"
 _TITLE = "ImageNetV2 (matched frequency)"
 _PARTITION = "images"
-_FOLDER = "imagenetv2-matched-frequency-format-val"
 
 # Address, size and SHA-256 are those of tensorflow/datasets (datasets/imagenet_v2/checksums.tsv). The size is a
 # multiple of a tar's blocks: in spite of its name the archive is not compressed.
-_ARCHIVE = "imagenetv2-matched-frequency"
 _PUBLISHED = OwnerFile(
-    f"{_ARCHIVE}.tar.gz",
+    "imagenetv2-matched-frequency.tar.gz",
     1_264_079_360,
     url="https://huggingface.co/datasets/vaishaal/ImageNetV2/resolve/main/imagenetv2-matched-frequency.tar.gz",
     sha256="f0c37fdf925916b19ea1323cd9a2208cdb6959ba2c32eef2a7fc393835c9ca7c",
@@ -62,11 +61,11 @@ _IMAGES = ClassFolders(
 )
 
 
-def _checked(find: Finder) -> Finder:
-    """Return a finder that refuses the owners' two other sets, which have as many images under other names."""
+def _checked(layout: Layout) -> Layout:
+    """Refuse the owners' two other sets, which have as many images under other names."""
 
-    def checked(root: Path, home: Path) -> PartitionIndex | None:
-        piece = find(root, home)
+    def find(root: Path, home: Path) -> PartitionIndex | None:
+        piece = layout.find(root, home)
         if piece is not None and piece.table.num_rows == expected()[_PARTITION].total:
             ids = sorted(piece.table["source_id"].to_pylist())
             if hashlib.sha256("\n".join(ids).encode()).hexdigest() != _DIGEST:
@@ -77,27 +76,16 @@ def _checked(find: Finder) -> Finder:
                 )
         return piece
 
-    return checked
+    return dataclasses.replace(layout, find=find)
 
 
-_SEARCH = Search(
-    key=_KEY,
-    title=_TITLE,
-    layouts=(
-        Layout(_PARTITION, f"{_FOLDER}/<0 to 999>/<40 hexadecimal digits>.jpeg", _checked(_IMAGES.below(_FOLDER))),
-        Layout(
-            _PARTITION,
-            "the class folders themselves, as in OpenOOD's images_largescale/imagenet_v2",
-            _checked(_IMAGES.below()),
-        ),
-        Layout(
-            _PARTITION,
-            f"the original archive {_PUBLISHED.name} (or {_ARCHIVE}.tar), read in place unless it is compressed",
-            _checked(_IMAGES.archive(_ARCHIVE, f"{_FOLDER}/")),
-        ),
-    ),
-    expected=expected,
+_LAYOUTS = _IMAGES.layouts(
+    _PUBLISHED,
+    "imagenetv2-matched-frequency-format-val",
+    "<0 to 999>/<40 hexadecimal digits>.jpeg",
+    "the class folders themselves, as in OpenOOD's images_largescale/imagenet_v2",
 )
+_SEARCH = Search(_KEY, _TITLE, tuple(map(_checked, _LAYOUTS)), expected)
 
 IMAGENET_V2 = Source(
     key=_SEARCH.key,
@@ -118,11 +106,7 @@ IMAGENET_V2 = Source(
   booktitle = {International Conference on Machine Learning},
   year = {2019}
 }""",
-    obtain=Obtain(
-        "https://github.com/modestyachts/ImageNetV2",
-        f"download {_PUBLISHED.name}; it can stay packed",
-        files=(_PUBLISHED,),
-    ),
+    obtain=Obtain.packed("https://github.com/modestyachts/ImageNetV2", _PUBLISHED),
     layouts=_SEARCH.descriptions,
     classes=classes,
     expected=expected,

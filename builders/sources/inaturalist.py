@@ -126,11 +126,8 @@ INATURALIST = Source(
   booktitle = {IEEE/CVF Conference on Computer Vision and Pattern Recognition},
   year = {2018}
 }""",
-    obtain=Obtain(
-        "https://github.com/deeplearning-wisc/large_scale_ood",
-        "download iNaturalist.tar.gz; it can stay packed",
-        files=(_PUBLISHED,),
-        mirror=Mirror("", {_PARTITION: (_SPLITS,)}),
+    obtain=Obtain.packed(
+        "https://github.com/deeplearning-wisc/large_scale_ood", _PUBLISHED, mirror=Mirror("", {_PARTITION: (_SPLITS,)})
     ),
     layouts=_SEARCH.descriptions,
     classes=classes,

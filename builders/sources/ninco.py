@@ -17,20 +17,18 @@ import pyarrow.compute as pc
 from builders.sources.base import Expected, Licence, PartitionIndex, PixelSizes, Source
 from builders.sources.obtain import Obtain, OwnerFile
 from builders.sources.readers.class_folders import ClassFolders
-from builders.sources.readers.layouts import Layout, Search
+from builders.sources.readers.layouts import Search
 from builders.sources.readers.patterns import MatchedFiles, Pattern
 from taxonomy import tables
 
 _KEY = "ninco"
 _TITLE = "NINCO"
 _PARTITION = "images"
-_FOLDER = "NINCO_OOD_classes"
 
 # The address is the one of the owners' README (j-cb/NINCO), the MD5 what pytorch-ood (dataset/img/ninco.py) checks.
 # Neither says how large the archive is.
-_ARCHIVE = "NINCO_all"
 _PUBLISHED = OwnerFile(
-    f"{_ARCHIVE}.tar.gz",
+    "NINCO_all.tar.gz",
     0,
     url="https://zenodo.org/records/8013288/files/NINCO_all.tar.gz",
     md5="b9ffae324363cd900a81ce3c367cd834",
@@ -39,7 +37,7 @@ _PUBLISHED = OwnerFile(
 
 @functools.cache
 def classes() -> Mapping[str, str]:
-    """Return the classes' names by their folders, in byte order; spaces of folders are underscores."""
+    """Return the class names by folder, with underscores for spaces, in byte order."""
     return {row["class"]: row["name"] for row in tables.read_rows("ninco.csv")}
 
 
@@ -50,13 +48,11 @@ def expected() -> Mapping[str, Expected]:
     return {_PARTITION: Expected(sum(counts.values()), counts)}
 
 
-def _class_of(folder: str) -> str | None:
-    name = folder.replace(" ", "_")
-    return name if name in classes() else None
-
-
 class _Folders(ClassFolders):
-    """Class folders whose ids have underscores for spaces."""
+    """Class folders whose classes and images have underscores for spaces."""
+
+    def known(self, folder: str) -> str | None:
+        return super().known(folder.replace(" ", "_"))
 
     def index(self, found: MatchedFiles) -> PartitionIndex:
         file = pc.replace_substring(found.groups["file"], " ", "_")
@@ -75,20 +71,16 @@ _IMAGES = _Folders(
     _PARTITION,
     classes,
     wanted=lambda name: f"{name}_<3 digits>_<name>.jpg (or .jpeg, .png, .gif)",
-    class_of=_class_of,
 )
 
 _SEARCH = Search(
     key=_KEY,
     title=_TITLE,
-    layouts=(
-        Layout(_PARTITION, f"{_FOLDER}/<class>/<class>_<3 digits>_<name>.jpg", _IMAGES.below(_FOLDER)),
-        Layout(_PARTITION, "the class folders themselves, as in OpenOOD's images_largescale/ninco", _IMAGES.below()),
-        Layout(
-            _PARTITION,
-            f"the original archive {_PUBLISHED.name} (or {_ARCHIVE}.tar, read in place)",
-            _IMAGES.archive(_ARCHIVE, f"NINCO/{_FOLDER}/"),
-        ),
+    layouts=_IMAGES.layouts(
+        _PUBLISHED,
+        "NINCO/NINCO_OOD_classes",
+        "<class>/<class>_<3 digits>_<name>.jpg",
+        "the class folders themselves, as in OpenOOD's images_largescale/ninco",
     ),
     expected=expected,
 )
@@ -115,11 +107,7 @@ NINCO = Source(
   booktitle = {International Conference on Machine Learning},
   year = {2023}
 }""",
-    obtain=Obtain(
-        "https://github.com/j-cb/NINCO",
-        f"download {_PUBLISHED.name}; it can stay packed",
-        files=(_PUBLISHED,),
-    ),
+    obtain=Obtain.packed("https://github.com/j-cb/NINCO", _PUBLISHED),
     layouts=_SEARCH.descriptions,
     classes=classes,
     expected=expected,

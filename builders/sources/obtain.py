@@ -88,6 +88,12 @@ class Obtain:
     files: tuple[OwnerFile, ...] = ()
     mirror: Mirror | None = None
 
+    @classmethod
+    def packed(cls, page: str, *files: OwnerFile, mirror: Mirror | None = None) -> Obtain:
+        """The way to a copy whose archives are read as they are."""
+        names = ", ".join(file.name for file in files)
+        return cls(page, f"download {names}; {'they' if files[1:] else 'it'} can stay packed", files, mirror)
+
     @property
     def is_plain(self) -> bool:
         """Whether all files have a plain address, so that they can be downloaded without an account."""

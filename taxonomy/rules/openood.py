@@ -31,7 +31,7 @@ def textures() -> tuple[Decision, ...]:
 
 def imagenet200() -> tuple[Decision, ...]:
     """Divide ImageNet-1k's classes by OpenOOD's ImageNet-200: 200 keep, 800 remove."""
-    known = frozenset(lists.openood_imagenet200())
+    known = lists.imagenet_r()
     return tuple(
         Decision(row.wnid, row.name, "keep", "listed", "It is a class of ImageNet-R.")
         if row.wnid in known

@@ -250,12 +250,10 @@ def test_a_listed_name_that_a_source_has_twice_is_reported():
 def test_images_of_other_classes_do_not_count_as_missing(demo):
     """ImageNet-200's validation is listed with that of ImageNet-1k, whose other classes a copy may lack."""
     source = BENCHMARK.by_key()["openood-imagenet200/validation"][1].source
-    ids = {
-        path: wnid for path, wnid in lists.load("openood_validation").items() if wnid in lists.openood_imagenet200()
-    }
+    ids = {path: wnid for path, wnid in lists.load("openood_validation").items() if wnid in lists.imagenet_r()}
     quota = Listed("openood_validation", 1_000)
     index = named_index(source, {"val": ids})
-    assert missing_listed(quota, index, ("val",), lists.openood_imagenet200()) == []
+    assert missing_listed(quota, index, ("val",), lists.imagenet_r()) == []
     assert missing_listed(quota, index, ("val",), list(source.classes()))[0].startswith(
         "ImageNet-1k (ILSVRC2012), val: lacks 4,000 of the 5,000 listed images (val/ILSVRC2012_val_"
     )

@@ -64,7 +64,7 @@ def test_places_of_mos_are_images_that_places365_can_have():
 
 def test_imagenet200_is_among_the_1000_classes_and_validation_has_five_of_each():
     wnids = {row.wnid for row in tables.imagenet1k()}
-    assert len(lists.openood_imagenet200()) == 200 and set(lists.openood_imagenet200()) < wnids
+    assert len(lists.imagenet_r()) == 200 and set(lists.imagenet_r()) < wnids
     assert Counter(lists.load("openood_validation").values()) == dict.fromkeys(wnids, 5)
 
 

@@ -57,7 +57,6 @@ COUNTS = {
     "coco80.csv": 80,
     "broad_cocomagenet.csv": 4000,
     "decisions_cocomagenet.csv": 80,
-    "openood_imagenet200.csv": 200,
     "decisions_openood-imagenet200.csv": 1000,
     "decisions_openood-textures.csv": 47,
     "decisions_ssb-hard.csv": 980,

@@ -18,8 +18,9 @@ import pyarrow.compute as pc
 
 from builders.errors import BuildError, more, one_line
 from builders.sources.base import OtherDataError, PartitionIndex, Stray
+from builders.sources.obtain import OwnerFile
 from builders.sources.readers.folders import child_names, class_codes, class_column, printable, strays_between
-from builders.sources.readers.layouts import Finder
+from builders.sources.readers.layouts import Finder, Layout
 from builders.sources.readers.patterns import MatchedFiles, Pattern, extract
 from builders.sources.readers.trees import Tree
 from builders.storage.text_files import read_lines
@@ -48,6 +49,26 @@ class ClassFolders:
     prefix: Callable[[str], str] = "{}/".format
     lists: tuple[str, ...] = ()
     ending: str = ""
+
+    def layouts(
+        self, archive: OwnerFile, inside: str, names: str, alone: str = "the class folders themselves"
+    ) -> tuple[Layout, ...]:
+        """Declare the layouts of an owner's archive: unpacked, its class folders alone, and packed.
+
+        Args:
+            archive: a tar or a tar.gz.
+            inside: the path in it of the folder that holds the class folders.
+            names: the form of the images' paths below that folder.
+            alone: a description of the class folders alone.
+        """
+        folder = inside.rpartition("/")[2]
+        stem, _, compressed = archive.name.partition(".tar")
+        other = f" (or {stem}.tar, read in place)" if compressed else f", read in place (or {stem}.tar.gz)"
+        return (
+            Layout(self.partition, f"{folder}/{names}", self.below(folder)),
+            Layout(self.partition, alone, self.below()),
+            Layout(self.partition, f"the original archive {archive.name}{other}", self.archive(stem, f"{inside}/")),
+        )
 
     def below(self, name: str = "") -> Finder:
         """Return a finder of class folders side by side in a subfolder, or in the folder itself."""

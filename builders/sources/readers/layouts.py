@@ -46,7 +46,7 @@ def alike(
 class Search:
     """Searches the user's folder for a source's layouts, with the same rules and messages for all sources.
 
-    The layouts are result for in the user's folder and, if it has none of them, in the folders below. Within a folder
+    The layouts are looked for in the user's folder and, if it has none of them, in the folders below. Within a folder
     the first layout that fits is used; a partition in two folders is refused.
     """
 
@@ -61,7 +61,7 @@ class Search:
         return tuple(f"{layout.partition}: {layout.looks_like}" for layout in self.layouts)
 
     def scan(self, root: Path, partitions: Sequence[str]) -> list[PartitionIndex]:
-        """Return one piece for each requested partition; other partitions are not result for.
+        """Return one piece for each requested partition; other partitions are not looked for.
 
         Raises:
             BuildError: a partition is missing, is there twice, or contradicts itself.

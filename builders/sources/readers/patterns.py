@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from builders.errors import BuildError, one_line
 from builders.sources.base import OtherDataError, PartitionIndex, Stray, partition_table
 from builders.sources.readers import parquet, parquet_files, trees
-from builders.sources.readers.folders import printable
+from builders.sources.readers.folders import class_column, printable
 from builders.sources.readers.parquet_columns import ADVICE
 from builders.sources.readers.trees import Tree
 
@@ -205,6 +205,26 @@ class Pattern:
                 f"its {len(known):,}, for instance {ids[0]}. Give a copy of {self.title} with --{self.key}."
             )
         return kept
+
+    def listed(
+        self, name: str, found: MatchedFiles, ids: pa.Array, class_ids: Mapping[str, str], classes: Sequence[str]
+    ) -> PartitionIndex | None:
+        """Index the images that a list names; returns None if there is none. Others are no strays.
+
+        Args:
+            name: the partition.
+            found: the images.
+            ids: their ids.
+            class_ids: the list, which gives the class of each id.
+            classes: the source's classes, in order.
+        """
+        chosen, missing = found.listed(ids, pa.array(list(class_ids)))
+        if not chosen.rows.num_rows:
+            return None
+        ids = ids.filter(pc.is_in(ids, value_set=pa.array(list(class_ids))))
+        of_rows = pa.array([class_ids[image] for image in ids.to_pylist()])
+        codes = pc.index_in(of_rows, value_set=pa.array(classes)).to_numpy()
+        return self.partition(name, chosen, chosen.table(class_column(classes, codes), ids), missing=missing)
 
     def partition(self, name: str, found: MatchedFiles, table: pa.Table, **fields: Any) -> PartitionIndex:
         """Index images as a partition, given their table and further fields; the others are strays."""
