@@ -1,12 +1,15 @@
-"""The published lists of images, read from the folder `shared` beside the repository where there is one."""
+"""The published lists of images, from the folder `shared` beside the repository where there is one."""
 
 import functools
 import gzip
+import os
+from pathlib import Path
 
-from tests.builders.published import REFERENCE as PUBLISHED
-from tests.builders.published import published as needs_lists
+import pytest
 
-__all__ = ["FILES", "PUBLISHED", "labels", "needs_lists", "published"]
+PUBLISHED = Path(__file__).parents[2] / "shared" / "reference" / "published"
+
+needs_lists = pytest.mark.skipif(not PUBLISHED.is_dir(), reason="no published lists beside this checkout")
 
 _OPENOOD = "openood_v1_5/imagenet_{}.txt.gz"
 FILES = {
@@ -36,17 +39,27 @@ _SETS = (*_OF_OPENOOD, "openimage_o/images/", "ssb_hard/", "texture/")
 @functools.cache
 def published(name):
     """The images of a list, sorted: their paths in OpenOOD's tree below the set's folder, or their names."""
-    return sorted(_below(line.split(" ")[0]) for line in _lines(name))
+    return sorted(_below(line.split(" ")[0]) for line in lines(name))
 
 
 def labels(name):
     """The label of each image of a list of known classes, by the path of `published`."""
-    return {_below(path): int(label) for path, label in (line.split(" ") for line in _lines(name))}
+    return {_below(path): int(label) for path, label in (line.split(" ") for line in lines(name))}
 
 
-def _lines(name):
+def lines(name):
+    """The lines of a list."""
     return gzip.decompress((PUBLISHED / FILES[name]).read_bytes()).decode().split("\n")[:-1]
 
 
 def _below(path):
     return next((path.removeprefix(of) for of in _SETS if path.startswith(of)), path)
+
+
+def touched(root, names):
+    """Make empty files, of which there may be many thousand."""
+    for folder in {name.rpartition("/")[0] for name in names}:
+        (root / folder).mkdir(parents=True, exist_ok=True)
+    for name in names:
+        os.close(os.open(f"{root}/{name}", os.O_CREAT))
+    return root

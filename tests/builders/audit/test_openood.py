@@ -1,7 +1,6 @@
 """A copy of OpenOOD's folders against the release that it was exported from."""
 
 import csv
-import gzip
 import re
 import shutil
 from pathlib import Path
@@ -12,8 +11,8 @@ from builders.commands.audit import main
 from builders.release.manifest import read_manifest
 from builders.release.openood_tree import list_of, place_of
 from hf_scripts.export import main as export
+from tests.published_lists import lines, needs_lists
 
-LISTS = Path(__file__).parents[4] / "shared" / "reference" / "published" / "openood_v1_5"
 NINCO = "openood-imagenet1k/ninco"
 IMGLISTS = Path("benchmark_imglist", "imagenet")
 
@@ -39,9 +38,9 @@ def test_what_is_exported_is_equal_in_every_split_that_openood_has(openood_relea
     assert audit(openood_release, tree) == 0
     manifest = read_manifest(openood_release)
     ours = {key: split.rows for key, split in manifest.by_key().items() if list_of(*key.split("/"))}
-    lines = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
-    assert {key: int(rows.replace(",", "")) for key, rows, *_ in lines} == ours
-    assert {(rows == equal, missing, other, listed) for _, rows, equal, missing, other, listed in lines} == {
+    table = [line.split() for line in capsys.readouterr().out.splitlines()[1:]]
+    assert {key: int(rows.replace(",", "")) for key, rows, *_ in table} == ours
+    assert {(rows == equal, missing, other, listed) for _, rows, equal, missing, other, listed in table} == {
         (True, "0", "0", "equal")
     }
     assert "mos/test" in manifest.by_key() and not list_of("mos", "test")
@@ -53,9 +52,9 @@ def test_each_difference_is_named_with_its_kind(openood_release, changed, tmp_pa
     second.unlink()
     listed = changed / IMGLISTS / "test_ninco.txt"
     names = [path.relative_to(changed / "images_largescale").as_posix() for path in (first, second, third)]
-    lines = [line for line in listed.read_text().splitlines() if not line.startswith(names[0])]
-    lines = [f"{names[2]} 7" if line.startswith(names[2]) else line for line in lines]
-    listed.write_text("\n".join([*lines, "ninco/another.jpg -1"]) + "\n")
+    kept = [line for line in listed.read_text().splitlines() if not line.startswith(names[0])]
+    kept = [f"{names[2]} 7" if line.startswith(names[2]) else line for line in kept]
+    listed.write_text("\n".join([*kept, "ninco/another.jpg -1"]) + "\n")
 
     assert audit(openood_release, changed, "--splits", NINCO, "--out", tmp_path / "differences.csv") == 1
     assert "4 differences" not in capsys.readouterr().out.splitlines()[0]
@@ -85,37 +84,32 @@ def test_what_is_no_copy_and_what_has_no_list_is_refused(openood_release, cifar_
     assert "OpenOOD has no list of mos/" in capsys.readouterr().err and not out.exists()
 
 
-def published(name):
-    with gzip.open(LISTS / f"imagenet_{name}.txt.gz", "rt") as opened:
-        return opened.read().splitlines()
-
-
-@pytest.mark.skipif(not LISTS.is_dir(), reason="OpenOOD's published lists are not here")
+@needs_lists
 def test_lines_are_those_of_the_published_lists(tree):
     """Of the two sources whose demo has published names; the others have names of their own."""
-    for name in ("test_ssb_hard", "test_inaturalist"):
-        ours = (tree / IMGLISTS / f"{name}.txt").read_text().splitlines()
-        assert ours and ours == sorted(ours) and set(ours) <= set(published(name))
+    for name in ("ssb_hard", "inaturalist"):
+        ours = (tree / IMGLISTS / f"test_{name}.txt").read_text().splitlines()
+        assert ours and ours == sorted(ours) and set(ours) <= set(lines(name))
 
 
-@pytest.mark.skipif(not LISTS.is_dir(), reason="OpenOOD's published lists are not here")
+@needs_lists
 @pytest.mark.parametrize(
     ("name", "source", "source_id"),
     [
-        ("val_imagenet", "imagenet", r"val/ILSVRC2012_val_\d{8}\.JPEG"),
-        ("test_ssb_hard", "imagenet21k", r"(n\d{8})/\1_\d+\.JPEG"),
-        ("test_ninco", "ninco", r"\w[^/]*/[^/]+\.\w+"),
-        ("test_textures", "dtd", r"([a-z-]+)/\1_\d{4}\.jpg"),
-        ("test_inaturalist", "inaturalist", r"[0-9a-f]{32}\.jpg"),
-        ("test_openimage_o", "openimage_o", r"[0-9a-f]{16}\.jpg"),
-        ("test_imagenet_v2", "imagenet_v2", r"\d+/[0-9a-f]{40}\.jpeg"),
-        ("test_imagenet_r", "imagenet_r", r"n\d{8}/\w+_\d+\.jpg"),
-        ("test_imagenet_c", "imagenet_c", r"\w+/[1-5]/ILSVRC2012_val_\d{8}\.JPEG"),
+        ("openood_validation", "imagenet", r"val/ILSVRC2012_val_\d{8}\.JPEG"),
+        ("ssb_hard", "imagenet21k", r"(n\d{8})/\1_\d+\.JPEG"),
+        ("ninco", "ninco", r"\w[^/]*/[^/]+\.\w+"),
+        ("textures", "dtd", r"([a-z-]+)/\1_\d{4}\.jpg"),
+        ("inaturalist", "inaturalist", r"[0-9a-f]{32}\.jpg"),
+        ("openimage_o", "openimage_o", r"[0-9a-f]{16}\.jpg"),
+        ("imagenet_v2", "imagenet_v2", r"\d+/[0-9a-f]{40}\.jpeg"),
+        ("imagenet_r", "imagenet_r", r"n\d{8}/\w+_\d+\.jpg"),
+        ("openood_imagenet_c", "imagenet_c", r"\w+/[1-5]/ILSVRC2012_val_\d{8}\.JPEG"),
     ],
 )
 def test_every_published_path_is_the_place_of_an_image_of_our_source(name, source, source_id):
     """The ids are written out here as each source's module gives them."""
     folder = place_of(source, "")[1]
-    for line in published(name):
+    for line in lines(name):
         path = line.rpartition(" ")[0]
         assert path.startswith(folder) and re.fullmatch(source_id, path.removeprefix(folder)), path

@@ -17,6 +17,110 @@ TENCH, GOLDFISH = "n01440764", "n01443537"
 WNIDS = [row.wnid for row in tables.imagenet1k()]
 
 
+# A source (and partition), small trees of something else, and the words that each is refused with.
+SOMETHING_ELSE = {
+    ("imagenet_o", "images"): (
+        ({"n01443537/n01443537_10026.JPEG": ""}, "the partition images (2,000 images) is not in"),  # ImageNet-1k
+        ({"imagenet-o/n00007846/person_0.5.JPEG": ""}, "is not one of ImageNet-1k's classes"),
+        ({"imagenet-o.tar": "no archive"}, "is not a whole, uncompressed tar"),
+        ({"default/test/0000.parquet": "no Parquet"}, "cannot be read as Parquet"),
+    ),
+    ("inaturalist", "images"): (
+        ({f"images/{'0' * 32}.jpg": ""}, "none of the 1 images in"),
+        ({"images/sun_aaalbzqrimafwbiv.jpg": ""}, "the partition images (10,000 images) is not in"),
+        ({"iNaturalist.tar.gz": "cut"}, "cannot be read as a tar.gz"),
+        ({"data/test-00000-of-00001.parquet": "cut"}, "cannot be read as Parquet"),
+    ),
+    ("openimage_o", "test"): (
+        ({"images/photo.jpg": ""}, "the partition test (15,869 images) is not in"),
+        (
+            {"images/0123456789abcdef.jpg": ""},
+            "is not known: there is no test_openimage_o.txt beside them. Put OpenOOD's list there",
+        ),
+        ({"openimage_o.tar": "cut"}, "is not a whole, uncompressed tar"),
+    ),
+    ("ninco", "images"): (
+        ({"windsor_chair/image_0001.jpg": ""}, "holds no image of its class"),  # a folder of Caltech-101
+        ({"images/tench/tench_000_1.jpg": ""}, "the partition images (5,879 images) is not in"),
+        ({"NINCO_all.tar.gz": "no archive"}, "cannot be read as a tar.gz"),
+    ),
+    ("imagenet_r", "images"): (
+        ({f"train/{GOLDFISH}/{GOLDFISH}_10026.JPEG": ""}, "holds no image of its class"),  # ImageNet-1k
+        ({"imagenet-r.tar": "no archive"}, "is not a whole, uncompressed tar"),
+        ({"images/a.jpg": ""}, "the partition images (30,000 images) is not in"),
+    ),
+    ("imagenet_v2", "images"): (
+        # The archive of December 2020 (modestyachts/ImageNetV2, issue 6).
+        (
+            {"imagenetv2-matched-frequency-format-val/n02865351/6.jpeg": ""},
+            "the partition images (10,000 images) is not",
+        ),
+        ({"0/6.jpeg": ""}, "holds no image of its class: 6.jpeg is not named <40 hexadecimal digits>.jpeg"),
+        ({"imagenetv2-matched-frequency.tar.gz": "no archive"}, "cannot be read as a tar.gz"),
+    ),
+    ("imagenet_c", "openood"): (
+        ({"val/n01735189/ILSVRC2012_val_00000806.JPEG": ""}, "the partition openood (10,000 images) is not in"),
+        ({"fog/2/n01735189/ILSVRC2012_val_00000806.JPEG": ""}, "the partition openood (10,000 images) is not in"),
+        ({"blur.tar": "no archive"}, "is not a whole, uncompressed tar"),
+    ),
+    ("imagenet21k", "ssb_hard"): (
+        ({f"{TENCH}/{TENCH}_10026.JPEG": ""}, "the partition ssb_hard (49,000 images) is not in"),  # ImageNet-1k
+        ({"n00470682/n00470682_7.JPEG": ""}, "the partition ssb_hard (49,000 images) is not in"),
+        ({"n00470682.tar": "no archive"}, "is not a whole, uncompressed tar"),
+        ({"fall11_whole.tar": "no archive"}, "is not a whole, uncompressed tar"),
+    ),
+}
+
+
+@pytest.mark.parametrize(
+    ("source", "files", "words"),
+    [(source, files, words) for source, trees in SOMETHING_ELSE.items() for files, words in trees],
+)
+def test_copies_of_something_else(tmp_path, source, files, words):
+    message = refusal(source[0], tree(tmp_path, files), source[1])
+    assert words in message
+    assert f"--{source[0]}" in message or "Download" in message or "Restore its images" in message or "Put" in message
+
+
+NAMES_V2 = [f"3/{number:040x}.jpeg" for number in (10, 11)]
+
+
+@pytest.mark.parametrize(
+    ("key", "image", "others"),
+    [
+        (
+            "ninco",
+            "waffles/waffles_000_1.jpg",
+            dict.fromkeys(
+                ("waffles/donuts_000_1.jpg", "waffles/waffles_1.jpg", "waffles/waffles_001_2.webp"),
+                "not named waffles_<3 digits>_<name>.jpg (or .jpeg, .png, .gif)",
+            ),
+        ),
+        (  # ImageNet-1k's tench is none of the 200
+            "imagenet_r",
+            f"{GOLDFISH}/art_0.jpg",
+            {f"{GOLDFISH}/art_0.png": "not named <rendition>_<number>.jpg", f"{TENCH}/": "not a class folder"},
+        ),
+        (
+            "imagenet_v2",
+            NAMES_V2[0],
+            dict.fromkeys(("3/6.jpeg", NAMES_V2[1].upper()), "not named <40 hexadecimal digits>.jpeg"),
+        ),
+        (
+            "imagenet21k",
+            "n00470682/n00470682_1000.JPEG",
+            dict.fromkeys(("n00470682/notes.txt", "n00470682/n02666943_1000.JPEG"), "not named <wnid>_<number>.JPEG"),
+        ),
+    ],
+)
+def test_files_of_other_names_and_classes_are_strays(tmp_path, key, image, others):
+    tree(tmp_path, {f"{name}art_0.jpg" if name.endswith("/") else name: "" for name in (image, *others)})
+    partition = next(iter(SOURCES[key].expected()))
+    (piece,) = open_source(SOURCES[key], tmp_path, (partition,)).pieces
+    assert piece.table["source_id"].to_pylist() == [image]
+    assert set(piece.strays) == {Stray(name.rstrip("/"), reason) for name, reason in others.items()}
+
+
 def test_no_folder(tmp_path):
     assert "there is no folder" in refusal("imagenet", tmp_path / "nowhere")
 

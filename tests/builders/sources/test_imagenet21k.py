@@ -1,21 +1,16 @@
-import gzip
-
-import pytest
-
 from builders.plan.completeness import shortfalls
-from builders.sources.base import Stray, open_source
+from builders.sources.base import open_source
 from builders.sources.registry import SOURCES
-from tests.builders.published import REFERENCE, listed, published, touched
-from tests.builders.trees import opened, refusal, tree, write_tar
+from tests.builders.trees import opened, tree, write_tar
+from tests.published_lists import needs_lists, published, touched
 
 # The first line of each list.
 SSB, OOD = "n00470682/n00470682_1000.JPEG", "n02666943/n02666943_13580.JPEG"
 
 
-@published
+@needs_lists
 def test_partitions_are_the_published_lists(tmp_path):
-    with gzip.open(REFERENCE / "imagenet_ood.txt.gz", "rt", encoding="utf-8") as file:
-        lists = {"ssb_hard": set(listed("imagenet_test_ssb_hard")), "imagenet_ood": set(file.read().split())}
+    lists = {name: set(published(name)) for name in ("ssb_hard", "imagenet_ood")}
     touched(tmp_path, set.union(*lists.values()))
     (tmp_path / "n00470682" / "n00470682_7.JPEG").touch()  # of a needed class, and on no list
     (tmp_path / "n00000001").mkdir()
@@ -66,25 +61,3 @@ def test_only_the_needed_classes_are_looked_into(tmp_path, monkeypatch):
     assert index.table["source_id"].to_pylist() == [SSB]
     assert len(walked) == 2  # the outer tar, and one of the three inside
     assert open_source(SOURCES["imagenet21k"], tmp_path, ("imagenet_ood",)).table["source_id"].to_pylist() == [OOD]
-
-
-def test_files_of_other_names_are_strays(tmp_path):
-    tree(tmp_path, dict.fromkeys((SSB, "n00470682/notes.txt", "n00470682/n02666943_1000.JPEG"), ""))
-    (piece,) = open_source(SOURCES["imagenet21k"], tmp_path, ("ssb_hard",)).pieces
-    assert set(piece.strays) == {
-        Stray(name, "not named <wnid>_<number>.JPEG")
-        for name in ("n00470682/notes.txt", "n00470682/n02666943_1000.JPEG")
-    }
-
-
-@pytest.mark.parametrize(
-    ("files", "words"),
-    [
-        ({"n01440764/n01440764_10026.JPEG": ""}, "the partition ssb_hard (49,000 images) is not in"),  # ImageNet-1k
-        ({"n00470682/n00470682_7.JPEG": ""}, "the partition ssb_hard (49,000 images) is not in"),
-        ({"n00470682.tar": "no archive"}, "is not a whole, uncompressed tar"),
-        ({"fall11_whole.tar": "no archive"}, "is not a whole, uncompressed tar"),
-    ],
-)
-def test_copies_of_something_else(tmp_path, files, words):
-    assert words in refusal("imagenet21k", tree(tmp_path, files), "ssb_hard")

@@ -79,21 +79,6 @@ def test_a_short_copy_is_told_with_its_counts(demo):
     ]
 
 
-@pytest.mark.parametrize(
-    ("files", "words"),
-    [
-        ({"n01443537/n01443537_10026.JPEG": ""}, "the partition images (2,000 images) is not in"),  # ImageNet-1k
-        ({"imagenet-o/n00007846/person_0.5.JPEG": ""}, "is not one of ImageNet-1k's classes"),
-        ({"imagenet-o.tar": "no archive"}, "is not a whole, uncompressed tar"),
-        ({"default/test/0000.parquet": "no Parquet"}, "cannot be read as Parquet"),
-    ],
-)
-def test_copies_of_something_else(tmp_path, files, words):
-    message = refusal("imagenet_o", tree(tmp_path, files))
-    assert words in message
-    assert "--imagenet_o" in message or "Download" in message
-
-
 def test_an_archive_without_such_names(tmp_path):
     with tarfile.open(tmp_path / "imagenet-o.tar", "w") as archive:
         add(archive, "imagenet-a/n01443537/0.000_digital clock.jpg", b"")

@@ -91,24 +91,6 @@ def test_a_short_copy_is_told_with_its_counts(demo):
     assert "found 2 and 109 more classes differ" in sentence
 
 
-OTHER = {"images/" + "0" * 32 + ".jpg": ""}
-
-
-@pytest.mark.parametrize(
-    ("files", "words"),
-    [
-        (OTHER, "none of the 1 images in"),
-        ({"images/sun_aaalbzqrimafwbiv.jpg": ""}, "the partition images (10,000 images) is not in"),
-        ({"iNaturalist.tar.gz": "cut"}, "cannot be read as a tar.gz"),
-        ({"data/test-00000-of-00001.parquet": "cut"}, "cannot be read as Parquet"),
-    ],
-)
-def test_copies_of_something_else(tmp_path, files, words):
-    message = refusal("inaturalist", tree(tmp_path, files))
-    assert words in message
-    assert "--inaturalist" in message or "Download it again" in message
-
-
 def test_the_whole_dataset_is_refused_by_what_its_archive_lacks(tmp_path):
     write_tar(tmp_path / "iNaturalist.tar", {"train_val_images/Plantae/Abies/1.jpg": b""})
     assert "has no images like <32 hexadecimal digits>.jpg. Give a copy" in refusal("inaturalist", tmp_path)

@@ -9,12 +9,15 @@ from builders.cli.source_flags import missing_sources
 from builders.demo.write import DEMOS
 from builders.imagenet_benchmark import BENCHMARK
 from builders.plan.classes import Draws
+from builders.plan.completeness import shortfalls
 from builders.plan.planner import plan
 from builders.sources.base import open_source
 from builders.sources.registry import SOURCES
+from taxonomy import tables
 from tests.builders import layouts
 from tests.builders.trees import contents, link, opened, tree
 from tests.fuzz.harness import run_cases
+from tests.published_lists import labels, needs_lists, touched
 
 
 @pytest.fixture(scope="module")
@@ -61,6 +64,37 @@ def test_every_layout_has_the_same_ids_classes_and_bytes_and_gives_one_plan(offi
     expected, expected_plans = official(key)
     assert images == expected
     assert plans == expected_plans
+
+
+# The rows and classes of OpenOOD's lists; the owners' READMEs say the same of NINCO ("64 OOD classes with a total of
+# 5879 samples"), ImageNetV2 ("10 images per class") and ImageNet-R ("renditions of 200 ImageNet classes resulting in
+# 30,000 images").
+OPENOOD = {
+    "ninco": ("ninco", 5_879, 64),
+    "imagenet_v2": ("imagenet_v2", 10_000, 1_000),
+    "imagenet_r": ("imagenet_r", 30_000, 200),
+    "imagenet_c": ("openood_imagenet_c", 10_000, 1_000),
+}
+
+
+@needs_lists
+@pytest.mark.parametrize("key", OPENOOD)
+def test_a_copy_of_openoods_folder_has_the_images_and_labels_of_its_list(key, tmp_path):
+    name, images, classes = OPENOOD[key]
+    of_list = labels(name)
+    touched(tmp_path / "images_largescale" / key, of_list)
+    index = opened(key, tmp_path)
+    wnids = [row.wnid for row in tables.imagenet1k()]
+    class_ids = {path: path.partition("/")[0] if label < 0 else wnids[label] for path, label in of_list.items()}
+    assert (
+        dict(zip(*(index.table[column].to_pylist() for column in ("source_id", "class_id")), strict=True)) == class_ids
+    )
+    ((partition, size),) = SOURCES[key].expected().items()
+    assert index.num_rows == size.total == images
+    assert index.pieces[0].images_by_class == {name: count for name, count in size.per_class.items() if count}
+    assert len(index.pieces[0].images_by_class) == classes
+    assert shortfalls(index, (partition,), list(SOURCES[key].classes())) == []
+    assert not index.pieces[0].strays and not len(index.pieces[0].missing)
 
 
 def test_one_folder_of_openood_is_the_copy_of_several_sources(demo, tmp_path):

@@ -94,18 +94,6 @@ def test_lists_that_do_not_fit(tmp_path, text, words):
     assert words in message
 
 
-@pytest.mark.parametrize(
-    ("files", "words"),
-    [
-        ({"images/photo.jpg": ""}, "the partition test (15,869 images) is not in"),
-        ({A: ""}, "is not known: there is no test_openimage_o.txt beside them. Put OpenOOD's list there"),
-        ({"openimage_o.tar": "cut"}, "is not a whole, uncompressed tar"),
-    ],
-)
-def test_copies_of_something_else(tmp_path, files, words):
-    assert words in refusal("openimage_o", tree(tmp_path, files), "test")
-
-
 def test_a_list_four_folders_above_is_not_taken(demo, tmp_path):
     place = tmp_path / "a" / "b" / "c" / "d"
     place.mkdir(parents=True)
