@@ -19,7 +19,7 @@ from builders.cli.tables import aligned
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.release.entries import Manifest
 from builders.release.manifest import read_manifest
-from builders.release.openood_tree import list_of
+from builders.release.openood_tree import LISTS
 from builders.release.split_entries import SplitEntry
 from builders.storage.atomic import write_text
 from builders.storage.paths import LOCAL, PathType
@@ -133,7 +133,7 @@ def _selected_splits(
     splits = manifest.by_key()
     chosen = {key: splits[key] for key in chosen_splits(wanted, list(splits), str(root))}
     if chosen_format == "openood-tree":
-        without = [key for key in chosen if not list_of(*key.split("/"))]
+        without = [key for key in chosen if key not in LISTS]
         if without and (wanted or len(without) == len(chosen)):
             raise BuildError(
                 f"OpenOOD has no list of {without[0]}, and so no place for it in its folders. Leave it out with "

@@ -110,6 +110,10 @@ LISTS: Mapping[str, ImageList] = {
 """The lists by name."""
 
 
+OF_IMAGENET21K = ("ssb_hard", "imagenet_ood")
+"""The lists of ImageNet-21k's images."""
+
+
 def file_name(name: str) -> str:
     """Return the file in `taxonomy/data` that holds a list."""
     return f"listed_{name}.csv"

@@ -15,7 +15,7 @@ from pathlib import Path
 from builders.errors import BuildError
 from builders.release import images
 from builders.release.entries import Manifest
-from builders.release.openood_tree import list_of, place_of
+from builders.release.openood_tree import LISTS, place_of
 from builders.release.reader import read_index
 from builders.storage.atomic import inside
 
@@ -28,7 +28,7 @@ _TOGETHER = 4096
 
 @dataclass
 class SplitComparison:
-    """What a copy has of one split.
+    """Result of comparing one split with a copy.
 
     Attributes:
         key: `config/split`.
@@ -48,11 +48,6 @@ class SplitComparison:
         return Counter(kind for _, kind in self.differences)
 
 
-def comparable(manifest: Manifest) -> list[str]:
-    """The splits (`config/split`) that OpenOOD has a list of."""
-    return [key for key in manifest.by_key() if list_of(*key.split("/"))]
-
-
 def compare(root: Path, manifest: Manifest, key: str, copy: Path, advance: Callable[[int], object]) -> SplitComparison:
     """Compare the images and the list of a split with those of a copy.
 
@@ -61,7 +56,7 @@ def compare(root: Path, manifest: Manifest, key: str, copy: Path, advance: Calla
     Args:
         root: the release folder.
         manifest: its manifest.
-        key: one of `comparable`.
+        key: a split of which OpenOOD has a list.
         copy: the folder that OpenOOD's downloads filled, with `benchmark_imglist`.
         advance: called with the number of rows done.
 
@@ -71,28 +66,30 @@ def compare(root: Path, manifest: Manifest, key: str, copy: Path, advance: Calla
     columns = ("source", "source_id", "label", "content_sha256", "stored")
     index = read_index(root, manifest.by_key()[key], list(columns))
     rows = list(zip(*(index[name].to_pylist() for name in columns), strict=True))
-    places = ["/".join(place_of(source, source_id)) for source, source_id, *_ in rows]
-    file = list_of(*key.split("/"))
-    assert file is not None, key
-    listed = _lines(copy / file)
-    found = SplitComparison(key, len(rows), listed is not None)
+    places = [place_of(source, source_id) for source, source_id, *_ in rows]
+    paths = ["/".join(place) for place in places]
+    listed = _labels(copy / LISTS[key])
+    comparison = SplitComparison(key, len(rows), listed is not None)
     with ThreadPoolExecutor() as threads:  # hashing and reading leave the interpreter
         for start in range(0, len(rows), _TOGETHER):
-            some, paths = rows[start : start + _TOGETHER], places[start : start + _TOGETHER]
+            some, paths = (
+                rows[start : start + _TOGETHER],
+                ["/".join(place) for place in places[start : start + _TOGETHER]],
+            )
             files = [inside(copy, path) for path in paths]
             states = threads.map(_state, files, [digest for *_, digest, _ in some], [stored for *_, stored in some])
             for path, state in zip(paths, states, strict=True):
                 if state != EQUAL:
-                    found.differences.append((path, state))
+                    comparison.differences.append((path, state))
                 advance(1)
     if listed is not None:
-        labels = {place_of(source, source_id)[1]: label for source, source_id, label, *_ in rows}
-        found.differences += _list_differences(listed, labels)
-    return found
+        labels = {path: label for (_, path), (_, _, label, *_) in zip(places, rows, strict=True)}
+        comparison.differences += _list_differences(listed, labels)
+    return comparison
 
 
 def _state(path: Path, digest: str, stored: str) -> str:
-    """What a file is, compared with a row's content digest."""
+    """Compare a file with a row's content digest."""
     if not path.is_file():  # a pipe would never end
         return MISSING
     data = path.read_bytes()
@@ -107,7 +104,7 @@ def _state(path: Path, digest: str, stored: str) -> str:
     return EQUAL if mended is not None and hashlib.sha256(mended).hexdigest() == digest else OTHER
 
 
-def _lines(path: Path) -> dict[str, str] | None:
+def _labels(path: Path) -> dict[str, str] | None:
     """The label of each path in a list; None where there is no list.
 
     Raises:

@@ -194,11 +194,12 @@ def openood(release: Path, copy: Path, splits: Sequence[str], out: Path | None) 
     differs.
     """
     from builders.audit import openood as audit
+    from builders.release.openood_tree import LISTS
 
     _check_file(out)
     with os_errors_as_build_errors("compare the copy"):
         manifest = read_manifest(release)
-        known = audit.comparable(manifest)
+        known = [key for key in manifest.by_key() if key in LISTS]
         if not known:
             raise BuildError(
                 f"{release} has no split that OpenOOD has a list of. "
@@ -211,16 +212,16 @@ def openood(release: Path, copy: Path, splits: Sequence[str], out: Path | None) 
                 "OpenOOD's downloads filled, usually OpenOOD/data."
             )
         with bar(sum(manifest.by_key()[key].rows for key in keys), "compare") as shown:
-            found = [audit.compare(release, manifest, key, copy, shown.update) for key in keys]
+            compared = [audit.compare(release, manifest, key, copy, shown.update) for key in keys]
         lines = [["split", "rows", "equal", audit.MISSING, audit.OTHER, "list"]]
-        for split in found:
+        for split in compared:
             missing, other = (split.counts[kind] for kind in (audit.MISSING, audit.OTHER))
             of_list = split.counts.total() - missing - other
             says = f"{quantity(of_list, 'difference')}" if of_list else "equal"
             numbers = (split.rows, split.rows - missing - other, missing, other)
             lines.append([split.key, *(f"{number:,}" for number in numbers), says if split.listed else "none"])
         click.echo("\n".join(aligned(lines)))
-        rows = [(split.key, path, kind) for split in found for path, kind in split.differences]
+        rows = [(split.key, path, kind) for split in compared for path, kind in split.differences]
         for key, path, kind in rows[:_SHOWN]:
             click.echo(f"{key}: {path}: {kind}")
         if len(rows) > _SHOWN:

@@ -14,7 +14,7 @@ _PER_CLASS = (1, 0)
 
 
 def _images() -> Iterator[Drawing]:
-    for name in ("ssb_hard", "imagenet_ood"):  # 29 classes are in both lists, and have an image of each
+    for name in lists.OF_IMAGENET21K:  # 29 classes are in both lists, and have an image of each
         first: dict[str, str] = {}
         for path, wnid in lists.load(name).items():
             first.setdefault(wnid, path)

@@ -36,7 +36,7 @@ _UNKNOWN = {
     "openimage_o_validation": "val_openimage_o",
 }
 
-_LISTS: Mapping[str, tuple[str, Mapping[str, str]]] = {
+_OF_CONFIG: Mapping[str, tuple[str, Mapping[str, str]]] = {
     "openood-imagenet1k": ("imagenet", {"validation": "val_imagenet", "test": "test_imagenet"} | _UNKNOWN),
     "openood-imagenet1k-train": ("imagenet", {"train": "train_imagenet"}),
     "openood-imagenet1k-shifted": (
@@ -45,21 +45,21 @@ _LISTS: Mapping[str, tuple[str, Mapping[str, str]]] = {
     ),
     "openood-imagenet200": (
         "imagenet200",
-        {name: f"{short}_imagenet200" for name, short in (("validation", "val"), ("test", "test"), ("train", "train"))}
-        | _UNKNOWN,
+        {"validation": "val_imagenet200", "test": "test_imagenet200"} | _UNKNOWN,
     ),
+    "openood-imagenet200-train": ("imagenet200", {"train": "train_imagenet200"}),
 }
-"""The folder of a config's lists, and their names by split."""
 
-
-def list_of(config: str, split: str) -> str | None:
-    """OpenOOD's list of a split, as a path below the folder of its downloads; None where it has none."""
-    folder, names = _LISTS.get(config, ("", {}))
-    return f"benchmark_imglist/{folder}/{names[split]}.txt" if split in names else None
+LISTS: Mapping[str, str] = {
+    f"{config}/{split}": f"benchmark_imglist/{folder}/{name}.txt"
+    for config, (folder, names) in _OF_CONFIG.items()
+    for split, name in names.items()
+}
+"""OpenOOD's lists by split (`config/split`), as paths below the folder that its downloads fill."""
 
 
 def place_of(source: str, source_id: str) -> tuple[str, str]:
-    """Where OpenOOD keeps an image: the folder that the list's path begins below, and that path.
+    """Return the folder of an image in OpenOOD's tree, and its path below it as lists have it.
 
     Raises:
         KeyError: OpenOOD has no images of the source.

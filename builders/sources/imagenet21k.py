@@ -32,7 +32,6 @@ from taxonomy.wordnet import nouns
 
 _KEY = "imagenet21k"
 _TITLE = "ImageNet-21k"
-_LISTS = ("ssb_hard", "imagenet_ood")
 _FALL = "fall11_whole.tar"
 
 # The MD5 as three independent lists give it, datadings among them; we know of no size.
@@ -49,14 +48,17 @@ def _counts(partition: str) -> Counter[str]:
 def classes() -> Mapping[str, str]:
     """Return the names of the classes that the lists have, by wnid, sorted."""
     wordnet = nouns.load()
-    wnids = sorted({wnid for name in _LISTS for wnid in _counts(name)})
+    wnids = sorted({wnid for name in lists.OF_IMAGENET21K for wnid in _counts(name)})
     return {wnid: ", ".join(wordnet.lemmas(wordnet.row(wnid))) for wnid in wnids}
 
 
 @functools.cache
 def expected() -> Mapping[str, Expected]:
     """Return the sizes of the lists."""
-    return {name: Expected(_counts(name).total(), {w: _counts(name)[w] for w in classes()}) for name in _LISTS}
+    return {
+        name: Expected(_counts(name).total(), {w: _counts(name)[w] for w in classes()})
+        for name in lists.OF_IMAGENET21K
+    }
 
 
 _IMAGES = Pattern(
@@ -110,7 +112,7 @@ _SEARCH = Search(
     _KEY,
     _TITLE,
     alike(
-        _LISTS,
+        lists.OF_IMAGENET21K,
         ("<wnid>/<wnid>_<number>.JPEG, as unpacked and as in OpenOOD's images_largescale/ssb_hard", _folders),
         (f"the archives of the classes, <wnid>.tar, as unpacked from {_FALL} or {_WINTER.name}", _folder_of_tars),
         (f"the archive {_FALL}, read in place", _tar_of_tars),

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from builders.release.openood_tree import list_of, place_of
+from builders.release.openood_tree import LISTS, place_of
 from builders.release.schema import ROLES
 from hf_scripts.exports.names import class_folder, file_stem
 from hf_scripts.exports.rows import ImageRow
@@ -85,9 +85,8 @@ def write_openood_tree(output: SplitOutput, rows: Iterable[ImageRow], target: Ta
         folder, path = place_of(row.columns["source"], row.columns["source_id"])
         target.put(output.out / folder / path, row.image)
         lines.append(f"{path} {row.columns['label']}\n")
-    if file := list_of(output.config, output.split):
-        with target.stream(output.out / file) as list_file:
-            list_file.write("".join(sorted(lines)).encode())
+    with target.stream(output.out / LISTS[f"{output.config}/{output.split}"]) as list_file:
+        list_file.write("".join(sorted(lines)).encode())
 
 
 def write_imagefolder(output: SplitOutput, rows: Iterable[ImageRow], target: Target) -> None:

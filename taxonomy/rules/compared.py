@@ -120,18 +120,19 @@ def _inaturalist() -> dict[str, Class]:
 @functools.cache
 def _imagenet_o() -> dict[str, Class]:
     """The synsets that an image of ImageNet-O may have: the full ImageNet release without the 1,000 classes."""
-    wordnet, known = load(), {item.wnid for item in tables.imagenet1k()}
-    rows = {wnid: wordnet.row(wnid) for wnid in tables.imagenet_tree() if wnid not in known}
-    return _by_id(Class(wnid, wordnet.lemmas(row)[0], (row,)) for wnid, row in rows.items())
+    known = {item.wnid for item in tables.imagenet1k()}
+    return _synsets(wnid for wnid in tables.imagenet_tree() if wnid not in known)
 
 
 @functools.cache
 def _listed() -> dict[str, Class]:
     """The classes of ImageNet-21k that SSB-hard and ImageNet-OOD have images of, as synsets alone."""
+    return _synsets(sorted({wnid for name in lists.OF_IMAGENET21K for wnid in lists.load(name).values()}))
+
+
+def _synsets(wnids: Iterable[str]) -> dict[str, Class]:
     wordnet = load()
-    wnids = sorted({wnid for name in ("ssb_hard", "imagenet_ood") for wnid in lists.load(name).values()})
-    rows = {wnid: wordnet.row(wnid) for wnid in wnids}
-    return _by_id(Class(wnid, wordnet.lemmas(row)[0], (row,)) for wnid, row in rows.items())
+    return _by_id(Class(wnid, wordnet.lemmas(row)[0], (row,)) for wnid in wnids for row in (wordnet.row(wnid),))
 
 
 @functools.cache
