@@ -24,10 +24,11 @@ from builders.sources.places365_names import TITLE, classes, easy_names, flatten
 from builders.sources.readers.class_folders import ClassFolders
 from builders.sources.readers.folders import child_names, class_column, joined, relative
 from builders.sources.readers.layouts import Layout, Search, alike
-from builders.sources.readers.patterns import Pattern
+from builders.sources.readers.patterns import MatchedFiles, Pattern
 from builders.storage.regular import open_buffered, require_regular
 
 _WANTED = {"train": "<8 digits>.jpg", "val": "Places365_val_<8 digits>.jpg"}
+_WANTED["mos"] = f"<category>_{_WANTED['train']} or {_WANTED['val']}"
 _CATEGORIES = "categories_places365.txt"
 _TRAIN_LIST = "places365_train_standard.txt"
 _VAL_LIST = "places365_val.txt"
@@ -103,6 +104,18 @@ _IMAGES = {
     "val": _images("val", "Places365_val_[0-9]{8}", lambda _: "val/"),
 }
 
+_MOS = dataclasses.replace(
+    _IMAGES["train"],
+    pattern=Pattern(
+        "places365",
+        TITLE,
+        r"(?:.*/)?(?:(?P<class_id>[a-z]_[a-z_]+)_(?P<file>[0-9]{8})|(?P<file_again>Places365_val_[0-9]{8}))\.jpg",
+        _WANTED["mos"],
+    ),
+    wanted=lambda _: _WANTED["mos"],
+)
+"""Images of MOS's archive, which lie in one folder and have their category in their names, such as b_badlands."""
+
 
 def _train_tree(edition: _Edition, root: Path, home: Path) -> PartitionIndex | None:
     for folder in (home / name for name in edition.train):
@@ -150,14 +163,20 @@ def _val_flat(edition: _Edition, root: Path, home: Path) -> PartitionIndex | Non
     folder = home / edition.val
     if not folder.is_dir():
         return None
-    reader = _IMAGES["val"]
-    found = reader.pattern.in_folders(root, folder)
+    found = _IMAGES["val"].pattern.in_folders(root, folder)
     if not found.rows.num_rows:
         return None
-    listing = _find_list(root, home, _VAL_LIST)
+    piece, listed = _by_list(root, home, found)
+    missing = listed.filter(pc.invert(pc.is_in(listed, piece.table["source_id"].combine_chunks())))
+    return dataclasses.replace(piece, layout=_layout(edition, relative(folder, root), home), missing=missing)
+
+
+def _by_list(root: Path, home: Path, found: MatchedFiles) -> tuple[PartitionIndex, pa.Array]:
+    """Index validation images, whose categories only the owners' list says; also returns all ids of the list."""
+    place, listing = found.tree.place, _find_list(root, home, _VAL_LIST)
     if listing is None:
         raise BuildError(
-            f"{TITLE}: the categories of the flat validation images in {folder} are unknown: {_VAL_LIST} is neither "
+            f"{TITLE}: the categories of the flat validation images in {place} are unknown: {_VAL_LIST} is neither "
             f"in {home} nor in {home / _LIST_FOLDER}. Unpack {_LIST_FOLDER}.tar there."
         )
     _check_categories(root, home)
@@ -166,13 +185,24 @@ def _val_flat(edition: _Edition, root: Path, home: Path) -> PartitionIndex | Non
     rows = pc.index_in(ids, listed)
     if rows.null_count:
         raise BuildError(
-            f"{TITLE}: {listing} has no line for {found.groups['file'].filter(pc.is_null(rows))[0]}.jpg in {folder}. "
+            f"{TITLE}: {listing} has no line for {found.groups['file'].filter(pc.is_null(rows))[0]}.jpg in {place}. "
             "Take the list of Places365-Standard."
         )
     column = class_column(tuple(classes()), labels.take(rows).to_numpy())
-    piece = reader.pattern.partition("val", found, found.table(column, ids))
-    missing = listed.filter(pc.invert(pc.is_in(listed, ids)))
-    return dataclasses.replace(piece, layout=_layout(edition, relative(folder, root), home), missing=missing)
+    return _IMAGES["val"].pattern.partition("val", found, found.table(column, ids)), listed
+
+
+def _mos(partition: str, root: Path, home: Path) -> PartitionIndex | None:
+    """Index a partition's images among MOS's 10,000, in their archive or unpacked."""
+    pattern = _MOS.pattern
+    found = pattern.in_archive(root, home, "Places") or pattern.in_places(root, home, ("Places/images", "images"))
+    if found is None:
+        return None
+    of_partition = pc.not_equal if partition == "train" else pc.equal
+    found = found.select(of_partition(found.groups["class_id"], ""))
+    if not found.rows.num_rows:
+        return None
+    return _MOS.index(found) if partition == "train" else _by_list(root, home, found)[0]
 
 
 def _layout(edition: _Edition, place: str, home: Path) -> str:
@@ -257,6 +287,7 @@ _SEARCH = Search(
         Layout("val", "the easy format val/<category>/Places365_val_<8 digits>.jpg", functools.partial(_easy, "val")),
         Layout("val", f"val_large/ with {_VAL_LIST}", functools.partial(_val_flat, _LARGE)),
         *alike(("train", "val"), ("a Hub mirror's data/train-*.parquet with file names", places365_mirrors.find)),
+        *alike(("train", "val"), (f"MOS's Places.tar.gz (or Places.tar), or Places/images/, with {_VAL_LIST}", _mos)),
     ),
     expected=expected,
 )

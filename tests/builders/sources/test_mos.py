@@ -1,0 +1,86 @@
+"""MOS's Places, which has Places365's images in one folder under names of their own."""
+
+import os
+import tarfile
+from collections import Counter
+
+import pytest
+
+from builders.openood_benchmark import BENCHMARK, main
+from builders.sources.base import open_source
+from builders.sources.registry import SOURCES
+from taxonomy import lists, tables
+from tests.builders.conftest import build_demo
+from tests.builders.published import touched
+from tests.builders.trees import refusal, tree
+from tests.manifests import manifest_of
+
+PLACES = sorted(lists.load("mos_places"))
+
+
+def flat(source_id):
+    """The name that MOS gives an image of Places365."""
+    return source_id.removeprefix("train/").removeprefix("val/").replace("/", "_")
+
+
+def packed(root, archive):
+    """The unpacked `Places/` as an archive."""
+    with tarfile.open(root / archive, "w:gz" if archive.endswith("gz") else "w") as file:
+        file.add(root / "Places", "Places")
+    for path in (root / "Places" / "images").iterdir():
+        path.unlink()
+
+
+@pytest.fixture
+def places(tmp_path):
+    """All 10,000 names, unpacked, and the owners' list with made-up categories of the validation images."""
+    touched(tmp_path / "Places" / "images", [flat(source_id) for source_id in PLACES])
+    val = "".join(f"Places365_val_{number:08}.jpg {number % 365}\n" for number in range(1, 36_501))
+    return tree(tmp_path, {"places365_val.txt": val})
+
+
+@pytest.mark.parametrize("archive", ["", "Places.tar", "Places.tar.gz"])
+def test_all_of_places_has_the_ids_of_places365_and_the_published_counts_by_category(places, archive):
+    if archive:
+        packed(places, archive)
+    train, val = open_source(SOURCES["places365"], places, ("train", "val")).pieces
+    ids = [*train.table["source_id"].to_pylist(), *val.table["source_id"].to_pylist()]
+    assert sorted(ids) == PLACES
+    published = {row["class"]: len(row["images"].split()) for row in tables.read_rows("listed_mos_places.csv")}
+    assert published.pop(lists.UNKNOWN) == val.table.num_rows == 178
+    assert train.images_by_class == published and len(published) == 50
+    # The rule by which the list above was written.
+    numbers = Counter(int(source_id[-12:-4]) % 365 for source_id in PLACES if source_id.startswith("val/"))
+    categories = [row.category for row in tables.places365()]
+    assert val.images_by_class == {categories[label]: images for label, images in numbers.items()}
+    assert not train.strays and not val.strays
+
+
+def test_mos_places_is_planned_from_the_archive_alone_and_the_list(places, tmp_path, capsys):
+    flags = ["--splits=mos/places", "--dry-run", "--quiet", f"--out={tmp_path / 'out'}"]
+    assert main([f"--places365={places}", *flags]) == 0
+    assert "10,000" in capsys.readouterr().out
+    (places / "places365_val.txt").unlink()
+    assert main([f"--places365={places}", *flags]) == 2
+    (said,) = capsys.readouterr().err.splitlines()
+    assert "the categories of the flat validation images in" in said and "Unpack filelist_places365-standard" in said
+
+
+def test_mos_places_of_the_archive_has_the_rows_that_it_has_of_places365(openood_release, demo, tmp_path):
+    (tmp_path / "images").mkdir()
+    for path in demo["places365"].rglob("*.jpg"):
+        source_id = path.relative_to(demo["places365"]).as_posix().replace("_256", "", 1).replace("data", "train", 1)
+        os.link(path, tmp_path / "images" / flat(source_id))
+    os.link(demo["places365"] / "places365_val.txt", tmp_path / "places365_val.txt")
+    built = build_demo({"places365": tmp_path}, tmp_path / "out", benchmark=BENCHMARK, splits=("mos/places",))
+    before = manifest_of(openood_release)["configs"]["mos"]["splits"]["places"]
+    assert built["configs"]["mos"]["splits"]["places"]["digest"] == before["digest"] and before["rows"] == 13
+
+
+def test_names_of_no_category_are_strays_of_mos_places(tmp_path):
+    names = ("b_badlands_00001234.jpg", "b_badland_00001234.jpg", "b_badlands_1234.jpg", "._b_badlands_00001234.jpg")
+    tree(tmp_path, {f"Places/images/{name}": "" for name in names})
+    (piece,) = open_source(SOURCES["places365"], tmp_path, ("train",)).pieces
+    assert piece.table["source_id"].to_pylist() == ["train/b/badlands/00001234.jpg"]
+    assert {stray.path for stray in piece.strays} == {f"Places/images/{name}" for name in names[1:]}
+    assert "the partition val (36,500 images) is not in" in refusal("places365", tmp_path, "val")
