@@ -33,8 +33,10 @@ from builders.declare.benchmark import (
     PaperCount,
     Rest,
     Split,
+    Variant,
 )
 from builders.sources.imagenet import IMAGENET
+from builders.sources.mos_sun import MOS_SUN
 from unknown_detection.commands import run_builder
 
 LABELS = ClassesOf(IMAGENET)
@@ -111,6 +113,13 @@ OPENOOD_200 = Config(
         *UNKNOWN,
     ),
 )
+SUN = _far(
+    "sun",
+    source="sun397",
+    classes=BY_LIST,
+    quota=Listed("mos_sun", 10_000, by_name=True),
+    paper=PaperCount(10_000),
+)
 MOS = Config(
     name="mos",
     labels=LABELS,
@@ -121,13 +130,7 @@ MOS = Config(
     splits=(
         _test(classes=EVERY, quota=AllImages(), paper=PaperCount(50_000)),
         INATURALIST,
-        _far(
-            "sun",
-            source="sun397",
-            classes=BY_LIST,
-            quota=Listed("mos_sun", 10_000, by_name=True),
-            paper=PaperCount(10_000),
-        ),
+        SUN,
         _far(
             "places",
             source="places365",
@@ -156,6 +159,13 @@ IMAGENET_OOD = Config(
         ),
     ),
 )
+PUBLISHED_SUN = Variant(
+    name="published-sun",
+    help="Folder of SUN as MOS's authors published it (SUN.tar.gz or SUN/images/): take mos/sun from it instead of "
+    "SUN397. Its images have no categories.",
+    splits={"mos/sun": _far("sun", source=MOS_SUN, classes=EVERY, paper=PaperCount(10_000))},
+    source=MOS_SUN,
+)
 TRAIN_1K = Config(
     name="openood-imagenet1k-train",
     labels=LABELS,
@@ -180,6 +190,7 @@ BENCHMARK = Benchmark(
     citation=papers.OPENOOD_BIBTEX,
     configs=(OPENOOD_1K, SHIFTED_1K, OPENOOD_200, MOS, IMAGENET_OOD, TRAIN_1K, TRAIN_200),
     roles_by_config=True,
+    variants=(PUBLISHED_SUN,),
 )
 
 

@@ -71,7 +71,7 @@ TAKEN_WHOLE = (
 
 _UNDECIDED = {
     **dict.fromkeys(("dtd", "lsun", "noise", "svhn"), "cifar"),
-    **dict.fromkeys(("imagenet_o", "inaturalist", "ninco", "openimage_o"), "broad"),
+    **dict.fromkeys(("imagenet_o", "inaturalist", "mos_sun", "ninco", "openimage_o"), "broad"),
     "svhn_full": "facets",
 }
 """Sources about whose classes no rule decides, with the benchmark that has them: what is known are their overlaps."""

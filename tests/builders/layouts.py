@@ -328,6 +328,20 @@ def imagenet_c_openood(imagenet_c, root):
     return root
 
 
+def mos_sun_archive(mos_sun, root):
+    """The archive as downloaded."""
+    root.mkdir(exist_ok=True)
+    facets_layouts.packed(mos_sun / "SUN", root / "SUN.tar.gz", "w:gz")
+    return root
+
+
+def mos_sun_tar(mos_sun, root):
+    """The same gunzipped."""
+    root.mkdir(exist_ok=True)
+    facets_layouts.packed(mos_sun / "SUN", root / "SUN.tar", "w")
+    return root
+
+
 LAYOUTS = {
     "imagenet": (
         one_level_up,
@@ -367,4 +381,5 @@ LAYOUTS = {
     "imagenet_r": (one_level_up, imagenet_r_archive, imagenet_r_openood),
     "imagenet21k": (imagenet21k_tars, imagenet21k_archive),
     "imagenet_c": (one_level_up, imagenet_c_archives, imagenet_c_grouped, imagenet_c_openood),
+    "mos_sun": (one_level_up, mos_sun_archive, mos_sun_tar),
 }

@@ -1,18 +1,19 @@
-"""MOS's Places, which has Places365's images in one folder under names of their own."""
+"""MOS's archives: Places, whose names are Places365's ids, and SUN, whose names do not say their categories."""
 
 import os
 import tarfile
 from collections import Counter
 
+import pyarrow.parquet as pq
 import pytest
 
 from builders.openood_benchmark import BENCHMARK, main
-from builders.sources.base import open_source
+from builders.sources.base import Stray, open_source
 from builders.sources.registry import SOURCES
 from taxonomy import lists, tables
 from tests.builders.conftest import build_demo
 from tests.builders.published import touched
-from tests.builders.trees import refusal, tree
+from tests.builders.trees import opened, refusal, tree
 from tests.manifests import manifest_of
 
 PLACES = sorted(lists.load("mos_places"))
@@ -84,3 +85,45 @@ def test_names_of_no_category_are_strays_of_mos_places(tmp_path):
     assert piece.table["source_id"].to_pylist() == ["train/b/badlands/00001234.jpg"]
     assert {stray.path for stray in piece.strays} == {f"Places/images/{name}" for name in names[1:]}
     assert "the partition val (36,500 images) is not in" in refusal("places365", tmp_path, "val")
+
+
+def test_all_of_sun_has_the_published_names_and_no_others(tmp_path, capsys):
+    listed = sorted(lists.load("mos_sun"))
+    other = f"sun_{'z' * 16}.jpg"
+    touched(tmp_path / "SUN" / "images", [*listed, other])
+    (piece,) = opened("mos_sun", tmp_path).pieces
+    assert sorted(piece.table["source_id"].to_pylist()) == listed
+    assert piece.images_by_class == {"unlabelled": 10_000} == SOURCES["mos_sun"].expected()["images"].per_class
+    assert piece.strays == (Stray(f"SUN/images/{other}", "not one of the 10,000 images of the subset"),)
+    assert main([f"--published-sun={tmp_path}", "--splits=mos/sun", "--dry-run", "--quiet", "--out=out"]) == 0
+    assert "10,000" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("files", "words"),
+    [
+        ({f"SUN/images/sun_{'z' * 16}.jpg": ""}, "none of the 1 images in"),
+        ({"SUN/images/b_badlands_00001234.jpg": ""}, "the partition images (10,000 images) is not in"),
+        ({"SUN.tar": "cut"}, "is not a whole, uncompressed tar"),
+    ],
+)
+def test_copies_of_something_else_than_sun(tmp_path, files, words):
+    assert words in refusal("mos_sun", tree(tmp_path, files))
+
+
+def test_mos_sun_is_built_of_the_published_archive_if_asked(demo, tmp_path, capsys):
+    """Its rows are those of the archive, without categories, and the version says so."""
+    out, flags = tmp_path / "out", ["--splits=mos/sun", "--quiet", "--workers=1"]
+    assert main([f"--published-sun={demo['mos_sun']}", *flags, f"--out={out}"]) == 0
+    rows = pq.read_table(out / "index" / "mos" / "sun.parquet")
+    assert sorted(rows["source_id"].to_pylist()) == sorted(lists.load("mos_sun"))[:40]
+    assert set(rows["class_id"].to_pylist()) == {"unlabelled"} and rows["id_overlap"].null_count == 40
+    assert manifest_of(out)["benchmarks"]["openood"]["version"] == "1.0.0+published-sun"
+    assert main([f"--mos_sun={demo['mos_sun']}", *flags, f"--out={tmp_path / 'other'}"]) == 2
+    assert "--mos_sun is only used with --published-sun" in capsys.readouterr().err
+
+
+def test_a_demo_has_mos_sun_of_the_published_archive(tmp_path, capsys):
+    assert main(["--demo", "--published-sun", "--dry-run", "--quiet", f"--out={tmp_path}"]) == 0
+    said = capsys.readouterr()
+    assert "mos/sun" in said.out and "left out" not in said.err

@@ -1,0 +1,103 @@
+"""SUN as the authors of MOS published it: 10,000 images of SUN397 in one folder, without their categories.
+
+Names in SUN397 are the same, but SUN397's ids begin with a category, which is known only from a copy of it. So these
+images have no class, and ids of their own.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from builders.sources.base import Expected, PartitionIndex, PixelSizes, Source
+from builders.sources.obtain import Obtain, OwnerFile
+from builders.sources.readers.folders import class_column
+from builders.sources.readers.layouts import Layout, Search
+from builders.sources.readers.patterns import MatchedFiles, Pattern
+from builders.sources.sun397 import SUN397
+from taxonomy import lists
+
+_KEY = "mos_sun"
+_TITLE = "SUN (subset for out-of-distribution detection)"
+_PARTITION = "images"
+_CLASS = "unlabelled"
+_ARCHIVE = "SUN"
+_WANTED = "sun_<16 letters>.jpg"
+
+# The address is in the owners' README (deeplearning-wisc/large_scale_ood), which gives neither size nor checksum;
+# another project's loader checks the MD5.
+_PUBLISHED = OwnerFile(
+    f"{_ARCHIVE}.tar.gz",
+    0,
+    url="http://pages.cs.wisc.edu/~huangrui/imagenet_ood_dataset/SUN.tar.gz",
+    md5="8469c3ada62211477954ec1be53b12d0",
+)
+
+
+@functools.cache
+def classes() -> Mapping[str, str]:
+    """Return the one class: the published files do not say their categories."""
+    return {_CLASS: _CLASS}
+
+
+@functools.cache
+def expected() -> Mapping[str, Expected]:
+    """Return the size of the only partition, which is that of the published list."""
+    images = len(lists.load(_KEY))
+    return {_PARTITION: Expected(images, {_CLASS: images})}
+
+
+_IMAGES = Pattern(_KEY, _TITLE, r"(?:.*/)?(?P<id>sun_[a-z]{16}\.jpg)", _WANTED, f"Take the owners' {_PUBLISHED.name}")
+
+
+def _indexed(found: MatchedFiles | None) -> PartitionIndex | None:
+    """Index the listed images: folders of SUN397 have images under such names, too."""
+    if found is None:
+        return None
+    listed = pa.array(list(lists.load(_KEY)), pa.string())
+    found = _IMAGES.only(found, found.groups["id"], listed, "not one of the 10,000 images of the subset")
+    ids = found.groups["id"]
+    return _IMAGES.partition(
+        _PARTITION, found, found.table(class_column(tuple(classes()), np.zeros(len(ids), np.int32)), ids)
+    )
+
+
+def _folder(root: Path, home: Path) -> PartitionIndex | None:
+    return _indexed(_IMAGES.in_places(root, home, (f"{_ARCHIVE}/images", "images")))
+
+
+def _archive(root: Path, home: Path) -> PartitionIndex | None:
+    return _indexed(_IMAGES.in_archive(root, home, _ARCHIVE))
+
+
+_SEARCH = Search(
+    key=_KEY,
+    title=_TITLE,
+    layouts=(
+        Layout(_PARTITION, f"SUN/images/{_WANTED}, or these files in any folder", _folder),
+        Layout(_PARTITION, "the archive SUN.tar.gz (or SUN.tar, read in place)", _archive),
+    ),
+    expected=expected,
+)
+
+MOS_SUN = Source(
+    key=_SEARCH.key,
+    title=_TITLE,
+    edition=f"the subset of MOS (2021; SUN.tar.gz has the MD5 {_PUBLISHED.md5})",
+    licence=SUN397.licence,  # the subset's own page states no terms
+    citation=SUN397.citation,
+    obtain=Obtain(
+        "https://github.com/deeplearning-wisc/large_scale_ood",
+        "download SUN.tar.gz; it can stay packed",
+        files=(_PUBLISHED,),
+    ),
+    layouts=_SEARCH.descriptions,
+    classes=classes,
+    expected=expected,
+    scan=_SEARCH.scan,
+    pixel_sizes=PixelSizes(),
+)
