@@ -10,7 +10,8 @@ or of some classes, the split takes these. Nothing is drawn, so the seed orders 
 - openood-imagenet200: the classes of ImageNet-R alone are known; the unknown images are the same.
 - mos: the unknown sets iNaturalist, SUN, Places and Textures.
 - imagenet-ood: the images of ImageNet-21k that ImageNet-OOD's authors chose.
-- openood-imagenet1k-train, openood-imagenet200-train: the training images, only built if `--splits` names them.
+- openood-imagenet1k-train, openood-imagenet200-train: the training images, only built if `--splits` names them, and
+  without pixels but with `--with-images`.
 
 Tested by `tests/builders/test_openood_benchmark.py`.
 """
@@ -172,6 +173,7 @@ TRAIN_1K = Config(
     description="ImageNet-1k's training images, for detectors that are fitted on them.",
     splits=(_train(classes=EVERY, paper=PaperCount(1_281_167)),),
     optional=True,
+    index_only=True,
 )
 TRAIN_200 = Config(
     name="openood-imagenet200-train",
@@ -179,6 +181,7 @@ TRAIN_200 = Config(
     description="The training images of ImageNet-200's classes.",
     splits=(_train(classes=LABELS_200, paper=PaperCount(258_951)),),
     optional=True,
+    index_only=True,
 )
 
 BENCHMARK = Benchmark(

@@ -78,7 +78,9 @@ def main(
     """Build the benchmark, extract and score it, and set the figures beside the leaderboard's."""
     configs = [CONFIG, TRAIN] if train else [CONFIG]
     given = {"demo": True} if demo else {key: path for key, path in sources.items() if path is not None}
-    release = ud.build("openood", out / "release", splits=configs, workers=workers, log=click.echo, **given)
+    release = ud.build(
+        "openood", out / "release", splits=configs, with_images=True, workers=workers, log=click.echo, **given
+    )
     model: Any = random_model() if demo else MODEL
     how: dict[str, Any] = {"preprocessing": to_tensor} if demo else {"pretrained": True}
     how |= {"device": device, "quiet": False, "log": click.echo}

@@ -85,7 +85,7 @@ def test_every_command_and_flag_exists(page, command):
         module = ROOT / words[2].replace(".", "/")
         assert module.with_suffix(".py").is_file() or (module / "__main__.py").is_file(), f"{page}: {command}"
         return
-    names = {name for param in known[start].params for name in param.opts} | {"--help"}
+    names = {name for param in known[start].params for name in param.opts + param.secondary_opts} | {"--help"}
     assert {word.partition("=")[0] for word in words if word.startswith("--")} <= names, f"{page}: {command}"
 
 

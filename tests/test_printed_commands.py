@@ -145,5 +145,5 @@ def test_commands_in_messages_name_what_exists():
         if isinstance(known[start], click.Group) and inside:
             names = known[start].list_commands(click.Context(known[start]))
             assert inside[0] in names or not re.fullmatch("[a-z]+", inside[0]), command
-        flags = {name for param in known[start].params for name in param.opts} | {"--help"}
+        flags = {name for param in known[start].params for name in param.opts + param.secondary_opts} | {"--help"}
         assert {word for word in words if word.startswith("--")} <= flags, command

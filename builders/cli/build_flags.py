@@ -37,7 +37,7 @@ class BuildFlags:
     splits: tuple[str, ...] = ()
     dry_run: bool = False
     as_json: bool = False
-    index_only: bool = False
+    index_only: bool | None = None
     limit_per_class: int | None = None
     allow_partial: bool = False
     check: str = "fast"

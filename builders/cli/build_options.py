@@ -47,7 +47,12 @@ def build_options(seed: int, splits: Sequence[str] = ()) -> list[Callable[[Any],
         splits_option("Build only these; only their sources are needed.", keys=splits),
         click.option("--dry-run", is_flag=True, help="Plan and print counts; write nothing."),
         json_option(only="--dry-run"),
-        click.option("--index-only", is_flag=True, help="Write the rows and their digests without pixels."),
+        click.option(
+            "--index-only/--with-images",
+            default=None,
+            help="Write the rows and their digests without pixels, or with pixels also where they are left out "
+            "otherwise (configs of training images of OpenOOD).",
+        ),
         click.option(
             "--limit-per-class",
             type=click.IntRange(min=1),

@@ -44,6 +44,8 @@ def built_text(benchmark: Benchmark, manifest: Manifest, out: Path, splits: Sequ
         for config_of in [f"excluded/{key.split('/')[0]}.csv"]
         if (count := entry.excluded_by_rule.get(RULE, 0))
     ]
+    bare = [key for key, entry in entries.items() if not entry.data]
+    left_out += [f"{', '.join(bare)}: rows without pixels; --with-images writes these, too"] * bool(bare)
     lacking = sorted({sentence for entry in entries.values() for sentence in entry.shortfalls})
     lines = [table, *left_out, ""]
     if manifest.benchmarks[benchmark.name].demo:
@@ -115,7 +117,9 @@ def dry_run_document(planned: BuildPlan) -> dict[str, Any]:
 
 
 def _estimated_bytes(planned: BuildPlan, split: PlannedSplit) -> int:
-    """About how many bytes the images of a split or part take."""
+    """About how many bytes the images of a split or part take in the release."""
+    if not planned.run.request.has_pixels(split.config):
+        return 0
     generator = split.split.image_generator
     if generator is not None:
         return int(generator.nominal_bytes * split.size)

@@ -177,7 +177,8 @@ class Config:
 
     `duplicates_of` names the split (`config/split`) in which near-duplicates of the config's images are searched, as
     well as in the config's own in-distribution splits, for the release's table of duplicates. Larger images are scaled
-    to 32 x 32 for it. `optional`: its splits are only built if they are asked for by name. `overlaps` names the
+    to 32 x 32 for it. `optional`: its splits are only built if they are asked for by name. `index_only`: they are
+    built without pixels if nothing else is asked for. `overlaps` names the
     benchmark in `taxonomy.overlaps.LABEL_SPACES` whose known classes its unknown ones were compared with; of these,
     `labels` are known here. With `BY_NAME` they are compared by WordNet and
     name (`taxonomy.rules.own_classes`). It adds the column `id_overlap`, and with `overlap_kinds` also
@@ -190,6 +191,7 @@ class Config:
     splits: tuple[Split | JoinedSplit, ...]
     duplicates_of: str = ""
     optional: bool = False
+    index_only: bool = False
     overlaps: str = ""
     overlap_kinds: bool = False
 

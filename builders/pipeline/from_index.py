@@ -53,6 +53,7 @@ def find(published: Published, roots: Mapping[str, Path], out: Path, meter: Mete
         roots=roots,
         seed=identity.seed,
         limit_per_class=identity.limit_per_class,
+        index_only=False,
         demo=identity.demo,
     )
     with _nothing_left_out():

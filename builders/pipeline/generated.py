@@ -84,7 +84,7 @@ class ShardWork:
             names = (plan.config.name, plan.name)
             data = self.layout.data(*names, shard, plan.shards)
             # Pixels that are there stay there, also when this run asks for the index alone.
-            wanted = None if self.run.request.index_only and not data.exists() else data
+            wanted = data if self.run.request.has_pixels(plan.config) or data.exists() else None
             part = self.layout.part(*names, shard, plan.shards)
             task = self.task(plan, shard, plan=self.layout.plan(*names), data=wanted, part=part)
             sealed = self.layout.sealed(*names, shard, plan.shards) if _is_sealed(plan) else None
@@ -181,7 +181,7 @@ class ShardWork:
             return False
         # Its size tells a file that was cut; `verify` recomputes digests, which here would read the whole release
         # again.
-        index_only = self.run.request.index_only and not data.exists()
+        index_only = not self.run.request.has_pixels(split.config) and not data.exists()
         finished = _has_bytes(data, record.bytes) or index_only
         if _is_sealed(split):
             finished = finished and _has_bytes(self.layout.sealed(*names), record.sealed_bytes)

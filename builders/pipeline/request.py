@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
-from builders.declare.benchmark import Benchmark, group_name
+from builders.declare.benchmark import Benchmark, Config, group_name
 from builders.executors.base import Executor, Meter
 from builders.generate.contract import Generator
 from builders.release.entries import BenchmarkEntry
@@ -25,8 +25,10 @@ VARIANT = "without-duplicates"
 class BuildRequest:
     """What the user asked for.
 
-    `roots` maps source keys to folders; `splits` are names as `config/split`; `withdrawn` has the reason why a row is
-    left out, by its id; `without_duplicates` asks for the variant of `builders.pipeline.without_duplicates`.
+    `roots` maps source keys to folders; `splits` are names as `config/split`; `index_only` says for all configs
+    whether rows are written without pixels, and None leaves it to each config's declaration; `withdrawn` has the
+    reason why a row is left out, by its id; `without_duplicates` asks for the variant of
+    `builders.pipeline.without_duplicates`.
     """
 
     out: Path
@@ -34,13 +36,17 @@ class BuildRequest:
     roots: Mapping[str, Path]
     seed: int
     limit_per_class: int | None = None
-    index_only: bool = False
+    index_only: bool | None = None
     allow_partial: bool = False
     decode: bool = False
     adopt: Path | None = None
     demo: bool = False
     withdrawn: Mapping[str, str] = field(default_factory=dict)
     without_duplicates: bool = False
+
+    def has_pixels(self, config: Config) -> bool:
+        """Whether the rows of a config are written with their pixels."""
+        return not (config.index_only if self.index_only is None else self.index_only)
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from builders.openood_benchmark import BENCHMARK, main
 from builders.plan.classes import Draws
 from builders.plan.completeness import missing_listed
 from builders.plan.planner import plan
-from hf_scripts import verify
+from builders.release.manifest import read_manifest
+from hf_scripts import materialize, verify
 from taxonomy import lists, tables
 from tests.builders.indexes import named_index
 from tests.builders.planted import linked
@@ -310,6 +311,23 @@ def test_a_kind_without_an_overlap_is_no_valid_row(openood_release, tmp_path, ca
     tampering.rewrite(root, "mos/places", lambda rows: tampering.with_cells(rows, 0, id_overlap=None))
     assert verify.main([str(root), "--workers", "1"]) == 1
     assert "no kind of overlap, or one without the other column" in capsys.readouterr().out
+
+
+def test_training_images_are_an_index_alone_until_images_are_asked_for(demo, tmp_path, capsys):
+    """Beside a config that has images in the same run; later images are added to the same rows."""
+    out, train, other = tmp_path / "out", "openood-imagenet200-train/train", "openood-imagenet200/validation"
+    flags = [f"--imagenet={demo['imagenet']}", "--limit-per-class=1", "--workers=1", "--quiet"]
+    command = [*flags, f"--splits={train},{other}", f"--out={out}"]
+    assert main(command) == 0
+    assert f"{train}: rows without pixels; --with-images writes these, too" in capsys.readouterr().out
+    index = read_manifest(out).by_key()
+    assert not index[train].data and index[train].rows == 200 and index[other].data
+    from_index = tmp_path / "materialized"
+    assert materialize.main([str(out), *flags[:1], "--splits=openood-imagenet200-train", f"--out={from_index}"]) == 0
+    assert main([*command, "--with-images"]) == 0
+    whole = read_manifest(out).by_key()
+    assert whole[train].data and whole[train].digest == index[train].digest
+    assert read_manifest(from_index).by_key()[train].data == whole[train].data
 
 
 @pytest.mark.parametrize("given", [False, True], ids=["made", "given"])
