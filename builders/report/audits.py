@@ -7,16 +7,21 @@ from __future__ import annotations
 
 import re
 import shlex
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from builders.release.columns import ID_OVERLAP_KIND
 from builders.release.duplicates import KNOWN_ROLE, counted, is_known_and_unknown, read_pairs
 from builders.release.entries import AuditEntry, Manifest
 from builders.release.layout import Layout
+from builders.release.reader import read_index
 from builders.release.schema import ROLES
+from builders.release.split_entries import SplitEntry
 from builders.report.charts import chip
 from builders.storage.text_files import read_csv
+from taxonomy.overlaps import CLOSENESS
 from unknown_detection.csv_text import plain_text
 from unknown_detection.pages.content import Cell, Column, Style, Table, Value, anchor
 
@@ -61,15 +66,31 @@ def overlap(root: Path, manifest: Manifest) -> Audit:
     return Audit("Overlap", tables=(table,))
 
 
-def overlapping_rows(manifest: Manifest) -> Table:
-    """Rows of each split whose class overlaps a known one, as the column `id_overlap` says."""
-    rows: list[list[Value | Cell]] = [
-        [Cell(key, style="code"), split.overlaps, split.rows]
-        for key, _, split in manifest.splits()
+def overlapping_rows(root: Path, manifest: Manifest) -> Table:
+    """Rows of each split whose class overlaps a known one, as the columns `id_overlap` and `id_overlap_kind` say.
+
+    Raises:
+        BuildError: an index cannot be read.
+    """
+    found = [
+        (key, _kinds(root, split) if ID_OVERLAP_KIND.name in config.columns else {}, split)
+        for key, config, split in manifest.splits()
         if split.overlaps is not None and split.roles != (KNOWN_ROLE,)
     ]
-    columns = [Column("split"), Column("overlapping", numeric=True), Column("rows", numeric=True)]
+    kinds = [kind for kind in CLOSENESS if any(kind in counted for _, counted, _ in found)]
+    rows: list[list[Value | Cell]] = [
+        [Cell(key, style="code"), split.overlaps, *(counted.get(kind) for kind in kinds), split.rows]
+        for key, counted, split in found
+    ]
+    titles = ("overlapping", *kinds, "rows")
+    columns = [Column("split"), *(Column(title, numeric=True) for title in titles)]
     return Table("overlapping-rows", "Rows whose class overlaps a known one", columns, rows, first=12)
+
+
+def _kinds(root: Path, split: SplitEntry) -> Counter[str]:
+    """Rows of a split by the kind of their overlap."""
+    kinds = read_index(root, split, (ID_OVERLAP_KIND.name,))[ID_OVERLAP_KIND.name]
+    return Counter(kinds.drop_null().to_pylist())
 
 
 def artifacts(root: Path, manifest: Manifest, config: str) -> Audit:

@@ -90,7 +90,7 @@ def page(root: Path, manifest: Manifest, pictures: PictureChoice) -> str:
             "digests": counts.digests_table(manifest),
             "files": counts.files_table(manifest),
             "sources": counts.sources_table(manifest),
-            "overlapping": audits.overlapping_rows(manifest),
+            "overlapping": audits.overlapping_rows(root, manifest),
         },
         overlap=audits.overlap(root, manifest),
         artifacts=[audits.artifacts(root, manifest, name) for name in sorted(manifest.configs)],

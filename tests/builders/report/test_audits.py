@@ -85,7 +85,25 @@ def test_duplicates_are_counted_from_their_table(imagenet_release, manifest):
     assert {by for by, _ in audits.compared(manifest)} == {"bytes"}
 
 
-def test_overlapping_rows_are_those_of_unknown_splits(manifest):
-    found = {row[0]: row[1] for row in texts(audits.overlapping_rows(manifest))}
+def test_overlapping_rows_are_those_of_unknown_splits(imagenet_release, manifest):
+    table = audits.overlapping_rows(imagenet_release, manifest)
+    assert [column.title for column in table.columns] == ["split", "overlapping", "rows"]  # it has no kinds
+    found = {row[0]: row[1] for row in texts(table)}
     assert found["imagenet/far_ood_food32"] == manifest.by_key()["imagenet/far_ood_food32"].overlaps == 193
     assert "imagenet/test" not in found
+
+
+def test_overlapping_rows_are_counted_by_kind_where_a_config_says_it(openood_release):
+    """The demo has one image of each class of SSB-hard and ImageNet-OOD, and four of each texture.
+
+    WordNet's kin are counted from its hypernyms alone in tests/taxonomy/test_lists.py; ViM's authors ruled out four
+    textures.
+    """
+    table = audits.overlapping_rows(openood_release, read_manifest(openood_release))
+    titles = [column.title for column in table.columns]
+    pairs = {row[0]: zip(titles[1:], row[1:], strict=True) for row in texts(table)}
+    found = {key: {title: cell for title, cell in cells if cell is not None} for key, cells in pairs.items()}
+    assert titles[:4] == ["split", "overlapping", "descendant", "ancestor"]
+    assert found["openood-imagenet1k/ssb_hard"] == {"overlapping": 192, "descendant": 160, "ancestor": 32, "rows": 980}
+    assert found["imagenet-ood/imagenet_ood"] == {"overlapping": 3, "descendant": 1, "ancestor": 2, "rows": 637}
+    assert found["mos/textures"] == {"overlapping": 16, "scene holds object": 16, "rows": 188}
