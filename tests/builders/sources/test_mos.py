@@ -6,13 +6,13 @@ from collections import Counter
 
 import pyarrow.parquet as pq
 import pytest
+from tests.builders.published import touched
 
 from builders.openood_benchmark import BENCHMARK, main
 from builders.sources.base import Stray, open_source
 from builders.sources.registry import SOURCES
 from taxonomy import lists, tables
 from tests.builders.conftest import build_demo
-from tests.builders.published import touched
 from tests.builders.trees import opened, refusal, tree
 from tests.manifests import manifest_of
 
