@@ -2,7 +2,9 @@
 
 import json
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from tests.evaluation.display.as_text import page_of
@@ -41,6 +43,25 @@ def judged(tmp_path_factory):
 @pytest.mark.parametrize("figure", BY_HAND)
 def test_figures_without_overlap_are_those_by_hand(judged, figure):
     assert value(judged, "without_overlap", *figure)["value"] == pytest.approx(BY_HAND[figure], abs=1e-12)
+
+
+def test_openoods_demo_has_figures_with_and_without_its_kin_of_known_classes(openood_release, tmp_path):
+    """The AUROC of SSB-hard by all pairs of a known and an unknown score; 192 of its 980 classes are kin."""
+    splits = ("test", "ssb_hard", "ninco")
+    index = {
+        name: pq.read_table(openood_release / "index" / "openood-imagenet1k" / f"{name}.parquet") for name in splits
+    }
+    ids = [source_id for table in index.values() for source_id in table["id"].to_pylist()]
+    scores = dict(zip(ids, np.random.default_rng(0).permutation(len(ids)) / len(ids), strict=True))
+    asked = ",".join(f"openood-imagenet1k/{name}" for name in splits)
+    out = report(tmp_path, openood_release, "--splits", asked, "--protocol", "openood", scores=scores)
+    known, unknown = (np.array([scores[one] for one in index[name]["id"].to_pylist()]) for name in splits[:2])
+    apart = index["ssb_hard"]["id_overlap"].is_null().to_numpy()
+    for rows, left in (("as_published", unknown), ("without_overlap", unknown[apart])):
+        (found,) = lines(out, rows=rows, setting="standard", unknown="ssb_hard", metric="auroc", statistic="")
+        assert found["value"] == pytest.approx((left[:, None] > known).mean(), abs=1e-12)
+        assert (found["n_known"], found["n_unknown"], found["left_out"]) == (1_791, len(left), 980 - len(left))
+    assert len(left) == 980 - 192
 
 
 def test_each_figure_says_how_many_rows_it_lacks_and_an_empty_split_has_none(judged):
