@@ -12,7 +12,7 @@ Tested by `tests/builders/audit/test_openood.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 IMAGES: Mapping[str, tuple[str, str]] = {
     "imagenet": ("images_largescale", "imagenet_1k"),
@@ -66,3 +66,15 @@ def place_of(source: str, source_id: str) -> tuple[str, str]:
     """
     root, folder = IMAGES[source]
     return root, f"{folder}/{source_id}"
+
+
+def list_text(rows: Iterable[tuple[str, str, int]]) -> str:
+    """OpenOOD's list of some images, sorted.
+
+    Args:
+        rows: the source, the `source_id` and the label of each image.
+
+    Raises:
+        KeyError: OpenOOD has no images of a source.
+    """
+    return "".join(sorted(f"{place_of(source, source_id)[1]} {label}\n" for source, source_id, label in rows))

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from builders.release.openood_tree import LISTS, place_of
+from builders.release.openood_tree import LISTS, list_text, place_of
 from builders.release.schema import ROLES
 from hf_scripts.exports.names import class_folder, file_stem
 from hf_scripts.exports.rows import ImageRow
@@ -80,13 +80,13 @@ def write_openood_tree(output: SplitOutput, rows: Iterable[ImageRow], target: Ta
     The folder of the export can stand in for the one that OpenOOD's downloads fill. Images that several configs share
     are there once.
     """
-    lines = []
+    listed = []
     for row in rows:
-        folder, path = place_of(row.columns["source"], row.columns["source_id"])
-        target.put(output.out / folder / path, row.image)
-        lines.append(f"{path} {row.columns['label']}\n")
+        source, source_id = row.columns["source"], row.columns["source_id"]
+        target.put(output.out.joinpath(*place_of(source, source_id)), row.image)
+        listed.append((source, source_id, row.columns["label"]))
     with target.stream(output.out / LISTS[f"{output.config}/{output.split}"]) as list_file:
-        list_file.write("".join(sorted(lines)).encode())
+        list_file.write(list_text(listed).encode())
 
 
 def write_imagefolder(output: SplitOutput, rows: Iterable[ImageRow], target: Target) -> None:

@@ -13,13 +13,14 @@ from builders.plan.classes import Draws
 from builders.plan.completeness import missing_listed
 from builders.plan.planner import plan
 from builders.release.manifest import read_manifest
+from builders.release.openood_tree import LISTS, list_text
 from hf_scripts import materialize, verify
 from taxonomy import lists, tables
 from tests.builders.indexes import named_index
 from tests.builders.planted import linked
 from tests.hf_scripts import tampering
 from tests.manifests import manifest_of
-from tests.published_lists import labels, needs_lists, published
+from tests.published_lists import content, labels, needs_lists, published
 
 # Zhang et al. (2023), Huang and Li (2021) and Yang et al. (2024), by the lists that they published.
 ROWS = {
@@ -128,10 +129,9 @@ def planned():
 
 def _published_ids(key):
     """The published ids of a split as its source spells them."""
-    name = key.partition("/")[2]
     if key in ("mos/test", "imagenet-ood/test"):
         return sorted([*published("openood_validation"), *published("openood_test")])
-    return published(LISTED.get(key) or LISTED.get(name, name))
+    return published(_list_name(key))
 
 
 def _flat(key, source_id):
@@ -149,6 +149,39 @@ def test_a_split_has_exactly_the_published_images(planned, key):
     ids = [_flat(key, source_id) for source_id in planned[key].table["source_id"].to_pylist()]
     assert sorted(ids) == _published_ids(key)
     assert len(ids) == BENCHMARK.count(key).rows
+
+
+def _list_name(key):
+    """The published list of a split."""
+    return LISTED.get(key) or LISTED.get(key.partition("/")[2], key.partition("/")[2])
+
+
+@needs_lists
+@pytest.mark.parametrize("key", [key for key in BENCHMARK.usual() if key in LISTS])
+def test_an_exported_list_is_the_published_one_byte_for_byte(planned, key):
+    """From a complete copy of the source, whose file names are those of the lists where no table has them."""
+    split = planned[key]
+    rows = zip(split.table["source_id"].to_pylist(), split.table["label"].to_pylist(), strict=True)
+    text = list_text((split.split.source.key, source_id, label) for source_id, label in rows)
+    assert text == content(_list_name(key))
+
+
+def _from_tables(name):
+    """Source, id and label of every image of a list, without any copy of a source."""
+    if name == "ssb_hard":
+        return [("imagenet21k", source_id, -1) for source_id in lists.load("ssb_hard")]
+    if name == "inaturalist":
+        return [("inaturalist", source_id, -1) for source_id in tables.inaturalist()]
+    wnids = {"openood_validation": [row.wnid for row in tables.imagenet1k()]}.get(name, lists.openood_imagenet200())
+    known = {wnid: label for label, wnid in enumerate(wnids)}
+    return [("imagenet", path, known[of]) for path, of in lists.load("openood_validation").items() if of in known]
+
+
+@needs_lists
+@pytest.mark.parametrize("name", ["openood_validation", "imagenet200_validation", "ssb_hard", "inaturalist"])
+def test_a_list_that_follows_from_the_tables_is_the_published_one_byte_for_byte(name):
+    """Of the others only a copy knows the names or, of ILSVRC2012's other validation images, the labels."""
+    assert list_text(_from_tables(name)) == content(name)
 
 
 @needs_lists
