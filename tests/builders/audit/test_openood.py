@@ -1,11 +1,14 @@
 """A copy of OpenOOD's folders against the release that it was exported from."""
 
+import ast
 import csv
 import re
 import shutil
+from collections import Counter
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from builders.commands.audit import main
 from builders.openood_benchmark import BENCHMARK
@@ -46,6 +49,21 @@ def test_what_is_exported_is_equal_in_every_split_that_openood_has(openood_relea
     }
     assert "mos/test" in manifest.by_key() and "mos/test" not in LISTS
     assert LISTS.keys() == {key for key in BENCHMARK.by_key() if key.startswith("openood-")}
+
+
+def test_every_line_is_read_as_openood_reads_it(openood_release, tree):
+    """By OpenOOD 1.5's `openood/datasets/imglist_dataset.py`, with the `data_dir` that its `DATA_INFO` has."""
+    read = Counter()
+    for path in sorted((tree / "benchmark_imglist").rglob("*.txt")):
+        data_dir = tree / ("images_classic" if path.stem == "test_textures" else "images_largescale")
+        for line in path.read_text(encoding="ascii").splitlines():
+            name, extra = line.split(" ", 1)
+            with Image.open(data_dir / name) as image:
+                assert image.convert("RGB").size
+            assert isinstance(ast.literal_eval(extra), int)
+            read[path.relative_to(tree).as_posix()] += 1
+    manifest = read_manifest(openood_release).by_key()
+    assert read == {LISTS[key]: split.rows for key, split in manifest.items() if key in LISTS}
 
 
 def test_each_difference_is_named_with_its_kind(openood_release, changed, tmp_path, capsys):
