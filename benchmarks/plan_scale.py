@@ -156,7 +156,7 @@ def plan_once(generated: Generated) -> dict[str, float]:
     index = planned.indexes["generated"]
     return {
         "names": index.num_rows,
-        "rows": sum(split.size for split in planned.planned),
+        "rows": sum(split.table.num_rows for split in planned.planned),
         "kept": sum(piece.table.nbytes for piece in index.pieces) / 1e6,
         "seconds": time.perf_counter() - started,
         "processor": time.process_time() - before,

@@ -123,7 +123,7 @@ def _estimated_bytes(planned: BuildPlan, split: PlannedSplit) -> int:
     generator = split.split.image_generator
     if generator is not None:
         return int(generator.nominal_bytes * split.size)
-    return int(estimated_bytes(planned.indexes[split.split.source.key], split.rows))
+    return int(estimated_bytes(planned.indexes[split.split.source.key], split.chosen))
 
 
 def _left_out(split: PlannedSplit) -> dict[str, int]:

@@ -21,7 +21,7 @@ from builders.pipeline.published import Published, benchmark_of, needed_sources
 from builders.pipeline.recorded import recorded_splits
 from builders.pipeline.request import BuildRequest, Identity, Run
 from builders.plan.classes import Draws
-from builders.plan.planner import PlannedSplit
+from builders.plan.planner import PlannedSplit, as_listed
 from builders.plan.tables import PLAN_SCHEMA
 from builders.release.images import LEAVE_OUT
 from builders.release.schema import ROLES
@@ -118,6 +118,7 @@ def _planned(
             of_part = np.isin([piece.partition for piece in index.pieces], split.partitions)
             inside = pa.array(of_part[index.piece_of(places.to_numpy())])
             mine, places = mine.filter(inside), places.filter(inside)
+        chosen, table = places.to_numpy().astype(np.int64), mine.select([*PLAN_SCHEMA.names, *own])
         planned.append(
             PlannedSplit(
                 key=part,
@@ -125,8 +126,9 @@ def _planned(
                 split=split,
                 count=benchmark.count(part),
                 labels=entry.label_names,
-                rows=places.to_numpy().astype(np.int64),
-                table=mine.select([*PLAN_SCHEMA.names, *own]),
+                chosen=chosen,
+                listing=as_listed(chosen, table),
+                classes=len(table["class_id"].unique()),
                 available=listed.available,
                 excluded=(),
             )

@@ -27,7 +27,7 @@ from builders.duplicates.comparisons import are_compared, compared_by_similarity
 from builders.duplicates.exact import DIGEST, exact_pairs
 from builders.pipeline.generated import ShardWork
 from builders.pipeline.request import Run
-from builders.plan.planner import PlannedSplit
+from builders.plan.planner import PlannedSplit, as_listed
 from builders.release.duplicates import KNOWN_ROLE, Pair, Row, pair_of
 from builders.release.schema import PIXEL_DIGEST, ROLES
 from builders.sources.base import SourceIndex
@@ -264,7 +264,8 @@ class Survey:
         self.seen.update(ids)
         if not mask.any():
             return None
-        return dataclasses.replace(split, rows=split.rows[mask], table=split.table.filter(pa.array(mask)))
+        rows, table = split.rows[mask], split.table.filter(pa.array(mask))
+        return dataclasses.replace(split, chosen=rows, listing=as_listed(rows, table))
 
     def _read_copied(self, splits: Sequence[ReadPlan], work: ShardWork) -> None:
         """Read images whose bytes pass, as shards without pixels do it; what an earlier run read is there."""

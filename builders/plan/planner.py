@@ -6,7 +6,8 @@ on disk and the layout of the sources.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -31,10 +32,10 @@ class PlannedSplit:
     """The plan of one split, or of one part of a joined split.
 
     `key` is `config/split` or `config/split.part`, and `count` its rows in complete sources and in the paper.
-    `labels` are the label names of the config. `rows` are the images as row numbers of the source's index, in the
-    order of the release, and `table` has the columns of `PLAN_SCHEMA` of each, and `oodness`, `id_overlap` and the
-    sources' own columns if the config has them. `available` counts the source's images in the split's partitions: the
-    rows and the excluded images.
+    `labels` are the label names of the config. `chosen` are the images as row numbers of the source's index, in any
+    order. `listing` makes `rows` and `table` when one of both is first asked for: a dry run counts images, and asks
+    for neither. `classes` counts the classes of the images, and `available` the source's images in the split's
+    partitions: the chosen and the excluded ones.
     """
 
     key: str
@@ -42,25 +43,40 @@ class PlannedSplit:
     split: Split
     count: Count
     labels: tuple[str, ...]
-    rows: Rows = field(repr=False)
-    table: pa.Table = field(repr=False)
+    chosen: Rows = field(repr=False)
+    listing: Callable[[], tuple[Rows, pa.Table]] = field(repr=False)
+    classes: int
     available: int
     excluded: tuple[Exclusion, ...] = field(repr=False)
+
+    @functools.cached_property
+    def _listed(self) -> tuple[Rows, pa.Table]:
+        return self.listing()
+
+    @property
+    def rows(self) -> Rows:
+        """The images in the order of the release, as row numbers of the source's index."""
+        return self._listed[0]
+
+    @property
+    def table(self) -> pa.Table:
+        """`PLAN_SCHEMA` of each image, and `oodness`, overlaps and the sources' own columns if the config has them."""
+        return self._listed[1]
 
     @property
     def size(self) -> int:
         """Number of images."""
-        return len(self.rows)
-
-    @property
-    def classes(self) -> int:
-        """Number of classes of its images."""
-        return len(self.table["class_id"].unique())
+        return len(self.chosen)
 
     @property
     def split_key(self) -> str:
         """Key of the published split that these rows belong to: `config/split`."""
         return split_of(self.key)
+
+
+def as_listed(rows: Rows, table: pa.Table) -> Callable[[], tuple[Rows, pa.Table]]:
+    """A `PlannedSplit.listing` of rows and a table that are there already."""
+    return lambda: (rows, table)
 
 
 def plan(
@@ -128,16 +144,15 @@ class _Planner:
         counted += accounts.beyond_limit(left, kept, self.limit)
         ids = [row_ids(split, view.ids(rows)).to_pylist() for rows in (withdrawn, twice)]
         labels = tuple(self.draws.label_names(config))
-        rows = ranks.ordered(kept, ranks.words(kept))
-        blocks = (rows[start : start + BLOCK] for start in range(0, max(len(rows), 1), BLOCK))
         return PlannedSplit(
             key=key,
             config=config,
             split=split,
             count=self.benchmark.count(key),
             labels=labels,
-            rows=rows,
-            table=spilled(planned_table(config, split, view, block, labels, adopted) for block in blocks),
+            chosen=kept,
+            listing=functools.partial(self.listing, key, kept, labels),
+            classes=int(np.count_nonzero(view.sizes(kept))),
             available=view.available(split.partitions),
             excluded=(
                 *in_order([*counted, *accounts.strays()]),
@@ -145,6 +160,14 @@ class _Planner:
                 *accounts.one_by_one(twice, ids[1], duplicates, rule="duplicate"),
             ),
         )
+
+    def listing(self, key: str, chosen: Rows, labels: tuple[str, ...]) -> tuple[Rows, pa.Table]:
+        """A split's rows in the order of its ranks, and their table."""
+        config, split = self.declared[key]
+        view, adopted, ranks = self.views[split.source.key], self.draws.adopted.get(key), self.ranks(key)
+        rows = ranks.ordered(chosen, ranks.words(chosen))
+        blocks = (rows[start : start + BLOCK] for start in range(0, max(len(rows), 1), BLOCK))
+        return rows, spilled(planned_table(config, split, view, block, labels, adopted) for block in blocks)
 
     def candidates(self, key: str) -> Rows:
         """Ascending rows of the images that a split may draw."""

@@ -111,6 +111,19 @@ def test_sources_can_be_named_once_for_all(run, demo, tmp_path):
     assert "imagenet/far_ood_places82" in out
 
 
+def test_a_dry_run_counts_rows_and_makes_no_table_of_them(run, demo, monkeypatch):
+    monkeypatch.delattr("builders.plan.planner.planned_table")
+    code, out, err = run("--splits", "imagenet-train", "--imagenet", demo["imagenet"], "--allow-partial", "--dry-run")
+    assert code == 0, err
+    assert ["imagenet-train/train", "400"] in [line.split()[:2] for line in out.splitlines()]
+
+
+def test_a_build_imports_no_other_declared_benchmark():
+    script = "import sys, builders.commands.build; print(*(name for name in sys.modules if 'benchmark' in name))"
+    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    assert done.stdout.split() == ["builders.declare.benchmark"]
+
+
 def test_the_json_of_a_dry_run_says_what_the_text_says(run, demo):
     argv = ["--imagenet", demo["imagenet"], "--splits", "imagenet/near_ood,imagenet/test", "--allow-partial"]
     code, text, _ = run(*argv, "--dry-run", "--out", "out")
