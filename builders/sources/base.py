@@ -26,7 +26,7 @@ from builders.release.columns import Column
 from builders.sources.obtain import Obtain
 from builders.sources.repeated import repeated_text
 from builders.storage.paths import store_of
-from builders.storage.spilled import in_blocks, spilled
+from builders.storage.spilled import LARGE, spilled
 
 Container = Literal["file", "span", "parquet", "pickle", "mat", "targz", "made"]
 """The container from which an image's bytes are read.
@@ -50,6 +50,10 @@ red, a green and a blue plane. `none`: no bytes (`made`).
 Int64 = npt.NDArray[np.int64]
 
 RGB32_BYTES = 32 * 32 * 3
+
+_HELD = 1 << 28
+"""Bytes of a source's index that are held in memory (ours); what is beyond is spilled. ImageNet's index takes half of
+it, and writing it to a file would take a fifth of the time in which all of ImageNet is planned."""
 
 LARGEST_IMAGE = 1 << 28
 """Bytes of an image file at most (ours). The largest picture of a source, of Caltech-256, has 63 MB decoded."""
@@ -231,7 +235,7 @@ class SourceIndex:
 
     def take(self, names: Sequence[str], rows: Int64) -> pa.Table:
         """Some columns of some rows, in the given order."""
-        return self.table.select(list(names)).take(pa.array(rows))
+        return take_rows(self.table.select(list(names)), rows)
 
     @property
     def layouts(self) -> dict[str, str]:
@@ -263,10 +267,11 @@ def open_source(source: Source, root: Path, partitions: Sequence[str]) -> Source
     with store_of(root).looking(root) as versions:
         if source.on_disk and not root.is_dir():
             raise BuildError(f"{source.title}: there is no folder {root}. Give the right one with --{source.key}.")
-        pieces = (
-            dataclasses.replace(piece, table=spilled(in_blocks(piece.table)))
-            for piece in source.scan(root, partitions)
-        )
+        pieces, held = [], 0
+        for piece in source.scan(root, partitions):
+            table = spilled([piece.table.unify_dictionaries()], max(_HELD - held, LARGE))
+            pieces.append(dataclasses.replace(piece, table=table))
+            held += table.nbytes
         index = SourceIndex(source, root, tuple(pieces), versions)
     repeated = repeated_text([piece.table["source_id"] for piece in index.pieces])
     if repeated is not None:
@@ -274,6 +279,18 @@ def open_source(source: Source, root: Path, partitions: Sequence[str]) -> Source
         places = " and ".join(twice["file"][:2].to_pylist())
         raise BuildError(f"{source.title}: {root} has the image {repeated} twice ({places}). Remove one of the two.")
     return index
+
+
+def take_rows(table: pa.Table, rows: Int64) -> pa.Table:
+    """Some rows of a table, in the given order.
+
+    Arrow's `take` joins all chunks of a column of text before it takes any of them; its `filter` copies what is kept.
+    """
+    first, end = (int(rows.min()), int(rows.max()) + 1) if len(rows) else (0, 0)
+    mask = np.zeros(end - first, np.bool_)
+    mask[rows - first] = True
+    kept = table.slice(first, end - first).filter(pa.array(mask))
+    return kept.take(pa.array(np.cumsum(mask, dtype=np.int32)[rows - first] - 1))
 
 
 def partition_table(

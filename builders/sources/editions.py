@@ -15,7 +15,7 @@ from PIL import Image
 
 from builders.errors import BuildError
 from builders.release.images import DECODE_ERRORS
-from builders.sources.base import IN_PLACE, PartitionIndex, PixelSizes, SourceIndex
+from builders.sources.base import IN_PLACE, PartitionIndex, PixelSizes, SourceIndex, take_rows
 from builders.sources.unpack import UNPACKERS
 from builders.storage.paths import store_of
 
@@ -99,7 +99,7 @@ def sampled_sizes(root: Path, piece: PartitionIndex) -> Iterator[Size]:
 
 def _heads(root: Path, piece: PartitionIndex) -> Iterator[bytes]:
     if piece.how in IN_PLACE:
-        places = piece.table.select(["file", "offset", "size"]).take(_drawn(piece.table.num_rows, _SAMPLE))
+        places = take_rows(piece.table.select(["file", "offset", "size"]), _drawn(piece.table.num_rows, _SAMPLE))
         yield from store_of(root).starts(
             root,
             [

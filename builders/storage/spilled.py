@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import pyarrow as pa
@@ -20,26 +20,20 @@ BLOCK = 1 << 20
 """Rows that are in memory at a time (ours): of a plan, some 150 MB."""
 
 
-def in_blocks(table: pa.Table) -> Iterator[pa.Table]:
-    """A table as blocks of `BLOCK` rows, at least one, with one chunk a column."""
-    table = table.unify_dictionaries()
-    for start in range(0, max(table.num_rows, 1), BLOCK):
-        yield table.slice(start, BLOCK).combine_chunks()
-
-
-def spilled(blocks: Iterable[pa.Table]) -> pa.Table:
+def spilled(blocks: Iterable[pa.Table], large: int = LARGE) -> pa.Table:
     """The rows of some tables end to end; if they are large, mapped from a temporary file that has no name.
 
     Pages of the file take memory only while they are read, and the system drops them when it needs the space.
 
     Args:
         blocks: at least one table; all have one schema, and equal dictionaries.
+        large: bytes from which on they are spilled.
     """
     rest, first, size = iter(blocks), [], 0
     for block in rest:
         first.append(block)
         size += block.nbytes
-        if size >= LARGE:
+        if size >= large:
             break
     else:
         return pa.concat_tables(first)
@@ -47,9 +41,9 @@ def spilled(blocks: Iterable[pa.Table]) -> pa.Table:
     try:
         with os.fdopen(handle, "wb") as sink, pa.ipc.new_file(sink, first[0].schema) as writer:
             while first:
-                writer.write_table(first.pop(0))
+                writer.write_table(first.pop(0), BLOCK)
             for block in rest:
-                writer.write_table(block)
+                writer.write_table(block, BLOCK)
         return pa.ipc.open_file(pa.memory_map(path)).read_all()
     finally:
         with contextlib.suppress(PermissionError):  # Windows keeps a mapped file
