@@ -28,7 +28,7 @@ from hf_scripts.checks.card import check_card, check_croissant
 from hf_scripts.checks.images import Decoded, joined
 from hf_scripts.checks.manifest import files_in
 from hf_scripts.checks.problems import Problems
-from hf_scripts.checks.rows import UNREADABLE, FileTask, IndexTask, Outcome, ShardTask
+from hf_scripts.checks.rows import UNREADABLE, DataTask, FileTask, IndexTask, Outcome
 from hf_scripts.checks.sealed import SealedTask
 from hf_scripts.checks.values import split_facts
 from hf_scripts.checks.verified import Scope, Verified
@@ -109,7 +109,7 @@ def _tasks(root: Path, manifest: Manifest, scope: Scope) -> list[FileTask]:
         if key not in scope.splits:
             continue
         for file, rows, first in _places(root, index, entry.data):
-            tasks.setdefault(file.path, ShardTask(root, file, split, rows, first, scope.decode))
+            tasks.setdefault(file.path, DataTask(root, file, split, rows, first, scope.decode))
         for file, rows, first in _places(root, index, entry.sealed):
             tasks.setdefault(file.path, SealedTask(root, file, split, rows, first))
     files = {file.path: file for file in files_in(manifest, scope.splits)}
@@ -140,7 +140,7 @@ def _decoded(tasks: Sequence[FileTask], outcomes: Sequence[Outcome]) -> dict[str
     """The decoded images of splits that were compared by them, by `config/split`; shards are sorted by their names."""
     parts: dict[str, list[Decoded]] = {}
     for task, outcome in zip(tasks, outcomes, strict=True):
-        if isinstance(task, ShardTask) and task.decode and task.split.compared:
+        if isinstance(task, DataTask) and task.decode and task.split.compared:
             parts.setdefault(task.split.key, []).append(outcome.decoded)
     return {key: joined(some) for key, some in parts.items()}
 

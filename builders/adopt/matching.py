@@ -80,7 +80,7 @@ class Matcher:
         by_folder = [code_of.get(folder_classes.get(name, ""), -1) for name in listing.classes]
         file_classes = np.array(by_folder, dtype=np.int64)[listing.folder_of]
         unwanted = np.isin(self.class_ids, list(ruled_out))
-        search = _Search(self, listing, file_classes, partitions, unwanted, log)
+        search = _ImageSearch(self, listing, file_classes, partitions, unwanted, log)
         search.by_name()
         if len(search.open) and search.packed:
             raise BuildError(
@@ -108,7 +108,7 @@ class Matcher:
         return str(self.ids[row].as_py())
 
 
-class _Search:
+class _ImageSearch:
     """Matches one set's files; `open` holds those not matched yet."""
 
     def __init__(

@@ -73,7 +73,7 @@ def adopt_indexes(
         if key not in lists:
             log(f"{key}: no list in the adopted copy, so it is drawn by rule")
             continue
-        reader = _Reader(benchmark, key, lists[key], indexes, finders)
+        reader = _ListReader(benchmark, key, lists[key], indexes, finders)
         adopted = reader.adopt()
         found |= adopted
         images = sum(len(part.source_ids or ()) for part in adopted.values())
@@ -164,7 +164,7 @@ def _number(text: str) -> float | None:
     return value if math.isfinite(value) and value >= 0 else None
 
 
-class _Reader:
+class _ListReader:
     """Reads the list of one split and divides it among the split's parts."""
 
     def __init__(

@@ -12,7 +12,7 @@ import numpy as np
 
 from builders.audit.record import Findings
 from builders.card.grid import Stack, Strip, grid
-from builders.card.pictures import Picture, first_rows, read_pictures
+from builders.card.pictures import RowPicture, first_rows, read_pictures
 from builders.card.words import ROLE_NAMES, role_order
 from builders.errors import BuildError
 from builders.release.duplicates import Pair, read_pairs
@@ -41,7 +41,7 @@ def sheet(root: Path, manifest: Manifest, config: str, splits: Sequence[str], co
     Raises:
         BuildError: a split has no images here, or a file cannot be read.
     """
-    blocks: dict[tuple[int, str], list[Picture]] = {}
+    blocks: dict[tuple[int, str], list[RowPicture]] = {}
     of: dict[tuple[int, str], int] = {}
     entries = manifest.configs[config].splits
     for name in sorted(splits):
@@ -106,7 +106,7 @@ _Nearest = tuple[str, tuple[float, str, str]]
 """The id of a row, and its nearest duplicate: distance, split and id."""
 
 
-def _pair_rows(key: str, drawn: Sequence[_Nearest], pictures: Mapping[str, Mapping[str, Picture]]) -> list[Strip]:
+def _pair_rows(key: str, drawn: Sequence[_Nearest], pictures: Mapping[str, Mapping[str, RowPicture]]) -> list[Strip]:
     """A row for each other split, those with the least similar pair first."""
     by_place: dict[str, list[Stack]] = {}
     for row, (distance, place, partner) in drawn:
@@ -146,7 +146,7 @@ def _table(root: Path, manifest: Manifest) -> list[Pair]:
     return read_pairs(Layout(root).duplicates)
 
 
-def _by_id(root: Path, key: str, split: SplitEntry, wanted: set[str]) -> dict[str, Picture]:
+def _by_id(root: Path, key: str, split: SplitEntry, wanted: set[str]) -> dict[str, RowPicture]:
     ids = read_index(root, split, ["id"])["id"].to_pylist()
     rows = np.array([row for row, name in enumerate(ids) if name in wanted], np.int64)
     return {image.id: image for image in read_pictures(root, key, split, rows)}

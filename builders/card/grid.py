@@ -32,7 +32,7 @@ Font = ImageFont.FreeTypeFont | ImageFont.ImageFont
 
 
 @dataclass(frozen=True)
-class Shown:
+class GridImage:
     """An image with the caption below it, and whether it is framed as unknown."""
 
     image: Image.Image
@@ -44,7 +44,7 @@ class Shown:
 class Stack:
     """Images that stand one above the other, with a text above them; usually one image."""
 
-    images: tuple[Shown, ...]
+    images: tuple[GridImage, ...]
     above: str = ""
 
 
@@ -112,7 +112,7 @@ class _Canvas:
             self._line([one.caption if one is not None else "" for one in shown], _CAPTION_LINES)
         self.top += _GAP
 
-    def _image(self, shown: Shown, left: int) -> None:
+    def _image(self, shown: GridImage, left: int) -> None:
         small = fitted(shown.image, CELL)
         left, top = left + (CELL - small.width) // 2, self.top + CELL - small.height  # beside the caption
         if shown.unknown:

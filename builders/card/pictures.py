@@ -14,14 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from PIL import Image
 
-from builders.card.grid import Shown
+from builders.card.grid import GridImage
 from builders.release.reader import Rows, read_index, rgb_images
 from builders.release.schema import ROLES, UNKNOWN_ROLES, Role
 from builders.release.split_entries import SplitEntry
 
 
 @dataclass(frozen=True)
-class Picture:
+class RowPicture:
     """A row of a split: its number, id, role and class name, and its image in RGB."""
 
     row: int
@@ -31,9 +31,9 @@ class Picture:
     image: Image.Image
 
     @property
-    def shown(self) -> Shown:
+    def shown(self) -> GridImage:
         """The image in a grid, with its class below it and a frame if that is unknown."""
-        return Shown(self.image, self.class_name.replace("_", " "), self.role in UNKNOWN_ROLES)
+        return GridImage(self.image, self.class_name.replace("_", " "), self.role in UNKNOWN_ROLES)
 
 
 def first_rows(index: pa.Table, count: int, sources: Collection[str] | None = None) -> dict[Role, Rows]:
@@ -55,11 +55,11 @@ def first_rows(index: pa.Table, count: int, sources: Collection[str] | None = No
     return {role: rows for role, rows in found.items() if len(rows)}
 
 
-def read_pictures(root: Path, key: str, split: SplitEntry, rows: Rows) -> list[Picture]:
+def read_pictures(root: Path, key: str, split: SplitEntry, rows: Rows) -> list[RowPicture]:
     """Read the pictures of some rows, in their order; arguments and errors as of `builders.release.reader`."""
     described = read_index(root, split, ["id", "role", "class_name"]).take(pa.array(rows)).to_pylist()
     images = rgb_images(root, key, split, rows)
     return [
-        Picture(number, row["id"], ROLES[row["role"]], row["class_name"], image)
+        RowPicture(number, row["id"], ROLES[row["role"]], row["class_name"], image)
         for number, row, image in zip(rows.tolist(), described, images, strict=True)
     ]

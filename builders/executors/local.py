@@ -58,7 +58,7 @@ class LocalExecutor:
         self._seats, self._gpus, self._resumes = workers, gpus, resumes
         self._context = _context(preload)
         self._shared: Any = self._context.RawArray("q", 2 * workers)
-        self._workers: list[_Worker] = []
+        self._workers: list[_LocalWorker] = []
         self._seen = (0, 0)
         self._closing = False
         self._starting: threading.Thread | None = None
@@ -68,7 +68,7 @@ class LocalExecutor:
         if self._seats == 1:
             remove_leftovers(_SOCKETS)
         else:
-            self._workers = [_Worker(self._context, self._shared, number) for number in range(self._seats)]
+            self._workers = [_LocalWorker(self._context, self._shared, number) for number in range(self._seats)]
             # In a thread, because the server answers only after it has imported everything.
             forked = self._context.get_start_method() == "forkserver"
             placed = _Sockets().used() if forked else contextlib.nullcontext()
@@ -118,7 +118,7 @@ class LocalExecutor:
             return [task.run(progress) for task in tasks]
         if self._closing or not self._workers:
             raise RuntimeError("The executor was not entered, or its workers have ended.")
-        run = _Run(tasks, self._workers, self._seats, self._gpus)
+        run = _LocalRun(tasks, self._workers, self._seats, self._gpus)
         try:
             while not run.ended() and (run.dead is None or self._resumes):
                 run.hand_out()
@@ -150,7 +150,7 @@ class LocalExecutor:
             if kill and worker.process.pid is not None:
                 worker.process.kill()
 
-    def _death(self, worker: _Worker) -> BuildError:
+    def _death(self, worker: _LocalWorker) -> BuildError:
         if worker.process.pid is None and self._refused is not None:
             return BuildError(
                 f"A worker could not be started: {self._refused.strerror or self._refused}. Its socket lies in the "
@@ -160,7 +160,7 @@ class LocalExecutor:
         return BuildError(f"A worker {worker.how_it_ended()}. {again}")
 
 
-class _Worker:
+class _LocalWorker:
     """A worker process, started or not, and this process's end of its pipe."""
 
     def __init__(self, context: BaseContext, shared: Any, number: int) -> None:
@@ -189,16 +189,16 @@ class _Worker:
         return f"ended before its tasks were done (exit code {code})"
 
 
-class _Run:
+class _LocalRun:
     """The state of one call of `LocalExecutor.run`."""
 
-    def __init__(self, tasks: Sequence[Task[Any]], workers: Sequence[_Worker], seats: int, gpus: float) -> None:
+    def __init__(self, tasks: Sequence[Task[Any]], workers: Sequence[_LocalWorker], seats: int, gpus: float) -> None:
         self.tasks, self.workers = tasks, workers
         self.next = 0
         self.seats, self.gpus = seats, gpus
         self.results: dict[int, Any] = {}
         self.failures: dict[int, BaseException] = {}
-        self.dead: _Worker | None = None
+        self.dead: _LocalWorker | None = None
 
     def ended(self) -> bool:
         """Whether no task runs and none is left to start."""
@@ -207,7 +207,7 @@ class _Run:
     def _more(self) -> bool:
         return self.next < len(self.tasks) and not self.failures and self.dead is None
 
-    def _alive(self) -> list[_Worker]:
+    def _alive(self) -> list[_LocalWorker]:
         return [worker for worker in self.workers if not worker.ours.closed]
 
     def hand_out(self) -> None:
@@ -232,7 +232,7 @@ class _Run:
         for pipe in wait(list(by_pipe), _POLL_SECONDS):
             self._hear(by_pipe[pipe])  # type: ignore[index]  # of the three kinds that `wait` takes, these are pipes
 
-    def _hear(self, worker: _Worker) -> None:
+    def _hear(self, worker: _LocalWorker) -> None:
         try:
             data = worker.ours.recv_bytes()
         except (EOFError, OSError):  # in the middle of an answer, too
@@ -247,7 +247,7 @@ class _Run:
         (self.results if well else self.failures)[worker.task] = value
         worker.task = None
 
-    def _lost(self, worker: _Worker) -> None:
+    def _lost(self, worker: _LocalWorker) -> None:
         worker.ours.close()
         if self.dead is None or (worker.task is not None and self.dead.task is None):
             self.dead = worker

@@ -99,7 +99,7 @@ class RayExecutor:
     def run(self, tasks: Sequence[Task[Result]], progress: Progress) -> list[Result]:
         """Run every task; see `builders.executors.base.Executor`."""
         room = self._room({task.resources for task in tasks})
-        run = _Run(tasks, room, self._driver)
+        run = _RayRun(tasks, room, self._driver)
         try:
             while run.running:
                 run.listen(progress)
@@ -164,7 +164,7 @@ class _Sent(NamedTuple):
     actor: Any
 
 
-class _Run:
+class _RayRun:
     """The state of one call of `RayExecutor.run`."""
 
     def __init__(self, tasks: Sequence[Task[Any]], room: dict[Resources, int], driver: Driver) -> None:

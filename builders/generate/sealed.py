@@ -39,7 +39,7 @@ from PIL import Image
 from builders.errors import BuildError, one_line
 from builders.release.images import resized_size, rgb_sha256
 from builders.release.split_entries import PreparationEntry
-from builders.storage.sealed_files import HEADER_BYTES, TAG_BYTES, Header, read_header
+from builders.storage.sealed_files import HEADER_BYTES, TAG_BYTES, SealedHeader, read_header
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -101,7 +101,7 @@ def seal(pixels: Pixels, original: Original) -> bytes:
     secrets = _Secrets.of(original)
     digest = hmac.digest(secrets.digest_key, plain, "sha256")
     height, width, _ = pixels.shape
-    header = Header(height, width, len(plain) + TAG_BYTES, secrets.check, digest).encode()
+    header = SealedHeader(height, width, len(plain) + TAG_BYTES, secrets.check, digest).encode()
     return header + secrets.encrypt(plain, header)
 
 

@@ -19,7 +19,7 @@ from PIL import ExifTags, Image, ImageOps
 from PIL.TiffImagePlugin import IFDRational
 
 from builders.errors import BuildError
-from builders.release.jpeg import Header, has_hole, looks_whole, read_header
+from builders.release.jpeg import JpegHeader, has_hole, looks_whole, read_header
 
 Stored = Literal["source", "metadata_removed", "pixels", "adopted"]
 """The origin of a row's bytes.
@@ -245,7 +245,7 @@ def _without_metadata(data: bytes) -> bytes | None:
     return b"".join(data[start:stop] for start, stop in zip(starts, stops, strict=True))
 
 
-def _metadata_bytes(header: Header) -> int:
+def _metadata_bytes(header: JpegHeader) -> int:
     return sum(stop - start for start, stop in header.blocks)
 
 

@@ -27,7 +27,7 @@ _ZEROS = 256
 """Length of a run of zero bytes that exceeds any block of coefficients (64 of at most 26 bits)."""
 
 
-class Header(NamedTuple):
+class JpegHeader(NamedTuple):
     """The segments before the first scan.
 
     `frame` is the frame marker, `metadata` the start and stop of the first APP1 segment including its marker (EXIF or
@@ -44,7 +44,7 @@ class Header(NamedTuple):
     blocks: list[tuple[int, int]]
 
 
-def read_header(data: bytes | memoryview) -> Header | None:
+def read_header(data: bytes | memoryview) -> JpegHeader | None:
     """Read the segments before the first scan; None if they are not valid."""
     if data[:2] != _START:
         return None
@@ -63,7 +63,7 @@ def read_header(data: bytes | memoryview) -> Header | None:
             first = position + 5
             components = first, first + 2 * data[position + 4]
             metadata = blocks[0] if blocks else None
-            return Header(frame, metadata, huffman, components, stop, blocks) if frame else None
+            return JpegHeader(frame, metadata, huffman, components, stop, blocks) if frame else None
         if marker == _HUFFMAN_TABLES:
             huffman.append((position + 4, stop))
         elif marker in _FRAMES:
@@ -74,7 +74,7 @@ def read_header(data: bytes | memoryview) -> Header | None:
     return None
 
 
-def looks_whole(data: memoryview, header: Header) -> bool:
+def looks_whole(data: memoryview, header: JpegHeader) -> bool:
     """Whether a JPEG looks complete without being decoded.
 
     Besides the segments before the first scan (`read_header`), this checks the byte after every FF in the scans, the
@@ -87,7 +87,7 @@ def looks_whole(data: memoryview, header: Header) -> bool:
     return data[-2:] == _END and _end_of_scans(data, header.scan) == len(data) - 2 and not has_hole(data, header)
 
 
-def has_hole(data: bytes | memoryview, header: Header) -> bool:
+def has_hole(data: bytes | memoryview, header: JpegHeader) -> bool:
     """Whether zero bytes have replaced a part of a JPEG's image data, as after the loss of a disk block.
 
     Decoding does not show this, because zero bits are the first code of a Huffman table. Unless that code ends a

@@ -17,7 +17,7 @@ from typing import Literal
 
 import numpy as np
 
-from builders.card.pictures import Picture, read_pictures
+from builders.card.pictures import RowPicture, read_pictures
 from builders.release.entries import Manifest
 from builders.release.schema import Role
 from builders.report.rows import FIRST, SplitRows
@@ -95,7 +95,7 @@ def thumbnails(
     return _within(made, budget)
 
 
-def _thumbnail(picture: Picture) -> Thumbnail:
+def _thumbnail(picture: RowPicture) -> Thumbnail:
     image = picture.image
     exact = max(image.size) <= _AS_IT_IS
     file = io.BytesIO()

@@ -111,7 +111,7 @@ def _is_image(start: bytes) -> bool:
     return (start[:4] == b"RIFF" and start[8:] == b"WEBP") or start[:3] == b"\xff\xd8\xff"
 
 
-def _entries(path: Path) -> list[lmdb_pages.Entry]:
+def _entries(path: Path) -> list[lmdb_pages.LmdbEntry]:
     """List the entries of a database in key order.
 
     Raises:

@@ -40,7 +40,7 @@ _BATCH_ROWS = 64
 _FETCH = "Fetch the release again."
 
 
-class Header(NamedTuple):
+class SealedHeader(NamedTuple):
     """What a sealed residual begins with: the image's size, the ciphertext's bytes, the key check and the digest."""
 
     height: int
@@ -54,7 +54,7 @@ class Header(NamedTuple):
         return _HEADER.pack(_MAGIC, VERSION, *self)
 
 
-def read_header(sealed: bytes, name: str) -> Header:
+def read_header(sealed: bytes, name: str) -> SealedHeader:
     """Read the header of a sealed residual.
 
     Args:
@@ -73,7 +73,7 @@ def read_header(sealed: bytes, name: str) -> Header:
             f"The residual of {name} is sealed in version {version} of the format, and these tools open version "
             f"{VERSION}. Use the tools that published it."
         )
-    header = Header(*rest)
+    header = SealedHeader(*rest)
     if len(sealed) != HEADER_BYTES + header.size:
         raise BuildError(
             f"The residual of {name} is not whole: it has {len(sealed):,} bytes, not {HEADER_BYTES + header.size:,}. "
@@ -174,7 +174,7 @@ def _checked(batch: pa.RecordBatch, ids: pa.ChunkedArray, side: int, path: Path)
     return sealed
 
 
-def check_size(header: Header, name: str, side: int) -> None:
+def check_size(header: SealedHeader, name: str, side: int) -> None:
     """Check that a residual is of a square image of a given size.
 
     Raises:

@@ -67,7 +67,7 @@ class Group:
         return cls(pa.array([], pa.int64()), pa.array([0], pa.int32()), pa.py_buffer(b""), (), ())
 
 
-class Images:
+class GroupImages:
     """The images of a shard, in row groups of `ROW_GROUP_BYTES`.
 
     Args:

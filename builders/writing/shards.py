@@ -29,7 +29,7 @@ from builders.storage.byte_ranges import Reader
 from builders.storage.parquet import arrow_rows, read_schema
 from builders.storage.paths import as_path
 from builders.storage.sealed_files import SealedWriter, read_residuals
-from builders.writing.row_groups import Group, Images
+from builders.writing.row_groups import Group, GroupImages
 
 SHARD_BYTES = 512 * 1024 * 1024
 """Image bytes in one shard: close to the 500 MB that suit the Hub's viewer and streaming readers."""
@@ -104,7 +104,7 @@ def write_shard(task: ShardTask, progress: Progress) -> ShardRecord:
         OSError: a file cannot be written.
     """
     with arrow_rows(task.plan, task.start, task.stop) as rows:
-        images = Images(rows, task.roots, progress)
+        images = GroupImages(rows, task.roots, progress)
         with _data_writer(task) as (sink, writer), Reader(task.versions) as reader:
             groups = (
                 images.generated(reader, task.stored)

@@ -77,7 +77,7 @@ class FileTask:
 
 
 @dataclass(frozen=True)
-class ShardTask(FileTask):
+class DataTask(FileTask):
     """Checks one shard.
 
     Its rows are compared with those of the file `index` from row `first` on, unless `index` is None. `decode` decodes
@@ -233,7 +233,7 @@ def _index_batches(path: Path, schema: pa.Schema) -> Iterator[pa.Table]:
         return  # reported by the task of the index
 
 
-def _compare(rows: pa.Table, index: pa.Table, task: ShardTask, first: int, problems: Problems) -> None:
+def _compare(rows: pa.Table, index: pa.Table, task: DataTask, first: int, problems: Problems) -> None:
     """Compare a shard's rows with the index, column by column."""
     path, count = task.file.path, min(rows.num_rows, index.num_rows)
     if index.num_rows < rows.num_rows:

@@ -101,7 +101,7 @@ def adversarial(settings: AttackSettings, needs: str = "") -> Generator:
         description=f"{_TITLES[attack.name]} on {model.name}, L-infinity, epsilon {attack.epsilon:g}, at "
         f"{model.size} x {model.size}",
         size=(model.size, model.size),
-        start=_Start(settings, ""),
+        start=_AttackStart(settings, ""),
         parameters={
             "attack": attack.name,
             **model.parameters(),
@@ -135,7 +135,7 @@ def with_weights(settings: AttackSettings, weights: Path, digest: Weights, versi
     declared = adversarial(settings)
     return replace(
         declared,
-        start=_Start(settings, str(weights.absolute())),
+        start=_AttackStart(settings, str(weights.absolute())),
         parameters={**declared.parameters, **versions},
         weights=(digest,),
     )
@@ -145,7 +145,7 @@ _TITLES = {"pgd": "projected gradient descent", "autoattack": "AutoAttack's four
 
 
 @dataclass(frozen=True)
-class _Start:
+class _AttackStart:
     """Sets a generator up when called with it."""
 
     settings: AttackSettings

@@ -34,7 +34,7 @@ def class_names(wnid: str) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True)
-class _Start:
+class _ModelStart:
     """Loads the model of a folder onto a device; a worker does this once for equal values."""
 
     load: Callable[[Path, Generator, str], Generate]
@@ -79,7 +79,7 @@ def with_folder(
     return replace(
         declared,
         needs="",
-        start=_Start(load, str(folder), used),
+        start=_ModelStart(load, str(folder), used),
         parameters={**declared.parameters, **found}
         | {name: importlib.metadata.version(name) for name in declared.requires},
         weights=tuple(Weights.of(name, folder / file, advice) for name, file in files.items()),

@@ -42,7 +42,7 @@ class TruncatedError(ValueError):
         self.needed, self.found = needed, found
 
 
-class Entry(NamedTuple):
+class LmdbEntry(NamedTuple):
     """A key, and where in the file its value begins and how many bytes it has."""
 
     key: bytes
@@ -59,7 +59,7 @@ class _Meta(NamedTuple):
     transaction: int
 
 
-def entries(file: FileIO | BytesIO) -> list[Entry]:
+def entries(file: FileIO | BytesIO) -> list[LmdbEntry]:
     """List all entries in key order.
 
     Raises:
@@ -71,7 +71,7 @@ def entries(file: FileIO | BytesIO) -> list[Entry]:
     needed = (meta.last_page + 1) * page_size
     if length < needed:
         raise TruncatedError(needed, length)
-    tree = _Tree(file, page_size, meta)
+    tree = _PageTree(file, page_size, meta)
     found = [] if meta.root == _NO_ROOT else list(tree.walk(meta.root, 1))
     tree.refuse_shared_pages()
     if len(found) != meta.entries:
@@ -103,7 +103,7 @@ def _meta(page: bytes) -> _Meta:
     return _Meta(flags, depth, count, root, last_page, transaction)
 
 
-class _Tree:
+class _PageTree:
     """The pages of a database. Each has one place, so that a walk ends and values are no larger than the file."""
 
     def __init__(self, file: FileIO | BytesIO, page_size: int, meta: _Meta) -> None:
@@ -113,7 +113,7 @@ class _Tree:
         self.used: set[int] = set()
         self.values: list[tuple[int, int]] = []
 
-    def walk(self, number: int, level: int) -> Iterator[Entry]:
+    def walk(self, number: int, level: int) -> Iterator[LmdbEntry]:
         """Yield the entries on a page and the pages below it."""
         kind = _LEAF if level == self.meta.depth else _BRANCH
         self._refuse_outside(number, 1)
@@ -136,7 +136,7 @@ class _Tree:
             if flags & ~_BIG or stop > self.page_size or filled > self.page_size:
                 raise LmdbError(f"page {number:,} has values that reach beyond it, share bytes or are no plain ones")
             start = self._big(page, data, size) if flags & _BIG else number * self.page_size + data
-            yield Entry(page[place + _NODE.size : data], start, size)
+            yield LmdbEntry(page[place + _NODE.size : data], start, size)
 
     def _nodes(self, page: bytes, number: int, kind: int) -> tuple[int, ...]:
         """Return where the nodes of a page begin."""

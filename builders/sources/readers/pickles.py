@@ -97,7 +97,7 @@ class Inert:
         self.state = state
 
 
-class _Reader(pickle.Unpickler):
+class _ArrayUnpickler(pickle.Unpickler):
     def __init__(self, file: IO[bytes], refuse: Callable[[str], BuildError]) -> None:
         # Python 2's strings have no encoding, and the pixels are one of them.
         super().__init__(file, encoding="bytes")
@@ -140,7 +140,7 @@ def load(title: str, file: IO[bytes], place: object) -> dict[str, object]:
     try:
         _check_instructions(_Bounded(file))
         file.seek(0)
-        value = _Reader(file, refuse).load()
+        value = _ArrayUnpickler(file, refuse).load()
     except _UNSOUND as error:
         raise BuildError(
             f"{title}: {place} cannot be read as a pickle "

@@ -19,7 +19,7 @@ from fsspec.caching import BaseCache, register_cache
 from builders.storage.stores.errors import store_errors
 
 
-class RemoteFile(io.RawIOBase):
+class RangedFile(io.RawIOBase):
     """A file of fsspec whose errors are sentences.
 
     Args:

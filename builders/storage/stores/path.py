@@ -18,7 +18,7 @@ from upath.extensions import ProxyUPath
 from builders.errors import BuildError
 from builders.storage.stores import look
 from builders.storage.stores.errors import EMPTY, NO_BUCKET, code_of, store_errors
-from builders.storage.stores.file import TOGETHER, GrowingReadAhead, RemoteFile
+from builders.storage.stores.file import TOGETHER, GrowingReadAhead, RangedFile
 from builders.storage.stores.settings import (
     ASKING_ATTEMPTS,
     CUTS,
@@ -216,22 +216,22 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
         """Read a whole text."""
         return io.TextIOWrapper(io.BytesIO(self.read_bytes()), encoding or "utf-8", errors, newline).read()
 
-    def open_ranges(self, read_ahead: int = READ_AHEAD) -> RemoteFile:
+    def open_ranges(self, read_ahead: int = READ_AHEAD) -> RangedFile:
         """Open a file to read it by ranges; bytes behind a range are kept for the next."""
         kept = "readahead" if read_ahead else "none"
         return self._opened(block_size=read_ahead or 1, cache_type=kept)
 
-    def open_growing(self) -> RemoteFile:
+    def open_growing(self) -> RangedFile:
         """Open a file to read it forward, with or without gaps: the more is read in a row, the more is read ahead."""
         together = TOGETHER if self.fs.async_impl else 1
         return self._opened(cache_type=GrowingReadAhead.name, cache_options={"together": together})
 
-    def _opened(self, **options: Any) -> RemoteFile:
+    def _opened(self, **options: Any) -> RangedFile:
         with store_errors("read", str(self)):
             opened = self.fs.open(self.path, "rb", **options)
             if (seen := look.current()) is not None:
                 seen.remember(self, getattr(opened, "details", None) or self.fs.info(self.path))
-            return RemoteFile(opened, str(self))
+            return RangedFile(opened, str(self))
 
     def open(self, mode: str = "r", *args: Any, **options: Any) -> Any:
         """Open a file to read it from start to end; `builders.storage.atomic.atomic_path` writes files."""

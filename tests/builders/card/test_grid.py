@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFont
 
-from builders.card.grid import CELL, COLUMNS, Shown, Stack, Strip, fitted, grid
+from builders.card.grid import CELL, COLUMNS, GridImage, Stack, Strip, fitted, grid
 from builders.card.words import ROLE_MEANINGS, ROLE_NAMES, wrapped
 from builders.release.schema import ROLES, UNKNOWN_ROLES
 
@@ -35,14 +35,14 @@ def ink(picture):
 @pytest.mark.parametrize("count", [0, 1, COLUMNS, COLUMNS + 1])
 def test_nothing_leaves_the_picture(count):
     """Text that is cut off would have ink on the edge."""
-    columns = tuple(Stack((Shown(noise(32, 32), LONG, True),) * 2, "W" * 40) for _ in range(count))
+    columns = tuple(Stack((GridImage(noise(32, 32), LONG, True),) * 2, "W" * 40) for _ in range(count))
     picture = grid([Strip(LONG, columns), Strip("W" * 300, columns)], LONG * 3)
     left, top, right, bottom = ink(picture)
     assert left > 0 and top > 0 and right < picture.width - 1 and bottom < picture.height - 1
 
 
 def test_a_row_of_many_images_goes_on_below():
-    one, two = (grid([Strip("", (Stack((Shown(noise(32, 32)),)),) * count)]) for count in (COLUMNS, COLUMNS + 1))
+    one, two = (grid([Strip("", (Stack((GridImage(noise(32, 32)),)),) * count)]) for count in (COLUMNS, COLUMNS + 1))
     assert two.width == one.width and two.height >= one.height + CELL
 
 

@@ -11,7 +11,7 @@ from builders.errors import BuildError
 from builders.storage import sealed_files
 from builders.storage.sealed_files import (
     HEADER_BYTES,
-    Header,
+    SealedHeader,
     SealedWriter,
     check_size,
     published_residuals,
@@ -25,7 +25,7 @@ SIDE = 8
 def residual(number, side=SIDE):
     """What looks like a residual without its key."""
     cipher = bytes([number % 256]) * (40 + number % 7)
-    return Header(side, side, len(cipher), bytes(8), bytes(32)).encode() + cipher
+    return SealedHeader(side, side, len(cipher), bytes(8), bytes(32)).encode() + cipher
 
 
 def ids(first, count):
@@ -66,7 +66,7 @@ def test_a_writer_that_fails_writes_no_further_row(tmp_path):
 
 
 def test_a_header_has_the_places_that_are_written_down():
-    header = Header(1, 2, 3, b"checkchk", b"d" * 32)
+    header = SealedHeader(1, 2, 3, b"checkchk", b"d" * 32)
     expected = b"UDSR" + b"\2" + struct.pack("<III", 1, 2, 3) + b"checkchk" + b"d" * 32
     assert header.encode() == expected
     assert len(expected) == HEADER_BYTES == 57

@@ -10,7 +10,7 @@ import pytest
 from builders.errors import BuildError
 from builders.storage.byte_ranges import Reader
 from builders.writing import row_groups
-from builders.writing.row_groups import Images
+from builders.writing.row_groups import GroupImages
 
 SIZES = [3, 5, 0, 4, 4, 0, 7, 2]
 PACKS = ["one", "one", "one", "one", "two", "two", "two", "one"]
@@ -36,7 +36,7 @@ def plan_of(tmp_path, **columns):
 
 def generated(tmp_path, rows):
     told = []
-    images = Images(rows, {"staging": str(tmp_path)}, lambda *done: told.append(done))
+    images = GroupImages(rows, {"staging": str(tmp_path)}, lambda *done: told.append(done))
     with Reader() as reader:
         groups = list(images.generated(reader))
     return images, groups, told
