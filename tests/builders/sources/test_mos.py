@@ -6,7 +6,6 @@ from collections import Counter
 
 import pyarrow.parquet as pq
 import pytest
-from tests.builders.published import touched
 
 from builders.openood_benchmark import BENCHMARK, main
 from builders.sources.base import Stray, open_source
@@ -15,6 +14,7 @@ from taxonomy import lists, tables
 from tests.builders.conftest import build_demo
 from tests.builders.trees import opened, refusal, tree
 from tests.manifests import manifest_of
+from tests.published_lists import touched
 
 PLACES = sorted(lists.load("mos_places"))
 
