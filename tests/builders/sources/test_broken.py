@@ -94,7 +94,11 @@ def test_a_published_row_is_compared_and_not_judged_again(tmp_path):
     rows = pa.Table.from_pylist([row | {"offset": 0, "size": 12, "expected_sha256": "0" * 64}])
     assert known_broken(rows) == {0}
     with Reader() as reader, pytest.raises(BuildError, match="cannot be used"):
-        list(GroupImages(rows, {"s": str(tmp_path)}, lambda *_: None).copied(reader, decode=False, drop_unreadable=False))
+        list(
+            GroupImages(rows, {"s": str(tmp_path)}, lambda *_: None).copied(
+                reader, decode=False, drop_unreadable=False
+            )
+        )
 
 
 def test_the_table_names_images_of_the_source():
