@@ -6,7 +6,7 @@ import dataclasses
 import sys
 
 from builders.cifar_benchmark import BENCHMARK
-from builders.commands.build import run_command
+from builders.commands.benchmark import run_command
 from builders.executors.processes import without_pandas
 
 if __name__ == "__main__":
