@@ -172,7 +172,7 @@ def _from_tables(name):
         return [("imagenet21k", source_id, -1) for source_id in lists.load("ssb_hard")]
     if name == "inaturalist":
         return [("inaturalist", source_id, -1) for source_id in tables.inaturalist()]
-    wnids = {"openood_validation": [row.wnid for row in tables.imagenet1k()]}.get(name, lists.openood_imagenet200())
+    wnids = {"openood_validation": [row.wnid for row in tables.imagenet1k()]}.get(name, sorted(lists.imagenet_r()))
     known = {wnid: label for label, wnid in enumerate(wnids)}
     return [("imagenet", path, known[of]) for path, of in lists.load("openood_validation").items() if of in known]
 
