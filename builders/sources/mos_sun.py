@@ -2,6 +2,8 @@
 
 Names in SUN397 are the same, but SUN397's ids begin with a category, which is known only from a copy of it. So these
 images have no class, and ids of their own.
+
+Tested by `tests/builders/sources/test_mos.py`.
 """
 
 from __future__ import annotations
@@ -61,9 +63,8 @@ def _indexed(found: MatchedFiles | None) -> PartitionIndex | None:
     listed = pa.array(list(lists.load(_KEY)), pa.string())
     found = _IMAGES.only(found, found.groups["id"], listed, "not one of the 10,000 images of the subset")
     ids = found.groups["id"]
-    return _IMAGES.partition(
-        _PARTITION, found, found.table(class_column(tuple(classes()), np.zeros(len(ids), np.int32)), ids)
-    )
+    column = class_column(tuple(classes()), np.zeros(len(ids), np.int32))
+    return _IMAGES.partition(_PARTITION, found, found.table(column, ids))
 
 
 def _folder(root: Path, home: Path) -> PartitionIndex | None:
@@ -90,11 +91,7 @@ MOS_SUN = Source(
     edition=f"the subset of MOS (2021; SUN.tar.gz has the MD5 {_PUBLISHED.md5})",
     licence=SUN397.licence,  # the subset's own page states no terms
     citation=SUN397.citation,
-    obtain=Obtain(
-        "https://github.com/deeplearning-wisc/large_scale_ood",
-        "download SUN.tar.gz; it can stay packed",
-        files=(_PUBLISHED,),
-    ),
+    obtain=Obtain.packed("https://github.com/deeplearning-wisc/large_scale_ood", _PUBLISHED),
     layouts=_SEARCH.descriptions,
     classes=classes,
     expected=expected,
