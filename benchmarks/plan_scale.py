@@ -42,7 +42,7 @@ from builders.declare.benchmark import (
 from builders.executors.local import LocalExecutor
 from builders.pipeline.from_sources import prepare
 from builders.pipeline.request import BuildRequest, Run
-from builders.sources.base import Expected, Licence, PartitionIndex, Source, partition_table
+from builders.sources.base import Expected, Licence, PartitionIndex, Source, Unsearched, partition_table
 
 CLASSES = tuple(f"n{1440764 + 97 * number:08d}" for number in range(1000))
 
@@ -113,10 +113,9 @@ class Generated:
             licence=Licence("none", "", "There are no images.", "open"),
             citation="",
             obtain=None,
-            layouts=(),
             classes=_classes,
             expected=lambda: expected,
-            scan=self.scan,
+            search=Unsearched((), self.scan),
         )
 
     def benchmark(self) -> Benchmark:

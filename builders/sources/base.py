@@ -1,6 +1,6 @@
 """The types of upstream datasets: a declaration (`Source`), and an index of its images without pixels.
 
-A source module declares one `Source` value. Its `scan` function recognises the layout of each requested partition
+A source module declares one `Source` value. Its `search` recognises the layout of each requested partition
 in a folder, and returns one `PartitionIndex` for each. An image has the same `source_id` in every layout, so a plan
 does not depend on how a copy is laid out.
 
@@ -14,7 +14,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -163,17 +163,38 @@ class PartitionIndex:
         return table
 
 
+class PartitionSearch(Protocol):
+    """Finds partitions of a source in a person's folder (`builders.sources.readers.layouts.Search`)."""
+
+    @property
+    def descriptions(self) -> tuple[str, ...]:
+        """One line for each accepted layout."""
+
+    def scan(self, source: Source, root: Path, partitions: Sequence[str]) -> list[PartitionIndex]:
+        """Return one piece for each partition, or raise `BuildError`."""
+
+
+@dataclass(frozen=True)
+class Unsearched:
+    """Makes the pieces of a source that need not be looked for; `descriptions` as of `PartitionSearch`."""
+
+    descriptions: tuple[str, ...]
+    make: Callable[[Path, Sequence[str]], list[PartitionIndex]]
+
+    def scan(self, source: Source, root: Path, partitions: Sequence[str]) -> list[PartitionIndex]:
+        """Return one piece for each partition."""
+        return self.make(root, partitions)
+
+
 @dataclass(frozen=True)
 class Source:
     """One upstream dataset: all that this project says of it, and how a copy is read.
 
-    `key` names it in plans, flags (`--<key> DIR`) and declarations. `obtain` says how to get a copy, and `layouts` has
-    one line for each accepted layout; both are printed where the source is missing. `obtain` is None for a source that
-    this project makes itself: it has no folder and no flag, and `scan` looks at nothing.
+    `key` names it in plans, flags (`--<key> DIR`) and declarations. `obtain` says how to get a copy; it is None for a
+    source that this project makes itself, which has no folder and no flag.
 
     `classes` maps every class id to its name, in the owner's order. `expected` maps each partition to its complete
-    size. `scan(root, partitions)` returns one piece for each partition asked for, or raises `BuildError`. `edition`
-    names the edition that the counts are of.
+    size. `search` finds its partitions in a folder. `edition` names the edition that the counts are of.
 
     `arrays` marks a source whose images are pixel arrays upstream: rows hold them as PNG and are identified by their
     pixels, so that every layout gives equal rows. `pixel_sizes` is None where a copy's edition does not show in its
@@ -187,10 +208,9 @@ class Source:
     licence: Licence
     citation: str
     obtain: Obtain | None
-    layouts: tuple[str, ...]
     classes: Callable[[], Mapping[str, str]]
     expected: Callable[[], Mapping[str, Expected]]
-    scan: Callable[[Path, Sequence[str]], list[PartitionIndex]]
+    search: PartitionSearch
     arrays: bool = False
     pixel_sizes: PixelSizes | None = None
     columns: tuple[Column, ...] = ()
@@ -199,6 +219,15 @@ class Source:
     def on_disk(self) -> bool:
         """Whether a person has a copy of it in a folder."""
         return self.obtain is not None
+
+    @property
+    def layouts(self) -> tuple[str, ...]:
+        """One line for each accepted layout, which are printed where the source is missing."""
+        return self.search.descriptions
+
+    def scan(self, root: Path, partitions: Sequence[str]) -> list[PartitionIndex]:
+        """Return one piece for each of some partitions; raises `BuildError` if there is none."""
+        return self.search.scan(self, root, partitions)
 
 
 @dataclass(frozen=True)

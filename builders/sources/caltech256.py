@@ -76,22 +76,8 @@ def _mirrored(path: Path) -> pa.Array:
     return by_start(shard, {folder[:3]: folder for folder in classes()})
 
 
-_SEARCH = Search(
-    key=_KEY,
-    title=_TITLE,
-    layouts=(
-        *_IMAGES.layouts(_PUBLISHED, _FOLDER, "<number>.<class>/<number>_<4 digits>.jpg"),
-        Layout(
-            _PARTITION,
-            "a Hub mirror's data/train-*.parquet with file names (also validation-*, test-*)",
-            _IMAGES.mirror(_SPLITS, _mirrored),
-        ),
-    ),
-    expected=expected,
-)
-
 CALTECH256 = Source(
-    key=_SEARCH.key,
+    key=_KEY,
     title=_TITLE,
     edition="CaltechDATA version 1.0 (2022; collected 2007)",
     # We have not seen the rights field itself: two independent inventories of datasets quote it as CC BY 4.0, and no
@@ -118,9 +104,17 @@ CALTECH256 = Source(
         _PUBLISHED,
         mirror=Mirror("hf://datasets/bitmind/caltech-256", {_PARTITION: (_SPLITS,)}),
     ),
-    layouts=_SEARCH.descriptions,
     classes=classes,
     expected=expected,
-    scan=_SEARCH.scan,
+    search=Search(
+        (
+            *_IMAGES.layouts(_PUBLISHED, _FOLDER, "<number>.<class>/<number>_<4 digits>.jpg"),
+            Layout(
+                _PARTITION,
+                "a Hub mirror's data/train-*.parquet with file names (also validation-*, test-*)",
+                _IMAGES.mirror(_SPLITS, _mirrored),
+            ),
+        )
+    ),
     pixel_sizes=PixelSizes(),
 )

@@ -232,20 +232,8 @@ def _parquet_codes(path: Path) -> Int64:
     return codes
 
 
-_SEARCH = Search(
-    key="cifar100",
-    title=_TITLE,
-    layouts=alike(
-        ("train", "test"),
-        (f"the pickle {_FOLDER}/{{partition}}", _folder),
-        (f"the archive {_ARCHIVE}", _archive),
-        ("the Hub's cifar100/{partition}-*.parquet (also in data/)", _parquet),
-    ),
-    expected=expected,
-)
-
 CIFAR100 = Source(
-    key=_SEARCH.key,
+    key="cifar100",
     title=_TITLE,
     edition="CIFAR-100, python version (2009)",
     licence=Licence(
@@ -270,9 +258,15 @@ CIFAR100 = Source(
         files=(_PUBLISHED,),
         mirror=Mirror("hf://datasets/uoft-cs/cifar100/cifar100", {"train": (("train",),), "test": (("test",),)}),
     ),
-    layouts=_SEARCH.descriptions,
     classes=classes,
     expected=expected,
-    scan=_SEARCH.scan,
+    search=Search(
+        alike(
+            ("train", "test"),
+            (f"the pickle {_FOLDER}/{{partition}}", _folder),
+            (f"the archive {_ARCHIVE}", _archive),
+            ("the Hub's cifar100/{partition}-*.parquet (also in data/)", _parquet),
+        )
+    ),
     arrays=True,
 )

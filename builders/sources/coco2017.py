@@ -151,27 +151,8 @@ def _zipped(root: Path, home: Path) -> PartitionIndex | None:
     return None
 
 
-_SEARCH = Search(
-    key=_KEY,
-    title=TITLE,
-    layouts=(
-        Layout(_PARTITION, f"{_FOLDER}/{_WANTED} beside annotations/{FILE}", functools.partial(_folder, _FOLDER)),
-        Layout(
-            _PARTITION,
-            f"images/{_FOLDER}/{_WANTED} beside annotations/",
-            functools.partial(_folder, f"images/{_FOLDER}"),
-        ),
-        Layout(_PARTITION, f"a tar of that folder, {_FOLDER}.tar or .tar.gz, beside annotations/", _archive),
-        Layout(
-            _PARTITION, "a Hub mirror's data/train-*.parquet with the column image_id, beside annotations/", _parquet
-        ),
-        Layout(_PARTITION, f"{_FOLDER}.zip once it is unpacked", _zipped),
-    ),
-    expected=expected,
-)
-
 COCO2017 = Source(
-    key=_SEARCH.key,
+    key=_KEY,
     title=TITLE,
     edition="COCO 2017, training images and instance annotations",
     # The owners' terms are from stored copies of their page; the licences of the images are in the annotations.
@@ -199,10 +180,25 @@ COCO2017 = Source(
         "unpack both in one folder",
         files=_FILES,
     ),
-    layouts=_SEARCH.descriptions,
     classes=classes,
     expected=expected,
-    scan=_SEARCH.scan,
+    search=Search(
+        (
+            Layout(_PARTITION, f"{_FOLDER}/{_WANTED} beside annotations/{FILE}", functools.partial(_folder, _FOLDER)),
+            Layout(
+                _PARTITION,
+                f"images/{_FOLDER}/{_WANTED} beside annotations/",
+                functools.partial(_folder, f"images/{_FOLDER}"),
+            ),
+            Layout(_PARTITION, f"a tar of that folder, {_FOLDER}.tar or .tar.gz, beside annotations/", _archive),
+            Layout(
+                _PARTITION,
+                "a Hub mirror's data/train-*.parquet with the column image_id, beside annotations/",
+                _parquet,
+            ),
+            Layout(_PARTITION, f"{_FOLDER}.zip once it is unpacked", _zipped),
+        )
+    ),
     columns=COLUMNS,
     pixel_sizes=PixelSizes(),
 )

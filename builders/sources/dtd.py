@@ -88,24 +88,8 @@ def _mirrored(path: Path) -> pa.Array:
     return names
 
 
-_SEARCH = Search(
-    key=_KEY,
-    title=_TITLE,
-    layouts=(
-        *_IMAGES.layouts(
-            _PUBLISHED, "dtd/images", "<texture>/<texture>_<4 digits>.jpg", "the texture folders themselves"
-        ),
-        Layout(
-            _PARTITION,
-            "a Hub mirror's data/train-*.parquet with file names (also validation-*, test-*)",
-            _IMAGES.mirror(_SPLITS, _mirrored),
-        ),
-    ),
-    expected=expected,
-)
-
 DTD = Source(
-    key=_SEARCH.key,
+    key=_KEY,
     title=_TITLE,
     edition="DTD release 1.0.1 (2014)",
     # We have not seen the owners' page itself; two independent descriptions of it (the TensorFlow and the Hub
@@ -131,9 +115,19 @@ DTD = Source(
         files=(_PUBLISHED,),
         mirror=Mirror("hf://datasets/bitmind/dtd", {_PARTITION: (_SPLITS,)}),
     ),
-    layouts=_SEARCH.descriptions,
     classes=classes,
     expected=expected,
-    scan=_SEARCH.scan,
+    search=Search(
+        (
+            *_IMAGES.layouts(
+                _PUBLISHED, "dtd/images", "<texture>/<texture>_<4 digits>.jpg", "the texture folders themselves"
+            ),
+            Layout(
+                _PARTITION,
+                "a Hub mirror's data/train-*.parquet with file names (also validation-*, test-*)",
+                _IMAGES.mirror(_SPLITS, _mirrored),
+            ),
+        )
+    ),
     pixel_sizes=PixelSizes(),
 )

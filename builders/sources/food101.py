@@ -53,22 +53,8 @@ _IMAGES = ClassFolders(
     ending=".jpg",
 )
 
-_SEARCH = Search(
-    key=_KEY,
-    title=_TITLE,
-    layouts=(
-        *_IMAGES.layouts(_PUBLISHED, "food-101/images", "<class>/<number>.jpg"),
-        Layout(
-            _PARTITION,
-            "the Hub's data/train-*.parquet and data/validation-*.parquet",
-            _IMAGES.mirror(_SPLITS, by_label(_TITLE, _KEY, _IMAGES.known)),
-        ),
-    ),
-    expected=expected,
-)
-
 FOOD101 = Source(
-    key=_SEARCH.key,
+    key=_KEY,
     title=_TITLE,
     edition="Food-101 (2014)",
     licence=Licence(
@@ -91,9 +77,17 @@ FOOD101 = Source(
         _PUBLISHED,
         mirror=Mirror("hf://datasets/ethz/food101", {_PARTITION: (_SPLITS,)}),
     ),
-    layouts=_SEARCH.descriptions,
     classes=classes,
     expected=expected,
-    scan=_SEARCH.scan,
+    search=Search(
+        (
+            *_IMAGES.layouts(_PUBLISHED, "food-101/images", "<class>/<number>.jpg"),
+            Layout(
+                _PARTITION,
+                "the Hub's data/train-*.parquet and data/validation-*.parquet",
+                _IMAGES.mirror(_SPLITS, by_label(_TITLE, _KEY, _IMAGES.known)),
+            ),
+        )
+    ),
     pixel_sizes=PixelSizes(),
 )

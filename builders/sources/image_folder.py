@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from builders.errors import NAMED, BuildError, more, one_line
 from builders.release.images import UnreadableImageError, check
-from builders.sources.base import Expected, Licence, PartitionIndex, Source, Stray, partition_table
+from builders.sources.base import Expected, Licence, PartitionIndex, Source, Stray, Unsearched, partition_table
 from builders.sources.obtain import Obtain
 from builders.sources.readers.folders import child_names, class_codes, class_column, printable
 from builders.storage.paths import store_of
@@ -162,18 +162,13 @@ def image_folder(key: str, title: str, images: Images) -> Source:
         licence=_LICENCE,
         citation="",
         obtain=Obtain("", "a folder of your own"),
-        layouts=("class folders, or images without classes",),
         classes=lambda: names,
         expected=lambda: expected,
-        scan=_scanner(images),
+        search=Unsearched(
+            ("class folders, or images without classes",),
+            lambda root, partitions: [_index(images, partition) for partition in partitions],
+        ),
     )
-
-
-def _scanner(images: Images) -> Callable[[Path, Sequence[str]], list[PartitionIndex]]:
-    def scan(root: Path, partitions: Sequence[str]) -> list[PartitionIndex]:
-        return [_index(images, partition) for partition in partitions]
-
-    return scan
 
 
 def _index(images: Images, partition: str) -> PartitionIndex:

@@ -201,39 +201,8 @@ def _holds_validation(path: Path) -> bool:
     return len(names) > 0 and is_named("val", names[0].as_py().rpartition("/")[2])
 
 
-_SEARCH = Search(
-    key="imagenet",
-    title=TITLE,
-    layouts=(
-        Layout(
-            "train",
-            "train/<wnid>/<wnid>_<number>.JPEG (or ILSVRC2012_img_train/)",
-            functools.partial(_class_folders, "train"),
-        ),
-        Layout("train", "the same in one folder, train/<wnid>_<number>.JPEG", functools.partial(_flat, "train")),
-        Layout("train", "the archives of the classes, train/<wnid>.tar", _folder_of_tars),
-        Layout("train", "the original archive ILSVRC2012_img_train.tar", _train_tar),
-        Layout("train", "the Hub's data/train-*.parquet", functools.partial(_parquet, "train")),
-        Layout(
-            "val",
-            "val/<wnid>/ILSVRC2012_val_<8 digits>.JPEG (or validation/, ILSVRC2012_img_val/)",
-            functools.partial(_class_folders, "val"),
-        ),
-        Layout(
-            "val",
-            "val/ILSVRC2012_val_<8 digits>_<wnid>.JPEG, or without the class in the name and with one of "
-            f"{', '.join(ilsvrc_devkit.ACCEPTED)}",
-            functools.partial(_flat, "val"),
-        ),
-        Layout("val", "the original archive ILSVRC2012_img_val.tar with one of the same", _val_tar),
-        Layout("val", "the Hub's data/validation-*.parquet", functools.partial(_parquet, "val")),
-    ),
-    expected=expected,
-)
-
-
 IMAGENET = Source(
-    key=_SEARCH.key,
+    key="imagenet",
     title=TITLE,
     edition="ILSVRC2012, classification",
     licence=Licence(
@@ -268,10 +237,34 @@ IMAGENET = Source(
             gated=True,
         ),
     ),
-    layouts=_SEARCH.descriptions,
     classes=classes,
     expected=expected,
-    scan=_SEARCH.scan,
+    search=Search(
+        (
+            Layout(
+                "train",
+                "train/<wnid>/<wnid>_<number>.JPEG (or ILSVRC2012_img_train/)",
+                functools.partial(_class_folders, "train"),
+            ),
+            Layout("train", "the same in one folder, train/<wnid>_<number>.JPEG", functools.partial(_flat, "train")),
+            Layout("train", "the archives of the classes, train/<wnid>.tar", _folder_of_tars),
+            Layout("train", "the original archive ILSVRC2012_img_train.tar", _train_tar),
+            Layout("train", "the Hub's data/train-*.parquet", functools.partial(_parquet, "train")),
+            Layout(
+                "val",
+                "val/<wnid>/ILSVRC2012_val_<8 digits>.JPEG (or validation/, ILSVRC2012_img_val/)",
+                functools.partial(_class_folders, "val"),
+            ),
+            Layout(
+                "val",
+                "val/ILSVRC2012_val_<8 digits>_<wnid>.JPEG, or without the class in the name and with one of "
+                f"{', '.join(ilsvrc_devkit.ACCEPTED)}",
+                functools.partial(_flat, "val"),
+            ),
+            Layout("val", "the original archive ILSVRC2012_img_val.tar with one of the same", _val_tar),
+            Layout("val", "the Hub's data/validation-*.parquet", functools.partial(_parquet, "val")),
+        )
+    ),
     pixel_sizes=PixelSizes(
         editions={
             (n, n): f"ImageNet resized to {n} x {n} (Chrabaszcz, Loshchilov and Hutter, 2017)" for n in _DOWNSAMPLED

@@ -108,20 +108,8 @@ def _tar_of_tars(partition: str, root: Path, home: Path) -> PartitionIndex | Non
     return _indexed(partition, match(trees.in_tars(root, path, inner), _IMAGES.pattern))
 
 
-_SEARCH = Search(
-    _KEY,
-    _TITLE,
-    alike(
-        lists.OF_IMAGENET21K,
-        ("<wnid>/<wnid>_<number>.JPEG, as unpacked and as in OpenOOD's images_largescale/ssb_hard", _folders),
-        (f"the archives of the classes, <wnid>.tar, as unpacked from {_FALL} or {_WINTER.name}", _folder_of_tars),
-        (f"the archive {_FALL}, read in place", _tar_of_tars),
-    ),
-    expected,
-)
-
 IMAGENET21K = Source(
-    key=_SEARCH.key,
+    key=_KEY,
     title=_TITLE,
     edition="ImageNet, fall 2011 or winter 2021",
     licence=IMAGENET.licence,
@@ -137,9 +125,15 @@ IMAGENET21K = Source(
         f"winter21_whole/<wnid>.tar each; the edition of fall 2011, {_FALL}, is no longer offered there",
         files=(_WINTER,),
     ),
-    layouts=_SEARCH.descriptions,
     classes=classes,
     expected=expected,
-    scan=_SEARCH.scan,
+    search=Search(
+        alike(
+            lists.OF_IMAGENET21K,
+            ("<wnid>/<wnid>_<number>.JPEG, as unpacked and as in OpenOOD's images_largescale/ssb_hard", _folders),
+            (f"the archives of the classes, <wnid>.tar, as unpacked from {_FALL} or {_WINTER.name}", _folder_of_tars),
+            (f"the archive {_FALL}, read in place", _tar_of_tars),
+        )
+    ),
     pixel_sizes=PixelSizes(),
 )

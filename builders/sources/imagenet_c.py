@@ -111,23 +111,8 @@ def _archives(root: Path, home: Path) -> PartitionIndex | None:
     return None if tree is None else _indexed(match(tree, _IMAGES.pattern))
 
 
-_SEARCH = Search(
-    _KEY,
-    _TITLE,
-    (
-        Layout(
-            _PARTITION,
-            "<corruption>/<severity>/<wnid>/ILSVRC2012_val_<8 digits>.JPEG, also in folders called as the archives, "
-            "or without <wnid> as in OpenOOD's images_largescale/imagenet_c",
-            _folders,
-        ),
-        Layout(_PARTITION, f"the original archives {', '.join(_NAMES)}, read in place", _archives),
-    ),
-    expected,
-)
-
 IMAGENET_C = Source(
-    key=_SEARCH.key,
+    key=_KEY,
     title=_TITLE,
     edition="ImageNet-C (2019), the images that OpenOOD v1.5 lists",
     licence=Licence(
@@ -146,9 +131,18 @@ IMAGENET_C = Source(
   year = {2019}
 }""",
     obtain=Obtain.packed("https://github.com/hendrycks/robustness", *_PUBLISHED),
-    layouts=_SEARCH.descriptions,
     classes=classes,
     expected=expected,
-    scan=_SEARCH.scan,
+    search=Search(
+        (
+            Layout(
+                _PARTITION,
+                "<corruption>/<severity>/<wnid>/ILSVRC2012_val_<8 digits>.JPEG, also in folders called as the "
+                "archives, or without <wnid> as in OpenOOD's images_largescale/imagenet_c",
+                _folders,
+            ),
+            Layout(_PARTITION, f"the original archives {', '.join(_NAMES)}, read in place", _archives),
+        )
+    ),
     # No `pixel_sizes`: all its images have 224 x 224 pixels.
 )

@@ -166,19 +166,8 @@ def _parquet(root: Path, home: Path) -> PartitionIndex | None:
     return _indexed(root, _IMAGES.in_parquet(root, home, ("test",), _mirrored))
 
 
-_SEARCH = Search(
-    key=_KEY,
-    title=_TITLE,
-    layouts=(
-        Layout(_PARTITION, f"imagenet-o/{_WANTED}, or the folder of these folders", _folders),
-        Layout(_PARTITION, "the original archive imagenet-o.tar, read in place", _archive),
-        Layout(_PARTITION, "the Hub's default/test/0000.parquet (refs/convert/parquet of cais/imagenet-o)", _parquet),
-    ),
-    expected=expected,
-)
-
 IMAGENET_O = Source(
-    key=_SEARCH.key,
+    key=_KEY,
     title=_TITLE,
     edition=f"ImageNet-O (2019; imagenet-o.tar has the MD5 {_PUBLISHED.md5})",
     # The repository's LICENSE is MIT, and the owners' copy on the Hub (cais/imagenet-o) names the same. The images are
@@ -204,9 +193,16 @@ IMAGENET_O = Source(
         files=(_PUBLISHED,),
         mirror=Mirror("hf://datasets/cais/imagenet-o@refs/convert/parquet", {_PARTITION: (("test",),)}),
     ),
-    layouts=_SEARCH.descriptions,
     classes=classes,
     expected=expected,
-    scan=_SEARCH.scan,
+    search=Search(
+        (
+            Layout(_PARTITION, f"imagenet-o/{_WANTED}, or the folder of these folders", _folders),
+            Layout(_PARTITION, "the original archive imagenet-o.tar, read in place", _archive),
+            Layout(
+                _PARTITION, "the Hub's default/test/0000.parquet (refs/convert/parquet of cais/imagenet-o)", _parquet
+            ),
+        )
+    ),
     columns=(SOURCE_CLASS, PREDICTED, CONFIDENCE, *COLUMNS),
 )

@@ -52,20 +52,8 @@ _IMAGES = ClassFolders(
     ending=".jpg",
 )
 
-_SEARCH = Search(
-    key=_KEY,
-    title=_TITLE,
-    layouts=_IMAGES.layouts(
-        _PUBLISHED,
-        "imagenet-r",
-        "<wnid>/<rendition>_<number>.jpg",
-        "the class folders themselves, as in OpenOOD's images_largescale/imagenet_r",
-    ),
-    expected=expected,
-)
-
 IMAGENET_R = Source(
-    key=_SEARCH.key,
+    key=_KEY,
     title=_TITLE,
     edition="ImageNet-R (2020)",
     licence=Licence(
@@ -86,9 +74,15 @@ IMAGENET_R = Source(
   year = {2021}
 }""",
     obtain=Obtain.packed("https://github.com/hendrycks/imagenet-r", _PUBLISHED),
-    layouts=_SEARCH.descriptions,
     classes=classes,
     expected=expected,
-    scan=_SEARCH.scan,
+    search=Search(
+        _IMAGES.layouts(
+            _PUBLISHED,
+            "imagenet-r",
+            "<wnid>/<rendition>_<number>.jpg",
+            "the class folders themselves, as in OpenOOD's images_largescale/imagenet_r",
+        )
+    ),
     pixel_sizes=PixelSizes(),
 )

@@ -85,10 +85,8 @@ _LAYOUTS = _IMAGES.layouts(
     "<0 to 999>/<40 hexadecimal digits>.jpeg",
     "the class folders themselves, as in OpenOOD's images_largescale/imagenet_v2",
 )
-_SEARCH = Search(_KEY, _TITLE, tuple(map(_checked, _LAYOUTS)), expected)
-
 IMAGENET_V2 = Source(
-    key=_SEARCH.key,
+    key=_KEY,
     title=_TITLE,
     edition="ImageNetV2, matched frequency (2019), under the names of the Hub's archive of 2023",
     licence=Licence(
@@ -107,9 +105,8 @@ IMAGENET_V2 = Source(
   year = {2019}
 }""",
     obtain=Obtain.packed("https://github.com/modestyachts/ImageNetV2", _PUBLISHED),
-    layouts=_SEARCH.descriptions,
     classes=classes,
     expected=expected,
-    scan=_SEARCH.scan,
+    search=Search(tuple(map(_checked, _LAYOUTS))),
     pixel_sizes=PixelSizes(),
 )

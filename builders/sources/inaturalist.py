@@ -86,19 +86,8 @@ def _parquet(root: Path, home: Path) -> PartitionIndex | None:
     return _indexed(_IMAGES.in_parquet(root, home, _SPLITS))
 
 
-_SEARCH = Search(
-    key=_KEY,
-    title=_TITLE,
-    layouts=(
-        Layout(_PARTITION, f"iNaturalist/images/{_WANTED}, or these files in any folder", _folder),
-        Layout(_PARTITION, "the archive iNaturalist.tar.gz (or iNaturalist.tar, read in place)", _archive),
-        Layout(_PARTITION, "a Hub mirror's Parquet files with file names (train-*, validation-* or test-*)", _parquet),
-    ),
-    expected=expected,
-)
-
 INATURALIST = Source(
-    key=_SEARCH.key,
+    key=_KEY,
     title=_TITLE,
     edition=f"the subset of MOS (2021; iNaturalist.tar.gz has the MD5 {_PUBLISHED.md5})",
     # The subset's own page states no terms; these are those of the dataset that it was taken from
@@ -129,10 +118,17 @@ INATURALIST = Source(
     obtain=Obtain.packed(
         "https://github.com/deeplearning-wisc/large_scale_ood", _PUBLISHED, mirror=Mirror("", {_PARTITION: (_SPLITS,)})
     ),
-    layouts=_SEARCH.descriptions,
     classes=classes,
     expected=expected,
-    scan=_SEARCH.scan,
+    search=Search(
+        (
+            Layout(_PARTITION, f"iNaturalist/images/{_WANTED}, or these files in any folder", _folder),
+            Layout(_PARTITION, "the archive iNaturalist.tar.gz (or iNaturalist.tar, read in place)", _archive),
+            Layout(
+                _PARTITION, "a Hub mirror's Parquet files with file names (train-*, validation-* or test-*)", _parquet
+            ),
+        )
+    ),
     pixel_sizes=PixelSizes(),
     columns=COLUMNS,
 )

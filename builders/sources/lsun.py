@@ -187,21 +187,8 @@ def _walk(root: Path, folder: Path, digits: str) -> tuple[list[str], list[Stray]
     return files, strays
 
 
-_SEARCH = Search(
-    key="lsun",
-    title=_TITLE,
-    layouts=(
-        Layout(_PARTITION, f"the database {_DATABASE}/", _database),
-        Layout(_PARTITION, "its exported images test/<key>.webp (also in folders of the keys' first digits)", _folder),
-        Layout(_PARTITION, "the database's own folder", _lmdb),
-        Layout(_PARTITION, "the images themselves", _images),
-    ),
-    expected=expected,
-)
-
-
 LSUN = Source(
-    key=_SEARCH.key,
+    key="lsun",
     title=_TITLE,
     edition="LSUN, scene classification (2015)",
     licence=Licence(
@@ -224,8 +211,16 @@ LSUN = Source(
         "download the test set, test_lmdb.zip, with the owners' script and unpack it",
         files=(_PUBLISHED,),
     ),
-    layouts=_SEARCH.descriptions,
     classes=classes,
     expected=expected,
-    scan=_SEARCH.scan,
+    search=Search(
+        (
+            Layout(_PARTITION, f"the database {_DATABASE}/", _database),
+            Layout(
+                _PARTITION, "its exported images test/<key>.webp (also in folders of the keys' first digits)", _folder
+            ),
+            Layout(_PARTITION, "the database's own folder", _lmdb),
+            Layout(_PARTITION, "the images themselves", _images),
+        )
+    ),
 )

@@ -103,15 +103,8 @@ def _first_gap(numbers: pa.Array) -> str:
     return f"the first number without an image is {missing[0]}" if missing else ""
 
 
-_SEARCH = Search(
-    key=_KEY,
-    title=_TITLE,
-    layouts=(Layout(_PARTITION, f"LSUN_fix/{_START}0{_END} to {_START}9999{_END}, or these in any folder", _folder),),
-    expected=expected,
-)
-
 LSUN_FIX = Source(
-    key=_SEARCH.key,
+    key=_KEY,
     title=_TITLE,
     edition="CSI's LSUN_fix (2020)",
     licence=Licence(
@@ -140,9 +133,10 @@ LSUN_FIX = Source(
         "https://github.com/alinlab/CSI",
         "download LSUN_fix with the link in section 1 of its README and unpack it",
     ),
-    layouts=_SEARCH.descriptions,
     classes=classes,
     expected=expected,
-    scan=_SEARCH.scan,
+    search=Search(
+        (Layout(_PARTITION, f"LSUN_fix/{_START}0{_END} to {_START}9999{_END}, or these in any folder", _folder),)
+    ),
     arrays=True,
 )

@@ -75,26 +75,20 @@ def _archive(root: Path, home: Path) -> PartitionIndex | None:
     return _indexed(_IMAGES.in_archive(root, home, _ARCHIVE))
 
 
-_SEARCH = Search(
-    key=_KEY,
-    title=_TITLE,
-    layouts=(
-        Layout(_PARTITION, f"SUN/images/{_WANTED}, or these files in any folder", _folder),
-        Layout(_PARTITION, "the archive SUN.tar.gz (or SUN.tar, read in place)", _archive),
-    ),
-    expected=expected,
-)
-
 MOS_SUN = Source(
-    key=_SEARCH.key,
+    key=_KEY,
     title=_TITLE,
     edition=f"the subset of MOS (2021; SUN.tar.gz has the MD5 {_PUBLISHED.md5})",
     licence=SUN397.licence,  # the subset's own page states no terms
     citation=SUN397.citation,
     obtain=Obtain.packed("https://github.com/deeplearning-wisc/large_scale_ood", _PUBLISHED),
-    layouts=_SEARCH.descriptions,
     classes=classes,
     expected=expected,
-    scan=_SEARCH.scan,
+    search=Search(
+        (
+            Layout(_PARTITION, f"SUN/images/{_WANTED}, or these files in any folder", _folder),
+            Layout(_PARTITION, "the archive SUN.tar.gz (or SUN.tar, read in place)", _archive),
+        )
+    ),
     pixel_sizes=PixelSizes(),
 )

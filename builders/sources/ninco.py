@@ -73,20 +73,8 @@ _IMAGES = _Folders(
     wanted=lambda name: f"{name}_<3 digits>_<name>.jpg (or .jpeg, .png, .gif)",
 )
 
-_SEARCH = Search(
-    key=_KEY,
-    title=_TITLE,
-    layouts=_IMAGES.layouts(
-        _PUBLISHED,
-        "NINCO/NINCO_OOD_classes",
-        "<class>/<class>_<3 digits>_<name>.jpg",
-        "the class folders themselves, as in OpenOOD's images_largescale/ninco",
-    ),
-    expected=expected,
-)
-
 NINCO = Source(
-    key=_SEARCH.key,
+    key=_KEY,
     title=_TITLE,
     edition=f"NINCO (2023; {_PUBLISHED.name} has the MD5 {_PUBLISHED.md5})",
     # pytorch-ood gives the archive's licence as CC BY 4.0; we have not seen the record itself. What its pictures come
@@ -108,9 +96,15 @@ NINCO = Source(
   year = {2023}
 }""",
     obtain=Obtain.packed("https://github.com/j-cb/NINCO", _PUBLISHED),
-    layouts=_SEARCH.descriptions,
     classes=classes,
     expected=expected,
-    scan=_SEARCH.scan,
+    search=Search(
+        _IMAGES.layouts(
+            _PUBLISHED,
+            "NINCO/NINCO_OOD_classes",
+            "<class>/<class>_<3 digits>_<name>.jpg",
+            "the class folders themselves, as in OpenOOD's images_largescale/ninco",
+        )
+    ),
     pixel_sizes=PixelSizes(),
 )

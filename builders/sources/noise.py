@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from builders.sources.base import Expected, Licence, PartitionIndex, Source, partition_table
+from builders.sources.base import Expected, Licence, PartitionIndex, Source, Unsearched, partition_table
 from builders.sources.readers.folders import class_column
 
 _PARTITION = "images"
@@ -63,8 +63,7 @@ NOISE = Source(
   year = {1998}
 }""",
     obtain=None,
-    layouts=(f"{_PARTITION}: nothing is needed",),
     classes=classes,
     expected=expected,
-    scan=scan,
+    search=Unsearched((f"{_PARTITION}: nothing is needed",), scan),
 )

@@ -156,20 +156,8 @@ def _parquet(partition: str, root: Path, home: Path) -> PartitionIndex | None:
     return _indexed(partition, root, _IMAGES.in_parquet(root, home, _SPLITS))
 
 
-_SEARCH = Search(
-    key=_KEY,
-    title=_TITLE,
-    layouts=alike(
-        ("test", "val"),
-        (f"openimage_o/images/{_WANTED}, or these files in any folder, with {{partition}}_openimage_o.txt", _folder),
-        ("an archive openimage_o.tar or openimage_o.tar.gz with the same list", _archive),
-        ("a Hub mirror's Parquet files with file names, with the same list", _parquet),
-    ),
-    expected=expected,
-)
-
 OPENIMAGE_O = Source(
-    key=_SEARCH.key,
+    key=_KEY,
     title=_TITLE,
     edition="OpenImage-O (2022), divided as in OpenOOD",
     licence=Licence(
@@ -203,10 +191,19 @@ OPENIMAGE_O = Source(
         "https://github.com/Jingkang50/OpenOOD",
         "download openimage_o and benchmark_imglist with its script scripts/download/download.py",
     ),
-    layouts=_SEARCH.descriptions,
     classes=classes,
     expected=expected,
-    scan=_SEARCH.scan,
+    search=Search(
+        alike(
+            ("test", "val"),
+            (
+                f"openimage_o/images/{_WANTED}, or these files in any folder, with {{partition}}_openimage_o.txt",
+                _folder,
+            ),
+            ("an archive openimage_o.tar or openimage_o.tar.gz with the same list", _archive),
+            ("a Hub mirror's Parquet files with file names, with the same list", _parquet),
+        )
+    ),
     pixel_sizes=PixelSizes(),
     columns=COLUMNS,
 )

@@ -139,22 +139,6 @@ def _originals(path: Path, shard: parquet.Shard) -> tuple[pa.Array, pa.Array]:
     return ids, hashes
 
 
-_SEARCH = Search(
-    key=_KEY,
-    title=_TITLE,
-    layouts=alike(
-        (*ADVERSARIAL, *SYNTHETIC),
-        ("the Hub's data/{partition}-*.parquet (or default/{partition}/0000.parquet)", _partition),
-    ),
-    expected=expected,
-)
-
-
-def scan(root: Path, partitions: Sequence[str]) -> list[PartitionIndex]:
-    """Return one piece for each partition; see `builders.sources.readers.layouts.Search`."""
-    return _SEARCH.scan(root, partitions)
-
-
 PARTIAL_BROAD = Source(
     key=_KEY,
     title=_TITLE,
@@ -185,8 +169,12 @@ PARTIAL_BROAD = Source(
             "hf://datasets/ServiceNow/PartialBROAD", {name: ((name,),) for name in (*ADVERSARIAL, *SYNTHETIC)}
         ),
     ),
-    layouts=_SEARCH.descriptions,
     classes=classes,
     expected=expected,
-    scan=scan,
+    search=Search(
+        alike(
+            (*ADVERSARIAL, *SYNTHETIC),
+            ("the Hub's data/{partition}-*.parquet (or default/{partition}/0000.parquet)", _partition),
+        )
+    ),
 )

@@ -268,46 +268,23 @@ def _check_categories(root: Path, home: Path) -> None:
         )
 
 
-_SEARCH = Search(
-    key="places365",
-    title=TITLE,
-    layouts=(
-        Layout(
-            "train",
-            "data_256/a/airfield/<8 digits>.jpg (or data_256_standard/)",
-            functools.partial(_train_tree, _SMALL),
-        ),
-        Layout("train", "the easy format train/<category>/<8 digits>.jpg", functools.partial(_easy, "train")),
-        Layout(
-            "train",
-            "data_large/a/airfield/<8 digits>.jpg (or data_large_standard/)",
-            functools.partial(_train_tree, _LARGE),
-        ),
-        Layout("val", f"val_256/ with {_VAL_LIST}", functools.partial(_val_flat, _SMALL)),
-        Layout("val", "the easy format val/<category>/Places365_val_<8 digits>.jpg", functools.partial(_easy, "val")),
-        Layout("val", f"val_large/ with {_VAL_LIST}", functools.partial(_val_flat, _LARGE)),
-        *alike(("train", "val"), ("a Hub mirror's data/train-*.parquet with file names", places365_mirrors.find)),
-        *alike(("train", "val"), (f"MOS's Places.tar.gz (or Places.tar), or Places/images/, with {_VAL_LIST}", _mos)),
-    ),
-    expected=expected,
-)
+class _OneEdition(Search):
+    """Finds the partitions, and refuses a copy that has them in different editions."""
 
-
-def _scan(root: Path, partitions: Sequence[str]) -> list[PartitionIndex]:
-    """Find the partitions, and refuse a copy that has them in different editions."""
-    pieces = _SEARCH.scan(root, partitions)
-    large = [piece for piece in pieces if piece.layout.startswith(_LARGE.name)]
-    if large and len(large) < len(pieces):
-        layouts = " and ".join(f"{piece.partition} as {piece.layout}" for piece in pieces)
-        raise BuildError(
-            f"{TITLE}: {root} has its partitions in different editions: {layouts}. Add the missing part of one of the "
-            "two editions."
-        )
-    return pieces
+    def scan(self, source: Source, root: Path, partitions: Sequence[str]) -> list[PartitionIndex]:
+        pieces = super().scan(source, root, partitions)
+        large = [piece for piece in pieces if piece.layout.startswith(_LARGE.name)]
+        if large and len(large) < len(pieces):
+            layouts = " and ".join(f"{piece.partition} as {piece.layout}" for piece in pieces)
+            raise BuildError(
+                f"{TITLE}: {root} has its partitions in different editions: {layouts}. Add the missing part of one of "
+                "the two editions."
+            )
+        return pieces
 
 
 PLACES365 = Source(
-    key=_SEARCH.key,
+    key="places365",
     title=TITLE,
     edition="Places365-Standard (2016)",
     licence=Licence(
@@ -337,10 +314,32 @@ PLACES365 = Source(
             dict.fromkeys(("train", "val"), (places365_mirrors.SPLITS,)),
         ),
     ),
-    layouts=_SEARCH.descriptions,
     classes=classes,
     expected=expected,
-    scan=_scan,
+    search=_OneEdition(
+        (
+            Layout(
+                "train",
+                "data_256/a/airfield/<8 digits>.jpg (or data_256_standard/)",
+                functools.partial(_train_tree, _SMALL),
+            ),
+            Layout("train", "the easy format train/<category>/<8 digits>.jpg", functools.partial(_easy, "train")),
+            Layout(
+                "train",
+                "data_large/a/airfield/<8 digits>.jpg (or data_large_standard/)",
+                functools.partial(_train_tree, _LARGE),
+            ),
+            Layout("val", f"val_256/ with {_VAL_LIST}", functools.partial(_val_flat, _SMALL)),
+            Layout(
+                "val", "the easy format val/<category>/Places365_val_<8 digits>.jpg", functools.partial(_easy, "val")
+            ),
+            Layout("val", f"val_large/ with {_VAL_LIST}", functools.partial(_val_flat, _LARGE)),
+            *alike(("train", "val"), ("a Hub mirror's data/train-*.parquet with file names", places365_mirrors.find)),
+            *alike(
+                ("train", "val"), (f"MOS's Places.tar.gz (or Places.tar), or Places/images/, with {_VAL_LIST}", _mos)
+            ),
+        )
+    ),
     # The large edition has many images whose shorter side is 512, the small one only 256 x 256.
     pixel_sizes=PixelSizes(shared=(256, 512)),
 )

@@ -203,25 +203,8 @@ def _archive(root: Path, home: Path) -> PartitionIndex | None:
     return _without_list(_IMAGES.index(found))
 
 
-_SEARCH = Search(
-    key=_KEY,
-    title=_TITLE,
-    layouts=(
-        Layout(_PARTITION, f"{_FOLDER}/a/abbey/{_WANTED}", _below),
-        Layout(_PARTITION, "the folders a, b, c and so on themselves", _tree),
-        Layout(_PARTITION, f"a mirror's train/<category>/{_WANTED} and test/ (also val/)", _split_folders),
-        Layout(_PARTITION, f"the original archive {_FOLDER}.tar.gz (or {_FOLDER}.tar, read in place)", _archive),
-        Layout(
-            _PARTITION,
-            "a Hub mirror's data/train-*.parquet, validation-* and test-*",
-            _IMAGES.mirror(_SPLITS, by_label(_TITLE, _KEY, _folder_of)),
-        ),
-    ),
-    expected=expected,
-)
-
 SUN397 = Source(
-    key=_SEARCH.key,
+    key=_KEY,
     title=_TITLE,
     edition="SUN397 (2010)",
     # The statement is from a stored copy of the page.
@@ -241,15 +224,23 @@ SUN397 = Source(
   year = {2010},
   doi = {10.1109/CVPR.2010.5539970}
 }""",
-    obtain=Obtain(
-        "https://vision.princeton.edu/projects/2010/SUN/",
-        "download SUN397.tar.gz; it can stay packed",
-        files=(_PUBLISHED,),
-        mirror=Mirror("", {_PARTITION: (_SPLITS,)}),
+    obtain=Obtain.packed(
+        "https://vision.princeton.edu/projects/2010/SUN/", _PUBLISHED, mirror=Mirror("", {_PARTITION: (_SPLITS,)})
     ),
-    layouts=_SEARCH.descriptions,
     classes=classes,
     expected=expected,
-    scan=_SEARCH.scan,
+    search=Search(
+        (
+            Layout(_PARTITION, f"{_FOLDER}/a/abbey/{_WANTED}", _below),
+            Layout(_PARTITION, "the folders a, b, c and so on themselves", _tree),
+            Layout(_PARTITION, f"a mirror's train/<category>/{_WANTED} and test/ (also val/)", _split_folders),
+            Layout(_PARTITION, f"the original archive {_FOLDER}.tar.gz (or {_FOLDER}.tar, read in place)", _archive),
+            Layout(
+                _PARTITION,
+                "a Hub mirror's data/train-*.parquet, validation-* and test-*",
+                _IMAGES.mirror(_SPLITS, by_label(_TITLE, _KEY, _folder_of)),
+            ),
+        )
+    ),
     pixel_sizes=PixelSizes(),
 )

@@ -174,19 +174,8 @@ CITATION = """@inproceedings{netzer2011reading,
 }"""
 """Of both formats."""
 
-_SEARCH = Search(
-    key="svhn",
-    title=_TITLE,
-    layouts=alike(
-        ("train", "test"),
-        ("{partition}_32x32.mat", _mat),
-        ("the Hub's cropped_digits/{partition}-*.parquet (also in data/)", _parquet),
-    ),
-    expected=expected,
-)
-
 SVHN = Source(
-    key=_SEARCH.key,
+    key="svhn",
     title=_TITLE,
     edition="SVHN, format 2: cropped digits (2011)",
     licence=LICENCE,
@@ -199,9 +188,14 @@ SVHN = Source(
             "hf://datasets/ufldl-stanford/svhn/cropped_digits", {"train": (("train",),), "test": (("test",),)}
         ),
     ),
-    layouts=_SEARCH.descriptions,
     classes=classes,
     expected=expected,
-    scan=_SEARCH.scan,
+    search=Search(
+        alike(
+            ("train", "test"),
+            ("{partition}_32x32.mat", _mat),
+            ("the Hub's cropped_digits/{partition}-*.parquet (also in data/)", _parquet),
+        )
+    ),
     arrays=True,
 )

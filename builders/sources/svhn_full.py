@@ -94,20 +94,8 @@ def _mirrored(path: Path) -> pa.Array:
     return parquet.read_names(_TITLE, path, beside="digits").names
 
 
-_SEARCH = Search(
-    key=_KEY,
-    title=_TITLE,
-    layouts=alike(
-        ("train", "test"),
-        (f"{{partition}}/{_WANTED}", _folder),
-        ("the original archive {partition}.tar.gz (or {partition}.tar, read in place)", _archive),
-        ("the Hub's full_numbers/{partition}-*.parquet (also in data/)", _parquet),
-    ),
-    expected=expected,
-)
-
 SVHN_FULL = Source(
-    key=_SEARCH.key,
+    key=_KEY,
     title=_TITLE,
     edition="SVHN, format 1: full numbers (2011)",
     licence=svhn.LICENCE,
@@ -120,8 +108,14 @@ SVHN_FULL = Source(
             "hf://datasets/ufldl-stanford/svhn/full_numbers", {"train": (("train",),), "test": (("test",),)}
         ),
     ),
-    layouts=_SEARCH.descriptions,
     classes=classes,
     expected=expected,
-    scan=_SEARCH.scan,
+    search=Search(
+        alike(
+            ("train", "test"),
+            (f"{{partition}}/{_WANTED}", _folder),
+            ("the original archive {partition}.tar.gz (or {partition}.tar, read in place)", _archive),
+            ("the Hub's full_numbers/{partition}-*.parquet (also in data/)", _parquet),
+        )
+    ),
 )

@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from builders.sources.base import Expected, Licence, PartitionIndex, Source, partition_table
+from builders.sources.base import Expected, Licence, PartitionIndex, Source, Unsearched, partition_table
 from builders.sources.imagenet_names import classes
 from builders.sources.readers.folders import class_column
 
@@ -43,10 +43,9 @@ def scan(root: Path, partitions: Sequence[str]) -> list[PartitionIndex]:
 _of_a_model = functools.partial(
     Source,
     obtain=None,
-    layouts=(f"{PARTITION}: nothing is needed",),
     classes=classes,
     expected=expected,
-    scan=scan,
+    search=Unsearched((f"{PARTITION}: nothing is needed",), scan),
 )
 
 BIGGAN_IMAGES = _of_a_model(

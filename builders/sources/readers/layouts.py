@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from builders.errors import NAMED, BuildError, more
-from builders.sources.base import Expected, OtherDataError, PartitionIndex
+from builders.sources.base import OtherDataError, PartitionIndex, Source
 from builders.sources.readers import nesting
 from builders.sources.readers.folders import child_names, printable, relative
 
@@ -50,28 +50,25 @@ class Search:
     the first layout that fits is used; a partition in two folders is refused.
     """
 
-    key: str
-    title: str
     layouts: tuple[Layout, ...]
-    expected: Callable[[], Mapping[str, Expected]]
 
     @property
     def descriptions(self) -> tuple[str, ...]:
         """One line of description for each accepted layout."""
         return tuple(f"{layout.partition}: {layout.looks_like}" for layout in self.layouts)
 
-    def scan(self, root: Path, partitions: Sequence[str]) -> list[PartitionIndex]:
+    def scan(self, source: Source, root: Path, partitions: Sequence[str]) -> list[PartitionIndex]:
         """Return one piece for each requested partition; other partitions are not looked for.
 
         Raises:
             BuildError: a partition is missing, is there twice, or contradicts itself.
         """
-        return [self._find(root, partition) for partition in partitions]
+        return [self._find(source, root, partition) for partition in partitions]
 
-    def _find(self, root: Path, partition: str) -> PartitionIndex:
+    def _find(self, source: Source, root: Path, partition: str) -> PartitionIndex:
         layouts = [layout for layout in self.layouts if layout.partition == partition]
         if not layouts:
-            raise ValueError(f"{self.key} has no partition {partition!r}")
+            raise ValueError(f"{source.key} has no partition {partition!r}")
         others: list[OtherDataError] = []
 
         def read(home: Path) -> PartitionIndex | None:
@@ -89,20 +86,23 @@ class Search:
         if len(result.found) > 1:
             places = " and ".join(f"{relative(home, root)} ({piece.layout})" for home, piece in result.found[:2])
             raise BuildError(
-                f"{self.title}: the partition {partition} is in more than one place of {root}: {places}. "
-                f"Give one of them with --{self.key}."
+                f"{source.title}: the partition {partition} is in more than one place of {root}: {places}. "
+                f"Give one of them with --{source.key}."
             )
         if result.found:
             return result.found[0][1]
-        raise others[0] if others else self._missing(root, partition, layouts, result.skipped)
+        raise others[0] if others else _missing(source, root, partition, layouts, result.skipped)
 
-    def _missing(self, root: Path, partition: str, layouts: Sequence[Layout], skipped: Sequence[str]) -> BuildError:
-        names = [printable(name) for name in child_names(root)]
-        there = ", ".join(names[:5]) + (f" and {len(names) - 5:,} more" if len(names) > 5 else "")
-        accepted = [layout.looks_like for layout in layouts]
-        unread = f"; not searched: {', '.join(skipped[:NAMED])}{more(skipped)}" if skipped else ""
-        return BuildError(
-            f"{self.title}: the partition {partition} ({self.expected()[partition].total:,} images) is not in {root}, "
-            f"which holds {there or 'nothing'}{unread}. Accepted layouts are {' or '.join(accepted)}. "
-            f"Give the folder that holds it with --{self.key}."
-        )
+
+def _missing(
+    source: Source, root: Path, partition: str, layouts: Sequence[Layout], skipped: Sequence[str]
+) -> BuildError:
+    names = [printable(name) for name in child_names(root)]
+    there = ", ".join(names[:5]) + (f" and {len(names) - 5:,} more" if len(names) > 5 else "")
+    accepted = [layout.looks_like for layout in layouts]
+    unread = f"; not searched: {', '.join(skipped[:NAMED])}{more(skipped)}" if skipped else ""
+    return BuildError(
+        f"{source.title}: the partition {partition} ({source.expected()[partition].total:,} images) is not in {root}, "
+        f"which holds {there or 'nothing'}{unread}. Accepted layouts are {' or '.join(accepted)}. "
+        f"Give the folder that holds it with --{source.key}."
+    )

@@ -11,7 +11,7 @@ from builders.plan.candidates import IndexArrays, KeyedRanks, first_by_rank
 from builders.sources.base import PartitionIndex, Source, SourceIndex, partition_table
 
 KEY = Key(7, "c", "s")
-SOURCE = Source("toy", "Toy", "", None, "", None, (), lambda: {"a": "A", "b": "B"}, dict, lambda *_: [])
+SOURCE = Source("toy", "Toy", "", None, "", None, lambda: {"a": "A", "b": "B"}, dict, None)
 
 
 def digest(name):
