@@ -210,7 +210,7 @@ def labels_of(split):
     return dict(zip(ids, split.table["label"].to_pylist(), strict=True))
 
 
-# Counted from WordNet's hypernyms alone in tests/taxonomy/test_lists.py.
+# Counted from WordNet's hypernyms alone in tests/taxonomy/rules/test_openood.py.
 @needs_lists
 def test_kin_of_known_classes_are_marked_row_by_row(planned):
     kinds = {

@@ -96,8 +96,8 @@ def test_overlapping_rows_are_those_of_unknown_splits(imagenet_release, manifest
 def test_overlapping_rows_are_counted_by_kind_where_a_config_says_it(openood_release):
     """The demo has one image of each class of SSB-hard and ImageNet-OOD, and four of each texture.
 
-    WordNet's kin are counted from its hypernyms alone in tests/taxonomy/test_lists.py; ViM's authors ruled out four
-    textures.
+    WordNet's kin are counted from its hypernyms alone in tests/taxonomy/rules/test_openood.py; ViM's authors ruled out
+    four textures.
     """
     table = audits.overlapping_rows(openood_release, read_manifest(openood_release))
     titles = [column.title for column in table.columns]
