@@ -31,21 +31,21 @@ def compiled(name: str, path: Path) -> bytes:
     """
     content = path.read_bytes()
     lines = (gzip.decompress(content) if path.suffix == ".gz" else content).decode().split("\n")
-    found: dict[str, set[str]] = {}
+    images_of: dict[str, set[str]] = {}
     for number, line in enumerate(lines, start=1):
         if not line:
             continue
         parsed = LISTS[name].parsed(line)
-        if parsed is None or parsed[1] in found.get(parsed[0], ()):
+        if parsed is None or parsed[1] in images_of.get(parsed[0], ()):
             wrong = "is no line of such a list" if parsed is None else "lists an image again"
             raise TaxonomyError(f"Line {number} of {path} {wrong}: {line!r}. Give {LISTS[name].published}.")
-        found.setdefault(parsed[0], set()).add(parsed[1])
+        images_of.setdefault(parsed[0], set()).add(parsed[1])
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(("class", "images"))
-    for class_ in sorted(found):
-        images = sorted(found[class_], key=lambda image: (len(image), image) if image.isdigit() else (0, image))
-        writer.writerows([(class_, " ".join(images))] if len(found) > 1 else ((class_, image) for image in images))
+    for class_ in sorted(images_of):
+        images = sorted(images_of[class_], key=lambda image: (len(image), image) if image.isdigit() else (0, image))
+        writer.writerows([(class_, " ".join(images))] if len(images_of) > 1 else ((class_, image) for image in images))
     return text.getvalue().encode()
 
 

@@ -190,12 +190,12 @@ class ClassNames:
         Raises:
             BuildError: the name means no class, or several.
         """
-        found = self.candidates(name)
-        if len(found) == 1:
-            return found[0]
+        class_ids = self.candidates(name)
+        if len(class_ids) == 1:
+            return class_ids[0]
         problem = (
-            f"{one_line(repr(printable(name)))} means several classes of {self.title}, {' and '.join(found)}"
-            if found
+            f"{one_line(repr(printable(name)))} means several classes of {self.title}, {' and '.join(class_ids)}"
+            if class_ids
             else f"{self.title} has no class {one_line(repr(printable(name)))}"
         )
         raise BuildError(

@@ -102,11 +102,11 @@ def sampled(root: Path, manifest: Manifest, keys: Sequence[str], sample: int) ->
         BuildError: an index cannot be read.
     """
     known = manifest.by_key()
-    found: dict[RoleRows, npt.NDArray[np.int64]] = {}
+    columns: dict[RoleRows, npt.NDArray[np.int64]] = {}
     for key in keys:
         first = first_rows(read_index(root, known[key], ["role"]), sample)
-        found |= {RoleRows(key, role): rows for role, rows in first.items()}
-    return found
+        columns |= {RoleRows(key, role): rows for role, rows in first.items()}
+    return columns
 
 
 def measure(

@@ -51,8 +51,8 @@ def first_rows(index: pa.Table, count: int, sources: Collection[str] | None = No
     taken = np.ones(len(codes), bool)
     if sources is not None:
         taken = pc.is_in(index["source"], pa.array(sorted(sources), pa.string())).to_numpy()
-    found = {role: np.flatnonzero(taken & (codes == code))[:count] for code, role in enumerate(ROLES)}
-    return {role: rows for role, rows in found.items() if len(rows)}
+    by_role = {role: np.flatnonzero(taken & (codes == code))[:count] for code, role in enumerate(ROLES)}
+    return {role: rows for role, rows in by_role.items() if len(rows)}
 
 
 def read_pictures(root: Path, key: str, split: SplitEntry, rows: Rows) -> list[RowPicture]:

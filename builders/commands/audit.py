@@ -162,21 +162,21 @@ def duplicates(
         if against is not None:
             with audited(against, dry_run=True) as other:
                 parts |= audit.parts_of(against, other, audit.AGAINST)
-        found = audit.FoundPairs(parts, tuple(audit.exact(parts)), ())
+        pairs = audit.FoundPairs(parts, tuple(audit.exact(parts)), ())
         wanted = [] if only_exact else audit.searches(manifest, other)
         if wanted:
             with _working(workers) as (executor, meter), scratch_folder("audit") as scratch:
-                found = audit.find_near(found, wanted, scratch, executor, meter)
+                pairs = audit.find_near(pairs, wanted, scratch, executor, meter)
         lines = [["split", "and split", "exact", "near", "known and unknown"]]
-        lines += [[*splits, *(f"{number:,}" for number in numbers)] for splits, numbers in audit.counts(found).items()]
+        lines += [[*splits, *(f"{number:,}" for number in numbers)] for splits, numbers in audit.counts(pairs).items()]
         click.echo("\n".join(aligned(lines)))
-        click.echo(audit.summary(found))
+        click.echo(audit.summary(pairs))
         if out is not None and not dry_run:
             with os_errors_as_build_errors("write the table"):
-                write_text(out, table_text(audit.findings(found)))
+                write_text(out, table_text(audit.findings(pairs)))
             click.echo(f"wrote {out}")
         elif against is None and out is None:
-            _finish(release, manifest, audit.findings(found), dry_run=dry_run, quiet=True)
+            _finish(release, manifest, audit.findings(pairs), dry_run=dry_run, quiet=True)
 
 
 @command.command(

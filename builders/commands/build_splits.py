@@ -94,7 +94,7 @@ def listed_in_demo(benchmark: Benchmark, splits: tuple[str, ...]) -> tuple[str, 
     """The splits without those that take listed images of which the demo of their source has none."""
     from builders.demo.write import DEMOS  # which draws images, and only a demo asks it
 
-    declared, found = benchmark.by_key(), []
+    declared, keys = benchmark.by_key(), []
     for key in splits:
         split = declared[benchmark.parts()[key][0]][1]
         if isinstance(split.quota, Listed):
@@ -102,8 +102,8 @@ def listed_in_demo(benchmark: Benchmark, splits: tuple[str, ...]) -> tuple[str, 
             if isinstance(demo, DemoFiles) and not any(split.quota.has(image.source_id) for image in demo.images()):
                 click.echo(f"{key}: left out, since the demo has none of the listed images", err=True)
                 continue
-        found.append(key)
-    return tuple(found)
+        keys.append(key)
+    return tuple(keys)
 
 
 def _check_compared(benchmark: Benchmark, splits: Sequence[str]) -> None:

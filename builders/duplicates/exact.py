@@ -111,11 +111,11 @@ def near_pairs(found: Pairs, query: tuple[str, Path], reference: tuple[str, Path
 
 def ids_by_split(pairs: Iterable[Pair]) -> dict[str, set[str]]:
     """Collect the ids of both sides of pairs by their split (`config/split`)."""
-    found: dict[str, set[str]] = {}
+    ids: dict[str, set[str]] = {}
     for pair in pairs:
-        found.setdefault(pair.split, set()).add(pair.id)
-        found.setdefault(pair.other_split, set()).add(pair.other_id)
-    return found
+        ids.setdefault(pair.split, set()).add(pair.id)
+        ids.setdefault(pair.other_split, set()).add(pair.other_id)
+    return ids
 
 
 def rows_of_pairs(

@@ -59,10 +59,10 @@ class Weights:
         Raises:
             BuildError: the file cannot be read, or has another digest.
         """
-        found = Weights.of(self.name, path, "Put them there again.").sha256
-        if found != self.sha256:
+        digest = Weights.of(self.name, path, "Put them there again.").sha256
+        if digest != self.sha256:
             raise BuildError(
-                f"{path} does not hold the weights {self.name}: its SHA-256 is {found}, not {self.sha256}. Download "
+                f"{path} does not hold the weights {self.name}: its SHA-256 is {digest}, not {self.sha256}. Download "
                 "it again."
             )
         return path

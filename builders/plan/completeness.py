@@ -56,18 +56,18 @@ def missing_listed(
         A sentence as `shortfalls` gives, or none if every image is there once.
     """
     others = index.source.classes().keys() - set(needed)
-    wanted = pa.array([image for image, of in lists.load(quota.of).items() if of not in others], pa.string())
+    listed = pa.array([image for image, of in lists.load(quota.of).items() if of not in others], pa.string())
     pieces = [piece for piece in index.pieces if piece.partition in partitions]
     ids = pa.chunked_array([piece.table["source_id"].combine_chunks() for piece in pieces], pa.string())
     names = names_of(ids) if quota.by_name else ids
-    missing = sorted(wanted.filter(pc.invert(pc.is_in(wanted, value_set=names))).to_pylist())
-    there = pc.sum(pc.is_in(names, value_set=wanted)).as_py() or 0
+    missing = sorted(listed.filter(pc.invert(pc.is_in(listed, value_set=names))).to_pylist())
+    present = pc.sum(pc.is_in(names, value_set=listed)).as_py() or 0
     title = f"{index.source.title}, {' and '.join(partitions)}"
     if missing:
         first = f"{', '.join(missing[:NAMED])}{more(missing)}"
-        return [f"{title}: lacks {len(missing):,} of the {len(wanted):,} listed images ({first})"]
-    if there > len(wanted):
-        return [f"{title}: has {there:,} images with the {len(wanted):,} listed names"]
+        return [f"{title}: lacks {len(missing):,} of the {len(listed):,} listed images ({first})"]
+    if present > len(listed):
+        return [f"{title}: has {present:,} images with the {len(listed):,} listed names"]
     return []
 
 

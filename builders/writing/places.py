@@ -211,8 +211,8 @@ class Unpacked:
 
     def find(self, rows: Int64) -> Int64:
         """Positions of some rows of the index in the arrays of this value."""
-        found: Int64 = np.searchsorted(self.rows, rows)
-        return found
+        positions: Int64 = np.searchsorted(self.rows, rows)
+        return positions
 
 
 def unpack(index: SourceIndex, rows: Int64, staging: Path, advance: Callable[[int], None]) -> Unpacked:

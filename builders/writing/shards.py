@@ -232,11 +232,11 @@ def write_sealed(rows: pa.Table, roots: Mapping[str, str], target: Path, *, demo
     """
     kept = rows.filter(pc.equal(rows["unreadable"], ""))
     places = zip(kept["root"].to_pylist(), kept["file"].to_pylist(), strict=True)
-    wanted = set(kept["id"].to_pylist())
+    row_ids = set(kept["id"].to_pylist())
     with atomic_path(target) as temporary:
         with SealedWriter(temporary, demo_metadata(demo=demo)) as writer:
             for root, file in dict.fromkeys(places):
                 for row_id, sealed in read_residuals(Batch(0, 0, as_path(roots[root]) / file).sealed):
-                    if row_id in wanted:
+                    if row_id in row_ids:
                         writer.add(row_id, sealed)
         return temporary.stat().st_size

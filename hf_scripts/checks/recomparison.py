@@ -67,12 +67,12 @@ class Recomparison:
 
     def named(self, pairs: Sequence[Pair]) -> Iterator[tuple[int, Pair, _Image, _Image]]:
         """Each pair whose images are both here, by number, with its two scaled images and digests of pixels."""
-        wanted = ids_by_split(pairs)
+        ids = ids_by_split(pairs)
         images: dict[tuple[str, str], _Image] = {}
-        for key in sorted(wanted.keys() & self.decoded.keys()):
+        for key in sorted(ids.keys() & self.decoded.keys()):
             some = self.decoded[key]
             for number, name in enumerate(read_parquet(self.indexes[key], ["id"])["id"].to_pylist()):
-                if name in wanted[key] and some.digests[number]:
+                if name in ids[key] and some.digests[number]:
                     scaled = some.pixels[number] if len(some.pixels) else np.zeros(0, np.uint8)
                     images[key, name] = scaled, some.digests[number]
         for number, pair in enumerate(pairs):

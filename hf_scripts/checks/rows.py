@@ -173,13 +173,13 @@ class IndexTask(FileTask):
 
     def _check_parts(self, rows: pa.Table, parts: Sequence[PartEntry], problems: Problems) -> None:
         """Check the rows of each role and source of a joined split."""
-        wanted: Counter[tuple[str, str]] = Counter()
+        counts: Counter[tuple[str, str]] = Counter()
         for part in parts:
-            wanted[part.role, part.source] += part.rows
+            counts[part.role, part.source] += part.rows
         counted = rows.group_by(["role", "source"]).aggregate([([], "count_all")])
-        found = {(ROLES[row["role"]], row["source"]): row["count_all"] for row in counted.to_pylist()}
-        for role, source in sorted(wanted.keys() | found.keys()):
-            expected, there = wanted[role, source], found.get((role, source), 0)
+        present = {(ROLES[row["role"]], row["source"]): row["count_all"] for row in counted.to_pylist()}
+        for role, source in sorted(counts.keys() | present.keys()):
+            expected, there = counts[role, source], present.get((role, source), 0)
             if expected != there:
                 rows_of = f"{there:,} rows of role {role} from {source}"
                 problems.add("parts", f"{self.split.key}: has {rows_of}, and its parts have {expected:,}")

@@ -88,7 +88,7 @@ def _start(generator: Generator) -> Generate:
     declared = {ATTACK.name: generator.parameters["attack"], MODEL.name: generator.parameters["model"]}
 
     def make(image: SourceImage) -> Generated:
-        found = decipher(image, generator.size)
-        return found if found.pixels is None else Generated(found.pixels, {**declared, **found.values})
+        opened = decipher(image, generator.size)
+        return opened if opened.pixels is None else Generated(opened.pixels, {**declared, **opened.values})
 
     return EachImage(make)(generator)

@@ -86,17 +86,17 @@ class Sizes:
         """Return the shape of every tensor of the weights by its name."""
         width, condition = self.width, self.noise + self.embedding
         first = _FIRST * _FIRST * _BASE * width
-        found: dict[str, Shape] = {"embeddings.weight": (self.embedding, _CLASSES)}
-        found |= _normed("generator.gen_z", (first, condition)) | {"generator.gen_z.bias": (first,)}
+        shapes: dict[str, Shape] = {"embeddings.weight": (self.embedding, _CLASSES)}
+        shapes |= _normed("generator.gen_z", (first, condition)) | {"generator.gen_z.bias": (first,)}
         for name, layer in _BLOCKS.items():
-            found |= _block(name, layer.channels_in * width, layer.channels_out * width, condition)
+            shapes |= _block(name, layer.channels_in * width, layer.channels_out * width, condition)
         channels = width * LAYERS[_ATTENTION_BEFORE].channels_in
         for path, (of, to) in _ATTENTION.items():
-            found |= _normed(f"{_ATTENTION_NAME}.{path}", (channels // to, channels // of, 1, 1))
-        found[f"{_ATTENTION_NAME}.gamma"] = (1,)
-        found |= _statistics("generator.bn", width)
-        found |= {"generator.bn.weight": (width,), "generator.bn.bias": (width,)}
-        return found | _convolution("generator.conv_to_rgb", width, width, 3)
+            shapes |= _normed(f"{_ATTENTION_NAME}.{path}", (channels // to, channels // of, 1, 1))
+        shapes[f"{_ATTENTION_NAME}.gamma"] = (1,)
+        shapes |= _statistics("generator.bn", width)
+        shapes |= {"generator.bn.weight": (width,), "generator.bn.bias": (width,)}
+        return shapes | _convolution("generator.conv_to_rgb", width, width, 3)
 
 
 _ATTENTION: Mapping[str, tuple[int, int]] = {
@@ -175,15 +175,15 @@ class BigGANNetwork:
         # The column of a class in the weight is the product of the weight and the class as a one-hot vector.
         embedded = tensors["embeddings.weight"].T[classes]
         condition = torch.cat((noise, embedded), dim=1)
-        found = functional.linear(condition, tensors["generator.gen_z.weight"], tensors["generator.gen_z.bias"])
-        found = found.view(-1, _FIRST, _FIRST, _BASE * self.sizes.width).permute(0, 3, 1, 2)
+        values = functional.linear(condition, tensors["generator.gen_z.weight"], tensors["generator.gen_z.bias"])
+        values = values.view(-1, _FIRST, _FIRST, _BASE * self.sizes.width).permute(0, 3, 1, 2)
         for number, (name, layer) in enumerate(_BLOCKS.items()):
             if number == _ATTENTION_BEFORE:
-                found = self._attend(found)
-            found = self._block(found, condition, name, layer)
+                values = self._attend(values)
+            values = self._block(values, condition, name, layer)
         weight, bias = tensors["generator.bn.weight"], tensors["generator.bn.bias"]
-        found = self._normalised(found, "generator.bn") * weight[:, None, None] + bias[:, None, None]
-        return self._convolve(found.relu(), "generator.conv_to_rgb", 1)[:, :3].tanh()
+        values = self._normalised(values, "generator.bn") * weight[:, None, None] + bias[:, None, None]
+        return self._convolve(values.relu(), "generator.conv_to_rgb", 1)[:, :3].tanh()
 
     def _block(self, given: Tensor, condition: Tensor, name: str, layer: Layer) -> Tensor:
         found = given

@@ -75,12 +75,12 @@ def with_folder(
         BuildError: there is no such device, or a file cannot be read.
     """
     used = chosen_device(device)
-    found = {"dtype": "float32", "device": device_name(used)}
+    parameters = {"dtype": "float32", "device": device_name(used)}
     return replace(
         declared,
         needs="",
         start=_ModelStart(load, str(folder), used),
-        parameters={**declared.parameters, **found}
+        parameters={**declared.parameters, **parameters}
         | {name: importlib.metadata.version(name) for name in declared.requires},
         weights=tuple(Weights.of(name, folder / file, advice) for name, file in files.items()),
         resources=Resources(cpus=1, gpus=1) if used == "cuda" else ONE_CORE,

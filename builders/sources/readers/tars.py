@@ -192,8 +192,8 @@ def _list(
     keep: Callable[[str], bool] = lambda name: True,
 ) -> list[Member]:
     try:
-        found = tar_headers.files(file, start, end)
-        return [_member(entry, entry.start, largest) for entry in found if keep(entry.name)]
+        entries = tar_headers.files(file, start, end)
+        return [_member(entry, entry.start, largest) for entry in entries if keep(entry.name)]
     except TarError as error:
         place = f"{shown(inside)} in {path}" if inside else f"{path}"
         raise BuildError(
