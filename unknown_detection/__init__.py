@@ -31,7 +31,15 @@ if TYPE_CHECKING:
     from unknown_detection.evaluation.detectors.base import Detector
     from unknown_detection.evaluation.errors import EvaluationError
     from unknown_detection.evaluation.features.extract import extract
-    from unknown_detection.evaluation.metrics.metrics import aupr_in, aupr_out, aurc, auroc, fpr_at_95_tpr, oscr
+    from unknown_detection.evaluation.metrics.metrics import (
+        aupr_in,
+        aupr_out,
+        aurc,
+        auroc,
+        fpr_at_95_tpr,
+        metric,
+        oscr,
+    )
     from unknown_detection.evaluation.models.features import Features, Head
     from unknown_detection.evaluation.releases import load
     from unknown_detection.evaluation.reports.evaluate import evaluate
@@ -44,7 +52,7 @@ _DEFINED = {
     "evaluation.detectors.base": ("Detector",),
     "evaluation.errors": ("EvaluationError",),
     "evaluation.features.extract": ("extract",),
-    "evaluation.metrics.metrics": ("aupr_in", "aupr_out", "aurc", "auroc", "fpr_at_95_tpr", "oscr"),
+    "evaluation.metrics.metrics": ("aupr_in", "aupr_out", "aurc", "auroc", "fpr_at_95_tpr", "metric", "oscr"),
     "evaluation.models.features": ("Features", "Head"),
     "evaluation.releases": ("load",),
     "evaluation.reports.evaluate": ("evaluate",),
@@ -72,6 +80,7 @@ __all__ = [
     "fpr_at_95_tpr",
     "load",
     "materialize",
+    "metric",
     "oscr",
     "protocols",
     "report",

@@ -15,21 +15,12 @@ metrics = pytest.importorskip("sklearn.metrics", reason="computes the figures in
 
 import unknown_detection as ud  # noqa: E402
 from tests.evaluation import small_models  # noqa: E402
-from tests.evaluation.samples import CONFIG, LABELS, fitted, small_release  # noqa: E402
+from tests.evaluation.samples import CONFIG, LABELS, fitted  # noqa: E402
 from unknown_detection.evaluation.__main__ import main  # noqa: E402
 from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
 from unknown_detection.evaluation.models.models import open_model  # noqa: E402
 
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    torch.set_num_threads(1)
-
-
-@pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    """Read only."""
-    return small_release(tmp_path_factory.mktemp("release") / "small")
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")
@@ -38,11 +29,11 @@ def model():
 
 
 @pytest.fixture(scope="module")
-def features(root, model, tmp_path_factory):
+def features(release, model, tmp_path_factory):
     """Of a module in memory, kept in a folder."""
     torch.set_num_threads(1)
     cache = tmp_path_factory.mktemp("features") / "kept"
-    return ud.extract(model, root, f"{CONFIG},{CONFIG}-train", cache=cache, workers=0)
+    return ud.extract(model, release, f"{CONFIG},{CONFIG}-train", cache=cache, workers=0)
 
 
 @pytest.fixture(scope="module")
@@ -62,23 +53,23 @@ def eight(image):
 # A model in memory
 
 
-def test_a_module_is_a_model_and_stays_as_it_is(root, model, tmp_path):
+def test_a_module_is_a_model_and_stays_as_it_is(release, model, tmp_path):
     """Its features are those of the same model by its name; it goes on training where it was."""
     mine = fitted(small_models.cnn).train()
     before = {name: tensor.clone() for name, tensor in mine.state_dict().items()}
-    found = ud.extract(mine, ud.load(root), CONFIG, device="cpu")
+    found = ud.extract(mine, ud.load(release), CONFIG, device="cpu")
     assert mine.training
     assert all(parameter.requires_grad for parameter in mine.parameters())
     assert all(torch.equal(tensor, before[name]) for name, tensor in mine.state_dict().items())
     torch.save(model.state_dict(), tmp_path / "weights.pt")
-    named = ud.extract(f"{small_models.__file__}:cnn", root, CONFIG, weights=tmp_path / "weights.pt", device="cpu")
+    named = ud.extract(f"{small_models.__file__}:cnn", release, CONFIG, weights=tmp_path / "weights.pt", device="cpu")
     one, other = (each.features(CONFIG, "test") for each in (found, named))
     assert np.array_equal(one.logits, other.logits)
     assert np.array_equal(one.penultimate, other.penultimate)
 
 
-def test_without_a_cache_features_go_with_the_last_reference(root, model):
-    found = ud.extract(model, root, f"{CONFIG}/test", device="cpu")
+def test_without_a_cache_features_go_with_the_last_reference(release, model):
+    found = ud.extract(model, release, f"{CONFIG}/test", device="cpu")
     folder = found.root
     assert folder.is_dir()
     del found
@@ -86,11 +77,11 @@ def test_without_a_cache_features_go_with_the_last_reference(root, model):
     assert not folder.exists()
 
 
-def test_a_cache_is_used_again_for_the_same_weights_and_preprocessing_alone(root, model, tmp_path):
+def test_a_cache_is_used_again_for_the_same_weights_and_preprocessing_alone(release, model, tmp_path):
     def extract(module, preprocessing):
         lines = []
         ud.extract(
-            module, root, f"{CONFIG}/test", preprocessing=preprocessing, cache=tmp_path / "kept", log=lines.append
+            module, release, f"{CONFIG}/test", preprocessing=preprocessing, cache=tmp_path / "kept", log=lines.append
         )
         return lines
 
@@ -104,9 +95,9 @@ def test_a_cache_is_used_again_for_the_same_weights_and_preprocessing_alone(root
             extract(*changed)
 
 
-def test_the_receipt_says_whose_weights_and_what_is_known_of_the_preprocessing(root, model):
+def test_the_receipt_says_whose_weights_and_what_is_known_of_the_preprocessing(release, model):
     lines = []
-    ud.extract(model, root, f"{CONFIG}/test", preprocessing=eight, device="cpu", log=lines.append)
+    ud.extract(model, release, f"{CONFIG}/test", preprocessing=eight, device="cpu", log=lines.append)
     (weights,) = [line for line in lines if line.startswith("weights")]
     (shown,) = [line for line in lines if line.startswith("input")]
     assert weights.startswith("weights  held by the module, state_dict ")
@@ -143,7 +134,7 @@ def test_a_compiled_module_is_the_module_that_was_compiled(model):
     assert one.digest == other.digest
 
 
-def test_detectors_that_look_at_images_again_find_the_module_that_extracted_them(root, features, scores):
+def test_detectors_that_look_at_images_again_find_the_module_that_extracted_them(release, features, scores):
     again = ud.score(features, "odin", search=False)
     assert set(again["detector"].to_pylist()) == {"odin"}
     assert len(again) == len(scores) // 2
@@ -168,11 +159,20 @@ def loading(model, tmp_path):
     return tmp_path / "model.py"
 
 
-def test_a_function_that_loads_its_weights_needs_no_others(root, loading, tmp_path, features, capsys):
-    flags = ["--release", str(root), "--splits", f"{CONFIG}/test", "--model", f"{loading}:loaded", "--device", "cpu"]
+def test_a_function_that_loads_its_weights_needs_no_others(release, loading, tmp_path, features, capsys):
+    flags = [
+        "--release",
+        str(release),
+        "--splits",
+        f"{CONFIG}/test",
+        "--model",
+        f"{loading}:loaded",
+        "--device",
+        "cpu",
+    ]
     assert main(["extract", *flags, "--out", str(tmp_path / "out")]) == 0
     assert "weights  held by the module, state_dict " in capsys.readouterr().out
-    again = ["--features", str(tmp_path / "out"), "--release", str(root), "--model", f"{loading}:loaded"]
+    again = ["--features", str(tmp_path / "out"), "--release", str(release), "--model", f"{loading}:loaded"]
     again += ["--detectors", "odin", "--no-search", "--device", "cpu", "--out", str(tmp_path / "odin.parquet")]
     assert main(["score", *again]) == 0
     found = ud.score(tmp_path / "out", "msp", splits=f"{CONFIG}/test")
@@ -180,8 +180,8 @@ def test_a_function_that_loads_its_weights_needs_no_others(root, loading, tmp_pa
     assert found.equals(mine)
 
 
-def test_a_function_that_returns_random_weights_is_told_to_load_some(root, tmp_path, capsys):
-    flags = ["--release", str(root), "--splits", f"{CONFIG}/test", "--model", f"{small_models.__file__}:cnn"]
+def test_a_function_that_returns_random_weights_is_told_to_load_some(release, tmp_path, capsys):
+    flags = ["--release", str(release), "--splits", f"{CONFIG}/test", "--model", f"{small_models.__file__}:cnn"]
     assert main(["extract", *flags, "--device", "cpu", "--out", str(tmp_path / "out")]) == 2
     said = capsys.readouterr().err
     assert "small_models.py:cnn returns other weights at every call, so none were loaded" in said
@@ -191,8 +191,8 @@ def test_a_function_that_returns_random_weights_is_told_to_load_some(root, tmp_p
 # Scores and figures
 
 
-def test_figures_are_scikit_learn_s(root, scores):
-    figures = ud.evaluate(scores, root)
+def test_figures_are_scikit_learn_s(release, scores):
+    figures = ud.evaluate(scores, release)
     assert isinstance(figures, pd.DataFrame)
     assert figures.columns.tolist() == [
         *("detector", "config", "split", "role", "AUROC", "FPR95", "AUPR_IN", "AUPR_OUT"),
@@ -201,9 +201,9 @@ def test_figures_are_scikit_learn_s(root, scores):
     assert figures[["detector", "split"]].values.tolist() == [
         [detector, split] for detector in ("msp", "knn") for split in ("far_ood_noise", "near_ood")
     ]
-    assert figures.attrs["release_digest"] == ud.load(root).digest
+    assert figures.attrs["release_digest"] == ud.load(release).digest
     by_id = {(row["detector"], row["id"]): row["score"] for row in scores.to_pylist()}
-    release = ud.load(root)
+    release = ud.load(release)
     for line in figures.to_dict("records"):
         sides = [release.rows(CONFIG, split)["id"].to_pylist() for split in ("test", line["split"])]
         truth = np.repeat([0, 1], list(map(len, sides)))
@@ -224,38 +224,38 @@ def values_of(figures):
     return figures.drop(columns=["run", "model", "seed", "detector"])
 
 
-def test_scores_are_a_table_a_data_frame_a_dictionary_or_a_file(root, scores, tmp_path):
+def test_scores_are_a_table_a_data_frame_a_dictionary_or_a_file(release, scores, tmp_path):
     """And paths are texts or `Path`s."""
     msp = scores.filter(pa.compute.equal(scores["detector"], "msp"))
-    expected = values_of(ud.evaluate(msp, root))
+    expected = values_of(ud.evaluate(msp, release))
     plain = msp.select(["id", "score"]).replace_schema_metadata(None)
     pa.csv.write_csv(plain, tmp_path / "s.csv")
     pa.parquet.write_table(plain, tmp_path / "s.parquet")
     by_id = dict(zip(plain["id"].to_pylist(), plain["score"].to_pylist(), strict=True))
     files = [tmp_path / "s.csv", str(tmp_path / "s.csv"), tmp_path / "s.parquet"]
-    pd.testing.assert_frame_equal(values_of(ud.evaluate(msp, root, [CONFIG])), expected)
+    pd.testing.assert_frame_equal(values_of(ud.evaluate(msp, release, [CONFIG])), expected)
     for given in (msp, [msp], plain, plain.to_pandas(), by_id, *files, [str(files[0])]):
-        found = ud.evaluate(given, str(root))
+        found = ud.evaluate(given, str(release))
         pd.testing.assert_frame_equal(values_of(found), expected)
         assert set(found["detector"]) <= {"msp", "scores", "s"}
 
 
-def test_several_scores_are_runs_by_their_files_names_or_numbers(root, scores, tmp_path):
+def test_several_scores_are_runs_by_their_files_names_or_numbers(release, scores, tmp_path):
     pa.parquet.write_table(scores, tmp_path / "first.parquet")
-    figures = ud.evaluate([tmp_path / "first.parquet", scores.to_pandas(), scores], ud.load(root))
+    figures = ud.evaluate([tmp_path / "first.parquet", scores.to_pandas(), scores], ud.load(release))
     assert figures["run"].unique().tolist() == ["first", "scores-2", "scores-3"]
     assert len(figures) == 3 * 4
 
 
-def test_a_report_takes_the_same(root, scores, tmp_path):
-    files = ud.report([scores, scores.to_pandas()], root, tmp_path / "report", plots=False)
+def test_a_report_takes_the_same(release, scores, tmp_path):
+    files = ud.report([scores, scores.to_pandas()], release, tmp_path / "report", plots=False)
     assert set(files["run"]) == {"scores-1", "scores-2"}
     assert (tmp_path / "report" / "report.html").is_file()
 
 
-def test_scores_that_were_written_have_the_figures_of_those_in_memory(root, features, tmp_path):
+def test_scores_that_were_written_have_the_figures_of_those_in_memory(release, features, tmp_path):
     found = ud.score(features.root, ["msp", lowest_logit], out=str(tmp_path / "run.parquet"), search=False)
-    one, other = ud.evaluate(found, root), ud.evaluate(tmp_path / "run.parquet", root)
+    one, other = ud.evaluate(found, release), ud.evaluate(tmp_path / "run.parquet", release)
     pd.testing.assert_frame_equal(one.drop(columns="run"), other.drop(columns="run"))
 
 
@@ -267,8 +267,8 @@ def test_one_detector_needs_no_list(features, scores):
     assert set(ud.score(features, "msp,energy")["detector"].to_pylist()) == {"msp", "energy"}
 
 
-def test_features_of_several_models_are_an_ensemble(root, features):
-    other = ud.extract(small_models.of_seed(small_models.cnn, num_classes=len(LABELS)), root, CONFIG, device="cpu")
+def test_features_of_several_models_are_an_ensemble(release, features):
+    other = ud.extract(small_models.of_seed(small_models.cnn, num_classes=len(LABELS)), release, CONFIG, device="cpu")
     found = ud.score([features, other], "deep_ensemble", splits=CONFIG)
     both = [each.features(CONFIG, "test") for each in (features, other)]
     shares = [np.exp(one.logits) / np.exp(one.logits).sum(axis=1, keepdims=True) for one in both]
@@ -277,16 +277,16 @@ def test_features_of_several_models_are_an_ensemble(root, features):
     assert {id_: by_id[id_] for id_ in expected} == pytest.approx(expected, abs=1e-5)
 
 
-def test_splits_are_a_text_or_several_names_or_pairs(root, model):
+def test_splits_are_a_text_or_several_names_or_pairs(release, model):
     for splits in (f"{CONFIG}/test,{CONFIG}/near_ood", [f"{CONFIG}/test", (CONFIG, "near_ood")]):
-        found = ud.extract(model, root, splits, device="cpu")
+        found = ud.extract(model, release, splits, device="cpu")
         assert found.splits() == {CONFIG: ("near_ood", "test")}
 
 
-def test_a_release_that_is_open_or_a_path_is_a_release(root):
-    opened = ud.load(root)
+def test_a_release_that_is_open_or_a_path_is_a_release(release):
+    opened = ud.load(release)
     assert ud.load(opened) is opened
-    assert repr(opened) == f"<release {root}: {CONFIG}, {CONFIG}-train>"
+    assert repr(opened) == f"<release {release}: {CONFIG}, {CONFIG}-train>"
 
 
 @pytest.mark.parametrize(
@@ -318,7 +318,7 @@ def test_a_release_that_is_open_or_a_path_is_a_release(root):
         (lambda it: ud.evaluate(it.scores.slice(1), it.root), EvaluationError, r"lacks scores of msp for 1 id"),
     ],
 )
-def test_a_wrong_call_gets_a_sentence(call, error, found, root, model, features, scores):
-    given = type("Given", (), {"root": root, "model": model, "features": features, "scores": scores})
+def test_a_wrong_call_gets_a_sentence(call, error, found, release, model, features, scores):
+    given = type("Given", (), {"root": release, "model": model, "features": features, "scores": scores})
     with pytest.raises(error, match=found):
         call(given)

@@ -35,9 +35,7 @@ from unknown_detection.evaluation.models.preprocessing import declared  # noqa: 
 IDS = [f"source/test/{number}.png" for number in range(12)]
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    torch.set_num_threads(1)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def opened(module):

@@ -34,15 +34,7 @@ FILE = Path(small_models.__file__)
 ROOT = FILE.parents[2]
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    torch.set_num_threads(1)
-
-
-@pytest.fixture(scope="module")
-def release(tmp_path_factory):
-    """Read only."""
-    return small_release(tmp_path_factory.mktemp("release") / "small")
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")

@@ -8,18 +8,20 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from tests.evaluation.metrics.formulas import (
+    balanced_accuracy,
+    detection_error,
+    eaurc,
+    interpolated_fpr_at_95_tpr,
+    least_detection_error_at_95_tpr,
+)
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.metrics.metrics import (
     aupr_in,
     aupr_out,
     aurc,
     auroc,
-    balanced_accuracy,
-    detection_error,
-    eaurc,
     fpr_at_95_tpr,
-    interpolated_fpr_at_95_tpr,
-    least_detection_error_at_95_tpr,
     oscr,
     risk_coverage,
 )

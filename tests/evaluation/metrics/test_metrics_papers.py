@@ -3,12 +3,12 @@
 import numpy as np
 import pytest
 
-from unknown_detection.evaluation.metrics.metrics import (
+from tests.evaluation.metrics.formulas import (
     detection_error,
-    fpr_at_95_tpr,
     interpolated_fpr_at_95_tpr,
     least_detection_error_at_95_tpr,
 )
+from unknown_detection.evaluation.metrics.metrics import fpr_at_95_tpr
 
 ROWS = 100_000  # of each side, so that rates of three decimals in percent are whole rows
 

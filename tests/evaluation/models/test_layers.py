@@ -12,10 +12,7 @@ from tests.evaluation.small_models import cnn, of_seed  # noqa: E402
 from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
 from unknown_detection.evaluation.models.layers import capture_outputs, check_head, find_layers  # noqa: E402
 
-
-@pytest.fixture(autouse=True)
-def _one_thread():
-    torch.set_num_threads(1)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def look(model, images, declared=None):

@@ -20,9 +20,7 @@ from unknown_detection.evaluation.models.preprocessing import declared, of_torch
 FILE = Path(small_models.__file__)
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    torch.set_num_threads(1)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture
@@ -296,7 +294,8 @@ def test_the_digest_follows_weights_source_and_preprocessing(weights, tmp_path):
         ),
         ("torchvision:fcn_resnet50", "torchvision has no model 'fcn_resnet50'"),
         ("nowhere.py:cnn", "There is no file nowhere.py"),
-        (f"{FILE}:cmm", "has no function cmm; check"),
+        (f"{FILE}:cmm", "'cmm' is not a name in .*small_models.py; choose one of"),
+        (f"{FILE}:PREPROCESSING", "is a dict, not a function; name one that returns a model"),
         (f"{FILE}:no_model", "small_models.py:no_model returns a dict, not a torch.nn.Module; return"),
         (f"{FILE}:without_preprocessing", "needs an attribute `preprocessing` .* .found: none"),
         (f"{FILE}:of_three", "has 3 logits, but the config has 4 classes"),

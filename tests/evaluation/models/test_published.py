@@ -26,9 +26,7 @@ WNIDS = ("n01494475", "n01440764", "n15075141")  # logits 4, 0 and 999
 SMALL = torchvision.models.ShuffleNet_V2_X0_5_Weights.IMAGENET1K_V1
 
 
-@pytest.fixture(autouse=True)
-def _one_thread(only_loopback):
-    torch.set_num_threads(1)
+pytestmark = pytest.mark.usefixtures("one_thread", "only_loopback")
 
 
 @pytest.fixture(scope="module")

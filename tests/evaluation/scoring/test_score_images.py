@@ -29,9 +29,7 @@ FILE = Path(small_models.__file__)
 IMAGES = sorted(name for name, method in METHODS.items() if method.reads == "images")
 
 
-@pytest.fixture(autouse=True)
-def _one_thread():
-    torch.set_num_threads(1)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture(scope="module")

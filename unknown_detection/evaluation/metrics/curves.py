@@ -1,4 +1,4 @@
-"""Formulas of the metrics, computed from a ranking; `unknown_detection.evaluation.metrics.metrics` documents each.
+"""Formulas of the metrics, computed from a ranking; `metrics` has functions of scores for those that users call.
 
 Each raises `EvaluationError` if the ranking lacks a class that it needs.
 
@@ -32,7 +32,11 @@ def aurc(ranking: Ranking) -> float:
 
 
 def eaurc(ranking: Ranking) -> float:
-    """AURC less its optimum."""
+    """Excess AURC: the AURC less the lowest AURC that any order of the same rows can reach.
+
+    Geifman et al., as for `metrics.aurc`. The optimum, all errors last, is the exact one; their closed form, r + (1 -
+    r) ln(1 - r) for an error rate r, is its limit for many rows. From 0, for a perfect order, to less than 1.
+    """
     rows, right = len(ranking), int(ranking.known[-1])
     # The optimum is the mean of (k - right) / k over k = right + 1..n; the sum of 1 / k is a difference of digammas.
     optimum = (rows - right - right * (digamma(rows + 1) - digamma(right + 1))) / rows
@@ -100,13 +104,21 @@ def fpr_at_95_tpr(ranking: Ranking, positive: Side) -> float:
 
 
 def detection_error(ranking: Ranking, positive: Side) -> float:
-    """Mean of false negative and false positive rate at the same threshold."""
+    """Mean of false negative and false positive rate at the threshold of `fpr_at_95_tpr`, from 0 to 0.525.
+
+    Liang, Li and Srikant, Enhancing the Reliability of Out-of-distribution Image Detection in Neural Networks (ICLR
+    2018), section 4.3. Some papers' numbers are `least_detection_error_at_95_tpr`.
+    """
     tpr, fpr = ranking.at_95_tpr(positive)
     return 0.5 * (1 - tpr) + 0.5 * fpr
 
 
 def interpolated_fpr_at_95_tpr(ranking: Ranking, positive: Side) -> float:
-    """False positive rate at a true positive rate of 95 %, interpolated between thresholds."""
+    """False positive rate at a true positive rate of exactly 95 %, interpolated linearly between thresholds.
+
+    As in the package ood-metrics, with which the numbers in the tables of FACETS and of the optimizer paper agree. If
+    several thresholds have a true positive rate of 95 %, the last of them counts, as there.
+    """
     true, false = ranking.positives(positive)
     # Integers, because 0.95 n may exceed 95 % in floating point.
     below = int(np.searchsorted(true, 19 * int(true[-1]) // 20, side="right")) - 1
@@ -119,7 +131,11 @@ def interpolated_fpr_at_95_tpr(ranking: Ranking, positive: Side) -> float:
 
 
 def least_detection_error_at_95_tpr(ranking: Ranking, positive: Side) -> float:
-    """Minimum of the mean of both error rates over the thresholds with a true positive rate of at least 95 %."""
+    """Minimum of `detection_error` over the thresholds with a true positive rate of at least 95 %, from 0 to 0.5.
+
+    As in the package ood-metrics, with which the tables of FACETS and of the optimizer paper agree, although the texts
+    define `detection_error`. The package weights both rates by the numbers of rows; the texts by 0.5, as here.
+    """
     true, false = ranking.positives(positive)
     first = int(np.searchsorted(true, -(-19 * int(true[-1]) // 20)))
     missed = 1 - true[first:] / true[-1]

@@ -20,7 +20,7 @@ import numpy.typing as npt
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.metrics import curves
 from unknown_detection.evaluation.metrics.curves import Estimator, Floats
-from unknown_detection.evaluation.metrics.ranking import Ranking, Side, rank, rank_open_set, unmasked
+from unknown_detection.evaluation.metrics.ranking import Ranking, Side, rank, rank_open_set
 
 
 def aurc(scores: npt.ArrayLike, errors: npt.ArrayLike) -> float:
@@ -40,16 +40,6 @@ def aurc(scores: npt.ArrayLike, errors: npt.ArrayLike) -> float:
         EvaluationError: scores are NaN or infinite, or lengths differ.
     """
     return curves.aurc(_ranked(scores, errors))
-
-
-def eaurc(scores: npt.ArrayLike, errors: npt.ArrayLike) -> float:
-    """Excess AURC: the AURC less the lowest AURC that any order of the same rows can reach; arguments as for `aurc`.
-
-    Geifman et al., as for `aurc`. The optimum, all errors last, is the exact one; their closed form, r + (1 - r)
-    ln(1 - r) for an error rate r, is its limit for many rows. 0 for a perfect order or if all rows are of one kind;
-    always less than 1.
-    """
-    return curves.eaurc(_ranked(scores, errors))
 
 
 def risk_coverage(scores: npt.ArrayLike, errors: npt.ArrayLike) -> tuple[Floats, Floats]:
@@ -124,37 +114,6 @@ def fpr_at_95_tpr(scores: npt.ArrayLike, unknown: npt.ArrayLike, *, positive: Si
     return curves.fpr_at_95_tpr(_ranked(scores, unknown), positive)
 
 
-def detection_error(scores: npt.ArrayLike, unknown: npt.ArrayLike, *, positive: Side) -> float:
-    """Mean of false negative and false positive rate at the threshold of `fpr_at_95_tpr`; arguments as there.
-
-    0.5 (1 - TPR) + 0.5 FPR, from 0 to 0.525: the definition in words of most papers; some papers' numbers are
-    `least_detection_error_at_95_tpr`. The TPR is that of the threshold: 95 %, or more where none meets 95 % exactly.
-
-    Liang, Li and Srikant, Enhancing the Reliability of Out-of-distribution Image Detection in Neural Networks (ICLR
-    2018), section 4.3.
-    """
-    return curves.detection_error(_ranked(scores, unknown), positive)
-
-
-def interpolated_fpr_at_95_tpr(scores: npt.ArrayLike, unknown: npt.ArrayLike, *, positive: Side) -> float:
-    """As `fpr_at_95_tpr`, at a true positive rate of exactly 95 %, interpolated linearly between thresholds.
-
-    As in the package ood-metrics, with which the numbers in the tables of FACETS and of the optimizer paper agree. If
-    several thresholds have a true positive rate of 95 %, the last of them counts, as there.
-    """
-    return curves.interpolated_fpr_at_95_tpr(_ranked(scores, unknown), positive)
-
-
-def least_detection_error_at_95_tpr(scores: npt.ArrayLike, unknown: npt.ArrayLike, *, positive: Side) -> float:
-    """Minimum of `detection_error` over the thresholds with a true positive rate of at least 95 %; arguments as there.
-
-    As in the package ood-metrics, with which the tables of FACETS and of the optimizer paper agree, although the texts
-    define `detection_error`. The package weights both rates by the numbers of rows; the texts by 0.5, as here. From 0
-    to 0.5; never above `detection_error`.
-    """
-    return curves.least_detection_error_at_95_tpr(_ranked(scores, unknown), positive)
-
-
 def oscr(scores: npt.ArrayLike, unknown: npt.ArrayLike, errors: npt.ArrayLike) -> float:
     """Open-set classification rate: area under the curve of correct classifications against accepted unknown rows.
 
@@ -170,25 +129,6 @@ def oscr(scores: npt.ArrayLike, unknown: npt.ArrayLike, errors: npt.ArrayLike) -
     rows are not read.
     """
     return curves.oscr(rank_open_set(scores, unknown, errors)[2])
-
-
-def balanced_accuracy(unknown: npt.ArrayLike, rejected: npt.ArrayLike) -> float:
-    """Mean of the fraction of known rows accepted and the fraction of unknown rows rejected.
-
-    0.5 for random decisions, 1 if all are right.
-
-    Args:
-        unknown: shape (n,), bool or 0 and 1.
-        rejected: shape (n,), bool or 0 and 1: the detector's decisions.
-
-    Raises:
-        EvaluationError: a side has no rows, lengths differ, or a decision is neither 0 nor 1.
-    """
-    decided = unmasked("decisions", rejected)
-    if not np.isin(decided, (0, 1)).all():
-        raise EvaluationError("Decisions must be bool, or 0 and 1; compare scores with a threshold first.")
-    # For a score with two values, the area under the ROC curve is the mean of the two rates.
-    return curves.auroc(_ranked(decided.astype(np.int8), unknown))
 
 
 @dataclass(frozen=True)
@@ -237,11 +177,12 @@ def metric(
 ) -> Callable[[Of], Of]:
     """Make a function of a `Ranking` a metric that protocols, tables and plots know by name; see `Metric`.
 
-        >>> @metric("Known rows below all unknown ones", "higher")
+        >>> @ud.metric("Known rows below all unknown ones", "higher")
         ... def clear(ranking):
-        ...     return ranking.known[ranking.unknown == 0].max() / ranking.known[-1]
-        >>> METRICS["clear"].of(rank([0.1, 0.2, 0.9, 0.4], [False, False, False, True])[0])
-        np.float64(0.6666666666666666)
+        ...     return float(ranking.known[ranking.unknown == 0].max() / ranking.known[-1])
+
+    Here `known` and `unknown` count the rows below each threshold, from none to all. `protocols.measure` then computes
+    `clear` by its name.
 
     Args:
         title: for display.
@@ -292,4 +233,5 @@ for _name, _side, _title, _of in _AT_95_TPR:
     _found = partial(_of, positive=_side)
     metric(_title.format(f"{_side} positive"), "lower", name=f"{_name}_{_side}_positive", positive=_side)(_found)
 
+# For decisions, a score of two values, the area under the ROC curve is the mean of the rates of right ones.
 metric("Balanced accuracy", "higher", name="balanced_accuracy", takes="rejected")(curves.auroc)

@@ -11,17 +11,15 @@ from __future__ import annotations
 import copy
 import difflib
 import hashlib
-import importlib.util
 import inspect
 import re
-import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from unknown_detection.evaluation.errors import EvaluationError, a_kind, first_line
-from unknown_detection.evaluation.files import atomic_path
+from unknown_detection.evaluation.files import atomic_path, load_python
 from unknown_detection.evaluation.models import preprocessing, weights
 from unknown_detection.evaluation.models.preprocessing import Preprocessing
 
@@ -56,17 +54,16 @@ def make_blueprint(spec: Any, classes: int, *, pretrained: bool, shown: Any = No
     """
     if not isinstance(spec, str):
         return _in_memory(spec, shown)
-    kind, colon, name = spec.partition(":")
+    kind, _, name = spec.partition(":")
     made = {"timm": _timm, "torchvision": _torchvision}.get(kind)
     if made is not None:
         found = made(name, classes, pretrained=pretrained)
         return found if shown is None else replace(found, preprocessing=preprocessing.declared(shown, spec))
-    file, colon, function = spec.rpartition(":")
-    if not colon or not file.endswith(".py"):
+    if ".py:" not in spec:
         raise EvaluationError(f"{spec} does not name a model; write timm:NAME, torchvision:NAME or FILE.py:FUNCTION.")
     if pretrained:
         raise EvaluationError(f"--pretrained is for models of timm and torchvision, not for {spec}. Give --weights.")
-    return _from_file(Path(file), function, classes, shown)
+    return _from_file(spec, classes, shown)
 
 
 def _in_memory(module: Any, shown: Any) -> Blueprint:
@@ -153,19 +150,14 @@ def _torchvision(name: str, classes: int, *, pretrained: bool) -> Blueprint:
     return Blueprint(module, chosen, description, published=published)
 
 
-def _from_file(file: Path, function: str, classes: int, shown: Any) -> Blueprint:
+def _from_file(spec: str, classes: int, shown: Any) -> Blueprint:
     import torch
 
-    if not file.is_file():
-        raise EvaluationError(f"There is no file {file} to load {function} from; check the path.")
-    found = importlib.util.spec_from_file_location(f"_model_of_{file.stem}", file)
-    assert found is not None and found.loader is not None  # the name ends in .py
-    code = importlib.util.module_from_spec(found)
-    sys.modules[found.name] = code  # dataclasses look their module up here
-    found.loader.exec_module(code)
-    make = getattr(code, function, None)
+    make, function, file, digest = load_python(spec, "model")
     if not callable(make):
-        raise EvaluationError(f"{file} has no function {function}; check the name.")
+        raise EvaluationError(
+            f"{function} in {file} is {a_kind(make)}, not a function; name one that returns a model."
+        )
     takes_classes = "num_classes" in inspect.signature(make).parameters
     module = make(num_classes=classes) if takes_classes else make()
     name = f"{file.name}:{function}"
@@ -174,7 +166,7 @@ def _from_file(file: Path, function: str, classes: int, shown: Any) -> Blueprint
             f"{name} returns a {type(module).__name__}, not a torch.nn.Module; return the model itself."
         )
     wanted = {key: getattr(module, key, getattr(make, key, None)) for key in ("preprocessing", "feature_blocks")}
-    description = {"model": name, "source_sha256": hashlib.sha256(file.read_bytes()).hexdigest()}
+    description = {"model": name, "source_sha256": digest}
     declared = preprocessing.declared(wanted["preprocessing"] if shown is None else shown, name)
     return Blueprint(module, declared, description, wanted["feature_blocks"])
 

@@ -1,0 +1,21 @@
+"""Formulas of `curves` as functions of scores and flags, for tests."""
+
+import numpy as np
+
+from unknown_detection.evaluation.metrics import curves
+from unknown_detection.evaluation.metrics.ranking import rank
+
+
+def _of_scores(formula):
+    return lambda scores, flags, **given: formula(rank(scores, flags)[0], **given)
+
+
+eaurc = _of_scores(curves.eaurc)
+detection_error = _of_scores(curves.detection_error)
+interpolated_fpr_at_95_tpr = _of_scores(curves.interpolated_fpr_at_95_tpr)
+least_detection_error_at_95_tpr = _of_scores(curves.least_detection_error_at_95_tpr)
+
+
+def balanced_accuracy(unknown, rejected):
+    """Of decisions, in place of scores."""
+    return curves.auroc(rank(np.asarray(rejected).astype(np.int8), unknown)[0])
