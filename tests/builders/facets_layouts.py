@@ -39,11 +39,19 @@ def packed(folder, archive, mode, name=None):
             file.add(path, f"{name or folder.name}/{path.relative_to(folder).as_posix()}", recursive=False)
 
 
-def sun397_archive(sun397, root):
-    """The archive as downloaded."""
-    root.mkdir(exist_ok=True)
-    packed(sun397 / "SUN397", root / "SUN397.tar.gz", "w:gz")
-    return root
+def archive_of(key, folder, file, mode, name=None):
+    """How a demo's folder is packed as the archive that its owner offers."""
+
+    def pack(demo, root):
+        root.mkdir(exist_ok=True)
+        packed(demo / folder, root / file, mode, name)
+        return root
+
+    pack.__name__ = f"{key}_archive"
+    return pack
+
+
+sun397_archive = archive_of("sun397", "SUN397", "SUN397.tar.gz", "w:gz")
 
 
 def sun397_tar(sun397, root):

@@ -189,25 +189,9 @@ def caltech256_inside(caltech256, root):
     return root / "caltech256" / "256_ObjectCategories"
 
 
-def food101_archive(food101, root):
-    """The owners' archive, packed."""
-    root.mkdir(exist_ok=True)
-    facets_layouts.packed(food101, root / "food-101.tar.gz", "w:gz", "food-101")
-    return root
-
-
-def caltech256_archive(caltech256, root):
-    """The owner's archive, uncompressed."""
-    root.mkdir(exist_ok=True)
-    facets_layouts.packed(caltech256 / "256_ObjectCategories", root / "256_ObjectCategories.tar", "w")
-    return root
-
-
-def dtd_archive(dtd, root):
-    """The owners' archive, packed."""
-    root.mkdir(exist_ok=True)
-    facets_layouts.packed(dtd, root / "dtd-r1.0.1.tar.gz", "w:gz", "dtd")
-    return root
+food101_archive = facets_layouts.archive_of("food101", "", "food-101.tar.gz", "w:gz", "food-101")
+caltech256_archive = facets_layouts.archive_of("caltech256", "256_ObjectCategories", "256_ObjectCategories.tar", "w")
+dtd_archive = facets_layouts.archive_of("dtd", "", "dtd-r1.0.1.tar.gz", "w:gz", "dtd")
 
 
 def places365_easy(places365, root):
@@ -237,11 +221,7 @@ def places365_large(places365, root):
     return places365_torchvision(places365, root, "large")
 
 
-def ninco_archive(ninco, root):
-    """The archive as downloaded."""
-    root.mkdir(exist_ok=True)
-    facets_layouts.packed(ninco / "NINCO", root / "NINCO_all.tar.gz", "w:gz")
-    return root
+ninco_archive = facets_layouts.archive_of("ninco", "NINCO", "NINCO_all.tar.gz", "w:gz")
 
 
 def ninco_openood(ninco, root):
@@ -252,12 +232,9 @@ def ninco_openood(ninco, root):
     return root
 
 
-def imagenet_v2_archive(imagenet_v2, root):
-    """The archive as downloaded: a tar under the name of a compressed one."""
-    root.mkdir(exist_ok=True)
-    folder = imagenet_v2 / "imagenetv2-matched-frequency-format-val"
-    facets_layouts.packed(folder, root / "imagenetv2-matched-frequency.tar.gz", "w")
-    return root
+imagenet_v2_archive = facets_layouts.archive_of(  # a tar under the name of a compressed one
+    "imagenet_v2", "imagenetv2-matched-frequency-format-val", "imagenetv2-matched-frequency.tar.gz", "w"
+)
 
 
 def imagenet_v2_openood(imagenet_v2, root):
@@ -265,11 +242,7 @@ def imagenet_v2_openood(imagenet_v2, root):
     return nested(imagenet_v2 / "imagenetv2-matched-frequency-format-val", root, "images_largescale/imagenet_v2")
 
 
-def imagenet_r_archive(imagenet_r, root):
-    """The archive as downloaded."""
-    root.mkdir(exist_ok=True)
-    facets_layouts.packed(imagenet_r / "imagenet-r", root / "imagenet-r.tar", "w")
-    return root
+imagenet_r_archive = facets_layouts.archive_of("imagenet_r", "imagenet-r", "imagenet-r.tar", "w")
 
 
 def imagenet_r_openood(imagenet_r, root):
@@ -328,18 +301,8 @@ def imagenet_c_openood(imagenet_c, root):
     return root
 
 
-def mos_sun_archive(mos_sun, root):
-    """The archive as downloaded."""
-    root.mkdir(exist_ok=True)
-    facets_layouts.packed(mos_sun / "SUN", root / "SUN.tar.gz", "w:gz")
-    return root
-
-
-def mos_sun_tar(mos_sun, root):
-    """The same gunzipped."""
-    root.mkdir(exist_ok=True)
-    facets_layouts.packed(mos_sun / "SUN", root / "SUN.tar", "w")
-    return root
+mos_sun_archive = facets_layouts.archive_of("mos_sun", "SUN", "SUN.tar.gz", "w:gz")
+mos_sun_tar = facets_layouts.archive_of("mos_sun_tar", "SUN", "SUN.tar", "w")
 
 
 LAYOUTS = {
