@@ -62,7 +62,7 @@ def release(photographs, tmp_path_factory):
 @pytest.fixture
 def published(release, tmp_path, monkeypatch):
     """The release without pixels; the tools build its benchmark, without the split of somebody's own."""
-    monkeypatch.setattr("builders.pipeline.published.BENCHMARKS", {"toy": toy.sealed_benchmark()})
+    monkeypatch.setattr("builders.registry.BENCHMARKS", {"toy": toy.sealed_benchmark()})
     monkeypatch.setattr("builders.executors.base._kept", {})
     monkeypatch.setattr("builders.generate.batches._BATCH_BYTES", toy.BATCH)
     monkeypatch.setitem(locate.__kwdefaults__, "shard_bytes", 600_000)
@@ -184,9 +184,9 @@ locate.__kwdefaults__["shard_bytes"] = 600_000
 OPEN = (
     SMALL_PIECES
     + """
-from builders.pipeline import published
+from builders import registry
 from hf_scripts import materialize
-published.BENCHMARKS = {"toy": toy.sealed_benchmark()}
+registry.BENCHMARKS = {"toy": toy.sealed_benchmark()}
 arguments = [sys.argv[2], "--splits=toy-attacked", "--caltech256", sys.argv[3], "--out", sys.argv[4], "--quiet"]
 assert materialize.main([*arguments, "--workers=1"]) == 0
 """

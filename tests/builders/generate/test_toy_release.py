@@ -288,7 +288,7 @@ def test_other_parameters_versions_and_weights_are_another_folder(release, photo
 @pytest.fixture
 def published(release, tmp_path, monkeypatch):
     """The release as a reader of its index has it, and its benchmark among those that the tools build."""
-    monkeypatch.setattr("builders.pipeline.published.BENCHMARKS", {"toy": toy.toy_benchmark()})
+    monkeypatch.setattr("builders.registry.BENCHMARKS", {"toy": toy.toy_benchmark()})
     place = tmp_path / "published"
     for name in ("index", "excluded", "duplicates"):
         shutil.copytree(release / name, place / name)
@@ -326,7 +326,7 @@ def test_a_value_that_comes_out_otherwise_is_refused(published, photographs, dev
 
 def test_tools_that_make_images_otherwise_are_refused(published, photographs, device, tmp_path, monkeypatch):
     other = toy.toy_benchmark(dataclasses.replace(toy.BRIGHT, parameters={"by": 21}))
-    monkeypatch.setattr("builders.pipeline.published.BENCHMARKS", {"toy": other})
+    monkeypatch.setattr("builders.registry.BENCHMARKS", {"toy": other})
     with pytest.raises(BuildError, match=r"these tools generate them: with by 21 instead of 20\. Use the tools that"):
         materialized(published, "toy", photographs, tmp_path / "out")
 

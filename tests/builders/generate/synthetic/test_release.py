@@ -130,7 +130,7 @@ def test_other_weights_are_another_folder(release, given, tmp_path, capsys):
 
 
 def test_published_images_are_copied_and_never_made_again(release, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("builders.pipeline.published.BENCHMARKS", {"broad": few()})
+    monkeypatch.setattr("builders.registry.BENCHMARKS", {"broad": few()})
     flags = ["--splits=broad-synthetic", "--workers=1", "--quiet"]
     assert materialize.main([str(release), *flags, f"--out={tmp_path / 'out'}"]) == 0, capsys.readouterr()
     copied = {name: data for name, data in files_of(tmp_path / "out").items() if name.startswith("data/")}
