@@ -1,5 +1,6 @@
 """Of a release that `verify` calls whole, `load_dataset` returns its manifest's rows: six ways around, thousands."""
 
+import base64
 import collections
 import io
 import json
@@ -311,6 +312,23 @@ def test_other_metadata_of_a_schema(folder, says, path, feature, change):
         metadata[b"pandas"] = b"{}"
     metadata[b"huggingface"] = json.dumps(described).encode()
     write_shard(folder.root / path, table.replace_schema_metadata(metadata))
+    folder.render()
+    (line,) = says(folder, "--check", "fast")
+    assert line.startswith(f"{path}: ") and ("metadata" in line or "is not a table of duplicates" in line)
+
+
+@pytest.mark.parametrize("path", ["duplicates/pairs.parquet", SHARD.format(0), "index/bench/test.parquet"])
+def test_other_metadata_in_the_copy_that_features_are_read_from(folder, says, path):
+    """A file has its metadata as keys, and in base64 once more in Arrow's schema, which `datasets` reads."""
+    file = folder.root / path
+    data = file.read_bytes()
+    keys = pq.read_metadata(file).metadata[b"ARROW:schema"]
+    place = next(place for place in range(0, len(keys), 4) if b"Value" in base64.b64decode(keys[place : place + 12]))
+    start = data.index(keys) + place
+    value = base64.b64decode(data[start : start + 12])
+    changed = base64.b64encode(value.replace(b"Value", b"Vahue"))
+    replace(file, data[:start] + changed + data[start + 12 :])
+    assert b"Vahue" in pq.read_schema(file).metadata[b"huggingface"]
     folder.render()
     (line,) = says(folder, "--check", "fast")
     assert line.startswith(f"{path}: ") and ("metadata" in line or "is not a table of duplicates" in line)
