@@ -278,12 +278,19 @@ def other_metadata(found: pa.Schema, expected: pa.Schema) -> str:
 
 
 def _check_structure(parquet: pq.ParquetFile, path: str, problems: Problems) -> None:
-    """Check that parts of a file can be read quickly: small row groups and a page index."""
+    """Check that every column counts as many values as there are rows, and that parts of a file can be read quickly.
+
+    That takes small row groups and a page index. As for the counts, `iter_batches` reads pages, and the scanner that
+    `datasets` uses believes a column's count.
+    """
     for group in range(parquet.num_row_groups):
         metadata = row_group(parquet, group)
         for number in range(metadata.num_columns):
             column = metadata.column(number)
             name = column.path_in_schema
+            if column.num_values != metadata.num_rows:
+                counts = f"{column.num_values:,} values in {metadata.num_rows:,} rows"
+                problems.add("Parquet", f"{path} row group {group}: {name} claims {counts}")
             if name == "image.bytes" and column.total_uncompressed_size > ROW_GROUP_BYTES:
                 size = column.total_uncompressed_size
                 problems.add(

@@ -334,6 +334,28 @@ def test_other_metadata_in_the_copy_that_features_are_read_from(folder, says, pa
     assert line.startswith(f"{path}: ") and ("metadata" in line or "is not a table of duplicates" in line)
 
 
+@pytest.mark.parametrize("path", [SHARD.format(0), "index/bench/test.parquet"])
+def test_a_column_that_claims_another_number_of_values(folder, says, path):
+    """The scanner of `datasets` believes it, and other readers do not. One bit of the footer is changed."""
+    file = folder.root / path
+    data = file.read_bytes()
+
+    def claims_other(changed):
+        try:
+            group = pq.read_metadata(pa.BufferReader(changed)).row_group(0)
+            return [group.column(k).num_values == group.num_rows for k in range(group.num_columns)].count(False) == 1
+        except (OSError, pa.ArrowException):
+            return False
+
+    footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    changes = (data[:at] + bytes([data[at] ^ 2]) + data[at + 1 :] for at in range(len(data) - 9, footer, -1))
+    replace(file, next(filter(claims_other, changes)))
+    folder.render()
+    assert any(
+        line.startswith(f"{path} row group 0: ") and "values" in line for line in says(folder, "--check", "fast")
+    )
+
+
 # What digests do not cover
 
 
