@@ -28,7 +28,7 @@ from builders.release.entries import SIMILARITY, Manifest
 from builders.release.layout import Layout
 from builders.release.schema import PIXEL_DIGEST
 from builders.storage.atomic import atomic_path
-from builders.storage.parquet import open_parquet, read_parquet, read_schema
+from builders.storage.parquet import open_parquet, read_parquet, read_schema, row_batches
 from builders.storage.paths import store_of
 
 Pixels = npt.NDArray[np.uint8]
@@ -124,7 +124,7 @@ class PixelComparisons:
         number = 0
         for file in entry.data:
             with open_parquet(self.layout.root / file.path) as opened:
-                for batch in opened.iter_batches(batch_size=_BATCH_ROWS, columns=["image"]):
+                for batch in row_batches(opened, _BATCH_ROWS, ["image"]):
                     for data in pc.struct_field(batch.column(0), "bytes"):
                         pixels[number] = scaled(images.decode(data.as_py()))
                         number += 1

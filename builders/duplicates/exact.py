@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 
 from builders.release.duplicates import Pair, Row, pair_of
 from builders.release.schema import ROLES
-from builders.storage.parquet import open_streamed
+from builders.storage.parquet import open_streamed, row_batches
 
 if TYPE_CHECKING:  # the search imports SciPy
     from builders.duplicates.search import Pairs
@@ -66,7 +66,7 @@ def index_digests(path: Path) -> Digests:
 
     def read() -> Iterator[pa.Array]:
         with open_streamed(path) as opened:
-            for batch in opened.iter_batches(batch_size=_BATCH_ROWS, columns=[DIGEST]):
+            for batch in row_batches(opened, _BATCH_ROWS, [DIGEST]):
                 yield batch.column(0)
 
     return read
@@ -79,7 +79,7 @@ def rows_at(path: Path, key: str, numbers: npt.NDArray[np.int64]) -> list[Row]:
         return found
     first = 0
     with open_streamed(path) as opened:
-        for batch in opened.iter_batches(batch_size=_BATCH_ROWS, columns=["id", "role", "class_id"]):
+        for batch in row_batches(opened, _BATCH_ROWS, ["id", "role", "class_id"]):
             inside = numbers[(numbers >= first) & (numbers < first + batch.num_rows)] - first
             if len(inside):
                 found += [_row(key, row) for row in batch.take(pa.array(inside)).to_pylist()]
@@ -139,7 +139,7 @@ def rows_named(path: Path, key: str, ids: Iterable[str]) -> dict[str, tuple[Row,
     """Read rows of an index file by id, each with its content digest; missing ids are left out."""
     wanted, found = pa.array(sorted(set(ids)), pa.string()), {}
     with open_streamed(path) as opened:
-        for batch in opened.iter_batches(batch_size=_BATCH_ROWS, columns=["id", "role", "class_id", DIGEST]):
+        for batch in row_batches(opened, _BATCH_ROWS, ["id", "role", "class_id", DIGEST]):
             for row in batch.filter(pc.is_in(batch.column("id"), value_set=wanted)).to_pylist():
                 found[row["id"]] = (_row(key, row), row[DIGEST] or "")
     return found

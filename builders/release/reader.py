@@ -18,7 +18,7 @@ from builders.release import images
 from builders.release.columns import KNOWN_COLUMNS
 from builders.release.schema import ROLES, arrow_schema, without_values
 from builders.release.split_entries import SplitEntry
-from builders.storage.parquet import open_parquet, open_streamed, read_parquet
+from builders.storage.parquet import open_parquet, open_streamed, read_parquet, row_batches
 
 _BATCH_ROWS = 256
 
@@ -53,7 +53,7 @@ class RowGroup:
         wanted, start = np.array(self.rows, np.int64), 0
         try:
             with open_streamed(self.path) as opened:
-                for batch in opened.iter_batches(_BATCH_ROWS, row_groups=[self.group], columns=["image"]):
+                for batch in row_batches(opened, _BATCH_ROWS, ["image"], [self.group]):
                     some = wanted[(wanted >= start) & (wanted < start + batch.num_rows)] - start
                     for data in pc.struct_field(batch.column(0).take(pa.array(some)), "bytes"):
                         yield data.as_py() or b""  # empty only in a damaged shard

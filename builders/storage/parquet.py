@@ -90,6 +90,24 @@ def arrow_rows(path: Path, start: int, stop: int) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(batches, reader.schema).slice(start - first * _BATCH_ROWS, stop - start)
 
 
+def row_batches(
+    parquet: pq.ParquetFile, size: int, columns: Sequence[str] | None = None, groups: Sequence[int] | None = None
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of an open file, or of some of its row groups, at most `size` at a time.
+
+    Raises:
+        OSError, pa.ArrowException: the rows cannot be read, or are fewer than the file claims. `iter_batches` of
+            pyarrow 26 just ends where the pages of a column, or its own count, have fewer values than there are rows.
+    """
+    every = list(range(parquet.num_row_groups) if groups is None else groups)
+    missing = sum(parquet.metadata.row_group(group).num_rows for group in every)
+    for batch in parquet.iter_batches(size, row_groups=every, columns=columns):
+        missing -= batch.num_rows
+        yield batch
+    if missing:
+        raise pa.ArrowInvalid(f"it lacks {missing:,} of the rows that it claims")
+
+
 def row_group(parquet: pq.ParquetFile, group: int) -> pq.RowGroupMetaData:
     """Return the metadata of a row group whose columns can be asked for.
 

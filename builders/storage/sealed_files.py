@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from builders.errors import BuildError, one_line
-from builders.storage.parquet import open_parquet
+from builders.storage.parquet import open_parquet, row_batches
 from builders.storage.regular import require_regular
 
 SCHEMA = pa.schema([("id", pa.string()), ("sealed", pa.binary())])
@@ -132,7 +132,7 @@ class SealedWriter:
 def read_residuals(path: Path) -> Iterator[tuple[str, bytes]]:
     """The rows of a file that `SealedWriter` wrote here."""
     with open_parquet(path, pre_buffer=False) as opened:
-        for batch in opened.iter_batches(batch_size=_BATCH_ROWS):
+        for batch in row_batches(opened, _BATCH_ROWS):
             yield from zip(batch["id"].to_pylist(), batch["sealed"].to_pylist(), strict=True)
 
 
@@ -154,7 +154,7 @@ def published_residuals(paths: Sequence[Path], ids: pa.ChunkedArray, side: int) 
             with open_parquet(path, pre_buffer=False) as opened:
                 if not opened.schema_arrow.equals(SCHEMA):
                     raise _unusable(path, "its columns are not id and sealed")
-                for batch in opened.iter_batches(batch_size=_BATCH_ROWS):
+                for batch in row_batches(opened, _BATCH_ROWS):
                     yield _checked(batch, ids.slice(first, batch.num_rows), side, path)
                     first += batch.num_rows
         except (OSError, pa.ArrowException, UnicodeDecodeError) as error:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 
 from builders.errors import BuildError
 from builders.release.schema import demo_metadata
-from builders.storage.parquet import open_parquet
+from builders.storage.parquet import open_parquet, row_batches
 from builders.storage.sealed_files import SCHEMA, check_size, read_header
 from hf_scripts.checks.problems import Problems
 from hf_scripts.checks.rows import FileTask, IndexRows, Outcome, other_metadata
@@ -50,7 +50,7 @@ class SealedTask(FileTask):
     def _check_rows(self, parquet: pq.ParquetFile, problems: Problems) -> None:
         index = IndexRows(self.root / self.index, self.split, self.first) if self.index else None
         first = 0
-        for batch in parquet.iter_batches(batch_size=_BATCH_ROWS):
+        for batch in row_batches(parquet, _BATCH_ROWS):
             empty = pc.or_(pc.is_null(batch["id"]), pc.is_null(batch["sealed"]))
             problems.add_rows("value missing", empty, lambda i, at=first: f"{self._row(at + i)}: a cell has no value")  # type: ignore[misc]
             if index is not None:

@@ -65,6 +65,17 @@ def test_a_table_is_read_whole_with_its_metadata(tmp_path):
 NOT_UTF8 = pa.StringArray.from_buffers(1, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff"))
 
 
+def test_a_table_with_fewer_rows_than_it_claims(tmp_path):
+    """Of a column that claims no values, pyarrow's `iter_batches` yields no row, and says nothing."""
+    pq.write_table(pa.table({"score": [1.0, 2.0]}), tmp_path / "x.parquet")
+    data = bytearray((tmp_path / "x.parquet").read_bytes())
+    # In a footer, the name of a column is followed by its codec and its number of values, of one byte each here.
+    named = b"\x19\x18\x05score\x15"
+    data[data.rindex(named) + len(named) + 2] = 0
+    with pytest.raises(EvaluationError, match=r"^Cannot read it as Parquet: it has 0 of the 2 rows that it claims\. "):
+        read_parquet(bytes(data), "it")
+
+
 @pytest.mark.parametrize(
     ("make", "words"),
     [

@@ -336,24 +336,18 @@ def test_other_metadata_in_the_copy_that_features_are_read_from(folder, says, pa
 
 @pytest.mark.parametrize("path", [SHARD.format(0), "index/bench/test.parquet"])
 def test_a_column_that_claims_another_number_of_values(folder, says, path):
-    """The scanner of `datasets` believes it, and other readers do not. One bit of the footer is changed."""
+    """Of a column that claims none, pyarrow's `iter_batches` yields no row, and says nothing."""
     file = folder.root / path
-    data = file.read_bytes()
-
-    def claims_other(changed):
-        try:
-            group = pq.read_metadata(pa.BufferReader(changed)).row_group(0)
-            return [group.column(k).num_values == group.num_rows for k in range(group.num_columns)].count(False) == 1
-        except (OSError, pa.ArrowException):
-            return False
-
-    footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
-    changes = (data[:at] + bytes([data[at] ^ 2]) + data[at + 1 :] for at in range(len(data) - 9, footer, -1))
-    replace(file, next(filter(claims_other, changes)))
+    data = bytearray(file.read_bytes())
+    # In a footer, the name of a column is followed by its codec and its number of values, of one byte each here.
+    named = b"\x19\x18\x08class_id\x15"
+    data[data.rindex(named) + len(named) + 2] = 0
+    group = pq.read_metadata(pa.BufferReader(bytes(data))).row_group(0)
+    columns = [group.column(number) for number in range(group.num_columns)]
+    assert [column.path_in_schema for column in columns if column.num_values != group.num_rows] == ["class_id"]
+    replace(file, bytes(data))
     folder.render()
-    assert any(
-        line.startswith(f"{path} row group 0: ") and "values" in line for line in says(folder, "--check", "fast")
-    )
+    assert any(line.startswith(f"{path}: ") for line in says(folder, "--check", "fast"))
 
 
 # What digests do not cover

@@ -202,6 +202,8 @@ def read_parquet(source: Path | bytes, name: str) -> pa.Table:
                     raise ValueError("it has very long texts")
                 batches.append(batch)
             table = pa.Table.from_batches(batches, schema)
+            if table.num_rows != file.metadata.num_rows:  # where a page is short, pyarrow just ends
+                raise ValueError(f"it has {table.num_rows:,} of the {file.metadata.num_rows:,} rows that it claims")
             table.validate(full=True)  # text that is not UTF-8, too
             return table
     except (pa.ArrowException, OSError, ValueError) as error:  # a name of a column may be a UnicodeDecodeError

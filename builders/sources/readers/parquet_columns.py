@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from builders.errors import BuildError, one_line
 from builders.sources.base import OtherDataError
-from builders.storage.parquet import open_parquet
+from builders.storage.parquet import open_parquet, row_batches
 from builders.storage.regular import require_regular
 
 _ROWS = 256
@@ -75,8 +75,7 @@ def batches(
         groups: numbers of the row groups; None for all.
         rows: the most rows of a batch.
     """
-    every = range(file.num_row_groups) if groups is None else groups
-    yield from file.iter_batches(batch_size=rows, row_groups=list(every), columns=list(columns))
+    yield from row_batches(file, rows, columns, groups)
 
 
 def _check_rows(title: str, path: Path, metadata: pq.FileMetaData) -> None:
