@@ -85,10 +85,10 @@ def write_split(layout: Layout, split: str, images: Images) -> SplitEntry:
         "stored": ["pixels"] * count,
     }
     table = pa.table(rows, schema=arrow_schema(["x", "y"]))
-    path = layout.data(config, split, 0, 1)
+    path = layout.shard("data", f"{config}/{split}", 0, 1)
     path.parent.mkdir(parents=True)
     pq.write_table(table, path, compression="zstd", row_group_size=_ROW_GROUP)
-    write_index(layout.index(config, split), table, ["x", "y"])
+    write_index(layout.index(f"{config}/{split}"), table, ["x", "y"])
     return SplitEntry(
         **dict.fromkeys(("rows", "expected", "paper", "available"), count),
         excluded=0,
@@ -98,7 +98,7 @@ def write_split(layout: Layout, split: str, images: Images) -> SplitEntry:
         why="",
         digest=rows_digest(table),
         data=(file_entry(layout, path),),
-        index=file_entry(layout, layout.index(config, split)),
+        index=file_entry(layout, layout.index(f"{config}/{split}")),
         role="in_distribution",
         source="cifar100",
         partitions=(split,),

@@ -40,8 +40,8 @@ from builders.declare.benchmark import (
     Split,
 )
 from builders.executors.local import LocalExecutor
+from builders.pipeline.build_plan import BuildRequest, Run
 from builders.pipeline.from_sources import prepare
-from builders.pipeline.request import BuildRequest, Run
 from builders.sources.base import Expected, Licence, PartitionIndex, Source, Unsearched, partition_table
 
 CLASSES = tuple(f"n{1440764 + 97 * number:08d}" for number in range(1000))

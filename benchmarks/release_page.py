@@ -76,10 +76,10 @@ def write_release(root: Path) -> None:
             ]
             schema = arrow_schema(labels)
             table = pa.table({"image": pa.array(images, schema.field("image").type), **columns}, schema=schema)
-            index = layout.index(config, split)
+            index = layout.index(f"{config}/{split}")
             index.parent.mkdir(parents=True, exist_ok=True)
             pq.write_table(table.drop_columns("image"), index, compression="zstd")
-            shard = layout.data(config, split, 0, 1)
+            shard = layout.shard("data", f"{config}/{split}", 0, 1)
             shard.parent.mkdir(parents=True, exist_ok=True)
             pq.write_table(table, shard, compression="zstd", row_group_size=1_000)
             key = f"{config}/{split}"

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builders.declare.benchmark import Benchmark
-from builders.pipeline.request import needed_partitions
+from builders.pipeline.build_plan import needed_partitions
 from builders.registry import BENCHMARKS
 from builders.sources.imagenet import IMAGENET
 from builders.writing.shards import SHARD_BYTES

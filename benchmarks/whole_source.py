@@ -15,10 +15,9 @@ from builders.executors.local import LocalExecutor
 from builders.executors.processes import without_pandas
 from builders.generate.contract import Generator
 from builders.generate.exact.resize import FIXED_RESIZE
-from builders.pipeline.build_plan import BuildPlan
-from builders.pipeline.request import BuildRequest, Run
+from builders.pipeline.build_plan import BuildPlan, BuildRequest, Run
 from builders.pipeline.run import write_release
-from builders.plan.classes import Draws
+from builders.plan.candidates import Draws
 from builders.plan.planner import plan
 from builders.sources.base import open_source
 from builders.sources.imagenet import IMAGENET

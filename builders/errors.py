@@ -72,7 +72,7 @@ def os_errors_as_build_errors(doing: str) -> Iterator[None]:
     except BrokenPipeError:
         raise  # whoever read the output, such as `head`, has seen enough: click ends the command without a word
     except OSError as error:
-        # A file that is written has a temporary name (`builders.storage.atomic`), which nobody knows.
+        # A file that is written has a temporary name (`builders.storage.paths`), which nobody knows.
         place = re.sub(r"/\.([^/]+)\.\d+\.tmp$", r"/\1", str(error.filename or ""))
         reason = error.strerror or str(error)
         why = f"{place}: {reason[:1].lower()}{reason[1:]}" if place else reason

@@ -9,7 +9,7 @@ from pathlib import Path
 import click
 
 from builders.card import card, croissant
-from builders.cli.runner import exit_code
+from builders.cli.console import exit_code
 from builders.errors import os_errors_as_build_errors
 from builders.release.layout import Layout
 from builders.release.manifest import read_manifest

@@ -11,16 +11,21 @@ from typing import Any
 
 import click
 
-from builders.cli.build_flags import BuildFlags
-from builders.cli.build_options import parsed
-from builders.cli.documents import check_json, json_option, print_document
-from builders.cli.executor_flags import EXECUTOR_FLAGS, executor_options
+from builders.cli.build_options import BuildFlags, parsed
+from builders.cli.console import aligned, check_json, exit_code, json_option, print_document
+from builders.cli.executor_flags import EXECUTOR_FLAGS, EXECUTOR_OPTIONS
 from builders.cli.progress import TerminalMeter
-from builders.cli.runner import exit_code
-from builders.cli.source_flags import given_places, listed_once, missing_sources, source_options, sources_option
-from builders.cli.source_places import Downloads, cache_option, refuse_wrong_folders
+from builders.cli.source_flags import (
+    cache_option,
+    given_places,
+    listed_once,
+    missing_sources,
+    refuse_wrong_folders,
+    source_folders,
+    source_options,
+    sources_option,
+)
 from builders.cli.split_choice import chosen_splits, splits_option
-from builders.cli.tables import aligned
 from builders.commands.summary import loading
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.executors.processes import without_pandas
@@ -160,7 +165,7 @@ def _roots(configs: Sequence[Published], flags: BuildFlags, meter: TerminalMeter
         lines = [f"{', '.join(names)} {need} sources. Missing:"]
         lines += missing_sources((source, ", ".join(needing[source])) for source in missing)
         raise BuildError("\n".join([*lines, f"{listed_once(missing[0])}."]))
-    return Downloads(flags.cache, meter.note, quiet=flags.quiet).folders(places, partitions)
+    return source_folders(places, partitions, flags, meter.note)
 
 
 def make_command() -> click.Command:
@@ -185,9 +190,9 @@ def make_command() -> click.Command:
         click.option("--out", type=PathType(), required=True, metavar="DIR", help="Release folder, or address."),
         click.option("--dry-run", is_flag=True, help="Look for the rows in the sources, and write nothing."),
         json_option(only="--dry-run"),
-        *executor_options(),
-        sources_option(),
-        cache_option(),
+        *EXECUTOR_OPTIONS,
+        sources_option,
+        cache_option,
         click.option("--withdraw", hidden=True),
         no_sync_option,
         click.option("--quiet", is_flag=True, help="No progress on stderr."),

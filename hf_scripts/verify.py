@@ -9,8 +9,7 @@ from typing import Any
 
 import click
 
-from builders.cli.documents import json_option, print_document
-from builders.cli.runner import exit_code
+from builders.cli.console import exit_code, json_option, print_document
 from builders.cli.split_choice import splits_option
 from builders.errors import NAMED, BuildError, more
 from builders.executors.cores import usable_cores
@@ -39,7 +38,7 @@ from unknown_detection.words import quantity
 Advance = Callable[[int], object]
 """Called with the bytes checked since the last call."""
 
-_WORKER_IMPORTS = ("builders.cli.runner", "hf_scripts.checks.release", "hf_scripts.checks.rows", "numpy.ma")
+_WORKER_IMPORTS = ("builders.cli.console", "hf_scripts.checks.release", "hf_scripts.checks.rows", "numpy.ma")
 
 
 def verify(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from benchmarks.soak.trial import Verdict
-from builders.cli.tables import aligned
+from builders.cli.console import aligned
 
 HEAD = ["operation", "fault", "tried", "struck", "survived", "failed"]
 

@@ -19,7 +19,7 @@ from builders.adopt.image_sets import adopt_class_folders, adopt_classes, adopt_
 from builders.adopt.matching import Matcher
 from builders.declare.benchmark import Benchmark, Classes, Config, Rest, Split
 from builders.errors import NAMED, BuildError, more, one_line
-from builders.plan.classes import Adopted, decided_classes, split_classes
+from builders.plan.candidates import Adopted, decided_classes, split_classes
 from builders.sources.base import SourceIndex
 from builders.sources.readers.folders import printable
 from builders.storage.text_files import read_csv

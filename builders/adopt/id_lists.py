@@ -20,7 +20,7 @@ import pyarrow.compute as pc
 from builders.adopt.file_listing import reading_copy
 from builders.declare.benchmark import Benchmark, Split
 from builders.errors import BuildError
-from builders.plan.classes import Adopted
+from builders.plan.candidates import Adopted
 from builders.sources.base import SourceIndex
 from builders.storage.regular import read_regular
 

@@ -17,7 +17,7 @@ from builders.adopt.matching import Matched, Matcher
 from builders.adopt.numbered import are_numbered, classes_by_pixels, classes_in_label_order
 from builders.declare.benchmark import Classes, ClassesOf, Config, Split
 from builders.errors import NAMED, BuildError, more, one_line
-from builders.plan.classes import Adopted, decided_classes
+from builders.plan.candidates import Adopted, decided_classes
 from builders.sources.base import Source, SourceIndex
 from builders.sources.readers.folders import printable
 

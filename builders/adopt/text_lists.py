@@ -26,7 +26,7 @@ import pyarrow.compute as pc
 from builders.adopt.file_listing import Log, reading_copy
 from builders.declare.benchmark import Benchmark, Split
 from builders.errors import NAMED, BuildError, more, one_line
-from builders.plan.classes import Adopted
+from builders.plan.candidates import Adopted
 from builders.sources.base import SourceIndex
 from builders.storage.text_files import read_lines as read_text_lines
 

@@ -13,7 +13,7 @@ import numpy as np
 from builders.audit.record import Findings
 from builders.card.grid import Stack, Strip, grid
 from builders.card.pictures import RowPicture, first_rows, read_pictures
-from builders.card.words import ROLE_NAMES, role_order
+from builders.card.words import ROLE_NAMES
 from builders.errors import BuildError
 from builders.release.duplicates import Pair, read_pairs
 from builders.release.entries import Manifest
@@ -49,7 +49,7 @@ def sheet(root: Path, manifest: Manifest, config: str, splits: Sequence[str], co
         of |= {(row["values"], name): row["counts"] for row in index["role"].value_counts().to_pylist()}
         numbers = np.sort(np.concatenate([np.zeros(0, np.int64), *first_rows(index, count).values()]))
         for picture in read_pictures(root, f"{config}/{name}", entries[name], numbers):
-            blocks.setdefault((role_order(picture.role), name), []).append(picture)
+            blocks.setdefault((ROLES.index(picture.role), name), []).append(picture)
     rows = [
         Strip(
             f"{name}: {ROLE_NAMES[ROLES[role]]}, {len(some):,} of {of[role, name]:,} images",

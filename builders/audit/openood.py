@@ -17,7 +17,7 @@ from builders.release import images
 from builders.release.entries import Manifest
 from builders.release.openood_tree import LISTS, place_of
 from builders.release.reader import read_index
-from builders.storage.atomic import inside
+from builders.storage.paths import inside
 
 EQUAL, MISSING, OTHER = "equal", "missing", "other content"
 UNLISTED, STRANGE, RELABELLED = "not in the list", "in the list alone", "other label in the list"

@@ -14,11 +14,11 @@ from markupsafe import Markup
 
 from builders.card import croissant, facts, responsible, words
 from builders.card.front_matter import front_matter_text
-from builders.release.columns import COLUMN_MEANINGS
 from builders.release.entries import Manifest, without_outdated_audits
 from builders.release.layout import INDEX_SUFFIX, Layout
 from builders.release.manifest import file_entry, write_manifest
-from builders.storage.atomic import write_text
+from builders.release.schema import COLUMN_MEANINGS
+from builders.storage.paths import write_text
 from unknown_detection.words import byte_text, quantity
 
 if TYPE_CHECKING:

@@ -17,10 +17,9 @@ from builders.card.facts import benchmarks, labels
 from builders.card.front_matter import card_configs, data_path
 from builders.card.responsible import COLLECTION_TYPE, statements
 from builders.card.words import ROLE_MEANINGS
-from builders.release.columns import COLUMN_MEANINGS, NUMBERED, ColumnType
 from builders.release.entries import ConfigEntry, Manifest
 from builders.release.layout import INDEX_SUFFIX
-from builders.release.schema import ROLES, arrow_schema
+from builders.release.schema import COLUMN_MEANINGS, NUMBERED, ROLES, ColumnType, arrow_schema
 from builders.release.split_entries import FileEntry
 
 CONFORMS_TO = ("http://mlcommons.org/croissant/1.0", "http://mlcommons.org/croissant/RAI/1.0")
@@ -139,20 +138,16 @@ def _file(file: FileEntry) -> Json:
 
 def _file_sets(manifest: Manifest) -> Iterable[Json]:
     for name, splits in card_configs(manifest).items():
-        paths = [data_path(split.paths) for split in splits.values()]
+        paths = [data_path(split.files) for split in splits.values()]
         patterns = [pattern for path in paths for pattern in ([path] if isinstance(path, str) else path)]
         yield {
             "@type": "cr:FileSet",
-            "@id": _files_of(name),
-            "name": _files_of(name),
+            "@id": f"files/{name}",
+            "name": f"files/{name}",
             "description": f"The files of the config {name}.",
             "encodingFormat": _PARQUET,
             "includes": patterns,
         }
-
-
-def _files_of(config: str) -> str:
-    return f"files/{config}"
 
 
 def _label_sets(manifest: Manifest) -> Iterable[Json]:
@@ -184,19 +179,18 @@ def _record_sets(manifest: Manifest) -> Iterable[Json]:
     """A record set for each config: its rows with images or, if it has none here, those of its index."""
     pixels = card_configs(manifest)
     for name, config in sorted(manifest.configs.items()):
-        image = name in pixels
         yield {
             "@type": "cr:RecordSet",
             "@id": name,
             "name": name,
             "description": config.description,
-            "field": list(_fields(name, config, _files_of(name if image else f"{name}{INDEX_SUFFIX}"), image=image)),
+            "field": list(_fields(name, config, image=name in pixels)),
         }
 
 
-def _fields(name: str, config: ConfigEntry, files: str, *, image: bool) -> Iterable[Json]:
+def _fields(name: str, config: ConfigEntry, *, image: bool) -> Iterable[Json]:
     own = {column.name: column for column in config.own_columns()}
-    folder = "data" if image else "index"
+    folder, files = ("data", f"files/{name}") if image else ("index", f"files/{name}{INDEX_SUFFIX}")
     pattern = rf"(?:.*/)?{folder}/{name}/([a-z0-9_]+?)(?:-\d{{5}}-of-\d{{5}})?\.parquet$"
     source: Json = {
         "fileSet": {"@id": files},

@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from functools import partial
+from typing import NamedTuple
 
-from builders.card.words import role_order, rule_meaning
-from builders.release.columns import Column
-from builders.release.entries import OPEN, BenchmarkEntry, ConfigEntry, Manifest, SourceEntry
+from builders.card.words import RULE_MEANINGS
+from builders.release.entries import BenchmarkEntry, ConfigEntry, Manifest
 from builders.release.layout import INDEX_SUFFIX
-from builders.release.schema import ROLES, SHIFT_ROLES, Role
+from builders.release.schema import ROLES, SHIFT_ROLES, Column, Role
 from builders.release.split_entries import SplitEntry, pieces_by_key
 from taxonomy import tables
 from unknown_detection.words import byte_text
@@ -26,19 +24,17 @@ MOST_CLASSES = 400
 """Most classes that the card lists (ours): Places365's are, the 1,000 of ImageNet would be a fifth of a card."""
 
 
-@dataclass(frozen=True)
-class BenchmarkFacts:
-    """A benchmark in the release: its key, its entry, links to its paper, and the configs that belong to it."""
+class BenchmarkFacts(NamedTuple):
+    """A benchmark in the release: its key, its entry, links to its paper, and the configs that belong to it.
+
+    `published` says whether it has a paper; a benchmark of somebody's own images has none.
+    """
 
     key: str
     entry: BenchmarkEntry
     links: Sequence[tuple[str, str]]
     configs: Mapping[str, ConfigEntry]
-
-    @property
-    def published(self) -> bool:
-        """Whether it has a paper; a benchmark of somebody's own images has none."""
-        return bool(self.entry.citation)
+    published: bool
 
 
 def benchmarks(manifest: Manifest) -> list[BenchmarkFacts]:
@@ -49,6 +45,7 @@ def benchmarks(manifest: Manifest) -> list[BenchmarkFacts]:
             entry,
             links(entry.citation),
             {name: config for name, config in sorted(manifest.configs.items()) if config.benchmark == key},
+            bool(entry.citation),
         )
         for key, entry in sorted(manifest.benchmarks.items())
     ]
@@ -65,24 +62,22 @@ def links(citation: str) -> list[tuple[str, str]]:
     return found
 
 
-@dataclass(frozen=True)
-class Loading:
-    """How to load a config: its name in `load_dataset`, its splits, rows and the size of what is downloaded."""
+class Loading(NamedTuple):
+    """How to load a config: its name in `load_dataset`, its splits, rows and the size of what is downloaded.
+
+    `shown` is the split that examples load.
+    """
 
     config: str
     splits: Sequence[str]
     rows: int
     size: str
-
-    @property
-    def shown(self) -> str:
-        """The split that examples load."""
-        return "test" if "test" in self.splits else self.splits[0]
+    shown: str
 
 
 def by_role(config: ConfigEntry) -> list[tuple[str, SplitEntry]]:
     """The splits of a config: in-distribution ones first, then in the order of the roles, and by name."""
-    return sorted(config.splits.items(), key=lambda item: (role_order(item[1].roles[0]), item[0]))
+    return sorted(config.splits.items(), key=lambda item: (ROLES.index(item[1].roles[0]), item[0]))
 
 
 def loading(manifest: Manifest) -> list[Loading]:
@@ -94,25 +89,13 @@ def loading(manifest: Manifest) -> list[Loading]:
         files = [file for entry in entries.values() for file in (entry.data if pixels else (entry.index,))]
         rows = sum(entry.rows for entry in entries.values())
         loaded = name if pixels else f"{name}{INDEX_SUFFIX}"
-        found.append(Loading(loaded, tuple(entries), rows, byte_text(sum(file.size for file in files))))
+        shown = "test" if "test" in entries else next(iter(entries))
+        found.append(Loading(loaded, tuple(entries), rows, byte_text(sum(file.size for file in files)), shown))
     return sorted(found, key=lambda one: (one.splits == ("train",), one.config))
 
 
-@dataclass(frozen=True)
-class OwnColumns:
-    """Columns that some configs have beside the common ones, with the names of these configs."""
-
-    columns: Sequence[Column]
-    configs: Sequence[str]
-
-    @property
-    def nullable(self) -> bool:
-        """Whether one of them may lack a value."""
-        return any(column.nullable for column in self.columns)
-
-
-def own_columns(manifest: Manifest) -> list[OwnColumns]:
-    """The columns beside the common ones, each once; those of the same configs together."""
+def own_columns(manifest: Manifest) -> dict[tuple[str, ...], list[Column]]:
+    """The columns beside the common ones, by the names of the configs that have them."""
     having: dict[Column, list[str]] = {}
     for name, config in sorted(manifest.configs.items()):
         for column in config.own_columns():
@@ -120,7 +103,7 @@ def own_columns(manifest: Manifest) -> list[OwnColumns]:
     found: dict[tuple[str, ...], list[Column]] = {}
     for column, configs in having.items():
         found.setdefault(tuple(configs), []).append(column)
-    return [OwnColumns(columns, configs) for configs, columns in found.items()]
+    return found
 
 
 def roles(manifest: Manifest) -> list[tuple[int, Role, Sequence[str]]]:
@@ -133,17 +116,12 @@ def roles(manifest: Manifest) -> list[tuple[int, Role, Sequence[str]]]:
     ]
 
 
-@dataclass(frozen=True)
-class Labels:
-    """The classes that `label` counts in some configs, with their names if they are wnids."""
+class Labels(NamedTuple):
+    """The classes that `label` counts in some configs, with their names if they are ids of WordNet synsets."""
 
     configs: Sequence[str]
     names: Sequence[tuple[str, str]]
-
-    @property
-    def are_wnids(self) -> bool:
-        """Whether they are ids of WordNet synsets, which say nothing to a reader."""
-        return all(_WNID.fullmatch(label) for label, _ in self.names)
+    are_wnids: bool
 
 
 def labels(manifest: Manifest) -> list[Labels]:
@@ -152,76 +130,59 @@ def labels(manifest: Manifest) -> list[Labels]:
     for name, config in sorted(manifest.configs.items()):
         found.setdefault(config.label_names, []).append(name)
     known = {one.wnid: one.name for one in tables.imagenet1k()}
-    return [Labels(configs, [(label, known.get(label, label)) for label in names]) for names, configs in found.items()]
+    return [
+        Labels(configs, [(label, known.get(label, label)) for label in names], all(map(_WNID.fullmatch, names)))
+        for names, configs in found.items()
+    ]
 
 
-@dataclass(frozen=True)
-class SharedSentence:
-    """A sentence, and the splits that it is about."""
-
-    sentence: str
-    splits: Sequence[str]
+Sentences = dict[str, list[str]]
+"""Sentences, each with the splits that it is about."""
 
 
-def _grouped(splits: Mapping[str, SplitEntry], say: Callable[[SplitEntry], Iterable[str]]) -> list[SharedSentence]:
-    found: dict[str, list[str]] = {}
+def _shared(splits: Mapping[str, SplitEntry], say: Callable[[SplitEntry], Iterable[str]]) -> Sentences:
+    found: Sentences = {}
     for name, split in sorted(splits.items()):
-        for sentence in say(split):
+        for sentence in filter(None, say(split)):
             found.setdefault(sentence, []).append(name)
-    return [SharedSentence(sentence, names) for sentence, names in found.items()]
+    return found
 
 
-def reasons(config: ConfigEntry) -> list[SharedSentence]:
-    """Why counts differ from the paper's, each sentence once."""
-    return _grouped(config.splits, lambda split: [split.why] if split.why else [])
+def reasons(config: ConfigEntry) -> Sentences:
+    """Why counts differ from the paper's."""
+    return _shared(config.splits, lambda split: [split.why])
 
 
-def made(config: ConfigEntry) -> list[SharedSentence]:
-    """How images were made, each sentence once: first what stands before a colon, then what follows it."""
-
-    def said(split: SplitEntry, part: int) -> list[str]:
-        return [split.made.partition(": ")[2 * part]] if split.made and split.made.partition(": ")[2 * part] else []
-
-    heads, tails = (_grouped(config.splits, partial(said, part=part)) for part in (0, 1))
-    return [*heads, *tails]
+def made(config: ConfigEntry) -> list[tuple[str, list[str]]]:
+    """How images were made: first what stands before a colon, then what follows it."""
+    heads = _shared(config.splits, lambda split: [(split.made or "").partition(": ")[0]])
+    tails = _shared(config.splits, lambda split: [(split.made or "").partition(": ")[2]])
+    return [*heads.items(), *tails.items()]
 
 
-def made_sentences(manifest: Manifest) -> list[str]:
-    """How images were made, over all configs, each sentence once."""
-    sentences = (split.made for split in manifest.by_key().values() if split.made)
-    return [f"{sentence}." for sentence in dict.fromkeys(sentences)]
-
-
-def prepared(config: ConfigEntry) -> list[SharedSentence]:
+def prepared(config: ConfigEntry) -> Sentences:
     """The input sizes of models that images are prepared for."""
-
-    def sizes(split: SplitEntry) -> list[str]:
-        return [str(split.generator.prepared)] if split.generator is not None and split.generator.prepared else []
-
-    return _grouped(config.splits, sizes)
+    return _shared(config.splits, lambda split: [str((split.generator and split.generator.prepared) or "")])
 
 
-def recorded(config: ConfigEntry) -> list[SharedSentence]:
-    """The settings and weights of images that cannot be made again, each set once."""
-
-    def settings(split: SplitEntry) -> list[str]:
+def recorded(config: ConfigEntry) -> Sentences:
+    """The settings and weights of images that cannot be made again."""
+    found: Sentences = {}
+    for name, split in sorted(config.splits.items()):
         generator = split.generator
-        if generator is None or generator.reproducible != "recorded":
-            return []
-        values = [f"{name} {value}" for name, value in sorted(generator.parameters.items())]
-        weights = [f"SHA-256 of {name} {digest}" for name, digest in sorted(generator.weights.items())]
-        return ["; ".join([f"version {generator.version}", *values, *weights])]
-
-    return _grouped(config.splits, settings)
+        if generator is not None and generator.reproducible == "recorded":
+            values = [f"{setting} {value}" for setting, value in sorted(generator.parameters.items())]
+            weights = [f"SHA-256 of {file} {digest}" for file, digest in sorted(generator.weights.items())]
+            found.setdefault("; ".join([f"version {generator.version}", *values, *weights]), []).append(name)
+    return found
 
 
-def shortfalls(manifest: Manifest) -> list[SharedSentence]:
-    """Images that the sources lacked, each sentence once with the splits (`config/split`) it concerns."""
-    return _grouped(manifest.by_key(), lambda split: split.shortfalls)
+def shortfalls(manifest: Manifest) -> Sentences:
+    """Images that the sources lacked, with the splits (`config/split`) that each sentence concerns."""
+    return _shared(manifest.by_key(), lambda split: split.shortfalls)
 
 
-@dataclass(frozen=True)
-class Shift:
+class Shift(NamedTuple):
     """Rows of one kind of distribution shift: their splits (`config/split`), and how many they are."""
 
     kind: Role
@@ -251,7 +212,7 @@ def rules(manifest: Manifest) -> list[tuple[str, str, int]]:
     for split in manifest.by_key().values():
         for rule, images in split.excluded_by_rule.items():
             counts[rule] = counts.get(rule, 0) + images
-    return [(rule, rule_meaning(rule), images) for rule, images in sorted(counts.items())]
+    return [(rule, RULE_MEANINGS.get(rule, ""), images) for rule, images in sorted(counts.items())]
 
 
 def drawn(manifest: Manifest) -> set[str]:
@@ -261,8 +222,3 @@ def drawn(manifest: Manifest) -> set[str]:
         for key, split in manifest.by_key().items()
         if not any(piece.adopted for piece in pieces_by_key(key, split).values())
     }
-
-
-def licences(manifest: Manifest) -> dict[str, SourceEntry]:
-    """The sources with a licence that lets images be public, by key."""
-    return {key: source for key, source in sorted(manifest.sources.items()) if source.licence.publish == OPEN}

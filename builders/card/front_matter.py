@@ -8,9 +8,8 @@ Tested by `tests/hf_scripts/test_card.py`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from typing import Any, NamedTuple
 
 from builders.release.duplicates import CONFIG, SPLIT
 from builders.release.entries import Manifest
@@ -39,6 +38,20 @@ def front_matter(manifest: Manifest) -> dict[str, Any]:
     """
     configs = card_configs(manifest)
     rows = sum(split.rows for _, _, split in manifest.splits())
+    info = []
+    for name, splits in configs.items():
+        sizes = {split: sum(file.size for file in listed.files) for split, listed in splits.items()}
+        info.append(
+            {
+                "config_name": name,
+                "splits": [
+                    {"name": split, "num_bytes": sizes[split], "num_examples": listed.rows}
+                    for split, listed in splits.items()
+                ],
+                "download_size": sum(sizes.values()),
+                "dataset_size": sum(sizes.values()),
+            }
+        )
     return {
         "pretty_name": "Unknown detection",
         "license": "other",
@@ -50,30 +63,19 @@ def front_matter(manifest: Manifest) -> dict[str, Any]:
         "configs": [
             {
                 "config_name": name,
-                "data_files": [{"split": split, "path": data_path(listed.paths)} for split, listed in splits.items()],
+                "data_files": [{"split": split, "path": data_path(listed.files)} for split, listed in splits.items()],
             }
             for name, splits in configs.items()
         ],
-        "dataset_info": [_info(name, splits) for name, splits in configs.items()],
+        "dataset_info": info,
     }
 
 
-@dataclass(frozen=True)
-class CardSplit:
+class CardSplit(NamedTuple):
     """A split as the card describes it: its files as the manifest lists them, and its number of rows."""
 
     files: Sequence[FileEntry]
     rows: int
-
-    @property
-    def paths(self) -> list[str]:
-        """Paths of the files, relative to the release folder."""
-        return [file.path for file in self.files]
-
-    @property
-    def size(self) -> int:
-        """Total size of the files in bytes."""
-        return sum(file.size for file in self.files)
 
 
 def card_configs(manifest: Manifest) -> dict[str, dict[str, CardSplit]]:
@@ -99,25 +101,13 @@ def card_configs(manifest: Manifest) -> dict[str, dict[str, CardSplit]]:
     return {**with_pixels, **indexes, **sealed, **tables}
 
 
-def data_path(paths: Sequence[str]) -> str | list[str]:
+def data_path(files: Sequence[FileEntry]) -> str | list[str]:
     """The YAML `path` of a split's files: a file, a pattern for several shards, or a list of files and patterns.
 
     A pattern contains the number of shards (`train-*-of-00170.parquet`), so that it does not match the shards of an
     earlier build.
     """
-    if len(paths) == 1:
-        return paths[0]
-    patterns = sorted({SHARD_NUMBER.sub("-*-of-", path) for path in paths})
+    if len(files) == 1:
+        return files[0].path
+    patterns = sorted({SHARD_NUMBER.sub("-*-of-", file.path) for file in files})
     return patterns[0] if len(patterns) == 1 else patterns
-
-
-def _info(name: str, splits: Mapping[str, CardSplit]) -> dict[str, Any]:
-    total = sum(split.size for split in splits.values())
-    return {
-        "config_name": name,
-        "splits": [
-            {"name": split, "num_bytes": listed.size, "num_examples": listed.rows} for split, listed in splits.items()
-        ],
-        "download_size": total,
-        "dataset_size": total,
-    }

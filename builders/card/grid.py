@@ -6,12 +6,11 @@ Nothing is cut off: the picture is wide enough for its cells, and titles, captio
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import re
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from PIL import Image, ImageDraw, ImageFont
-
-from builders.card.words import wrapped
 
 CELL = 128
 """Width and height in pixels of the place for an image: four times those of CIFAR's images."""
@@ -144,3 +143,37 @@ def fitted(image: Image.Image, side: int) -> Image.Image:
 def _line_height(font: Font) -> int:
     box = font.getbbox("Ag|")
     return math.ceil(box[3]) + 3
+
+
+_BREAKS = re.compile(r"[^\s/_,.-]*[/_,.-]*|\s+")
+
+
+def wrapped(text: str, width: float, lines: int, length: Callable[[str], float]) -> list[str]:
+    """Break a text into lines that fit a width, at spaces and after `/`, `_`, `,`, `.` and `-`.
+
+    Args:
+        text: the text; runs of spaces count as one.
+        width: the most that `length` may give for a line.
+        lines: the most lines; a longer text ends in an ellipsis.
+        length: gives the width of a text.
+    """
+    found, line = [], ""
+    for piece in filter(None, _BREAKS.findall(" ".join(text.split()))):
+        if length((line + piece).rstrip()) <= width:
+            line += piece if line or not piece.isspace() else ""
+            continue
+        if line.strip():
+            found.append(line.rstrip())
+        line = piece.lstrip()
+        while length(line) > width and len(line) > 1:  # a word longer than a line
+            fit = next(end for end in range(len(line) - 1, 0, -1) if end == 1 or length(line[:end]) <= width)
+            found.append(line[:fit])
+            line = line[fit:]
+    if line.strip():
+        found.append(line.rstrip())
+    if len(found) > lines:
+        last = found[lines - 1]
+        while last and length(f"{last}\u2026") > width:
+            last = last[:-1]
+        found = [*found[: lines - 1], f"{last.rstrip()}\u2026"]
+    return found

@@ -5,19 +5,24 @@ Tested by `tests/builders/report/test_pictures.py`.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from msgspec.structs import replace
 from PIL import Image
 
-from builders.card.grid import GridImage
+from builders.card.grid import GridImage, Stack, Strip, grid
+from builders.release.entries import OPEN, Manifest, SourceEntry
+from builders.release.layout import Layout
+from builders.release.manifest import file_entry
 from builders.release.reader import Rows, read_index, rgb_images
 from builders.release.schema import ROLES, UNKNOWN_ROLES, Role
-from builders.release.split_entries import SplitEntry
+from builders.release.split_entries import FileEntry, SplitEntry
+from builders.storage.paths import atomic_path
 
 
 @dataclass(frozen=True)
@@ -63,3 +68,53 @@ def read_pictures(root: Path, key: str, split: SplitEntry, rows: Rows) -> list[R
         RowPicture(number, row["id"], ROLES[row["role"]], row["class_name"], image)
         for number, row, image in zip(rows.tolist(), described, images, strict=True)
     ]
+
+
+SAMPLES = 8
+"""Images in a picture (ours): one line that fits the width of a card."""
+
+
+def with_samples(layout: Layout, manifest: Manifest, before: Manifest) -> Manifest:
+    """Draw the pictures of all splits that may have one, but for those that are the same as before.
+
+    Args:
+        layout: the release folder, with all shards.
+        manifest: its manifest without a card.
+        before: the manifest of earlier runs.
+
+    Returns:
+        The manifest, which lists the pictures.
+    """
+    known, pictures = before.by_key(), dict[str, FileEntry | None]()
+    for key, _, split in manifest.splits():
+        earlier = known.get(key)
+        if earlier is not None and earlier.data == split.data and layout.samples(key).is_file():
+            pictures[key] = earlier.samples
+        pictures[key] = pictures.get(key) or _draw(layout, key, split, manifest.sources)
+    configs = {
+        name: replace(
+            config,
+            splits={
+                split: replace(entry, samples=pictures[f"{name}/{split}"])
+                for split, entry in sorted(config.splits.items())
+            },
+        )
+        for name, config in sorted(manifest.configs.items())
+    }
+    return replace(manifest, configs=configs)
+
+
+def _draw(layout: Layout, key: str, split: SplitEntry, sources: Mapping[str, SourceEntry]) -> FileEntry | None:
+    """Draw the first images of open sources in a split (`config/split`); None if it has none here."""
+    public = {source for source in split.sources if source in sources and sources[source].licence.publish == OPEN}
+    if not public or not split.data:
+        return None
+    column = read_index(layout.root, split, ["source"])["source"]
+    rows = np.flatnonzero(pc.is_in(column, pa.array(sorted(public))).to_numpy())[:SAMPLES]
+    if not len(rows):
+        return None
+    stacks = tuple(Stack((picture.shown,)) for picture in read_pictures(layout.root, key, split, rows))
+    path = layout.samples(key)
+    with atomic_path(path) as temporary:
+        grid([Strip("", stacks)]).save(temporary, "PNG", optimize=True)
+    return file_entry(layout, path)

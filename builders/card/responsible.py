@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from builders.card import facts
 from builders.release.entries import Manifest
 from unknown_detection.words import quantity
 
@@ -74,7 +73,7 @@ def _missing(manifest: Manifest) -> tuple[str, ...]:
 
 def _preprocessing(manifest: Manifest) -> tuple[str, ...]:
     texts = ["Images are stored with the bytes of their source files, unless the column stored says otherwise."]
-    texts += facts.made_sentences(manifest)
+    texts += dict.fromkeys(f"{split.made}." for split in manifest.by_key().values() if split.made)
     return tuple(texts)
 
 

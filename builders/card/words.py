@@ -1,14 +1,10 @@
-"""Roles and rules in words, and text that is wrapped to the width of a picture.
-
-Wrapping is tested by `tests/builders/card/test_grid.py`.
-"""
+"""Roles and rules in words."""
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
-from builders.release.schema import ROLES, Role
+from builders.release.schema import Role
 from taxonomy.decisions import RULES
 
 ROLE_NAMES: Mapping[Role, str] = {
@@ -37,46 +33,7 @@ ROLE_MEANINGS: Mapping[Role, str] = {
 }
 """What each role says of a row."""
 
-_BREAKS = re.compile(r"[^\s/_,.-]*[/_,.-]*|\s+")
-
-
-def role_order(role: Role) -> int:
-    """Position of a role in `ROLES`, by which pictures and tables are sorted."""
-    return ROLES.index(role)
-
-
-def wrapped(text: str, width: float, lines: int, length: Callable[[str], float]) -> list[str]:
-    """Break a text into lines that fit a width, at spaces and after `/`, `_`, `,`, `.` and `-`.
-
-    Args:
-        text: the text; runs of spaces count as one.
-        width: the most that `length` may give for a line.
-        lines: the most lines; a longer text ends in an ellipsis.
-        length: gives the width of a text.
-    """
-    found, line = [], ""
-    for piece in filter(None, _BREAKS.findall(" ".join(text.split()))):
-        if length((line + piece).rstrip()) <= width:
-            line += piece if line or not piece.isspace() else ""
-            continue
-        if line.strip():
-            found.append(line.rstrip())
-        line = piece.lstrip()
-        while length(line) > width and len(line) > 1:  # a word longer than a line
-            fit = next(end for end in range(len(line) - 1, 0, -1) if end == 1 or length(line[:end]) <= width)
-            found.append(line[:fit])
-            line = line[fit:]
-    if line.strip():
-        found.append(line.rstrip())
-    if len(found) > lines:
-        last = found[lines - 1]
-        while last and length(f"{last}\u2026") > width:
-            last = last[:-1]
-        found = [*found[: lines - 1], f"{last.rstrip()}\u2026"]
-    return found
-
-
-_BUILD_RULES: Mapping[str, str] = {
+RULE_MEANINGS: Mapping[str, str] = RULES | {
     "broken-in-source": "the image is broken in the genuine source",
     "class-drawn": "its class was drawn for another split",
     "class-not-drawn": "its class was a candidate, and others were drawn",
@@ -92,9 +49,4 @@ _BUILD_RULES: Mapping[str, str] = {
     "unreadable": "the image does not decode",
     "withdrawn": "withdrawn from the release",
 }
-"""What the rules of a build mean; those about classes are in `taxonomy.decisions.RULES`."""
-
-
-def rule_meaning(rule: str) -> str:
-    """A rule of `excluded/` in words; empty for one that this version does not know."""
-    return _BUILD_RULES.get(rule) or RULES.get(rule, "")
+"""What the rules of `excluded/` mean: those about classes, and those of a build."""

@@ -1,36 +1,84 @@
-"""The options of a build: where to, which rows, and how it is done.
+"""The flags of a build: where to, which rows, of which reading, made by which models, and how; and their values.
 
-Tested by `tests/builders/commands/test_build.py`.
+Tested by `tests/builders/commands/test_build.py` and `tests/builders/test_cifar_benchmark.py`.
 """
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from builders.cli.build_flags import BuildFlags
-from builders.cli.documents import json_option
-from builders.cli.executor_flags import EXECUTOR_FLAGS, ExecutorFlags, executor_options
-from builders.cli.source_flags import sources_option
-from builders.cli.source_places import LocalPath, cache_option
+from builders.cli.console import json_option
+from builders.cli.executor_flags import EXECUTOR_FLAGS, EXECUTOR_OPTIONS, ExecutorFlags
+from builders.cli.source_flags import (
+    LocalPath,
+    Place,
+    as_place,
+    cache_option,
+    default_cache,
+    given_places,
+    sources_option,
+)
 from builders.cli.split_choice import splits_option
 from builders.declare.benchmark import Benchmark, Variant
+from builders.errors import BuildError
+from builders.generate.devices import DEVICE
 from builders.generate.flags import Flag
+from builders.hub.place import HubPlace
 from builders.storage.paths import PathType
 from unknown_detection.help import no_sync_option
+
+if TYPE_CHECKING:
+    from builders.sources.base import Source
+
+
+@dataclass(frozen=True)
+class BuildFlags:
+    """Values of a build's flags. A flag that a command lacks has the value of one that is not given.
+
+    Attributes:
+        out: the release's folder, or its address in a store.
+        splits: the values of `--splits`, as `builders.cli.split_choice.named` reads them.
+        seed: keys every draw.
+        check: `fast` or `decode`.
+        withdraw: a CSV file's path, or the word `duplicates`.
+        sources: the file that lists folders of sources.
+        cache: the folder for downloads from the Hub.
+        folders: the places given by the sources' own flags, by source key.
+        variants: the folder given with each variant's flag, by the variant's name; empty for the flag alone.
+        settings: the values of the flags whose values make generators, given or not, by the flags' names.
+    """
+
+    out: Path
+    splits: tuple[str, ...] = ()
+    dry_run: bool = False
+    as_json: bool = False
+    index_only: bool | None = None
+    limit_per_class: int | None = None
+    allow_partial: bool = False
+    check: str = "fast"
+    executor: ExecutorFlags = field(default_factory=ExecutorFlags)
+    seed: int = 0
+    quiet: bool = False
+    adopt: Path | None = None
+    withdraw: str | None = None
+    demo: bool = False
+    sources: Path | None = None
+    cache: Path = field(default_factory=default_cache)
+    folders: Mapping[str, Place] = field(default_factory=dict)
+    variants: Mapping[str, str] = field(default_factory=dict)
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
 
 ESSENTIAL = ("demo", "out", "splits", "dry_run")
 HOW = ("index_only", "allow_partial", "check", *EXECUTOR_FLAGS, "no_sync", "quiet", "as_json")
 """The options of `build_options`, in sections of the help."""
-
-
-def which_rows(benchmark: Benchmark) -> list[str]:
-    """The options that choose other rows than the published ones, as sections of the help have them."""
-    variants = [parameter(variant.name) for variant in benchmark.variants]
-    return [*variants, "adopt", "withdraw", "limit_per_class", "seed"]
 
 
 def build_options(seed: int, splits: Sequence[str] = ()) -> list[Callable[[Any], Any]]:
@@ -71,7 +119,7 @@ def build_options(seed: int, splits: Sequence[str] = ()) -> list[Callable[[Any],
             show_default=True,
             help="fast: look at every image's signature and end, decode those that look cut. decode: decode all.",
         ),
-        *executor_options(),
+        *EXECUTOR_OPTIONS,
         click.option(
             "--seed",
             type=int,
@@ -102,8 +150,8 @@ def source_choices(benchmark: Benchmark) -> list[Callable[[Any], Any]]:
             "builds a variant without pictures that the benchmark has twice.",
         ),
         click.option("--demo", is_flag=True, help="Use small synthetic sources made on the spot, to try the tools."),
-        sources_option(),
-        cache_option(),
+        sources_option,
+        cache_option,
     ]
 
 
@@ -137,3 +185,104 @@ def parsed(
         variants={name: "" if text is True else text for name, text in chosen.items() if text not in (None, False)},
         **rest,
     )
+
+
+def replaced_configs(benchmark: Benchmark, flags: BuildFlags) -> dict[str, str]:
+    """The flag of the chosen variant that takes a config's images from its own folder, by the config's name."""
+    chosen = [variant for variant in benchmark.variants if variant.name in flags.variants]
+    return {config.name: f"--{variant.name}" for variant in chosen for config in variant.configs}
+
+
+def refuse_replaced(benchmark: Benchmark, flags: BuildFlags) -> None:
+    """Refuse flags that make generators of a config that a chosen variant replaces.
+
+    Raises:
+        BuildError: there is such a flag.
+    """
+    for config, adopting in replaced_configs(benchmark, flags).items():
+        own = [flag for settings in benchmark.settings if settings.config == config for flag in settings.flags]
+        given = [f"--{flag.name}" for flag in own if flag != DEVICE and is_given(flag, flags.settings[flag.name])]
+        if given:
+            raise BuildError(
+                f"{adopting} takes the images of {config} from its folder, so {' and '.join(given)} cannot be given "
+                f"with it. Leave out {adopting}, or {' and '.join(given)}."
+            )
+
+
+def is_given(flag: Flag, value: Any) -> bool:
+    """Whether a flag's value is another than without the flag."""
+    return bool(value) if flag.multiple else bool(value != flag.default)
+
+
+def setting_option(flag: Flag) -> Callable[[Any], Any]:
+    """The flag of a setting, whose value makes a generator."""
+    if flag.default is False:
+        return click.option(f"--{flag.name}", is_flag=True, help=flag.help)
+    kind: Any = click.Choice(flag.choices) if flag.choices else str if flag.default is None else type(flag.default)
+    if flag.least is not None:
+        kind = click.IntRange(min=flag.least)
+    return click.option(
+        f"--{flag.name}",
+        type=kind,
+        multiple=flag.multiple,
+        default=flag.default,
+        show_default=flag.default is not None,
+        metavar=flag.metavar or None,
+        help=flag.help,
+    )
+
+
+def variant_option(variant: Variant) -> Callable[[Any], Any]:
+    """The flag of a variant."""
+    if variant.source is None:
+        return click.option(f"--{variant.name}", is_flag=True, help=variant.help)
+    # Its folder may be left out where the source's own flag, a sources file or --demo gives it.
+    return click.option(
+        f"--{variant.name}", type=str, is_flag=False, flag_value="", metavar="[DIR]", help=variant.help
+    )
+
+
+def chosen_reading(benchmark: Benchmark, flags: BuildFlags) -> tuple[Benchmark, BuildFlags]:
+    """Apply the flags' variants to the benchmark; returns it with the flags that include their folders.
+
+    Raises:
+        BuildError: a folder is given for an unused source.
+    """
+    for variant in benchmark.variants:
+        flags = _with_found(variant, flags)
+    for variant in benchmark.variants:
+        flags = _with_folder(variant, flags)
+    return benchmark.with_variants(flags.variants), flags
+
+
+def _with_found(variant: Variant, flags: BuildFlags) -> BuildFlags:
+    """Select the variant whose source is what the given folder holds."""
+    usual, own = variant.instead_of, variant.source
+    if usual is None or own is None or flags.demo or variant.name in flags.variants or own.key in flags.folders:
+        return flags
+    root = given_places([usual], flags).get(usual)
+    if root is None or isinstance(root, HubPlace) or not _holds(own, root) or _holds(usual, root):
+        return flags
+    click.echo(f"{root} holds {own.title}, not {usual.title}: read as with --{variant.name}", err=True)
+    return dataclasses.replace(flags, variants={**flags.variants, variant.name: str(root)})
+
+
+def _holds(source: Source, root: Path) -> bool:
+    """Whether a folder has a partition of a source, complete or not."""
+    if not root.is_dir():
+        return False
+    for partition in source.expected():
+        with contextlib.suppress(BuildError):
+            source.scan(root, (partition,))
+            return True
+    return False
+
+
+def _with_folder(variant: Variant, flags: BuildFlags) -> BuildFlags:
+    """Take the folder of a variant's source from the variant's own flag, where it is given there."""
+    if variant.source is None:
+        return flags
+    key, given = variant.source.key, flags.variants.get(variant.name)
+    if given is None and key in flags.folders:
+        raise BuildError(f"--{key} is only used with --{variant.name}. Add that, or leave --{key} out.")
+    return dataclasses.replace(flags, folders={**flags.folders, key: as_place(given)}) if given else flags

@@ -17,36 +17,33 @@ from builders.executors.base import Executor
 from builders.executors.cores import usable_cores
 
 EXECUTOR_FLAGS = ("workers", "executor", "ray_address")
-"""The options of `executor_options`, as sections of a help page have them."""
+"""The options of `EXECUTOR_OPTIONS`, as sections of a help page have them."""
 
 
-def executor_options() -> list[Callable[[Any], Any]]:
-    """Return --workers, --executor and --ray-address."""
-    workers = click.option(
+CLUSTER_OPTIONS: tuple[Callable[[Any], Any], ...] = (
+    click.option(
+        "--executor",
+        type=click.Choice(["local", "ray"]),
+        default="local",
+        show_default=True,
+        help="local: this machine. ray: the machines of a running Ray cluster (docs/cluster.md).",
+    ),
+    click.option(
+        "--ray-address",
+        metavar="HOST:PORT",
+        help="The cluster, as `ray start --head` printed it. [default: the variable RAY_ADDRESS]",
+    ),
+)
+
+EXECUTOR_OPTIONS: tuple[Callable[[Any], Any], ...] = (
+    click.option(
         "--workers",
         type=click.IntRange(min=1),
         show_default="all usable cores",
         help="Processes that write shards. The result does not depend on it.",
-    )
-    return [workers, *cluster_options()]
-
-
-def cluster_options() -> list[Callable[[Any], Any]]:
-    """Return --executor and --ray-address."""
-    return [
-        click.option(
-            "--executor",
-            type=click.Choice(["local", "ray"]),
-            default="local",
-            show_default=True,
-            help="local: this machine. ray: the machines of a running Ray cluster (docs/cluster.md).",
-        ),
-        click.option(
-            "--ray-address",
-            metavar="HOST:PORT",
-            help="The cluster, as `ray start --head` printed it. [default: the variable RAY_ADDRESS]",
-        ),
-    ]
+    ),
+    *CLUSTER_OPTIONS,
+)
 
 
 @dataclass(frozen=True)

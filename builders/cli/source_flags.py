@@ -1,28 +1,148 @@
-"""The flags and the file that give the folders of the sources.
+"""Where the copies of sources are, as flags and a file give it: folders, addresses in a store, or places on the Hub.
 
-Tested by `tests/builders/commands/test_build.py`.
+Tested by `tests/builders/commands/test_build.py` and `tests/builders/cli/test_source_flags.py`.
 """
 
 from __future__ import annotations
 
 import difflib
+import os
 import tomllib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from builders.cli.build_flags import BuildFlags
-from builders.cli.source_places import Place, PlaceType, as_place
 from builders.errors import BuildError, one_line
-from builders.hub.place import is_hub_place
+from builders.hub.place import HubPlace, is_hub_place, parse_place
 from builders.sources.titles import TITLES
-from builders.storage.paths import store_of
+from builders.storage.paths import as_path, store_of
 from builders.storage.text_files import read_lines
 
 if TYPE_CHECKING:
+    from builders.cli.build_options import BuildFlags
     from builders.sources.base import Source
+
+Place = Path | HubPlace
+"""A folder of this machine or in a store, or a place on the Hub."""
+
+
+def default_cache() -> Path:
+    """The folder for downloads from the Hub, in the user's cache folder (XDG Base Directory Specification)."""
+    named = os.environ.get("XDG_CACHE_HOME", "")
+    home = Path(named) if Path(named).is_absolute() else Path.home() / ".cache"
+    return home / "unknown-detection"
+
+
+def as_place(text: str) -> Place:
+    """Read a place as a person writes it.
+
+    Raises:
+        BuildError: it begins as an address of the Hub or of a store, and is none.
+    """
+    return parse_place(text) if is_hub_place(text) else as_path(text)
+
+
+class PlaceType(click.ParamType[Any]):
+    """A flag's value that is a folder or an address such as `s3://BUCKET/PREFIX` or `hf://datasets/ORG/NAME`."""
+
+    name = "place"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the place."""
+        return as_place(value) if isinstance(value, str) else value
+
+
+class LocalPath(click.Path):
+    """A flag's value that exists on this machine; addresses are refused in a sentence."""
+
+    def __init__(self) -> None:
+        super().__init__(path_type=Path, exists=True)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """Return the path."""
+        if isinstance(value, str) and not store_of(value).is_local:
+            flag = param.opts[0] if param is not None else "This flag"
+            raise BuildError(
+                f"{flag} {one_line(value)} lies in a store or on the Hub, and {flag} reads files of this machine "
+                "alone. Copy it here, and give the copy."
+            )
+        return super().convert(value, param, ctx)
+
+
+cache_option: Callable[[Any], Any] = click.option(
+    "--cache",
+    type=click.Path(path_type=Path, file_okay=False),
+    default=default_cache,
+    show_default="~/.cache/unknown-detection",
+    metavar="DIR",
+    help="Folder for what is downloaded of sources given as hf://datasets/ORG/NAME.",
+)
+
+
+def refuse_wrong_folders(places: Mapping[Source, Place]) -> None:
+    """Refuse folders that do not exist, all in one message and before anything is indexed or downloaded.
+
+    Raises:
+        BuildError: there are such folders.
+    """
+    wrong = {
+        source: "is a file, not a folder" if place.exists() else "does not exist"
+        for source, place in places.items()
+        if not isinstance(place, HubPlace) and not store_of(place).is_folder(place)
+    }
+    if not wrong:
+        return
+    listed = [f"--{source.key} {one_line(places[source])} {why}" for source, why in wrong.items()]
+    if len(listed) == 1:
+        (source,) = wrong
+        raise BuildError(
+            f"{source.title}: there is no folder {one_line(places[source])}. Give the right one with --{source.key}."
+        )
+    head = f"{len(listed)} sources have no folder where they are said to be:"
+    raise BuildError("\n".join([head, *listed, "Give the right ones by these flags or in the sources file."]))
+
+
+def source_folders(
+    places: Mapping[Source, Place],
+    partitions: Mapping[Source, Sequence[str]],
+    flags: BuildFlags,
+    log: Callable[[str], object],
+) -> dict[str, Path]:
+    """A folder for each source, by its key; what is on the Hub is downloaded, what is in a store is not.
+
+    Args:
+        places: where each source is. Folders are checked first.
+        partitions: the partitions that are needed of each.
+        flags: the build's; a dry run downloads nothing, and refuses what the cache lacks.
+        log: prints a line.
+
+    Raises:
+        BuildError: a folder does not exist, or something cannot be downloaded.
+    """
+    refuse_wrong_folders(places)
+    roots = {source.key: place for source, place in places.items() if not isinstance(place, HubPlace)}
+    remote = {source: place for source, place in places.items() if isinstance(place, HubPlace)}
+    if not remote:
+        return roots
+    from builders.hub import mirror  # which imports the Hub's client
+    from builders.hub.client import hub_settings
+
+    with hub_settings():
+        wanted = {
+            source: mirror.wanted_files(source, place, partitions.get(source, ()), flags.cache, log)
+            for source, place in remote.items()
+        }
+    absent = {source: files for source, files in wanted.items() if files.absent}
+    if flags.dry_run and absent:
+        lines = [f"{source.key}: {files.describe()}" for source, files in absent.items()]
+        head = "A dry run downloads nothing, and the cache lacks files to plan from. A build would download"
+        raise BuildError("\n".join([f"{head}:", *lines, "Leave out --dry-run, or give folders."]))
+    for source, files in wanted.items():
+        roots[source.key] = mirror.download(source, files, log, quiet=flags.quiet)
+    return roots
+
 
 SOURCES_FILE = Path("sources.toml")
 """The file in the current folder that is read if --sources is not given."""
@@ -36,15 +156,13 @@ def source_options(sources: Mapping[str, str]) -> list[Callable[[Any], Any]]:
     ]
 
 
-def sources_option() -> Callable[[Any], Any]:
-    """Return the flag `--sources FILE`."""
-    return click.option(
-        "--sources",
-        type=click.Path(path_type=Path, exists=True, dir_okay=False),
-        metavar="FILE",
-        help='TOML file with a line `source = "DIR"` for each source. Instead of DIR, an ADDRESS is s3://BUCKET/PREFIX,'
-        f" in another store, or hf://datasets/ORG/NAME.  [default: {SOURCES_FILE} if there]",
-    )
+sources_option: Callable[[Any], Any] = click.option(
+    "--sources",
+    type=click.Path(path_type=Path, exists=True, dir_okay=False),
+    metavar="FILE",
+    help='TOML file with a line `source = "DIR"` for each source. Instead of DIR, an ADDRESS is s3://BUCKET/PREFIX,'
+    f" in another store, or hf://datasets/ORG/NAME.  [default: {SOURCES_FILE} if there]",
+)
 
 
 def listed_sources(given: Path | None) -> dict[str, Place]:
@@ -76,16 +194,10 @@ def listed_sources(given: Path | None) -> dict[str, Place]:
 
 
 def _placed(key: str, value: str, path: Path) -> Place:
-    return (
-        as_place(value)
-        if is_hub_place(value) or not store_of(value).is_local
-        else path.parent / _expanded(key, value, path)
-    )
-
-
-def _expanded(key: str, value: str, path: Path) -> Path:
+    if is_hub_place(value) or not store_of(value).is_local:
+        return as_place(value)
     try:
-        return Path(value).expanduser()
+        return path.parent / Path(value).expanduser()
     except RuntimeError as error:
         raise BuildError(
             f"{key} in {path} is {one_line(value)}, and this machine knows no such user. Write the whole path."

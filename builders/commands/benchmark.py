@@ -7,11 +7,18 @@ from typing import Any
 
 import click
 
-from builders.cli.build_options import ESSENTIAL, HOW, build_options, parameter, parsed, source_choices, which_rows
-from builders.cli.runner import exit_code
-from builders.cli.setting_flags import setting_flags, setting_options
+from builders.cli.build_options import (
+    ESSENTIAL,
+    HOW,
+    build_options,
+    parameter,
+    parsed,
+    setting_option,
+    source_choices,
+    variant_option,
+)
+from builders.cli.console import exit_code
 from builders.cli.source_flags import source_options
-from builders.cli.variant_flags import every_source, variant_options
 from builders.declare.benchmark import Benchmark
 from builders.errors import os_errors_as_build_errors
 from builders.executors.processes import without_pandas
@@ -36,8 +43,12 @@ def run_command(benchmark: Benchmark, argv: Sequence[str] | None) -> int:
 def make_command(benchmark: Benchmark) -> click.Command:
     """The click command of one builder: shared flags, and one flag for each of its sources."""
     module = f"python -m builders.{benchmark.name}_benchmark"
-    sources = every_source(benchmark)
-    settings = setting_flags(benchmark)
+    sources: dict[str, str] = {}
+    for _, split in benchmark.by_key().values():
+        sources |= split.folders
+    sources |= {one.source.key: one.source.title for one in benchmark.variants if one.source is not None}
+    settings = list(dict.fromkeys(flag for settings in benchmark.settings for flag in settings.flags))
+    variants = [parameter(variant.name) for variant in benchmark.variants]
 
     @helpful(
         module,
@@ -48,7 +59,7 @@ def make_command(benchmark: Benchmark) -> click.Command:
                 *sources,
                 "sources",
             ],
-            "Which rows": which_rows(benchmark),
+            "Which rows": [*variants, "adopt", "withdraw", "limit_per_class", "seed"],
             "Models that make images": [parameter(flag.name) for flag in settings],
             "How it is built": HOW,
         },
@@ -67,8 +78,8 @@ def make_command(benchmark: Benchmark) -> click.Command:
 
     for option in (
         *source_options(sources),
-        *variant_options(benchmark),
-        *setting_options(benchmark),
+        *map(variant_option, benchmark.variants),
+        *map(setting_option, settings),
         *build_options(benchmark.seed, list(benchmark.parts())),
         *source_choices(benchmark),
     ):

@@ -6,33 +6,146 @@ Tested by `tests/builders/commands/test_build.py`.
 from __future__ import annotations
 
 import contextlib
+import tempfile
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
 
 import click
 
-from builders.cli.build_flags import BuildFlags
-from builders.cli.demo_models import ModelsOfDemo
-from builders.cli.documents import check_json, print_document
+from builders.cli.build_options import BuildFlags, chosen_reading, refuse_replaced
+from builders.cli.console import check_json, print_document
 from builders.cli.progress import TerminalMeter
-from builders.cli.setting_flags import refuse_replaced
-from builders.cli.source_flags import refuse_sources_of_demo
-from builders.cli.split_choice import named, refuse_unknown
-from builders.cli.variant_flags import chosen_reading
-from builders.commands.build_sources import any_demo, demo_sources, given_sources, with_demo_models
-from builders.commands.build_splits import chosen_splits, listed_in_demo, note_left_out
+from builders.cli.source_flags import (
+    given_places,
+    listed_once,
+    missing_sources,
+    refuse_sources_of_demo,
+    refuse_wrong_folders,
+    source_folders,
+)
+from builders.cli.split_choice import is_named, named, refuse_unknown
+from builders.commands.build_splits import ModelsOfDemo, chosen_splits, listed_in_demo, note_left_out
 from builders.commands.summary import built_text, dry_run_document, dry_run_text
-from builders.declare.benchmark import Benchmark
+from builders.declare.benchmark import Benchmark, split_of
+from builders.errors import NAMED, BuildError, more
 from builders.executors.base import Executor
 from builders.executors.local import LocalExecutor
+from builders.generate.extra import check_installed
+from builders.pipeline.build_plan import (
+    BuildRequest,
+    Run,
+    compared_with,
+    generators_of,
+    needed_partitions,
+    parts_of,
+    with_parents,
+)
 from builders.pipeline.from_sources import prepare
-from builders.pipeline.request import BuildRequest, Run, compared_with, generators_of
 from builders.pipeline.run import write_release
-from builders.pipeline.state import refuse_foreign
+from builders.pipeline.state import locked, refuse_foreign
 from builders.plan.withdrawals import DUPLICATES, read_withdrawn
+from builders.release.layout import Layout
+from builders.sources.base import Source
 from builders.storage.paths import store_of
+from unknown_detection.words import quantity
+
+
+def given_sources(
+    benchmark: Benchmark, module: str, splits: Sequence[str], flags: BuildFlags, note: Callable[[str], object]
+) -> dict[str, Path]:
+    """Folders of the sources that the splits need, by source key; what is on the Hub is downloaded.
+
+    Args:
+        benchmark: the declaration.
+        module: how the command is called, for messages.
+        splits: the splits (`config/split`) that are read.
+        flags: the build's flags.
+        note: prints a line.
+
+    Raises:
+        BuildError: a source has no folder, or something cannot be downloaded.
+    """
+    needing = _on_disk(benchmark, splits)
+    places = given_places(needing, flags)
+    given = {source: flags.folders[source.key] for source in benchmark.sources() if source.key in flags.folders}
+    refuse_wrong_folders(given | places)  # also of sources that these splits do not need
+    missing = [source for source in needing if source not in places]
+    if missing:
+        lines = [f"No folder was given for {quantity(len(missing), 'source')} of these splits:"]
+        lines += missing_sources((source, _in_few_words(benchmark, needing[source])) for source in missing)
+        lines.append(f"{listed_once(missing[0])}. Or choose --splits, or try the demo sources:")
+        lines.append(f"  {module} --demo --out build/unknown-detection")
+        raise BuildError("\n".join(lines))
+    return source_folders(places, needed_partitions(benchmark, splits), flags, note)
+
+
+def demo_sources(
+    benchmark: Benchmark, splits: Sequence[str], flags: BuildFlags, cleanup: contextlib.ExitStack
+) -> dict[str, Path]:
+    """Folders with the demo's copies of the sources that the splits need, by source key."""
+    from builders.demo.write import keep_demo
+
+    keys = [source.key for source in _on_disk(benchmark, splits)]
+    with _demo_folder("demo", flags, cleanup) as folder:
+        return keep_demo(folder, keys, progress=not flags.quiet)
+
+
+def with_demo_models(
+    benchmark: Benchmark, models: ModelsOfDemo, names: Sequence[str], flags: BuildFlags, cleanup: contextlib.ExitStack
+) -> Benchmark:
+    """The benchmark with the splits that a demo's models make, which are written first.
+
+    Raises:
+        BuildError: a split that is named takes packages that are not installed.
+    """
+    if not models.wanted:
+        return benchmark
+    check_installed({key: made for key, made in models.generators.items() if is_named(key, names)})
+    with _demo_folder("demo-models", flags, cleanup) as folder:
+        return models.added_to(benchmark, folder)
+
+
+@contextlib.contextmanager
+def _demo_folder(name: str, flags: BuildFlags, cleanup: contextlib.ExitStack) -> Iterator[Path]:
+    """Yield a folder for a demo's files; `cleanup` removes it if the release's folder is not to be written."""
+    if flags.dry_run or not store_of(flags.out).is_local:
+        yield Path(cleanup.enter_context(tempfile.TemporaryDirectory()))
+        return
+    # Beside the release's state, so that a second run finds the same files; the folder is never pushed.
+    layout = Layout(flags.out)
+    with locked(layout):
+        yield layout.state / name
+
+
+def any_demo(roots: Mapping[str, Path]) -> bool:
+    """Whether a source is made up, also where its folder is given by a flag."""
+    from builders.demo.write import is_demo
+
+    return any(is_demo(root) for root in roots.values())
+
+
+def _in_few_words(benchmark: Benchmark, parts: Sequence[str]) -> str:
+    """Name the configs, or the splits of a single config, that some parts of splits belong to."""
+    splits = list(dict.fromkeys(map(split_of, parts)))
+    configs = list(dict.fromkeys(key.partition("/")[0] for key in splits))
+    whole = len(splits) == sum(key.partition("/")[0] in configs for key in benchmark.usual())
+    names = configs if whole or len(configs) > 1 else splits
+    return ", ".join(names[:NAMED]) + more(names)
+
+
+def _on_disk(benchmark: Benchmark, splits: Sequence[str]) -> dict[Source, list[str]]:
+    """The sources of the splits that are folders, each with the parts that need it."""
+    needing: dict[Source, list[str]] = {}
+    declared = benchmark.by_key()
+    for key in parts_of(benchmark, splits):
+        drawn_from = with_parents(benchmark, [split_of(key)])
+        for source in dict.fromkeys(source for part in (key, *drawn_from) for source in declared[part][1].sources):
+            if source.on_disk:
+                needing.setdefault(source, []).append(key)
+    return needing
+
 
 WORKER_IMPORTS = ("builders.declare.benchmark", "builders.generate.task", "builders.writing.shards", "numpy.ma")
 """All that a build's workers use, and no declared benchmark: the one that runs as `__main__` has another name in them.

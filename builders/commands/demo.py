@@ -12,7 +12,7 @@ from pathlib import Path
 
 import click
 
-from builders.cli.runner import exit_code
+from builders.cli.console import exit_code
 from builders.demo.write import write_demo
 from builders.errors import os_errors_as_build_errors
 from builders.registry import BENCHMARKS

@@ -13,9 +13,8 @@ from typing import Any
 
 import click
 
-from builders.cli.build_flags import BuildFlags
-from builders.cli.build_options import HOW, build_options, parsed
-from builders.cli.runner import exit_code
+from builders.cli.build_options import HOW, BuildFlags, build_options, parsed
+from builders.cli.console import exit_code
 from builders.errors import BuildError, one_line, os_errors_as_build_errors
 from builders.executors.processes import without_pandas
 from builders.folder_benchmark import Unknown, declare

@@ -13,11 +13,10 @@ from typing import cast, get_args
 import click
 
 from builders.audit.record import audited
-from builders.cli.runner import exit_code
+from builders.cli.console import exit_code
 from builders.errors import BuildError
 from builders.report.pictures import PictureChoice
-from builders.storage.atomic import write_text
-from builders.storage.paths import LOCAL, PathType, store_of
+from builders.storage.paths import LOCAL, PathType, store_of, write_text
 from unknown_detection.help import helpful
 from unknown_detection.words import byte_text
 

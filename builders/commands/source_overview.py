@@ -11,7 +11,7 @@ from typing import Any
 from builders.declare.benchmark import Benchmark
 from builders.errors import BuildError
 from builders.hub.place import HubPlace
-from builders.pipeline.request import needed_partitions
+from builders.pipeline.build_plan import needed_partitions
 from builders.registry import BENCHMARKS
 from builders.sources.base import Source
 from builders.storage.paths import store_of

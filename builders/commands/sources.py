@@ -12,9 +12,8 @@ from pathlib import Path
 
 import click
 
-from builders.cli.runner import exit_code
+from builders.cli.console import aligned, exit_code
 from builders.cli.source_flags import listed_sources, sources_option
-from builders.cli.tables import aligned
 from builders.commands.source_overview import HEADINGS, MAY_PUBLISH, overview
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.fetch.get import cautions, free_bytes, get, needed_bytes, states, toml_line
@@ -29,7 +28,7 @@ from unknown_detection.help import HelpGroup, no_sync_option
     cls=HelpGroup,
     examples=("python -m builders.commands.sources get cifar100 svhn dtd --into sources",),
 )
-@sources_option()
+@sources_option
 @click.option("--scan", is_flag=True, help="Look into each folder and say which partitions are recognised.")
 @click.option("--json", "as_json", is_flag=True, help="Print all that is known as JSON.")
 @click.pass_context

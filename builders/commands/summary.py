@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from builders.cli.tables import aligned
+from builders.cli.console import aligned
 from builders.declare.benchmark import Benchmark, Part, Split
 from builders.pipeline.build_plan import BuildPlan
 from builders.plan.planner import PlannedSplit
@@ -107,7 +107,7 @@ def dry_run_document(planned: BuildPlan) -> dict[str, Any]:
             entry["parts"].append({"part": split.key, "classes": split.classes, **described})
     return {
         "benchmark": run.benchmark.name,
-        "version": run.identity.version,
+        "version": run.version,
         "out": str(run.request.out),
         "demo": run.request.demo,
         "rows": sum(entry["rows"] for entry in splits.values()),

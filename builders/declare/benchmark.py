@@ -2,7 +2,7 @@
 
 Nothing here selects, reads or writes. A new split is a new entry in a declaration; a new benchmark is a new module
 with one `Benchmark` value, which checks itself on construction. The other types of declarations are defined in
-`builders.declare.splits` and `builders.declare.classes`, and can be imported from here.
+`builders.declare.splits` and `builders.declare.splits`, and can be imported from here.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from builders.declare.classes import AllClasses, Classes, ClassesOf, Draw, FirstClasses, class_sizes
 from builders.declare.quotas import (
     AllImages,
     DeclarationError,
@@ -26,7 +25,21 @@ from builders.declare.quotas import (
     Rest,
     Total,
 )
-from builders.declare.splits import AuthorsImages, Config, JoinedSplit, Oodness, PaperCount, Part, Split
+from builders.declare.splits import (
+    AllClasses,
+    AuthorsImages,
+    Classes,
+    ClassesOf,
+    Config,
+    Draw,
+    FirstClasses,
+    JoinedSplit,
+    Oodness,
+    PaperCount,
+    Part,
+    Split,
+    class_sizes,
+)
 from builders.generate.contract import Generator
 from builders.generate.flags import Flag
 

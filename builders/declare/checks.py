@@ -10,9 +10,8 @@ import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
-from builders.declare.classes import Classes
 from builders.declare.quotas import Largest, Listed, Rest
-from builders.declare.splits import Config, JoinedSplit, Part, Split
+from builders.declare.splits import Classes, Config, JoinedSplit, Part, Split
 from builders.release.schema import UNKNOWN_ROLES
 from taxonomy import decisions
 from taxonomy.lists import LISTS

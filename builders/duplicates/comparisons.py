@@ -27,9 +27,8 @@ from builders.release.duplicates import KNOWN_ROLE, Comparison, Pair, comparison
 from builders.release.entries import SIMILARITY, Manifest
 from builders.release.layout import Layout
 from builders.release.schema import PIXEL_DIGEST
-from builders.storage.atomic import atomic_path
 from builders.storage.parquet import open_parquet, read_parquet, read_schema, row_batches
-from builders.storage.paths import store_of
+from builders.storage.paths import atomic_path, store_of
 
 Pixels = npt.NDArray[np.uint8]
 

@@ -17,8 +17,8 @@ from builders.fetch.integrity import problem, refuse_other
 from builders.fetch.unzip import unzip
 from builders.sources.base import Source
 from builders.sources.obtain import OwnerFile
-from builders.storage.atomic import inside
-from builders.storage.locks import held
+from builders.storage.paths import inside
+from builders.storage.store import held
 from unknown_detection.durable import finish, make_folder
 from unknown_detection.terminal.progress import bar
 

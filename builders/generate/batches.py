@@ -20,7 +20,7 @@ import pyarrow as pa
 from builders.generate.arrays import SIDE
 from builders.generate.contract import Generator
 from builders.release import images
-from builders.release.columns import Column
+from builders.release.schema import Column
 from builders.storage.byte_ranges import PACK_SUFFIX
 from builders.storage.parquet import read_parquet
 

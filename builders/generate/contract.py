@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from builders.errors import BuildError
 from builders.executors.base import ONE_CORE, Resources
-from builders.release.columns import Column, Value
+from builders.release.schema import Column, Value
 from builders.release.split_entries import GeneratorEntry, PreparationEntry, Reproducible
 from builders.storage.regular import open_buffered
 

@@ -25,7 +25,7 @@ from builders.executors.base import Progress
 from builders.generate.arrays import SIDE
 from builders.generate.contract import Companion, SourceImage
 from builders.release import images
-from builders.release.columns import Value
+from builders.release.schema import Value
 from builders.storage.byte_ranges import Reader
 
 ARRAY_FORMS = ("rgb32", "planar32")

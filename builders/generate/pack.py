@@ -16,7 +16,7 @@ from builders.generate import png
 from builders.generate.batches import record_schema
 from builders.generate.contract import Generated
 from builders.release import images
-from builders.release.columns import Column, Value
+from builders.release.schema import Column, Value
 
 _ENCODED_TOGETHER = 8 * 1024 * 1024
 """Bytes of pixels of images of equal size that are encoded at once; encoding takes four times as much memory."""

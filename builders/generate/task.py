@@ -22,13 +22,13 @@ from builders.generate.inputs import Inputs
 from builders.generate.pack import PackWriter
 from builders.generate.sealed import Original, prepare, seal
 from builders.release import images
-from builders.release.columns import PREPARED_SHA256
 from builders.release.images import LEAVE_OUT, unreadable
+from builders.release.schema import PREPARED_SHA256
 from builders.release.split_entries import PreparationEntry
 from builders.sources.broken import known_broken
-from builders.storage.atomic import atomic_path
 from builders.storage.byte_ranges import Reader
 from builders.storage.parquet import arrow_rows, read_parquet
+from builders.storage.paths import atomic_path
 from builders.storage.sealed_files import SealedWriter
 
 

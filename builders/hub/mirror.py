@@ -24,8 +24,8 @@ from builders.hub.retry import Log
 from builders.sources.base import Source
 from builders.sources.readers.nesting import DEPTH
 from builders.sources.readers.parquet_files import split_names
-from builders.storage.atomic import inside
-from builders.storage.locks import held
+from builders.storage.paths import inside
+from builders.storage.store import held
 from unknown_detection.durable import finish, make_folder
 from unknown_detection.terminal.progress import bar
 

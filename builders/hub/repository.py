@@ -32,7 +32,7 @@ from builders.errors import BuildError
 from builders.hub.background import in_background
 from builders.hub.retry import ChecksumError, Log, with_retries
 from builders.release.digests import file_sha256
-from builders.storage.atomic import inside
+from builders.storage.paths import inside
 
 GITATTRIBUTES = ".gitattributes"
 """The file that the Hub adds to every repository, with the patterns of LFS files."""

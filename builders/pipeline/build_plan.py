@@ -9,26 +9,139 @@ import functools
 import shutil
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from builders.declare.benchmark import Benchmark, Config, group_name
 from builders.declare.quotas import Rows
 from builders.errors import BuildError
+from builders.executors.base import Executor, Meter
 from builders.generate.contract import Generator
-from builders.pipeline.published import Published
-from builders.pipeline.request import Run, generators_of
-from builders.plan.classes import Draws
+from builders.plan.candidates import Draws
 from builders.plan.originals import companion_rows
 from builders.plan.planner import PlannedSplit
 from builders.release.layout import Layout
-from builders.sources.base import IN_PLACE, SourceIndex
+from builders.sources.base import IN_PLACE, Source, SourceIndex
 from builders.sources.sizes import estimated_bytes
 from builders.storage.paths import store_of
 from builders.writing.places import STAGING, Places, packed_rows, rows_taken, unpack
 from builders.writing.read_plan import ReadPlan, join, locate
 from unknown_detection.words import byte_text
+
+if TYPE_CHECKING:
+    from builders.pipeline.published import Published
+
+
+VARIANT = "without-duplicates"
+"""Build metadata of the version (semver.org 2.0.0, item 10) of a variant without duplicates."""
+
+
+@dataclass(frozen=True)
+class BuildRequest:
+    """What the user asked for.
+
+    `roots` maps source keys to folders; `splits` are names as `config/split`; `index_only` says for all configs
+    whether rows are written without pixels, and None leaves it to each config's declaration; `withdrawn` has the
+    reason why a row is left out, by its id; `without_duplicates` asks for the variant of
+    `builders.pipeline.without_duplicates`.
+    """
+
+    out: Path
+    splits: tuple[str, ...]
+    roots: Mapping[str, Path]
+    seed: int
+    limit_per_class: int | None = None
+    index_only: bool | None = None
+    allow_partial: bool = False
+    decode: bool = False
+    adopt: Path | None = None
+    demo: bool = False
+    withdrawn: Mapping[str, str] = field(default_factory=dict)
+    without_duplicates: bool = False
+
+    def has_pixels(self, config: Config) -> bool:
+        """Whether the rows of a config are written with their pixels."""
+        return not (config.index_only if self.index_only is None else self.index_only)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run: the benchmark, what was asked for, the version of its rows, and what does the work.
+
+    `executor` runs the tasks, and the result does not depend on it; `meter` shows progress.
+    """
+
+    benchmark: Benchmark
+    request: BuildRequest
+    version: str
+    executor: Executor
+    meter: Meter
+
+    @classmethod
+    def of(cls, benchmark: Benchmark, request: BuildRequest, executor: Executor, meter: Meter) -> Run:
+        """A run that builds a benchmark from sources."""
+        version = benchmark.version
+        if request.without_duplicates:
+            version = variant_version(version, decode=request.decode)
+        return cls(benchmark, request, version, executor, meter)
+
+    @property
+    def layout(self) -> Layout:
+        """Places in the release folder that the run writes."""
+        return Layout(self.request.out)
+
+
+def variant_version(version: str, *, decode: bool) -> str:
+    """The version of a benchmark's variant without duplicates; with `decode` equal pixels of other bytes go, too."""
+    joined = "." if "+" in version else "+"
+    return f"{version}{joined}{VARIANT}" + (".decoded" if decode else "")
+
+
+def compared_with(benchmark: Benchmark, splits: Sequence[str]) -> tuple[str, ...]:
+    """The given splits and those that they are compared with, as `config/split` in declared order.
+
+    They are compared with all that is built if no split is named, whether this run builds it or not.
+    """
+    names = {group_name(benchmark, key.partition("/")[0]) for key in splits}
+    built = {*splits, *(set(benchmark.usual()) & set(benchmark.ready()))}
+    return tuple(
+        key for key in benchmark.parts() if key in built and group_name(benchmark, key.split("/")[0]) in names
+    )
+
+
+def parts_of(benchmark: Benchmark, splits: Sequence[str]) -> tuple[str, ...]:
+    """The keys of what the given splits are made of: of their parts, or their own."""
+    parts = benchmark.parts()
+    return tuple(part for key in splits for part in parts[key])
+
+
+def generators_of(benchmark: Benchmark, splits: Sequence[str]) -> dict[str, Generator]:
+    """The generators of the given splits, by their keys; splits whose images are the source's have none."""
+    declared = benchmark.by_key()
+    generators = {key: declared[key][1].image_generator for key in splits if key in declared}
+    return {key: generator for key, generator in generators.items() if generator is not None}
+
+
+def with_parents(benchmark: Benchmark, splits: Sequence[str]) -> tuple[str, ...]:
+    """The keys of the given splits' parts, and of what has its images before them."""
+    parts = parts_of(benchmark, splits)
+    return tuple(dict.fromkeys(key for part in parts for key in (part, *benchmark.drawn_before(part))))
+
+
+def needed_partitions(benchmark: Benchmark, splits: Sequence[str]) -> dict[Source, tuple[str, ...]]:
+    """Partitions by source that the given splits take, with what they are apart from."""
+    declared = benchmark.by_key()
+    needed: dict[str, dict[str, None]] = {}
+    for key in with_parents(benchmark, splits):
+        _, split = declared[key]
+        needed.setdefault(split.source.key, {}).update(dict.fromkeys(split.partitions))
+        if (originals := split.originals) is not None:
+            needed.setdefault(originals.of.key, {}).update(dict.fromkeys(originals.partitions))
+    return {source: tuple(needed[source.key]) for source in benchmark.sources() if source.key in needed}
 
 
 @dataclass(frozen=True)
@@ -55,11 +168,6 @@ class BuildPlan:
     lacking: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     published: Published | None = None
 
-    @property
-    def generators(self) -> Mapping[str, Generator]:
-        """The generators of the splits whose images are generated, by `config/split`."""
-        return generators_of(self.run.benchmark, self.run.request.splits)
-
     def order(self, key: str, ids: pa.Array) -> Rows:
         """The order of a joined split's rows (`config/split`), of which `ids` are given part by part.
 
@@ -67,7 +175,7 @@ class BuildPlan:
         """
         if self.published is None:
             return self.draws.order(ids, key)
-        places = pc.index_in(self.published.rows(key.partition("/")[2])["id"], value_set=ids)
+        places = pc.index_in(self.published.rows(key)["id"], value_set=ids)
         found: Rows = places.to_numpy().astype(np.int64)
         return found
 

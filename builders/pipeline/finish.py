@@ -15,21 +15,20 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.card import card
-from builders.card.samples import with_samples
+from builders.card.pictures import with_samples
 from builders.declare.benchmark import Config, Part
 from builders.duplicates.comparisons import PixelComparisons
 from builders.duplicates.table import Origin, carried, complete, origin, write_table
 from builders.errors import BuildError
-from builders.pipeline.request import Run
+from builders.pipeline.build_plan import Run
 from builders.plan.planner import PlannedSplit
 from builders.plan.tables import remarks_on_classes
-from builders.release.columns import ID_OVERLAP
 from builders.release.digests import file_sha256, rows_digest
 from builders.release.duplicates import read_pairs, summary
 from builders.release.entries import BenchmarkEntry, ConfigEntry, LicenceEntry, Manifest, SourceEntry, column_entry
-from builders.release.layout import Layout
+from builders.release.layout import PARTS, Layout
 from builders.release.manifest import file_entry
-from builders.release.schema import arrow_schema
+from builders.release.schema import ID_OVERLAP, arrow_schema
 from builders.release.split_entries import (
     SUMS,
     FileEntry,
@@ -42,7 +41,6 @@ from builders.release.split_entries import (
 )
 from builders.release.tables import Exclusion, write_excluded, write_index
 from builders.sources import broken
-from builders.sources.base import Source
 from builders.storage.parquet import read_parquet
 from builders.writing.read_plan import ReadPlan
 from builders.writing.shards import read_record
@@ -60,11 +58,6 @@ class Contents:
     sources: Mapping[str, SourceEntry]
     duplicates: tuple[Origin, ...] = ()
 
-    def split(self, key: str) -> SplitEntry:
-        """The entry of one split, by `config/split`."""
-        config, _, name = key.partition("/")
-        return self.configs[config].splits[name]
-
 
 @dataclass(frozen=True)
 class Finished:
@@ -76,24 +69,18 @@ class Finished:
 
 
 def finish_split(
-    layout: Layout,
-    plan: ReadPlan,
-    lacking: Mapping[str, Sequence[str]],
-    adopted: Mapping[str, str],
-    *,
-    demo: bool,
+    run: Run, plan: ReadPlan, lacking: Mapping[str, Sequence[str]], adopted: Mapping[str, str]
 ) -> Finished:
     """Write the index of a split whose shards are done and describe it.
 
     Args:
-        layout: the release folder.
+        run: the run that built it.
         plan: of the split.
         lacking: where its sources are short, by the keys of its parts.
         adopted: a digest of the lists that each was adopted from, or an empty text, by the same keys.
-        demo: whether the rows are of demo sources.
     """
-    config = plan.config
-    shards = [layout.part(config.name, plan.name, i, plan.shards) for i in range(plan.shards)]
+    config, layout = plan.config, run.layout
+    shards = [layout.shard(PARTS, plan.key, number, plan.shards) for number in range(plan.shards)]
     dropped = dict(image for shard in shards for image in read_record(shard).dropped)
     columns = arrow_schema((), config.columns, image=False).names
     rows = pa.concat_tables([read_parquet(shard, columns) for shard in shards]).replace_schema_metadata(None)
@@ -112,9 +99,10 @@ def finish_split(
         shortfalls |= dict.fromkeys(f"{e.image} left out as unreadable ({e.evidence})" for e in left_out)
     if sum(part.rows for part in parts) != rows.num_rows:
         raise AssertionError(f"{plan.key}: {rows.num_rows} rows, and not those of its parts")
-    index = layout.index(config.name, plan.name)
-    write_index(index, rows, plan.labels, config.columns, demo=demo)
+    index = layout.index(plan.key)
+    write_index(index, rows, plan.labels, config.columns, demo=run.request.demo)
     split, generator = plan.parts[0].split, plan.image_generator
+    sealed = range(plan.shards if generator is not None and generator.sealed is not None else 0)
     by_key = {planned.key: planned.split for planned in plan.parts}
     entry = SplitEntry(
         **{name: sum(getattr(part, name) for part in parts) for name in SUMS},
@@ -127,13 +115,14 @@ def finish_split(
         digest=rows_digest(rows),
         data=data_entries(layout, plan),
         index=file_entry(layout, index),
-        sealed=_sealed_entries(layout, plan),
+        sealed=tuple(file_entry(layout, layout.shard("sealed", plan.key, n, plan.shards)) for n in sealed),
         made=None if generator is None else generator.description,
         generator=None if generator is None else generator.entry(),
         overlaps=rows.num_rows - rows[ID_OVERLAP.name].null_count if ID_OVERLAP in config.columns else None,
         compared=remarks_on_classes(config, split) if ID_OVERLAP in config.columns else None,
         **({"parts": tuple(parts)} if isinstance(split, Part) else _own(parts[0])),
     )
+    run.meter.advance(plan.table.num_rows)
     return Finished(plan, entry, tuple(exclusions))
 
 
@@ -180,22 +169,13 @@ def _own(part: PartEntry) -> dict[str, Any]:
 
 def data_entries(layout: Layout, plan: ReadPlan) -> tuple[FileEntry, ...]:
     """The finished shards of a split that have pixels, as the manifest lists them."""
-    names = (plan.config.name, plan.name)
     entries = []
-    for shard in range(plan.shards):
-        path = layout.data(*names, shard, plan.shards)
+    for number in range(plan.shards):
+        path = layout.shard("data", plan.key, number, plan.shards)
         if path.exists():
-            record = read_record(layout.part(*names, shard, plan.shards))
+            record = read_record(layout.shard(PARTS, plan.key, number, plan.shards))
             entries.append(FileEntry(layout.relative(path), record.bytes, record.sha256))
     return tuple(entries)
-
-
-def _sealed_entries(layout: Layout, plan: ReadPlan) -> tuple[FileEntry, ...]:
-    """The files of sealed residuals of a split; none if its images are not sealed."""
-    if plan.image_generator is None or plan.image_generator.sealed is None:
-        return ()
-    names = (plan.config.name, plan.name)
-    return tuple(file_entry(layout, layout.sealed(*names, shard, plan.shards)) for shard in range(plan.shards))
 
 
 def contents_of(run: Run, finished: Sequence[Finished], before: Manifest) -> Contents:
@@ -212,8 +192,29 @@ def contents_of(run: Run, finished: Sequence[Finished], before: Manifest) -> Con
         if (mine := [split for split in finished if split.plan.config.name == config.name])
     }
     used = {source for split in finished for source in split.entry.sources}
-    sources = {source.key: _source_entry(source) for source in run.benchmark.sources() if source.key in used}
-    return Contents(_benchmark_entry(run), configs, sources)
+    sources = {
+        source.key: SourceEntry(
+            title=source.title,
+            edition=source.edition,
+            licence=LicenceEntry(
+                source.licence.name, source.licence.url, source.licence.publish, source.licence.statement
+            ),
+            citation=source.citation,
+        )
+        for source in run.benchmark.sources()
+        if source.key in used
+    }
+    benchmark = BenchmarkEntry(
+        title=run.benchmark.title,
+        paper=run.benchmark.paper,
+        citation=run.benchmark.citation,
+        version=run.version,
+        seed=run.request.seed,
+        limit_per_class=run.request.limit_per_class,
+        demo=run.request.demo,
+        roles_by_config=run.benchmark.roles_by_config,
+    )
+    return Contents(benchmark, configs, sources)
 
 
 def finish_release(run: Run, before: Manifest, contents: Contents) -> Manifest:
@@ -250,7 +251,7 @@ def _config_entry(run: Run, config: Config, finished: Sequence[Finished], before
     path = run.layout.excluded(config.name)
     keys = [key for split in finished for key in pieces_by_key(split.plan.key, split.entry)]
     write_excluded(path, [e for split in finished for e in split.exclusions], keys)
-    mine = {split.plan.name: split.entry for split in finished}
+    mine = {split.plan.key.partition("/")[2]: split.entry for split in finished}
     return ConfigEntry(
         benchmark=run.benchmark.name,
         description=config.description,
@@ -258,30 +259,6 @@ def _config_entry(run: Run, config: Config, finished: Sequence[Finished], before
         columns=tuple(column_entry(column) for column in config.columns),
         splits={**before.splits, **mine} if before else mine,
         excluded=file_entry(run.layout, path),
-    )
-
-
-def _benchmark_entry(run: Run) -> BenchmarkEntry:
-    benchmark, identity = run.benchmark, run.identity
-    return BenchmarkEntry(
-        title=benchmark.title,
-        paper=benchmark.paper,
-        citation=benchmark.citation,
-        version=identity.version,
-        seed=identity.seed,
-        limit_per_class=identity.limit_per_class,
-        demo=identity.demo,
-        roles_by_config=benchmark.roles_by_config,
-    )
-
-
-def _source_entry(source: Source) -> SourceEntry:
-    licence = source.licence
-    return SourceEntry(
-        title=source.title,
-        edition=source.edition,
-        licence=LicenceEntry(licence.name, licence.url, licence.publish, licence.statement),
-        citation=source.citation,
     )
 
 
@@ -305,10 +282,11 @@ def _unreadable(planned: PlannedSplit, dropped: Mapping[str, str]) -> list[Exclu
     if not dropped:
         return []
     rows = planned.table.filter(pc.is_in(planned.table["id"], value_set=pa.array(dropped, pa.string())))
-    return [_unreadable_image(planned.key, row, dropped[row["id"]]) for row in rows.to_pylist()]
-
-
-def _unreadable_image(key: str, row: Mapping[str, Any], reason: str) -> Exclusion:
-    known = broken.broken().get(f"{row['source']}/{row['source_id']}")
-    rule, evidence = ("unreadable", reason) if known is None else (broken.RULE, f"{reason}; {known}")
-    return Exclusion(key, row["source"], "", row["class_id"], row["class_name"], row["source_id"], 1, rule, evidence)
+    found = []
+    for row in rows.to_pylist():
+        rule, evidence = "unreadable", dropped[row["id"]]
+        if known := broken.broken().get(f"{row['source']}/{row['source_id']}"):
+            rule, evidence = broken.RULE, f"{evidence}; {known}"
+        place = (planned.key, row["source"], "", row["class_id"], row["class_name"], row["source_id"])
+        found.append(Exclusion(*place, 1, rule, evidence))
+    return found

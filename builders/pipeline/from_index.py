@@ -16,11 +16,10 @@ import pyarrow.compute as pc
 from builders.declare.benchmark import Benchmark, Part, Split
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.executors.base import Executor, Meter
-from builders.pipeline.build_plan import BuildPlan
+from builders.pipeline.build_plan import BuildPlan, BuildRequest, Run
 from builders.pipeline.published import Published, benchmark_of, needed_sources
 from builders.pipeline.recorded import recorded_splits
-from builders.pipeline.request import BuildRequest, Identity, Run
-from builders.plan.classes import Draws
+from builders.plan.candidates import Draws
 from builders.plan.planner import PlannedSplit, as_listed
 from builders.plan.tables import PLAN_SCHEMA
 from builders.release.images import LEAVE_OUT
@@ -46,18 +45,18 @@ def find(published: Published, roots: Mapping[str, Path], out: Path, meter: Mete
         BuildError: a source is missing, or lacks a published image.
     """
     benchmark = benchmark_of(published)
-    identity = Identity.released(benchmark.name, published.manifest.benchmarks[benchmark.name])
+    released = published.manifest.benchmarks[benchmark.name]
     request = BuildRequest(
         out=out,
         splits=tuple(published.splits()),
         roots=roots,
-        seed=identity.seed,
-        limit_per_class=identity.limit_per_class,
+        seed=released.seed,
+        limit_per_class=released.limit_per_class,
         index_only=False,
-        demo=identity.demo,
+        demo=released.demo,
     )
     with _nothing_left_out():
-        return prepare(published, Run(benchmark, request, identity, executor, meter))
+        return prepare(published, Run(benchmark, request, released.version, executor, meter))
 
 
 @contextlib.contextmanager
@@ -83,8 +82,8 @@ def prepare(published: Published, run: Run) -> BuildPlan:
             for source, partitions in needed_sources(published).items()
         }
         recorded = recorded_splits(run.benchmark, published.splits(), published.root)
-        names = [key.partition("/")[2] for key in published.splits() if key not in recorded]
-        planned = [part for name in names for part in _planned(published, run.benchmark, name, indexes)]
+        keys = [key for key in published.splits() if key not in recorded]
+        planned = [part for key in keys for part in _planned(published, run.benchmark, key, indexes)]
     return BuildPlan(
         run=run,
         indexes=indexes,
@@ -97,14 +96,12 @@ def prepare(published: Published, run: Run) -> BuildPlan:
 
 
 def _planned(
-    published: Published, benchmark: Benchmark, name: str, indexes: Mapping[str, SourceIndex]
+    published: Published, benchmark: Benchmark, key: str, indexes: Mapping[str, SourceIndex]
 ) -> list[PlannedSplit]:
     """The plans that the published rows are, of a split or of each of its parts."""
-    key = f"{published.config}/{name}"
-    entry = published.entry()
-    rows = published.rows(name)
+    entry, rows = published.entry(), published.rows(key)
     planned = []
-    for part, listed in pieces_by_key(key, entry.splits[name]).items():
+    for part, listed in pieces_by_key(key, published.splits()[key]).items():
         config, split = benchmark.by_key()[part]
         own = [column.name for column in (*config.source_columns, *config.overlap_columns)]
         index = indexes[split.source.key]

@@ -15,12 +15,18 @@ from builders.adopt.copies import adopt, adoption_digest
 from builders.adopt.text_lists import adopt_indexes
 from builders.declare.quotas import Half, Listed
 from builders.errors import NAMED, BuildError, more
-from builders.pipeline.build_plan import BuildPlan, locate_splits
-from builders.pipeline.request import Run, compared_with, needed_partitions, parts_of, with_parents
+from builders.pipeline.build_plan import (
+    BuildPlan,
+    Run,
+    compared_with,
+    locate_splits,
+    needed_partitions,
+    parts_of,
+    with_parents,
+)
 from builders.pipeline.without_duplicates import Gone, Survey, find_duplicates, short_classes
-from builders.plan.agreement import agreements
-from builders.plan.classes import Adopted, Draws
-from builders.plan.completeness import missing_listed, shortfalls
+from builders.plan.candidates import Adopted, Draws
+from builders.plan.completeness import agreements, missing_listed, shortfalls
 from builders.plan.originals import missing_originals, shared_originals
 from builders.plan.planner import PlannedSplit, plan
 from builders.sources.base import SourceIndex, open_source

@@ -19,7 +19,8 @@ from builders.generate.batches import Batch, cut, generated_table, read_pixels
 from builders.generate.contract import Generator
 from builders.generate.extra import check_installed
 from builders.generate.task import BatchTask
-from builders.pipeline.request import Run
+from builders.pipeline.build_plan import Run
+from builders.release.layout import PARTS
 from builders.release.schema import arrow_schema
 from builders.sources.base import SourceIndex
 from builders.storage.parquet import read_parquet, write_arrow
@@ -81,13 +82,12 @@ class ShardWork:
         self._restore(unfinished)
         tasks = []
         for plan, shard in unfinished:
-            names = (plan.config.name, plan.name)
-            data = self.layout.data(*names, shard, plan.shards)
+            data = self.layout.shard("data", plan.key, shard, plan.shards)
             # Pixels that are there stay there, also when this run asks for the index alone.
             wanted = data if self.run.request.has_pixels(plan.config) or data.exists() else None
-            part = self.layout.part(*names, shard, plan.shards)
-            task = self.task(plan, shard, plan=self.layout.plan(*names), data=wanted, part=part)
-            sealed = self.layout.sealed(*names, shard, plan.shards) if _is_sealed(plan) else None
+            part = self.layout.shard(PARTS, plan.key, shard, plan.shards)
+            task = self.task(plan, shard, plan=self.layout.plan(plan.key), data=wanted, part=part)
+            sealed = self.layout.shard("sealed", plan.key, shard, plan.shards) if _is_sealed(plan) else None
             tasks.append(dataclasses.replace(task, sealed=sealed))
         # The largest first, so that no worker ends up alone with a large one.
         return sorted(tasks, key=lambda task: -task.size)
@@ -104,7 +104,7 @@ class ShardWork:
             versions=self.versions,
             data=data,
             part=part,
-            schema=arrow_schema(split.labels, split.config.columns, demo=self.run.identity.demo),
+            schema=arrow_schema(split.labels, split.config.columns, demo=self.run.request.demo),
             decode=self.run.request.decode,
             drop_unreadable=self.run.request.allow_partial,
             columns=tuple(column.name for column in split.config.columns if column.name in split.table.column_names),
@@ -121,7 +121,7 @@ class ShardWork:
         for plan in {plan.key: plan for plan, _ in shards}.values():
             if plan.key not in self.batches:
                 plan.unpack()
-            write_arrow(self.layout.plan(plan.config.name, plan.name), plan.table)
+            write_arrow(self.layout.plan(plan.key), plan.table)
         self._run(self._lost(files))
 
     def _run(self, wanted: Sequence[tuple[str, Batch]]) -> None:
@@ -171,8 +171,7 @@ class ShardWork:
         return batch.pack.exists() and (batch.sealed.exists() or not _is_sealed(self.generated[key]))
 
     def _finished(self, split: ReadPlan, shard: int) -> bool:
-        names = (split.config.name, split.name, shard, split.shards)
-        part, data = self.layout.part(*names), self.layout.data(*names)
+        part, data = (self.layout.shard(folder, split.key, shard, split.shards) for folder in (PARTS, "data"))
         if not part.is_file():
             return False
         record = read_record(part)
@@ -184,7 +183,9 @@ class ShardWork:
         index_only = not self.run.request.has_pixels(split.config) and not data.exists()
         finished = _has_bytes(data, record.bytes) or index_only
         if _is_sealed(split):
-            finished = finished and _has_bytes(self.layout.sealed(*names), record.sealed_bytes)
+            finished = finished and _has_bytes(
+                self.layout.shard("sealed", split.key, shard, split.shards), record.sealed_bytes
+            )
         if finished and generated:
             _refuse_other_images(split, shard, part)
         return finished

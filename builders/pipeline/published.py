@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from builders.declare.benchmark import Benchmark
 from builders.duplicates.table import Origin, origin
 from builders.errors import BuildError, one_line
+from builders.pipeline.build_plan import Run
 from builders.pipeline.finish import Contents, data_entries
 from builders.pipeline.recorded import (
     Bring,
@@ -29,7 +30,6 @@ from builders.pipeline.recorded import (
     with_residuals,
     with_sealed,
 )
-from builders.pipeline.request import Run
 from builders.release.digests import rows_digest
 from builders.release.entries import ConfigEntry, Manifest
 from builders.release.layout import Layout
@@ -112,13 +112,13 @@ class Published:
             for part, listed in pieces_by_key(key, split).items()
         }
 
-    def rows(self, split: str) -> pa.Table:
-        """The rows of one split, as published.
+    def rows(self, key: str) -> pa.Table:
+        """The rows of one split (`config/split`), as published.
 
         Raises:
             BuildError: the index is not there or is not the one that the manifest lists.
         """
-        listed = self.entry().splits[split]
+        listed = self.entry().splits[key.partition("/")[2]]
         path = self.root / listed.index.path
         if not path.is_file():
             raise BuildError(f"The published index {listed.index.path} is not in {self.root}. Fetch it again.")
@@ -206,7 +206,7 @@ def copy_published(published: Published, run: Run) -> None:
     for key in recorded_splits(run.benchmark, splits, published.root):
         copy_pixels(key, splits[key], published.root, published.bring, layout)
     for key, entry in splits.items():
-        copy_files(key, entry.sealed, layout.sealed, published.bring, layout)
+        copy_files(key, entry.sealed, "sealed", published.bring, layout)
 
 
 def with_opened(published: Published, plan: ReadPlan, layout: Layout) -> ReadPlan:
@@ -214,7 +214,7 @@ def with_opened(published: Published, plan: ReadPlan, layout: Layout) -> ReadPla
     splits = published.splits()
     if plan.key not in opened_splits(splits, published.root):
         return plan
-    return with_residuals(plan, splits[plan.key], published.rows(plan.name), layout)
+    return with_residuals(plan, splits[plan.key], published.rows(plan.key), layout)
 
 
 def with_expected(published: Published, plan: ReadPlan) -> ReadPlan:
@@ -223,7 +223,7 @@ def with_expected(published: Published, plan: ReadPlan) -> ReadPlan:
     Raises:
         BuildError: a generator gives an image another value than was published.
     """
-    rows = published.rows(plan.name)
+    rows = published.rows(plan.key)
     table = plan.table.append_column("expected_sha256", rows["content_sha256"])
     for name in (column.name for column in plan.config.columns):
         if name not in table.column_names:
@@ -246,12 +246,11 @@ def published_contents(published: Published, run: Run, written: Sequence[ReadPla
     ready = {plan.key: plan for plan in written}
     splits = {}
     for key, listed in published.splits().items():
-        name = key.partition("/")[2]
-        path = layout.index(published.config, name)
-        rows = published.rows(name)
-        write_index(path, rows, entry.label_names, entry.own_columns(), demo=run.identity.demo)
+        path = layout.index(key)
+        rows = published.rows(key)
+        write_index(path, rows, entry.label_names, entry.own_columns(), demo=run.request.demo)
         data = data_entries(layout, ready[key]) if key in ready else listed.data
-        splits[name] = msgspec.structs.replace(listed, data=data, index=file_entry(layout, path))
+        splits[key.partition("/")[2]] = msgspec.structs.replace(listed, data=data, index=file_entry(layout, path))
         run.meter.advance(rows.num_rows)
     excluded, parts = layout.excluded(published.config), published.adopted()
     lines = [line for line in read_excluded(published.root / entry.excluded.path) if line.split in parts]

@@ -20,12 +20,12 @@ from builders.errors import BuildError
 from builders.generate.contract import Generator, differences
 from builders.generate.exact.opened import CONTENT, opened
 from builders.generate.inputs import COMPANION_COLUMNS, COMPANION_VALUE
-from builders.pipeline.request import generators_of
+from builders.pipeline.build_plan import generators_of
 from builders.release.digests import file_sha256
 from builders.release.layout import Layout
 from builders.release.split_entries import FileEntry, GeneratorEntry, SplitEntry
-from builders.storage.atomic import atomic_path
 from builders.storage.byte_ranges import PACK_SUFFIX
+from builders.storage.paths import atomic_path
 from builders.storage.sealed_files import published_residuals
 from builders.writing.places import STAGING, Packed
 from builders.writing.read_plan import ReadPlan
@@ -206,27 +206,24 @@ def copy_pixels(key: str, entry: SplitEntry, root: Path, bring: Bring, layout: L
             f"The images of {key} cannot be generated again: they depend on the device and the library versions that "
             f"generated them. Load the published ones, or give a release folder that has them; {root} does not."
         )
-    copy_files(key, entry.data, layout.data, bring, layout)
+    copy_files(key, entry.data, "data", bring, layout)
 
 
-def copy_files(
-    key: str, files: Sequence[FileEntry], place: Callable[[str, str, int, int], Path], bring: Bring, layout: Layout
-) -> None:
+def copy_files(key: str, files: Sequence[FileEntry], folder: str, bring: Bring, layout: Layout) -> None:
     """Bring the files of a split into another release folder, but for those that it has.
 
     Args:
         key: `config/split`.
         files: one for each shard, in order.
-        place: where the file of a shard is in that folder: `Layout.data` or `Layout.sealed`.
+        folder: `data` or `sealed`.
         bring: brings a file.
         layout: the release folder that is written.
 
     Raises:
         BuildError: a file is not as the published manifest lists it.
     """
-    config, _, name = key.partition("/")
     for shard, file in enumerate(files):
-        target = place(config, name, shard, len(files))
+        target = layout.shard(folder, key, shard, len(files))
         if target.is_file() and file_sha256(target) == file.sha256:
             continue
         with atomic_path(target) as temporary:

@@ -14,18 +14,17 @@ import pyarrow.compute as pc
 from builders.duplicates.comparisons import are_compared, write_pixels
 from builders.errors import os_errors_as_build_errors
 from builders.executors.base import Executor, Meter
-from builders.pipeline.build_plan import BuildPlan, locate_splits, refuse_full_disk
-from builders.pipeline.finish import Contents, contents_of, finish_release, finish_split
+from builders.pipeline.build_plan import BuildPlan, Run, locate_splits, refuse_full_disk
+from builders.pipeline.finish import contents_of, finish_release, finish_split
 from builders.pipeline.from_index import find
 from builders.pipeline.from_sources import leave_duplicates_out
 from builders.pipeline.generated import ShardWork
 from builders.pipeline.published import Published, copy_published, published_contents, with_expected, with_opened
-from builders.pipeline.request import Run
 from builders.pipeline.state import TRIES, State, locked
 from builders.release.entries import Manifest
 from builders.release.manifest import read_or_empty
 from builders.release.split_entries import SplitEntry
-from builders.storage.atomic import ChangedMeanwhileError
+from builders.storage.paths import ChangedMeanwhileError
 from builders.writing.places import STAGING, remove_packs
 from builders.writing.read_plan import ReadPlan
 
@@ -41,7 +40,7 @@ def write_release(plan: BuildPlan) -> Manifest:
     """
     run, layout, published = plan.run, plan.run.layout, plan.published
     with os_errors_as_build_errors("write the release"), locked(layout):
-        state = State(run, plan.adopted, plan.generators)
+        state = State(run, plan.adopted)
         state.check(plan.labels)
         if run.request.without_duplicates:
             plan = leave_duplicates_out(plan)
@@ -84,27 +83,19 @@ def _finish(plan: BuildPlan, chosen: Sequence[ReadPlan], work: ShardWork) -> Man
         run.meter.step("finishing", sum(split.table.num_rows for split in chosen))
         before = read_or_empty(run.layout.root)
         try:
-            contents = _contents(plan, chosen, before)
+            if plan.published is not None:
+                contents = published_contents(plan.published, run, chosen, before)
+            else:
+                finished = [finish_split(run, split, plan.lacking, plan.adopted) for split in chosen]
+                contents = contents_of(run, finished, before)
             for split in chosen:
-                _keep_pixels(run, work, split, contents.split(split.key))
+                _keep_pixels(run, work, split, contents.configs[split.config.name].splits[split.key.partition("/")[2]])
             return finish_release(run, before, contents)
         except ChangedMeanwhileError:  # in a store, which is not locked
             if not left:
                 raise
             run.meter.note("another run changed the release at the same time; this one adds its splits to that")
     raise AssertionError("the last try returns or raises")
-
-
-def _contents(plan: BuildPlan, chosen: Sequence[ReadPlan], before: Manifest) -> Contents:
-    """Write the indexes and the tables of exclusions of what was written, and describe it."""
-    if plan.published is not None:
-        return published_contents(plan.published, plan.run, chosen, before)
-    finished = []
-    for split in chosen:
-        demo = plan.run.identity.demo
-        finished.append(finish_split(plan.run.layout, split, plan.lacking, plan.adopted, demo=demo))
-        plan.run.meter.advance(split.table.num_rows)
-    return contents_of(plan.run, finished, before)
 
 
 def _keep_pixels(run: Run, work: ShardWork, plan: ReadPlan, entry: SplitEntry) -> None:

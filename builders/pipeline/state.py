@@ -15,14 +15,13 @@ from typing import Any
 import msgspec
 
 from builders.errors import BuildError
-from builders.generate.contract import Generator, differences
-from builders.pipeline.request import Identity, Run
+from builders.generate.contract import differences
+from builders.pipeline.build_plan import Run, generators_of
 from builders.release.entries import Manifest
 from builders.release.layout import Layout
 from builders.release.manifest import read_or_empty
 from builders.release.split_entries import pieces_by_key
-from builders.storage.atomic import ChangedMeanwhileError
-from builders.storage.paths import store_of
+from builders.storage.paths import ChangedMeanwhileError, store_of
 from builders.storage.regular import read_regular
 
 # Their versions can change a Parquet file's bytes or what decodes, never a split's digest.
@@ -61,17 +60,6 @@ class _Recorded(msgspec.Struct, omit_defaults=True):
     generators: dict[str, dict[str, Any]] = {}
     versions: dict[str, str] = {}
 
-    def choices(self) -> dict[str, Any]:
-        """The choices that change rows, as in `Identity.choices`; nothing where no run recorded any."""
-        if self.version is None:
-            return {}
-        return {
-            "version": self.version,
-            "seed": self.seed,
-            "limit_per_class": self.limit_per_class,
-            "demo": self.demo,
-        }
-
 
 class State:
     """What earlier runs recorded of a benchmark in an output folder, held against what this run was asked for.
@@ -80,16 +68,19 @@ class State:
         run: this run.
         adopted: for each split or part of this run, and each that one is the rest of, a digest of what is adopted for
             it, or empty. A split and the rest of it must come from the same lists, or they would share images.
-        generators: of this run's splits with generated images, by `config/split`.
 
     Raises:
         BuildError: the state file is damaged.
     """
 
-    def __init__(self, run: Run, adopted: Mapping[str, str], generators: Mapping[str, Generator]) -> None:
-        self.run, self.adopted, self.generators = run, adopted, generators
-        self.root = run.request.out
-        self.path = run.layout.state / f"{run.identity.benchmark}.json"
+    def __init__(self, run: Run, adopted: Mapping[str, str]) -> None:
+        self.run, self.adopted = run, adopted
+        self.generators = generators_of(run.benchmark, run.request.splits)
+        request = self.run.request
+        choices = (run.version, request.seed, request.limit_per_class, request.demo)
+        self.choices = dict(zip(_CHOICES, choices, strict=True))
+        self.root = request.out
+        self.path = run.layout.state / f"{run.benchmark.name}.json"
         self.recorded = _read(self.path)
         self.labels: Mapping[str, Sequence[str]] = {}
 
@@ -109,7 +100,14 @@ class State:
         self._check_adopted(manifest)
         self._check_choices(manifest)
         self._check_generators(manifest)
-        self._check_labels(manifest, labels)
+        for name, names in labels.items():
+            built = manifest.configs.get(name)
+            odd = sorted(set(built.label_names) ^ set(names)) if built else []
+            if odd:
+                raise BuildError(
+                    f"{name} was built with other in-distribution classes in {self.root} ({odd[0]} is one only there "
+                    "or only here). Give another --out, or the same adopted copy as before."
+                )
 
     def record(self, plans: Mapping[str, str]) -> None:
         """Refuse a folder whose rows come from other sources, and record this run's choices and plans.
@@ -140,7 +138,7 @@ class State:
                 )
         made = {key: generator.identity() for key, generator in self.generators.items()}
         versions = {name: importlib.metadata.version(name) for name in _RECORDED_PACKAGES}
-        state = self.run.identity.choices() | {
+        state = self.choices | {
             "allow_partial": self.run.request.allow_partial,
             "adopted": before.adopted | dict(self.adopted),
             "plans": before.plans | dict(plans),
@@ -164,18 +162,16 @@ class State:
                 )
 
     def _check_choices(self, manifest: Manifest) -> None:
-        identity, recorded = self.run.identity, self.recorded
-        released = manifest.benchmarks.get(identity.benchmark)
-        before = Identity.released(identity.benchmark, released).choices() if released else {}
-        for known in (recorded.choices(), before):
-            for name, value in identity.choices().items():
-                if name in known and known[name] != value:
-                    word = _CHOICES.get(name, name)
+        recorded = self.recorded if self.recorded.version is not None else None
+        for known in (recorded, manifest.benchmarks.get(self.run.benchmark.name)):
+            for name, value in self.choices.items() if known is not None else ():
+                before = getattr(known, name)
+                if before != value:
                     raise BuildError(
-                        f"The release in {self.root} was built with the {word} {_shown(known[name])}, and this run "
-                        f"has {_shown(value)}. Give another --out, or the same choices as before."
+                        f"The release in {self.root} was built with the {_CHOICES[name]} {_shown(before)}, and this "
+                        f"run has {_shown(value)}. Give another --out, or the same choices as before."
                     )
-        if recorded.allow_partial and not self.run.request.allow_partial:
+        if self.recorded.allow_partial and not self.run.request.allow_partial:
             raise BuildError(
                 f"The release in {self.root} was built from short sources (--allow-partial). Give another --out, or "
                 "build it in the same way."
@@ -191,16 +187,6 @@ class State:
                 raise BuildError(
                     f"The images of {key} in {self.root} were generated in another way: this run has "
                     f"{', '.join(differing)}. Give another --out, or generate them as before."
-                )
-
-    def _check_labels(self, manifest: Manifest, labels: Mapping[str, Sequence[str]]) -> None:
-        for name, names in labels.items():
-            built = manifest.configs.get(name)
-            odd = sorted(set(built.label_names) ^ set(names)) if built else []
-            if odd:
-                raise BuildError(
-                    f"{name} was built with other in-distribution classes in {self.root} ({odd[0]} is one only there "
-                    "or only here). Give another --out, or the same adopted copy as before."
                 )
 
 
@@ -237,8 +223,8 @@ def refuse_foreign(root: Path) -> None:
         )
 
 
-_CHOICES = {"limit_per_class": "limit per class", "demo": "demo sources"}
-"""Choices by the words of messages, where their names are no words."""
+_CHOICES = {"version": "version", "seed": "seed", "limit_per_class": "limit per class", "demo": "demo sources"}
+"""The choices that change rows, of which a folder holds a benchmark's rows of one alone, in the words of messages."""
 
 
 def _shown(value: object) -> str:

@@ -25,8 +25,8 @@ import pyarrow.parquet as pq
 from builders.declare.benchmark import Benchmark, group_name
 from builders.duplicates.comparisons import are_compared, compared_by_similarity
 from builders.duplicates.exact import DIGEST, exact_pairs
+from builders.pipeline.build_plan import Run
 from builders.pipeline.generated import ShardWork
-from builders.pipeline.request import Run
 from builders.plan.planner import PlannedSplit, as_listed
 from builders.release.duplicates import KNOWN_ROLE, Pair, Row, pair_of
 from builders.release.schema import PIXEL_DIGEST, ROLES

@@ -1,4 +1,4 @@
-"""Checks that a copy of a source is complete: compares the needed classes with the owner's counts.
+"""Compares copies of sources, and draws from them, with the counts and lists of their owners and authors.
 
 A copy with only the needed classes is enough for a build. So missing images of a class that no split draws from do not
 count, and its surplus images do not hide missing images of another class.
@@ -6,14 +6,18 @@ count, and its surplus images do not hide missing images of another class.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import dataclasses
+from collections import Counter
+from collections.abc import Collection, Iterator, Mapping, Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from builders.declare.benchmark import Largest
 from builders.declare.quotas import Listed
 from builders.errors import NAMED, more
-from builders.plan.candidates import names_of
+from builders.plan.candidates import Draws, IndexArrays, KeyedRanks, RankedCandidates, names_of
+from builders.plan.planner import PlannedSplit
 from builders.sources.base import Expected, PartitionIndex, SourceIndex
 from taxonomy import lists
 
@@ -142,3 +146,48 @@ def _absent(piece: PartitionIndex, class_id: str) -> str:
     first = next(iter(of_class if len(of_class) else piece.missing), None)
     listed = f"; the first that its list names and the copy lacks is {first}" if first is not None else ""
     return listed + (f"; {piece.hint}" if piece.hint else "")
+
+
+def agreements(draws: Draws, planned: Sequence[PlannedSplit], indexes: Mapping[str, SourceIndex]) -> Iterator[str]:
+    """Say how many images each split shares with its authors' list, how many it would by their other reading.
+
+    Args:
+        draws: the draws that they are planned by.
+        planned: the plans; splits without a list are passed over.
+        indexes: the sources they are planned from.
+    """
+    for plan in planned:
+        authors = plan.split.authors
+        if authors is None:
+            continue
+        view = IndexArrays(indexes[plan.split.source.key])
+        listed = authors.listed()
+        there = len(listed.keys() & set(view.index.table["source_id"].to_pylist()))
+        shared = len(listed.keys() & set(plan.table["source_id"].to_pylist()))
+        text = f"{plan.key}: {shared:,} of its {plan.size:,} images are on the authors' list of {len(listed):,}"
+        text += f", of which the source has {there:,}" if there < len(listed) else ""
+        if authors.other_column:
+            text += f"; by {authors.other_column} it would be {len(listed.keys() & _otherwise(draws, plan, view)):,}"
+        yield text + _other_counts(plan, listed)
+
+
+def _otherwise(draws: Draws, plan: PlannedSplit, view: IndexArrays) -> set[str]:
+    """The images that the split would have by its authors' other column."""
+    split = plan.split
+    if not isinstance(split.quota, Largest) or split.authors is None:
+        raise ValueError(f"{plan.key} has another column to draw by, but no quota of the largest values")
+    quota = dataclasses.replace(split.quota, by=split.authors.other_column)
+    rows = view.rows(draws.classes(plan.key), split.partitions)
+    ranks = KeyedRanks(view, draws.rank(plan.split_key))
+    return set(view.ids(quota.take(RankedCandidates(view, rows, ranks, split.partitions))).to_pylist())
+
+
+def _other_counts(plan: PlannedSplit, listed: Mapping[str, str]) -> str:
+    """The classes of which the split has another number of images than the list, if that names classes."""
+    theirs = Counter(class_id for class_id in listed.values() if class_id)
+    ours = Counter(plan.table["class_id"].to_pylist())
+    differ = [name for name in sorted(theirs | ours) if ours[name] != theirs[name]] if theirs else []
+    if not differ:
+        return ""
+    counts = ", ".join(f"{name} {ours[name]:,} ({theirs[name]:,})" for name in differ[:NAMED])
+    return f"; other numbers than the list's: {counts}{more(differ)}"

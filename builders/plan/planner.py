@@ -17,14 +17,12 @@ import pyarrow.compute as pc
 
 from builders.declare.benchmark import Config, Count, Split, group_name, split_of
 from builders.declare.quotas import Rows
-from builders.plan.candidates import IndexArrays, KeyedRanks, RankedCandidates, first_by_rank
-from builders.plan.classes import Draws
-from builders.plan.exclusions import Accounts, in_order, reasons_by_class
+from builders.plan.candidates import Draws, IndexArrays, KeyedRanks, RankedCandidates, first_by_rank
 from builders.plan.originals import original_ids
-from builders.plan.tables import planned_table, row_ids
+from builders.plan.tables import Accounts, in_order, planned_table, reasons_by_class, row_ids
 from builders.release.tables import Exclusion
 from builders.sources.base import SourceIndex
-from builders.storage.spilled import BLOCK, spilled
+from builders.storage.parquet import BLOCK, spilled
 
 
 @dataclass(frozen=True)

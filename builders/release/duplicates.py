@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from builders.errors import BuildError, one_line
 from builders.release.entries import METHODS, By, ComparedEntry, Manifest, PairCount
-from builders.storage.atomic import atomic_path
+from builders.storage.paths import atomic_path
 from builders.storage.regular import open_buffered
 
 CONFIG = "duplicates"

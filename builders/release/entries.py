@@ -17,7 +17,7 @@ from typing import Annotated, Final, Literal, get_args
 from msgspec import Meta, Struct, field
 from msgspec.structs import replace
 
-from builders.release.columns import KNOWN_COLUMNS, Column, ColumnType
+from builders.release.schema import KNOWN_COLUMNS, Column, ColumnType
 from builders.release.split_entries import (
     REPOSITORY,
     ConfigName,
@@ -82,7 +82,7 @@ class BenchmarkEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
 
 
 class ColumnEntry(Struct, frozen=True, forbid_unknown_fields=True):
-    """A config's own column, unless it is in `builders.release.columns.KNOWN_COLUMNS`, which are listed by name."""
+    """A config's own column, unless it is in `builders.release.schema.KNOWN_COLUMNS`, which are listed by name."""
 
     name: Text
     type: ColumnType

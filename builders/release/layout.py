@@ -9,7 +9,6 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from builders.storage.atomic import inside
 from builders.storage.paths import store_of
 
 INDEX_SUFFIX = "-index"
@@ -21,6 +20,9 @@ SEALED_SUFFIX = "-sealed"
 
 FOLDERS = ("data", "index", "sealed", "excluded", "audit", "duplicates", "samples")
 """Folders of a release, besides its state."""
+
+PARTS = ".state/parts"
+"""Folder of the records of finished shards."""
 
 CARD = "README.md"
 CROISSANT = "croissant.json"
@@ -42,7 +44,7 @@ class Layout:
 
     def inside(self, path: str) -> Path:
         """A path relative to the folder, with forward slashes, as the manifest has it."""
-        return inside(self.root, path)
+        return store_of(self.root).inside(self.root, path)
 
     @property
     def manifest(self) -> Path:
@@ -59,9 +61,9 @@ class Layout:
         """The release as Croissant metadata (JSON-LD), which dataset search engines and loaders read."""
         return self.inside(CROISSANT)
 
-    def samples(self, config: str, split: str) -> Path:
-        """The picture of some images of a split, which the card shows."""
-        return self.inside(samples_path(config, split))
+    def samples(self, key: str) -> Path:
+        """The picture of some images of a split (`config/split`), which the card shows."""
+        return self.inside(samples_path(key))
 
     @property
     def state(self) -> Path:
@@ -73,17 +75,13 @@ class Layout:
         """The lock file that a build holds while it writes into the folder."""
         return self.state / "lock"
 
-    def data(self, config: str, split: str, shard: int, of: int) -> Path:
-        """A shard of a split, with images."""
-        return self.inside(f"data/{config}/{shard_name(split, shard, of)}")
+    def shard(self, folder: str, key: str, number: int, of: int) -> Path:
+        """A shard of a split (`config/split`) in `data`, its residuals in `sealed`, or its record in `PARTS`."""
+        return self.inside(shard_path(folder, key, number, of))
 
-    def index(self, config: str, split: str) -> Path:
-        """The index of a split: its rows without images."""
-        return self.inside(f"index/{config}/{split}.parquet")
-
-    def sealed(self, config: str, split: str, shard: int, of: int) -> Path:
-        """The sealed residuals of the images of a shard."""
-        return self.inside(f"sealed/{config}/{shard_name(split, shard, of)}")
+    def index(self, key: str) -> Path:
+        """The index of a split (`config/split`): its rows without images."""
+        return self.inside(f"index/{key}.parquet")
 
     def excluded(self, config: str) -> Path:
         """The exclusions of a config's splits, with rule and evidence."""
@@ -98,13 +96,9 @@ class Layout:
         """Pixels of a split without shards, by its digest, for comparisons in later runs."""
         return self.inside(f".state/pixels/{digest}.npy")
 
-    def part(self, config: str, split: str, shard: int, of: int) -> Path:
-        """The record of a finished shard."""
-        return self.inside(f".state/parts/{config}/{shard_name(split, shard, of)}")
-
-    def plan(self, config: str, split: str) -> Path:
-        """The read plan of a split."""
-        return self.inside(f".state/plan/{config}/{split}.arrow")
+    def plan(self, key: str) -> Path:
+        """The read plan of a split (`config/split`)."""
+        return self.inside(f".state/plan/{key}.arrow")
 
     @property
     def changelog(self) -> Path:
@@ -135,9 +129,9 @@ class Layout:
         return path.relative_to(self.root).as_posix()
 
 
-def samples_path(config: str, split: str) -> str:
-    """Path of the picture of some images of a split, relative to the release folder."""
-    return f"samples/{config}/{split}.png"
+def samples_path(key: str) -> str:
+    """Path of the picture of some images of a split (`config/split`), relative to the release folder."""
+    return f"samples/{key}.png"
 
 
 _PICTURES_OF_IMAGES = re.compile(r"audit/[^/]+/(sheet|pairs_[^/]+)\.png")
@@ -151,6 +145,6 @@ def shows_images(path: str) -> bool:
     return _PICTURES_OF_IMAGES.fullmatch(path) is not None
 
 
-def shard_name(split: str, shard: int, of: int) -> str:
-    """File name of a shard, as is customary on the Hub."""
-    return f"{split}-{shard:05d}-of-{of:05d}.parquet"
+def shard_path(folder: str, key: str, number: int, of: int) -> str:
+    """Path of a shard's file in a folder, relative to the release folder, with a name as is customary on the Hub."""
+    return f"{folder}/{key}-{number:05d}-of-{of:05d}.parquet"

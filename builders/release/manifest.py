@@ -17,7 +17,6 @@ from typing import Any
 import msgspec
 
 from builders.errors import BuildError, printable
-from builders.release.columns import PREPARED_SHA256
 from builders.release.digests import file_sha256
 from builders.release.duplicates import CONFIG
 from builders.release.entries import EMPTY, FORMAT, OPEN, AuditEntry, ConfigEntry, Manifest, SourceEntry, listed_column
@@ -33,12 +32,13 @@ from builders.release.layout import (
     samples_path,
     shows_images,
 )
+from builders.release.schema import PREPARED_SHA256
 from builders.release.split_entries import NAME, PATTERNS, SUMS, FileEntry, SplitEntry
 from builders.storage.paths import store_of
 from builders.storage.regular import read_regular
 
 SHARD_NUMBER = re.compile(r"-\d{5}-of-(?=\d{5}\.parquet$)")
-"""The part of a shard's file name (`shard_name`) that differs between the shards of a split."""
+"""The part of a shard's file name (`shard_path`) that differs between the shards of a split."""
 
 MOST_BYTES = 64_000_000
 """Upper limit on the size of manifest.json. Ours: parsing as much takes about a gigabyte."""
@@ -357,7 +357,7 @@ def _wrong_sealing(key: str, config: ConfigEntry, split: SplitEntry) -> Iterator
 def _wrong_samples(key: str, split: SplitEntry, sources: Mapping[str, SourceEntry]) -> Iterator[str]:
     if split.samples is None:
         return
-    expected = samples_path(*key.split("/"))
+    expected = samples_path(key)
     if split.samples.path != expected:
         yield f"the picture of {key} is {split.samples.path}, not {expected}"
     if not split.data:

@@ -15,8 +15,7 @@ from PIL import Image
 
 from builders.errors import BuildError, one_line
 from builders.release import images
-from builders.release.columns import KNOWN_COLUMNS
-from builders.release.schema import ROLES, arrow_schema, without_values
+from builders.release.schema import KNOWN_COLUMNS, ROLES, arrow_schema, without_values
 from builders.release.split_entries import SplitEntry
 from builders.storage.parquet import open_parquet, open_streamed, read_parquet, row_batches
 

@@ -1,4 +1,4 @@
-"""The Arrow schema of a release's rows, with features for `datasets`.
+"""The columns of a release, of all configs and of some, and their Arrow schema with features for `datasets`.
 
 Tested by `tests/builders/release/test_release.py`.
 """
@@ -6,13 +6,115 @@ Tested by `tests/builders/release/test_release.py`.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from builders.release.columns import COLUMN_MEANINGS, NUMBERED, Column
-
-if TYPE_CHECKING:  # a command's `--help` reads the names of roles alone
+if TYPE_CHECKING:
     import pyarrow as pa
+
+Value = str | bool | int | float
+
+ColumnType = Literal["string", "bool", "int64", "float64"]
+"""The types of these columns, as named by `datasets.Value`."""
+
+COLUMN_MEANINGS: Mapping[str, str] = {
+    "image": "The encoded image.",
+    "label": "Index of the row's in-distribution class among the config's classes; -1 if it has none.",
+    "role": "Code of the row's part in the benchmark; the record set roles explains the codes.",
+    "class_id": "The class as its source names it, such as a WordNet id.",
+    "class_name": "The name of that class.",
+    "source": "Key of the dataset that the row comes from.",
+    "source_id": "Stable name of the image in that dataset.",
+    "id": "Unique name of the row in the release.",
+    "content_sha256": "SHA-256 of the stored bytes, or of the pixels of images that were made.",
+    "stored": "Where the stored bytes come from: source, metadata_removed, pixels or adopted.",
+}
+"""The columns that all configs have, in their order, in a sentence each.
+
+Schemas, plans, shards, the card and the Croissant metadata follow from this table.
+"""
+
+NUMBERED = ("label", "role")
+"""Those of them with an integer for each name (`ClassLabel`); the others are text, but for the image."""
+
+FROM_PIXELS = ("image", "content_sha256", "stored")
+"""Those of them that are known only when the image has been read; the others are planned."""
+
+PLANNED = tuple(name for name in COLUMN_MEANINGS if name not in FROM_PIXELS)
+
+_BUILDING = {"root", "file", "offset", "size", "form", "unreadable", "input_sha256", "expected_sha256", "pixel_sha256"}
+"""Additional columns of the tables in use during a build."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column of an individual config.
+
+    Args:
+        name: lower-case words joined by underscores.
+        type: its type.
+        description: a phrase for the card, without a full stop.
+        absent: the value in rows of splits that do not have the column, if other splits of the config have it.
+            Without it, every split of the config must have the column.
+        nullable: rows may lack a value. Only for columns in `KNOWN_COLUMNS`, since a manifest does not list it.
+
+    Raises:
+        ValueError: the name has another form or is taken, or the type is unknown.
+    """
+
+    name: str
+    type: ColumnType
+    description: str
+    absent: Value | None = None
+    nullable: bool = False
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch("[a-z][a-z0-9_]*", self.name):
+            raise ValueError(f"{self.name!r} cannot name a column: use lower-case letters, digits and underscores.")
+        if self.name in COLUMN_MEANINGS or self.name in _BUILDING:
+            raise ValueError(f"{self.name} cannot name a column of a config: all tables have a column of that name.")
+        if self.type not in get_args(ColumnType):
+            raise ValueError(f"{self.name} cannot be of type {self.type}: use {', '.join(get_args(ColumnType))}.")
+
+    @property
+    def arrow(self) -> pa.DataType:
+        """The Arrow type."""
+        import pyarrow as pa
+
+        return pa.type_for_alias(self.type)
+
+
+OODNESS = Column(
+    "oodness",
+    "float64",
+    "how far the row's class is from the in-distribution ones, by the config's own measure; 0 is one of them",
+)
+ID_OVERLAP = Column(
+    "id_overlap",
+    "string",
+    "the known class that the row's unknown class is, holds or shows; null where none was found",
+    nullable=True,
+)
+ID_OVERLAP_KIND = Column(
+    "id_overlap_kind",
+    "string",
+    "how the two classes overlap: the row's class is the `same` as the known one, its `descendant` or `ancestor` in "
+    "WordNet, or as `taxonomy/overlaps.py` says",
+    nullable=True,
+)
+
+PREPARED_SHA256 = Column(
+    "prepared_sha256",
+    "string",
+    "the SHA-256 over the original's pixels as they were prepared, by which another decoder is noticed",
+    absent="",
+)
+
+KNOWN_COLUMNS: Mapping[str, Column] = {column.name: column for column in (OODNESS, ID_OVERLAP, ID_OVERLAP_KIND)}
+"""The columns that a manifest lists by name, without type and description."""
+
 
 Role = Literal[
     "in_distribution",

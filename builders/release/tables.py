@@ -15,10 +15,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from builders.errors import BuildError
-from builders.release.columns import Column
-from builders.release.schema import arrow_schema
-from builders.storage.atomic import atomic_path
-from builders.storage.paths import store_of
+from builders.release.schema import Column, arrow_schema
+from builders.storage.paths import atomic_path, store_of
 from builders.storage.regular import open_buffered, read_regular
 from unknown_detection.csv_text import csv_text, plain_text
 

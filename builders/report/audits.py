@@ -12,12 +12,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from builders.release.columns import ID_OVERLAP_KIND
 from builders.release.duplicates import KNOWN_ROLE, counted, is_known_and_unknown, read_pairs
 from builders.release.entries import AuditEntry, Manifest
 from builders.release.layout import Layout
 from builders.release.reader import read_index
-from builders.release.schema import ROLES
+from builders.release.schema import ID_OVERLAP_KIND, ROLES
 from builders.release.split_entries import SplitEntry
 from builders.report.charts import chip
 from builders.storage.text_files import read_csv

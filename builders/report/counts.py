@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from builders.card.words import ROLE_NAMES, rule_meaning
+from builders.card.words import ROLE_NAMES, RULE_MEANINGS
 from builders.release.entries import Manifest
 from builders.release.tables import Exclusion
 from builders.report.charts import chip, filled, stacked
@@ -111,7 +111,7 @@ def rules_table(manifest: Manifest) -> Table:
     rows: list[list[Value | Cell]] = []
     for key, _, split in manifest.splits():
         for rule, images in sorted(split.excluded_by_rule.items()):
-            rows.append([Cell(key, style="code"), rule, images, rule_meaning(rule)])
+            rows.append([Cell(key, style="code"), rule, images, RULE_MEANINGS.get(rule, "")])
     columns = [Column("split"), Column("rule"), Column("images", numeric=True), Column("what the rule says")]
     return Table("rules", "Images left out, by rule", columns, rows, searchable=True, first=12)
 

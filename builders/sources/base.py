@@ -22,11 +22,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.errors import BuildError
-from builders.release.columns import Column
+from builders.release.schema import Column
 from builders.sources.obtain import Obtain
 from builders.sources.repeated import repeated_text
+from builders.storage.parquet import LARGE, spilled
 from builders.storage.paths import store_of
-from builders.storage.spilled import LARGE, spilled
 
 Container = Literal["file", "span", "parquet", "pickle", "mat", "targz", "made"]
 """The container from which an image's bytes are read.

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from builders.release.columns import Column
+from builders.release.schema import Column
 from builders.sources.coco_instances import Instances
 from builders.sources.coco_masks import category_areas
 from taxonomy import decisions, tables

@@ -15,7 +15,7 @@ from collections.abc import Mapping
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.release.columns import Column
+from builders.release.schema import Column
 from taxonomy import tables
 
 OBJECT_SEEN = Column(

@@ -22,13 +22,58 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.parquet as pq
+from filelock import FileLock, Timeout
 
 from builders.errors import BuildError
-from builders.storage.atomic import TEMPORARY
 from builders.storage.byte_ranges import Ranges
-from builders.storage.locks import held, is_held
+from builders.storage.paths import TEMPORARY
 from builders.storage.regular import open_here, refuse_irregular
 from unknown_detection.durable import make_folder, replacing
+
+
+@contextlib.contextmanager
+def held(path: Path, busy: str) -> Iterator[None]:
+    """Hold a lock file while the block runs. The operating system drops it with the process, also on SIGKILL.
+
+    Args:
+        path: the lock file, which is created if it does not exist.
+        busy: the message if another process holds it.
+
+    Raises:
+        BuildError: another process holds it.
+    """
+    try:
+        lock = FileLock(path).acquire(timeout=0)
+    except Timeout as error:
+        raise BuildError(busy) from error
+    with lock:
+        yield
+
+
+def is_held(path: Path) -> bool:
+    """Whether a process holds a lock file of the package `filelock`.
+
+    On Unix, `filelock` (4.2) locks the whole file with `flock`. A shared lock is granted exactly if nobody holds that
+    one, and given back at once. Where there is no `flock` (Windows), the answer is always False.
+    """
+    try:
+        import fcntl
+    except ImportError:
+        return False
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError:
+        return False  # there is no such file, or nobody can have locked it
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False  # the file system has no locks
+    finally:
+        os.close(descriptor)
+    return False
+
 
 _MACHINE = secrets.randbelow(10**9)
 """Separates processes of equal numbers on machines, or in containers, that share a folder."""
@@ -54,7 +99,7 @@ class Store:
         return path.is_dir()
 
     def inside(self, root: Path, path: str | Path) -> Path:
-        """Return a path below a folder, as `builders.storage.atomic.inside`."""
+        """Return a path below a folder, as `builders.storage.paths.inside`."""
         full = root / path
         folder = Path(os.path.realpath(full.parent))
         if full.name in ("", "..") or not folder.is_relative_to(os.path.realpath(root)):
@@ -184,7 +229,7 @@ class Store:
         return array
 
     def written(self, path: Path, *, durable: bool = True) -> AbstractContextManager[Path]:
-        """Write a file atomically, as `builders.storage.atomic.atomic_path`."""
+        """Write a file atomically, as `builders.storage.paths.atomic_path`."""
         # The process id separates two processes that write the same file. Files of killed processes are removed later.
         temporary = path.with_name(f".{path.name}.{os.getpid()}{_MACHINE:09d}{TEMPORARY}")
         return replacing(path, temporary, durable=durable)

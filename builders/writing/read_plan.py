@@ -52,11 +52,6 @@ class ReadPlan:
         return self.parts[0].config
 
     @property
-    def name(self) -> str:
-        """The split's own name."""
-        return self.key.partition("/")[2]
-
-    @property
     def key(self) -> str:
         """`config/split`."""
         return self.parts[0].split_key

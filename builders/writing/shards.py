@@ -21,13 +21,11 @@ import pyarrow.parquet as pq
 
 from builders.executors.base import ONE_CORE, Progress, Resources
 from builders.generate.batches import Batch
-from builders.release.columns import PLANNED
 from builders.release.images import BY_PIXELS, Stored
-from builders.release.schema import PIXEL_DIGEST, demo_metadata, is_demo
-from builders.storage.atomic import atomic_path
+from builders.release.schema import PIXEL_DIGEST, PLANNED, demo_metadata, is_demo
 from builders.storage.byte_ranges import Reader
 from builders.storage.parquet import arrow_rows, read_schema
-from builders.storage.paths import as_path
+from builders.storage.paths import as_path, atomic_path
 from builders.storage.sealed_files import SealedWriter, read_residuals
 from builders.writing.row_groups import Group, GroupImages
 

@@ -12,11 +12,10 @@ from typing import TYPE_CHECKING
 
 from builders.release.digests import file_sha256
 from builders.release.entries import Manifest
-from builders.release.layout import CARD, Layout, shard_name, shows_images
+from builders.release.layout import CARD, Layout, shard_path, shows_images
 from builders.release.manifest import ManifestError, read_manifest
 from builders.release.split_entries import FileEntry
-from builders.storage.atomic import TEMPORARY
-from builders.storage.paths import store_of
+from builders.storage.paths import TEMPORARY, store_of
 from hf_scripts.checks.problems import Problems
 
 if TYPE_CHECKING:  # the Hub's client, which a folder needs not
@@ -112,7 +111,7 @@ def _named(manifest: Manifest) -> Iterator[tuple[str, str, str]]:
             yield entry.index.path, f"index/{name}/{split}.parquet", f"the index of {name}/{split}"
             for folder, files in (("data", entry.data), ("sealed", entry.sealed)):
                 for number, file in enumerate(files):
-                    expected = f"{folder}/{name}/{shard_name(split, number, len(files))}"
+                    expected = shard_path(folder, f"{name}/{split}", number, len(files))
                     yield file.path, expected, f"file {number:,} of {name}/{split}"
     if manifest.duplicates is not None:
         yield manifest.duplicates.path, "duplicates/pairs.parquet", "the table of duplicates"

@@ -14,9 +14,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from builders.executors.base import ONE_CORE, Progress, Resources
-from builders.release.columns import ID_OVERLAP
 from builders.release.digests import rows_digest
-from builders.release.schema import ROLES, arrow_schema
+from builders.release.schema import ID_OVERLAP, ROLES, arrow_schema
 from builders.release.split_entries import FileEntry, PartEntry, SplitEntry
 from builders.storage.parquet import open_streamed, row_batches, row_group
 from hf_scripts.checks.images import Decoded, check_images, joined

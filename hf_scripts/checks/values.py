@@ -13,10 +13,18 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.release.columns import ID_OVERLAP, ID_OVERLAP_KIND, PREPARED_SHA256, Column
 from builders.release.entries import By, ConfigEntry
 from builders.release.images import BY_PIXELS, Stored
-from builders.release.schema import ROLES, UNKNOWN_ROLES, Role, without_values
+from builders.release.schema import (
+    ID_OVERLAP,
+    ID_OVERLAP_KIND,
+    PREPARED_SHA256,
+    ROLES,
+    UNKNOWN_ROLES,
+    Column,
+    Role,
+    without_values,
+)
 from builders.release.split_entries import SplitEntry
 from hf_scripts.checks.problems import Problems
 from taxonomy.overlaps import CLOSENESS

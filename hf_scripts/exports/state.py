@@ -13,8 +13,8 @@ from pathlib import Path
 import msgspec
 
 from builders.errors import BuildError
-from builders.storage.atomic import TEMPORARY, inside, write_text
-from builders.storage.locks import held
+from builders.storage.paths import TEMPORARY, inside, write_text
+from builders.storage.store import held
 from unknown_detection.durable import make_folder
 
 FOLDER = ".export"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from builders.errors import BuildError
-from builders.storage.atomic import atomic_path, inside
+from builders.storage.paths import atomic_path, inside
 from unknown_detection.durable import flush_all
 
 Bytes = bytes | memoryview

@@ -12,7 +12,7 @@ from builders.release.entries import BenchmarkEntry, ConfigEntry, Manifest
 from builders.release.split_entries import SplitEntry, pieces_by_key
 from hf_scripts.publish.versions import unpublished, without_unused
 
-# The choices that a benchmark's rows depend on (builders.pipeline.state.Identity), except `version`, which is compared
+# The choices that a benchmark's rows depend on (builders.pipeline.state._CHOICES), except `version`, which is compared
 # separately.
 _IDENTITY = ("seed", "limit_per_class", "demo")
 

@@ -8,8 +8,8 @@ from builders.cli.progress import TerminalMeter
 from builders.commands.build import WORKER_IMPORTS
 from builders.executors.local import LocalExecutor
 from builders.imagenet_benchmark import BENCHMARK
+from builders.pipeline.build_plan import BuildRequest, Run
 from builders.pipeline.from_sources import prepare
-from builders.pipeline.request import BuildRequest, Run
 from builders.pipeline.run import write_release
 from builders.sources.base import Expected, open_source
 from tests.manifests import as_json

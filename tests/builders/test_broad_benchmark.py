@@ -10,7 +10,7 @@ import pytest
 from builders.broad_benchmark import BENCHMARK, REFERENCE, main, originals
 from builders.declare.benchmark import DeclarationError, PaperCount
 from builders.generate.exact.resize import FIXED_RESIZE
-from builders.plan.classes import Draws
+from builders.plan.candidates import Draws
 from builders.plan.planner import plan
 from builders.release.schema import ROLES
 from builders.release.tables import read_excluded

@@ -20,7 +20,7 @@ from builders.duplicates.search import THRESHOLD
 from builders.errors import BuildError
 from builders.generate.exact.noise import gaussian_noise
 from builders.generate.exact.resize import FIXED_RESIZE, LSUN_FIX_RESIZE, fixed_resize, lsun_fix
-from builders.plan.classes import Draws, class_ids
+from builders.plan.candidates import Draws, class_ids
 from builders.plan.planner import plan
 from builders.release import images
 from builders.release.duplicates import read_pairs

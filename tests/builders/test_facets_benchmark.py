@@ -22,8 +22,7 @@ from builders.executors.local import LocalExecutor
 from builders.facets_benchmark import BENCHMARK, main
 from builders.pipeline.published import Published
 from builders.pipeline.run import rebuild
-from builders.plan.candidates import IndexArrays, KeyedRanks, RankedCandidates
-from builders.plan.classes import Draws
+from builders.plan.candidates import Draws, IndexArrays, KeyedRanks, RankedCandidates
 from builders.plan.planner import plan
 from builders.release.duplicates import unfolded
 from builders.release.manifest import read_manifest

@@ -9,7 +9,7 @@ import pytest
 
 from builders.declare.quotas import Listed
 from builders.openood_benchmark import BENCHMARK, main
-from builders.plan.classes import Draws
+from builders.plan.candidates import Draws
 from builders.plan.completeness import missing_listed
 from builders.plan.planner import plan
 from builders.release.manifest import read_manifest

@@ -83,7 +83,7 @@ def make_broad(root, splits=SPLITS, sides=None):
     for key, (role, count, side) in splits.items():
         config, _, split = key.partition("/")
         table = pa.Table.from_pylist(rows_of(key, role, count, side), schema=arrow_schema(LABELS))
-        path, index = layout.data(config, split, 0, 1), layout.index(config, split)
+        path, index = layout.shard("data", f"{config}/{split}", 0, 1), layout.index(f"{config}/{split}")
         path.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(table, path)
         write_index(index, table, LABELS)

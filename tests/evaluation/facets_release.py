@@ -64,7 +64,7 @@ def make_facets(root, configs=None):
         splits, files = {}, []
         for split in sorted({line[0] for line in lines}):
             rows = rows_of([line for line in lines if line[0] == split])
-            path = layout.index(config, split)
+            path = layout.index(f"{config}/{split}")
             path.parent.mkdir(parents=True, exist_ok=True)
             write_index(path, rows, LABELS)
             splits[split] = {"digest": rows_digest(rows)}

@@ -13,9 +13,9 @@ import pytest
 from PIL import Image
 
 from builders.release import images
-from builders.release.columns import KNOWN_COLUMNS
 from builders.release.digests import rows_digest
 from builders.release.entries import column_entry
+from builders.release.schema import KNOWN_COLUMNS
 from builders.release.tables import write_index
 from hf_scripts import export
 from tests.manifests import as_json, entry_of, manifest_of, save_manifest

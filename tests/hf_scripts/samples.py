@@ -155,11 +155,11 @@ def write_split(layout, config, split, rows, labels, shards, demo=False):
     for shard in range(shards):
         first, end = (number * len(rows) // shards for number in (shard, shard + 1))
         part = table.slice(first, end - first)
-        path = layout.data(config, split, shard, shards)
+        path = layout.shard("data", f"{config}/{split}", shard, shards)
         path.parent.mkdir(parents=True, exist_ok=True)
         pq.write_table(part, path, write_page_index=True, compression="none")
         data.append(entry_of(layout.root, path))
-    write_index(layout.index(config, split), table, labels, demo=demo)
+    write_index(layout.index(f"{config}/{split}"), table, labels, demo=demo)
     return {
         "role": role_of(split),
         "source": "source",
@@ -176,7 +176,7 @@ def write_split(layout, config, split, rows, labels, shards, demo=False):
         "shortfalls": [],
         "digest": rows_digest(table),
         "data": data,
-        "index": entry_of(layout.root, layout.index(config, split)),
+        "index": entry_of(layout.root, layout.index(f"{config}/{split}")),
     }
 
 

@@ -14,10 +14,10 @@ from PIL import Image
 
 from builders.card import card, croissant, front_matter
 from builders.card.facts import MOST_CLASSES
-from builders.card.words import rule_meaning
-from builders.plan.classes import class_ids
+from builders.card.words import RULE_MEANINGS
+from builders.plan.candidates import class_ids
 from builders.registry import BENCHMARKS
-from builders.release.layout import shard_name
+from builders.release.layout import shard_path
 from builders.release.manifest import read_manifest
 from builders.release.schema import ROLES, arrow_schema
 from builders.release.tables import read_excluded
@@ -124,7 +124,7 @@ def made_up(shard_rows):
 
     def split(config, name, rows):
         of = -(-rows // shard_rows)
-        data = [manifests.file(f"data/{config}/{shard_name(name, n, of)}", size=499_999_999) for n in range(of)]
+        data = [manifests.file(shard_path("data", f"{config}/{name}", n, of), size=499_999_999) for n in range(of)]
         index = manifests.file(f"index/{config}/{name}.parquet", size=99_999_999)
         return manifests.split(rows=rows, data=data, index=index)
 
@@ -308,8 +308,8 @@ def test_rules_columns_roles_and_classes_are_explained(name, request):
     manifest = read_manifest(root)
     _, text = front_of((root / "README.md").read_text(encoding="utf-8"))
     rules = {rule for split in manifest.by_key().values() for rule in split.excluded_by_rule}
-    assert all(rule_meaning(rule) for rule in rules)
-    assert all(f"| `{rule}` | {rule_meaning(rule)} |" in text for rule in rules)
+    assert rules <= RULE_MEANINGS.keys()
+    assert all(f"| `{rule}` | {RULE_MEANINGS[rule]} |" in text for rule in rules)
     for config in manifest.configs.values():
         schema = arrow_schema(config.label_names, config.own_columns())
         assert all(f"`{column}`" in text for column in schema.names)

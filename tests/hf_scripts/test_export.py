@@ -12,7 +12,7 @@ from PIL import Image
 
 from builders import facets_benchmark
 from builders.release import images
-from builders.release.columns import Column
+from builders.release.schema import Column
 from tests.hf_scripts.exporting import (
     FORMATS,
     PLACES,

@@ -18,9 +18,9 @@ from builders import imagenet_benchmark
 from builders.cli.progress import TerminalMeter
 from builders.errors import UNPRINTABLE, BuildError
 from builders.executors.local import LocalExecutor
+from builders.pipeline.build_plan import BuildRequest, Run
 from builders.pipeline.from_sources import prepare
 from builders.pipeline.published import Published
-from builders.pipeline.request import BuildRequest, Run
 from builders.pipeline.run import rebuild, write_release
 from builders.release.entries import Manifest
 from builders.release.manifest import parse

@@ -463,5 +463,5 @@ def test_a_downloaded_version_can_be_published_elsewhere(push, hub, release, tmp
     write(tmp_path / "there", hub)
     assert push("there", repo="org/copy").code == 0
     assert set(hub.files("org/copy")) == FILES
-    schema = pq.read_schema(Layout(tmp_path / "there").index("bench", "test"))
+    schema = pq.read_schema(Layout(tmp_path / "there").index("bench/test"))
     assert b"huggingface" in schema.metadata

@@ -14,7 +14,7 @@ from builders.errors import BuildError
 from builders.pipeline.state import locked
 from builders.release.layout import Layout
 from builders.release.manifest import read_manifest
-from builders.storage.locks import is_held
+from builders.storage.store import is_held
 from hf_scripts import verify
 from hf_scripts.checks.verified import Scope
 from tests.hf_scripts.samples import make_release

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from builders.generate.adversarial.network import Network
-from builders.release.columns import Value
+from builders.release.schema import Value
 
 PARTS = ("apgd-ce", "apgd-t", "fab-t", "square")
 

@@ -25,8 +25,8 @@ from builders.generate.adversarial.network import Network, Predictions, load_net
 from builders.generate.adversarial.pgd import PGD
 from builders.generate.contract import Generate, Generated, Generator, SourceImage, Weights
 from builders.generate.sealed import prepare
-from builders.release.columns import PREPARED_SHA256, Column
 from builders.release.images import TooNarrowError
+from builders.release.schema import PREPARED_SHA256, Column
 from builders.sources.imagenet_names import class_indices
 
 BATCH = 32

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from builders.errors import BuildError, one_line
-from builders.release.columns import Value
+from builders.release.schema import Value
 from builders.release.split_entries import PreparationEntry
 
 _TIMM = "timm:"

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from builders.generate.adversarial.network import Network
-from builders.release.columns import Value
+from builders.release.schema import Value
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from PIL import Image
 from builders.errors import BuildError
 from builders.generate.contract import EachImage, Generate, Generated, Generator, SourceImage
 from builders.generate.exact.resize import centre_crop, shorter_side
-from builders.release.columns import Column
+from builders.release.schema import Column
 
 LIBRARY, LIBRARY_VERSION = "imagecorruptions-imaug", "1.1.5"
 

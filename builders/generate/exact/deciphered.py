@@ -12,8 +12,8 @@ import numpy as np
 from PIL import Image
 
 from builders.generate.contract import EachImage, Generate, Generated, Generator, SourceImage
-from builders.release.columns import Column
 from builders.release.images import DECODE_ERRORS
+from builders.release.schema import Column
 from builders.storage.file_cipher import deciphered, file_hash
 
 _NO_HASH = "none"

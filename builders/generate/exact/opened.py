@@ -12,8 +12,8 @@ from builders.errors import BuildError, one_line
 from builders.executors.base import ONE_CORE
 from builders.generate.contract import EachImage, Generated, Generator, SourceImage, Weights
 from builders.generate.sealed import Original, open_row, prepare
-from builders.release.columns import PREPARED_SHA256
 from builders.release.images import TooNarrowError, UnreadableImageError, decode_or_mend
+from builders.release.schema import PREPARED_SHA256
 from builders.release.split_entries import GeneratorEntry, PreparationEntry
 
 CONTENT = "content_sha256"

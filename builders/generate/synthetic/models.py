@@ -16,7 +16,7 @@ from builders.errors import BuildError
 from builders.executors.base import ONE_CORE, Resources
 from builders.generate.contract import Generate, Generator, Weights
 from builders.generate.devices import chosen_device, device_name
-from builders.release.columns import Column
+from builders.release.schema import Column
 from taxonomy.wordnet import nouns
 
 SEED = Column("seed", "int64", "seed of the image's random numbers: the first 63 bits of the SHA-256 of the row's id")

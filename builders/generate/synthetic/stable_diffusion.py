@@ -26,7 +26,7 @@ from builders.generate.synthetic.models import (
     with_folder,
 )
 from builders.generate.synthetic.pipeline_folder import GIVE, files_of, folder_of, load_pipeline, side_of
-from builders.release.columns import Column, Value
+from builders.release.schema import Column, Value
 
 _SIDE = 768
 _BATCH = 4

@@ -10,9 +10,9 @@ import pytest
 from builders.adopt.copies import adopt, adoption_digest
 from builders.errors import BuildError
 from builders.imagenet_benchmark import BENCHMARK, main
+from builders.pipeline.build_plan import BuildRequest
 from builders.pipeline.from_sources import prepare
-from builders.pipeline.request import BuildRequest
-from builders.plan.classes import Adopted, class_ids
+from builders.plan.candidates import Adopted, class_ids
 from builders.sources.base import open_source
 from taxonomy import decisions
 from tests.builders.conftest import build_demo, files_of

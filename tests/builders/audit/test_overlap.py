@@ -9,9 +9,9 @@ import pytest
 
 from builders.audit import overlap
 from builders.commands.audit import main
-from builders.release.columns import Column
 from builders.release.layout import Layout
 from builders.release.manifest import read_manifest
+from builders.release.schema import Column
 from builders.release.tables import write_index
 from hf_scripts import card
 from tests.hf_scripts.samples import LABELS, make_release
@@ -27,7 +27,7 @@ def with_column(root, values, kind):
     manifest["configs"]["bench"]["columns"] = [{"name": column.name, "type": kind, "description": column.description}]
     for key, numbers in SPLITS.items():
         split = key.partition("/")[2]
-        path, cells = Layout(root).index("bench", split), values.get(split, [None] * len(numbers))
+        path, cells = Layout(root).index(f"bench/{split}"), values.get(split, [None] * len(numbers))
         rows = pq.read_table(path).append_column(column.name, pa.array(cells, column.arrow))
         write_index(path, rows, LABELS, [column])
         manifest["configs"]["bench"]["splits"][split]["index"] = entry_of(root, path)
@@ -87,7 +87,7 @@ def test_a_release_without_the_column_gets_one_sentence(release, capsys):
 
 def test_a_damaged_index_gets_one_sentence(release, capsys):
     with_column(release, {}, "string")
-    path = Layout(release).index("bench", "near_ood")
+    path = Layout(release).index("bench/near_ood")
     path.write_bytes(b"PAR1 nothing PAR1")
     assert main(["overlap", str(release)]) == 2
     said = capsys.readouterr().err

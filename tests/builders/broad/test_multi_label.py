@@ -18,9 +18,8 @@ from builders.demo.write import MARKER
 from builders.executors.local import LocalExecutor
 from builders.pipeline.published import Published
 from builders.pipeline.run import rebuild
-from builders.plan.agreement import agreements
-from builders.plan.candidates import IndexArrays, RankedCandidates
-from builders.plan.classes import Draws
+from builders.plan.candidates import Draws, IndexArrays, RankedCandidates
+from builders.plan.completeness import agreements
 from builders.plan.planner import plan
 from builders.sources.base import PartitionIndex, SourceIndex, open_source
 from builders.sources.coco2017 import COCO2017

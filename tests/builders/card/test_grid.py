@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFont
 
-from builders.card.grid import CELL, COLUMNS, GridImage, Stack, Strip, fitted, grid
-from builders.card.words import ROLE_MEANINGS, ROLE_NAMES, wrapped
+from builders.card.grid import CELL, COLUMNS, GridImage, Stack, Strip, fitted, grid, wrapped
+from builders.card.words import ROLE_MEANINGS, ROLE_NAMES
 from builders.release.schema import ROLES, UNKNOWN_ROLES
 
 LONG = "a title of a split with a very long name and many, many images of unknown classes, 1,234 of 567,890"

@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from builders.card.grid import CELL
-from builders.card.samples import SAMPLES, with_samples
+from builders.card.pictures import SAMPLES, with_samples
 from builders.release.layout import Layout
 from builders.release.manifest import ManifestError, parse, read_manifest
 from builders.release.reader import rgb_images

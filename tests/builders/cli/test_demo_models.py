@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from builders.broad_benchmark import BENCHMARK, main
-from builders.cli.build_flags import BuildFlags
-from builders.cli.demo_models import ModelsOfDemo, left_out
+from builders.cli.build_options import BuildFlags
+from builders.commands.build_splits import ModelsOfDemo, left_out
 from builders.generate.extra import without_packages
 
 VALUES = {

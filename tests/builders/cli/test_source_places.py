@@ -6,8 +6,7 @@ from pathlib import Path
 import pytest
 
 from builders.cifar_benchmark import main
-from builders.cli.source_flags import listed_sources
-from builders.cli.source_places import LocalPath, as_place, default_cache, refuse_wrong_folders
+from builders.cli.source_flags import LocalPath, as_place, default_cache, listed_sources, refuse_wrong_folders
 from builders.errors import BuildError
 from builders.hub.place import HubPlace
 from builders.release.manifest import read_manifest

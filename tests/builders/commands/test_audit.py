@@ -17,8 +17,8 @@ from builders.declare.benchmark import AllImages, Benchmark, Classes, Config, Pa
 from builders.executors.local import LocalExecutor
 from builders.generate.contract import Generated, Generator
 from builders.generate.exact.resize import FIXED_RESIZE
+from builders.pipeline.build_plan import BuildRequest, Run
 from builders.pipeline.from_sources import prepare
-from builders.pipeline.request import BuildRequest, Run
 from builders.pipeline.run import write_release
 from builders.release.manifest import read_manifest
 from builders.release.reader import rgb_images

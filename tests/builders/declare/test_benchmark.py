@@ -26,10 +26,10 @@ from builders.declare.benchmark import (
     Total,
     split_of,
 )
-from builders.declare.classes import class_sizes
+from builders.declare.splits import class_sizes
 from builders.generate.exact.resize import FIXED_RESIZE
 from builders.registry import BENCHMARKS
-from builders.release.columns import Column
+from builders.release.schema import Column
 from builders.sources.base import Expected
 from builders.sources.caltech256 import CALTECH256
 from builders.sources.cifar100 import CIFAR100

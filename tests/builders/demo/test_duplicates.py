@@ -13,8 +13,8 @@ from builders.cifar_benchmark import BENCHMARK as CIFAR
 from builders.demo.duplicates import COPIES, DUPLICATES, EQUAL_PIXELS
 from builders.facets_benchmark import BENCHMARK as FACETS
 from builders.imagenet_benchmark import BENCHMARK as IMAGENET
+from builders.pipeline.build_plan import BuildRequest
 from builders.pipeline.from_sources import prepare
-from builders.pipeline.request import BuildRequest
 from taxonomy import tables
 from tests.builders.cifar_layouts import cifar100_batch
 from tests.builders.demo_pairs import cifar100_pairs, file_pairs, groups

@@ -236,7 +236,7 @@ import os, signal, sys, time
 from dataclasses import dataclass
 from pathlib import Path
 import click
-from builders.cli.runner import exit_code
+from builders.cli.console import exit_code
 from builders.executors.base import ONE_CORE
 from builders.executors.local import LocalExecutor
 

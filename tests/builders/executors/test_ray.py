@@ -245,7 +245,7 @@ INTERRUPTED = """
 import signal, sys
 from pathlib import Path
 import click
-from builders.cli.runner import exit_code
+from builders.cli.console import exit_code
 from builders.executors.base import Resources
 from builders.executors.ray import RayExecutor
 from tests.builders.executors.tasks import Touch

@@ -15,7 +15,7 @@ from builders.fetch.get import get, needed_bytes, states, toml_line
 from builders.sources.base import Expected, open_source
 from builders.sources.obtain import OwnerFile
 from builders.sources.registry import SOURCES
-from builders.storage.locks import held
+from builders.storage.store import held
 from tests.builders import layouts
 from tests.builders.trees import contents, opened
 from tests.power import Disk

@@ -14,8 +14,8 @@ from builders.generate.exact.corruptions import DESCRIPTIONS
 from builders.generate.exact.noise import GAUSSIAN_NOISE
 from builders.generate.exact.resize import FIXED_RESIZE
 from builders.registry import BENCHMARKS
-from builders.release.columns import Column
 from builders.release.entries import ColumnEntry, column_entry, listed_column
+from builders.release.schema import Column
 from tests.manifests import as_json
 
 

@@ -17,8 +17,8 @@ from builders.generate.contract import Generated, Generator
 from builders.generate.exact.noise import GAUSSIAN_NOISE, gaussian_noise
 from builders.generate.exact.resize import FIXED_RESIZE, fixed_resize
 from builders.generate.task import BatchTask
-from builders.release.columns import Column
 from builders.release.images import pixel_sha256
+from builders.release.schema import Column
 
 
 def encoded(pixels, form="PNG"):

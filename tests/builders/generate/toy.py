@@ -24,10 +24,10 @@ from builders.executors.local import LocalExecutor
 from builders.generate import batches, sealed
 from builders.generate.contract import Generated, Generator, Weights
 from builders.generate.exact.resize import FIXED_RESIZE
+from builders.pipeline.build_plan import BuildRequest, Run
 from builders.pipeline.from_sources import prepare
-from builders.pipeline.request import BuildRequest, Run
 from builders.pipeline.run import write_release
-from builders.release.columns import PREPARED_SHA256, Column
+from builders.release.schema import PREPARED_SHA256, Column
 from builders.release.split_entries import PreparationEntry
 from builders.sources.caltech256 import CALTECH256
 from builders.sources.noise import NOISE

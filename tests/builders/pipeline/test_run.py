@@ -13,9 +13,9 @@ import pytest
 
 from builders.errors import BuildError
 from builders.imagenet_benchmark import BENCHMARK
+from builders.pipeline.build_plan import BuildRequest
 from builders.pipeline.from_sources import prepare
-from builders.pipeline.request import BuildRequest
-from builders.plan.classes import class_ids
+from builders.plan.candidates import class_ids
 from builders.release.schema import ROLES
 from builders.release.tables import read_excluded
 from builders.writing import shards

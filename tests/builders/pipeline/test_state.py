@@ -6,7 +6,7 @@ import pytest
 
 from builders.errors import BuildError
 from builders.imagenet_benchmark import BENCHMARK
-from builders.pipeline.request import BuildRequest
+from builders.pipeline.build_plan import BuildRequest
 from builders.pipeline.state import State, locked
 from builders.release.layout import Layout
 from tests.builders.planning import planning_run
@@ -20,7 +20,7 @@ def run(tmp_path):
     request = BuildRequest(out=tmp_path, splits=(), roots={}, seed=0, allow_partial=True, demo=True)
     found = planning_run(BENCHMARK, request)
     found.layout.state.mkdir()
-    State(found, ADOPTED, {}).record(PLANS)
+    State(found, ADOPTED).record(PLANS)
     return found
 
 
@@ -30,7 +30,7 @@ def path_of(run):
 
 
 def read(run):
-    state = State(run, ADOPTED, {})
+    state = State(run, ADOPTED)
     state.check({})
     state.record(PLANS)
 
@@ -38,7 +38,7 @@ def read(run):
 def test_a_state_that_was_recorded_is_read(run):
     read(run)
     with pytest.raises(BuildError, match="changed since imagenet/test was planned"):
-        State(run, {}, {}).record({"imagenet/test": "cd" * 32})
+        State(run, {}).record({"imagenet/test": "cd" * 32})
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from builders.declare.benchmark import PaperCount
 from builders.facets_benchmark import BENCHMARK as FACETS
 from builders.generate.exact.resize import FIXED_RESIZE
 from builders.imagenet_benchmark import BENCHMARK, main
-from builders.pipeline.request import compared_with
+from builders.pipeline.build_plan import compared_with
 from builders.pipeline.without_duplicates import leaving
 from builders.release.duplicates import Row, pair_of, read_pairs
 from builders.release.manifest import read_manifest

@@ -10,7 +10,7 @@ from builders.cifar_benchmark import BENCHMARK as CIFAR
 from builders.declare.benchmark import AllImages
 from builders.facets_benchmark import BENCHMARK as FACETS
 from builders.imagenet_benchmark import BENCHMARK as IMAGENET
-from builders.plan.classes import split_classes
+from builders.plan.candidates import split_classes
 from builders.plan.completeness import shortfalls
 from builders.sources.base import PARTITION_SCHEMA, PartitionIndex, SourceIndex, open_source
 from builders.sources.registry import SOURCES

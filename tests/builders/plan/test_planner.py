@@ -19,7 +19,7 @@ from builders.declare.benchmark import (
     PerClass,
 )
 from builders.imagenet_benchmark import BENCHMARK
-from builders.plan.classes import Draws, class_ids, decided_classes
+from builders.plan.candidates import Draws, class_ids, decided_classes
 from builders.plan.completeness import shortfalls
 from builders.plan.planner import plan
 from builders.registry import BENCHMARKS

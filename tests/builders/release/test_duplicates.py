@@ -24,7 +24,7 @@ from builders.release.duplicates import (
     unfolded,
     write_pairs,
 )
-from builders.storage.atomic import write_text
+from builders.storage.paths import write_text
 from builders.storage.regular import open_regular
 from tests import manifests
 from tests.manifests import as_json, entry_of, typed

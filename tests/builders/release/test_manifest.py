@@ -10,7 +10,6 @@ from msgspec.structs import replace
 
 from builders.card.card import write_card_and_manifest
 from builders.errors import BuildError
-from builders.release.columns import OODNESS, Column
 from builders.release.entries import EMPTY, Manifest, without_outdated_audits
 from builders.release.layout import Layout
 from builders.release.manifest import (
@@ -22,6 +21,7 @@ from builders.release.manifest import (
     read_or_empty,
     write_manifest,
 )
+from builders.release.schema import OODNESS, Column
 from builders.release.split_entries import PartEntry, is_training, pieces_by_key
 from tests import manifests
 from tests.hf_scripts.samples import make_release

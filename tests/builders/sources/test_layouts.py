@@ -8,7 +8,7 @@ import pytest
 from builders.cli.source_flags import missing_sources
 from builders.demo.write import DEMOS
 from builders.imagenet_benchmark import BENCHMARK
-from builders.plan.classes import Draws
+from builders.plan.candidates import Draws
 from builders.plan.completeness import shortfalls
 from builders.plan.planner import plan
 from builders.sources.base import open_source

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from builders.sources.base import PartitionIndex, SourceIndex, partition_table
 from builders.sources.repeated import repeated_text
-from builders.storage import spilled as spilled_module
-from builders.storage.spilled import spilled
+from builders.storage import parquet
+from builders.storage.parquet import spilled
 
 texts = st.lists(st.text(max_size=3), max_size=14)
 
@@ -23,7 +23,7 @@ def test_a_large_table_lies_in_a_file_without_a_name(tmp_path, monkeypatch):
         pa.table({"id": pa.array(list("ab")), "class_id": pa.array([name, "z"]).dictionary_encode()}) for name in "xy"
     ]
     table = pa.concat_tables(parts)
-    monkeypatch.setattr(spilled_module, "BLOCK", 3)
+    monkeypatch.setattr(parquet, "BLOCK", 3)
     kept = spilled([table.unify_dictionaries()], 1)
     assert kept.to_pylist() == table.to_pylist()
     assert {column.num_chunks for column in kept.columns} == {2}

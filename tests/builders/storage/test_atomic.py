@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from builders.errors import BuildError
-from builders.release.layout import Layout
-from builders.storage.atomic import atomic_path, inside, write_text
+from builders.release.layout import PARTS, Layout
+from builders.storage.paths import atomic_path, inside, write_text
 
 
 def test_a_file_is_complete_or_does_not_exist(tmp_path):
@@ -49,19 +49,19 @@ def test_a_layout_gives_only_paths_inside_its_folder(tmp_path):
     layout = Layout(tmp_path / "release")
     up = "../../../../x"
     for path in (
-        lambda: layout.data(up, "test", 0, 1),
-        lambda: layout.data("bench", up, 0, 1),
-        lambda: layout.index(up, "test"),
-        lambda: layout.index("bench", up),
+        lambda: layout.shard("data", f"{up}/test", 0, 1),
+        lambda: layout.shard("data", f"bench/{up}", 0, 1),
+        lambda: layout.index(f"{up}/test"),
+        lambda: layout.index(f"bench/{up}"),
         lambda: layout.excluded(up),
-        lambda: layout.part(up, "test", 0, 1),
-        lambda: layout.plan("bench", up),
+        lambda: layout.shard(PARTS, f"{up}/test", 0, 1),
+        lambda: layout.plan(f"bench/{up}"),
         lambda: layout.pixels(up),
         lambda: layout.changes(up),
     ):
         with pytest.raises(BuildError, match="does not lie inside"):
             path()
-    assert layout.index("/tmp/victim", "test") == tmp_path / "release/index/tmp/victim/test.parquet"
+    assert layout.index("/tmp/victim/test") == tmp_path / "release/index/tmp/victim/test.parquet"
 
 
 def test_a_layout_refuses_folders_that_are_links_to_others(tmp_path):
@@ -71,7 +71,7 @@ def test_a_layout_refuses_folders_that_are_links_to_others(tmp_path):
     (tmp_path / "release/index/bench").symlink_to(tmp_path / "victim")
     (tmp_path / "release/excluded").symlink_to(tmp_path / "victim")
     (tmp_path / "release/duplicates").symlink_to("duplicates")
-    for path in (lambda: layout.index("bench", "test"), lambda: layout.excluded("bench")):
+    for path in (lambda: layout.index("bench/test"), lambda: layout.excluded("bench")):
         with pytest.raises(BuildError, match=f"leads to {tmp_path}/victim"):
             path()
     # A link in a circle names nothing, and creating the folder fails.

@@ -8,7 +8,7 @@ import pytest
 from filelock import FileLock
 
 from builders.errors import BuildError
-from builders.storage.locks import held, is_held
+from builders.storage.store import held, is_held
 
 HOLD = """
 import sys, filelock

@@ -95,7 +95,7 @@ def run_options(command: Command) -> Command:
 
 def cluster_options(command: Command) -> Command:
     """--executor and --ray-address."""
-    return _all(executor_flags.cluster_options(), command)
+    return _all(executor_flags.CLUSTER_OPTIONS, command)
 
 
 def _all(options: Sequence[Callable[[Command], Command]], command: Command) -> Command:

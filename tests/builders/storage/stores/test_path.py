@@ -3,8 +3,7 @@ import pickle
 import pytest
 
 from builders.errors import BuildError
-from builders.storage.atomic import atomic_path, inside, write_text
-from builders.storage.paths import as_path, store_of
+from builders.storage.paths import as_path, atomic_path, inside, store_of, write_text
 from builders.storage.regular import copy_here, read_regular, require_regular
 
 

@@ -1,7 +1,6 @@
 import pytest
 
-from builders.storage.atomic import write_text
-from builders.storage.paths import as_path
+from builders.storage.paths import as_path, write_text
 from builders.storage.stores.errors import ChangedMeanwhileError
 from builders.storage.stores.versions import ABSENT, replace, version
 from tests.store.fixtures import forget_clients

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from builders.cli.documents import SCHEMA, check_json, print_document
+from builders.cli.console import SCHEMA, check_json, print_document
 from builders.errors import BuildError
 
 
