@@ -26,7 +26,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.cli.progress import TerminalMeter
 from builders.commands.summary import dry_run_text
 from builders.declare.benchmark import (
     AllClasses,
@@ -43,6 +42,7 @@ from builders.executors.local import LocalExecutor
 from builders.pipeline.build_plan import BuildRequest, Run
 from builders.pipeline.from_sources import prepare
 from builders.sources.base import Expected, Licence, PartitionIndex, Source, Unsearched, partition_table
+from unknown_detection.terminal.progress import TerminalMeter
 
 CLASSES = tuple(f"n{1440764 + 97 * number:08d}" for number in range(1000))
 

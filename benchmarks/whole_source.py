@@ -8,7 +8,6 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from builders.cli.progress import TerminalMeter
 from builders.declare.benchmark import AllClasses, AllImages, Benchmark, Classes, Config, PaperCount, Split
 from builders.executors.cores import usable_cores
 from builders.executors.local import LocalExecutor
@@ -22,6 +21,7 @@ from builders.plan.planner import plan
 from builders.sources.base import open_source
 from builders.sources.imagenet import IMAGENET
 from builders.storage.paths import as_path
+from unknown_detection.terminal.progress import TerminalMeter
 
 SPLIT = "everything/train"
 

@@ -176,7 +176,7 @@ BENCHMARK = Benchmark(
                     source=IMAGENET,
                     partitions=("train",),
                     classes=EXTERNAL,
-                    quota=PerClass(500, apart_from="cifar/external_validation"),
+                    quota=PerClass(500, parent="cifar/external_validation"),
                     paper=PaperCount(79_000),
                     published="train/new-tinyimagenet158",
                     generator=FIXED_RESIZE,

@@ -129,7 +129,7 @@ def _held_out(name: str, known: Images) -> dict[str, tuple[str, Quota]]:
     there = known.files
     if ALL in there:
         few = PerClass(_few(known, ALL))
-        return {"validation": (ALL, few), "test": (ALL, PerClass(few.images, apart_from=f"{name}/validation"))}
+        return {"validation": (ALL, few), "test": (ALL, PerClass(few.images, parent=f"{name}/validation"))}
     test = "test" if "test" in there else "validation"
     if test not in there:
         raise BuildError(

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import click
 
-from builders.card import card, croissant
+from builders.card import card
+from builders.card.metadata import croissant_text
 from builders.cli.console import exit_code
 from builders.errors import os_errors_as_build_errors
 from builders.release.layout import Layout
 from builders.release.manifest import read_manifest
-from builders.storage.paths import PathType
-from builders.storage.regular import read_regular
+from builders.storage.paths import PathType, read_regular
 from unknown_detection.commands import as_started
 from unknown_detection.help import helpful
 
@@ -30,7 +30,7 @@ def command(folder: Path, check: bool) -> int:
     layout = Layout(folder)
     with os_errors_as_build_errors("read the release and write its card"):
         manifest = read_manifest(folder)
-        rendered = {layout.card: card.render(manifest), layout.croissant: croissant.render(manifest)}
+        rendered = {layout.card: card.render(manifest), layout.croissant: croissant_text(manifest)}
         outdated = [line for path, text in rendered.items() if (line := _outdated(path, text))]
         if manifest.croissant is None:
             outdated.append(f"{layout.manifest} does not list {layout.croissant.name}")

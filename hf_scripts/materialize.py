@@ -14,7 +14,6 @@ import click
 from builders.cli.build_options import BuildFlags, parsed
 from builders.cli.console import aligned, check_json, exit_code, json_option, print_document
 from builders.cli.executor_flags import EXECUTOR_FLAGS, EXECUTOR_OPTIONS
-from builders.cli.progress import TerminalMeter
 from builders.cli.source_flags import (
     cache_option,
     given_places,
@@ -44,6 +43,7 @@ from builders.sources.titles import TITLES
 from builders.storage.paths import PathType, store_of
 from builders.storage.scratch import scratch_folder
 from unknown_detection.help import ESSENTIALS, helpful, no_sync_option
+from unknown_detection.terminal.progress import TerminalMeter
 
 _WORKER_IMPORTS = ("builders.pipeline.from_index", "builders.generate.task", "builders.hub.repository", "numpy.ma")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from builders.card.front_matter import front_matter
+from builders.card.metadata import front_matter
 from builders.cli.console import check_json, exit_code, json_option, print_document
 from builders.cli.split_choice import splits_option
 from builders.errors import BuildError

@@ -80,10 +80,8 @@ def adopt(
     return found
 
 
-def adoption_digest(adopted: Adopted | None) -> str:
-    """Digest of the classes and images adopted for a split; empty if it is drawn by rule."""
-    if adopted is None:
-        return ""
+def adoption_digest(adopted: Adopted) -> str:
+    """Digest of the classes and images adopted for a split."""
     said: list[object] = [adopted.class_ids, adopted.source_ids]
     if adopted.oodness is not None:
         said.append(adopted.oodness)
@@ -176,7 +174,7 @@ def _root(copy: Path, benchmark: Benchmark) -> Path:
 
 
 def _kept_in_folders(benchmark: Benchmark) -> list[Split]:
-    return [split for _, split in benchmark.splits() if split.published and not are_listed(split)]
+    return [split for _, split in benchmark.by_key().values() if split.published and not are_listed(split)]
 
 
 def _folders(place: Path) -> list[Path]:
@@ -253,11 +251,11 @@ def follow_rests(
         _, split = declared[key]
         if not isinstance(split.quota, Rest):
             continue
-        first, here = found.get(split.quota.of), found.get(key)
-        if first is None and here is not None and here.source_ids is not None and split.quota.of in splits:
-            published = declared[split.quota.of][1].published
+        first, here = found.get(split.quota.parent), found.get(key)
+        if first is None and here is not None and here.source_ids is not None and split.quota.parent in splits:
+            published = declared[split.quota.parent][1].published
             raise BuildError(
-                f"The adopted copy has {split.published} but not {published}, and {split.quota.of} drawn by rule "
+                f"The adopted copy has {split.published} but not {published}, and {split.quota.parent} drawn by rule "
                 f"would share images with it. Add {published} to the copy, or build other splits with --splits."
             )
         # The rest has the same classes. If the copy's are the rule's, the rule explains what is left out.

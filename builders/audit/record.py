@@ -13,7 +13,7 @@ from PIL import Image
 from builders.card import card
 from builders.errors import BuildError, os_errors_as_build_errors, printable
 from builders.release.entries import AuditEntry, Manifest
-from builders.release.layout import Layout, shows_images
+from builders.release.layout import FOLDERS, STATE, Layout, shows_images
 from builders.release.manifest import file_entry, read_manifest
 from builders.storage.paths import atomic_path, store_of, write_text
 from unknown_detection.csv_text import csv_text
@@ -62,7 +62,7 @@ def audited(root: Path, *, dry_run: bool, doing: str = "audit the release") -> I
             refuse_build_in_progress(root, busy)
         else:
             stack.enter_context(store_of(layout.lock).lock(layout.lock, busy))
-            layout.remove_temporary()
+            store_of(layout.root).remove_temporary(layout.root, (*FOLDERS, STATE))
         yield read_manifest(root)
 
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 import msgspec
 from markupsafe import Markup
 
-from builders.card import croissant, facts, responsible, words
-from builders.card.front_matter import front_matter_text
+from builders.card import facts, responsible, words
+from builders.card.metadata import croissant_text, front_matter_text
 from builders.release.entries import Manifest, without_outdated_audits
 from builders.release.layout import INDEX_SUFFIX, Layout
 from builders.release.manifest import file_entry, write_manifest
@@ -43,7 +43,7 @@ def write_card_and_manifest(layout: Layout, manifest: Manifest, before: Manifest
         msgspec.structs.replace(row, split=key) for key, _, split in manifest.splits() for row in split.withdrawn
     )
     manifest = without_outdated_audits(msgspec.structs.replace(manifest, withdrawn=withdrawn))
-    write_text(layout.croissant, croissant.render(manifest))
+    write_text(layout.croissant, croissant_text(manifest))
     write_text(layout.card, render(manifest))
     manifest = msgspec.structs.replace(
         manifest, card=file_entry(layout, layout.card), croissant=file_entry(layout, layout.croissant)

@@ -6,7 +6,8 @@ Tested by `tests/hf_scripts/test_card.py`.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from builders.card.words import RULE_MEANINGS
@@ -140,46 +141,46 @@ Sentences = dict[str, list[str]]
 """Sentences, each with the splits that it is about."""
 
 
-def _shared(splits: Mapping[str, SplitEntry], say: Callable[[SplitEntry], Iterable[str]]) -> Sentences:
-    found: Sentences = {}
-    for name, split in sorted(splits.items()):
-        for sentence in filter(None, say(split)):
-            found.setdefault(sentence, []).append(name)
-    return found
+class Remarks(NamedTuple):
+    """What is said of the splits of a config, each sentence once.
+
+    Why their counts differ from the paper's; how their images were made, first what stands before a colon and then
+    what follows it; the input sizes of models that they are prepared for; and the settings and weights of images that
+    cannot be made again.
+    """
+
+    reasons: Sentences
+    made: Sequence[tuple[str, list[str]]]
+    prepared: dict[int, list[str]]
+    recorded: Sentences
 
 
-def reasons(config: ConfigEntry) -> Sentences:
-    """Why counts differ from the paper's."""
-    return _shared(config.splits, lambda split: [split.why])
-
-
-def made(config: ConfigEntry) -> list[tuple[str, list[str]]]:
-    """How images were made: first what stands before a colon, then what follows it."""
-    heads = _shared(config.splits, lambda split: [(split.made or "").partition(": ")[0]])
-    tails = _shared(config.splits, lambda split: [(split.made or "").partition(": ")[2]])
-    return [*heads.items(), *tails.items()]
-
-
-def prepared(config: ConfigEntry) -> Sentences:
-    """The input sizes of models that images are prepared for."""
-    return _shared(config.splits, lambda split: [str((split.generator and split.generator.prepared) or "")])
-
-
-def recorded(config: ConfigEntry) -> Sentences:
-    """The settings and weights of images that cannot be made again."""
-    found: Sentences = {}
+def remarks(config: ConfigEntry) -> Remarks:
+    """What is said of the splits of a config."""
+    reasons, heads, tails, recorded = (defaultdict[str, list[str]](list) for _ in range(4))
+    prepared = defaultdict[int, list[str]](list)
     for name, split in sorted(config.splits.items()):
+        head, _, tail = (split.made or "").partition(": ")
+        for sentence, found in ((split.why, reasons), (head, heads), (tail, tails)):
+            if sentence:
+                found[sentence].append(name)
         generator = split.generator
+        if generator is not None and generator.prepared:
+            prepared[generator.prepared].append(name)
         if generator is not None and generator.reproducible == "recorded":
             values = [f"{setting} {value}" for setting, value in sorted(generator.parameters.items())]
             weights = [f"SHA-256 of {file} {digest}" for file, digest in sorted(generator.weights.items())]
-            found.setdefault("; ".join([f"version {generator.version}", *values, *weights]), []).append(name)
-    return found
+            recorded["; ".join([f"version {generator.version}", *values, *weights])].append(name)
+    return Remarks(reasons, [*heads.items(), *tails.items()], prepared, recorded)
 
 
 def shortfalls(manifest: Manifest) -> Sentences:
     """Images that the sources lacked, with the splits (`config/split`) that each sentence concerns."""
-    return _shared(manifest.by_key(), lambda split: split.shortfalls)
+    found: Sentences = {}
+    for key, split in sorted(manifest.by_key().items()):
+        for sentence in split.shortfalls:
+            found.setdefault(sentence, []).append(key)
+    return found
 
 
 class Shift(NamedTuple):

@@ -17,7 +17,7 @@ from PIL import Image
 
 from builders.card.grid import GridImage, Stack, Strip, grid
 from builders.release.entries import OPEN, Manifest, SourceEntry
-from builders.release.layout import Layout
+from builders.release.layout import Layout, samples_path
 from builders.release.manifest import file_entry
 from builders.release.reader import Rows, read_index, rgb_images
 from builders.release.schema import ROLES, UNKNOWN_ROLES, Role
@@ -88,7 +88,7 @@ def with_samples(layout: Layout, manifest: Manifest, before: Manifest) -> Manife
     known, pictures = before.by_key(), dict[str, FileEntry | None]()
     for key, _, split in manifest.splits():
         earlier = known.get(key)
-        if earlier is not None and earlier.data == split.data and layout.samples(key).is_file():
+        if earlier is not None and earlier.data == split.data and layout.inside(samples_path(key)).is_file():
             pictures[key] = earlier.samples
         pictures[key] = pictures.get(key) or _draw(layout, key, split, manifest.sources)
     configs = {
@@ -114,7 +114,7 @@ def _draw(layout: Layout, key: str, split: SplitEntry, sources: Mapping[str, Sou
     if not len(rows):
         return None
     stacks = tuple(Stack((picture.shown,)) for picture in read_pictures(layout.root, key, split, rows))
-    path = layout.samples(key)
+    path = layout.inside(samples_path(key))
     with atomic_path(path) as temporary:
         grid([Strip("", stacks)]).save(temporary, "PNG", optimize=True)
     return file_entry(layout, path)

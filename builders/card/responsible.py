@@ -5,7 +5,7 @@ say so. The card prints them, and the Croissant metadata has the same sentences.
 
 Vocabulary: MLCommons, Croissant RAI Specification 1.0, http://mlcommons.org/croissant/RAI/1.0.
 
-Tested by `tests/builders/card/test_croissant.py`.
+Tested by `tests/builders/card/test_metadata.py`.
 """
 
 from __future__ import annotations
@@ -19,6 +19,22 @@ COLLECTION_TYPE = "Secondary Data analysis"
 """The value that the vocabulary recommends for data that others collected (property `dataCollectionType`)."""
 
 
+_EVALUATION = "Evaluation of out-of-distribution detectors and of the robustness of image classifiers, in research."
+_EXTERNAL = "Images of the role external are for tuning detectors and for training on unknown images."
+_NOT_SAFE = "A score on these images does not show that a model is safe to use elsewhere."
+_AS_STORED = "Images are stored with the bytes of their source files, unless the column stored says otherwise."
+_CLASSES = "Classes are those of the source datasets; no image was annotated for this release."
+_OVERLAPS = "Which unknown classes overlap a known one (id_overlap) was decided for classes, not for images."
+_PERSONAL = (
+    "The release was not examined for personal or sensitive information, and no column holds any. Photographs of the "
+    "sources may show people, house numbers or other things by which people can be recognised."
+)
+_MAINTENANCE = (
+    "Versions are tags and never change: a major version changes rows, a minor one adds splits or columns, a patch "
+    "changes metadata. CHANGELOG.md lists all of them, and withdrawn rows are named in the card."
+)
+
+
 @dataclass(frozen=True)
 class Statement:
     """A property of the vocabulary (without prefix), its title in the card, and its sentences."""
@@ -30,34 +46,29 @@ class Statement:
 
 def statements(manifest: Manifest) -> list[Statement]:
     """The statements about a release; a property that its data do not support is left out."""
-    found = [
-        Statement("dataUseCases", "Intended uses", _uses(manifest)),
-        Statement("dataCollection", "Collection", (_collection(manifest),)),
-        Statement("dataCollectionMissingData", "Missing data", (" ".join(_missing(manifest)),)),
-        Statement("dataPreprocessingProtocol", "Preprocessing", _preprocessing(manifest)),
-        Statement("dataAnnotationProtocol", "Annotation", _annotation(manifest)),
-        Statement("dataBiases", "Biases", _biases(manifest)),
-        Statement("dataLimitations", "Limitations", _limitations(manifest)),
-        Statement("personalSensitiveInformation", "Personal and sensitive information", _personal(manifest)),
-        Statement("dataReleaseMaintenancePlan", "Maintenance", _maintenance(manifest)),
-    ]
-    return [statement for statement in found if statement.texts]
-
-
-def _uses(manifest: Manifest) -> tuple[str, ...]:
-    uses = ["Evaluation of out-of-distribution detectors and of the robustness of image classifiers, in research."]
-    if any(split.roles == ("external",) for split in manifest.by_key().values()):
-        uses.append("Images of the role external are for tuning detectors and for training on unknown images.")
-    uses.append("A score on these images does not show that a model is safe to use elsewhere.")
-    return tuple(uses)
-
-
-def _collection(manifest: Manifest) -> str:
+    splits = manifest.by_key().values()
     titles = ", ".join(source.title for _, source in sorted(manifest.sources.items()))
-    return (
-        f"No image was collected for this release: all come from, or are made from, datasets that others published "
+    collection = (
+        "No image was collected for this release: all come from, or are made from, datasets that others published "
         f"({titles}). Which images are chosen follows from the rules of the benchmarks and from a keyed hash."
     )
+    external = any(split.roles == ("external",) for split in splits)
+    uses = (_EVALUATION, *[_EXTERNAL] * external, _NOT_SAFE)
+    made = dict.fromkeys(f"{split.made}." for split in splits if split.made)
+    overlaps = any("id_overlap" in config.columns for config in manifest.configs.values())
+    found = [
+        Statement("dataUseCases", "Intended uses", uses),
+        Statement("dataCollection", "Collection", (collection,)),
+        Statement("dataCollectionMissingData", "Missing data", (" ".join(_missing(manifest)),)),
+        Statement("dataPreprocessingProtocol", "Preprocessing", (_AS_STORED, *made)),
+        Statement("dataAnnotationProtocol", "Annotation", (_CLASSES, *[_OVERLAPS] * overlaps)),
+        Statement("dataBiases", "Biases", _biases(manifest)),
+        Statement("dataLimitations", "Limitations", _limitations(manifest)),
+        Statement("personalSensitiveInformation", "Personal and sensitive information", (_PERSONAL,)),
+    ]
+    if manifest.version is not None:
+        found.append(Statement("dataReleaseMaintenancePlan", "Maintenance", (_MAINTENANCE,)))
+    return found
 
 
 def _missing(manifest: Manifest) -> tuple[str, ...]:
@@ -68,19 +79,6 @@ def _missing(manifest: Manifest) -> tuple[str, ...]:
     rows, expected = (sum(getattr(s, n) for s in manifest.by_key().values()) for n in ("rows", "expected"))
     if rows < expected:
         texts.append(f"The release has {quantity(rows, 'row')}, of {expected:,} that complete sources give.")
-    return tuple(texts)
-
-
-def _preprocessing(manifest: Manifest) -> tuple[str, ...]:
-    texts = ["Images are stored with the bytes of their source files, unless the column stored says otherwise."]
-    texts += dict.fromkeys(f"{split.made}." for split in manifest.by_key().values() if split.made)
-    return tuple(texts)
-
-
-def _annotation(manifest: Manifest) -> tuple[str, ...]:
-    texts = ["Classes are those of the source datasets; no image was annotated for this release."]
-    if any("id_overlap" in config.columns for config in manifest.configs.values()):
-        texts.append("Which unknown classes overlap a known one (id_overlap) was decided for classes, not for images.")
     return tuple(texts)
 
 
@@ -111,19 +109,3 @@ def _limitations(manifest: Manifest) -> tuple[str, ...]:
         texts.append("Some images depend on the device and the libraries that made them and cannot be made again.")
     texts.append("Images may show objects of other classes than their own, also of known ones.")
     return tuple(texts)
-
-
-def _personal(manifest: Manifest) -> tuple[str, ...]:
-    return (
-        "The release was not examined for personal or sensitive information, and no column holds any. Photographs of "
-        "the sources may show people, house numbers or other things by which people can be recognised.",
-    )
-
-
-def _maintenance(manifest: Manifest) -> tuple[str, ...]:
-    if manifest.version is None:
-        return ()
-    return (
-        "Versions are tags and never change: a major version changes rows, a minor one adds splits or columns, a "
-        "patch changes metadata. CHANGELOG.md lists all of them, and withdrawn rows are named in the card.",
-    )

@@ -76,7 +76,7 @@ class ExecutorFlags:
             check_cluster(self.ray_address)
 
     def started(self, *, gpus: float = 0, preload: Sequence[str] = ()) -> AbstractContextManager[Executor]:
-        """The executor that the flags ask for, to be entered.
+        """The executor that the flags ask for, to be entered; a dry run needs no workers.
 
         Args:
             gpus: devices that tasks may use on this machine.
@@ -88,4 +88,5 @@ class ExecutorFlags:
             return RayExecutor(self.ray_address)
         from builders.executors.local import LocalExecutor
 
-        return LocalExecutor(self.workers or usable_cores(), gpus=gpus, preload=preload)
+        workers = 1 if self.dry_run else self.workers or usable_cores()
+        return LocalExecutor(workers, gpus=gpus, preload=preload)

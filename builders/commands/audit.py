@@ -13,7 +13,6 @@ import click
 from builders.audit.record import Findings, audited, paths, picture_format, record, save_picture, table_text
 from builders.audit.smoothness import SEPARABLE, has_known_test, table_lines
 from builders.cli.console import aligned, exit_code
-from builders.cli.progress import TerminalMeter
 from builders.cli.split_choice import chosen_splits, splits_option
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.executors.cores import usable_cores
@@ -24,7 +23,7 @@ from builders.storage.paths import LOCAL, PathType, write_text
 from builders.storage.scratch import scratch_folder
 from unknown_detection.csv_text import csv_text
 from unknown_detection.help import HelpGroup
-from unknown_detection.terminal.progress import bar
+from unknown_detection.terminal.progress import TerminalMeter, bar
 from unknown_detection.words import quantity
 
 _SHOWN = 10

@@ -9,14 +9,12 @@ import contextlib
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager
 from pathlib import Path
 
 import click
 
 from builders.cli.build_options import BuildFlags, chosen_reading, refuse_replaced
 from builders.cli.console import check_json, print_document
-from builders.cli.progress import TerminalMeter
 from builders.cli.source_flags import (
     given_places,
     listed_once,
@@ -30,8 +28,6 @@ from builders.commands.build_splits import ModelsOfDemo, chosen_splits, listed_i
 from builders.commands.summary import built_text, dry_run_document, dry_run_text
 from builders.declare.benchmark import Benchmark, split_of
 from builders.errors import NAMED, BuildError, more
-from builders.executors.base import Executor
-from builders.executors.local import LocalExecutor
 from builders.generate.extra import check_installed
 from builders.pipeline.build_plan import (
     BuildRequest,
@@ -49,6 +45,7 @@ from builders.plan.withdrawals import DUPLICATES, read_withdrawn
 from builders.release.layout import Layout
 from builders.sources.base import Source
 from builders.storage.paths import store_of
+from unknown_detection.terminal.progress import TerminalMeter
 from unknown_detection.words import quantity
 
 
@@ -171,7 +168,11 @@ def build(declared: Benchmark, module: str, flags: BuildFlags) -> None:
     models = ModelsOfDemo.of(declared, configs, flags)
     benchmark = benchmark.with_settings(flags.settings, configs)
     refuse_unknown(names, [*benchmark.parts(), *models.generators], f"The benchmark {benchmark.name}")
-    _check(flags)
+    check_json(as_json=flags.as_json, dry_run=flags.dry_run)
+    store_of(flags.out).require_access(flags.out)
+    refuse_foreign(flags.out)
+    store_of(flags.out).require_access(flags.out, writing=not flags.dry_run)
+    flags.executor.check()
     with TerminalMeter(quiet=flags.quiet) as meter, contextlib.ExitStack() as cleanup:
         if flags.demo:
             refuse_sources_of_demo(flags, meter.note)
@@ -182,10 +183,11 @@ def build(declared: Benchmark, module: str, flags: BuildFlags) -> None:
             roots = demo_sources(benchmark, read, flags, cleanup)
         else:
             roots = given_sources(benchmark, module, read, flags, meter.note)
-        if any_demo(roots) and not names:
+        if not names and any_demo(roots):
             splits = listed_in_demo(benchmark, splits)
         note_left_out(benchmark, models, names, meter.note)
-        with _executor(benchmark, splits, flags) as executor:
+        gpus = max((made.resources.gpus for made in generators_of(benchmark, splits).values()), default=0)
+        with flags.executor.started(gpus=gpus, preload=WORKER_IMPORTS) as executor:
             started = time.monotonic()
             planned = prepare(Run.of(benchmark, _request(flags, splits, roots), executor, meter))
             images = sum(split.size for split in planned.planned)
@@ -200,23 +202,6 @@ def build(declared: Benchmark, module: str, flags: BuildFlags) -> None:
             print_document("build", dry_run_document(planned))
         else:
             click.echo(dry_run_text(planned))
-
-
-def _check(flags: BuildFlags) -> None:
-    """Check flags and output place before any work."""
-    check_json(as_json=flags.as_json, dry_run=flags.dry_run)
-    store_of(flags.out).require_access(flags.out)
-    refuse_foreign(flags.out)
-    store_of(flags.out).require_access(flags.out, writing=not flags.dry_run)
-    flags.executor.check()
-
-
-def _executor(benchmark: Benchmark, splits: tuple[str, ...], flags: BuildFlags) -> AbstractContextManager[Executor]:
-    """Return the executor of the build's tasks; a dry run needs no workers."""
-    if flags.dry_run:
-        return LocalExecutor(1)
-    gpus = max((made.resources.gpus for made in generators_of(benchmark, splits).values()), default=0)
-    return flags.executor.started(gpus=gpus, preload=WORKER_IMPORTS)
 
 
 def _request(flags: BuildFlags, splits: tuple[str, ...], roots: Mapping[str, Path]) -> BuildRequest:

@@ -8,7 +8,7 @@ with one `Benchmark` value, which checks itself on construction. The other types
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -162,7 +162,7 @@ class Benchmark:
     settings: tuple[Settings, ...] = ()
 
     def __post_init__(self) -> None:
-        if not any(split.is_named for _, split in self.splits()):
+        if not any(split.is_named for _, split in self.by_key().values()):
             self.check()
 
     def check(self) -> None:
@@ -233,12 +233,8 @@ class Benchmark:
         }
         return dataclasses.replace(self, configs=tuple((kept | added).values()), version=version, variants=())
 
-    def splits(self) -> Iterator[tuple[Config, Split]]:
-        """Yield all splits in declared order, each with its config; for a joined split, its parts."""
-        yield from self.by_key().values()
-
     def by_key(self) -> Mapping[str, tuple[Config, Split]]:
-        """The same splits by `config/split`, or `config/split.part`."""
+        """All splits in declared order by `config/split`, or the parts of a joined one by `config/split.part`."""
         return {key: (config, split) for config in self.configs for key, split in config.by_key().items()}
 
     def parts(self) -> Mapping[str, tuple[str, ...]]:
@@ -261,9 +257,10 @@ class Benchmark:
     def count(self, key: str) -> Count:
         """Count the rows of a split (`config/split`) or of a part of one."""
         declared = self.by_key()
-        papers = [declared[part][1].paper for part in self.parts().get(key, (key,))]
+        parts = self.parts().get(key, (key,))
+        papers = [declared[part][1].paper for part in parts]
         return Count(
-            rows=sum(self._rows(declared, part) for part in self.parts().get(key, (key,))),
+            rows=sum(self._rows(declared, part) for part in parts),
             paper=sum(paper.rows for paper in papers),
             why="; ".join(dict.fromkeys(paper.why for paper in papers if paper.why)),
             classes=sum(paper.classes for paper in papers),
@@ -285,7 +282,7 @@ class Benchmark:
 
     def sources(self) -> tuple[Source, ...]:
         """All sources that the splits need, in order of first use."""
-        needed = [source for _, split in self.splits() for source in split.sources]
+        needed = [source for _, split in self.by_key().values() for source in split.sources]
         return tuple({source.key: source for source in needed}.values())
 
 

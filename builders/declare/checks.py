@@ -120,18 +120,13 @@ def _wrong_split(key: str, split: Split, declared: Mapping[str, Split], whole: C
         if first in seen:
             yield f"it is drawn after {first}, which is drawn after it"
             return
-        if not _draw_from_the_same(split, declared[first]):
+        # `Rest` is of equal classes and partitions, any other quota of one source.
+        before, same = declared[first], split.source.key == declared[first].source.key
+        equal = (split.classes, split.partitions) == (before.classes, before.partitions)
+        if not same or (isinstance(split.quota, Rest) and not equal):
             yield f"it is drawn after {first}, which draws from other images"
         seen.add(first)
         split = declared[first]
-
-
-def _draw_from_the_same(split: Split, first: Split) -> bool:
-    """Whether a split may be drawn after another: `Rest` of equal classes and partitions, any other of one source."""
-    same = split.source.key == first.source.key
-    if isinstance(split.quota, Rest):
-        return same and (split.classes, split.partitions) == (first.classes, first.partitions)
-    return same
 
 
 def _wrong_classes(classes: Classes, whole: Collection[str]) -> Iterator[str]:

@@ -64,10 +64,8 @@ class Candidates(Protocol):
 class Quota:
     """How many of a split's candidates it takes, and which; each kind of quota is a subclass."""
 
-    @property
-    def parent(self) -> str:
-        """Key of the split or part that draws from the same images before; empty if none does."""
-        return ""
+    parent = ""
+    """Key of the split or part (`config/split`) that draws from the same images before; empty if none does."""
 
     def after(self, key: str) -> Quota:
         """An equal quota of the images that the split `key`, which has this quota, leaves.
@@ -108,22 +106,17 @@ class Ranked(Quota):
     """A number of images, the first by keyed rank; how many are taken of each class a subclass says.
 
     With `half`, at most half of what there is. This matters only for a small source (the demo), in which no class may
-    be missing from the split that takes the rest. `apart_from` names another split (`config/split`) of the same
+    be missing from the split that takes the rest. `parent` names another split (`config/split`) of the same
     source, whose images are not taken.
     """
 
     images: int
     half: bool = False
-    apart_from: str = ""
-
-    @property
-    def parent(self) -> str:
-        """The split whose images are not taken."""
-        return self.apart_from
+    parent: str = ""
 
     def after(self, key: str) -> Quota:
         """The same number of images of those that the other split leaves."""
-        return super().after(key) if self.apart_from else dataclasses.replace(self, half=False, apart_from=key)
+        return super().after(key) if self.parent else dataclasses.replace(self, half=False, parent=key)
 
 
 @dataclass(frozen=True)
@@ -175,14 +168,9 @@ class Half(Quota):
 
 @dataclass(frozen=True)
 class Rest(Quota):
-    """Every image of the same classes and partitions that the split `of` (`config/split`) and those before it left."""
+    """Every image of the same classes and partitions that the split `parent` and those before it left."""
 
-    of: str
-
-    @property
-    def parent(self) -> str:
-        """The split that leaves the images."""
-        return self.of
+    parent: str
 
     def reason(self, before: Sequence[str]) -> tuple[str, str]:
         """Another split has the image."""

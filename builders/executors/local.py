@@ -56,8 +56,7 @@ class LocalExecutor:
 
     def __init__(self, workers: int, *, gpus: float = 0, preload: Sequence[str] = (), resumes: bool = True) -> None:
         self._seats, self._gpus, self._resumes = workers, gpus, resumes
-        self._context = _context(preload)
-        self._shared: Any = self._context.RawArray("q", 2 * workers)
+        self._preload = preload
         self._workers: list[_LocalWorker] = []
         self._seen = (0, 0)
         self._closing = False
@@ -68,9 +67,11 @@ class LocalExecutor:
         if self._seats == 1:
             remove_leftovers(_SOCKETS)
         else:
-            self._workers = [_LocalWorker(self._context, self._shared, number) for number in range(self._seats)]
+            context = _context(self._preload)
+            self._shared: Any = context.RawArray("q", 2 * self._seats)
+            self._workers = [_LocalWorker(context, self._shared, number) for number in range(self._seats)]
             # In a thread, because the server answers only after it has imported everything.
-            forked = self._context.get_start_method() == "forkserver"
+            forked = context.get_start_method() == "forkserver"
             placed = _Sockets().used() if forked else contextlib.nullcontext()
             self._starting = threading.Thread(target=self._start, args=[placed], daemon=True)
             self._starting.start()

@@ -13,8 +13,7 @@ from pathlib import Path
 from typing import IO
 
 from builders.errors import BuildError, one_line
-from builders.storage.paths import TEMPORARY, inside
-from builders.storage.regular import open_buffered
+from builders.storage.paths import TEMPORARY, inside, open_buffered
 from unknown_detection.durable import finish
 
 _MOST_TIMES = 20

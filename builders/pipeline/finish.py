@@ -100,7 +100,7 @@ def finish_split(
     if sum(part.rows for part in parts) != rows.num_rows:
         raise AssertionError(f"{plan.key}: {rows.num_rows} rows, and not those of its parts")
     index = layout.index(plan.key)
-    write_index(index, rows, plan.labels, config.columns, demo=run.request.demo)
+    write_index(index, rows, plan.parts[0].labels, config.columns, demo=run.request.demo)
     split, generator = plan.parts[0].split, plan.image_generator
     sealed = range(plan.shards if generator is not None and generator.sealed is not None else 0)
     by_key = {planned.key: planned.split for planned in plan.parts}
@@ -255,7 +255,7 @@ def _config_entry(run: Run, config: Config, finished: Sequence[Finished], before
     return ConfigEntry(
         benchmark=run.benchmark.name,
         description=config.description,
-        label_names=finished[0].plan.labels,
+        label_names=finished[0].plan.parts[0].labels,
         columns=tuple(column_entry(column) for column in config.columns),
         splits={**before.splits, **mine} if before else mine,
         excluded=file_entry(run.layout, path),

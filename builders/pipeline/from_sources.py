@@ -24,29 +24,13 @@ from builders.pipeline.build_plan import (
     parts_of,
     with_parents,
 )
-from builders.pipeline.without_duplicates import Gone, Survey, find_duplicates, short_classes
+from builders.pipeline.without_duplicates import Survey, find_duplicates, short_classes
 from builders.plan.candidates import Adopted, Draws
-from builders.plan.completeness import agreements, missing_listed, shortfalls
+from builders.plan.completeness import agreement, missing_listed, shortfalls
 from builders.plan.originals import missing_originals, shared_originals
 from builders.plan.planner import PlannedSplit, plan
 from builders.sources.base import SourceIndex, open_source
 from builders.sources.editions import refuse_resized
-
-
-def _plan(
-    run: Run, draws: Draws, indexes: Mapping[str, SourceIndex], keys: Sequence[str], duplicates: Gone
-) -> tuple[PlannedSplit, ...]:
-    """Plan some splits or parts without some duplicates."""
-    request = run.request
-    planned = plan(
-        draws,
-        indexes,
-        splits=keys,
-        limit_per_class=request.limit_per_class,
-        withdrawn=request.withdrawn,
-        duplicates=duplicates,
-    )
-    return tuple(planned)
 
 
 def leave_duplicates_out(first: BuildPlan) -> BuildPlan:
@@ -57,12 +41,18 @@ def leave_duplicates_out(first: BuildPlan) -> BuildPlan:
     Raises:
         BuildError: an image is missing or unreadable.
     """
-    run, benchmark = first.run, first.run.benchmark
-    replan = functools.partial(_plan, run, first.draws, first.indexes)
-    every = parts_of(benchmark, compared_with(benchmark, run.request.splits))
+    run, benchmark, request = first.run, first.run.benchmark, first.run.request
+    replan = functools.partial(
+        plan,
+        first.draws,
+        first.indexes,
+        limit_per_class=request.limit_per_class,
+        withdrawn=request.withdrawn,
+    )
+    every = parts_of(benchmark, compared_with(benchmark, request.splits))
     survey = Survey(run, first.indexes, lambda splits: locate_splits(first, splits))
-    gone = find_duplicates(benchmark, lambda found: replan(every, found), survey, run.meter.note)
-    planned = replan(parts_of(benchmark, run.request.splits), gone)
+    gone = find_duplicates(benchmark, lambda found: replan(splits=every, duplicates=found), survey, run.meter.note)
+    planned = replan(splits=parts_of(benchmark, request.splits), duplicates=gone)
     short = short_classes(first.planned, planned)
     for key, sentence in short.items():
         run.meter.note(f"{key}: {sentence}")
@@ -70,7 +60,7 @@ def leave_duplicates_out(first: BuildPlan) -> BuildPlan:
         split.key: (*first.lacking.get(split.key, ()), *((short[split.key],) if split.key in short else ()))
         for split in planned
     }
-    return dataclasses.replace(first, planned=planned, lacking=lacking)
+    return dataclasses.replace(first, planned=tuple(planned), lacking=lacking)
 
 
 def prepare(run: Run) -> BuildPlan:
@@ -83,7 +73,8 @@ def prepare(run: Run) -> BuildPlan:
     asked = compared_with(benchmark, request.splits) if request.without_duplicates else request.splits
     indexes = _open_sources(run, asked)
     needed = parts_of(benchmark, asked)
-    draws = Draws(benchmark, request.seed, _adopted(run, needed, indexes))
+    adopted = _adopted(run, request.adopt, needed, indexes) if request.adopt is not None else {}
+    draws = Draws(benchmark, request.seed, adopted)
     found = _lacking(draws, needed, indexes)
     lacking = {key: tuple(sentence for sentence, _ in sentences) for key, sentences in found.items()}
     if found and not request.allow_partial:
@@ -92,20 +83,31 @@ def prepare(run: Run) -> BuildPlan:
             f"{sentence}, in {root}. Complete that source, or build what there is with --allow-partial (the "
             "manifest will say so)."
         )
-    _refuse_resized(run, indexes)
+    for index in indexes.values() if not request.demo else ():  # those of a demo are small on purpose
+        refuse_resized(index)
     _note_originals(run, needed, indexes)
-    planned = _plan(run, draws, indexes, parts_of(benchmark, request.splits), {})
-    _note_strangers(run, planned)
-    for line in agreements(draws, planned, indexes):
-        run.meter.note(line)
+    planned = plan(
+        draws,
+        indexes,
+        splits=parts_of(benchmark, request.splits),
+        limit_per_class=request.limit_per_class,
+        withdrawn=request.withdrawn,
+    )
+    if request.withdrawn:
+        _note_strangers(run, planned)
+    for split in planned:
+        if split.split.authors is not None:
+            index = indexes[split.split.source.key]
+            run.meter.note(agreement(draws, split, split.split.authors, index))
     _refuse_empty(planned, draws, indexes)
+    digests = {key: adoption_digest(adopted[key]) for key in adopted}
     return BuildPlan(
         run=run,
         indexes=indexes,
         draws=draws,
-        planned=planned,
+        planned=tuple(planned),
         labels={config.name: draws.label_names(config) for config in benchmark.configs},
-        adopted={key: adoption_digest(draws.adopted.get(key)) for key in with_parents(benchmark, request.splits)},
+        adopted={key: digests.get(key, "") for key in with_parents(benchmark, request.splits)},
         lacking=lacking,
     )
 
@@ -122,10 +124,8 @@ def _open_sources(run: Run, splits: Sequence[str]) -> dict[str, SourceIndex]:
     return indexes
 
 
-def _adopted(run: Run, parts: Sequence[str], indexes: Mapping[str, SourceIndex]) -> dict[str, Adopted]:
-    benchmark, copy, log = run.benchmark, run.request.adopt, run.meter.note
-    if copy is None:
-        return {}
+def _adopted(run: Run, copy: Path, parts: Sequence[str], indexes: Mapping[str, SourceIndex]) -> dict[str, Adopted]:
+    benchmark, log = run.benchmark, run.meter.note
     if benchmark.index_words:
         return adopt_indexes(benchmark, parts, copy, indexes, log)
     return adopt(benchmark, parts, copy, indexes, log, seed=run.request.seed)
@@ -200,15 +200,6 @@ def _why_none(split: PlannedSplit, drawn: Collection[str]) -> str:
         f"has {left_out.total():,} images of its classes, and all are left out, {images:,} of them by the rule {rule} "
         f"({why})"
     )
-
-
-def _refuse_resized(run: Run, indexes: Mapping[str, SourceIndex]) -> None:
-    """Refuse mirrors with resized images; those of a demo are small on purpose."""
-    from builders.demo.write import is_demo  # which draws images, and only this asks it
-
-    for index in indexes.values():
-        if not run.request.demo and not is_demo(index.root):
-            refuse_resized(index)
 
 
 def _note_strangers(run: Run, planned: Sequence[PlannedSplit]) -> None:

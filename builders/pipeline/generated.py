@@ -56,13 +56,14 @@ class ShardWork:
                 name = f"made-{plan.key.replace('/', '-')}"
                 self.batches[plan.key] = cut(plan.table, plan.image_generator, name, self.staging)
                 self.generated[plan.key] = plan
-        self._run([(key, batch) for key in self.batches for batch in self.batches[key] if not batch.record.exists()])
+        left = [(key, batch) for key in self.batches for batch in self.batches[key] if not batch.record.exists()]
+        if left:
+            self._run(left)
         return {plan.key: self._with_images(plan) for plan in plans}
 
     def pixels(self, rows: pa.Table) -> npt.NDArray[np.uint8]:
         """Decode generated images; packs that were removed are generated again."""
-        wanted = set(rows["file"].unique().to_pylist())
-        self._run(self._lost(wanted))
+        self._bring_back(set(rows["file"].unique().to_pylist()))
         return read_pixels(rows, self.staging)
 
     def packs(self) -> list[Path]:
@@ -99,12 +100,12 @@ class ShardWork:
             plan=plan,
             start=split.starts[shard],
             stop=split.starts[shard + 1],
-            size=split.bytes_of(shard),
+            size=int(pc.sum(split.rows_of(shard)["size"]).as_py() or 0),
             roots=self.roots,
             versions=self.versions,
             data=data,
             part=part,
-            schema=arrow_schema(split.labels, split.config.columns, demo=self.run.request.demo),
+            schema=arrow_schema(split.parts[0].labels, split.config.columns, demo=self.run.request.demo),
             decode=self.run.request.decode,
             drop_unreadable=self.run.request.allow_partial,
             columns=tuple(column.name for column in split.config.columns if column.name in split.table.column_names),
@@ -122,12 +123,11 @@ class ShardWork:
             if plan.key not in self.batches:
                 plan.unpack()
             write_arrow(self.layout.plan(plan.key), plan.table)
-        self._run(self._lost(files))
+        if files:
+            self._bring_back(files)
 
     def _run(self, wanted: Sequence[tuple[str, Batch]]) -> None:
         """Generate the images of some batches, each given with the key of its split."""
-        if not wanted:
-            return
         tasks = []
         generators = {key: self._generator(key) for key in dict.fromkeys(key for key, _ in wanted)}
         check_installed(generators)
@@ -153,22 +153,27 @@ class ShardWork:
     def _with_images(self, plan: ReadPlan) -> ReadPlan:
         generator = plan.image_generator
         if generator is None:
-            return dataclasses.replace(plan, table=_with_absent_columns(plan, plan.table))
-        table = generated_table(plan.parts[0].table, self.batches[plan.key], STAGING, generator.columns)
-        return dataclasses.replace(plan, table=_with_absent_columns(plan, table), packs=())
+            table, packs = plan.table, plan.packs
+        else:
+            table, packs = generated_table(plan.parts[0].table, self.batches[plan.key], STAGING, generator.columns), ()
+        # Columns of the generators of other splits of the config have the values for absent rows.
+        for column in plan.config.generated_columns:
+            if column.name not in table.column_names:
+                absent = pa.repeat(pa.scalar(column.absent, column.arrow), table.num_rows)
+                table = table.append_column(column.name, absent)
+        return dataclasses.replace(plan, table=table, packs=packs)
 
-    def _lost(self, files: set[str]) -> list[tuple[str, Batch]]:
-        """Batches whose packs, of those named, are no longer there."""
-        return [
+    def _bring_back(self, files: set[str]) -> None:
+        """Generate the images of those packs, of the ones named, that are no longer there."""
+        lost = [
             (key, batch)
             for key, batches in self.batches.items()
             for batch in batches
-            if batch.pack.name in files and not self._is_whole(key, batch)
+            if batch.pack.name in files
+            and not (batch.pack.exists() and (batch.sealed.exists() or not _is_sealed(self.generated[key])))
         ]
-
-    def _is_whole(self, key: str, batch: Batch) -> bool:
-        """Whether the files that go with a batch's record are there."""
-        return batch.pack.exists() and (batch.sealed.exists() or not _is_sealed(self.generated[key]))
+        if lost:
+            self._run(lost)
 
     def _finished(self, split: ReadPlan, shard: int) -> bool:
         part, data = (self.layout.shard(folder, split.key, shard, split.shards) for folder in (PARTS, "data"))
@@ -198,14 +203,6 @@ def _is_sealed(plan: ReadPlan) -> bool:
 
 def _has_bytes(path: Path, size: int) -> bool:
     return path.is_file() and path.stat().st_size == size
-
-
-def _with_absent_columns(split: ReadPlan, table: pa.Table) -> pa.Table:
-    """Add the columns that generators of other splits of the config add, with the values for absent rows."""
-    for column in split.config.generated_columns:
-        if column.name not in table.column_names:
-            table = table.append_column(column.name, pa.repeat(pa.scalar(column.absent, column.arrow), table.num_rows))
-    return table
 
 
 def _refuse_other_images(split: ReadPlan, shard: int, part: Path) -> None:

@@ -39,7 +39,7 @@ from builders.release.split_entries import FileEntry, SplitEntry, pieces_by_key
 from builders.release.tables import read_excluded, write_excluded, write_index
 from builders.sources.base import Source
 from builders.storage.parquet import read_parquet
-from builders.storage.regular import copy_here
+from builders.storage.paths import copy_here
 from builders.writing.read_plan import ReadPlan
 
 

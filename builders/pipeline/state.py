@@ -18,11 +18,10 @@ from builders.errors import BuildError
 from builders.generate.contract import differences
 from builders.pipeline.build_plan import Run, generators_of
 from builders.release.entries import Manifest
-from builders.release.layout import Layout
+from builders.release.layout import FOLDERS, STATE, Layout
 from builders.release.manifest import read_or_empty
 from builders.release.split_entries import pieces_by_key
-from builders.storage.paths import ChangedMeanwhileError, store_of
-from builders.storage.regular import read_regular
+from builders.storage.paths import ChangedMeanwhileError, read_regular, store_of
 
 # Their versions can change a Parquet file's bytes or what decodes, never a split's digest.
 _RECORDED_PACKAGES = ("numpy", "pillow", "pyarrow")
@@ -42,9 +41,11 @@ def locked(layout: Layout) -> Iterator[None]:
     refuse_foreign(layout.root)
     busy = f"Another run is at work in {layout.root}. Wait until it has ended, or give another --out."
     with store_of(layout.lock).lock(layout.lock, busy):
-        layout.remove_temporary()
+        store_of(layout.root).remove_temporary(layout.root, (*FOLDERS, STATE))
         yield
-        layout.remove_temporary()  # left by Ray workers that outlived a killed driver
+        store_of(layout.root).remove_temporary(
+            layout.root, (*FOLDERS, STATE)
+        )  # left by Ray workers that outlived a killed driver
 
 
 class _Recorded(msgspec.Struct, omit_defaults=True):
@@ -109,26 +110,16 @@ class State:
                     "or only here). Give another --out, or the same adopted copy as before."
                 )
 
-    def record(self, plans: Mapping[str, str]) -> None:
+    def record(self, plans: Mapping[str, str], tries: int = TRIES - 1) -> None:
         """Refuse a folder whose rows come from other sources, and record this run's choices and plans.
 
         Args:
             plans: digest of the plan of each split that this run builds.
+            tries: how often it is tried again if another run changes the state meanwhile.
 
         Raises:
             BuildError: a split was planned from other images before.
         """
-        for left in reversed(range(TRIES)):
-            try:
-                self._record(plans)
-                return
-            except ChangedMeanwhileError:  # in a store, by a run of other splits
-                if not left:
-                    raise
-                self.recorded = _read(self.path)
-                self.check(self.labels)
-
-    def _record(self, plans: Mapping[str, str]) -> None:
         before = self.recorded
         for key, digest in plans.items():
             if before.plans.get(key, digest) != digest:
@@ -146,7 +137,14 @@ class State:
             "versions": versions | {"python": platform.python_version()},
         }
         encoded = msgspec.json.format(msgspec.json.encode(state, order="sorted"))
-        store_of(self.path).replace(self.path, encoded + b"\n", lambda found: _parse(found, self.path) == before)
+        try:
+            store_of(self.path).replace(self.path, encoded + b"\n", lambda found: _parse(found, self.path) == before)
+        except ChangedMeanwhileError:  # in a store, by a run of other splits
+            if not tries:
+                raise
+            self.recorded = _read(self.path)
+            self.check(self.labels)
+            self.record(plans, tries - 1)
 
     def _check_adopted(self, manifest: Manifest) -> None:
         built = {

@@ -19,7 +19,6 @@ from builders.declare.benchmark import Benchmark, Classes, ClassesOf, Config, Fi
 from builders.declare.quotas import Rows
 from builders.declare.ranking import Key, first_of_each, in_rank_order, keyed_order
 from builders.sources.base import SourceIndex
-from taxonomy import decisions
 
 _RANKED_TOGETHER = 1 << 20
 """Rows that are ranked at a time (ours): 24 MB of numbers."""
@@ -41,7 +40,13 @@ class IndexArrays:
 
     def __init__(self, index: SourceIndex) -> None:
         self.index = index
-        self.class_codes, self.class_ids = _codes(index.table["class_id"])
+        column = index.table["class_id"].combine_chunks()
+        if isinstance(column, pa.ChunkedArray):
+            column = column.unify_dictionaries().combine_chunks()
+        self.class_ids = np.array(column.dictionary.to_pylist(), dtype=np.str_)
+        # NumPy sorts 16-bit integers with a radix sort, ten times faster, and hardly any source has more classes.
+        narrow = np.uint16 if len(self.class_ids) <= 1 << 16 else np.int32
+        self.class_codes: npt.NDArray[np.integer] = column.indices.to_numpy().astype(narrow)
         self.partitions = [piece.partition for piece in index.pieces]
         self.names = index.source.classes()
 
@@ -196,15 +201,6 @@ def names_of(ids: pa.Array) -> pa.Array:
     return pc.replace_substring_regex(ids, r"^.*/", "")
 
 
-def _codes(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.integer], npt.NDArray[np.str_]]:
-    array = column.combine_chunks()
-    if isinstance(array, pa.ChunkedArray):
-        array = array.unify_dictionaries().combine_chunks()
-    names = np.array(array.dictionary.to_pylist(), dtype=np.str_)
-    # NumPy sorts 16-bit integers with a radix sort, ten times faster, and hardly any source has more classes.
-    return array.indices.to_numpy().astype(np.uint16 if len(names) <= 1 << 16 else np.int32), names
-
-
 @dataclass(frozen=True)
 class Adopted:
     """The classes and images of one split, or part of one, taken from a copy of the published benchmark.
@@ -220,7 +216,7 @@ class Adopted:
 
 def decided_classes(classes: Classes) -> list[str]:
     """Sorted ids of the classes with a given decision, before any draw."""
-    return sorted(decided.class_id for decided in _decided(classes))
+    return sorted(decided.class_id for decided in classes.candidates())
 
 
 def class_ids(classes: Classes, *, seed: int) -> list[str]:
@@ -231,7 +227,7 @@ def class_ids(classes: Classes, *, seed: int) -> list[str]:
         return names
     config, _, split = draw.key.partition("/")
     ranked = [names[i] for i in keyed_order(pa.array(names), seed=seed, config=config, split=split)]
-    group_of = {decided.class_id: decided.group if draw.of_each_group else "" for decided in _decided(classes)}
+    group_of = {decided.class_id: decided.group if draw.of_each_group else "" for decided in classes.candidates()}
     members: dict[str, list[str]] = {}
     for name in ranked:
         members.setdefault(group_of[name], []).append(name)
@@ -287,7 +283,3 @@ class Draws:
         """Positions of some ids by the rank that a key (`config/split`) gives them, the first ones first."""
         config, _, split = key.partition("/")
         return keyed_order(ids, seed=self.seed, config=config, split=split)
-
-
-def _decided(classes: Classes) -> list[decisions.Decision]:
-    return [decided for decided in decisions.load(classes.table) if decided.decision == classes.decision]

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.declare.benchmark import Largest
+from builders.declare.benchmark import AuthorsImages, Largest
 from builders.declare.quotas import Listed
 from builders.errors import NAMED, more
 from builders.plan.candidates import Draws, IndexArrays, KeyedRanks, RankedCandidates, names_of
@@ -148,35 +148,32 @@ def _absent(piece: PartitionIndex, class_id: str) -> str:
     return listed + (f"; {piece.hint}" if piece.hint else "")
 
 
-def agreements(draws: Draws, planned: Sequence[PlannedSplit], indexes: Mapping[str, SourceIndex]) -> Iterator[str]:
-    """Say how many images each split shares with its authors' list, how many it would by their other reading.
+def agreement(draws: Draws, plan: PlannedSplit, authors: AuthorsImages, index: SourceIndex) -> str:
+    """Say how many images a split shares with its authors' list, and how many it would by their other reading.
 
     Args:
-        draws: the draws that they are planned by.
-        planned: the plans; splits without a list are passed over.
-        indexes: the sources they are planned from.
+        draws: the draws that it is planned by.
+        plan: the plan.
+        authors: the list.
+        index: the source that it is planned from.
     """
-    for plan in planned:
-        authors = plan.split.authors
-        if authors is None:
-            continue
-        view = IndexArrays(indexes[plan.split.source.key])
-        listed = authors.listed()
-        there = len(listed.keys() & set(view.index.table["source_id"].to_pylist()))
-        shared = len(listed.keys() & set(plan.table["source_id"].to_pylist()))
-        text = f"{plan.key}: {shared:,} of its {plan.size:,} images are on the authors' list of {len(listed):,}"
-        text += f", of which the source has {there:,}" if there < len(listed) else ""
-        if authors.other_column:
-            text += f"; by {authors.other_column} it would be {len(listed.keys() & _otherwise(draws, plan, view)):,}"
-        yield text + _other_counts(plan, listed)
+    view, listed = IndexArrays(index), authors.listed()
+    there = len(listed.keys() & set(index.table["source_id"].to_pylist()))
+    shared = len(listed.keys() & set(plan.table["source_id"].to_pylist()))
+    text = f"{plan.key}: {shared:,} of its {plan.size:,} images are on the authors' list of {len(listed):,}"
+    text += f", of which the source has {there:,}" if there < len(listed) else ""
+    if authors.other_column:
+        other = _otherwise(draws, plan, view, authors.other_column)
+        text += f"; by {authors.other_column} it would be {len(listed.keys() & other):,}"
+    return text + _other_counts(plan, listed)
 
 
-def _otherwise(draws: Draws, plan: PlannedSplit, view: IndexArrays) -> set[str]:
+def _otherwise(draws: Draws, plan: PlannedSplit, view: IndexArrays, column: str) -> set[str]:
     """The images that the split would have by its authors' other column."""
     split = plan.split
-    if not isinstance(split.quota, Largest) or split.authors is None:
+    if not isinstance(split.quota, Largest):
         raise ValueError(f"{plan.key} has another column to draw by, but no quota of the largest values")
-    quota = dataclasses.replace(split.quota, by=split.authors.other_column)
+    quota = dataclasses.replace(split.quota, by=column)
     rows = view.rows(draws.classes(plan.key), split.partitions)
     ranks = KeyedRanks(view, draws.rank(plan.split_key))
     return set(view.ids(quota.take(RankedCandidates(view, rows, ranks, split.partitions))).to_pylist())

@@ -19,7 +19,7 @@ from builders.declare.benchmark import Config, Count, Split, group_name, split_o
 from builders.declare.quotas import Rows
 from builders.plan.candidates import Draws, IndexArrays, KeyedRanks, RankedCandidates, first_by_rank
 from builders.plan.originals import original_ids
-from builders.plan.tables import Accounts, in_order, planned_table, reasons_by_class, row_ids
+from builders.plan.tables import Accounts, planned_table, reasons_by_class, row_ids
 from builders.release.tables import Exclusion
 from builders.sources.base import SourceIndex
 from builders.storage.parquet import BLOCK, spilled
@@ -47,19 +47,15 @@ class PlannedSplit:
     available: int
     excluded: tuple[Exclusion, ...] = field(repr=False)
 
-    @functools.cached_property
-    def _listed(self) -> tuple[Rows, pa.Table]:
-        return self.listing()
-
     @property
     def rows(self) -> Rows:
         """The images in the order of the release, as row numbers of the source's index."""
-        return self._listed[0]
+        return self.listing()[0]
 
     @property
     def table(self) -> pa.Table:
         """`PLAN_SCHEMA` of each image, and `oodness`, overlaps and the sources' own columns if the config has them."""
-        return self._listed[1]
+        return self.listing()[1]
 
     @property
     def size(self) -> int:
@@ -134,13 +130,14 @@ class _Planner:
         kept = left = drawn[~view.mask(withdrawn)[drawn]]
         if self.limit is not None:
             kept = first_by_rank(view, left, np.full(len(view.class_ids), self.limit), ranks)
-        twice = self.named(split, self.candidates(key), duplicates)
+        twice = self.named(split, self.candidates(key), duplicates) if duplicates else drawn[:0]
         accounts = Accounts(key, split, view)
         before = self.benchmark.drawn_before(key)
         reasons = reasons_by_class(split, view.names, self.draws.classes(key), adopted, before)
         counted = accounts.by_class(np.sort(np.concatenate([drawn, twice])), reasons)
-        counted += accounts.beyond_limit(left, kept, self.limit)
-        ids = [row_ids(split, view.ids(rows)).to_pylist() for rows in (withdrawn, twice)]
+        if self.limit is not None:
+            counted += accounts.beyond_limit(left, kept, self.limit)
+        counted += accounts.strays()
         labels = tuple(self.draws.label_names(config))
         return PlannedSplit(
             key=key,
@@ -149,13 +146,13 @@ class _Planner:
             count=self.benchmark.count(key),
             labels=labels,
             chosen=kept,
-            listing=functools.partial(self.listing, key, kept, labels),
+            listing=functools.cache(functools.partial(self.listing, key, kept, labels)),
             classes=int(np.count_nonzero(view.sizes(kept))),
             available=view.available(split.partitions),
             excluded=(
-                *in_order([*counted, *accounts.strays()]),
-                *accounts.one_by_one(withdrawn, ids[0], self.withdrawn, rule="withdrawn"),
-                *accounts.one_by_one(twice, ids[1], duplicates, rule="duplicate"),
+                *sorted(counted, key=lambda e: (e.source, e.partition, e.class_id, e.image, e.rule)),
+                *accounts.one_by_one(withdrawn, self.withdrawn, rule="withdrawn"),
+                *accounts.one_by_one(twice, duplicates, rule="duplicate"),
             ),
         )
 

@@ -5,7 +5,7 @@ Tested by `tests/builders/plan/test_planner.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -150,16 +150,17 @@ class Accounts:
         left = self.view.tally_all(self.split.partitions) - self.view.tally(accounted)
         return self._counted(left, reasons.__getitem__)
 
-    def beyond_limit(self, drawn: Rows, kept: Rows, limit: int | None) -> list[Exclusion]:
+    def beyond_limit(self, drawn: Rows, kept: Rows, limit: int) -> list[Exclusion]:
         """Count by class the images that a limit of so many images a class cuts off."""
         cut = self.view.tally(drawn) - self.view.tally(kept)
         return self._counted(cut, lambda _: ("limit-per-class", f"first {limit} by keyed rank"))
 
-    def one_by_one(self, rows: Rows, ids: Sequence[str], evidence: Mapping[str, str], *, rule: str) -> list[Exclusion]:
-        """List images that a rule leaves out one by one; `ids` are their row ids, `evidence` is by row id."""
-        view, found = self.view, []
+    def one_by_one(self, rows: Rows, evidence: Mapping[str, str], *, rule: str) -> list[Exclusion]:
+        """List images that a rule leaves out one by one; `evidence` is by row id."""
+        view, found, ids = self.view, [], self.view.ids(rows)
         places = zip(view.index.piece_of(rows).tolist(), view.class_codes[rows].tolist(), strict=True)
-        for (piece, code), image, row_id in zip(places, view.ids(rows).to_pylist(), ids, strict=True):
+        rows_by_id = zip(ids.to_pylist(), row_ids(self.split, ids).to_pylist(), strict=True)
+        for (piece, code), (image, row_id) in zip(places, rows_by_id, strict=True):
             class_id = str(view.class_ids[code])
             found.append(self._exclusion(view.partitions[piece], class_id, image, 1, (rule, evidence[row_id])))
         return sorted(found, key=lambda e: e.image)
@@ -184,11 +185,6 @@ class Accounts:
         rule, evidence = reason
         name = self.view.names[class_id] if class_id else ""
         return Exclusion(self.key, self.split.source.key, partition, class_id, name, image, images, rule, evidence)
-
-
-def in_order(exclusions: Iterable[Exclusion]) -> list[Exclusion]:
-    """Sort exclusions that were counted by class and strays, as a table of exclusions lists them."""
-    return sorted(exclusions, key=lambda e: (e.source, e.partition, e.class_id, e.image, e.rule))
 
 
 def reasons_by_class(

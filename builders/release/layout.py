@@ -21,6 +21,9 @@ SEALED_SUFFIX = "-sealed"
 FOLDERS = ("data", "index", "sealed", "excluded", "audit", "duplicates", "samples")
 """Folders of a release, besides its state."""
 
+STATE = ".state"
+"""Folder of what a later run needs to go on; never published."""
+
 PARTS = ".state/parts"
 """Folder of the records of finished shards."""
 
@@ -61,14 +64,10 @@ class Layout:
         """The release as Croissant metadata (JSON-LD), which dataset search engines and loaders read."""
         return self.inside(CROISSANT)
 
-    def samples(self, key: str) -> Path:
-        """The picture of some images of a split (`config/split`), which the card shows."""
-        return self.inside(samples_path(key))
-
     @property
     def state(self) -> Path:
         """State for resuming a build; never published."""
-        return self.inside(".state")
+        return self.inside(STATE)
 
     @property
     def lock(self) -> Path:
@@ -116,13 +115,6 @@ class Layout:
     def audit_picture(self, key: str) -> Path:
         """The picture of an audit: a chart, or one that shows images and stays on this machine (`shows_images`)."""
         return self.inside(f"audit/{key}.png")
-
-    def remove_temporary(self) -> None:
-        """Remove the temporary files that a killed run left, which are in no store.
-
-        Only the process that holds the lock may do this.
-        """
-        store_of(self.root).remove_temporary(self.root, (*FOLDERS, self.state.name))
 
     def relative(self, path: Path) -> str:
         """A path as written in the manifest and the card."""

@@ -15,8 +15,7 @@ import pyarrow as pa
 from builders.errors import BuildError
 from builders.sources.base import IN_PLACE, LARGEST_IMAGE, SourceIndex
 from builders.storage.parquet import open_parquet
-from builders.storage.paths import store_of
-from builders.storage.regular import open_buffered
+from builders.storage.paths import open_buffered, store_of
 
 Int64 = npt.NDArray[np.int64]
 

@@ -13,8 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from builders.errors import BuildError
-from builders.storage.paths import store_of
-from builders.storage.regular import open_here
+from builders.storage.paths import open_here, store_of
 
 if TYPE_CHECKING:
     from builders.storage.store import Store

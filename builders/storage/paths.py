@@ -1,17 +1,22 @@
-"""Paths as a person gives them: folders of this machine, or addresses such as s3://BUCKET/PREFIX.
+"""Paths as a person gives them, of this machine or in a store, and regular files that are opened and written at them.
 
-A local path is a `pathlib.Path`. An address becomes a `builders.storage.stores.path.StorePath`, which has the methods
-of a Path that these tools use and is typed as one; it has no `os.fspath`, so nothing opens it by mistake. Nothing here
-imports fsspec before the first address is given.
+A local path is a `pathlib.Path`. An address such as s3://BUCKET/PREFIX becomes a
+`builders.storage.stores.path.StorePath`, which has the methods of a Path that these tools use and is typed as one; it
+has no `os.fspath`, so nothing opens it by mistake. Nothing here imports fsspec before the first address is given.
 """
 
 from __future__ import annotations
 
+import errno
 import functools
+import io
+import os
 import re
+import shutil
+import stat
 from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import IO, TYPE_CHECKING, Any, cast
 
 import click
 
@@ -170,3 +175,106 @@ def write_text(path: Path, text: str) -> None:
     """Write a text file atomically, with Unix newlines."""
     with atomic_path(path) as temporary:
         temporary.write_text(text, encoding="utf-8", newline="\n")
+
+
+_KINDS = {
+    stat.S_IFDIR: "a folder",
+    stat.S_IFLNK: "a link",
+    stat.S_IFIFO: "a named pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFBLK: "a device",
+    stat.S_IFCHR: "a device",
+}
+
+# Otherwise opening a pipe waits until somebody writes to it.
+_FLAGS = getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_NOCTTY", 0)
+
+
+def open_regular(path: str | os.PathLike[str]) -> io.FileIO:
+    """Open a regular file, or a link to one, to read it without a buffer.
+
+    Raises:
+        BuildError: there is something else at the path, or a store refuses or fails.
+        OSError: the file cannot be opened.
+    """
+    return store_of(path).open(path)
+
+
+def open_here(path: str | os.PathLike[str]) -> io.FileIO:
+    """Open a regular file of this machine, as `open_regular`."""
+    return io.FileIO(os.fspath(path), opener=_opener)
+
+
+def open_buffered(path: str | os.PathLike[str]) -> io.BufferedReader:
+    """Open a regular file as `open_regular` does, with a buffer."""
+    return io.BufferedReader(store_of(path).open(path))
+
+
+def read_regular(path: str | os.PathLike[str], most: int | None = None) -> bytes:
+    """Read a regular file, or a file in a store.
+
+    Args:
+        path: the file, or a link to one.
+        most: upper limit on its size in bytes.
+
+    Raises:
+        BuildError: as `open_regular`.
+        OSError: as `open_regular`, or the file is larger than `most`.
+    """
+    with open_buffered(path) as file:
+        data = file.read(-1 if most is None else most + 1)
+    if most is not None and len(data) > most:
+        raise OSError(errno.EFBIG, f"it has more than {most:,} bytes", str(path))
+    return data
+
+
+def copy_here(path: Path, target: Path) -> None:
+    """Copy a file, from this machine or a store, to one of this machine; raises as `open_regular`."""
+    with open_regular(path) as source, target.open("wb") as sink:
+        shutil.copyfileobj(source, sink, 1 << 20)
+
+
+def byte_count(file: IO[bytes] | io.RawIOBase) -> int:
+    """Bytes of an open file, which is at its start afterwards."""
+    size = file.seek(0, os.SEEK_END)
+    file.seek(0)
+    return size
+
+
+def refuse_irregular(path: str | os.PathLike[str], mode: int) -> None:
+    """Refuse what is no regular file, given its mode as `os.stat` tells it.
+
+    Raises:
+        BuildError: as said.
+    """
+    if not stat.S_ISREG(mode):
+        kind = _KINDS.get(stat.S_IFMT(mode), "something else")
+        raise BuildError(f"{one_line(path)} is {kind}, not a regular file. Remove it, or put the file in its place.")
+
+
+def require_regular(path: Path) -> None:
+    """Refuse a path that is not a regular file, for libraries that open a path themselves.
+
+    Raises:
+        BuildError: it does not exist, is not a regular file, or its folder cannot be read.
+    """
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        raise BuildError(f"Cannot read {one_line(path)}: {error.strerror}. Restore it and run again.") from error
+    refuse_irregular(path, mode)
+
+
+def _opener(path: str, flags: int) -> int:
+    try:
+        descriptor = os.open(path, flags | _FLAGS)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # what opening a socket gives
+            refuse_irregular(path, os.stat(path).st_mode)  # noqa: PTH116  a Path costs more than the call
+        raise
+    try:
+        refuse_irregular(path, os.fstat(descriptor).st_mode)
+    except BuildError:
+        os.close(descriptor)
+        raise
+    return descriptor

@@ -17,7 +17,7 @@ import pyarrow.parquet as pq
 
 from builders.errors import BuildError, one_line
 from builders.storage.parquet import open_parquet, row_batches
-from builders.storage.regular import require_regular
+from builders.storage.paths import require_regular
 
 SCHEMA = pa.schema([("id", pa.string()), ("sealed", pa.binary())])
 """Columns of such a file: the row's id, and the residual."""

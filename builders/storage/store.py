@@ -26,8 +26,7 @@ from filelock import FileLock, Timeout
 
 from builders.errors import BuildError
 from builders.storage.byte_ranges import Ranges
-from builders.storage.paths import TEMPORARY
-from builders.storage.regular import open_here, refuse_irregular
+from builders.storage.paths import TEMPORARY, open_here, refuse_irregular
 from unknown_detection.durable import make_folder, replacing
 
 

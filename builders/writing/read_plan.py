@@ -16,7 +16,6 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from builders.declare.benchmark import Config, Part
 from builders.generate.contract import Generator
@@ -57,11 +56,6 @@ class ReadPlan:
         return self.parts[0].split_key
 
     @property
-    def labels(self) -> tuple[str, ...]:
-        """The in-distribution classes that `label` counts."""
-        return self.parts[0].labels
-
-    @property
     def image_generator(self) -> Generator | None:
         """What makes the images; None where the source's bytes pass, as in every split that is joined."""
         return self.parts[0].split.image_generator
@@ -84,10 +78,6 @@ class ReadPlan:
     def rows_of(self, shard: int) -> pa.Table:
         """The rows of one shard."""
         return self.table.slice(self.starts[shard], self.starts[shard + 1] - self.starts[shard])
-
-    def bytes_of(self, shard: int) -> int:
-        """Image bytes of one shard."""
-        return int(pc.sum(self.rows_of(shard)["size"]).as_py() or 0)
 
 
 def locate(planned: PlannedSplit, places: Places, *, shard_bytes: int = SHARD_BYTES) -> ReadPlan:

@@ -82,6 +82,9 @@ class GroupImages:
     def __init__(self, rows: pa.Table, roots: Mapping[str, str], progress: Progress) -> None:
         self.rows, self.roots, self.progress = rows, roots, progress
         self.dropped: list[tuple[str, str]] = []
+        # The digests in a plan from a published index; none in other plans.
+        there = "expected_sha256" in rows.column_names
+        self.expected: list[str] = rows["expected_sha256"].to_pylist() if there else []
 
     def copied(self, reader: Reader, *, decode: bool, drop_unreadable: bool) -> Iterator[Group]:
         """Read images that are stored as their sources have them.
@@ -95,7 +98,7 @@ class GroupImages:
         """
         buffer = _Buffer()
         count = Counted(self.rows.num_rows, self.progress)
-        expected = self._expected()
+        expected = self.expected
         # A published image was readable to its publisher, so only its digest is compared.
         known = set() if expected else known_broken(self.rows)
         roots, files, offsets, sizes = (self.rows[name].to_pylist() for name in ("root", "file", "offset", "size"))
@@ -150,7 +153,7 @@ class GroupImages:
             self.progress(failed.num_rows, 0)
         numbers = np.flatnonzero(pc.equal(self.rows["unreadable"], "").to_numpy())
         kept = self.rows.take(pa.array(numbers))
-        digests, expected = kept["content_sha256"].to_pylist(), self._expected()
+        digests, expected = kept["content_sha256"].to_pylist(), self.expected
         ends = np.cumsum(kept["size"].to_numpy())
         first = 0
         while first < len(numbers):
@@ -188,10 +191,6 @@ class GroupImages:
             reader.read_into(target[filled : filled + size], self._path(rows, start), int(offsets[start]))
             filled += size
             self.progress(stop - start, size)
-
-    def _expected(self) -> list[str]:
-        """The digests in a plan from a published index; none in other plans."""
-        return self.rows["expected_sha256"].to_pylist() if "expected_sha256" in self.rows.column_names else []
 
     def _path(self, rows: pa.Table, number: int) -> str:
         return os.path.join(self.roots[rows["root"][number].as_py()], rows["file"][number].as_py())  # noqa: PTH118

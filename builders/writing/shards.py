@@ -66,9 +66,36 @@ class ShardTask:
     versions: Mapping[str, str] = field(default_factory=dict)
     resources: ClassVar[Resources] = ONE_CORE
 
-    def run(self, progress: Progress) -> None:
-        """Write the shard."""
-        write_shard(self, progress)
+    def run(self, progress: Progress) -> ShardRecord:
+        """Read, check, hash and write the images of one shard.
+
+        The data file, the sealed residuals and then the part file are written under temporary names and renamed, so
+        that the shard is complete once its part file exists.
+
+        Raises:
+            BuildError: an image is missing or unreadable (unless `drop_unreadable`).
+            OSError: a file cannot be written.
+        """
+        with arrow_rows(self.plan, self.start, self.stop) as rows:
+            images = GroupImages(rows, self.roots, progress)
+            with _data_writer(self) as (sink, writer), Reader(self.versions) as reader:
+                groups = (
+                    images.generated(reader, self.stored)
+                    if self.generated
+                    else images.copied(reader, decode=self.decode, drop_unreadable=self.drop_unreadable)
+                )
+                parts = [_write_group(self, rows, group, writer) for group in groups]
+            size, digest = (sink.size, sink.digest.hexdigest()) if sink is not None else (0, "")
+            sealed = (
+                0 if self.sealed is None else write_sealed(rows, self.roots, self.sealed, demo=is_demo(self.schema))
+            )
+        written = sum(part.num_rows for part in parts)
+        record = ShardRecord(written, size, digest, self.decode, tuple(images.dropped), sealed)
+        index = pa.concat_tables(parts or [_index_rows(self, rows.slice(0, 0), Group.nothing())])
+        metadata = {_RECORD: json.dumps(asdict(record)).encode()}
+        with atomic_path(self.part) as temporary:
+            pq.write_table(index.replace_schema_metadata(metadata), temporary, compression="zstd")
+        return record
 
 
 @dataclass(frozen=True)
@@ -91,38 +118,8 @@ class ShardRecord:
 _RECORD = b"shard_record"
 
 
-def write_shard(task: ShardTask, progress: Progress) -> ShardRecord:
-    """Read, check, hash and write the images of one shard.
-
-    The data file, the sealed residuals and then the part file are written under temporary names and renamed, so that
-    the shard is complete once its part file exists.
-
-    Raises:
-        BuildError: an image is missing or unreadable (unless `drop_unreadable`).
-        OSError: a file cannot be written.
-    """
-    with arrow_rows(task.plan, task.start, task.stop) as rows:
-        images = GroupImages(rows, task.roots, progress)
-        with _data_writer(task) as (sink, writer), Reader(task.versions) as reader:
-            groups = (
-                images.generated(reader, task.stored)
-                if task.generated
-                else images.copied(reader, decode=task.decode, drop_unreadable=task.drop_unreadable)
-            )
-            parts = [_write_group(task, rows, group, writer) for group in groups]
-        size, digest = (sink.size, sink.hexdigest()) if sink is not None else (0, "")
-        sealed = 0 if task.sealed is None else write_sealed(rows, task.roots, task.sealed, demo=is_demo(task.schema))
-    written = sum(part.num_rows for part in parts)
-    record = ShardRecord(written, size, digest, task.decode, tuple(images.dropped), sealed)
-    index = pa.concat_tables(parts or [_index_rows(task, rows.slice(0, 0), Group.nothing())])
-    metadata = {_RECORD: json.dumps(asdict(record)).encode()}
-    with atomic_path(task.part) as temporary:
-        pq.write_table(index.replace_schema_metadata(metadata), temporary, compression="zstd")
-    return record
-
-
 def read_record(part: Path) -> ShardRecord:
-    """Read the record that `write_shard` stored in a part file."""
+    """Read the record that a `ShardTask` stored in a part file."""
     record = json.loads(read_schema(part).metadata[_RECORD])
     return ShardRecord(**{**record, "dropped": tuple((image, reason) for image, reason in record["dropped"])})
 
@@ -132,13 +129,13 @@ class _HashingFile:
 
     def __init__(self, raw: IO[bytes]) -> None:
         self._raw = raw
-        self._digest = hashlib.sha256()
+        self.digest = hashlib.sha256()
         self.size = 0
         self.closed = False
 
     def write(self, data: Any) -> int:
         view = memoryview(data)
-        self._digest.update(view)
+        self.digest.update(view)
         written = 0
         while written < len(view):
             written += self._raw.write(view[written:])
@@ -162,9 +159,6 @@ class _HashingFile:
 
     def seekable(self) -> bool:
         return False
-
-    def hexdigest(self) -> str:
-        return self._digest.hexdigest()
 
 
 @contextlib.contextmanager

@@ -12,7 +12,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from builders.card import card, croissant
+from builders.card import card
+from builders.card.metadata import croissant_text
 from builders.duplicates.table import complete, origin, table_entry, write_table
 from builders.errors import BuildError
 from builders.hub.repository import RemoteFile, Repository
@@ -264,7 +265,7 @@ def differences(merged: MergedRelease, last: Snapshot) -> Changes:
     shown = replace(merged.manifest, version=last.manifest.version, repository=last.manifest.repository)
     layout = Layout(merged.root)
     entries = []
-    for name, text in ((CARD, card.render(shown)), (CROISSANT, croissant.render(shown))):
+    for name, text in ((CARD, card.render(shown)), (CROISSANT, croissant_text(shown))):
         path = layout.inside(f"of-the-last-version/{name}")
         write_text(path, text)
         entries.append(file_entry(layout, path))

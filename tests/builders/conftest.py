@@ -4,7 +4,6 @@ import dataclasses
 
 import pytest
 
-from builders.cli.progress import TerminalMeter
 from builders.commands.build import WORKER_IMPORTS
 from builders.executors.local import LocalExecutor
 from builders.imagenet_benchmark import BENCHMARK
@@ -13,6 +12,7 @@ from builders.pipeline.from_sources import prepare
 from builders.pipeline.run import write_release
 from builders.sources.base import Expected, open_source
 from tests.manifests import as_json
+from unknown_detection.terminal.progress import TerminalMeter
 
 
 def complete(benchmark, roots):

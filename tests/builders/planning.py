@@ -1,7 +1,7 @@
 """What planning takes: a run that may open sources and show progress, and that runs no task."""
 
-from builders.cli.progress import TerminalMeter
 from builders.pipeline.build_plan import Run
+from unknown_detection.terminal.progress import TerminalMeter
 
 
 class NoTasks:

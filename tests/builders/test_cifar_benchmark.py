@@ -43,7 +43,7 @@ SMALL = tuple(key for key in SPLITS if key != "cifar/far_ood_gaussian")
 def planned():
     """The plan from complete sources."""
     partitions = {}
-    for _, split in BENCHMARK.splits():
+    for _, split in BENCHMARK.by_key().values():
         partitions.setdefault(split.source.key, set()).update(split.partitions)
     sources = {source.key: source for source in BENCHMARK.sources()}
     indexes = {key: whole_index(sources[key], sorted(names)) for key, names in partitions.items()}

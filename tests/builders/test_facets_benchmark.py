@@ -15,7 +15,6 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 
-from builders.cli.progress import TerminalMeter
 from builders.declare.benchmark import Part
 from builders.declare.ranking import Key
 from builders.executors.local import LocalExecutor
@@ -41,6 +40,7 @@ from tests.builders.conftest import build_demo, files_of
 from tests.builders.indexes import whole_index
 from tests.killing import watched_at_renames
 from tests.manifests import manifest_of, typed
+from unknown_detection.terminal.progress import TerminalMeter
 
 SPLITS = tuple(BENCHMARK.parts())
 CONFIGS = tuple(config.name for config in BENCHMARK.configs)
@@ -50,7 +50,7 @@ CONFIGS = tuple(config.name for config in BENCHMARK.configs)
 def indexes():
     """Indexes of complete sources, as large as the real ones."""
     partitions = {}
-    for _, split in BENCHMARK.splits():
+    for _, split in BENCHMARK.by_key().values():
         partitions.setdefault(split.source.key, set()).update(split.partitions)
     sources = {source.key: source for source in BENCHMARK.sources()}
     return {key: whole_index(sources[key], sorted(names)) for key, names in partitions.items()}

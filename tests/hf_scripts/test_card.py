@@ -12,8 +12,9 @@ import yaml
 from datasets.info import DatasetInfosDict
 from PIL import Image
 
-from builders.card import card, croissant, front_matter
+from builders.card import card
 from builders.card.facts import MOST_CLASSES
+from builders.card.metadata import croissant_text, front_matter
 from builders.card.words import RULE_MEANINGS
 from builders.plan.candidates import class_ids
 from builders.registry import BENCHMARKS
@@ -141,7 +142,7 @@ def test_all_benchmarks_in_one_release_have_little_front_matter():
     # Shards of 500 MB hold about 4,500 images of ImageNet (110 KB each).
     manifest = made_up(shard_rows=4_500)
     shards = [shard for split in manifest.by_key().values() for shard in split.data]
-    front = front_matter.front_matter(manifest)
+    front = front_matter(manifest)
     assert (len(front["configs"]), len(shards) > 170) == (48, True)
     # The 15,000 characters that three benchmarks with 66 splits in 26 configs were held to, for each split: OpenOOD's
     # configs have up to eight, and those have 2.5 on average.
@@ -239,7 +240,7 @@ def test_size_categories_are_the_hubs():
     sizes = {999: "n<1K", 1_000: "1K<n<10K", 99_999: "10K<n<100K", 999_999: "100K<n<1M", 1_000_000: "1M<n<10M"}
     for rows, name in sizes.items():
         config = manifests.config({"test": manifests.split(rows=rows)})
-        described = front_matter.front_matter(typed(manifests.manifest({"bench": config})))
+        described = front_matter(typed(manifests.manifest({"bench": config})))
         assert described["size_categories"] == [name]
 
 
@@ -354,7 +355,7 @@ def test_neither_depends_on_the_order_in_the_manifest(broad_release):
     turned = json.loads(json.dumps(manifest), object_pairs_hook=lambda pairs: dict(reversed(pairs)))
     assert list(turned["sources"]) == list(manifest["sources"])[::-1]
     assert card.render(typed(turned)) == (broad_release / "README.md").read_text(encoding="utf-8")
-    assert croissant.render(typed(turned)) == (broad_release / "croissant.json").read_text(encoding="utf-8")
+    assert croissant_text(typed(turned)) == (broad_release / "croissant.json").read_text(encoding="utf-8")
 
 
 def test_papers_have_links(cifar_release):

@@ -15,7 +15,6 @@ import click
 import pytest
 
 from builders import imagenet_benchmark
-from builders.cli.progress import TerminalMeter
 from builders.errors import UNPRINTABLE, BuildError
 from builders.executors.local import LocalExecutor
 from builders.pipeline.build_plan import BuildRequest, Run
@@ -29,6 +28,7 @@ from tests.hf_scripts.pair_tables import add_table
 from tests.hf_scripts.samples import REPO, make_release
 from tests.manifests import manifest_of
 from tests.mutations import broken_texts, mutations
+from unknown_detection.terminal.progress import TerminalMeter
 
 FOOD = "imagenet/far_ood_food32"
 

@@ -563,7 +563,6 @@ def test_the_digest_knows_what_was_adopted_and_not_from_where(demo, indexes, arc
     assert len({adoption_digest(each[NEAR]) for each in found}) == 1
     next((two / NEAR_SET / "labels").glob("*/*")).unlink()
     assert adoption_digest(adopted(two, indexes, NEAR)[0][NEAR]) != adoption_digest(found[0][NEAR])
-    assert adoption_digest(None) == ""
 
 
 def test_a_copy_that_cannot_be_read_is_refused_in_one_sentence(demo, indexes, tmp_path):

@@ -11,7 +11,6 @@ from datasets import load_dataset
 
 from builders.broad.multi_label import MULTI_LABEL
 from builders.broad_benchmark import BENCHMARK, main
-from builders.cli.progress import TerminalMeter
 from builders.declare.benchmark import Benchmark, DeclarationError, Largest
 from builders.declare.ranking import even_shares
 from builders.demo.write import MARKER
@@ -19,7 +18,7 @@ from builders.executors.local import LocalExecutor
 from builders.pipeline.published import Published
 from builders.pipeline.run import rebuild
 from builders.plan.candidates import Draws, IndexArrays, RankedCandidates
-from builders.plan.completeness import agreements
+from builders.plan.completeness import agreement
 from builders.plan.planner import plan
 from builders.sources.base import PartitionIndex, SourceIndex, open_source
 from builders.sources.coco2017 import COCO2017
@@ -28,6 +27,7 @@ from taxonomy import tables
 from tests.builders import coco_oracle
 from tests.builders.conftest import build_demo
 from tests.builders.trees import link
+from unknown_detection.terminal.progress import TerminalMeter
 
 # pycocotools 2.0.11 turns masks into arrays as NumPy 1 did; our code makes no arrays of masks.
 pytestmark = pytest.mark.filterwarnings("ignore:__array__ implementation:DeprecationWarning")
@@ -213,7 +213,7 @@ def test_a_release_is_whole(release, capsys):
 
 def test_the_build_compares_with_the_authors_lists(index):
     planned = list(drawn(index, 10, 2_000).values())
-    several, alone = agreements(Draws(BENCHMARK, 0), planned, {"coco2017": index})
+    several, alone = (agreement(Draws(BENCHMARK, 0), split, split.split.authors, index) for split in planned)
     assert several.startswith(
         f"{SEVERAL}: 10 of its 10 images are on the authors' list of 2,000, of which the source has 40; by "
         "second_object_area it would be 10"
@@ -231,7 +231,7 @@ def test_an_equal_draw_has_no_other_numbers(index):
     (planned,) = plan(Draws(BENCHMARK, 0), {"coco2017": index}, splits=(ALONE,))
     rows = dict(zip(*(planned.table[name].to_pylist() for name in ("source_id", "class_id")), strict=True))
     same = dataclasses.replace(split, authors=dataclasses.replace(split.authors, listed=lambda: rows))
-    (text,) = agreements(Draws(BENCHMARK, 0), [dataclasses.replace(planned, split=same)], {"coco2017": index})
+    text = agreement(Draws(BENCHMARK, 0), dataclasses.replace(planned, split=same), same.authors, index)
     # The last object of the image 200365 has no area.
     assert text == (
         f"{ALONE}: 52 of its 52 images are on the authors' list of 52; by largest_object_area it would be 51"

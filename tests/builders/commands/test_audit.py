@@ -11,7 +11,6 @@ from PIL import Image
 
 from builders.audit.measures import NUMBERS
 from builders.card.grid import CELL, UNKNOWN_COLOUR
-from builders.cli.progress import TerminalMeter
 from builders.commands.audit import command, main
 from builders.declare.benchmark import AllImages, Benchmark, Classes, Config, PaperCount, Split
 from builders.executors.local import LocalExecutor
@@ -25,6 +24,7 @@ from builders.release.reader import rgb_images
 from builders.sources.caltech256 import CALTECH256
 from hf_scripts import card, verify
 from tests.builders.photographs import pieces
+from unknown_detection.terminal.progress import TerminalMeter
 
 
 def start_aliased(_):

@@ -74,7 +74,7 @@ WRONG = {
         "one/second: its quota names one/frist, which is no split or part",
     ),
     "apart from no split": (
-        [config(split(quota=Total(5, apart_from="two/first")))],
+        [config(split(quota=Total(5, parent="two/first")))],
         "one/test: its quota names two/first, which is no split or part",
     ),
     "rest of a joined split, not of a part": (
@@ -103,7 +103,7 @@ WRONG = {
         "one/b: it is drawn after one/a, which draws from other images",
     ),
     "apart from another source": (
-        [config(FIRST, split("b", source=SVHN_FULL, partitions=("test",), quota=PerClass(1, apart_from="one/first")))],
+        [config(FIRST, split("b", source=SVHN_FULL, partitions=("test",), quota=PerClass(1, parent="one/first")))],
         "one/b: it is drawn after one/first, which draws from other images",
     ),
     "two configs of a name": ([config(FIRST), config(split())], "one: two configs have this name"),
@@ -305,7 +305,7 @@ def test_the_remainder_of_a_joined_split_has_equal_quotas_of_what_is_left():
     second = first.remainder("one", "test", "test.txt")
     assert [item.quota for item in second.parts] == [
         Rest("one/validation.a"),
-        PerClass(3, apart_from="one/validation.b"),
+        PerClass(3, parent="one/validation.b"),
     ]
     assert [dataclasses.replace(item, quota=Half()) for item in second.parts] == [
         dataclasses.replace(item, quota=Half()) for item in first.parts
@@ -313,7 +313,7 @@ def test_the_remainder_of_a_joined_split_has_equal_quotas_of_what_is_left():
     assert (second.name, second.published) == ("test", "test.txt")
 
 
-@pytest.mark.parametrize("quota", [AllImages(), Rest("one/a"), Total(3, apart_from="one/a")], ids=str)
+@pytest.mark.parametrize("quota", [AllImages(), Rest("one/a"), Total(3, parent="one/a")], ids=str)
 def test_no_equal_quota_is_left_of_all_images_or_of_a_remainder(quota):
     with pytest.raises(DeclarationError, match="No split can have an equal quota after one/b"):
         quota.after("one/b")

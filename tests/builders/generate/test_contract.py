@@ -33,7 +33,7 @@ def test_names_end_ids():
 def test_a_name_means_one_recipe():
     found = {}
     for benchmark in BENCHMARKS.values():
-        for _, split in benchmark.splits():
+        for _, split in benchmark.by_key().values():
             if split.image_generator is not None:
                 assert found.setdefault(split.image_generator.name, split.image_generator) == split.image_generator
     corruptions = {f"{name}-{severity}" for name in DESCRIPTIONS for severity in range(1, 6)}

@@ -13,7 +13,6 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from builders.cli.progress import TerminalMeter
 from builders.errors import BuildError
 from builders.executors.local import LocalExecutor
 from builders.pipeline.published import Published
@@ -24,6 +23,7 @@ from tests.builders.conftest import files_of
 from tests.builders.generate import toy
 from tests.killing import watched_at_renames
 from tests.manifests import as_json, manifest_of, save_manifest
+from unknown_detection.terminal.progress import TerminalMeter
 
 ROOT = Path(__file__).parents[3]
 

@@ -16,7 +16,6 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from builders.cli.progress import TerminalMeter
 from builders.declare.benchmark import AllClasses, AllImages, Benchmark, Classes, Config, PaperCount, Split, Total
 from builders.errors import BuildError
 from builders.executors.base import Resources
@@ -32,6 +31,7 @@ from builders.release.split_entries import PreparationEntry
 from builders.sources.caltech256 import CALTECH256
 from builders.sources.noise import NOISE
 from tests.builders.photographs import pieces
+from unknown_detection.terminal.progress import TerminalMeter
 
 SIDE = 224
 BATCH = 1 << 20

@@ -7,7 +7,6 @@ import shutil
 import pytest
 from PIL import Image
 
-from builders.cli.progress import TerminalMeter
 from builders.commands.build import WORKER_IMPORTS
 from builders.errors import BuildError
 from builders.executors.local import LocalExecutor
@@ -16,6 +15,7 @@ from builders.pipeline.run import rebuild
 from tests.builders.conftest import files_of
 from tests.killing import watched_at_renames
 from tests.manifests import as_json, write_json
+from unknown_detection.terminal.progress import TerminalMeter
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def test_configs_are_added_to_one_folder(published, demo, tmp_path):
 
 def test_a_changed_image_is_named(published, demo, tmp_path):
     root = linked(demo["food101"], tmp_path / "food101")
-    row = published["imagenet"].rows("far_ood_food32").to_pylist()[7]
+    row = published["imagenet"].rows("imagenet/far_ood_food32").to_pylist()[7]
     path = root / "images" / row["source_id"]
     path.unlink()
     Image.new("RGB", (40, 40)).save(path, "JPEG")
@@ -86,7 +86,7 @@ def test_a_changed_image_is_named(published, demo, tmp_path):
 
 def test_a_changed_image_shows_after_the_resize_too(published, demo, tmp_path):
     root = linked(demo["dtd"], tmp_path / "dtd")
-    row = published["cifar"].rows("far_ood_dtd").to_pylist()[0]
+    row = published["cifar"].rows("cifar/far_ood_dtd").to_pylist()[0]
     path = root / "images" / row["source_id"]
     path.unlink()
     Image.new("RGB", (40, 40)).save(path, "JPEG")
@@ -96,7 +96,7 @@ def test_a_changed_image_shows_after_the_resize_too(published, demo, tmp_path):
 
 def test_an_edition_without_an_image_is_named(published, demo, tmp_path):
     root = linked(demo["food101"], tmp_path / "food101")
-    row = published["imagenet"].rows("far_ood_food32").to_pylist()[7]
+    row = published["imagenet"].rows("imagenet/far_ood_food32").to_pylist()[7]
     (root / "images" / row["source_id"]).unlink()
     with pytest.raises(BuildError) as caught:
         materialize(published["imagenet"], demo | {"food101": root}, tmp_path / "out")

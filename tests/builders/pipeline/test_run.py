@@ -125,7 +125,7 @@ def test_a_second_run_changes_nothing_and_writes_no_shard(demo, tmp_path, monkey
     out = tmp_path / "out"
     build_demo(demo, out)
     before = files_of(out)
-    monkeypatch.setattr(shards, "write_shard", lambda *_: pytest.fail("a finished shard was written again"))
+    monkeypatch.setattr(shards.ShardTask, "run", lambda *_: pytest.fail("a finished shard was written again"))
     build_demo(demo, out)
     assert files_of(out) == before
 

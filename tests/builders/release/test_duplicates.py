@@ -7,7 +7,7 @@ import threading
 import datasets
 import pytest
 
-from builders.card.front_matter import front_matter
+from builders.card.metadata import front_matter
 from builders.errors import BuildError
 from builders.release.duplicates import (
     Pair,
@@ -24,8 +24,7 @@ from builders.release.duplicates import (
     unfolded,
     write_pairs,
 )
-from builders.storage.paths import write_text
-from builders.storage.regular import open_regular
+from builders.storage.paths import open_regular, write_text
 from tests import manifests
 from tests.manifests import as_json, entry_of, typed
 

@@ -14,7 +14,7 @@ from builders.release.schema import arrow_schema
 from builders.storage.paths import atomic_path
 from builders.writing.read_plan import shard_starts
 from builders.writing.row_groups import ROW_GROUP_BYTES
-from builders.writing.shards import ShardTask, read_record, write_shard
+from builders.writing.shards import ShardTask, read_record
 
 
 def jpeg(number, size=0):
@@ -67,7 +67,7 @@ def silent(images, size):
 def test_bytes_pass_through_and_digests_are_theirs(tmp_path):
     files = {f"{i}.jpg": jpeg(i) for i in range(5)}
     shard = task(tmp_path, files)
-    record = write_shard(shard, silent)
+    record = shard.run(silent)
     rows = pq.read_table(shard.data).to_pylist()
     assert {row["image"]["path"]: row["image"]["bytes"] for row in rows} == files
     assert [row["content_sha256"] for row in rows] == [hashlib.sha256(data).hexdigest() for data in files.values()]
@@ -82,7 +82,7 @@ def test_row_groups_are_bounded_by_real_bytes(tmp_path):
     # its group.
     sizes = [2000, 50_000_000, 2000, 2000, 20_000_000, 20_000_000, 2000]
     shard = task(tmp_path, {f"{i}.jpg": jpeg(i, size) for i, size in enumerate(sizes)})
-    write_shard(shard, silent)
+    shard.run(silent)
     metadata = pq.ParquetFile(shard.data).metadata
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
     assert [group.num_rows for group in groups] == [1, 1, 3, 1, 1]
@@ -95,23 +95,23 @@ def test_row_groups_are_bounded_by_real_bytes(tmp_path):
 
 def test_the_same_shard_twice_is_the_same_file(tmp_path):
     shard = task(tmp_path, {f"{i}.jpg": jpeg(i) for i in range(9)})
-    write_shard(shard, silent)
+    shard.run(silent)
     first = shard.data.read_bytes(), shard.part.read_bytes()
-    write_shard(shard, silent)
+    shard.run(silent)
     assert (shard.data.read_bytes(), shard.part.read_bytes()) == first
 
 
 def test_a_cut_image_stops_the_shard_and_leaves_no_file(tmp_path):
     shard = task(tmp_path, {"a.jpg": jpeg(1), "b.jpg": jpeg(2)[:-40]})
     with pytest.raises(BuildError, match=r"b\.jpg cannot be used .*\. Replace it .* --allow-partial"):
-        write_shard(shard, silent)
+        shard.run(silent)
     assert list((tmp_path / "out").iterdir()) == []
 
 
 def test_a_cut_image_is_dropped_and_recorded_where_that_is_allowed(tmp_path):
     files = {"a.jpg": jpeg(1), "b.jpg": jpeg(2)[:-40], "c.jpg": jpeg(3)}
     shard = task(tmp_path, files, drop_unreadable=True)
-    record = write_shard(shard, silent)
+    record = shard.run(silent)
     rows = pq.read_table(shard.data).to_pylist()
     assert [(row["id"], row["image"]["bytes"]) for row in rows] == [
         ("s/a.jpg", files["a.jpg"]),
@@ -124,20 +124,20 @@ def test_a_file_that_vanished_is_named(tmp_path):
     shard = task(tmp_path, {"a.jpg": jpeg(1)})
     (tmp_path / "source" / "a.jpg").unlink()
     with pytest.raises(BuildError, match=r"Cannot read .*a\.jpg: No such file or directory\. Restore it"):
-        write_shard(shard, silent)
+        shard.run(silent)
 
 
 def test_a_file_that_shrank_is_named(tmp_path):
     shard = task(tmp_path, {"a.jpg": jpeg(1)})
     (tmp_path / "source" / "a.jpg").write_bytes(b"short")
     with pytest.raises(BuildError, match=r"a\.jpg changed during the build: expected .* bytes, found 5\."):
-        write_shard(shard, silent)
+        shard.run(silent)
 
 
 def test_index_only_writes_the_rows_and_no_pixels(tmp_path):
     files = {"a.jpg": jpeg(1)}
     shard = task(tmp_path, files, data=None)
-    record = write_shard(shard, silent)
+    record = shard.run(silent)
     part = pq.read_table(shard.part)
     assert part["content_sha256"].to_pylist() == [hashlib.sha256(files["a.jpg"]).hexdigest()]
     assert (record.bytes, record.sha256) == (0, "")
@@ -147,7 +147,7 @@ def test_index_only_writes_the_rows_and_no_pixels(tmp_path):
 def test_progress_adds_up(tmp_path):
     files = {f"{i:03d}.jpg": jpeg(i) for i in range(150)}
     steps = []
-    write_shard(task(tmp_path, files), lambda images, size: steps.append((images, size)))
+    task(tmp_path, files).run(lambda images, size: steps.append((images, size)))
     assert sum(images for images, _ in steps) == 150
     assert sum(size for _, size in steps) == sum(map(len, files.values()))
 

@@ -6,9 +6,8 @@ import io
 import click
 import pytest
 
-from builders.cli.progress import TerminalMeter
 from tests.unknown_detection.terminal.running import drawn
-from unknown_detection.terminal.progress import bar, log, result
+from unknown_detection.terminal.progress import TerminalMeter, bar, log, result
 
 
 class Screen(io.StringIO):

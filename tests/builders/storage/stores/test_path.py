@@ -3,8 +3,16 @@ import pickle
 import pytest
 
 from builders.errors import BuildError
-from builders.storage.paths import as_path, atomic_path, inside, store_of, write_text
-from builders.storage.regular import copy_here, read_regular, require_regular
+from builders.storage.paths import (
+    as_path,
+    atomic_path,
+    copy_here,
+    inside,
+    read_regular,
+    require_regular,
+    store_of,
+    write_text,
+)
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import sys
 import datasets
 import pytest
 
-from builders.card import croissant
+from builders.card.metadata import croissant_text
 from builders.card.responsible import statements
 from builders.release.manifest import read_manifest
 from builders.release.schema import ROLES
@@ -113,6 +113,6 @@ def test_statements_count_what_the_manifest_counts(cifar_release):
 def test_a_published_release_has_version_and_address():
     config = manifests.config({"test": manifests.split(rows=3)})
     manifest = manifests.manifest({"bench": config}) | {"version": "1.2.3", "repository": "org/name"}
-    found = json.loads(croissant.render(typed(manifest)))
+    found = json.loads(croissant_text(typed(manifest)))
     assert (found["version"], found["url"]) == ("1.2.3", "https://huggingface.co/datasets/org/name")
     assert "rai:dataReleaseMaintenancePlan" in found
