@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import msgspec
 from markupsafe import Markup
 
-from builders.card import facts, responsible, words
+from builders.card import facts, words
 from builders.card.metadata import croissant_text, front_matter_text
 from builders.release.entries import Manifest, without_outdated_audits
 from builders.release.layout import INDEX_SUFFIX, Layout
@@ -84,7 +84,7 @@ def _said(manifest: Manifest) -> dict[str, object]:
         "compared": {key: entry.compared for key, entry in manifest.by_key().items() if entry.compared is not None},
         "revision": f', revision="v{manifest.version}"' if manifest.version else "",
         "drawn": facts.drawn(manifest),
-        "statements": responsible.statements(manifest),
+        "statements": facts.statements(manifest),
         "column_meanings": COLUMN_MEANINGS,
         "size": byte_text(sum(file.size for split in manifest.by_key().values() for file in split.files)),
         "rows": sum(split.rows for split in manifest.by_key().values()),

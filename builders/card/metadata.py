@@ -16,8 +16,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from builders.card.facts import benchmarks, labels
-from builders.card.responsible import COLLECTION_TYPE, statements
+from builders.card.facts import COLLECTION_TYPE, benchmarks, labels, statements
 from builders.card.words import ROLE_MEANINGS
 from builders.release.duplicates import CONFIG, SPLIT
 from builders.release.entries import ConfigEntry, Manifest

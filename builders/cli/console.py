@@ -47,17 +47,13 @@ def _run(command: click.Command, argv: Sequence[str] | None) -> int:
 def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
     """Return the lines of a table, with words aligned left and numbers right."""
     widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
-    numeric = [all(_is_number(line[i]) for line in lines[1:]) for i in range(len(widths))]
+    numeric = [all(line[i].replace(",", "").lstrip("+-").isdigit() for line in lines[1:]) for i in range(len(widths))]
     return [
         "  ".join(
             cell.rjust(w) if right else cell.ljust(w) for cell, w, right in zip(line, widths, numeric, strict=True)
         ).rstrip()
         for line in lines
     ]
-
-
-def _is_number(cell: str) -> bool:
-    return cell.replace(",", "").lstrip("+-").isdigit()
 
 
 SCHEMA = 1

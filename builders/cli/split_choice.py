@@ -15,14 +15,12 @@ from builders.errors import BuildError, one_line
 def splits_option(
     help: str,  # noqa: A002 - as in click
     *,
-    required: bool = False,
     keys: Sequence[str] = (),
 ) -> Callable[[Any], Any]:
     """Return the option; its value is what `chosen_splits` takes.
 
     Args:
         help: what is done with the splits, as the start of the option's help.
-        required: whether it must be given.
         keys: the splits that a shell offers; those of the release where a command's first argument names one.
     """
 
@@ -32,7 +30,6 @@ def splits_option(
     return click.option(
         "--splits",
         multiple=True,
-        required=required,
         shell_complete=complete,
         metavar="CONFIG[/SPLIT],...",
         help=f"{help} A config stands for all its splits.",

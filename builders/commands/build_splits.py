@@ -132,7 +132,7 @@ def note_left_out(
     benchmark: Benchmark, models: ModelsOfDemo, names: Sequence[str], note: Callable[[str], object]
 ) -> None:
     """Say which of the usual splits are left out since a flag is missing, if no splits were named."""
-    lacking = without_packages(models.generators)
+    lacking = without_packages(models.generators) if models.wanted else {}
     for key in () if names else benchmark.usual():
         if benchmark.needs(key) and key not in lacking:
             note(f"{key}: left out, since it is made with {benchmark.needs(key)}")
@@ -169,7 +169,8 @@ def _installed_splits(
     """The splits whose generators' packages are installed, if all of a demo is built; otherwise all must be."""
     generators = generators_of(benchmark, splits)
     if not flags.demo or flags.splits:
-        check_installed(generators)
+        if generators:
+            check_installed(generators)
         return splits
     lacking = {**without_packages(generators), **without_packages(models.generators)}
     for line in left_out(lacking):

@@ -8,6 +8,7 @@ with one `Benchmark` value, which checks itself on construction. The other types
 from __future__ import annotations
 
 import dataclasses
+import functools
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -258,9 +259,14 @@ class Benchmark:
         """Count the rows of a split (`config/split`) or of a part of one."""
         declared = self.by_key()
         parts = self.parts().get(key, (key,))
-        papers = [declared[part][1].paper for part in parts]
+        papers, rows = [declared[part][1].paper for part in parts], 0
+        for part in parts:
+            split = declared[part][1]
+            rows += split.quota.expected(functools.partial(class_sizes, split.source, split.partitions, split.classes))
+            if isinstance(split.quota, Rest):
+                rows -= sum(self.count(first).rows for first in self.drawn_before(part))
         return Count(
-            rows=sum(self._rows(declared, part) for part in parts),
+            rows=rows,
             paper=sum(paper.rows for paper in papers),
             why="; ".join(dict.fromkeys(paper.why for paper in papers if paper.why)),
             classes=sum(paper.classes for paper in papers),
@@ -272,13 +278,6 @@ class Benchmark:
         while key := declared[key][1].quota.parent:
             found.append(key)
         return tuple(found)
-
-    def _rows(self, declared: Mapping[str, tuple[Config, Split]], key: str) -> int:
-        _, split = declared[key]
-        images = split.quota.expected(lambda: class_sizes(split.source, split.partitions, split.classes))
-        if not isinstance(split.quota, Rest):
-            return images
-        return images - sum(self._rows(declared, first) for first in self.drawn_before(key))
 
     def sources(self) -> tuple[Source, ...]:
         """All sources that the splits need, in order of first use."""

@@ -83,8 +83,11 @@ def prepare(run: Run) -> BuildPlan:
             f"{sentence}, in {root}. Complete that source, or build what there is with --allow-partial (the "
             "manifest will say so)."
         )
-    for index in indexes.values() if not request.demo else ():  # those of a demo are small on purpose
-        refuse_resized(index)
+    from builders.demo.write import is_demo  # which draws images, and only this asks it
+
+    for index in indexes.values():
+        if not request.demo and not is_demo(index.root):  # those of a demo are small on purpose
+            refuse_resized(index)
     _note_originals(run, needed, indexes)
     planned = plan(
         draws,

@@ -80,13 +80,12 @@ class ReadPlan:
         return self.table.slice(self.starts[shard], self.starts[shard + 1] - self.starts[shard])
 
 
-def locate(planned: PlannedSplit, places: Places, *, shard_bytes: int = SHARD_BYTES) -> ReadPlan:
+def locate(planned: PlannedSplit, places: Places) -> ReadPlan:
     """Find the bytes of a planned split and cut it into shards.
 
     Args:
         planned: what to find.
         places: finds the images of its source, and of the source of its companions.
-        shard_bytes: image bytes in one shard; only the last image of a shard may go beyond.
 
     Raises:
         BuildError: a file of the index is no longer there or cannot be looked at.
@@ -102,18 +101,17 @@ def locate(planned: PlannedSplit, places: Places, *, shard_bytes: int = SHARD_BY
     # Generated images are cut by their pixels: their encoded bytes are not known yet, and may differ with the
     # encoder's version.
     sizes = found.sizes if generator is None else np.full(len(form), generator.nominal_bytes, dtype=np.int64)
-    starts = shard_starts(sizes, shard_bytes)
+    starts = shard_starts(sizes, SHARD_BYTES)
     packs = found.packs + (beside.packs if beside else ())
     return ReadPlan((planned,), table, starts, _digest(planned.config, planned.table, starts), packs)
 
 
-def join(parts: Sequence[ReadPlan], order: Callable[[pa.Array], Int64], *, shard_bytes: int = SHARD_BYTES) -> ReadPlan:
+def join(parts: Sequence[ReadPlan], order: Callable[[pa.Array], Int64]) -> ReadPlan:
     """Put the located parts of one split together and cut the whole into shards.
 
     Args:
         parts: all parts of the split, in declared order; or a split that has none, alone, which stays as it is.
         order: gives the order of the rows, given their ids part by part.
-        shard_bytes: image bytes in one shard.
 
     Raises:
         ValueError: a part makes its images; their packs have other columns than a source's files.
@@ -125,7 +123,7 @@ def join(parts: Sequence[ReadPlan], order: Callable[[pa.Array], Int64], *, shard
         raise ValueError(f"a part of {parts[0].key} makes its images")
     table = pa.concat_tables(part.table for part in parts)
     table = table.take(pa.array(order(table["id"].combine_chunks()))).combine_chunks()
-    starts = shard_starts(table["size"].to_numpy(), shard_bytes)
+    starts = shard_starts(table["size"].to_numpy(), SHARD_BYTES)
     packs = {pack.path: pack for part in parts for pack in part.packs}
     return ReadPlan(
         tuple(planned for part in parts for planned in part.parts),

@@ -8,8 +8,8 @@ import sys
 import datasets
 import pytest
 
+from builders.card.facts import statements
 from builders.card.metadata import croissant_text
-from builders.card.responsible import statements
 from builders.release.manifest import read_manifest
 from builders.release.schema import ROLES
 from tests import manifests
