@@ -12,8 +12,15 @@ from typing import Any, NamedTuple
 
 import click
 
-from builders.cli.console import aligned, check_json, exit_code, json_option, print_document
-from builders.cli.split_choice import chosen_splits, splits_option
+from builders.cli.console import (
+    aligned,
+    check_json,
+    chosen_splits,
+    exit_code,
+    json_option,
+    print_document,
+    splits_option,
+)
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.release.entries import Manifest
 from builders.release.manifest import read_manifest

@@ -12,7 +12,15 @@ from typing import Any
 import click
 
 from builders.cli.build_options import BuildFlags, parsed
-from builders.cli.console import aligned, check_json, exit_code, json_option, print_document
+from builders.cli.console import (
+    aligned,
+    check_json,
+    chosen_splits,
+    exit_code,
+    json_option,
+    print_document,
+    splits_option,
+)
 from builders.cli.executor_flags import EXECUTOR_FLAGS, EXECUTOR_OPTIONS
 from builders.cli.source_flags import (
     cache_option,
@@ -24,7 +32,6 @@ from builders.cli.source_flags import (
     source_options,
     sources_option,
 )
-from builders.cli.split_choice import chosen_splits, splits_option
 from builders.commands.summary import loading
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.executors.processes import without_pandas
@@ -34,7 +41,7 @@ from builders.hub.repository import Repository
 from builders.pipeline.from_index import find
 from builders.pipeline.published import Published, needed_sources
 from builders.pipeline.recorded import Bring
-from builders.pipeline.run import rebuild
+from builders.pipeline.run import write_release
 from builders.release.digests import file_sha256
 from builders.release.manifest import read_manifest
 from builders.release.split_entries import FileEntry
@@ -73,7 +80,7 @@ def _command(target: str, revision: str | None, **values: Any) -> None:
                 if flags.dry_run:
                     find(published, roots, flags.out, meter, executor)
                 else:
-                    rebuild(published, roots, flags.out, meter, executor)
+                    write_release(find(published, roots, flags.out, meter, executor))
         found = {key: split for published in configs for key, split in published.splits().items()}
     if flags.as_json:
         where = {"release": target, "revision": revision, "out": str(flags.out)}

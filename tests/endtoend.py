@@ -27,7 +27,6 @@ COSTLY = (
     Hub,
     Launcher,
     run.write_release,
-    run.rebuild,
     *(command.main for command in COMMANDS),
 )
 

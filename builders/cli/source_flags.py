@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from builders.errors import BuildError, one_line
-from builders.hub.place import HubPlace, is_hub_place, parse_place
+from builders.hub.place import PREFIX, HubPlace, parse_place
 from builders.sources.titles import TITLES
 from builders.storage.paths import as_path, store_of
 from builders.storage.text_files import read_lines
@@ -41,7 +41,7 @@ def as_place(text: str) -> Place:
     Raises:
         BuildError: it begins as an address of the Hub or of a store, and is none.
     """
-    return parse_place(text) if is_hub_place(text) else as_path(text)
+    return parse_place(text) if text.startswith(PREFIX) else as_path(text)
 
 
 class PlaceType(click.ParamType[Any]):
@@ -194,7 +194,7 @@ def listed_sources(given: Path | None) -> dict[str, Place]:
 
 
 def _placed(key: str, value: str, path: Path) -> Place:
-    if is_hub_place(value) or not store_of(value).is_local:
+    if value.startswith(PREFIX) or not store_of(value).is_local:
         return as_place(value)
     try:
         return path.parent / Path(value).expanduser()

@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from builders.cli.build_options import BuildFlags, chosen_reading, refuse_replaced
-from builders.cli.console import check_json, print_document
+from builders.cli.console import check_json, is_named, named, print_document, refuse_unknown
 from builders.cli.source_flags import (
     given_places,
     listed_once,
@@ -23,7 +23,6 @@ from builders.cli.source_flags import (
     refuse_wrong_folders,
     source_folders,
 )
-from builders.cli.split_choice import is_named, named, refuse_unknown
 from builders.commands.build_splits import ModelsOfDemo, chosen_splits, listed_in_demo, note_left_out
 from builders.commands.summary import built_text, dry_run_document, dry_run_text
 from builders.declare.benchmark import Benchmark, split_of

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from builders.cli.build_options import BuildFlags, is_given, replaced_configs
-from builders.cli.split_choice import is_named
+from builders.cli.console import is_named
 from builders.declare.benchmark import Benchmark, DemoModels, Listed, Settings, Split
 from builders.demo.base import DemoFiles
 from builders.errors import BuildError

@@ -36,6 +36,10 @@ class Key:
         prefix, sha256 = "\0".join((str(self.seed), self.config, self.split, "")).encode(), hashlib.sha256
         return [sha256(prefix + value).digest() for value in _utf8_values(ids)]
 
+    def order(self, ids: pa.Array) -> npt.NDArray[np.int64]:
+        """Order n ids, `pa.string()`; returns n positions into them, lowest digest first."""
+        return in_rank_order(self.words(ids), lambda positions: self.digests(ids.take(pa.array(positions))))
+
 
 def in_rank_order(
     words: npt.NDArray[np.uint64], digests: Callable[[npt.NDArray[np.int64]], list[bytes]]
@@ -57,22 +61,6 @@ def in_rank_order(
         by_digest = sorted(zip(digests(tied), tied.tolist(), strict=True))
         order[run[0] : run[-1] + 2] = [position for _, position in by_digest]
     return order
-
-
-def keyed_order(ids: pa.Array, *, seed: int, config: str, split: str) -> npt.NDArray[np.int64]:
-    """Order ids by the SHA-256 of (seed, config, split, id).
-
-    Args:
-        ids: n strings, `pa.string()`.
-        seed: the benchmark's seed.
-        config: name of the drawing config.
-        split: name of the drawing split.
-
-    Returns:
-        n positions into `ids`, lowest digest first.
-    """
-    key = Key(seed, config, split)
-    return in_rank_order(key.words(ids), lambda positions: key.digests(ids.take(pa.array(positions))))
 
 
 def largest_remainders(total: int, sizes: Sequence[int]) -> list[int]:

@@ -29,11 +29,6 @@ class HubPlace:
         return f"{PREFIX}datasets/{self.repo}{revision}" + (f"/{self.folder}" if self.folder else "")
 
 
-def is_hub_place(text: str) -> bool:
-    """Whether a text names a place on the Hub, well-formed or not."""
-    return text.startswith(PREFIX)
-
-
 def parse_place(text: str) -> HubPlace:
     """Read a place such as `hf://datasets/ORG/NAME@REVISION/FOLDER`.
 

@@ -86,19 +86,15 @@ class Run:
         """A run that builds a benchmark from sources."""
         version = benchmark.version
         if request.without_duplicates:
-            version = variant_version(version, decode=request.decode)
+            # With `decode`, equal pixels of other bytes go, too.
+            joined = "." if "+" in version else "+"
+            version += f"{joined}{VARIANT}" + (".decoded" if request.decode else "")
         return cls(benchmark, request, version, executor, meter)
 
     @property
     def layout(self) -> Layout:
         """Places in the release folder that the run writes."""
         return Layout(self.request.out)
-
-
-def variant_version(version: str, *, decode: bool) -> str:
-    """The version of a benchmark's variant without duplicates; with `decode` equal pixels of other bytes go, too."""
-    joined = "." if "+" in version else "+"
-    return f"{version}{joined}{VARIANT}" + (".decoded" if decode else "")
 
 
 def compared_with(benchmark: Benchmark, splits: Sequence[str]) -> tuple[str, ...]:
@@ -174,7 +170,7 @@ class BuildPlan:
         It is that of the keyed ranks, or the one in which the rows were published.
         """
         if self.published is None:
-            return self.draws.order(ids, key)
+            return self.draws.rank(key).order(ids)
         places = pc.index_in(self.published.rows(key)["id"], value_set=ids)
         found: Rows = places.to_numpy().astype(np.int64)
         return found

@@ -104,6 +104,11 @@ def finish_split(
     split, generator = plan.parts[0].split, plan.image_generator
     sealed = range(plan.shards if generator is not None and generator.sealed is not None else 0)
     by_key = {planned.key: planned.split for planned in plan.parts}
+    own: dict[str, Any] = {"parts": tuple(parts)}
+    if not isinstance(split, Part):
+        own = {name: getattr(parts[0], name) for name in ("role", "source", "partitions", "adopted")}
+        if parts[0].labelled != is_labelled(split.role):  # else its role says so
+            own["labelled"] = parts[0].labelled
     entry = SplitEntry(
         **{name: sum(getattr(part, name) for part in parts) for name in SUMS},
         why="; ".join(dict.fromkeys(part.why for part in parts if part.why)),
@@ -120,7 +125,7 @@ def finish_split(
         generator=None if generator is None else generator.entry(),
         overlaps=rows.num_rows - rows[ID_OVERLAP.name].null_count if ID_OVERLAP in config.columns else None,
         compared=remarks_on_classes(config, split) if ID_OVERLAP in config.columns else None,
-        **({"parts": tuple(parts)} if isinstance(split, Part) else _own(parts[0])),
+        **own,
     )
     run.meter.advance(plan.table.num_rows)
     return Finished(plan, entry, tuple(exclusions))
@@ -159,12 +164,6 @@ def _part_entry(planned: PlannedSplit, excluded: Sequence[Exclusion], rows: int,
         classes=planned.classes,
         paper_classes=planned.count.classes,
     )
-
-
-def _own(part: PartEntry) -> dict[str, Any]:
-    """What a split without parts says of itself; of its labels only what its role does not say."""
-    own = {name: getattr(part, name) for name in ("role", "source", "partitions", "adopted")}
-    return own if part.labelled == is_labelled(part.role) else {**own, "labelled": part.labelled}
 
 
 def data_entries(layout: Layout, plan: ReadPlan) -> tuple[FileEntry, ...]:
@@ -235,14 +234,17 @@ def finish_release(run: Run, before: Manifest, contents: Contents) -> Manifest:
         configs={**before.configs, **contents.configs},
         sources={**before.sources, **contents.sources},
     )
-    origins = [*_earlier_tables(layout, before), *contents.duplicates]
+    origins, listed = list(contents.duplicates), before.duplicates
+    # Another table was written by a run that was killed before its manifest was; all is looked for again.
+    if listed and layout.duplicates.is_file() and file_sha256(layout.duplicates) == listed.sha256:
+        origins.insert(0, origin(before, layout.duplicates))
     found = PixelComparisons(layout, manifest, run.benchmark, run.meter).table(carried(origins, manifest))
     known = manifest.by_key()
     table = complete(manifest, lambda key: layout.root / known[key].index.path, origins, found)
-    listed = write_table(layout, table)
+    written = write_table(layout, table)
     training = {key for key, entry in known.items() if is_training(key, entry)}
     run.meter.note(summary(read_pairs(layout.duplicates), training))
-    manifest = with_samples(layout, msgspec.structs.replace(manifest, duplicates=listed), before)
+    manifest = with_samples(layout, msgspec.structs.replace(manifest, duplicates=written), before)
     return card.write_card_and_manifest(layout, manifest, before)
 
 
@@ -260,15 +262,6 @@ def _config_entry(run: Run, config: Config, finished: Sequence[Finished], before
         splits={**before.splits, **mine} if before else mine,
         excluded=file_entry(run.layout, path),
     )
-
-
-def _earlier_tables(layout: Layout, manifest: Manifest) -> list[Origin]:
-    """The table of duplicates that a release folder has from earlier runs, where it is as its manifest lists it."""
-    if manifest.duplicates is None or not layout.duplicates.is_file():
-        return []
-    if file_sha256(layout.duplicates) != manifest.duplicates.sha256:
-        return []  # written by a run that was killed before its manifest was; all is looked for again
-    return [origin(manifest, layout.duplicates)]
 
 
 def _by_rule(exclusions: Sequence[Exclusion]) -> dict[str, int]:

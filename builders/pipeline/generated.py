@@ -16,10 +16,9 @@ import pyarrow.compute as pc
 
 from builders.errors import BuildError
 from builders.generate.batches import Batch, cut, generated_table, read_pixels
-from builders.generate.contract import Generator
 from builders.generate.extra import check_installed
 from builders.generate.task import BatchTask
-from builders.pipeline.build_plan import Run
+from builders.pipeline.build_plan import Run, generators_of
 from builders.release.layout import PARTS
 from builders.release.schema import arrow_schema
 from builders.sources.base import SourceIndex
@@ -129,7 +128,7 @@ class ShardWork:
     def _run(self, wanted: Sequence[tuple[str, Batch]]) -> None:
         """Generate the images of some batches, each given with the key of its split."""
         tasks = []
-        generators = {key: self._generator(key) for key in dict.fromkeys(key for key, _ in wanted)}
+        generators = generators_of(self.run.benchmark, list(dict.fromkeys(key for key, _ in wanted)))
         check_installed(generators)
         for key, generator in generators.items():
             plan = self.generated[key]
@@ -143,12 +142,6 @@ class ShardWork:
             ]
         self.run.meter.step("generating images", sum(task.batch.stop - task.batch.start for task in tasks))
         self.run.executor.run(tasks, self.run.meter.advance)
-
-    def _generator(self, key: str) -> Generator:
-        generator = self.generated[key].image_generator
-        if generator is None:
-            raise AssertionError(f"{key} has no generator")
-        return generator
 
     def _with_images(self, plan: ReadPlan) -> ReadPlan:
         generator = plan.image_generator

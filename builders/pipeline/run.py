@@ -6,20 +6,17 @@ Rows come from a person's sources (`builders.pipeline.from_sources`) or from a p
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from pathlib import Path
+from collections.abc import Sequence
 
 import pyarrow.compute as pc
 
 from builders.duplicates.comparisons import are_compared, write_pixels
 from builders.errors import os_errors_as_build_errors
-from builders.executors.base import Executor, Meter
 from builders.pipeline.build_plan import BuildPlan, Run, locate_splits, refuse_full_disk
 from builders.pipeline.finish import contents_of, finish_release, finish_split
-from builders.pipeline.from_index import find
 from builders.pipeline.from_sources import leave_duplicates_out
 from builders.pipeline.generated import ShardWork
-from builders.pipeline.published import Published, copy_published, published_contents, with_expected, with_opened
+from builders.pipeline.published import copy_published, published_contents, with_expected, with_opened
 from builders.pipeline.state import TRIES, State, locked
 from builders.release.entries import Manifest
 from builders.release.manifest import read_or_empty
@@ -63,17 +60,6 @@ def write_release(plan: BuildPlan) -> Manifest:
         own = (pack.path for split in located for pack in split.packs)
         remove_packs(layout.state / STAGING, (*own, *work.packs()))
     return manifest
-
-
-def rebuild(published: Published, roots: Mapping[str, Path], out: Path, meter: Meter, executor: Executor) -> Manifest:
-    """Write the rows of a published config, with pixels from the given sources, into a release folder.
-
-    The arguments are those of `builders.pipeline.from_index.find`. The manifest's split digests are the publisher's.
-
-    Raises:
-        BuildError: an image is missing in a source or has other content than the publisher's.
-    """
-    return write_release(find(published, roots, out, meter, executor))
 
 
 def _finish(plan: BuildPlan, chosen: Sequence[ReadPlan], work: ShardWork) -> Manifest:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from builders.declare.benchmark import Benchmark, Classes, ClassesOf, Config, FirstClasses, Split
 from builders.declare.quotas import Rows
-from builders.declare.ranking import Key, first_of_each, in_rank_order, keyed_order
+from builders.declare.ranking import Key, first_of_each, in_rank_order
 from builders.sources.base import SourceIndex
 
 _RANKED_TOGETHER = 1 << 20
@@ -225,8 +225,7 @@ def class_ids(classes: Classes, *, seed: int) -> list[str]:
     draw = classes.draw
     if draw is None:
         return names
-    config, _, split = draw.key.partition("/")
-    ranked = [names[i] for i in keyed_order(pa.array(names), seed=seed, config=config, split=split)]
+    ranked = [names[i] for i in Key(seed, *draw.key.split("/")).order(pa.array(names))]
     group_of = {decided.class_id: decided.group if draw.of_each_group else "" for decided in classes.candidates()}
     members: dict[str, list[str]] = {}
     for name in ranked:
@@ -276,10 +275,4 @@ class Draws:
 
     def rank(self, key: str) -> Key:
         """The key by which a split (`config/split`) ranks ids."""
-        config, _, split = key.partition("/")
-        return Key(self.seed, config, split)
-
-    def order(self, ids: pa.Array, key: str) -> Rows:
-        """Positions of some ids by the rank that a key (`config/split`) gives them, the first ones first."""
-        config, _, split = key.partition("/")
-        return keyed_order(ids, seed=self.seed, config=config, split=split)
+        return Key(self.seed, *key.split("/"))

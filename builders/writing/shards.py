@@ -188,17 +188,15 @@ def _write_group(task: ShardTask, rows: pa.Table, group: Group, writer: pq.Parqu
     if writer is not None:
         count = len(group.numbers)
         encoded = pa.Array.from_buffers(pa.binary(), count, [None, group.offsets.buffers()[1], group.data])
-        places = zip(index["source_id"].to_pylist(), group.stored, strict=True)
-        names = pa.array([_file_name(source_id, stored) for source_id, stored in places], pa.string())
-        image = pa.StructArray.from_arrays([encoded, names], fields=list(writer.schema.field("image").type))
+        names = [source_id.rpartition("/")[2] for source_id in index["source_id"].to_pylist()]
+        for number, stored in enumerate(group.stored):
+            if stored in BY_PIXELS:
+                names[number] = f"{os.path.splitext(names[number])[0]}.png"  # noqa: PTH122 - a name, not a path
+        fields = list(writer.schema.field("image").type)
+        image = pa.StructArray.from_arrays([encoded, pa.array(names, pa.string())], fields=fields)
         columns = [image, *(index[name].combine_chunks() for name in writer.schema.names[1:])]
         writer.write_table(pa.Table.from_arrays(columns, schema=writer.schema), row_group_size=count)
     return index
-
-
-def _file_name(source_id: str, stored: str) -> str:
-    name = source_id.rpartition("/")[2]
-    return name if stored not in BY_PIXELS else f"{os.path.splitext(name)[0]}.png"  # noqa: PTH122 - a name, not a path
 
 
 def _index_rows(task: ShardTask, rows: pa.Table, group: Group) -> pa.Table:

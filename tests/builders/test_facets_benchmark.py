@@ -19,8 +19,9 @@ from builders.declare.benchmark import Part
 from builders.declare.ranking import Key
 from builders.executors.local import LocalExecutor
 from builders.facets_benchmark import BENCHMARK, main
+from builders.pipeline.from_index import find
 from builders.pipeline.published import Published
-from builders.pipeline.run import rebuild
+from builders.pipeline.run import write_release
 from builders.plan.candidates import Draws, IndexArrays, KeyedRanks, RankedCandidates
 from builders.plan.planner import plan
 from builders.release.duplicates import unfolded
@@ -347,7 +348,7 @@ def test_the_points_of_the_kills_are_all_in_the_build(watched):
 
 def test_a_published_config_is_rebuilt_from_its_index(release, demo, tmp_path):
     with TerminalMeter(quiet=True) as meter, LocalExecutor(1) as executor:
-        rebuild(Published(release, "facets-t2"), demo, tmp_path, meter, executor)
+        write_release(find(Published(release, "facets-t2"), demo, tmp_path, meter, executor))
     expected, found = files_of(release), files_of(tmp_path)
     names = {name for name in found if "facets-t2" in name}
     assert len(names) == 5

@@ -15,8 +15,9 @@ from builders.declare.benchmark import Benchmark, DeclarationError, Largest
 from builders.declare.ranking import even_shares
 from builders.demo.write import MARKER
 from builders.executors.local import LocalExecutor
+from builders.pipeline.from_index import find
 from builders.pipeline.published import Published
-from builders.pipeline.run import rebuild
+from builders.pipeline.run import write_release
 from builders.plan.candidates import Draws, IndexArrays, RankedCandidates
 from builders.plan.completeness import agreement
 from builders.plan.planner import plan
@@ -252,8 +253,14 @@ def test_adopting_builds_exactly_the_list(demo, tmp_path, capsys):
 
 def test_a_published_index_is_built_again(release, demo, tmp_path):
     with TerminalMeter(quiet=True) as meter, LocalExecutor(1) as executor:
-        manifest = rebuild(
-            Published(release, "broad-multi-label"), {"coco2017": demo["coco2017"]}, tmp_path / "out", meter, executor
+        manifest = write_release(
+            find(
+                Published(release, "broad-multi-label"),
+                {"coco2017": demo["coco2017"]},
+                tmp_path / "out",
+                meter,
+                executor,
+            )
         )
     config = manifest.configs["broad-multi-label"]
     before = json.loads((release / "manifest.json").read_text())["configs"]["broad-multi-label"]

@@ -37,6 +37,7 @@ def run(tmp_path, monkeypatch, capsys):
 
 def test_a_place_is_a_folder_or_on_the_hub(monkeypatch, tmp_path):
     assert as_place("/data/x") == Path("/data/x")
+    assert as_place("hf:/datasets/x") == Path("hf:/datasets/x")
     assert as_place("hf://datasets/org/name@v1") == HubPlace("org/name", "v1")
     (tmp_path / "mine.toml").write_text('dtd = "hf://datasets/org/name/dtd"\nsvhn = "svhn"\n')
     listed = {"dtd": HubPlace("org/name", "main", "dtd"), "svhn": tmp_path / "svhn"}

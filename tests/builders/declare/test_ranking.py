@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders.declare.ranking import first_of_each, keyed_order, largest_remainders
+from builders.declare.ranking import Key, first_of_each, largest_remainders
 
 names = st.lists(st.text(min_size=1, max_size=12).filter(lambda s: "\0" not in s), unique=True, max_size=40)
 
@@ -19,7 +19,7 @@ def by_definition(ids, seed, config, split):
 
 def ordered(ids, seed=0, config="c", split="s"):
     array = pa.array(ids, pa.string())
-    return [ids[i] for i in keyed_order(array, seed=seed, config=config, split=split)]
+    return [ids[i] for i in Key(seed, config, split).order(array)]
 
 
 @given(names, st.integers(), st.sampled_from(["cifar", "imagenet"]))
@@ -48,9 +48,7 @@ def test_every_part_of_the_key_counts():
 def test_slices_of_a_larger_array_are_ordered_by_their_own_values():
     array = pa.array([f"n{i:04d}" for i in range(100)])
     part = array.slice(37, 20)
-    assert list(keyed_order(part, seed=0, config="c", split="s")) == list(
-        keyed_order(pa.array(part.to_pylist()), seed=0, config="c", split="s")
-    )
+    assert list(Key(0, "c", "s").order(part)) == list(Key(0, "c", "s").order(pa.array(part.to_pylist())))
 
 
 def test_more_ids_than_one_block_are_ordered_as_a_whole():

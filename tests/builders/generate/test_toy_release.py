@@ -15,8 +15,9 @@ from PIL import Image
 
 from builders.errors import BuildError
 from builders.executors.local import LocalExecutor
+from builders.pipeline.from_index import find
 from builders.pipeline.published import Published
-from builders.pipeline.run import rebuild
+from builders.pipeline.run import write_release
 from builders.release import images
 from hf_scripts import export, materialize, verify
 from tests.builders.conftest import files_of
@@ -298,7 +299,7 @@ def published(release, tmp_path, monkeypatch):
 
 def materialized(published, config, photographs, out):
     with TerminalMeter(quiet=True) as meter, LocalExecutor(1, gpus=1) as executor:
-        return rebuild(Published(published, config), {"caltech256": photographs}, out, meter, executor)
+        return write_release(find(Published(published, config), {"caltech256": photographs}, out, meter, executor))
 
 
 def test_exact_images_are_made_again_and_compared(release, published, photographs, device, tmp_path):

@@ -1,7 +1,7 @@
 import pytest
 
 from builders.errors import BuildError
-from builders.hub.place import HubPlace, is_hub_place, parse_place
+from builders.hub.place import HubPlace, parse_place
 
 
 @pytest.mark.parametrize(
@@ -18,7 +18,6 @@ from builders.hub.place import HubPlace, is_hub_place, parse_place
     ],
 )
 def test_a_place_is_read_and_written(text, place):
-    assert is_hub_place(text)
     assert parse_place(text) == place
     assert str(place) == text.rstrip("/")
 
@@ -43,8 +42,3 @@ def test_what_is_no_place_is_one_sentence(text):
         parse_place(text)
     assert str(caught.value).startswith("hf://")
     assert str(caught.value).isprintable()
-
-
-def test_a_folder_is_no_place():
-    assert not is_hub_place("/data/imagenet")
-    assert not is_hub_place("hf:/datasets/x")

@@ -10,8 +10,9 @@ from PIL import Image
 from builders.commands.build import WORKER_IMPORTS
 from builders.errors import BuildError
 from builders.executors.local import LocalExecutor
+from builders.pipeline.from_index import find
 from builders.pipeline.published import Published
-from builders.pipeline.run import rebuild
+from builders.pipeline.run import write_release
 from tests.builders.conftest import files_of
 from tests.killing import watched_at_renames
 from tests.manifests import as_json, write_json
@@ -35,7 +36,7 @@ def published(cifar_release, release, tmp_path_factory):
 
 def materialize(published, roots, out, workers=1):
     with TerminalMeter(quiet=True) as meter, LocalExecutor(workers, preload=WORKER_IMPORTS) as executor:
-        return as_json(rebuild(published, roots, out, meter, executor))
+        return as_json(write_release(find(published, roots, out, meter, executor)))
 
 
 def linked(source, target):
