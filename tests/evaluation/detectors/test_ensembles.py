@@ -94,5 +94,5 @@ def test_scores_that_tell_nothing_are_named(value):
 
 
 def test_components_are_counted_from_one():
-    with pytest.raises(EvaluationError, match="ens_f needs at least 1 component, found 0"):
+    with pytest.raises(EvaluationError, match="components of ens_f must be 1 or more, found 0; give another"):
         METHODS["ens_f"](components=0).fit(FITTED)

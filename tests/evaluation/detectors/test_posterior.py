@@ -64,7 +64,8 @@ def test_several_gen_score_together_as_each_does():
 
 @pytest.mark.parametrize("hyperparameters", [{"gamma": 0.0}, {"largest": 0}])
 def test_gen_parameters_out_of_range_are_refused(hyperparameters):
-    with pytest.raises(EvaluationError, match="gen needs gamma above 0 and largest of at least 1"):
+    (name,) = hyperparameters
+    with pytest.raises(EvaluationError, match=f"{name} of gen must be (above 0|1 or more), found 0"):
         GEN(**hyperparameters).fit()
 
 

@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import abc
 import inspect
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar, Literal, Self
 
-from unknown_detection.evaluation.detectors.fitting import require_labels
 from unknown_detection.evaluation.detectors.rows import (
     FEATURES,
     LOGITS,
     Doubles,
     Scores,
+    require_labels,
     require_width,
     score_in_chunks,
 )
@@ -27,6 +28,26 @@ Fit = Literal["none", "train", "validation"]
 
 _COPIES = 6
 """Float64 copies of its inputs that a detector's function holds at once, at most."""
+
+
+class Range(str):
+    """The values that a hyperparameter may have, in words such as `above 0`, and as a function, which `fit` calls."""
+
+    allows: Callable[[float], bool]
+
+    def __new__(cls, words: str, allows: Callable[[float], bool]) -> Self:
+        """Make it of both."""
+        made = super().__new__(cls, words)
+        made.allows = allows
+        return made
+
+
+def at_least(least: float, words: str = "") -> Range:
+    """Return a range without an upper end, described as `2 or more` or in other words."""
+    return Range(words or f"{least:g} or more", lambda value: least <= value < math.inf)
+
+
+POSITIVE = Range("above 0", lambda value: 0 < value < math.inf)
 
 
 class Detector(abc.ABC):
@@ -54,7 +75,7 @@ class Detector(abc.ABC):
         source: the paper and its section or equation.
         fits_on: the in-distribution rows to fit on; with "none", `fit` gets None for features.
         search: for each hyperparameter that is searched, the values to try, the default first.
-        ranges: the values that a hyperparameter may have, in words, for the help.
+        ranges: the values that a hyperparameter may have, in words, for the help; of a `Range`, others are refused.
         chosen_by: what the search compares: the AUROC of validation against `external_validation` rows, or that of
             right against wrong validation rows, which needs no unknown ones.
         reads: what is scored: the `Features` of one model; the logits of several members in `Features.members`; or
@@ -140,6 +161,10 @@ class RowDetector(Detector):
 
     def fit(self, features: Features | None = None, head: Head | None = None) -> Self:
         """See `Detector.fit`."""
+        for name, allowed in self.ranges.items():
+            value = getattr(self, name)
+            if value is not None and isinstance(allowed, Range) and not allowed.allows(value):
+                raise EvaluationError(f"{name} of {self.name} must be {allowed}, found {value}; give another.")
         if self.fits_on != "none":
             if features is None:
                 raise EvaluationError(f"{self.name} is fitted on rows of {self.fits_on}, found none. Give features.")

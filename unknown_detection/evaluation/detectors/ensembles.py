@@ -7,9 +7,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from unknown_detection.evaluation.detectors.base import RowDetector
-from unknown_detection.evaluation.detectors.fitting import labels_if_correct, require_range
-from unknown_detection.evaluation.detectors.rows import Doubles, Scores
+from unknown_detection.evaluation.detectors.base import RowDetector, at_least
+from unknown_detection.evaluation.detectors.rows import Doubles, Scores, labels_if_correct
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.features import Features, Floats, Head
 
@@ -33,6 +32,7 @@ class ScoreMixture(RowDetector):
     source = "Guille-Escuret et al. 2023, section 3"
     fits_on = "validation"
     search: ClassVar = {"components": (10, 1, 2, 5, 20)}
+    ranges: ClassVar = {"components": at_least(1)}
     chosen_by = "errors"
     requires = ("sklearn",)
 
@@ -41,7 +41,6 @@ class ScoreMixture(RowDetector):
 
     def _learn(self, features: Features, head: Head | None) -> None:
         components, parts = int(self.components), self.base_methods
-        require_range(components >= 1, f"{self.name} needs at least 1 component", components)
         (scores,) = self._inputs(features).values()
         scores = scores[labels_if_correct(features) >= 0]
         # A full covariance of k scores needs k + 1 rows.

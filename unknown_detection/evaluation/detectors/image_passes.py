@@ -65,8 +65,8 @@ def perturbed(model: Model, images: Any, temperature: float, epsilon: float) -> 
     Args:
         model: the model, on whose device the result is.
         images: preprocessed, shape (B, 3, H, W), as is the result.
-        temperature: T > 0.
-        epsilon: at least 0; 0 leaves the images unchanged.
+        temperature: T.
+        epsilon: the step; 0 leaves the images unchanged.
     """
     import torch
     from torch.nn.functional import cross_entropy
@@ -100,9 +100,6 @@ def run_with_dropout(model: Model, images: Any, ids: Sequence[str], *, seed: int
 
     Returns:
         `logits`: the logarithm of the mean softmax, shape (B, C); `mutual_information`: shape (B,).
-
-    Raises:
-        EvaluationError: as for `require_dropout`.
     """
     import torch
 
@@ -119,11 +116,7 @@ def run_with_dropout(model: Model, images: Any, ids: Sequence[str], *, seed: int
 
 
 def require_dropout(model: Model) -> None:
-    """Check that a model has dropout that can be drawn per image, in layers or called as a function.
-
-    Raises:
-        EvaluationError: it has none with a positive rate.
-    """
+    """Refuse a model without dropout of a positive rate, in layers or called as a function."""
     if not model.dropout.rates:
         raise EvaluationError(
             f"{model.name} has no dropout layers with a positive rate. Leave mc_dropout and mc_dropout_mi out, or use "
@@ -143,10 +136,6 @@ def run_on_crops(model: Model, images: Any, ids: Sequence[str], *, seed: int, vi
     return {"similarity": mean_cosine(np.stack(features))}
 
 
-CROPPED = 0.75
-"""Fraction of an image's area that a crop covers."""
-
-
 def crop(image: Any, seed: int) -> Any:
     """Return a random crop of three quarters of an image, shape (3, H, W), resized bilinearly to its size.
 
@@ -157,8 +146,8 @@ def crop(image: Any, seed: int) -> Any:
     random = np.random.default_rng(seed)
     height, width = image.shape[1:]
     stretch = math.exp(random.uniform(math.log(3 / 4), math.log(4 / 3)))
-    rows = min(height, max(1, round(height * math.sqrt(CROPPED / stretch))))
-    columns = min(width, max(1, round(width * math.sqrt(CROPPED * stretch))))
+    rows = min(height, max(1, round(height * math.sqrt(0.75 / stretch))))
+    columns = min(width, max(1, round(width * math.sqrt(0.75 * stretch))))
     top, left = int(random.integers(height - rows + 1)), int(random.integers(width - columns + 1))
     cut = image[None, :, top : top + rows, left : left + columns]
     return interpolate(cut, size=(height, width), mode="bilinear", align_corners=False, antialias=True)[0]
@@ -185,23 +174,8 @@ def row_seed(seed: int, purpose: str, id_: str) -> int:
     return int.from_bytes(digest[:8], "big") >> 1
 
 
-PERTURBED = ImagePass(
-    "perturbed",
-    run_perturbed,
-    depends_on=("temperature", "epsilon"),
-    random=False,
-    is_ordinary=lambda hyperparameters: hyperparameters["epsilon"] == 0,
-)
-WITH_DROPOUT = ImagePass("dropout", run_with_dropout, ("samples",), predicts=True, check=require_dropout)
-CROPS = ImagePass("crops", run_on_crops, ("views",))
-
-
-_BLOCKS = 2
-"""The last blocks whose logits are averaged; of a ResNet these are the blocks 3 and 4."""
-
-
 def run_without_rank_one(model: Model, images: Any, ids: Sequence[str], *, seed: int) -> Columns:
-    """Run a model once for each of its last two blocks, without the largest part of rank one of the block's output.
+    """Run a model once for each of its last two blocks (3 and 4 of a ResNet), without the part of rank one of each.
 
     Returns:
         `logits`: the mean over both passes, shape (B, C); the seed is not used.
@@ -214,7 +188,7 @@ def run_without_rank_one(model: Model, images: Any, ids: Sequence[str], *, seed:
     images = images.to(model.device)
     passes = []
     with exact_float32(), torch.inference_mode():
-        for block in model.layers.blocks[-_BLOCKS:]:
+        for block in model.layers.blocks[-2:]:
             with _rank_one_removed(model, block):
                 passes.append(model.logits(images).cpu().double().numpy())
     return {"logits": np.mean(passes, axis=0)}
@@ -256,6 +230,15 @@ def _rank_one_removed(model: Model, block: str) -> Iterator[None]:
         handle.remove()
 
 
+PERTURBED = ImagePass(
+    "perturbed",
+    run_perturbed,
+    depends_on=("temperature", "epsilon"),
+    random=False,
+    is_ordinary=lambda hyperparameters: hyperparameters["epsilon"] == 0,
+)
+WITH_DROPOUT = ImagePass("dropout", run_with_dropout, ("samples",), predicts=True, check=require_dropout)
+CROPS = ImagePass("crops", run_on_crops, ("views",))
 WITHOUT_RANK_ONE = ImagePass(
     "without_rank_one",
     run_without_rank_one,

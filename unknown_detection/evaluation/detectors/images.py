@@ -6,8 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
-from unknown_detection.evaluation.detectors.base import RowDetector
-from unknown_detection.evaluation.detectors.fitting import require_range
+from unknown_detection.evaluation.detectors.base import POSITIVE, RowDetector, at_least
 from unknown_detection.evaluation.detectors.image_passes import (
     CROPS,
     PERTURBED,
@@ -17,7 +16,7 @@ from unknown_detection.evaluation.detectors.image_passes import (
 )
 from unknown_detection.evaluation.detectors.logits import energy, msp
 from unknown_detection.evaluation.detectors.rows import Doubles, Scores
-from unknown_detection.evaluation.models.features import Features, Floats, Head
+from unknown_detection.evaluation.models.features import Features, Floats
 
 
 class ImageDetector(RowDetector):
@@ -45,24 +44,8 @@ class ImageDetector(RowDetector):
         return {f"{self.column} of the second pass": values.reshape(len(values), -1)}
 
 
-class _Perturbed(ImageDetector):
-    image_pass = PERTURBED
-    # The search of the unified benchmark (table 5 and its code). 0 means no perturbation, as in the optimizer paper.
-    search: ClassVar = {
-        "temperature": (1000.0, 1.0, 10.0, 100.0),
-        "epsilon": (0.0014, 0.0, 0.0005, 0.001, 0.002, 0.0024, 0.005, 0.01, 0.05, 0.1, 0.2),
-    }
-    ranges: ClassVar = {"temperature": "above 0", "epsilon": "0 or more, in pixel values of [0, 1]"}
-    temperature: float
-    epsilon: float
-
-    def _learn(self, features: Features | None, head: Head | None) -> None:
-        rule = f"{self.name} needs a temperature above 0 and epsilon of at least 0"
-        require_range(self.temperature > 0 and self.epsilon >= 0, rule, self.temperature, self.epsilon)
-
-
 @dataclass
-class ODIN(_Perturbed):
+class ODIN(ImageDetector):
     """MSP of perturbed images with temperature scaling (ODIN); see `perturbed`.
 
     Formula: 1 - max_c softmax(f(x') / T)_c with x' the perturbed image.
@@ -71,6 +54,13 @@ class ODIN(_Perturbed):
     """
 
     name, title, source = "odin", "ODIN", "Liang et al. 2018, section 3"
+    image_pass = PERTURBED
+    # The search of the unified benchmark (table 5 and its code). 0 means no perturbation, as in the optimizer paper.
+    search: ClassVar = {
+        "temperature": (1000.0, 1.0, 10.0, 100.0),
+        "epsilon": (0.0014, 0.0, 0.0005, 0.001, 0.002, 0.0024, 0.005, 0.01, 0.05, 0.1, 0.2),
+    }
+    ranges: ClassVar = {"temperature": POSITIVE, "epsilon": at_least(0, "0 or more, in pixel values of [0, 1]")}
 
     temperature: float = 1000.0
     epsilon: float = 0.0014
@@ -79,8 +69,7 @@ class ODIN(_Perturbed):
         return msp(logits, self.temperature)
 
 
-@dataclass
-class ODINMaxLogit(_Perturbed):
+class ODINMaxLogit(ODIN):
     """Negative maximum logit of perturbed images with temperature scaling (FACETS: IP TS MLV); see `perturbed`.
 
     Formula: -max_c f(x')_c / T with x' the perturbed image.
@@ -89,24 +78,13 @@ class ODINMaxLogit(_Perturbed):
 
     name, title, source = "odin_max_logit", "IP TS MLV", "FACETS, table of detectors"
 
-    temperature: float = 1000.0
-    epsilon: float = 0.0014
-
     def _rows(self, logits: Doubles) -> Scores:
         scores: Scores = -(logits / self.temperature).max(axis=1)
         return scores
 
 
-class _Several(ImageDetector):
-    """A pass of several samples or views, of which at least two are needed; the score is its output or -output."""
-
-    def _learn(self, features: Features | None, head: Head | None) -> None:
-        ((name, value),) = ((one, getattr(self, one)) for one in self.parameters())
-        require_range(value >= 2, f"{self.name} needs {name} of at least 2", value)
-
-
 @dataclass
-class MCDropout(_Several):
+class MCDropout(ImageDetector):
     """MSP of the mean softmax over passes with dropout (MC-dropout).
 
     Formula: 1 - max_c 1/S sum_s softmax(f_s(x))_c.
@@ -117,35 +95,29 @@ class MCDropout(_Several):
     name, title, source = "mc_dropout", "MC-dropout", "Gal and Ghahramani 2016, section 4"
     image_pass = WITH_DROPOUT
     search: ClassVar = {"samples": (50,)}
-    ranges: ClassVar = {"samples": "2 or more"}
+    ranges: ClassVar = {"samples": at_least(2)}
 
     samples: int = 50
 
-    _rows = staticmethod(msp)
+    def _rows(self, values: Doubles) -> Scores:
+        return msp(values)
 
 
-@dataclass
-class MCDropoutMI(_Several):
+class MCDropoutMI(MCDropout):
     """Mutual information between the prediction and the dropout mask (MI).
 
-    Formula: H(1/S sum_s p_s) - 1/S sum_s H(p_s), in nats; see `members.mutual_information`.
-    Source: Gal et al., Deep Bayesian Active Learning with Image Data, ICML 2017, section 4.
+    Formula and source: `members.mutual_information`, of passes with dropout in place of models.
     """
 
     name, title, source = "mc_dropout_mi", "MC-dropout MI", "Gal et al. 2017, section 4"
-    image_pass = WITH_DROPOUT
     column = "mutual_information"
-    search: ClassVar = {"samples": (50,)}
-    ranges: ClassVar = {"samples": "2 or more"}
-
-    samples: int = 50
 
     def _rows(self, values: Doubles) -> Scores:
         return values[:, 0]
 
 
 @dataclass
-class CADet(_Several):
+class CADet(ImageDetector):
     """Negative intra-similarity of an image's crops (CADet's m_in); see `mean_cosine` and `crop`.
 
     Formula: -m_in.
@@ -159,7 +131,7 @@ class CADet(_Several):
     image_pass = CROPS
     column = "similarity"
     search: ClassVar = {"views": (5,)}
-    ranges: ClassVar = {"views": "2 or more"}
+    ranges: ClassVar = {"views": at_least(2)}
 
     views: int = 5
 

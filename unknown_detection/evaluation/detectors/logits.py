@@ -19,9 +19,17 @@ import numpy as np
 from scipy.optimize import brentq
 from scipy.special import log_softmax, softmax
 
-from unknown_detection.evaluation.detectors.base import RowDetector, Together
-from unknown_detection.evaluation.detectors.fitting import class_sums, predicted, require_labels, require_range
-from unknown_detection.evaluation.detectors.rows import LOGITS, Doubles, Scores, dots, pieces
+from unknown_detection.evaluation.detectors.base import POSITIVE, RowDetector, Together, at_least
+from unknown_detection.evaluation.detectors.rows import (
+    LOGITS,
+    Doubles,
+    Scores,
+    class_sums,
+    dots,
+    pieces,
+    predicted,
+    require_labels,
+)
 from unknown_detection.evaluation.models.features import Features, Head
 
 # Bounds of the temperature search. Published temperatures are between 0.5 and 5 (Guo et al. 2017 and later); a bound
@@ -73,13 +81,12 @@ class Temperature(RowDetector):
 
     name, title, source = "temperature", "Temperature scaling", "Guo et al. 2017, equation 9"
     fits_on = "validation"
-    ranges: ClassVar = {"temperature": "above 0"}
+    ranges: ClassVar = {"temperature": POSITIVE}
 
     temperature: float | None = None
 
     def _learn(self, features: Features, head: Head | None) -> None:
         self.fitted = fit_temperature(features) if self.temperature is None else self.temperature
-        require_range(self.fitted > 0, "The temperature must be above 0", self.fitted)
 
     def _rows(self, logits: Doubles) -> Scores:
         return msp(logits, self.fitted)
@@ -109,12 +116,9 @@ class Energy(RowDetector):
     """
 
     name, title, source = "energy", "EBO", "Liu et al. 2020, equation 4"
-    ranges: ClassVar = {"temperature": "above 0"}
+    ranges: ClassVar = {"temperature": POSITIVE}
 
     temperature: float = 1.0
-
-    def _learn(self, features: Features | None, head: Head | None) -> None:
-        require_range(self.temperature > 0, "The temperature of energy must be above 0", self.temperature)
 
     def _rows(self, logits: Doubles) -> Scores:
         return energy(logits, self.temperature)
@@ -194,13 +198,10 @@ class GEN(Together):
 
     name, title, source = "gen", "GEN", "Liu et al. 2023, section 3"
     search: ClassVar = {"gamma": (0.1, 0.01, 0.5, 1.0, 2.0, 5.0, 10.0), "largest": (100, 10, 50, 200, 500, 1000)}
+    ranges: ClassVar = {"gamma": POSITIVE, "largest": at_least(1)}
 
     gamma: float = 0.1
     largest: int = 100
-
-    def _learn(self, features: Features | None, head: Head | None) -> None:
-        rule = "gen needs gamma above 0 and largest of at least 1"
-        require_range(self.gamma > 0 and self.largest >= 1, rule, self.gamma, self.largest)
 
     def _plan(self, detectors: Sequence[GEN], features: Features) -> tuple[Callable[..., Doubles], int]:
         """Sort the probabilities once."""
@@ -261,12 +262,6 @@ def fit_temperature(features: Features) -> float:
     The mean of log sum_c exp(b l_c) - b l_y is convex in b = 1 / T, so its derivative, the mean of E_softmax(b l)[l] -
     l_y, changes sign at most once; the root is bracketed in log T. Without a root between 0.05 and 100, a bound is
     returned: the lower one if, for example, all rows are classified correctly.
-
-    Source: Guo et al., On Calibration of Modern Neural Networks, ICML 2017, section 4.2, equation 9; on rows outside
-    the training set.
-
-    Raises:
-        EvaluationError: there are no rows or some have no label.
     """
     require_labels(features, "temperature")
 

@@ -12,15 +12,16 @@ import numpy.typing as npt
 from scipy.linalg import solve_triangular
 
 from unknown_detection.evaluation.detectors.base import RowDetector
-from unknown_detection.evaluation.detectors.fitting import class_means, require_rows_of_each_class
 from unknown_detection.evaluation.detectors.nearest import cuda_device
 from unknown_detection.evaluation.detectors.rows import (
     FEATURES,
     LOGITS,
     Doubles,
     Scores,
+    class_means,
     dots,
     pieces,
+    require_rows_of_each_class,
     require_width,
     score_in_chunks,
 )
@@ -105,12 +106,7 @@ def fit_class_gaussians(
     NeurIPS 2018, equation 1; Ledoit and Wolf, A Well-conditioned Estimator for Large-dimensional Covariance Matrices,
     Journal of Multivariate Analysis 88, 2004, section 3.
 
-    Args:
-        name: description of the values, for errors.
-        values: shape (n, D).
-        labels: class of each row, 0 to `classes` - 1; each class has a row.
-        classes: number C of classes.
-        ids: the n ids.
+    The arguments are those of `class_means`.
 
     Raises:
         EvaluationError: all values equal their class mean, or one is NaN or infinite.

@@ -101,7 +101,7 @@ class MemberDetector(RowDetector):
 
 
 class MutualInformation(MemberDetector):
-    """Mutual information between the prediction and the member (MI, BALD); see `mutual_information`."""
+    """Mutual information between the prediction and the member (MI, BALD); formula: `mutual_information`."""
 
     name, title, source = "mutual_information", "MI", "Gal et al. 2017, section 4"
 

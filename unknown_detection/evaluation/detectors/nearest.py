@@ -44,11 +44,7 @@ _DEVICE: ContextVar[str] = ContextVar("device", default="auto")
 
 @contextmanager
 def on_device(device: str) -> Iterator[None]:
-    """Compute large matrix products of detectors within the block on a device; see `models.pick_device`.
-
-    Raises:
-        EvaluationError: it is no device's name.
-    """
+    """Compute large matrix products of detectors within the block on a device, as for `models.pick_device`."""
     check_device(device)
     token = _DEVICE.set(device)
     try:
@@ -154,9 +150,6 @@ def search(z: Doubles, bank: Bank, count: int, *, bank_rows: int, device: str | 
         bank_rows: rows of the bank to read at once; on a device they are eight times as many.
         device: device of torch; None for NumPy.
         exact: search in float64, with NumPy.
-
-    Raises:
-        EvaluationError: the device has no memory for a single row.
     """
     spare = max(_SPARE, z.shape[1] // 32, count // 8)
     wanted = min(count + spare, len(bank))

@@ -10,8 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from scipy.special import softmax
 
-from unknown_detection.evaluation.detectors.base import Together
-from unknown_detection.evaluation.detectors.fitting import require_range
+from unknown_detection.evaluation.detectors.base import POSITIVE, Range, Together
 from unknown_detection.evaluation.detectors.logits import energy
 from unknown_detection.evaluation.detectors.nearest import (
     Bank,
@@ -52,11 +51,7 @@ def unit(values: Doubles) -> Doubles:
 
 
 def unit_bank(features: Features) -> Bank:
-    """Return the directions of the rows' features, and zeros for rows of zeros.
-
-    Raises:
-        EvaluationError: a value is NaN or infinite.
-    """
+    """Return the directions of the rows' features, and zeros for rows of zeros; refuse NaN and infinity."""
     lengths = np.empty(len(features))
     for start in range(0, len(features), _BANK_ROWS):  # few rows at once, which stay in the cache
         rows = slice(start, start + _BANK_ROWS)
@@ -215,14 +210,12 @@ class Relation(Together):
     fits_on = "train"
     inputs = (FEATURES, LOGITS)
     search: ClassVar = {"power": (1.0, 2.0, 4.0, 8.0), "cutoff": (0.03, 0.0)}
-    ranges: ClassVar = {"power": "above 0", "cutoff": "0 to 1"}
+    ranges: ClassVar = {"power": POSITIVE, "cutoff": Range("0 to 1", lambda value: 0 <= value <= 1)}
 
     power: float = 1.0
     cutoff: float = 0.03
 
     def _learn(self, features: Features, head: Head | None) -> None:
-        rule = "relation needs power above 0 and cutoff of at least 0"
-        require_range(self.power > 0 and self.cutoff >= 0, rule, self.power, self.cutoff)
         for _ in pieces(LOGITS, features.logits, features.ids):
             pass  # refuses NaN
         self.bank = unit_bank(features)

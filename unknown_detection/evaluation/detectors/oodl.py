@@ -7,8 +7,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from unknown_detection.evaluation.detectors.base import RowDetector
-from unknown_detection.evaluation.detectors.fitting import require_range
+from unknown_detection.evaluation.detectors.base import Range, RowDetector, at_least
 from unknown_detection.evaluation.detectors.rows import Doubles, Scores, as_float64, require_width
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.features import Features, Floats, Head
@@ -26,7 +25,7 @@ class OODL(RowDetector):
 
     Args:
         depth: position of the block, from 0 for the first to 1 for the last; the nearest is used.
-        nu: upper bound of the fraction of fitted rows outside, in (0, 1].
+        nu: upper bound of the fraction of fitted rows outside.
         rows: maximum number of rows to fit on, because the time grows with its square; drawn by id, whatever their
             order.
         seed: random seed of that draw.
@@ -35,6 +34,11 @@ class OODL(RowDetector):
     name, title, source = "oodl", "OODL", "Abdelzad et al. 2019, section 3"
     fits_on = "train"
     search: ClassVar = {"depth": (0.0, 0.25, 0.5, 0.75, 1.0), "nu": (0.001, 0.01, 0.1)}
+    ranges: ClassVar = {
+        "depth": Range("0 to 1", lambda value: 0 <= value <= 1),
+        "nu": Range("above 0, up to 1", lambda value: 0 < value <= 1),
+        "rows": at_least(2),
+    }
     requires = ("sklearn",)
 
     depth: float = 0.0
@@ -43,9 +47,6 @@ class OODL(RowDetector):
     seed: int = 0
 
     def _learn(self, features: Features, head: Head | None) -> None:
-        allowed = 0 <= self.depth <= 1 and 0 < self.nu <= 1 and self.rows >= 2
-        rule = "oodl needs depth from 0 to 1, nu above 0 and up to 1, and rows of at least 2"
-        require_range(allowed, rule, self.depth, self.nu, self.rows)
         from sklearn.svm import OneClassSVM  # optional, and slow to import
 
         self.block = round(self.depth * (len(features.blocks) - 1)) if features.blocks else 0

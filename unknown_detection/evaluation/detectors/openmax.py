@@ -9,19 +9,16 @@ import numpy as np
 import numpy.typing as npt
 from scipy.special import logsumexp
 
-from unknown_detection.evaluation.detectors.base import RowDetector
-from unknown_detection.evaluation.detectors.fitting import (
-    Integers,
-    class_means,
-    labels_to_fit,
-    require_range,
-)
+from unknown_detection.evaluation.detectors.base import POSITIVE, Range, RowDetector, at_least
 from unknown_detection.evaluation.detectors.rows import (
     LOGITS,
     Doubles,
+    Integers,
     Scores,
     as_float64,
     chunks,
+    class_means,
+    labels_to_fit,
     pieces,
 )
 from unknown_detection.evaluation.errors import EvaluationError
@@ -50,12 +47,12 @@ class OpenMax(RowDetector):
     count (ours).
 
     Args:
-        revised: alpha, at least 1; values above C mean C.
-        tail: number of a class's rows to fit the distribution on, at least 2; all if it has fewer.
-        euclidean_weight: w_e, at least 0.
-        cosine_weight: w_c, at least 0; one of the two is above 0.
-        rank_weight: a weight from 0 to 1 in place of (alpha + 1 - i) / alpha; 0 for these.
-        translation: where a tail is shifted to start before F_i is fitted, above 0. 1 is the default of libmr 0.1.9,
+        revised: alpha; values above C mean C.
+        tail: number of a class's rows to fit the distribution on; all if it has fewer.
+        euclidean_weight: w_e.
+        cosine_weight: w_c; one of the two is above 0.
+        rank_weight: a weight in place of (alpha + 1 - i) / alpha; 0 for these.
+        translation: where a tail is shifted to start before F_i is fitted. 1 is the default of libmr 0.1.9,
             the release on PyPI, and so the unified benchmark's; 10,000 that of libMR before, which OD-test and
             pytorch-ood keep. It makes the shape parameter large and the fit nearly a Gumbel distribution of minima.
     """
@@ -64,12 +61,15 @@ class OpenMax(RowDetector):
     fits_on = "train"
     search: ClassVar = {"revised": (10, 1, 5, 20, 30, 40), "tail": (20, 2, 5, 10, 30, 40)}
     ranges: ClassVar = {
-        "revised": "1 to the number of classes",
-        "tail": "2 or more",
-        "euclidean_weight": "0 or more",
-        "cosine_weight": "0 or more",
-        "rank_weight": "0 to 1; 0 for weights by rank",
-        "translation": "above 0; 1 as libmr 0.1.9 and the unified benchmark, 10000 as older libMR and pytorch-ood",
+        "revised": at_least(1, "1 to the number of classes"),
+        "tail": at_least(2),
+        "euclidean_weight": at_least(0),
+        "cosine_weight": at_least(0),
+        "rank_weight": Range("0 to 1; 0 for weights by rank", lambda value: 0 <= value <= 1),
+        "translation": Range(
+            "above 0; 1 as libmr 0.1.9 and the unified benchmark, 10000 as older libMR and pytorch-ood",
+            POSITIVE.allows,
+        ),
     }
 
     revised: int = 10
@@ -81,17 +81,8 @@ class OpenMax(RowDetector):
 
     def _learn(self, features: Features, head: Head | None) -> None:
         weights = self.euclidean_weight, self.cosine_weight
-        require_range(
-            self.revised >= 1
-            and self.tail >= 2
-            and min(weights) >= 0
-            and 0 < max(weights) < np.inf
-            and 0 <= self.rank_weight <= 1
-            and 0 < self.translation < np.inf,
-            "openmax needs revised of at least 1, tail of at least 2, weights of distances of at least 0, one of them "
-            "above 0, rank_weight from 0 to 1, and translation above 0",
-            *(self.revised, self.tail, *weights, self.rank_weight, self.translation),
-        )
+        if not any(weights):
+            raise EvaluationError("Both weights of openmax's distances are 0. Give one above 0.")
         classes = features.logits.shape[1]
         labels, self.remark = labels_to_fit(features, _LEAST_ROWS, self.name)
         self.means = class_means(LOGITS, features.logits, labels, classes, features.ids)

@@ -11,16 +11,20 @@ from typing import ClassVar
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from unknown_detection.evaluation.detectors.base import RowDetector
-from unknown_detection.evaluation.detectors.fitting import (
+from unknown_detection.evaluation.detectors.base import Range, RowDetector
+from unknown_detection.evaluation.detectors.logits import energy
+from unknown_detection.evaluation.detectors.rows import (
+    FEATURES,
+    LOGITS,
+    Doubles,
+    Scores,
     class_means,
+    dots,
     labels_to_fit,
     layer,
     mean_features,
-    require_range,
+    pieces,
 )
-from unknown_detection.evaluation.detectors.logits import energy
-from unknown_detection.evaluation.detectors.rows import FEATURES, LOGITS, Doubles, Scores, dots, pieces
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.features import Features, Head
 
@@ -59,10 +63,11 @@ class _Subspace(RowDetector):
         weight, bias = layer(head)
         width = weight.shape[1]
         principal = _principal_dimension(width) if self.dimension is None else int(self.dimension)
-        rule = f"The dimension of {self.name} must be a whole number from 0 to {width - 1}"
-        require_range(
-            0 <= principal < width and self.dimension in (None, principal), rule, self.dimension or principal
-        )
+        if not 0 <= principal < width or self.dimension not in (None, principal):
+            raise EvaluationError(
+                f"The dimension of {self.name} must be a whole number from 0 to {width - 1}, found {self.dimension}; "
+                "give another."
+            )
         self.origin = -(np.linalg.pinv(weight) @ bias)
         scatter = np.zeros((width, width))
         for _, z in pieces(FEATURES, features.penultimate, features.ids):
@@ -167,11 +172,11 @@ class FDBD(RowDetector):
     reads_head = True
     inputs = (FEATURES,)
     search: ClassVar = {"centred": (1, 0)}
+    ranges: ClassVar = {"centred": Range("0 or 1", lambda value: value in (0, 1))}
 
     centred: int = 1
 
     def _learn(self, features: Features, head: Head) -> None:
-        require_range(self.centred in (0, 1), "centred of fdbd must be 0 or 1", self.centred)
         self.weight, self.bias = layer(head)
         apart = cdist(self.weight, self.weight)
         np.fill_diagonal(apart, np.inf)

@@ -13,16 +13,23 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import numpy.typing as npt
 
-from unknown_detection.evaluation.detectors.base import RowDetector
-from unknown_detection.evaluation.detectors.fitting import layer, mean_features, require_range
+from unknown_detection.evaluation.detectors.base import Range, RowDetector
 from unknown_detection.evaluation.detectors.logits import energy
-from unknown_detection.evaluation.detectors.rows import FEATURES, Doubles, Scores, as_float64, chunks
+from unknown_detection.evaluation.detectors.rows import (
+    FEATURES,
+    Doubles,
+    Scores,
+    as_float64,
+    chunks,
+    layer,
+    mean_features,
+)
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.features import Features, Head
 
 Variant = Literal["s", "b", "p"]
 
-_SHARE = "0 to below 1"
+_SHARE = Range("0 to below 1", lambda value: 0 <= value < 1)
 
 _SAMPLE = 1 << 17
 """Values, about, that a threshold is first looked for among."""
@@ -56,9 +63,6 @@ class ShapedEnergy(RowDetector):
             predicted[rows] = self._logits(as_float64(name, values, rows, features.ids)).argmax(axis=1)
         return predicted
 
-    def _require_share(self, name: str, value: float) -> None:
-        require_range(0 <= value < 1, f"{name} of {self.name} must be at least 0 and below 1", value)
-
 
 @dataclass
 class ReAct(ShapedEnergy):
@@ -77,7 +81,6 @@ class ReAct(ShapedEnergy):
     quantile: float = 0.9
 
     def _learn(self, features: Features, head: Head) -> None:
-        self._require_share("quantile", self.quantile)
         super()._learn(features, head)
         mean_features(features)  # refuses NaN
         self.threshold = _quantile(features.penultimate, self.quantile)
@@ -102,7 +105,6 @@ class DICE(ShapedEnergy):
     sparsity: float = 0.9
 
     def _learn(self, features: Features, head: Head) -> None:
-        self._require_share("sparsity", self.sparsity)
         super()._learn(features, head)
         contribution = self.weight * mean_features(features)
         self.weight = np.where(contribution > _quantile(contribution, self.sparsity), self.weight, 0.0)
@@ -118,7 +120,6 @@ class Pruned(ShapedEnergy):
     pruned: float
 
     def _learn(self, features: Features | None, head: Head) -> None:
-        self._require_share("pruned", self.pruned)
         width = head.weight.shape[1]
         if round(self.pruned * width) == width:
             raise EvaluationError(
@@ -129,10 +130,7 @@ class Pruned(ShapedEnergy):
 
 @dataclass
 class ASH(Pruned):
-    """ASH-S: energy of the logits of shaped features, E(W ash(z) + b); see `ash`.
-
-    Source: Djurisic et al., Extremely Simple Activation Shaping for Out-of-Distribution Detection, ICLR 2023.
-    """
+    """ASH-S: energy of the logits of shaped features, E(W ash(z) + b); formula and source: `ash`."""
 
     name, title, source = "ash", "ASH", "Djurisic et al. 2023, algorithm 3 (ASH-S)"
     search: ClassVar = {"pruned": (0.9, 0.65, 0.7, 0.75, 0.8, 0.85, 0.95)}
@@ -160,11 +158,7 @@ class ASHP(ASH):
 
 @dataclass
 class SCALE(Pruned):
-    """SCALE: energy of the logits of scaled features, E(W scale(z) + b); see `scale`.
-
-    Source: Xu et al., Scaling for Training Time and Post-hoc Out-of-distribution Detection Enhancement, ICLR 2024,
-    section 3; 0.85 is theirs for ImageNet.
-    """
+    """SCALE: energy of the logits of scaled features, E(W scale(z) + b); formula and source: `scale`."""
 
     name, title, source = "scale", "SCALE", "Xu et al. 2024, section 3"
     search: ClassVar = {"pruned": (0.85, 0.65, 0.7, 0.75, 0.8, 0.9, 0.95)}
@@ -184,12 +178,9 @@ def ash(z: Doubles, pruned: float, variant: Variant = "s") -> Doubles:
     2, algorithms 1 to 3.
 
     Args:
-        z: non-negative activations, shape (n, D).
-        pruned: fraction to set to zero, in [0, 1).
+        z: non-negative activations, shape (n, D), as is the result.
+        pruned: fraction to set to zero.
         variant: one of the three.
-
-    Returns:
-        Shape (n, D).
     """
     kept_count = z.shape[1] - round(pruned * z.shape[1])
     smallest = np.partition(z, z.shape[1] - kept_count, axis=1)[:, z.shape[1] - kept_count, None]
@@ -209,14 +200,11 @@ def scale(z: Doubles, pruned: float) -> Doubles:
     Formula: z exp(s1 / s2) with s1 the row's sum and s2 the sum of its k = D - round(pruned D) greatest activations.
     Unlike ASH-S, nothing is set to zero.
     Source: Xu et al., Scaling for Training Time and Post-hoc Out-of-distribution Detection Enhancement, ICLR 2024,
-    section 3.
+    section 3; pruned = 0.85 is theirs for ImageNet.
 
     Args:
-        z: non-negative activations, shape (n, D).
-        pruned: fraction of the activations that do not count for s2, in [0, 1).
-
-    Returns:
-        Shape (n, D).
+        z: non-negative activations, shape (n, D), as is the result.
+        pruned: fraction of the activations that do not count for s2.
     """
     left_out = round(pruned * z.shape[1])
     kept = np.partition(z, left_out, axis=1)[:, left_out:].sum(axis=1, keepdims=True)

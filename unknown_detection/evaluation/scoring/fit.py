@@ -13,9 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from unknown_detection.evaluation.detectors.base import Detector
-from unknown_detection.evaluation.detectors.fitting import predicted
 from unknown_detection.evaluation.detectors.registry import METHODS, method
-from unknown_detection.evaluation.detectors.rows import Scores
+from unknown_detection.evaluation.detectors.rows import Scores, predicted
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.features.cache import FeatureCache, Key
 from unknown_detection.evaluation.metrics.metrics import auroc
