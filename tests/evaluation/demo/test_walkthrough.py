@@ -22,7 +22,7 @@ def done(tmp_path_factory):
     out = tmp_path_factory.mktemp("demo") / "out"
     said, models = [], []
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("unknown_detection.evaluation.reports.pictures.pictures", lambda *words: [])
+        patch.setattr("unknown_detection.evaluation.reports.report.pictures", lambda *words: [])
         report = Demo(out, quick=True).run(said.append, models.append)
     assert report == out / "report"
     assert models == [1, 1]

@@ -3,7 +3,6 @@
 import math
 from statistics import fmean, pvariance
 
-import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -187,7 +186,8 @@ def test_scores_are_the_papers(table, row, metric):
 def test_the_score_of_max_softmax():
     # Table 5 prints 20.258: 8.634 times the root of 5.506, before both were rounded.
     assert Mixture(8.634, 5.506).robustness("lower") == pytest.approx(20.26, abs=0.005)
-    assert Mixture(97.756, 0.219).robustness("higher") == Mixture(97.756, 0.219).coefficient_of_variation
+    # And 0.005 for AUROC: the root of 0.219 over 97.756.
+    assert Mixture(97.756, 0.219).robustness("higher") == pytest.approx(0.219**0.5 / 97.756)
 
 
 components = st.lists(st.tuples(st.floats(0, 100), st.floats(0.01, 100)), min_size=1, max_size=8)
@@ -221,38 +221,7 @@ def test_a_component_without_variance_outweighs_the_others():
     assert mixture([50, 40], [0, 25]).mean == pytest.approx((50 * 1000 + 40 * 0.2) / 1000.2, abs=1e-6)
 
 
-@pytest.mark.parametrize(
-    ("means", "variances", "sentence"),
-    [
-        ([], [], "The means must be finite"),
-        ([1.0, 2.0], [1.0], "There are 2 means but 1 variances; give one"),
-        ([1.0, math.nan], [1.0, 1.0], "The means must be finite"),
-        ([1.0], [math.inf], "The variances must be finite"),
-        ([1.0, 2.0], [-0.1, 1.0], "Variances must be at least 0"),
-        ([[1.0]], [[1.0]], "means must be finite numbers in one dimension"),
-    ],
-)
-def test_what_cannot_be_mixed_is_refused(means, variances, sentence):
-    with pytest.raises(EvaluationError, match=sentence):
-        mixture(means, variances)
-
-
-def test_weights_that_would_be_infinite_are_refused():
-    with pytest.raises(EvaluationError, match="epsilon above 0"):
-        mixture([1.0], [0.0], epsilon=0)
-
-
-def test_moments_of_nothing_are_refused():
-    with pytest.raises(EvaluationError, match="The values must be finite"):
-        moments([])
-
-
 def test_no_coefficient_of_variation_at_mean_0():
     with pytest.raises(EvaluationError, match="mean of 0 has no coefficient of variation"):
         Mixture(0.0, 1.0).robustness("higher")
     assert Mixture(0.0, 1.0).robustness("lower") == 0
-
-
-def test_masked_values_are_refused():
-    with pytest.raises(EvaluationError, match="Some values are masked"):
-        moments(np.ma.array([1.0, 2.0, 3.0], mask=[0, 1, 0]))

@@ -26,7 +26,7 @@ from unknown_detection.evaluation.display.canvas import (
 
 Floats = npt.NDArray[np.float64]
 
-Reliability = tuple[npt.NDArray[np.int64], Floats, Floats, float]
+Reliability = tuple[Floats, Floats, Floats, float]
 """By bin, shape (B,), rows, and their mean confidence and accuracy, NaN without rows; and the ECE."""
 
 # Okabe and Ito's palette, which colour-blind readers can distinguish.

@@ -9,6 +9,8 @@ from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.metrics.metrics import Metric
 from unknown_detection.evaluation.metrics.ranking import rank
 
+Floats = npt.NDArray[np.float64]
+
 BINS = 15
 """Number of bins of Guo et al.'s tables."""
 
@@ -42,12 +44,18 @@ def ece(confidence: npt.ArrayLike, errors: npt.ArrayLike, *, bins: int = BINS) -
         )
     if bins < 1:
         raise EvaluationError(f"ece needs at least one bin, found {bins}; give more.")
+    _, confident, right = binned(values, wrong, bins)
+    return float(np.abs(right - confident).sum() / len(values))
+
+
+def binned(confidence: Floats, errors: npt.NDArray[np.bool_], bins: int = BINS) -> tuple[Floats, Floats, Floats]:
+    """Return the number of rows in each bin of `ece`, their summed confidence, and how many are right; each (B,)."""
     # Sorted, so that sums do not depend on the order of rows, not even in their last digit.
-    order = np.lexsort((wrong, values))
-    values, wrong = values[order], wrong[order]
-    places = np.digitize(values, np.arange(1, bins) / bins, right=True)
-    gaps = np.bincount(places, weights=~wrong - values, minlength=bins)
-    return float(np.abs(gaps).sum() / len(values))
+    order = np.argsort(confidence)
+    places = np.digitize(confidence[order], np.arange(1, bins) / bins, right=True)
+    weights = np.ones(len(order)), confidence[order], ~errors[order]
+    rows, confident, right = (np.bincount(places, weight, bins).astype(np.float64) for weight in weights)
+    return rows, confident, right
 
 
 def _of_confidence(ranking: object) -> float:

@@ -7,9 +7,7 @@ Tested by `tests/evaluation/reports/test_report.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import partial
-from typing import Any
+from collections.abc import Iterator
 
 import numpy as np
 import pandas as pd
@@ -17,7 +15,7 @@ import pandas as pd
 from unknown_detection.evaluation.display import plots
 from unknown_detection.evaluation.display.names import detector_name
 from unknown_detection.evaluation.display.plots import Reliability
-from unknown_detection.evaluation.metrics.calibration import BINS, ECE, ece
+from unknown_detection.evaluation.metrics.calibration import ECE, binned, ece
 from unknown_detection.evaluation.protocols.figures import Figure, measure
 from unknown_detection.evaluation.protocols.layout import Builder, LaidOut, distinct, heading
 from unknown_detection.evaluation.protocols.pictures import Picture, Scene
@@ -48,11 +46,9 @@ def reliability(rows: Rows) -> Reliability | None:
     if judged is None:
         return None
     confidence = np.asarray(judged.confidence)
-    places = np.digitize(confidence, np.arange(1, BINS) / BINS, right=True)
-    count = np.bincount(places, minlength=BINS)
+    count, confident, right = binned(confidence, judged.wrong)
     with np.errstate(invalid="ignore"):
-        confident, accurate = (np.bincount(places, value, BINS) / count for value in (confidence, ~judged.wrong))
-    return count, confident, accurate, ece(confidence, judged.wrong)
+        return count, confident / count, right / count, ece(confidence, judged.wrong)
 
 
 def _judged(rows: Rows) -> Rows | None:
@@ -74,12 +70,8 @@ def draw(scene: Scene) -> Iterator[Picture]:
     """Draw a reliability diagram of each config."""
     for config, of_config in scene.rows.items():
         title = f"Reliability on {config}, {scene.runs[config]}"
-        yield Picture(scene.name(NAME, config), title, partial(_draw_reliability, of_config))
-
-
-def _draw_reliability(of_config: Mapping[str, Rows], title: str) -> Any:
-    bins = {detector_name(name): found for name, rows in of_config.items() if (found := reliability(rows))}
-    return plots.reliability(bins, title=title)
+        bins = {detector_name(name): found for name, rows in of_config.items() if (found := reliability(rows))}
+        yield Picture(scene.name(NAME, config), title, plots.reliability(bins, title=title))
 
 
 PROTOCOL = Protocol(

@@ -1,7 +1,5 @@
 """Pictures of scores and figures that protocols choose from: which rows and figures to plot.
 
-Matplotlib is imported when a picture is drawn.
-
 Tested by `tests/evaluation/display/test_plots.py`.
 """
 
@@ -9,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,9 +15,8 @@ import pandas as pd
 
 from unknown_detection.evaluation.display import plots
 from unknown_detection.evaluation.display.names import BASELINE, detector_name, metric, set_name
-from unknown_detection.evaluation.display.plots import Floats
 from unknown_detection.evaluation.files import file_name
-from unknown_detection.evaluation.metrics.metrics import aurc, auroc, risk_coverage
+from unknown_detection.evaluation.metrics.metrics import METRICS, aurc, risk_coverage
 from unknown_detection.evaluation.protocols.layout import best_first
 from unknown_detection.evaluation.scoring.rows import Rows, rank_known_unknown
 
@@ -36,15 +32,11 @@ _PANELS = 12
 
 @dataclass(frozen=True)
 class Picture:
-    """A picture to be drawn; `name` is that of its files, without an ending."""
+    """A picture, of matplotlib; `name` is that of its files, without an ending."""
 
     name: str
     title: str
-    draw: Callable[..., Any]
-
-    def figure(self) -> Any:
-        """Draw it."""
-        return self.draw(title=self.title)
+    figure: Any
 
 
 @dataclass(frozen=True)
@@ -95,8 +87,8 @@ def changes(scene: Scene) -> Iterator[Picture]:
             unit = "gain (points)" if metric(name).better == "higher" else "reduction (%)"
             where = ", ".join([config, *scene.labels])
             title = f"{metric(name).title} against {baseline}: {scene.protocol.title} on {where}"
-            draw = partial(plots.changes, changed, axis=f"{unit}, right of 0 is better than {baseline}")
-            yield Picture(scene.name("changes", scene.protocol.name, config), title, draw)
+            figure = plots.changes(changed, title=title, axis=f"{unit}, right of 0 is better than {baseline}")
+            yield Picture(scene.name("changes", scene.protocol.name, config), title, figure)
 
 
 def _against_baseline(found: pd.DataFrame, better: str) -> dict[str, tuple[float, float | None]]:
@@ -132,19 +124,17 @@ def heatmap(scene: Scene, setting: str, *, across: str = "unknown", by: Sequence
     lines = scene.figures
     matching = lines[(lines["setting"] == setting) & (lines["metric"] == "auroc") & (lines["statistic"] == "")]
     for names, found in matching.groupby([*by], sort=False) if by else [((), matching)]:
-        if found[across].nunique() < 2:
+        sets, detectors = (found[name].unique() for name in (across, "detector"))
+        if len(sets) < 2:
             continue  # bars are clearer
-        where = ", ".join([scene.protocol.title, *names, *scene.labels])
-        title = f"AUROC by detector and unknowns: {where}"
-        yield Picture(scene.name("auroc", scene.protocol.name, *names), title, partial(_draw_map, found, across))
-
-
-def _draw_map(lines: pd.DataFrame, across: str, title: str) -> Any:
-    sets, detectors = (lines[name].unique() for name in (across, "detector"))
-    means = lines.pivot_table("value", "detector", across, sort=False).reindex(index=detectors, columns=sets)
-    means = means.iloc[best_first(means.mean(axis=1, skipna=False).fillna(0), "higher")]
-    names = [[name(one) for one in of] for name, of in ((detector_name, means.index), (set_name, means.columns))]
-    return plots.heatmap(means.to_numpy(), *names, title=title, bar="AUROC (%)")
+        means = found.pivot_table("value", "detector", across, sort=False).reindex(index=detectors, columns=sets)
+        means = means.iloc[best_first(means.mean(axis=1, skipna=False).fillna(0), "higher")]
+        title = f"AUROC by detector and unknowns: {', '.join([scene.protocol.title, *names, *scene.labels])}"
+        figure = plots.heatmap(
+            means.to_numpy(), list(map(detector_name, means.index)), list(map(set_name, means.columns)),
+            title=title, bar="AUROC (%)",
+        )  # fmt: skip
+        yield Picture(scene.name("auroc", scene.protocol.name, *names), title, figure)
 
 
 def roc_curves(scene: Scene, split: str = "test") -> Iterator[Picture]:
@@ -152,23 +142,17 @@ def roc_curves(scene: Scene, split: str = "test") -> Iterator[Picture]:
     for config, of_config in scene.rows.items():
         ranked = scene.ranked(config)
         name = scene.chosen or (ranked[0] if ranked else "")
-        if name in of_config:
-            which = "" if scene.chosen else ", the best detector"
-            title = f"ROC curves of {detector_name(name)}{which} on {config}, {scene.runs[config]}"
-            draw = partial(_draw_roc, of_config[name], split)
-            yield Picture(scene.name("roc", scene.protocol.name, config), title, draw)
-
-
-def _draw_roc(rows: Rows, split: str, title: str) -> Any:
-    known = rows.where(rows.known & (rows.split == split))
-    curves = {}
-    for name, unknown in rows.where(~rows.known).by("split").items():
-        ranking = rank_known_unknown(known, unknown)
-        scores = np.concatenate([known.score, unknown.score])
-        area = auroc(scores, np.arange(len(scores)) >= len(known))
-        title_of = "unknown rows" if name == split else set_name(name)
-        curves[title_of] = (ranking.unknown / len(unknown), ranking.known / len(known), 100 * area)
-    return plots.roc(curves, title=title)
+        if name not in of_config:
+            continue
+        rows = of_config[name]
+        known, curves = rows.where(rows.known & (rows.split == split)), {}
+        for one, unknown in rows.where(~rows.known).by("split").items():
+            ranking = rank_known_unknown(known, unknown)
+            rates = ranking.unknown / len(unknown), ranking.known / len(known)
+            curves["unknown rows" if one == split else set_name(one)] = (*rates, 100 * METRICS["auroc"].of(ranking))
+        which = "" if scene.chosen else ", the best detector"
+        title = f"ROC curves of {detector_name(name)}{which} on {config}, {scene.runs[config]}"
+        yield Picture(scene.name("roc", scene.protocol.name, config), title, plots.roc(curves, title=title))
 
 
 def densities(scene: Scene) -> Iterator[Picture]:
@@ -179,33 +163,28 @@ def densities(scene: Scene) -> Iterator[Picture]:
             names[-1] = BASELINE
         which = f", {len(names)} of {len(of_config)} detectors, best first" if len(names) < len(of_config) else ""
         place = scene.runs[config] if config == scene.protocol.name else f"{config}, {scene.runs[config]}"
-        draw = partial(_draw_densities, {name: of_config[name] for name in names})
-        yield Picture(scene.name("densities", config), f"Scores by role on {place}{which}", draw)
-
-
-def _draw_densities(evaluated: Mapping[str, Rows], title: str) -> Any:
-    scores = {
-        detector_name(name): {role: rows.score[rows.role == role] for role in np.unique(rows.role).tolist()}
-        for name, rows in evaluated.items()
-    }
-    return plots.densities(scores, title=title)
+        title = f"Scores by role on {place}{which}"
+        scores = {}
+        for name in names:
+            rows = of_config[name]
+            scores[detector_name(name)] = {
+                role: rows.score[rows.role == role] for role in np.unique(rows.role).tolist()
+            }
+        yield Picture(scene.name("densities", config), title, plots.densities(scores, title=title))
 
 
 def risk_coverage_curves(scene: Scene) -> Iterator[Picture]:
     """Plot risk-coverage curves, in which unknown rows count as errors."""
     for config, of_config in scene.rows.items():
-        predicted = {name: rows for name, rows in of_config.items() if rows.prediction is not None}
-        if predicted:
+        curves = {}
+        for name, rows in of_config.items():
+            if rows.prediction is not None:
+                errors = rows.wrong | ~rows.known
+                curves[detector_name(name)] = (*risk_coverage(rows.score, errors), 1000 * aurc(rows.score, errors))
+        if curves:
             title = f"Risk-coverage curves of unknown detection on {config}, {scene.runs[config]}"
-            yield Picture(scene.name("risk-coverage", config), title, partial(_draw_curves, predicted))
-
-
-def _draw_curves(predicted: Mapping[str, Rows], title: str) -> Any:
-    curves = {}
-    for name, rows in predicted.items():
-        errors = rows.wrong | ~rows.known
-        curves[detector_name(name)] = (*risk_coverage(rows.score, errors), 1000 * aurc(rows.score, errors))
-    return plots.risk_coverage(curves, baseline=detector_name(BASELINE), title=title)
+            figure = plots.risk_coverage(curves, baseline=detector_name(BASELINE), title=title)
+            yield Picture(scene.name("risk-coverage", config), title, figure)
 
 
 def correlations(scene: Scene) -> Iterator[Picture]:
@@ -219,12 +198,8 @@ def correlations(scene: Scene) -> Iterator[Picture]:
             varied = {name: scores for name, scores in known.items() if len(scores) > 1 and np.ptp(scores) > 0}
             if len(varied) > 1:
                 title = f"Correlation of scores on in-distribution rows of {split}, {scene.runs[config]}"
-                yield Picture(scene.name("correlation", config), title, partial(_draw_correlations, varied))
+                names, values = [*map(detector_name, varied)], np.asarray(np.corrcoef([*varied.values()]))
+                shades = plots.Shades((-100, 100), "RdBu_r", "{:z.0f}")
+                figure = plots.heatmap(values, names, names, title=title, bar="correlation (%)", shades=shades)
+                yield Picture(scene.name("correlation", config), title, figure)
                 break
-
-
-def _draw_correlations(scores: Mapping[str, Floats], title: str) -> Any:
-    names = [detector_name(name) for name in scores]
-    values = np.asarray(np.corrcoef(np.stack(list(scores.values()))))
-    shades = plots.Shades((-100, 100), "RdBu_r", "{:z.0f}")
-    return plots.heatmap(values, names, names, title=title, bar="correlation (%)", shades=shades)

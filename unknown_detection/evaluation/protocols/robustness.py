@@ -38,15 +38,9 @@ def detector_robustness(runs: Mapping[str, Runs]) -> list[Figure]:
         the figure's unit, the second in its square. They are computed on values as the paper prints them, in percent.
 
     Raises:
-        EvaluationError: there are fewer than two optimizers, an optimizer has fewer than two models, models have
-            different figures, or a figure is NaN.
+        EvaluationError: models have different figures.
     """
     found = _moments(runs)
-    if len(found) < 2:
-        raise EvaluationError(
-            f"Robustness compares two or more optimizers, but there are results of {' and '.join(runs) or 'none'} "
-            "only. Train the model with another one, too."
-        )
     keys = next(iter(found.values()))
     return [figure for key in keys for figure in _mixed(key, [of_one[key] for of_one in found.values()], key.unknown)]
 
@@ -56,42 +50,39 @@ def optimizer_robustness(runs: Mapping[str, Runs]) -> dict[str, list[Figure]]:
 
     Returns:
         Figures by optimizer, as those of `detector_robustness`; `unknown` joins the sets that are mixed.
-
-    Raises:
-        EvaluationError: as for `detector_robustness`, except for the number of optimizers.
     """
-    return {optimizer: list(_over_unknowns(found)) for optimizer, found in _moments(runs).items()}
-
-
-def _over_unknowns(found: Mapping[Figure, tuple[float, float]]) -> Iterable[Figure]:
-    groups: dict[Figure, list[Figure]] = {}
-    for key in found:
-        groups.setdefault(replace(key, unknown=""), []).append(key)
-    for keys in groups.values():
-        yield from _mixed(keys[0], [found[key] for key in keys], " + ".join(key.unknown for key in keys))
+    mixed: dict[str, list[Figure]] = {}
+    for optimizer, found in _moments(runs).items():
+        groups: dict[Figure, list[Figure]] = {}
+        for key in found:
+            groups.setdefault(replace(key, unknown=""), []).append(key)
+        mixed[optimizer] = [
+            figure
+            for keys in groups.values()
+            for figure in _mixed(keys[0], [found[key] for key in keys], " + ".join(key.unknown for key in keys))
+        ]
+    return mixed
 
 
 def _moments(runs: Mapping[str, Runs]) -> dict[str, dict[Figure, tuple[float, float]]]:
     """Return mean and variance over an optimizer's models for each figure, in the unit of the paper."""
-    found = {}
-    expected: dict[Figure, None] | None = None
-    for optimizer, models in runs.items():
-        if len(models) < 2:
+    models = [
+        (optimizer, {figure.name: figure.reported for figure in model if not figure.statistic})
+        for optimizer, of_one in runs.items()
+        for model in of_one
+    ]
+    expected = models[0][1].keys()
+    for optimizer, model in models:
+        if model.keys() != expected:
+            one = min(model.keys() ^ expected, key=repr)
             raise EvaluationError(
-                f"There are {len(models)} models trained with {optimizer}, but its variance needs two or more. Train "
-                "it with more seeds."
+                f"Not all models have the figure {one.metric} of {one.config}, {one.unknown} ({optimizer} has "
+                "differences). Evaluate all models by one protocol on one release."
             )
-        of_models = [{figure.name: figure.reported for figure in model if not figure.statistic} for model in models]
-        expected = dict.fromkeys(of_models[0]) if expected is None else expected
-        for model in of_models:
-            if model.keys() != expected.keys():
-                one = min(model.keys() ^ expected.keys(), key=repr)
-                raise EvaluationError(
-                    f"Not all models have the figure {one.metric} of {one.config}, {one.unknown} ({optimizer} has "
-                    "differences). Evaluate all models by one protocol on one release."
-                )
-        found[optimizer] = {key: moments([model[key] for model in of_models]) for key in expected}
-    return found
+    return {
+        name: {key: moments([model[key] for optimizer, model in models if optimizer == name]) for key in expected}
+        for name in runs
+    }
 
 
 def _mixed(key: Figure, components: Sequence[tuple[float, float]], unknown: str) -> Iterable[Figure]:

@@ -12,6 +12,7 @@ from typing import Any
 import pandas as pd
 
 from unknown_detection.durable import finish, make_folder
+from unknown_detection.evaluation.display.canvas import inline_svg, save
 from unknown_detection.evaluation.display.tables import Table, aligned, as_csv
 from unknown_detection.evaluation.display.tables import latex as as_latex
 from unknown_detection.evaluation.errors import EvaluationError, require_packages
@@ -36,6 +37,7 @@ from unknown_detection.evaluation.reports.inputs import (
     scores_files,
 )
 from unknown_detection.evaluation.reports.page import PAGE, render_page
+from unknown_detection.evaluation.reports.pictures import pictures
 from unknown_detection.evaluation.reports.placed import PlacedTable, paper_tables, summaries
 from unknown_detection.terminal.progress import Log, bar
 
@@ -119,24 +121,21 @@ def report(
     record = {**_record(figures, files, scored, wanted, left_out), "warnings": warnings, "notes": notes}
     lines = over_runs(figures)
     short, tables = summaries(lines), paper_tables(lines, left_out.duplicates or (), left_out.overlapping or ())
-    drawn = []
+    scenes = []
     if plots is not False:
-        from unknown_detection.evaluation.reports.pictures import pictures
-
-        drawn = pictures(scored, figures, wanted, roc)
+        scenes = pictures(scored, figures, wanted, roc)
     temporary = target.resolve().with_name(f".{os.getpid()}.{target.resolve().name}")
     make_folder(temporary.parent)
     try:
         temporary.mkdir()
         inline = []
-        with bar(len(drawn), "drawing", quiet=quiet, unit=" pictures") as progress:
-            for protocol, picture in drawn:
-                from unknown_detection.evaluation.display.canvas import inline_svg, save
-
-                drawing = picture.figure()
-                inline.append((protocol, picture.title, inline_svg(drawing, picture.name)))
-                if plots:
-                    save(drawing, temporary / "plots", picture.name, PLOT_SUFFIXES)
+        with bar(len(scenes), "drawing", quiet=quiet, unit=" protocols") as progress:
+            for scene in scenes:
+                for picture in scene.protocol.pictures(scene):
+                    svg = inline_svg(picture.figure, picture.name)
+                    inline.append((scene.protocol.name, picture.title, svg))
+                    if plots:
+                        save(picture.figure, temporary / "plots", picture.name, PLOT_SUFFIXES)
                 progress.update(1)
         page = render_page(record, figures, short, tables, inline, _fitting(scored))
         write_text(temporary / PAGE, page)
@@ -150,7 +149,7 @@ def report(
         shutil.rmtree(temporary, ignore_errors=True)
     for line in terminal_lines(short):
         log(line)
-    log(f"{'the page' if drawn else 'the page, without plots'}: {target / PAGE}")
+    log(f"{'the page' if inline else 'the page, without plots'}: {target / PAGE}")
     return figures
 
 
