@@ -179,9 +179,6 @@ def run_without_rank_one(model: Model, images: Any, ids: Sequence[str], *, seed:
 
     Returns:
         `logits`: the mean over both passes, shape (B, C); the seed is not used.
-
-    Raises:
-        EvaluationError: a block returns no maps with several pixels, and no tokens.
     """
     import torch
 

@@ -107,9 +107,6 @@ def fit_class_gaussians(
     Journal of Multivariate Analysis 88, 2004, section 3.
 
     The arguments are those of `class_means`.
-
-    Raises:
-        EvaluationError: all values equal their class mean, or one is NaN or infinite.
     """
     count, width = values.shape
     means = class_means(name, values, labels, classes, ids)

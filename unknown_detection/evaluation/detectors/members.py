@@ -53,9 +53,6 @@ def average(members: Sequence[Features]) -> Features:
     Returns:
         Features with logits whose softmax is the mean of the members' (`log_mean_softmax`), and the members' logits;
         without penultimate features (width 0) and blocks, which models do not share.
-
-    Raises:
-        EvaluationError: there are fewer than two members, or they differ in ids, labels or classes.
     """
     if len(members) < 2:
         raise EvaluationError(

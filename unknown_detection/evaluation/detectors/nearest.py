@@ -222,9 +222,6 @@ def halving(compute: Callable[..., Result], device: str, *rows: Doubles) -> list
         compute: called with tensors on the device, of the same rows of each matrix; the results are in their order.
         device: device of torch.
         rows: matrices of m rows.
-
-    Raises:
-        EvaluationError: the device has no memory for a single row.
     """
     import torch
 

@@ -51,9 +51,6 @@ def load_own(spec: str) -> type[Detector]:
 
     Args:
         spec: `FILE.py:NAME`, with the name of an `Own` in that file.
-
-    Raises:
-        EvaluationError: there is no such file or name, the file is not Python, or the name is not that of a detector.
     """
     found, name, path, digest = load_python(spec, "detector")
     return own_method(found, name=name, source=path.name, digest=digest)
@@ -67,10 +64,6 @@ def own_method(found: Own, *, name: str = "", source: str = "the user's own", di
         name: name of a function, of an object, or of a class without one; empty for its own.
         source: where it comes from, for results.
         digest: SHA-256 of its file; empty if there is none.
-
-    Raises:
-        EvaluationError: it is none of these, its name cannot be one or is that of a built-in detector, it has no
-            method `score`, or a hyperparameter has no default.
     """
     given = found if isinstance(found, type) else type(found)
     name = getattr(found, "name", "") or name or getattr(found, "__name__", given.__name__)
@@ -93,11 +86,7 @@ def own_method(found: Own, *, name: str = "", source: str = "the user's own", di
 
 
 def choose(detectors: Sequence[str | Own] | None) -> tuple[list[str] | None, dict[str, type[Detector]]]:
-    """Divide detectors into names and the classes of those that are not built in, or whose hyperparameters are set.
-
-    Raises:
-        EvaluationError: two have one name, or as for `own_method`.
-    """
+    """Divide detectors into names and the classes of those that are not built in, or whose hyperparameters are set."""
     if detectors is None:
         return None, {}
     names: list[str] = []
@@ -199,11 +188,7 @@ def _with_opaque_ids(image_pass: ImagePass) -> ImagePass:
 
 
 def _scores_of(name: str, score: Callable[[Features], Sequence[object]], features: Features) -> list[Scores]:
-    """Score rows by one or several detectors, and again a few rows alone, in another order.
-
-    Raises:
-        EvaluationError: what is returned is not a score for each row, or a row has another score alone.
-    """
+    """Score rows by one or several detectors, and again a few rows alone, in another order."""
     found = [_scores(name, values, features) for values in score(_opaque(features))]
     count = len(features)
     if not count:

@@ -36,11 +36,7 @@ _READS = {"features": "one pass", "members": "several models", "images": "a seco
 
 
 def method(name: str, own: Mapping[str, type[Detector]] | None = None) -> type[Detector]:
-    """Look up a detector's class.
-
-    Raises:
-        EvaluationError: there is no detector of this name; the message suggests similar ones.
-    """
+    """Look up a detector's class."""
     known = {**METHODS, **(own or {})}
     require_known("detector", [name], known)
     return known[name]

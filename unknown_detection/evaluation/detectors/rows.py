@@ -87,9 +87,6 @@ def score_in_chunks(
         ids: the n ids.
         doubles_per_row: float64 numbers that `function` holds in memory per row.
         columns: (k,) if each row has k scores.
-
-    Raises:
-        EvaluationError: an input or a score is NaN or infinite.
     """
     scores = np.empty((len(ids), *columns))
     # An overflow is either intended (a probability of 1) or caught by the check of the scores below.
@@ -158,9 +155,6 @@ def labels_to_fit(features: Features, least: int, detector: str) -> tuple[Intege
 
     Returns:
         The labels, shape (n,), -1 for rows that do not count; and which classes have all of their rows, empty if none.
-
-    Raises:
-        EvaluationError: a class has fewer than `least` rows.
     """
     classes = features.logits.shape[1]
     require_rows_of_each_class(features.labels, classes, least, detector)
@@ -206,9 +200,6 @@ def class_sums(
         classes: number C of classes; the sums are of shape (C, D).
         ids: the n ids.
         of: maps rows, shape (m, D).
-
-    Raises:
-        EvaluationError: a value is NaN or infinite.
     """
     sums = np.zeros((classes, values.shape[1]))
     for rows, chunk in pieces(name, values, ids):

@@ -37,9 +37,6 @@ class Mixture:
 
         For a metric of which higher values are better, the coefficient of variation, deviation over mean (equation 8);
         for `lower`, the product of deviation and mean, so that a low mean improves it (table 5).
-
-        Raises:
-            EvaluationError: the mean is 0 and higher is better.
         """
         deviation = math.sqrt(self.variance)
         if better == "lower":

@@ -45,11 +45,7 @@ class Ranking:
         return int(self.known[-1] + self.unknown[-1])
 
     def sizes(self) -> tuple[int, int]:
-        """Numbers of known and of unknown rows.
-
-        Raises:
-            EvaluationError: there are no known or no unknown rows.
-        """
+        """Numbers of known and of unknown rows."""
         known, unknown = int(self.known[-1]), int(self.unknown[-1])
         if not known or not unknown:
             raise EvaluationError(
@@ -77,11 +73,7 @@ class Ranking:
             yield abs(true[block] - true[0]), abs(false[block] - false[0])
 
     def positives(self, positive: Side) -> tuple[Counts, Counts]:
-        """Return true and false positives at every threshold, both ascending from 0 to all, shape (m + 1,).
-
-        Raises:
-            EvaluationError: a class has no rows, or there is no such class.
-        """
+        """Return true and false positives at every threshold, both ascending from 0 to all, shape (m + 1,)."""
         self.sizes()
         if positive == "known":
             return self.known, self.unknown
@@ -90,11 +82,7 @@ class Ranking:
         raise EvaluationError(f"There is no class {positive!r}; choose known or unknown as the positive one.")
 
     def at_95_tpr(self, positive: Side) -> tuple[float, float]:
-        """TPR and FPR at the first threshold with a TPR of at least 95 %.
-
-        Raises:
-            EvaluationError: a class has no rows, or there is no such class.
-        """
+        """TPR and FPR at the first threshold with a TPR of at least 95 %."""
         true, false = self.positives(positive)
         # Integers, because 0.95 n may exceed 95 % in floating point.
         place = int(np.searchsorted(true, -(-19 * int(true[-1]) // 20)))
@@ -149,9 +137,6 @@ def rank_open_set(
     Returns:
         Known against unknown rows; rows without against rows with an error; and correctly classified known rows
         against unknown ones, with the number of those that are misclassified.
-
-    Raises:
-        EvaluationError: as for `rank`.
     """
     values = _checked_scores(scores)
     flags = [_checked_flags(flag, len(values)) for flag in (unknown, errors)]
@@ -171,11 +156,7 @@ def _counted(unknown: npt.NDArray[np.bool_], places: npt.NDArray[np.bool_] | Non
 
 
 def unmasked(what: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
-    """Return values as an array.
-
-    Raises:
-        EvaluationError: some are masked; `np.asarray` would take what lies under the mask for values.
-    """
+    """Return values as an array; refuse masked ones, of which `np.asarray` takes what lies under the mask."""
     if np.ma.is_masked(values):
         raise EvaluationError(f"Some {what} are masked. Leave these rows out of all arguments, or fill them.")
     return np.asarray(values)

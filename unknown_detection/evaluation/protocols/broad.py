@@ -77,10 +77,6 @@ def figures(rows: Rows) -> list[Figure]:
 
     Returns:
         DSD, and ED if rows have predictions. Means are over the available figures, and name them.
-
-    Raises:
-        EvaluationError: there are no clean or no shifted rows, no clean rows of the 17 classes, or the clean original
-            of an attacked row is missing.
     """
     clean = known_rows(rows, "test")
     shifted = {kind: rows.where(rows.role == kind) for kind in KINDS if np.any(rows.role == kind)}

@@ -38,9 +38,6 @@ def figures(rows: Rows) -> list[Figure]:
 
     Args:
         rows: rows of one config; splits for fitting and tuning are ignored.
-
-    Raises:
-        EvaluationError: there are no in-distribution rows in `test`, or no unknown ones.
     """
     known = known_rows(rows, "test")
     named = {"protocol": NAME, "config": str(rows.config[0]), "setting": SETTING, "known": "test"}

@@ -40,9 +40,6 @@ def figures(rows: Rows) -> list[Figure]:
 
     Args:
         rows: rows of one config; other splits are ignored.
-
-    Raises:
-        EvaluationError: `test` has no in-distribution, no unknown or no labelled rows.
     """
     known, unknown = known_rows(rows, "test"), rows.where(~rows.known & (rows.split == "test"))
     config = str(rows.config[0])

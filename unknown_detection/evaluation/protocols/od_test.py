@@ -54,9 +54,6 @@ def figures(rows: Rows) -> list[Figure]:
 
     Args:
         rows: rows of one config; hyperparameters must not have been chosen on the OoD splits.
-
-    Raises:
-        EvaluationError: there are no in-distribution rows in `validation` or in `test`, or fewer than two OoD splits.
     """
     fitting, evaluated = known_rows(rows, "validation"), known_rows(rows, "test")
     sets = unknown_splits(rows, ROLES)
@@ -91,9 +88,6 @@ def threshold(scores: npt.NDArray[np.float64], unknown: npt.NDArray[np.bool_]) -
     Args:
         scores: shape (n,), higher = more unknown.
         unknown: shape (n,), bool.
-
-    Raises:
-        EvaluationError: there are no known or no unknown rows, or scores are NaN or infinite.
     """
     ranking = rank(scores, unknown)[0]
     n_known, n_unknown = ranking.sizes()

@@ -48,10 +48,6 @@ def figures(rows: Rows) -> list[Figure]:
     Returns:
         Figures of each split, and means. Open-set recognition and accuracy if rows have predictions, the full spectrum
         if there are corrupted rows.
-
-    Raises:
-        EvaluationError: there are no in-distribution rows in `test`, or several configs have them, or there are no
-            unknown rows.
     """
     known = known_rows(rows, "test")
     configs = list(known.by("config"))

@@ -78,9 +78,6 @@ class Protocol:
             rows: the rows.
             lenient: whether configs that lack rows the protocol needs have no figures instead of an error: for a part
                 of rows that can be evaluated as a whole.
-
-        Raises:
-            EvaluationError: rows that the protocol needs are missing.
         """
         found: list[Figure] = []
         for part in rows.by("config").values() if self.each_config else [rows]:

@@ -86,9 +86,6 @@ def figures(protocol: str, rows: Rows) -> list[Figure]:
         the rows that share their source images; likewise without rows whose class overlaps a known one. Of a split
         that such rows make up alone, there is no figure without them, and means go over the others; a protocol that
         cannot do without the split has no such figures. Settings that need predictions are omitted without them.
-
-    Raises:
-        EvaluationError: there is no such protocol, it compares several runs, or rows that it needs are missing.
     """
     if protocol not in PROTOCOLS:
         raise unknown_name("protocol", protocol, PROTOCOLS)

@@ -127,10 +127,6 @@ def tidy(
         release: name of the release.
         release_digest: digest of the release.
         duplicates_sha256: SHA-256 of its table of duplicates; empty if it has none.
-
-    Raises:
-        EvaluationError: two runs have the same variant, weights, seed and detector, so that a mean would count one
-            twice.
     """
     lines = []
     for run, detector, figures in evaluated:

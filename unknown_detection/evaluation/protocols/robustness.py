@@ -36,9 +36,6 @@ def detector_robustness(runs: Mapping[str, Runs]) -> list[Figure]:
     Returns:
         Three figures for each: its `mixture_mean`, `mixture_variance` and `robustness` as `statistic`, the first in
         the figure's unit, the second in its square. They are computed on values as the paper prints them, in percent.
-
-    Raises:
-        EvaluationError: models have different figures.
     """
     found = _moments(runs)
     keys = next(iter(found.values()))

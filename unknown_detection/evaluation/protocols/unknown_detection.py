@@ -35,9 +35,6 @@ def figures(rows: Rows) -> list[Figure]:
 
     Args:
         rows: rows of one config; splits for fitting and tuning are ignored.
-
-    Raises:
-        EvaluationError: there are no in-distribution rows in `test`, or no near-OoD or far-OoD rows.
     """
     known = known_rows(rows, "test")
     unknown = unknown_splits(rows, UNKNOWN)

@@ -83,9 +83,6 @@ def select(
         detectors: names of detectors.
         metrics: names of metrics.
         splits: splits of unknown rows by config; a config without splits stands for all of them.
-
-    Raises:
-        EvaluationError: a name is in no pair, or no pair is left.
     """
     configs = pairs["config"].str.split(" + ", regex=False)
     for kind, asked, known in (

@@ -139,9 +139,6 @@ def join_runs(
         splits: the splits to evaluate, as from `parse_splits`; rows of others are not read. Its configs are those of
             files that do not state theirs; without any, that is the release's only config with rows to evaluate.
         progress: called with the number of files done.
-
-    Raises:
-        EvaluationError: two files have the same name, or a file is of another release or has ids of another one.
     """
     names = [file.path.stem for file in files]
     twice = sorted({name for name in names if names.count(name) > 1})
@@ -181,9 +178,6 @@ def choose_protocols(
             methods.
         scored: the loaded scores files.
         configs: the configs to evaluate; empty for all with scores.
-
-    Raises:
-        EvaluationError: there is no such protocol, or a config has no scores.
     """
     here = tuple(dict.fromkeys(config for one in scored for config in one.configs))
     chosen = tuple(configs) or here

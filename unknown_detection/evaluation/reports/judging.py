@@ -50,9 +50,6 @@ def compute_figures(scored: Sequence[ScoredRun], wanted: Wanted, progress: Progr
         scored: the loaded scores files.
         wanted: configs by protocol.
         progress: called once for each run and detector.
-
-    Raises:
-        EvaluationError: a protocol lacks rows that it needs, or no run has scores of its configs.
     """
     evaluated: list[DetectorFigures] = []
     configs = sorted({config for of in wanted.values() for config in of})

@@ -160,9 +160,6 @@ def short_results(scores: Path, release: Release, splits: Mapping[str, set[str]]
         scores: the scores file.
         release: the release whose rows were scored.
         splits: the scored splits by config.
-
-    Raises:
-        EvaluationError: as for `report`.
     """
     scored = join_runs([ScoresFile(scores)], release, splits, lambda _: None)
     wanted = choose_protocols((), scored, ())
