@@ -205,27 +205,25 @@ class GEN(Together):
 
     def _plan(self, detectors: Sequence[GEN], features: Features) -> tuple[Callable[..., Doubles], int]:
         """Sort the probabilities once."""
-        doubles = 6 * features.logits.shape[1] + len(detectors)
-        return partial(_generalized_entropies, detectors=detectors), doubles
 
+        def score(logits: Doubles) -> Doubles:
+            odds, rest = others(logits)
+            # p (1 - p) without a subtraction from one: of the greatest probability 1 / (1 + r), and of the others.
+            greatest = rest / (1 + rest) ** 2
+            products = odds * (1 + rest[:, None] - odds) / (1 + rest[:, None]) ** 2
+            products[np.arange(len(products)), logits.argmax(axis=1)] = -1.0
+            # Up to p = 1/2, that is for all but the greatest, p (1 - p) sorts as p does.
+            descending = -np.sort(-products, axis=1)
+            descending = np.concatenate([greatest[:, None], descending[:, :-1]], axis=1)
+            scores = np.empty((len(logits), len(detectors)))
+            for gamma in {detector.gamma for detector in detectors}:
+                sums = np.cumsum(descending**gamma, axis=1)
+                for column, detector in enumerate(detectors):
+                    if detector.gamma == gamma:
+                        scores[:, column] = sums[:, min(int(detector.largest), logits.shape[1]) - 1]
+            return scores
 
-def _generalized_entropies(logits: Doubles, detectors: Sequence[GEN]) -> Doubles:
-    """Return the scores of rows, shape (m, number of detectors)."""
-    odds, rest = others(logits)
-    # p (1 - p) without a subtraction from one: of the greatest probability 1 / (1 + r), and of the others.
-    greatest = rest / (1 + rest) ** 2
-    products = odds * (1 + rest[:, None] - odds) / (1 + rest[:, None]) ** 2
-    products[np.arange(len(products)), logits.argmax(axis=1)] = -1.0
-    # Up to p = 1/2, that is for all but the greatest, p (1 - p) sorts as p does.
-    descending = -np.sort(-products, axis=1)
-    descending = np.concatenate([greatest[:, None], descending[:, :-1]], axis=1)
-    scores = np.empty((len(logits), len(detectors)))
-    for gamma in {detector.gamma for detector in detectors}:
-        sums = np.cumsum(descending**gamma, axis=1)
-        for column, detector in enumerate(detectors):
-            if detector.gamma == gamma:
-                scores[:, column] = sums[:, min(int(detector.largest), logits.shape[1]) - 1]
-    return scores
+        return score, 6 * features.logits.shape[1] + len(detectors)
 
 
 class KLMatching(RowDetector):

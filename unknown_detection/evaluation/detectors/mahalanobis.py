@@ -63,20 +63,11 @@ class ClassGaussians:
 
         On a device of torch, in float64 too; None for NumPy.
         """
-        if device is not None:
-            return self._distances_on(device, values)
-        white = _whiten(values, self.centre, self.scale, self.factor)
         # A matrix product finds the nearest mean; the distance to it is then computed without cancellation.
-        nearest = (dots(self.means, self.means) - 2 * (white @ self.means.T)).argmin(axis=1)
-        white -= self.means[nearest]
-        return dots(white, white)
-
-    def device(self, rows: int) -> str | None:
-        """Return the device for the distances of a number of rows."""
-        classes, width = self.means.shape
-        return cuda_device(rows * width * (width + classes))
-
-    def _distances_on(self, device: str, values: Doubles) -> Scores:
+        if device is None:
+            white = _whiten(values, self.centre, self.scale, self.factor)
+            white -= self.means[(dots(self.means, self.means) - 2 * (white @ self.means.T)).argmin(axis=1)]
+            return dots(white, white)
         import torch
 
         arrays = ((values - self.centre) / self.scale, self.factor, self.means)
@@ -206,7 +197,8 @@ class _Distances(RowDetector):
         for (name, read), fitted in zip(layers.items(), self.gaussians.values(), strict=True):
             values, (classes, width) = read(), fitted.means.shape
             require_width(name, values, width)
-            distances = partial(self._distances, name, device=fitted.device(len(features)))
+            device = cuda_device(len(features) * width * (width + classes))
+            distances = partial(self._distances, name, device=device)
             copies = 6 if self.background else 4
             total += score_in_chunks(distances, {name: values}, features.ids, copies * width + 2 * classes)
         return total / len(layers)

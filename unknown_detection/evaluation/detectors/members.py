@@ -23,8 +23,7 @@ def log_mean_softmax(members: Doubles) -> Doubles:
     NeurIPS 2017, section 2.4; for passes with dropout, Gal and Ghahramani, Dropout as a Bayesian Approximation, ICML
     2016.
 
-    Args:
-        members: logits, shape (M, n, C); the result is of shape (n, C).
+    The members' logits are of shape (M, n, C), the result (n, C).
     """
     mean: Doubles = logsumexp(log_softmax(members, axis=2), axis=0) - np.log(len(members))
     return mean
@@ -37,9 +36,7 @@ def mutual_information(members: Doubles) -> Scores:
     the Kullback-Leibler divergence of p_m from the mean.
     Source: Gal et al., Deep Bayesian Active Learning with Image Data, ICML 2017, section 4; as a detector in Abdelzad
     et al., The Effect of Optimization Methods on the Robustness of Out-of-Distribution Detection Approaches, 2020.
-
-    Args:
-        members: logits, shape (M, n, C).
+    The members' logits are of shape (M, n, C).
     """
     log_p = log_softmax(members, axis=2)
     log_mean = logsumexp(log_p, axis=0) - np.log(len(members))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -107,7 +106,7 @@ class KNN(_Nearest):
 
     def _plan(self, detectors: Sequence[KNN], features: Features) -> tuple[Callable[..., Doubles], int]:
         counts, device, doubles = self._search(detectors, features)
-        return partial(_distances, bank=self.bank, counts=counts, device=device), doubles
+        return lambda z: _distances(z, self.bank, counts, device), doubles
 
 
 def _distances(z: Doubles, bank: Bank, counts: Sequence[int], device: str | None, exact: bool = False) -> Doubles:
@@ -246,13 +245,12 @@ def _scores(z: Doubles, probabilities: Doubles, detectors: Sequence[Relation], d
             total[:, column] = dots(z @ detector.sums, probabilities)
         else:
             pairwise.append(column)
-    if pairwise:
-        others = [detectors[column] for column in pairwise]
-        if device is None:
-            total[:, pairwise] = _relations(z, probabilities, others)
-        else:
-            parts = halving(lambda *pair: _relations_on_device(pair[0], pair[1], others), device, z, probabilities)
-            total[:, pairwise] = np.concatenate(parts)
+    others = [detectors[column] for column in pairwise]
+    if others and device is None:
+        total[:, pairwise] = _relations(z, probabilities, others)
+    elif others:
+        parts = halving(lambda *pair: _relations_on_device(pair[0], pair[1], others), device or "", z, probabilities)
+        total[:, pairwise] = np.concatenate(parts)
     return -total / len(detectors[0].bank)
 
 

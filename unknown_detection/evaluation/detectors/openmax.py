@@ -145,19 +145,12 @@ def _distances(logits: Doubles, means: Doubles, euclidean_weight: float, cosine_
 
 def _largest(distances: Doubles, labels: Integers, classes: int, count: int) -> Doubles:
     """Return the `count` largest distances of each class, shape (C, count), NaN if a class has fewer."""
-    order = np.lexsort((-distances, labels))
-    of_class = labels[order]
-    rank = np.arange(len(order)) - np.searchsorted(of_class, np.arange(classes))[of_class]
+    descending = distances[np.lexsort((-distances, labels))]
     largest = np.full((classes, count), np.nan)
-    within = rank < count
-    largest[of_class[within], rank[within]] = distances[order[within]]
+    starts = np.bincount(labels, minlength=classes).cumsum()[:-1]
+    for row, of_class in zip(largest, np.split(descending, starts), strict=True):
+        row[: len(of_class)] = of_class[:count]
     return largest
-
-
-# The shape is the inverse of the spread of log(distance): these bounds allow tails whose width is 1e-10 to 1e+6 of
-# their position.
-_LEAST_LOG_SHAPE, _GREATEST_LOG_SHAPE = np.log(1e-6), np.log(1e10)
-_HALVINGS = 100
 
 
 @dataclass(frozen=True)
@@ -213,8 +206,10 @@ def fit_tails(tails: Doubles, translation: float) -> Tails:
     count = given.sum(axis=1)
     mean = finite.sum(axis=1) / count
 
-    low, high = np.full(len(tails), _LEAST_LOG_SHAPE), np.full(len(tails), _GREATEST_LOG_SHAPE)
-    for _ in range(_HALVINGS):
+    # The shape is the inverse of the spread of log(distance): these bounds allow tails whose width is 1e-10 to 1e+6 of
+    # their position.
+    low, high = np.full(len(tails), np.log(1e-6)), np.full(len(tails), np.log(1e10))
+    for _ in range(100):
         middle = (low + high) / 2
         shape = np.exp(middle)
         weights = np.exp(shape[:, None] * logs)

@@ -7,13 +7,13 @@ Tested by `tests/evaluation/display/test_plots.py`.
 
 from __future__ import annotations
 
-import functools
+import contextlib
 import io
 import re
 import textwrap
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ParamSpec, TypeVar
+from typing import Any
 
 import numpy as np
 
@@ -52,23 +52,19 @@ _STYLE: Mapping[str, Any] = {
     "svg.hashsalt": "unknown-detection",
 }
 
-_P = ParamSpec("_P")
-_R = TypeVar("_R")
+
+@contextlib.contextmanager
+def _style() -> Iterator[None]:
+    import matplotlib
+
+    with matplotlib.rc_context():
+        matplotlib.rcdefaults()
+        matplotlib.rcParams.update(_STYLE)
+        yield
 
 
-def styled(draw: Callable[_P, _R]) -> Callable[_P, _R]:
-    """Apply our style while drawing, independent of the user's matplotlib settings."""
-
-    @functools.wraps(draw)
-    def styled(*args: _P.args, **kwargs: _P.kwargs) -> _R:
-        import matplotlib
-
-        with matplotlib.rc_context():
-            matplotlib.rcdefaults()
-            matplotlib.rcParams.update(_STYLE)
-            return draw(*args, **kwargs)
-
-    return styled
+styled = _style()
+"""Decorates functions that draw in our style, independent of the user's matplotlib settings."""
 
 
 @styled
@@ -99,11 +95,9 @@ def inline_svg(figure: Any, name: str) -> str:
     svg = text.getvalue()
     svg = svg[svg.index("<svg") :].replace(INK, "currentColor")
     svg = re.sub(r"<metadata>.*?</metadata>", "", svg, count=1, flags=re.DOTALL)
-    size = " ".join(
-        f'{side}="{ON_SCREEN * inches:.0f}"'
-        for side, inches in zip(("width", "height"), figure.get_size_inches(), strict=True)
-    )
-    size += ' class="wide"' if figure.get_size_inches()[0] > COLUMN else ""
+    width, height = figure.get_size_inches()
+    size = f'width="{ON_SCREEN * width:.0f}" height="{ON_SCREEN * height:.0f}"'
+    size += ' class="wide"' if width > COLUMN else ""
     svg = re.sub(r'width="[^"]+" height="[^"]+"', size, svg, count=1)
     return re.sub(r'(\bid="|href="#|url\(#)', rf"\g<1>{name}-", svg)
 

@@ -57,13 +57,9 @@ _SLANTED = 15
 def risk_coverage(
     curves: Mapping[str, tuple[Floats, Floats, float]], *, baseline: str, title: str, shown: int = 5
 ) -> Any:
-    """Plot risk-coverage curves: the best few in colour, the baseline in black, all others in grey.
+    """Plot risk-coverage curves: the best few (`shown`) in colour, the baseline in black, all others in grey.
 
-    Args:
-        curves: by detector, coverage and risk, each of shape (n,), and the AURC x 1,000.
-        baseline: title of the baseline's curve.
-        title: title of the plot.
-        shown: number of curves to name, besides the baseline.
+    `curves` has, by detector, coverage and risk, each of shape (n,), and the AURC x 1,000.
     """
     ranked = sorted(curves, key=lambda name: (curves[name][2], name))
     named = [name for name in ranked if name != baseline][:shown]
@@ -91,9 +87,7 @@ def risk_coverage(
 def roc(curves: Mapping[str, tuple[Floats, Floats, float]], *, title: str) -> Any:
     """Plot ROC curves with the known rows positive, and the threshold at 95 % TPR.
 
-    Args:
-        curves: by set of unknown rows, false and true positive rates, each of shape (n,), and the AUROC in percent.
-        title: title of the plot.
+    `curves` has, by set of unknown rows, false and true positive rates, each of shape (n,), and the AUROC in percent.
     """
     figure, ((axes,),) = new_figure(title, COLUMN, 2.6 + 0.13 * (len(curves) + 1))
     axes.plot([0, 100], [0, 100], color=_OTHERS, linewidth=0.6, linestyle="--")
@@ -112,12 +106,7 @@ def roc(curves: Mapping[str, tuple[Floats, Floats, float]], *, title: str) -> An
 
 @styled
 def densities(scores: Mapping[str, Mapping[str, Floats]], *, title: str) -> Any:
-    """Plot densities of scores by role, with one panel per detector.
-
-    Args:
-        scores: by detector title, the scores of each role's rows.
-        title: title of the plot.
-    """
+    """Plot densities of scores, by detector and role, with one panel per detector."""
     wide = min(4, len(scores))
     high = -(-len(scores) // wide)
     figure, panels = new_figure(title, PAGE if wide > 2 else COLUMN, 1.25 * high + 0.9, high, wide)
@@ -153,14 +142,9 @@ def densities(scores: Mapping[str, Mapping[str, Floats]], *, title: str) -> Any:
 
 @styled
 def changes(changed: Mapping[str, tuple[float, float | None]], *, title: str, axis: str) -> Any:
-    """Plot bars of the change against a baseline, the best on top; above 0 is better.
+    """Plot bars of the change against a baseline, mean and deviation by detector, the best on top; above 0 is better.
 
-    A bar that would dwarf the others is cut, and carries its value.
-
-    Args:
-        changed: mean and standard deviation of each detector's change, by title.
-        title: title of the plot.
-        axis: label of the axis, with the unit.
+    A bar that would dwarf the others is cut, and carries its value. The label of the axis has the unit.
     """
     figure, ((axes,),) = new_figure(title, COLUMN, 0.15 * len(changed) + 1.1)
     ordered = sorted(changed.items(), key=lambda item: (item[1][0], item[0]))
@@ -206,16 +190,7 @@ AUROC = Shades()
 def heatmap(
     values: Floats, rows: Sequence[str], columns: Sequence[str], *, title: str, bar: str, shades: Shades = AUROC
 ) -> Any:
-    """Plot a matrix of rates.
-
-    Args:
-        values: shape (r, c); NaN for missing values.
-        rows: r names, from the top.
-        columns: c names.
-        title: title of the plot.
-        bar: label of the colour bar.
-        shades: how the values are shown.
-    """
+    """Plot a matrix of rates, shape (r, c), NaN for missing ones, with the names of rows, columns and colour bar."""
     import matplotlib
 
     width = COLUMN if len(columns) <= 4 else max(PAGE, 0.17 * len(columns))
@@ -239,12 +214,7 @@ def heatmap(
 
 @styled
 def reliability(bins: Mapping[str, Reliability], *, title: str) -> Any:
-    """Plot reliability diagrams: accuracy against confidence, on the diagonal if a model is calibrated.
-
-    Args:
-        bins: by name, rows, mean confidence and accuracy of each bin, shape (B,), NaN for empty ones, and the ECE.
-        title: title of the plot.
-    """
+    """Plot reliability diagrams by name: accuracy against confidence, on the diagonal if a model is calibrated."""
     figure, ((axes,),) = new_figure(title, COLUMN, 2.6 + 0.13 * len(bins))
     axes.plot([0, 100], [0, 100], color=INK, linewidth=0.8, linestyle="--", label="calibrated")
     for number, (name, (rows, confidence, accuracy, error)) in enumerate(bins.items()):

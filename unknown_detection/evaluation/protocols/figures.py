@@ -56,8 +56,7 @@ def measure(ranking: Ranking, metrics: Iterable[str], **named: str) -> list[Figu
     """Compute metrics from a ranking.
 
     Args:
-        ranking: the ranking. Only a model's predictions may leave one class without rows: metrics that need both are
-            NaN then.
+        ranking: the ranking; metrics that need both classes are NaN where predictions leave one without rows.
         metrics: keys of `METRICS`.
         named: the other fields that identify the figures; `fitted_on` may be left out.
 

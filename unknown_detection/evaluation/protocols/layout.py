@@ -65,9 +65,7 @@ class Builder:
             means = ranked.groupby("detector", sort=False)["mean"].mean().reindex(names)
             return table.in_order(best_first(means, better))
         first = next((number for number, head in enumerate(table.columns) if head.better), None)
-        if first is None:
-            return table
-        return table.best_first(first)
+        return table if first is None else table.best_first(first)
 
     def table(
         self, parts: Sequence[str], title: str, note: str, stub: str, columns: Sequence[Heading], rows: Sequence[Row],
@@ -81,14 +79,7 @@ class Builder:
 
 
 def each_config(name: str, title: str, note: str, heading: Callable[[Line], Heading]) -> Callable[..., LaidOut]:
-    """Return a layout with one table for each config, of all its figures.
-
-    Args:
-        name: the protocol's.
-        title: of the table, before the config.
-        note: of the table.
-        heading: returns the heading of a figure's column.
-    """
+    """Return a layout with one table for each config, of all its figures; `heading` makes the heading of a column."""
 
     def tables(lines: pd.DataFrame, builder: Builder) -> LaidOut:
         for config, found in lines.groupby("config", sort=False):

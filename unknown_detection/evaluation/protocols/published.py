@@ -10,11 +10,10 @@ Tested by `tests/evaluation/protocols/test_published.py`.
 
 from __future__ import annotations
 
-import csv
 import functools
 from collections.abc import Mapping
-from dataclasses import dataclass
 from importlib import resources
+from typing import Any
 
 import pandas as pd
 
@@ -58,30 +57,21 @@ _SAME = {"resnet50.tv_in1k": "resnet50-0676ba61.pth"}
 """Files of torchvision that timm publishes under a name of its own (its `default_cfgs` name the address)."""
 
 
-@dataclass(frozen=True)
-class Published:
-    """A row of the leaderboard; areas and accuracy in percent."""
-
-    postprocessor: str
-    near_auroc: float
-    far_auroc: float
-    accuracy: float
-
-
-def published(weights: str) -> dict[str, Published]:
+def published(weights: str) -> dict[str, Any]:
     """The leaderboard's rows of a model, by the name of our detector; none of weights that it has no rows of.
 
     Args:
         weights: the file name of torchvision's weights, or the name of timm's model.
+
+    Returns:
+        Named tuples with `near_auroc`, `far_auroc` and `accuracy` in percent, and `postprocessor`.
     """
-    rows = _rows().get(_SAME.get(weights, weights), {})
-    return {_DETECTORS[name]: row for name, row in rows.items() if name in _DETECTORS}
+    return {_DETECTORS[row.postprocessor]: row for row in _rows(weights) if row.postprocessor in _DETECTORS}
 
 
-def of_other_version(weights: str) -> dict[str, Published]:
+def of_other_version(weights: str) -> dict[str, Any]:
     """The leaderboard's rows of a model that `OTHER_VERSION` names, by the leaderboard's name."""
-    rows = _rows().get(_SAME.get(weights, weights), {})
-    return {name: row for name, row in rows.items() if name in OTHER_VERSION}
+    return {row.postprocessor: row for row in _rows(weights) if row.postprocessor in OTHER_VERSION}
 
 
 def beside(figures: pd.DataFrame, weights: Mapping[str, str]) -> pd.DataFrame:
@@ -116,11 +106,7 @@ def beside(figures: pd.DataFrame, weights: Mapping[str, str]) -> pd.DataFrame:
 
 
 @functools.cache
-def _rows() -> dict[str, dict[str, Published]]:
-    """All rows, by weights and the leaderboard's name."""
-    text = resources.files(__package__).joinpath("openood_leaderboard.csv").read_text(encoding="utf-8")
-    found: dict[str, dict[str, Published]] = {}
-    for line in csv.DictReader(text.splitlines()):
-        figures = (float(line[name]) for name in ("near_auroc", "far_auroc", "accuracy"))
-        found.setdefault(line["weights"], {})[line["postprocessor"]] = Published(line["postprocessor"], *figures)
-    return found
+def _rows(weights: str) -> list[Any]:
+    with resources.files(__package__).joinpath("openood_leaderboard.csv").open(encoding="utf-8") as file:
+        rows = pd.read_csv(file)
+    return list(rows[rows["weights"] == _SAME.get(weights, weights)].itertuples(index=False))

@@ -86,15 +86,11 @@ FIGURE_KEY = [one.name for one in fields(Figure) if one.type == "str"]
 class Run:
     """A run: one scores file of a model's detectors.
 
+    `COLUMNS` describes what is not here.
+
     Attributes:
         name: the file's stem.
-        variant: training method.
-        seed: random seed; None if the file does not state it.
-        model: name of the model, or empty.
-        model_digest: digest of the model, or empty.
         hyperparameters: hyperparameters by detector.
-        versions: versions of the packages that `scored` the rows and `judged` the scores.
-        prepared: how the model got images that are prepared for a model's input, by `config/split`.
         fit_half: the `config/split` that detectors were fitted on half of, for want of training rows; empty if not.
         accepted: where the model's accuracy differs from the published one, in words; empty if it does not.
         weights: the published weights, by the name of torchvision's file or of timm's model; empty for others.
@@ -113,37 +109,25 @@ class Run:
     weights: str = ""
 
 
-def tidy(
-    evaluated: Iterable[tuple[Run, str, Iterable[Figure]]],
-    *,
-    release: str,
-    release_digest: str,
-    duplicates_sha256: str = "",
-) -> pd.DataFrame:
+def tidy(evaluated: Iterable[tuple[Run, str, Iterable[Figure]]], **release: str) -> pd.DataFrame:
     """Build the table of figures of several runs and detectors.
 
     Args:
         evaluated: runs, each with a detector's name and figures.
-        release: name of the release.
-        release_digest: digest of the release.
-        duplicates_sha256: SHA-256 of its table of duplicates; empty if it has none.
+        release: the columns `release`, `release_digest` and `duplicates_sha256`.
     """
     lines = []
     for run, detector, figures in evaluated:
         of_run = {
-            "release": release,
-            "release_digest": release_digest,
-            "duplicates_sha256": duplicates_sha256,
-            "model": run.model,
-            "model_digest": run.model_digest,
-            "variant": run.variant,
+            "duplicates_sha256": "",
+            **release,
+            **{name: getattr(run, name) for name in ("model", "model_digest", "variant", "seed")},
             "run": run.name,
-            "seed": run.seed,
             "detector": detector,
-            "hyperparameters": _json(run.hyperparameters.get(detector, {})),
-            "prepared": _json(run.prepared),
-            "versions": _json(run.versions),
         }
+        stated = {"hyperparameters": run.hyperparameters.get(detector, {}), "prepared": run.prepared}
+        for name, values in (stated | {"versions": run.versions}).items():
+            of_run[name] = json.dumps(values, sort_keys=True)
         lines += [of_run | asdict(figure) for figure in figures]
     figures = _frame(pa.Table.from_pylist(lines, _SCHEMA))
     keys = ["variant", "model_digest", "seed", "detector", *FIGURE_KEY]
@@ -222,7 +206,3 @@ def _frame(table: pa.Table) -> pd.DataFrame:
     """Return figures as a frame; a seed may be missing, so integers are nullable."""
     found: pd.DataFrame = table.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
     return found
-
-
-def _json(values: Mapping[str, Any]) -> str:
-    return json.dumps(values, sort_keys=True)

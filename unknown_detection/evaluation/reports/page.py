@@ -66,8 +66,7 @@ def render_page(
         short: the short tables of results.
         tables: the papers' tables.
         drawn: the pictures; the first of the first short table's protocol stands beside it.
-        fitting: by detector, the rows that it was fitted on, tuned on and may have a threshold from, and its
-            hyperparameters.
+        fitting: by detector, the rows that it was fitted and tuned on, and its hyperparameters.
     """
     first = next((one for one in drawn if short and one[0] == short[0].protocol), None)
     others = [one for one in drawn if one is not first]
@@ -123,25 +122,16 @@ def _leaderboard(record: Mapping[str, Any], figures: pd.DataFrame) -> list[Table
     lines = published.beside(figures, weights)
     if lines.empty:
         return []
-    columns = [Column("Detector"), Column("Run")]
-    columns += [Column(name, True, group) for group in ("Near AUROC", "Far AUROC") for name in _BESIDE]
-    rows: list[Sequence[Value | Cell]] = [
-        [line["detector"], line["run"]]
-        + [cell for of in ("near", "far") for cell in _compared(line[of], line[f"published {of}"])]
-        for line in lines.to_dict("records")
-    ]
+    columns, rows = [Column("Detector"), Column("Run")], lines[["detector", "run"]].to_numpy().tolist()
+    for of in ("near", "far"):
+        columns += [Column(name, True, f"{of.title()} AUROC") for name in ("here", "published", "difference")]
+        for row, here, there in zip(rows, lines[of], lines[f"published {of}"], strict=True):
+            row += [Cell(f"{value:.2f}", order=value) for value in (here, there)]
+            row.append(Cell(f"{here - there:+.2f}", order=here - there))
     note = "In percent; the published figures are those of OpenOOD's leaderboard of July 2025, for the same weights."
     others = {name for file in weights.values() for name in published.of_other_version(file)}
     note += "".join(f" {name}'s row is not comparable: {published.OTHER_VERSION[name]}." for name in sorted(others))
     return [Table("leaderboard", "Beside OpenOOD's leaderboard", columns, rows, note, False, _FIRST)]
-
-
-_BESIDE = ("here", "published", "difference")
-
-
-def _compared(here: float, there: float) -> list[Value | Cell]:
-    cells = (f"{here:.2f}", here), (f"{there:.2f}", there), (f"{here - there:+.2f}", here - there)
-    return [Cell(text, order=order) for text, order in cells]
 
 
 def _runs(record: Mapping[str, Any]) -> Table:
