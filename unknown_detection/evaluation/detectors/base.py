@@ -223,9 +223,4 @@ class Together(RowDetector):
 
     @abc.abstractmethod
     def _plan(self, detectors: Sequence[Any], features: Features) -> tuple[Callable[..., Doubles], int]:
-        """Return how several detectors score.
-
-        Returns:
-            A function that maps rows of the inputs to scores of shape (m, number of detectors), and the float64
-            numbers that it holds per row.
-        """
+        """Return a function from rows of the inputs to scores (m, detectors), and the numbers that it holds per row."""

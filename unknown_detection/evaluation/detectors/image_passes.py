@@ -62,11 +62,7 @@ def perturbed(model: Model, images: Any, temperature: float, epsilon: float) -> 
     Source: Liang et al., Enhancing The Reliability of Out-of-distribution Image Detection in Neural Networks, ICLR
     2018, section 3 and equation 2.
 
-    Args:
-        model: the model, on whose device the result is.
-        images: preprocessed, shape (B, 3, H, W), as is the result.
-        temperature: T.
-        epsilon: the step; 0 leaves the images unchanged.
+    The images are preprocessed, shape (B, 3, H, W), as is the result, on the model's device.
     """
     import torch
     from torch.nn.functional import cross_entropy

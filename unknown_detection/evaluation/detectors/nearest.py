@@ -141,10 +141,10 @@ class Found:
 
 
 def search(z: Doubles, bank: Bank, count: int, *, bank_rows: int, device: str | None, exact: bool = False) -> Found:
-    """Find the greatest products of rows with a bank.
+    """Find the greatest products of rows, shape (m, D), each of length 1 or 0, with a bank.
 
     Args:
-        z: shape (m, D), each of length 1 or 0.
+        z: the rows.
         bank: the bank.
         count: the least number of products to find; a few more are found, so that `Found.around` is certain.
         bank_rows: rows of the bank to read at once; on a device they are eight times as many.
@@ -218,10 +218,7 @@ def _greatest(values: npt.NDArray[Any], index: Integers, count: int) -> tuple[np
 def halving(compute: Callable[..., Result], device: str, *rows: Doubles) -> list[Result]:
     """Compute on a device in float32, on half of the rows at a time when its memory runs out.
 
-    Args:
-        compute: called with tensors on the device, of the same rows of each matrix; the results are in their order.
-        device: device of torch.
-        rows: matrices of m rows.
+    `compute` is called with tensors on the device, of the same rows of each matrix; the results are in their order.
     """
     import torch
 

@@ -47,11 +47,7 @@ _NAME = re.compile(r"[A-Za-z0-9_]+(-[A-Za-z0-9_]+)*")
 
 
 def load_own(spec: str) -> type[Detector]:
-    """Load a detector from the user's file, whose code is run.
-
-    Args:
-        spec: `FILE.py:NAME`, with the name of an `Own` in that file.
-    """
+    """Load a detector from the user's file, whose code is run: `FILE.py:NAME`, with the name of an `Own` in it."""
     found, name, path, digest = load_python(spec, "detector")
     return own_method(found, name=name, source=path.name, digest=digest)
 
@@ -59,11 +55,7 @@ def load_own(spec: str) -> type[Detector]:
 def own_method(found: Own, *, name: str = "", source: str = "the user's own", digest: str = "") -> type[Detector]:
     """Return the user's class, or one made of an instance, a function or an object that scores, with checks.
 
-    Args:
-        found: what the user gives.
-        name: name of a function, of an object, or of a class without one; empty for its own.
-        source: where it comes from, for results.
-        digest: SHA-256 of its file; empty if there is none.
+    Without a name of its own it gets `name`; results have `source`, where it comes from, and the digest of its file.
     """
     given = found if isinstance(found, type) else type(found)
     name = getattr(found, "name", "") or name or getattr(found, "__name__", given.__name__)

@@ -191,7 +191,7 @@ def class_sums(
     ids: npt.NDArray[np.str_],
     of: Callable[[Doubles], Doubles] = lambda chunk: chunk,
 ) -> Doubles:
-    """Add up the rows of each class, or a function `of` them of the same shape.
+    """Add up the rows of each class, or a function `of` rows that keeps their shape; refuse NaN and infinity.
 
     Args:
         name: description of the values, for the error.

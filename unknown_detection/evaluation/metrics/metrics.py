@@ -175,22 +175,14 @@ def metric(
     positive: Side | Literal[""] = "",
     factor: float = 100.0,
 ) -> Callable[[Of], Of]:
-    """Make a function of a `Ranking` a metric that protocols, tables and plots know by name; see `Metric`.
+    """Make a function of a `Ranking` a metric that protocols, tables and plots know by name.
 
         >>> @ud.metric("Known rows below all unknown ones", "higher")
         ... def clear(ranking):
         ...     return float(ranking.known[ranking.unknown == 0].max() / ranking.known[-1])
 
     Here `known` and `unknown` count the rows below each threshold, from none to all. `protocols.measure` then computes
-    `clear` by its name.
-
-    Args:
-        title: for display.
-        better: whether higher or lower values are better.
-        name: its name in results; empty for the function's.
-        takes: as `Metric.takes`.
-        positive: as `Metric.positive`.
-        factor: as `Metric.factor`.
+    `clear` by its name. The arguments are those of `Metric`; without a name, the function's is taken.
 
     Raises:
         EvaluationError: there is a metric of this name.

@@ -126,13 +126,7 @@ def rank(scores: npt.ArrayLike, *flags: npt.ArrayLike) -> tuple[Ranking, ...]:
 def rank_open_set(
     scores: npt.ArrayLike, unknown: npt.ArrayLike, errors: npt.ArrayLike
 ) -> tuple[Ranking, Ranking, Ranking]:
-    """Rank rows once, for the three ways in which metrics divide them.
-
-    Args:
-        scores: shape (n,), finite, higher = more unknown.
-        unknown: whether rows are unknown, shape (n,).
-        errors: whether rows are misclassified, shape (n,); what they say of unknown rows matters only for the second
-            ranking.
+    """Rank rows once, for the three ways in which metrics divide them; arguments as for `rank`.
 
     Returns:
         Known against unknown rows; rows without against rows with an error; and correctly classified known rows

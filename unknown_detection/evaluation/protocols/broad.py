@@ -16,8 +16,7 @@ from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.metrics.ranking import NOTHING, Ranking
 from unknown_detection.evaluation.protocols import pictures
 from unknown_detection.evaluation.protocols.figures import Figure, means, measure
-from unknown_detection.evaluation.protocols.layout import Builder, LaidOut, distinct, heading
-from unknown_detection.evaluation.protocols.protocol import Protocol, Shown
+from unknown_detection.evaluation.protocols.protocol import Builder, LaidOut, Protocol, Shown, distinct, heading
 from unknown_detection.evaluation.scoring.rows import Rows, known_rows, rank_errors, rank_known_unknown
 
 NAME = "broad"
@@ -72,8 +71,7 @@ def figures(rows: Rows) -> list[Figure]:
       model was right about the original;
     - in-distribution: misclassified clean rows against correctly classified ones (section 4).
 
-    Args:
-        rows: rows of all BROAD configs to evaluate; clean rows are the in-distribution rows of `test`.
+    Clean rows are the in-distribution rows of `test`.
 
     Returns:
         DSD, and ED if rows have predictions. Means are over the available figures, and name them.

@@ -17,9 +17,8 @@ from unknown_detection.evaluation.display.names import detector_name
 from unknown_detection.evaluation.display.plots import Reliability
 from unknown_detection.evaluation.metrics.calibration import ECE, binned, ece
 from unknown_detection.evaluation.protocols.figures import Figure, measure
-from unknown_detection.evaluation.protocols.layout import Builder, LaidOut, distinct, heading
 from unknown_detection.evaluation.protocols.pictures import Picture, Scene
-from unknown_detection.evaluation.protocols.protocol import Protocol
+from unknown_detection.evaluation.protocols.protocol import Builder, LaidOut, Protocol, distinct, heading
 from unknown_detection.evaluation.scoring.rows import Rows, rank_errors
 
 NAME = "calibration"

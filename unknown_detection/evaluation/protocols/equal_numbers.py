@@ -14,9 +14,8 @@ import numpy as np
 
 from unknown_detection.evaluation.display.names import set_name
 from unknown_detection.evaluation.protocols.figures import Figure, measure
-from unknown_detection.evaluation.protocols.layout import each_config, heading
 from unknown_detection.evaluation.protocols.od_test import ROLES
-from unknown_detection.evaluation.protocols.protocol import Protocol, Shown
+from unknown_detection.evaluation.protocols.protocol import Protocol, Shown, each_config, heading
 from unknown_detection.evaluation.scoring.rows import Rows, known_rows, rank_known_unknown, unknown_splits
 
 NAME = SETTING = "equal-numbers"
@@ -35,9 +34,6 @@ def figures(rows: Rows) -> list[Figure]:
 
     Of the larger side, as many rows count as the smaller one has: those whose ids come first by a keyed hash, so that
     every model and detector is judged on the same ones.
-
-    Args:
-        rows: rows of one config; splits for fitting and tuning are ignored.
     """
     known = known_rows(rows, "test")
     named = {"protocol": NAME, "config": str(rows.config[0]), "setting": SETTING, "known": "test"}

@@ -13,8 +13,7 @@ from unknown_detection.evaluation.display.names import metric_name
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.protocols import pictures
 from unknown_detection.evaluation.protocols.figures import Figure, measure
-from unknown_detection.evaluation.protocols.layout import Builder, LaidOut, distinct, heading
-from unknown_detection.evaluation.protocols.protocol import Protocol, Shown
+from unknown_detection.evaluation.protocols.protocol import Builder, LaidOut, Protocol, Shown, distinct, heading
 from unknown_detection.evaluation.scoring.rows import Rows, known_rows, rank_errors, rank_known_unknown
 
 NAME = "facets"
@@ -37,9 +36,6 @@ def figures(rows: Rows) -> list[Figure]:
     OOD detection compares the unknown rows of `test` with its in-distribution rows. Misclassification detection
     compares misclassified in-distribution rows with correctly classified ones; rows that are in-distribution only by
     their meaning, and have no label of the model, are left out.
-
-    Args:
-        rows: rows of one config; other splits are ignored.
     """
     known, unknown = known_rows(rows, "test"), rows.where(~rows.known & (rows.split == "test"))
     config = str(rows.config[0])

@@ -53,15 +53,9 @@ class Figure:
 
 
 def measure(ranking: Ranking, metrics: Iterable[str], **named: str) -> list[Figure]:
-    """Compute metrics from a ranking.
+    """Compute metrics, keys of `METRICS`, from a ranking; those that need both classes are NaN where one has no rows.
 
-    Args:
-        ranking: the ranking; metrics that need both classes are NaN where predictions leave one without rows.
-        metrics: keys of `METRICS`.
-        named: the other fields that identify the figures; `fitted_on` may be left out.
-
-    Returns:
-        One figure per metric, with `rows` as published.
+    `named` has the other fields that identify the figures; those that are left out are empty, and `rows` as published.
     """
     known, unknown = int(ranking.known[-1]) + ranking.missed, int(ranking.unknown[-1])
     fields = {"rows": AS_PUBLISHED, "statistic": "", "fitted_on": "", **named}
@@ -75,10 +69,10 @@ def measure(ranking: Ranking, metrics: Iterable[str], **named: str) -> list[Figu
 
 
 def means(figures: Sequence[Figure], *, unknown: str | None = None, config: str | None = None) -> list[Figure]:
-    """Return the unweighted mean of figures for each metric; NaN if one of them is.
+    """Return the unweighted mean, for each metric, of figures on different rows; NaN if one of them is.
 
     Args:
-        figures: figures that differ only in the rows they are computed on.
+        figures: the figures.
         unknown: the sets that the means are over; None joins the figures' own.
         config: config of the means if the figures have several; None uses the first figure's.
     """

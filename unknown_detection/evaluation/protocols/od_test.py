@@ -20,8 +20,7 @@ from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.metrics.ranking import rank
 from unknown_detection.evaluation.protocols import pictures
 from unknown_detection.evaluation.protocols.figures import Figure, measure, summed
-from unknown_detection.evaluation.protocols.layout import Builder, LaidOut, each_config, heading
-from unknown_detection.evaluation.protocols.protocol import Protocol, Shown
+from unknown_detection.evaluation.protocols.protocol import Builder, LaidOut, Protocol, Shown, each_config, heading
 from unknown_detection.evaluation.protocols.results import Line
 from unknown_detection.evaluation.scoring.rows import Rows, known_rows, unknown_splits
 
@@ -50,10 +49,7 @@ def figures(rows: Rows) -> list[Figure]:
     has its threshold from rows that it has seen; reports name it. For comparison, the two-dataset setting uses one
     set as both: its rows, ordered by id, are divided into two halves, the threshold is fitted on one half and
     evaluated on the other, both ways, and the two results are averaged. Statistics over all pairs follow for both
-    settings.
-
-    Args:
-        rows: rows of one config; hyperparameters must not have been chosen on the OoD splits.
+    settings. Hyperparameters must not have been chosen on the OoD splits.
     """
     fitting, evaluated = known_rows(rows, "validation"), known_rows(rows, "test")
     sets = unknown_splits(rows, ROLES)
@@ -83,11 +79,8 @@ def figures(rows: Rows) -> list[Figure]:
 def threshold(scores: npt.NDArray[np.float64], unknown: npt.NDArray[np.bool_]) -> float:
     """Fit a threshold: the lowest score that, if all scores above it are rejected, maximizes balanced accuracy.
 
-    It is a row's score and not a number between two, so that monotone transforms of scores change no decision.
-
-    Args:
-        scores: shape (n,), higher = more unknown.
-        unknown: shape (n,), bool.
+    It is a row's score and not a number between two, so that monotone transforms of scores change no decision. Scores
+    and flags of unknown rows are of shape (n,).
     """
     ranking = rank(scores, unknown)[0]
     n_known, n_unknown = ranking.sizes()

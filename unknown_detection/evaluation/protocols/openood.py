@@ -19,8 +19,7 @@ from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.metrics.ranking import Ranking, rank_open_set
 from unknown_detection.evaluation.protocols import pictures
 from unknown_detection.evaluation.protocols.figures import Figure, means, measure
-from unknown_detection.evaluation.protocols.layout import Builder, LaidOut, distinct, heading
-from unknown_detection.evaluation.protocols.protocol import Protocol, Shown
+from unknown_detection.evaluation.protocols.protocol import Builder, LaidOut, Protocol, Shown, distinct, heading
 from unknown_detection.evaluation.scoring.rows import Rows, known_rows, rank_errors, rank_known_unknown, unknown_splits
 
 NAME = "openood"

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -17,11 +17,8 @@ from unknown_detection.evaluation.display import plots
 from unknown_detection.evaluation.display.names import BASELINE, detector_name, metric, set_name
 from unknown_detection.evaluation.files import file_name
 from unknown_detection.evaluation.metrics.metrics import METRICS, aurc, risk_coverage
-from unknown_detection.evaluation.protocols.layout import best_first
+from unknown_detection.evaluation.protocols.protocol import Protocol, best_first
 from unknown_detection.evaluation.scoring.rows import Rows, rank_known_unknown
-
-if TYPE_CHECKING:
-    from unknown_detection.evaluation.protocols.protocol import Protocol
 
 HELD_OUT_SPLITS = ("held_out", "validation")
 """In-distribution rows outside training and test, the first that has scores."""
@@ -113,13 +110,9 @@ def _against_baseline(found: pd.DataFrame, better: str) -> dict[str, tuple[float
 
 
 def heatmap(scene: Scene, setting: str, *, across: str = "unknown", by: Sequence[str] = ()) -> Iterator[Picture]:
-    """Plot mean AUROC over runs, detectors x sets of unknowns, the best detector on top.
+    """Plot mean AUROC over runs in a task, detectors x sets of unknowns, the best detector on top.
 
-    Args:
-        scene: the figures.
-        setting: the task.
-        across: the column that distinguishes the sets.
-        by: columns of which each value has a picture of its own.
+    The column `across` distinguishes the sets; each value of the columns `by` has a picture of its own.
     """
     lines = scene.figures
     matching = lines[(lines["setting"] == setting) & (lines["metric"] == "auroc") & (lines["statistic"] == "")]

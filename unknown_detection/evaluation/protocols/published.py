@@ -60,11 +60,8 @@ _SAME = {"resnet50.tv_in1k": "resnet50-0676ba61.pth"}
 def published(weights: str) -> dict[str, Any]:
     """The leaderboard's rows of a model, by the name of our detector; none of weights that it has no rows of.
 
-    Args:
-        weights: the file name of torchvision's weights, or the name of timm's model.
-
-    Returns:
-        Named tuples with `near_auroc`, `far_auroc` and `accuracy` in percent, and `postprocessor`.
+    Weights have the file name of torchvision's, or the name of timm's model. A row has `near_auroc`, `far_auroc` and
+    `accuracy` in percent, and the leaderboard's name, `postprocessor`.
     """
     return {_DETECTORS[row.postprocessor]: row for row in _rows(weights) if row.postprocessor in _DETECTORS}
 

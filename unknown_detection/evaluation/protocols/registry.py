@@ -75,11 +75,7 @@ def setting_titles() -> dict[str, str]:
 
 
 def figures(protocol: str, rows: Rows) -> list[Figure]:
-    """Evaluate a detector by a protocol.
-
-    Args:
-        protocol: a key of `PROTOCOLS`.
-        rows: rows of one or more configs, with one detector's scores.
+    """Evaluate a detector's scores of rows, of one or more configs, by the protocol of a name.
 
     Returns:
         The protocol's figures on all rows and, if the release has information on duplicates, again without these and

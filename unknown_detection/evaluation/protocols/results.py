@@ -112,9 +112,7 @@ class Run:
 def tidy(evaluated: Iterable[tuple[Run, str, Iterable[Figure]]], **release: str) -> pd.DataFrame:
     """Build the table of figures of several runs and detectors.
 
-    Args:
-        evaluated: runs, each with a detector's name and figures.
-        release: the columns `release`, `release_digest` and `duplicates_sha256`.
+    `release` has the columns `release`, `release_digest` and `duplicates_sha256`, which may be left out.
     """
     lines = []
     for run, detector, figures in evaluated:
@@ -153,13 +151,7 @@ def over_runs(figures: pd.DataFrame) -> pd.DataFrame:
 
 
 def write_figures(path: Path, figures: pd.DataFrame, record: Mapping[str, Any] | None = None) -> None:
-    """Write figures as Parquet with a record of their origin, or as CSV; equal arguments produce equal bytes.
-
-    Args:
-        path: the file, which is replaced atomically; ends in `.parquet` or `.csv`.
-        figures: the result of `tidy`.
-        record: what else a report states, kept as JSON in the Parquet schema's metadata.
-    """
+    """Write figures as Parquet with a report's record in its metadata, or as CSV; equal arguments give equal bytes."""
     if path.suffix == ".csv":
         missing = figures.astype(object).where(figures.notna() | (figures.columns == "value"), None)
         write_text(path, csv_text([[*figures.columns], *missing.itertuples(index=False)]))

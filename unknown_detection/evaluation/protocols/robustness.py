@@ -15,8 +15,7 @@ from unknown_detection.evaluation.metrics.metrics import METRICS
 from unknown_detection.evaluation.metrics.mixture import mixture, moments
 from unknown_detection.evaluation.protocols import calibration, equal_numbers
 from unknown_detection.evaluation.protocols.figures import Figure
-from unknown_detection.evaluation.protocols.layout import Builder, LaidOut, best_first, distinct, heading
-from unknown_detection.evaluation.protocols.protocol import Protocol
+from unknown_detection.evaluation.protocols.protocol import Builder, LaidOut, Protocol, best_first, distinct, heading
 from unknown_detection.evaluation.protocols.results import ALL_VARIANTS, Run
 from unknown_detection.evaluation.scoring.rows import Rows
 

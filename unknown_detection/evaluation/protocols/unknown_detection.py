@@ -17,8 +17,7 @@ from unknown_detection.evaluation.display.names import set_name
 from unknown_detection.evaluation.metrics.ranking import rank
 from unknown_detection.evaluation.protocols import pictures
 from unknown_detection.evaluation.protocols.figures import Figure, means, measure
-from unknown_detection.evaluation.protocols.layout import Builder, LaidOut, distinct, heading
-from unknown_detection.evaluation.protocols.protocol import Protocol, Shown
+from unknown_detection.evaluation.protocols.protocol import Builder, LaidOut, Protocol, Shown, distinct, heading
 from unknown_detection.evaluation.scoring.rows import Rows, known_rows, rank_errors, rank_known_unknown, unknown_splits
 
 NAME = "unknown-detection"
@@ -32,9 +31,6 @@ def figures(rows: Rows) -> list[Figure]:
     counts as an error. Misclassification detection: AURC and E-AURC over the in-distribution rows of `test`, and their
     accuracy. OoD detection: FPR at 95 % TPR, known rows positive, and AUROC for each OoD split, and the means over
     far-OoD splits.
-
-    Args:
-        rows: rows of one config; splits for fitting and tuning are ignored.
     """
     known = known_rows(rows, "test")
     unknown = unknown_splits(rows, UNKNOWN)

@@ -76,14 +76,7 @@ def select(
     metrics: Collection[str] = (),
     splits: Mapping[str, Collection[str]] | None = None,
 ) -> pd.DataFrame:
-    """Select the pairs of some detectors, metrics and splits; empty for all.
-
-    Args:
-        pairs: the result of `compare`.
-        detectors: names of detectors.
-        metrics: names of metrics.
-        splits: splits of unknown rows by config; a config without splits stands for all of them.
-    """
+    """Select pairs of `compare`, of some detectors, metrics and splits of unknown rows by config; empty for all."""
     configs = pairs["config"].str.split(" + ", regex=False)
     for kind, asked, known in (
         ("detector", detectors, {*pairs["detector"]}),

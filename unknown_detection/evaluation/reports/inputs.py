@@ -133,12 +133,8 @@ def join_runs(
 ) -> list[ScoredRun]:
     """Read scores files and join them with the rows of a release.
 
-    Args:
-        files: the scores files.
-        release: the release.
-        splits: the splits to evaluate, as from `parse_splits`; rows of others are not read. Its configs are those of
-            files that do not state theirs; without any, that is the release's only config with rows to evaluate.
-        progress: called with the number of files done.
+    Rows of other splits than those to evaluate (`parse_splits`) are not read. Their configs are those of files that do
+    not state theirs; without any, that is the release's only config with rows to evaluate.
     """
     names = [file.path.stem for file in files]
     twice = sorted({name for name in names if names.count(name) > 1})

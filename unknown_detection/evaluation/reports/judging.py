@@ -44,13 +44,7 @@ class RowsLeftOut:
 
 
 def compute_figures(scored: Sequence[ScoredRun], wanted: Wanted, progress: Progress) -> list[DetectorFigures]:
-    """Compute all figures, and the calibration of each run's confidences.
-
-    Args:
-        scored: the loaded scores files.
-        wanted: configs by protocol.
-        progress: called once for each run and detector.
-    """
+    """Compute all figures, and the calibration of each run's confidences."""
     evaluated: list[DetectorFigures] = []
     configs = sorted({config for of in wanted.values() for config in of})
     for one in scored:

@@ -1,8 +1,8 @@
-"""A report's tables: each protocol's, the effect of duplicates and overlaps, and the short table of results."""
+"""What a report shows: each protocol's tables and pictures, effects of duplicates, and the short table of results."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,11 +10,14 @@ import pandas as pd
 
 from unknown_detection.evaluation.display.names import metric_name
 from unknown_detection.evaluation.display.tables import Heading, Row, Table
-from unknown_detection.evaluation.protocols import robustness
+from unknown_detection.evaluation.protocols import calibration, robustness
 from unknown_detection.evaluation.protocols.figures import AS_PUBLISHED, WITHOUT_DUPLICATES, WITHOUT_OVERLAP
-from unknown_detection.evaluation.protocols.layout import Builder, heading, over
+from unknown_detection.evaluation.protocols.pictures import Scene
+from unknown_detection.evaluation.protocols.protocol import Builder, heading, over
 from unknown_detection.evaluation.protocols.registry import PROTOCOLS, named, setting_titles
 from unknown_detection.evaluation.protocols.results import ALL_VARIANTS
+from unknown_detection.evaluation.reports.inputs import ScoredRun
+from unknown_detection.evaluation.reports.judging import confidences
 from unknown_detection.evaluation.scoring.left_out import LeftOut, Overlapping, describe_left_out, describe_overlaps
 
 _MOST_CHANGES = 3
@@ -35,12 +38,7 @@ class PlacedTable:
 def paper_tables(
     lines: pd.DataFrame, left_out: Sequence[LeftOut] = (), overlapping: Sequence[Overlapping] = ()
 ) -> list[PlacedTable]:
-    """Lay out figures as in the papers' tables.
-
-    Args:
-        lines: the result of `results.over_runs`.
-        left_out: the splits that lose rows in figures without duplicates.
-        overlapping: the classes that figures without overlap leave out.
+    """Lay out figures, the result of `results.over_runs`, as in the papers' tables.
 
     Returns:
         The tables of each protocol: per config if the paper has one for each, per training method, on all rows,
@@ -74,14 +72,7 @@ def paper_tables(
 
 
 def summaries(lines: pd.DataFrame) -> list[PlacedTable]:
-    """Lay out the figures that one looks for first, on all rows, the best detector first.
-
-    Args:
-        lines: the result of `results.over_runs`.
-
-    Returns:
-        A table for each protocol and config: a row for each detector and training method.
-    """
+    """Lay out the figures that one looks for first, on all rows, by protocol and config, the best detector first."""
     placed = []
     several = len({*lines["variant"]} - {ALL_VARIANTS}) > 1
     published = lines[lines["rows"] == AS_PUBLISHED]
@@ -105,6 +96,35 @@ def summaries(lines: pd.DataFrame) -> list[PlacedTable]:
         whole = replace(tables[0], rows=rows, values=values, deviations=deviations, title=title, note=note)
         placed.append(PlacedTable(whole.best_first(), name, True))
     return placed
+
+
+def pictures(
+    scored: Sequence[ScoredRun], figures: pd.DataFrame, wanted: Mapping[str, Sequence[str]], roc: str | None = None
+) -> list[Scene]:
+    """Set the scene of each protocol's pictures, which are drawn as `scene.protocol.pictures(scene)` goes on.
+
+    ROC curves are of the detector `roc`; None for the best.
+    """
+    found = []
+    variants = list(dict.fromkeys(one.run.variant for one in scored))
+    for variant in variants:
+        runs = [one for one in scored if one.run.variant == variant]
+        runs.sort(key=lambda one: (one.run.seed is None, one.run.seed or 0, one.run.name))
+        mine = figures[(figures["variant"] == variant) & (figures["rows"] == AS_PUBLISHED)]
+        labels = [variant] if len(variants) > 1 else []
+        for name, lines in mine.groupby("protocol", sort=False):
+            protocol, rows, names = named(name), {}, {}
+            configs = wanted.get(name) or lines["config"].unique().tolist()
+            for of in [[config] for config in configs] if protocol.each_config else [configs]:
+                for one in runs:  # the first with rows of the config
+                    detectors = dict(confidences(one)) if name == calibration.NAME else one.rows
+                    if set(of) & set(one.configs) and detectors:
+                        place = of[0] if protocol.each_config else name
+                        rows[place] = {detector: one.of_configs(every, of) for detector, every in detectors.items()}
+                        names[place] = one.run.name
+                        break
+            found.append(Scene(protocol, lines, rows, names, labels, roc))
+    return found
 
 
 def _title(protocol: str, config: str) -> str:

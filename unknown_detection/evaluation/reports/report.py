@@ -37,8 +37,7 @@ from unknown_detection.evaluation.reports.inputs import (
     scores_files,
 )
 from unknown_detection.evaluation.reports.page import PAGE, render_page
-from unknown_detection.evaluation.reports.pictures import pictures
-from unknown_detection.evaluation.reports.placed import PlacedTable, paper_tables, summaries
+from unknown_detection.evaluation.reports.placed import PlacedTable, paper_tables, pictures, summaries
 from unknown_detection.terminal.progress import Log, bar
 
 Record = dict[str, Any]
@@ -154,13 +153,7 @@ def report(
 
 
 def short_results(scores: Path, release: Release, splits: Mapping[str, set[str]]) -> list[str]:
-    """Return the main figures of a scores file for a terminal, on all rows, by the protocol of each config.
-
-    Args:
-        scores: the scores file.
-        release: the release whose rows were scored.
-        splits: the scored splits by config.
-    """
+    """Return the main figures of a scores file for a terminal, on all rows, by the protocol of each config."""
     scored = join_runs([ScoresFile(scores)], release, splits, lambda _: None)
     wanted = choose_protocols((), scored, ())
     evaluated = [
