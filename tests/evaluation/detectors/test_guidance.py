@@ -7,7 +7,7 @@ import pytest
 from scipy.special import logsumexp
 
 from tests.evaluation.detectors.toy import toy_features
-from unknown_detection.evaluation.detectors import NNGuide, neighbors
+from unknown_detection.evaluation.detectors import NNGuide, nearest, neighbors
 from unknown_detection.evaluation.errors import EvaluationError
 
 FITTED, TESTED = toy_features(rows=120, seed=1), toy_features(rows=20, seed=2, unknown=10)
@@ -35,7 +35,7 @@ def library(request, monkeypatch):
 @pytest.mark.parametrize("k", [1, 10, 119, 120])
 @pytest.mark.parametrize("bank_rows", [7, 1024])
 def test_nnguide_is_the_energy_times_the_mean_similarity_to_the_nearest(k, bank_rows, library, monkeypatch):
-    monkeypatch.setattr(neighbors, "_BANK_ROWS", bank_rows)
+    monkeypatch.setattr(nearest, "_BANK_ROWS", bank_rows)
     given = NNGuide(k=k).fit(FITTED).score(TESTED)
     np.testing.assert_allclose(given, guided(FITTED, TESTED, k), rtol=1e-12)
 

@@ -30,7 +30,7 @@ def library(request, monkeypatch):
 @pytest.mark.parametrize("k", [1, 2, 50, 119, 120])
 @pytest.mark.parametrize("bank_rows", [7, 100, 1024])
 def test_knn_is_the_kth_smallest_distance(k, bank_rows, library, monkeypatch):
-    monkeypatch.setattr(neighbors, "_BANK_ROWS", bank_rows)
+    monkeypatch.setattr(nearest, "_BANK_ROWS", bank_rows)
     expected = np.sort(cdist(directions(TESTED), directions(FITTED)), axis=1)[:, k - 1]
     given = KNN(k=k).fit(FITTED).score(TESTED)
     np.testing.assert_allclose(given, expected, rtol=1e-12)

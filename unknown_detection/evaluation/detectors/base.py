@@ -223,4 +223,4 @@ class Together(RowDetector):
 
     @abc.abstractmethod
     def _plan(self, detectors: Sequence[Any], features: Features) -> tuple[Callable[..., Doubles], int]:
-        """Return a function from rows of the inputs to scores (m, detectors), and the numbers that it holds per row."""
+        """Return a function from rows of the inputs to scores (m, detectors), and how many numbers it holds a row."""

@@ -36,8 +36,8 @@ _SPARE = 16
 error is 1.2e-4 for 2,048 features, where the thousandth of 254,000 random directions has some 30 others below it
 within twice that."""
 
-_PART = 512
-"""Rows whose products are computed at once: with 2,048 of the bank they stay in a core's cache until they are read."""
+_PART, _BANK_ROWS = 512, 2048
+"""Rows, and rows of the bank, whose products are computed at once: they stay in a core's cache until they are read."""
 
 _DEVICE: ContextVar[str] = ContextVar("device", default="auto")
 
@@ -140,14 +140,13 @@ class Found:
         return first, end, (end < self.products.shape[1]) | self.whole
 
 
-def search(z: Doubles, bank: Bank, count: int, *, bank_rows: int, device: str | None, exact: bool = False) -> Found:
+def search(z: Doubles, bank: Bank, count: int, *, device: str | None, exact: bool = False) -> Found:
     """Find the greatest products of rows, shape (m, D), each of length 1 or 0, with a bank.
 
     Args:
         z: the rows.
         bank: the bank.
         count: the least number of products to find; a few more are found, so that `Found.around` is certain.
-        bank_rows: rows of the bank to read at once; on a device they are eight times as many.
         device: device of torch; None for NumPy.
         exact: search in float64, with NumPy.
     """
@@ -155,9 +154,9 @@ def search(z: Doubles, bank: Bank, count: int, *, bank_rows: int, device: str | 
     wanted = min(count + spare, len(bank))
     if device is None:
         vectors = bank.vectors if exact else bank.vectors32
-        products, index = _search_here(z if exact else z.astype(np.float32), bank, vectors, wanted, bank_rows)
+        products, index = _search_here(z if exact else z.astype(np.float32), bank, vectors, wanted)
     else:
-        parts = halving(lambda rows: _search_on_device(rows, bank, wanted, 8 * bank_rows), device, z)
+        parts = halving(lambda rows: _search_on_device(rows, bank, wanted), device, z)
         products, index = (np.concatenate(column) for column in zip(*parts, strict=True))
     # The bound of a sum of D products in any order, with the roundings of both factors.
     roundings = (z.shape[1] + 4) * 2.0 ** (-53 if exact else -24)
@@ -165,11 +164,11 @@ def search(z: Doubles, bank: Bank, count: int, *, bank_rows: int, device: str | 
 
 
 def _search_here(
-    z: npt.NDArray[Any], bank: Bank, vectors: Callable[[slice], npt.NDArray[Any]], count: int, bank_rows: int
+    z: npt.NDArray[Any], bank: Bank, vectors: Callable[[slice], npt.NDArray[Any]], count: int
 ) -> tuple[Doubles, Integers]:
     parts = [slice(start, start + _PART) for start in range(0, len(z), _PART)]
     found = [(np.empty((len(z[part]), 0), z.dtype), np.empty((len(z[part]), 0), dtype=np.int64)) for part in parts]
-    for rows in bank.pieces(bank_rows):
+    for rows in bank.pieces(_BANK_ROWS):
         transposed = vectors(rows).T
         for number, part in enumerate(parts):
             new, (products, index) = z[part] @ transposed, found[number]
@@ -237,11 +236,11 @@ def halving(compute: Callable[..., Result], device: str, *rows: Doubles) -> list
     return halving(compute, device, *first) + halving(compute, device, *second)
 
 
-def _search_on_device(z: Any, bank: Bank, count: int, bank_rows: int) -> tuple[Doubles, Integers]:
+def _search_on_device(z: Any, bank: Bank, count: int) -> tuple[Doubles, Integers]:
     import torch
 
     products, index = z.new_empty((len(z), 0)), torch.empty((len(z), 0), dtype=torch.int64, device=z.device)
-    for rows in bank.pieces(bank_rows):
+    for rows in bank.pieces(8 * _BANK_ROWS):
         new = z @ torch.from_numpy(bank.vectors32(rows)).to(z.device).T
         greatest, places = new.topk(min(count, new.shape[1]), dim=1)
         products = torch.cat((products, greatest), dim=1)

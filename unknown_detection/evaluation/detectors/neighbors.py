@@ -7,12 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
+import numpy.typing as npt
 from scipy.special import softmax
 
 from unknown_detection.evaluation.detectors.base import POSITIVE, Range, Together
 from unknown_detection.evaluation.detectors.logits import energy
 from unknown_detection.evaluation.detectors.nearest import (
     Bank,
+    Found,
     Integers,
     halving,
     search,
@@ -35,9 +37,6 @@ from unknown_detection.evaluation.models.features import Features, Head
 # Bank rows per chunk. Each chunk is converted to float64 again for every chunk of scored rows, so the latter should be
 # larger.
 _BANK_ROWS = 1024
-
-_SEARCHED = 2048
-"""Bank rows per chunk of a search."""
 
 _RELATION_ROWS = 4096
 """Number of rows for which Relation decides whether torch is worth it, whatever their number is."""
@@ -106,22 +105,31 @@ class KNN(_Nearest):
 
     def _plan(self, detectors: Sequence[KNN], features: Features) -> tuple[Callable[..., Doubles], int]:
         counts, device, doubles = self._search(detectors, features)
-        return lambda z: _distances(z, self.bank, counts, device), doubles
+        return lambda z: _decided(_distances, unit(z), self.bank, counts, device), doubles
 
 
-def _distances(z: Doubles, bank: Bank, counts: Sequence[int], device: str | None, exact: bool = False) -> Doubles:
+Decide = Callable[[Doubles, Bank, Sequence[int], Found], tuple[Doubles, npt.NDArray[np.bool_]]]
+"""Computes a column for each k from what a search has found, and says of which rows it found enough."""
+
+
+def _decided(decide: Decide, z: Doubles, bank: Bank, counts: Sequence[int], device: str | None) -> Doubles:
+    """Search for rows, shape (m, D), of length 1 or 0, and again in float64 where many lie in nearly one direction."""
+    values, certain = decide(z, bank, counts, search(z, bank, max(counts), device=device))
+    if not certain.all():
+        z = z[~certain]
+        values[~certain] = decide(z, bank, counts, search(z, bank, max(counts), device=None, exact=True))[0]
+    return values
+
+
+def _distances(z: Doubles, bank: Bank, counts: Sequence[int], found: Found) -> tuple[Doubles, npt.NDArray[np.bool_]]:
     """Return the distances of rows to their k-th nearest row of the bank, shape (m, number of ks)."""
-    z = unit(z)
-    found = search(z, bank, max(counts), bank_rows=_SEARCHED, device=device, exact=exact)
     distances = np.empty((len(z), len(counts)))
     certain = np.ones(len(z), dtype=np.bool_)
     for column, count in enumerate(counts):
         first, end, sure = found.around(count)
         distances[:, column] = _kth_distances(z, bank, found.index, first, end, count)
         certain &= sure
-    if not exact and not certain.all():  # many rows lie in nearly the same direction
-        distances[~certain] = _distances(z[~certain], bank, counts, None, exact=True)
-    return distances
+    return distances, certain
 
 
 def _kth_distances(z: Doubles, bank: Bank, index: Integers, first: Integers, end: Integers, count: int) -> Scores:
@@ -169,15 +177,14 @@ class NNGuide(_Nearest):
         counts, device, doubles = self._search(detectors, features)
 
         def score(z: Doubles, logits: Doubles) -> Doubles:
-            return energy(logits)[:, None] * _guidance(unit(z), self.bank, counts, device)
+            return energy(logits)[:, None] * _decided(_guidance, unit(z), self.bank, counts, device)
 
         return score, doubles + 4 * features.logits.shape[1]
 
 
-def _guidance(z: Doubles, bank: Bank, counts: Sequence[int], device: str | None, exact: bool = False) -> Doubles:
+def _guidance(z: Doubles, bank: Bank, counts: Sequence[int], found: Found) -> tuple[Doubles, npt.NDArray[np.bool_]]:
     """Return the mean of the k greatest products of rows with the bank, shape (m, number of ks)."""
     most = max(counts)
-    found = search(z, bank, most, bank_rows=_SEARCHED, device=device, exact=exact)
     _, end, certain = found.around(most)
     places = np.arange(end.max(initial=most))
     products = np.full((len(z), len(places)), -np.inf)
@@ -187,10 +194,7 @@ def _guidance(z: Doubles, bank: Bank, counts: Sequence[int], device: str | None,
         vectors = bank.at(index[pairs]) * bank.factors[index[pairs], None]
         products[row[pairs], place[pairs]] = dots(z[row[pairs]], vectors)
     descending = -np.sort(-products, axis=1)
-    guidance = np.stack([descending[:, :count].mean(axis=1) for count in counts], axis=1)
-    if not exact and not certain.all():  # many rows lie in nearly the same direction
-        guidance[~certain] = _guidance(z[~certain], bank, counts, None, exact=True)
-    return guidance
+    return np.stack([descending[:, :count].mean(axis=1) for count in counts], axis=1), certain
 
 
 @dataclass

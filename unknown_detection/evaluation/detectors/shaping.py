@@ -222,25 +222,19 @@ def _quantile(values: npt.NDArray[np.floating], quantile: float) -> float:
     ReAct's are all features of the training set: a partition would copy the largest array of the whole evaluation.
     """
     position = quantile * (values.size - 1)
-    below = int(position)
-    low, high = _order_statistics(values, below)
-    return low + (high - low) * (position - below) if position > below else low
-
-
-def _order_statistics(values: npt.NDArray[np.floating], rank: int) -> tuple[float, float]:
-    """Return the value of a rank, counted from 0, and the next one, of a matrix without NaN.
-
-    A sample of rows says between which two values they lie, almost certainly; these are selected in one pass.
-    """
+    rank = int(position)
+    # A sample of rows says between which two values they lie, almost certainly; these are selected in one pass.
     sample = np.sort(values[:: max(1, values.size // _SAMPLE)], axis=None)
     place, margin = rank * len(sample) // values.size, round(4 * len(sample) ** 0.5)
     low = sample[place - margin] if place >= margin else -np.inf
     high = sample[place + margin] if place + margin < len(sample) else np.inf
-    return _between(values, rank, low, high) or _between(values, rank, -np.inf, np.inf) or (np.nan, np.nan)
+    found = _between(values, rank, low, high) or _between(values, rank, -np.inf, np.inf)
+    assert found is not None
+    return found[0] + (found[1] - found[0]) * (position - rank) if position > rank else found[0]
 
 
 def _between(values: npt.NDArray[np.floating], rank: int, low: float, high: float) -> tuple[float, float] | None:
-    """As `_order_statistics`, if both lie from `low` to `high`; else None."""
+    """Return the value of a rank, counted from 0, and the next one, if both lie from `low` to `high`; else None."""
     less, upto_low, upto_high, inside = 0, 0, 0, []
     for rows in chunks(len(values), 4 * values.shape[1]):
         some = values[rows]
