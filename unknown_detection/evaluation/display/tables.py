@@ -6,7 +6,7 @@ Tested by `tests/evaluation/display/test_tables.py`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -95,8 +95,7 @@ class Table:
     def in_order(self, order: Sequence[int]) -> Table:
         """Return the table with these of its rows, in this order."""
         rows = [self.rows[number] for number in order]
-        numbers = {"values": self.values[order], "deviations": self.deviations[order]}
-        return Table(**{**vars(self), "rows": rows, **numbers})
+        return replace(self, rows=rows, values=self.values[order], deviations=self.deviations[order])
 
     def cells(self) -> list[list[str]]:
         """The cells as text, such as `90.00 ± 1.25`, row by row."""
@@ -140,15 +139,16 @@ def as_csv(table: Table) -> str:
 
 def latex(table: Table) -> str:
     """Format a table as LaTeX, for the package booktabs; rows have their names in papers."""
-    lines = zip(table.cells(), table.best(), strict=True)
-    bold = [
-        [rf"\textbf{{{_escaped(text)}}}" if best else _escaped(text) for text, best in zip(*line, strict=True)]
-        for line in lines
-    ]
+
+    def escaped(text: str) -> str:
+        return text.translate(_LATEX)
+
+    cells = np.array([[escaped(text) for text in line] for line in table.cells()], dtype=object)
+    bold = np.where(table.best(), "\\textbf{" + cells + "}", cells)
     grouped = any(head.group for head in table.columns)
     titles = [(head.group, head.title + _ARROWS[head.better]) for head in table.columns]
-    heads = [tuple(map(_escaped, title if grouped else title[1:])) for title in titles]
-    names = pd.Index([_escaped(row.beside or row.name) for row in table.rows], name=_escaped(table.stub))
+    heads = [tuple(map(escaped, title if grouped else title[1:])) for title in titles]
+    names = pd.Index([escaped(row.beside or row.name) for row in table.rows], name=escaped(table.stub))
     frame = pd.DataFrame(bold, index=names, columns=pd.MultiIndex.from_tuples(heads), dtype=object)
     return str(
         frame.style.to_latex(
@@ -156,7 +156,7 @@ def latex(table: Table) -> str:
             multicol_align="c",
             column_format="l" + "r" * len(heads),
             position_float="centering",
-            caption=_escaped(f"{table.title}. {table.note}"),
+            caption=escaped(f"{table.title}. {table.note}"),
         )
     )
 
@@ -178,7 +178,3 @@ def aligned(lines: Sequence[Sequence[str]], *, left: Sequence[int] = (0,)) -> li
         ).rstrip()
         for line in lines
     ]
-
-
-def _escaped(text: str) -> str:
-    return text.translate(_LATEX)

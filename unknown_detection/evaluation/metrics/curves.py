@@ -15,7 +15,7 @@ import numpy.typing as npt
 from scipy.special import digamma
 
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.metrics.ranking import Ranking, Side
+from unknown_detection.evaluation.metrics.ranking import Counts, Ranking, Side
 
 Floats = npt.NDArray[np.float64]
 Estimator = Literal["average_precision", "trapezoid"]
@@ -98,9 +98,18 @@ def aupr(ranking: Ranking, positive: Side, estimator: Estimator) -> float:
     return area / (known if positive == "known" else unknown)
 
 
+def _from_95_tpr(ranking: Ranking, positive: Side) -> tuple[Counts, Counts]:
+    """Count true and false positives from the first threshold on with a TPR of at least 95 %."""
+    true, false = ranking.positives(positive)
+    # Integers, because 0.95 n may exceed 95 % in floating point.
+    first = int(np.searchsorted(true, -(-19 * int(true[-1]) // 20)))
+    return true[first:], false[first:]
+
+
 def fpr_at_95_tpr(ranking: Ranking, positive: Side) -> float:
     """False positive rate at a true positive rate of at least 95 %."""
-    return ranking.at_95_tpr(positive)[1]
+    _, false = _from_95_tpr(ranking, positive)
+    return int(false[0]) / int(false[-1])
 
 
 def detection_error(ranking: Ranking, positive: Side) -> float:
@@ -109,8 +118,8 @@ def detection_error(ranking: Ranking, positive: Side) -> float:
     Liang, Li and Srikant, Enhancing the Reliability of Out-of-distribution Image Detection in Neural Networks (ICLR
     2018), section 4.3. Some papers' numbers are `least_detection_error_at_95_tpr`.
     """
-    tpr, fpr = ranking.at_95_tpr(positive)
-    return 0.5 * (1 - tpr) + 0.5 * fpr
+    true, false = _from_95_tpr(ranking, positive)
+    return 0.5 * (1 - int(true[0]) / int(true[-1])) + 0.5 * (int(false[0]) / int(false[-1]))
 
 
 def interpolated_fpr_at_95_tpr(ranking: Ranking, positive: Side) -> float:
@@ -136,7 +145,5 @@ def least_detection_error_at_95_tpr(ranking: Ranking, positive: Side) -> float:
     As in the package ood-metrics, with which the tables of FACETS and of the optimizer paper agree, although the texts
     define `detection_error`. The package weights both rates by the numbers of rows; the texts by 0.5, as here.
     """
-    true, false = ranking.positives(positive)
-    first = int(np.searchsorted(true, -(-19 * int(true[-1]) // 20)))
-    missed = 1 - true[first:] / true[-1]
-    return 0.5 * float((missed + false[first:] / false[-1]).min())
+    true, false = _from_95_tpr(ranking, positive)
+    return 0.5 * float((1 - true / true[-1] + false / false[-1]).min())

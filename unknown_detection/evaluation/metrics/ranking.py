@@ -81,13 +81,6 @@ class Ranking:
             return self.unknown[-1] - self.unknown[::-1], self.known[-1] - self.known[::-1]
         raise EvaluationError(f"There is no class {positive!r}; choose known or unknown as the positive one.")
 
-    def at_95_tpr(self, positive: Side) -> tuple[float, float]:
-        """TPR and FPR at the first threshold with a TPR of at least 95 %."""
-        true, false = self.positives(positive)
-        # Integers, because 0.95 n may exceed 95 % in floating point.
-        place = int(np.searchsorted(true, -(-19 * int(true[-1]) // 20)))
-        return int(true[place]) / int(true[-1]), int(false[place]) / int(false[-1])
-
 
 NOTHING = Ranking(np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64))
 """The ranking of no rows at all, whose areas are undefined."""

@@ -96,7 +96,10 @@ def figures(rows: Rows) -> list[Figure]:
     if "adversarial" in shifted:
         errors["adversarial"] = _attacks(clean, shifted["adversarial"])
     if "corruption" in shifted:
-        errors["corruption"] = _corruptions(right, shifted["corruption"])
+        errors["corruption"] = []
+        for split, one in shifted["corruption"].by("split").items():
+            ranking = rank_known_unknown(right, one.where(one.wrong))
+            errors["corruption"] += _auroc("ed", one, "test, right", f"{split}, wrong", ranking)
     return detected + averaged(errors)
 
 
@@ -158,16 +161,6 @@ def _attacks(clean: Rows, shifted: Rows) -> list[Figure]:
         ranking = rank_known_unknown(before, rows.where(succeeded)) if succeeded.any() else NOTHING
         found += _auroc("ed", rows, "test, the originals", f"{split}, wrong since the attack", ranking)
     return found
-
-
-def _corruptions(right: Rows, shifted: Rows) -> list[Figure]:
-    return [
-        figure
-        for split, rows in shifted.by("split").items()
-        for figure in _auroc(
-            "ed", rows, "test, right", f"{split}, wrong", rank_known_unknown(right, rows.where(rows.wrong))
-        )
-    ]
 
 
 def _auroc(setting: str, shifted: Rows, known: str, unknown: str, ranking: Ranking) -> list[Figure]:

@@ -30,7 +30,14 @@ def compare(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
     Raises:
         EvaluationError: the reports are on different releases, or have no figure in common.
     """
-    _check_release(first, second)
+    digests = [sorted({*figures["release_digest"]}) for figures in (first, second)]
+    if digests[0] != digests[1]:
+        found = " and ".join(
+            f"{', '.join(sorted({*figures['release']})) or 'no release'} "
+            f"({', '.join(digest[:12] for digest in of) or 'no figures'})"
+            for figures, of in zip((first, second), digests, strict=True)
+        )
+        raise EvaluationError(f"The reports are on different releases: {found}. Compare reports on the same rows.")
     detectors = [{*figures["detector"]} for figures in (first, second)]
     blank = ["variant"] * (first["variant"].nunique() == second["variant"].nunique() == 1)
     blank += ["detector"] * (not detectors[0] & detectors[1] and len(detectors[0]) == len(detectors[1]) == 1)
@@ -51,14 +58,9 @@ def compare(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
         )
     if "detector" in blank:
         both["detector"] = ", ".join(dict.fromkeys([*names[0], *names[1]]))
-    found = both[keys].copy()
-    for name, column in (
-        ("first", "mean"),
-        ("first_std", "std"),
-        ("second", "mean_second"),
-        ("second_std", "std_second"),
-    ):
-        found[name] = both[column] * both["factor"]
+    columns = ["first", "first_std", "second", "second_std"]
+    numbers = both[["mean", "std", "mean_second", "std_second"]].mul(both["factor"], axis=0).set_axis(columns, axis=1)
+    found = pd.concat([both[keys], numbers], axis=1)
     found["difference"] = found["second"] - found["first"]
     found["factor"] = both["factor"]
     better = found["metric"].map(lambda name: 1 if metric(name).better == "higher" else -1)
@@ -119,17 +121,6 @@ def _sizes(figures: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
     counted = figures.drop_duplicates(keys, keep="last")
     rows = counted["n_known"] + counted["n_unknown"]
     return counted[keys].assign(size=list(zip(rows, counted["left_out"], strict=True)))
-
-
-def _check_release(first: pd.DataFrame, second: pd.DataFrame) -> None:
-    digests = [sorted({*figures["release_digest"]}) for figures in (first, second)]
-    if digests[0] != digests[1]:
-        found = " and ".join(
-            f"{', '.join(sorted({*figures['release']})) or 'no release'} "
-            f"({', '.join(digest[:12] for digest in of) or 'no figures'})"
-            for figures, of in zip((first, second), digests, strict=True)
-        )
-        raise EvaluationError(f"The reports are on different releases: {found}. Compare reports on the same rows.")
 
 
 def _listed(names: Collection[str]) -> str:

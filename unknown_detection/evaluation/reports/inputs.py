@@ -101,31 +101,28 @@ class ScoredRun:
         return self.of_configs(next(iter(self.rows.values())), configs)
 
 
-def parse_scores_file(text: str) -> ScoresFile:
-    """Parse `FILE`, or `VARIANT=FILE` if no file has this name."""
-    variant, equals, path = text.partition("=")
-    return ScoresFile(Path(path), variant) if equals and not Path(text).exists() else ScoresFile(Path(text))
-
-
 def scores_files(given: Any) -> list[ScoresFile]:
-    """Return one or several scores, in files (as for `parse_scores_file`) or in memory (`read_scores`), as a list."""
+    """Return one or several scores as a list: `FILE`, `VARIANT=FILE` if no file has this name, or those in memory."""
     every = list(given) if isinstance(given, list | tuple) else [given]
-    names = [IN_MEMORY if len(every) == 1 else f"{IN_MEMORY}-{number}" for number in range(1, len(every) + 1)]
-    return [
-        parse_scores_file(str(one)) if isinstance(one, str | Path) else ScoresFile(Path(name), None, one)
-        for one, name in zip(every, names, strict=True)
-    ]
+    files = []
+    for number, one in enumerate(every, start=1):
+        if not isinstance(one, str | Path):
+            files.append(ScoresFile(Path(IN_MEMORY if len(every) == 1 else f"{IN_MEMORY}-{number}"), None, one))
+            continue
+        variant, equals, path = str(one).partition("=")
+        files.append(ScoresFile(Path(path), variant) if equals and not Path(one).exists() else ScoresFile(Path(one)))
+    return files
 
 
 def parse_splits(given: str | Iterable[str] | None) -> dict[str, set[str]]:
     """Parse `CONFIG[/SPLIT],...`, or several such texts, to splits by config; one without splits stands for all."""
     text = given if isinstance(given, str) else ",".join(given or ())
+    names = [name for part in text.split(",") if (name := part.strip())]
     found: dict[str, set[str]] = {}
-    for name in filter(None, (part.strip() for part in text.split(","))):
+    for name in names:
         config, _, split = name.partition("/")
         found.setdefault(config, set()).update([split] if split else [])
-    whole = {name.strip() for name in text.split(",") if "/" not in name}
-    return {config: set() if config in whole else splits for config, splits in found.items()}
+    return {config: set() if config in names else splits for config, splits in found.items()}
 
 
 def join_runs(
@@ -256,6 +253,8 @@ def _run(file: ScoresFile, provenance: Provenance | None) -> Run:
         return Run(file.path.stem, file.variant or "", file_seed(file.path)[1], "", "", {}, {"judged": ours})
     # A model file is recorded without its folder, which may differ between machines.
     model = re.sub(r"[^ ]*/(?=[^/ ]+\.py:)", "", provenance.model)
+    kind, _, name = provenance.model.partition(":")
+    published = provenance.source.get("file", "") if kind == "torchvision" else name
     return Run(
         name=file.path.stem,
         variant=model if file.variant is None else file.variant,
@@ -267,13 +266,5 @@ def _run(file: ScoresFile, provenance: Provenance | None) -> Run:
         prepared=provenance.prepared,
         fit_half=provenance.fit_half,
         accepted=provenance.source.get("accepted", ""),
-        weights=_published_weights(provenance),
+        weights=published if "address" in provenance.source else "",
     )
-
-
-def _published_weights(provenance: Provenance) -> str:
-    """The published weights of a run, by the name of torchvision's file or of timm's model; empty for others."""
-    kind, _, name = provenance.model.partition(":")
-    if "address" not in provenance.source:
-        return ""
-    return provenance.source.get("file", "") if kind == "torchvision" else name

@@ -6,6 +6,7 @@ Tested by `tests/evaluation/reports/test_report.py`.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -71,7 +72,8 @@ def render_page(
     first = next((one for one in drawn if short and one[0] == short[0].protocol), None)
     others = [one for one in drawn if one is not first]
     sections = [_section(protocol, tables, others) for protocol in figures["protocol"].unique()]
-    results = [_short(placed) for placed in short] + _leaderboard(record, figures)
+    results = [replace(as_page(one.table, _FIRST), anchor=anchor("results", one.table.name)) for one in short]
+    results += _leaderboard(record, figures)
     origin = [table for table in (_fitting(fitting or {}), _times(record), _runs(record)) if table.rows]
     entries = [Entry("results", "Results", [Entry(table.anchor, table.caption) for table in results])]
     for section in sections:
@@ -109,11 +111,6 @@ def _section(protocol: str, tables: Sequence[PlacedTable], drawn: Sequence[Drawn
     declared = named(protocol)
     described = {"anchor": anchor(protocol), "title": declared.title, "paper": declared.paper}
     return {**described, "shown": shown, "pictures": pictures, "folded": folded}
-
-
-def _short(placed: PlacedTable) -> Table:
-    found = as_page(placed.table, _FIRST)
-    return Table(**{**vars(found), "anchor": anchor("results", placed.table.name)})
 
 
 def _leaderboard(record: Mapping[str, Any], figures: pd.DataFrame) -> list[Table]:
