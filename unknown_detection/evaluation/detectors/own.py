@@ -108,14 +108,8 @@ def _fixed(detector: Detector) -> type[Detector]:
     def copied(self: Any, **given: float) -> None:
         vars(self).update(copy.deepcopy(vars(detector)) | given)
 
-    search = {name: (value,) for name, value in values.items()}
-    body = {
-        "name": detector.name,
-        "__init__": copied,
-        "parameters": classmethod(lambda cls: values),
-        "search": search,
-    }
-    return type(kind.__name__, (kind,), body)
+    body = {"name": detector.name, "__init__": copied, "parameters": classmethod(lambda cls: values)}
+    return type(kind.__name__, (kind,), body | {"search": {name: (value,) for name, value in values.items()}})
 
 
 def _scoring_as(found: Any, name: str) -> type[Detector]:
