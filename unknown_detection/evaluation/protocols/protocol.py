@@ -43,21 +43,23 @@ class Builder:
         remark: a sentence that ends each note.
         settings: titles of settings by name.
         ranked: returns the figures by which detectors are ordered, of some that a table is laid out of.
+        variants: whether a row names its training method, too.
     """
 
     labels: tuple[str, ...] = ()
     remark: str = ""
     settings: Mapping[str, str] = field(default_factory=dict)
     ranked: Callable[[pd.DataFrame], pd.DataFrame] = lambda lines: lines.iloc[:0]
+    variants: bool = False
 
     def by_detector(self, parts: Sequence[str], title: str, note: str, columns: Columns, lines: pd.DataFrame) -> Table:
-        """Build a table with one row per detector; each column shows the figure of the line next to its heading."""
-        names = lines["detector"].unique().tolist()
-        keys = [(name, *(line[key] for key in FIGURE_KEY)) for name in names for _, line in columns]
-        figures = lines.set_index(["detector", *FIGURE_KEY])
-        shape = len(names), len(columns)
+        """Build a table with one row per detector and variant; each column shows the figure next to its heading."""
+        made = pd.MultiIndex.from_frame(lines[["detector", "variant"]].drop_duplicates())
+        keys = [(*one, *(line[key] for key in FIGURE_KEY)) for one in made for _, line in columns]
+        figures = lines.set_index([*made.names, *FIGURE_KEY])
+        shape = len(made), len(columns)
         found = figures[["mean", "std"]].mul(figures["factor"], axis=0).reindex(pd.MultiIndex.from_tuples(keys))
-        rows = [Row(name, beside(name)) for name in names]
+        rows = [Row(name, ", ".join(filter(None, (beside(name), variant * self.variants)))) for name, variant in made]
         table = self.table(
             parts, title, f"{note} {over(lines)}", "Detector", [head for head, _ in columns], rows,
             *(found[name].to_numpy(float).reshape(shape) for name in ("mean", "std")),
@@ -65,7 +67,7 @@ class Builder:
         ranked = self.ranked(lines)
         if len(ranked):
             better = metric(ranked["metric"].iloc[0]).better
-            means = ranked.groupby("detector", sort=False)["mean"].mean().reindex(names)
+            means = ranked.groupby([*made.names], sort=False)["mean"].mean().reindex(made)
             return table.in_order(best_first(means, better))
         first = next((number for number, head in enumerate(table.columns) if head.better), None)
         return table if first is None else table.best_first(first)

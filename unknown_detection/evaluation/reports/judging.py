@@ -5,7 +5,7 @@ Tested by `tests/evaluation/reports/test_report.py`.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -31,8 +31,6 @@ from unknown_detection.terminal.progress import Progress
 
 Wanted = Mapping[str, Sequence[str]]
 """Configs by protocol."""
-
-NEAR_CHANCE = 0.5
 
 
 @dataclass(frozen=True)
@@ -81,25 +79,18 @@ def confidences(scored: ScoredRun) -> list[tuple[str, Rows]]:
 def rows_left_out(scored: Sequence[ScoredRun], wanted: Wanted) -> RowsLeftOut:
     """Count the rows that each split and class loses in the figures without duplicates and without overlap."""
     judged = [(one, *item) for item in wanted.items() if item[0] != robustness.NAME for one in scored]
-    duplicates = [
-        count_left_out(one.any_rows(configs), protocol)
-        for one, protocol, configs in judged
-        if one.index.rows.duplicate is not None
-    ]
-    overlapping = [
-        count_overlaps(one.any_rows(configs), protocol)
-        for one, protocol, configs in judged
-        if one.index.overlaps & set(configs)
-    ]
-    return RowsLeftOut(*(_first_of_each(counts) if counts else None for counts in (duplicates, overlapping)))
 
+    def counted(count: Callable[[Rows, str], Sequence[Any]], said: Sequence[bool]) -> list[Any] | None:
+        places: dict[tuple[str, ...], Any] = {}  # of several runs, the same rows count once
+        for (one, protocol, configs), is_said in zip(judged, said, strict=True):
+            for place in count(one.any_rows(configs), protocol) if is_said else ():
+                places.setdefault(place.place, place)
+        return list(places.values()) if any(said) else None
 
-def _first_of_each(counts: Sequence[Sequence[Any]]) -> list[Any]:
-    """Return the counts of several runs, once for the same rows."""
-    found: dict[tuple[str, ...], Any] = {}
-    for one in (one for of_run in counts for one in of_run):
-        found.setdefault(one.place, one)
-    return list(found.values())
+    return RowsLeftOut(
+        counted(count_left_out, [one.index.rows.duplicate is not None for one, _, _ in judged]),
+        counted(count_overlaps, [bool(one.index.overlaps & set(configs)) for one, _, configs in judged]),
+    )
 
 
 def warnings(release: Release, scored: Sequence[ScoredRun], wanted: Wanted) -> list[str]:
@@ -110,22 +101,26 @@ def warnings(release: Release, scored: Sequence[ScoredRun], wanted: Wanted) -> l
     found += _missing(scored, wanted)
     accepted = dict.fromkeys(one.run.accepted for one in scored if one.run.accepted)
     found += [f"{difference}; the run went on with --accept" for difference in accepted]
-    found += [
-        f"{model} got images of {way}: {', '.join(keys)}"
-        for (model, way), keys in _gathered(
-            ((one.run.model, way), key) for one in scored for key, way in one.run.prepared.items() if "resized" in way
-        ).items()
-    ]
+    resized = _gathered(
+        ((one.run.model, way), key) for one in scored for key, way in one.run.prepared.items() if "resized" in way
+    )
+    found += [f"{model} got images of {way}: {', '.join(keys)}" for (model, way), keys in resized.items()]
+    halves = _gathered((one.run.fit_half, one.run.name) for one in scored if one.run.fit_half)
     found += [
         f"detectors of {', '.join(names)} were fitted on half of {key}, for want of training rows; thresholds are "
         "chosen on the other half"
-        for (key,), names in _gathered(
-            ((one.run.fit_half,), one.run.name) for one in scored if one.run.fit_half
-        ).items()
+        for key, names in halves.items()
     ]
+    fitted = _gathered(
+        (used["fitted_on"], name)
+        for one in scored
+        for name, used in one.used.items()
+        if used.get("fitted_on") and used["fitted_on"] == used.get("threshold_on")
+        if set(wanted.get(od_test.NAME, ())) & set(one.configs)
+    )
     return found + [
         f"od-test chooses the thresholds of {', '.join(names)} on rows of {rows} that they were fitted on"
-        for (rows,), names in _gathered(_fitted_where_thresholds_are(scored, wanted)).items()
+        for rows, names in fitted.items()
     ]
 
 
@@ -137,27 +132,18 @@ def remarks(release: Release, scored: Sequence[ScoredRun], left_out: RowsLeftOut
     return found + [remark for config in configs for remark in release.remarks_on_classes(config)]
 
 
-def _fitted_where_thresholds_are(scored: Sequence[ScoredRun], wanted: Wanted) -> Iterator[tuple[tuple[str, ...], str]]:
-    """Yield the detectors that were fitted on the rows from which od-test takes their thresholds, with these rows."""
-    for one in scored:
-        for name, used in one.used.items():
-            rows = used.get("fitted_on", "")
-            if rows and rows == used.get("threshold_on") and set(wanted.get(od_test.NAME, ())) & set(one.configs):
-                yield (rows,), name
-
-
 def reversed_signs(evaluated: Sequence[DetectorFigures]) -> list[str]:
     """List the detectors all of whose AUROCs are below 0.5, in sentences with a hint."""
     areas = _gathered(
-        ((detector,), figure.value)
+        (detector, figure.value)
         for _, detector, found in evaluated
         for figure in found
         if figure.metric == "auroc" and not figure.statistic and figure.value == figure.value
     )
     return [
         f"every AUROC of {detector} is below 0.5, so its sign may be reversed: higher scores must mean more unknown"
-        for (detector,), values in areas.items()
-        if max(values) < NEAR_CHANCE
+        for detector, values in areas.items()
+        if max(values) < 0.5
     ]
 
 

@@ -13,7 +13,7 @@ from unknown_detection.evaluation.display.tables import Heading, Row, Table
 from unknown_detection.evaluation.protocols import calibration, robustness
 from unknown_detection.evaluation.protocols.figures import AS_PUBLISHED, WITHOUT_DUPLICATES, WITHOUT_OVERLAP
 from unknown_detection.evaluation.protocols.pictures import Scene
-from unknown_detection.evaluation.protocols.protocol import Builder, heading, over
+from unknown_detection.evaluation.protocols.protocol import Builder, heading
 from unknown_detection.evaluation.protocols.registry import PROTOCOLS, named, setting_titles
 from unknown_detection.evaluation.protocols.results import ALL_VARIANTS
 from unknown_detection.evaluation.reports.inputs import ScoredRun
@@ -79,22 +79,11 @@ def summaries(lines: pd.DataFrame) -> list[PlacedTable]:
     for (name, config), found in published.groupby(["protocol", "config"], sort=False):
         protocol = named(name)
         columns = protocol.columns(found)
-        if not columns:
-            continue
-        tables = [
-            Builder(ranked=protocol.headline).by_detector((name, config), protocol.title, "", columns, of_variant)
-            for _, of_variant in found.groupby("variant", sort=False)
-        ]
-        variants = list(dict.fromkeys(found["variant"]))
-        rows = [
-            Row(row.name, ", ".join(filter(None, (row.beside, variant if several else ""))))
-            for variant, table in zip(variants, tables, strict=True)
-            for row in table.rows
-        ]
-        values, deviations = (np.concatenate([getattr(one, of) for one in tables]) for of in ("values", "deviations"))
-        title, note = _title(protocol.title, config), over(found)
-        whole = replace(tables[0], rows=rows, values=values, deviations=deviations, title=title, note=note)
-        placed.append(PlacedTable(whole.best_first(), name, True))
+        if columns:
+            title = f"{protocol.title} on {config}" if config.count(" + ") < 2 else protocol.title
+            builder = Builder(ranked=protocol.headline, variants=several)
+            table = builder.by_detector((name, config), title, "", columns, found)
+            placed.append(PlacedTable(table.best_first(), name, True))
     return placed
 
 
@@ -125,10 +114,6 @@ def pictures(
                         break
             found.append(Scene(protocol, lines, rows, names, labels, roc))
     return found
-
-
-def _title(protocol: str, config: str) -> str:
-    return f"{protocol} on {config}" if config.count(" + ") < 2 else protocol
 
 
 def _numbered(placed: Sequence[PlacedTable]) -> list[PlacedTable]:
