@@ -14,7 +14,7 @@ from unknown_detection.evaluation.metrics.metrics import METRICS
 from unknown_detection.evaluation.releases import Release, load
 from unknown_detection.evaluation.reports.inputs import ScoredRun, join_runs, parse_splits, scores_files
 from unknown_detection.evaluation.scoring.joining import FIT_AND_TUNE_SPLITS
-from unknown_detection.evaluation.scoring.rows import Rows, known_rows, rank_known_unknown
+from unknown_detection.evaluation.scoring.rows import known_rows, rank_known_unknown
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -84,12 +84,9 @@ def _lines(scored: ScoredRun) -> Iterator[dict[str, Any]]:
                 if split in FIT_AND_TUNE_SPLITS:
                     continue
                 for role in sorted(set(of_split.role.tolist())):
-                    named = {"detector": detector, "config": config, "split": split, "role": role}
-                    run = {"run": scored.run.name, "model": scored.run.model, "seed": scored.run.seed}
-                    yield named | _figures(known, of_split.where(of_split.role == role)) | run
-
-
-def _figures(known: Rows, unknown: Rows) -> dict[str, float]:
-    ranking = rank_known_unknown(known, unknown)
-    values = {column: METRICS[name].of(ranking) for column, name in COLUMNS.items()}
-    return values | {"n_known": len(known), "n_unknown": len(unknown)}
+                    unknown = of_split.where(of_split.role == role)
+                    ranking = rank_known_unknown(known, unknown)
+                    line = {"detector": detector, "config": config, "split": split, "role": role}
+                    line |= {column: METRICS[name].of(ranking) for column, name in COLUMNS.items()}
+                    line |= {"n_known": len(known), "n_unknown": len(unknown)}
+                    yield line | {"run": scored.run.name, "model": scored.run.model, "seed": scored.run.seed}
