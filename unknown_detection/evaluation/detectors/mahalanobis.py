@@ -169,8 +169,8 @@ class _Distances(RowDetector):
     """The mean over layers of the squared distance to the nearest class."""
 
     fits_on = "train"
-    background: Mapping[str, ClassGaussians] = {}
-    """By layer, one Gaussian of all rows, the distance to which is subtracted; empty for none."""
+    copies = 4
+    """Float64 copies of a layer that computing distances holds at once."""
 
     @abc.abstractmethod
     def _layers(self, features: Features) -> Layers:
@@ -199,13 +199,11 @@ class _Distances(RowDetector):
             require_width(name, values, width)
             device = cuda_device(len(features) * width * (width + classes))
             distances = partial(self._distances, name, device=device)
-            copies = 6 if self.background else 4
-            total += score_in_chunks(distances, {name: values}, features.ids, copies * width + 2 * classes)
+            total += score_in_chunks(distances, {name: values}, features.ids, self.copies * width + 2 * classes)
         return total / len(layers)
 
     def _distances(self, layer: str, values: Doubles, device: str | None) -> Scores:
-        distances = self.gaussians[layer].distances(values, device)
-        return distances - self.background[layer].distances(values, device) if self.background else distances
+        return self.gaussians[layer].distances(values, device)
 
 
 class Mahalanobis(_Distances):
@@ -266,11 +264,15 @@ class RMDS(Mahalanobis):
     """
 
     name, title, source = "rmds", "RMDS", "Ren et al. 2021, section 3"
+    copies = 6
 
     def _learn(self, features: Features, head: Head | None) -> None:
         super()._learn(features, head)
         of_none = np.zeros_like(features.labels)
-        self.background = {FEATURES: fit_class_gaussians(FEATURES, features.penultimate, of_none, 1, features.ids)}
+        self.background = fit_class_gaussians(FEATURES, features.penultimate, of_none, 1, features.ids)
+
+    def _distances(self, layer: str, values: Doubles, device: str | None) -> Scores:
+        return super()._distances(layer, values, device) - self.background.distances(values, device)
 
 
 def _blocks(features: Features, most: int | None = None) -> Layers:

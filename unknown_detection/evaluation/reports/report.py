@@ -120,9 +120,7 @@ def report(
     record = {**_record(figures, files, scored, wanted, left_out), "warnings": warnings, "notes": notes}
     lines = over_runs(figures)
     short, tables = summaries(lines), paper_tables(lines, left_out.duplicates or (), left_out.overlapping or ())
-    scenes = []
-    if plots is not False:
-        scenes = pictures(scored, figures, wanted, roc)
+    scenes = [] if plots is False else pictures(scored, figures, wanted, roc)
     temporary = target.resolve().with_name(f".{os.getpid()}.{target.resolve().name}")
     make_folder(temporary.parent)
     try:
@@ -183,21 +181,17 @@ def _check_output_folder(out: Path) -> None:
         return
     if not out.is_dir():
         raise EvaluationError(f"{out} is a file, not a folder for the report; choose another name.")
+    try:
+        own = read_figures(out).attrs.get("files")
+    except EvaluationError:
+        own = None  # no report, or none that this version can tell from other files
     found = sorted(path.relative_to(out).as_posix() for path in out.rglob("*") if not path.is_dir())
-    others = [name for name in found if name not in _own_files(out)]
+    others = [name for name in found if not isinstance(own, list) or name not in own]
     if others:
         raise EvaluationError(
             f"{out} has files that are not part of a report: {len(others):,}, such as {others[0]}. Choose another "
             "folder."
         )
-
-
-def _own_files(out: Path) -> list[str]:
-    try:
-        files = read_figures(out).attrs.get("files", [])
-    except EvaluationError:
-        return []  # no report, or none that this version can tell from other files
-    return files if isinstance(files, list) else []
 
 
 def _described(release: Release, scored: Sequence[ScoredRun], wanted: judging.Wanted) -> str:
