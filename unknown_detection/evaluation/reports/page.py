@@ -17,6 +17,7 @@ from unknown_detection.evaluation.display.tables import as_page
 from unknown_detection.evaluation.protocols import published
 from unknown_detection.evaluation.protocols.registry import named
 from unknown_detection.evaluation.protocols.results import COLUMNS
+from unknown_detection.evaluation.reports.inputs import ScoredRun
 from unknown_detection.evaluation.reports.placed import PlacedTable
 from unknown_detection.pages.content import Cell, Column, Entry, Table, Value, anchor
 from unknown_detection.pages.render import render
@@ -56,8 +57,8 @@ def render_page(
     figures: pd.DataFrame,
     short: Sequence[PlacedTable],
     tables: Sequence[PlacedTable],
-    drawn: Sequence[Drawn] = (),
-    fitting: Mapping[str, Mapping[str, Any]] | None = None,
+    drawn: Sequence[Drawn],
+    scored: Sequence[ScoredRun],
 ) -> str:
     """Render the page as HTML, in one file that fetches nothing.
 
@@ -67,14 +68,14 @@ def render_page(
         short: the short tables of results.
         tables: the papers' tables.
         drawn: the pictures; the first of the first short table's protocol stands beside it.
-        fitting: by detector, the rows that it was fitted and tuned on, and its hyperparameters.
+        scored: the runs.
     """
     first = next((one for one in drawn if short and one[0] == short[0].protocol), None)
     others = [one for one in drawn if one is not first]
     sections = [_section(protocol, tables, others) for protocol in figures["protocol"].unique()]
     results = [replace(as_page(one.table, _FIRST), anchor=anchor("results", one.table.name)) for one in short]
     results += _leaderboard(record, figures)
-    origin = [table for table in (_fitting(fitting or {}), _times(record), _runs(record)) if table.rows]
+    origin = [table for table in (_fitting(scored), _times(scored), _runs(record)) if table.rows]
     entries = [Entry("results", "Results", [Entry(table.anchor, table.caption) for table in results])]
     for section in sections:
         below = [Entry(table.anchor, table.caption) for table in section["shown"]]
@@ -141,29 +142,29 @@ def _runs(record: Mapping[str, Any]) -> Table:
     return Table("runs", "Runs", columns, rows, first=_FIRST)
 
 
-def _fitting(fitting: Mapping[str, Mapping[str, Any]]) -> Table:
+def _fitting(scored: Sequence[ScoredRun]) -> Table:
+    """Tabulate the rows that the first run of each detector used, and the hyperparameters that it found."""
     names = ("Detector", "Fitted on", "Tuned on", "Threshold from", "Hyperparameters of its first run")
-    rows: list[Sequence[Value | Cell]] = []
-    for name, told in fitting.items():
-        values = ", ".join(f"{key} {value:g}" for key, value in told["hyperparameters"].items())
-        used = [told.get(key) or None for key in ("fitted_on", "tuned_on", "threshold_on")]
-        rows.append([name, *used, values or None])
+    rows: dict[str, Sequence[Value | Cell]] = {}
+    for one in scored:
+        for name in one.rows:
+            if name not in rows and (name in one.used or name in one.run.hyperparameters):
+                used = [one.used.get(name, {}).get(key) or None for key in ("fitted_on", "tuned_on", "threshold_on")]
+                values = one.run.hyperparameters.get(name, {}).items()
+                rows[name] = [name, *used, ", ".join(f"{key} {value:g}" for key, value in values) or None]
     note = "A dash: the detector uses no such rows. extract computes in exact float32, without TF32."
-    columns = [Column(name) for name in names]
-    return Table("fitting", "What each detector was fitted and tuned on", columns, rows, note, True, _FIRST)
+    columns, title = [Column(name) for name in names], "What each detector was fitted and tuned on"
+    return Table("fitting", title, columns, [*rows.values()], note, True, _FIRST)
 
 
-def _times(record: Mapping[str, Any]) -> Table:
+def _times(scored: Sequence[ScoredRun]) -> Table:
     """Lay out table 5 of BROAD: forward passes that each detector takes as long as, by run."""
-    timed = [run for run in record["runs"] if run.get("times")]
-    names = dict.fromkeys(name for run in timed for name in run["times"])
-    rows: list[Sequence[Value | Cell]] = [
-        [
-            "Forward pass" if name == "forward" else name,
-            *(Cell(f"{found:.2f}", order=found) if (found := run["times"].get(name)) else None for run in timed),
-        ]
-        for name in names
-    ]
+    timed = [one for one in scored if one.times]
+    rows: list[Sequence[Value | Cell]] = []
+    for name in dict.fromkeys(name for one in timed for name in one.times):
+        times = [one.times.get(name) for one in timed]
+        title = "Forward pass" if name == "forward" else name
+        rows.append([title, *(Cell(f"{time:.2f}", order=time) if time else None for time in times)])
     note = "Relative to a forward pass of the model, on one batch; where a detector reads an ordinary one, with it."
-    columns = [Column("Detector"), *(Column(run["run"], True) for run in timed)]
+    columns = [Column("Detector"), *(Column(one.run.name, True) for one in timed)]
     return Table("times", "Time of each detector", columns, rows, note, True, _FIRST)

@@ -13,7 +13,7 @@ import pandas as pd
 
 from unknown_detection.durable import finish, make_folder
 from unknown_detection.evaluation.display.canvas import inline_svg, save
-from unknown_detection.evaluation.display.tables import Table, aligned, as_csv
+from unknown_detection.evaluation.display.tables import aligned, as_csv
 from unknown_detection.evaluation.display.tables import latex as as_latex
 from unknown_detection.evaluation.errors import EvaluationError, require_packages
 from unknown_detection.evaluation.files import write_text
@@ -134,9 +134,10 @@ def report(
                     if plots:
                         save(picture.figure, temporary / "plots", picture.name, PLOT_SUFFIXES)
                 progress.update(1)
-        page = render_page(record, figures, short, tables, inline, _fitting(scored))
-        write_text(temporary / PAGE, page)
-        _write_tables(temporary / "tables", [placed.table for placed in tables], csv=csv, tex=latex)
+        write_text(temporary / PAGE, render_page(record, figures, short, tables, inline, scored))
+        for suffix, as_text in ((".csv", as_csv),) * csv + ((".tex", as_latex),) * latex:
+            for placed in tables:
+                write_text(temporary / "tables" / f"{placed.table.name}{suffix}", as_text(placed.table))
         if csv:
             write_figures(temporary / "figures.csv", figures)
         written = [path.relative_to(temporary).as_posix() for path in temporary.rglob("*") if path.is_file()]
@@ -230,22 +231,6 @@ def _record(
         "overlapping": None if left_out.overlapping is None else [asdict(one) for one in left_out.overlapping],
         "runs": runs,
     }
-
-
-def _fitting(scored: Sequence[ScoredRun]) -> dict[str, Mapping[str, Any]]:
-    """Return, by detector, the rows that its first run used and the hyperparameters that it found."""
-    found: dict[str, Mapping[str, Any]] = {}
-    for one in scored:
-        for name in one.rows:
-            if name not in found and (name in one.used or name in one.run.hyperparameters):
-                found[name] = {**one.used.get(name, {}), "hyperparameters": one.run.hyperparameters.get(name, {})}
-    return found
-
-
-def _write_tables(folder: Path, tables: Sequence[Table], *, csv: bool, tex: bool) -> None:
-    for suffix, render in ((".csv", as_csv),) * csv + ((".tex", as_latex),) * tex:
-        for table in tables:
-            write_text(folder / f"{table.name}{suffix}", render(table))
 
 
 def _put(temporary: Path, out: Path) -> None:
