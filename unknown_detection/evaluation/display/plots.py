@@ -46,9 +46,6 @@ ROLES: Mapping[str, tuple[str, str]] = {
 _LINES = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9")
 _OTHERS = "#999999"
 
-_POINTS = 1000
-"""Points of a ROC curve that are drawn; a screen has fewer."""
-
 _SLANTED = 15
 """Number of columns up to which their names are slanted; those of more stand upright."""
 
@@ -93,7 +90,7 @@ def roc(curves: Mapping[str, tuple[Floats, Floats, float]], *, title: str) -> An
     axes.plot([0, 100], [0, 100], color=_OTHERS, linewidth=0.6, linestyle="--")
     axes.axhline(95, color=_OTHERS, linewidth=0.6, linestyle=":")
     for number, (name, (fpr, tpr, area)) in enumerate(curves.items()):
-        at = np.unique(np.linspace(0, len(fpr) - 1, _POINTS).round().astype(int))
+        at = _thinned(len(fpr), 1000)
         look = {"color": _LINES[number % len(_LINES)], "linewidth": 1.2}
         axes.plot(fpr[at] * 100, tpr[at] * 100, label=legend_label(f"{name} (AUROC {area:.2f})"), **look)
     axes.set(

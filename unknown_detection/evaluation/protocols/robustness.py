@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -98,10 +99,8 @@ DetectorFigures = tuple[Run, str, list[Figure]]
 
 def robust_variants(runs: Iterable[Run]) -> list[str]:
     """Return the training methods with two or more models; one model may have several files, one per config."""
-    models: dict[str, set[tuple[int | None, str]]] = {}
-    for run in runs:
-        models.setdefault(run.variant, set()).add(_model(run))
-    return [variant for variant, of_variant in models.items() if len(of_variant) > 1]
+    models = Counter(variant for variant, _ in dict.fromkeys((run.variant, _model(run)) for run in runs))
+    return [variant for variant, count in models.items() if count > 1]
 
 
 def robust_detectors(judged: Iterable[tuple[Run, str]]) -> list[str]:
