@@ -1,16 +1,13 @@
 """Files that somebody else wrote: regular ones only, JSON and Parquet of any kind give a value or one sentence."""
 
 import os
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from unknown_detection.evaluation.errors import EvaluationError, first_line, one_line
-from unknown_detection.evaluation.files import from_json, read_json, read_parquet, require_regular
+from unknown_detection.evaluation.files import read_json, read_parquet, require_regular
 
 
 @pytest.mark.timeout(20)
@@ -96,58 +93,3 @@ def test_what_is_no_parquet(tmp_path, content):
     (tmp_path / "x.parquet").write_bytes(content)
     with pytest.raises(EvaluationError, match=r"^Cannot read it as Parquet: "):
         read_parquet(tmp_path / "x.parquet", "it")
-
-
-@dataclass(frozen=True)
-class Record:
-    """A record with a field of every kind."""
-
-    name: str
-    number: int
-    names: tuple[str, ...]
-    values: Mapping[str, float] = field(default_factory=dict)
-    anything: Mapping[str, Any] = field(default_factory=dict)
-    nested: dict[str, dict[str, str]] = field(default_factory=dict)
-    whether: bool = True
-
-
-RECORD = {"name": "x", "number": 1, "names": ["a", "b"]}
-
-
-def test_a_record_of_json_has_the_types_of_its_fields():
-    found = from_json(Record, {**RECORD, "values": {"a": 1, "b": 0.5}, "anything": {"a": [1, {}]}, "whether": False})
-    assert found == Record("x", 1, ("a", "b"), {"a": 1, "b": 0.5}, {"a": [1, {}]}, {}, False)
-
-
-@pytest.mark.parametrize(
-    "changed",
-    [
-        {"name": 1},
-        {"name": "x\x1b"},
-        {"name": None},
-        {"number": True},
-        {"number": 1.0},
-        {"names": "ab"},
-        {"names": ["a", 1]},
-        {"names": {"a": "b"}},
-        {"values": {"a": "1"}},
-        {"values": {"a": True}},
-        {"values": {"a\n": 1}},
-        {"values": [1]},
-        {"anything": [1]},
-        {"nested": {"a": "b"}},
-        {"nested": {"a": {"b": 1}}},
-        {"whether": 1},
-        {"other": "x"},
-    ],
-    ids=str,
-)
-def test_a_record_with_another_value_is_refused(changed):
-    with pytest.raises(ValueError, match=r"other values|of another type"):
-        from_json(Record, {**RECORD, **changed})
-
-
-@pytest.mark.parametrize("found", [None, [], "x", {"name": "x", "number": 1}])
-def test_what_is_no_record_is_refused(found):
-    with pytest.raises(ValueError, match=r"other values|lacks a value"):
-        from_json(Record, found)

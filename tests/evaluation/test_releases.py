@@ -104,7 +104,7 @@ def test_a_mistyped_folder_is_missing_and_not_looked_for_on_the_hub(folder, tmp_
     (tmp_path / "build").mkdir()
     (tmp_path / "build" / "unknown-detection").symlink_to(folder)
     asked = []
-    monkeypatch.setattr(releases, "_download_manifest", lambda name, revision: asked.append((name, revision)) or 1 / 0)
+    monkeypatch.setattr(releases, "_download", lambda name, revision, *_: asked.append((name, revision)) or 1 / 0)
     with pytest.raises(EvaluationError) as caught:
         load("build/unknown-detecton")
     said = "There is no folder build/unknown-detecton; did you mean build/unknown-detection? Check the path"

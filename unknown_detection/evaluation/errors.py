@@ -9,6 +9,8 @@ import difflib
 import importlib.util
 from collections.abc import Collection, Iterable, Sequence
 
+from builders.errors import one_line as one_line
+
 
 class EvaluationError(Exception):
     """An error that the user can fix.
@@ -48,20 +50,6 @@ def first_line(error: BaseException) -> str:
     """Return the first line of another library's error for a message, without its full stop."""
     lines = str(error).strip().splitlines()
     return one_line(lines[0].rstrip(".")) if lines else type(error).__name__
-
-
-def one_line(text: object, most: int = 300) -> str:
-    r"""Return text of unknown origin for a message: on one line, cut after `most` characters, the rest escaped.
-
-    Characters that do not print are written as Python writes them, such as `\x1b`.
-    """
-    full = str(text)
-    shown = full if len(full) <= most else f"{full[:most]}..."
-    return (
-        shown
-        if shown.isprintable()
-        else "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in shown)
-    )
 
 
 EXTRA = ("matplotlib", "networkx", "safetensors", "sklearn", "timm", "torch", "torchvision")

@@ -13,17 +13,19 @@ import struct
 import sys
 import types
 import zlib
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Annotated, Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from msgspec import Meta
 
+from builders.release.split_entries import TEXT
 from unknown_detection.durable import replacing
 from unknown_detection.evaluation.errors import EvaluationError, first_line, one_line, unknown_name
 
-Record = TypeVar("Record")
+Text = Annotated[str, Meta(pattern=TEXT)]
+"""A line of printable text, in what msgspec decodes."""
 
 _LARGEST_JSON = 1 << 28
 """Bytes. The manifest of a release of ImageNet has a few hundred thousand."""
@@ -141,41 +143,6 @@ def parse_json(data: bytes) -> Any:
         return json.loads(data)
     except RecursionError as error:
         raise ValueError("it is nested too deeply") from error
-
-
-def from_json(kind: type[Record], found: Any) -> Record:
-    """Make a dataclass of a JSON object that somebody else wrote.
-
-    Args:
-        kind: a dataclass with fields of text, numbers, tuples and mappings; text must be printable.
-        found: the object.
-
-    Raises:
-        ValueError: it is no object, or a value is missing, unknown or of another type.
-    """
-    hints = get_type_hints(kind)
-    if not isinstance(found, dict) or not found.keys() <= hints.keys():
-        raise ValueError("it has other values")
-    for name, value in found.items():
-        if not _fits(value, hints[name]):
-            raise ValueError(f"{name} is of another type")
-    try:
-        return kind(**{name: tuple(value) if isinstance(value, list) else value for name, value in found.items()})
-    except TypeError as error:
-        raise ValueError("it lacks a value") from error
-
-
-def _fits(value: object, hint: Any) -> bool:
-    """Whether a value from JSON has a type."""
-    of = get_args(hint)
-    if isinstance(value, str):
-        return hint in (str, Any) and value.isprintable()
-    if isinstance(value, list) and hint is not Any:
-        return get_origin(hint) is tuple and all(_fits(one, of[0]) for one in value)
-    if isinstance(value, dict) and hint is not Any:
-        inside = bool(of) and issubclass(get_origin(hint), Mapping)
-        return inside and all(_fits(key, str) and _fits(one, of[1]) for key, one in value.items())
-    return hint is Any or type(value) is hint or (hint is float and type(value) is int)
 
 
 def read_parquet(source: Path | bytes, name: str) -> pa.Table:

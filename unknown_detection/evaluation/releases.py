@@ -12,31 +12,23 @@ import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
 
+import msgspec
 import pyarrow as pa
+from msgspec import Meta, Struct
 
 from builders.release.digests import rows_digest
+from builders.release.entries import FORMAT
+from builders.release.layout import INDEX_SUFFIX
+from builders.release.split_entries import InputSize
 from unknown_detection.evaluation import duplicate_pairs
-from unknown_detection.evaluation.duplicate_pairs import CONFIG, SPLIT
-from unknown_detection.evaluation.errors import (
-    EvaluationError,
-    a_kind,
-    first_line,
-    one_line,
-    require_known,
-    unknown_name,
-)
-from unknown_detection.evaluation.files import read_json, require_regular
-
-FORMAT = 1
-"""The supported version of the manifest's format."""
+from unknown_detection.evaluation.duplicate_pairs import PATH
+from unknown_detection.evaluation.errors import EvaluationError, a_kind, first_line, one_line, require_known
+from unknown_detection.evaluation.files import Text, read_json, require_regular
 
 Key = tuple[str, str]
 """Config and split."""
-
-INDEX_SUFFIX = "-index"
-"""Suffix of the config that holds a config's rows without images."""
 
 _LOAD_ERRORS = (AttributeError, LookupError, OSError, RecursionError, TypeError, ValueError, pa.ArrowException)
 """What `load_dataset` raises, besides errors of its own, on damaged files and on a card of another shape."""
@@ -46,7 +38,43 @@ _TEXTS = ("id", "content_sha256", "class_id", "source", "source_id")
 
 _REPOSITORY = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
 _COMMIT = re.compile(r"[0-9a-f]{40}")
-_NAME = re.compile(r"\w[\w-]*", re.ASCII)
+_Name = Annotated[str, Meta(pattern=r"\A[a-zA-Z0-9_][a-zA-Z0-9_-]*\Z")]
+"""Of a config or split: it becomes the name of folders and files."""
+
+# What the evaluation reads of a manifest (`builders.release.entries` has all of it), which may have been written by
+# anyone. Manifests of a few of these values are enough, and `verify` checks the rest.
+
+
+class _Generator(Struct):
+    prepared: InputSize = 0
+
+
+class _Split(Struct):
+    digest: Text
+    data: list[Any] | None = None
+    compared: list[Text] | None = None
+    generator: _Generator | None = None
+
+
+class _Config(Struct):
+    label_names: tuple[Text, ...]
+    splits: dict[_Name, _Split]
+
+
+class _Benchmark(Struct):
+    demo: bool = False
+
+
+class _Duplicates(Struct):
+    path: Literal["duplicates/pairs.parquet"]
+    sha256: Text
+    rows: int
+
+
+class _Manifest(Struct):
+    configs: dict[_Name, _Config]
+    benchmarks: dict[str, _Benchmark] = {}
+    duplicates: _Duplicates | None = None
 
 
 class Release:
@@ -55,10 +83,10 @@ class Release:
     Args:
         source: first argument of `load_dataset`: a folder, or ORG/NAME.
         revision: the commit on the Hub; None for a folder.
-        manifest: the release's `manifest.json`.
+        manifest: what the evaluation reads of its `manifest.json`.
     """
 
-    def __init__(self, source: str, revision: str | None, manifest: Mapping[str, Any]) -> None:
+    def __init__(self, source: str, revision: str | None, manifest: _Manifest) -> None:
         self.source = source
         self.revision = revision
         self.manifest = manifest
@@ -84,43 +112,41 @@ class Release:
     @property
     def duplicates_digest(self) -> str:
         """SHA-256 of the table of duplicates, as the manifest names it; empty for a release without the table."""
-        return str(self.manifest[CONFIG]["sha256"]) if CONFIG in self.manifest else ""
+        return "" if self.manifest.duplicates is None else self.manifest.duplicates.sha256
 
     @property
     def is_demo(self) -> bool:
         """Whether the release is made of demo sources, of which no result can be drawn."""
-        benchmarks = self.manifest.get("benchmarks")
-        entries = benchmarks.values() if isinstance(benchmarks, Mapping) else ()
-        return any(isinstance(entry, Mapping) and bool(entry.get("demo")) for entry in entries)
+        return any(benchmark.demo for benchmark in self.manifest.benchmarks.values())
 
     @property
     def configs(self) -> tuple[str, ...]:
         """Names of the configs with images, sorted."""
-        return tuple(sorted(self.manifest["configs"]))
+        return tuple(sorted(self.manifest.configs))
 
     def splits(self, config: str) -> tuple[str, ...]:
         """Names of a config's splits, sorted."""
-        return tuple(sorted(self._config(config)["splits"]))
+        return tuple(sorted(self._config(config).splits))
 
     def label_names(self, config: str) -> tuple[str, ...]:
         """The in-distribution classes of a config, in label order."""
-        return tuple(self._config(config)["label_names"])
+        return self._config(config).label_names
 
     def split_digest(self, config: str, split: str) -> str:
         """The digest that identifies a split's rows."""
-        return str(self._split(config, split)["digest"])
+        return self._split(config, split).digest
 
     def prepared(self, config: str, split: str) -> int:
         """Width and height of the model input that a split's images are prepared for; 0 if the release names none."""
-        return int((self._split(config, split).get("generator") or {}).get("prepared", 0))
+        generator = self._split(config, split).generator
+        return 0 if generator is None else generator.prepared
 
     def remarks_on_classes(self, config: str) -> tuple[str, ...]:
         """What the release says of the classes of a config that could not be compared, in sentences."""
-        splits = self._config(config)["splits"]
         return tuple(
             f"{config}/{split}: {text}"
             for split in self.splits(config)
-            for text in splits[split].get("compared") or ()
+            for text in self._split(config, split).compared or ()
         )
 
     def rows(self, config: str, split: str) -> pa.Table:
@@ -145,7 +171,7 @@ class Release:
         Raises:
             EvaluationError: as for `rows`, or the release does not hold the split's images.
         """
-        if not self._split(config, split).get("data", True):
+        if self._split(config, split).data == []:
             raise EvaluationError(
                 f"{self.name} has only the index of {config}/{split}, without images; build the split with `python -m "
                 "hf_scripts.materialize` first."
@@ -166,36 +192,32 @@ class Release:
         """Load the table of duplicate pairs, with the columns `duplicate_pairs.COLUMNS`; read once.
 
         Returns:
-            The config `duplicates` as `load_dataset` returns it; None for releases built before it existed.
+            The table; None for releases built before it existed.
 
         Raises:
-            EvaluationError: the table cannot be loaded, differs from the manifest's digest, or names splits or rows
+            EvaluationError: the table cannot be read, differs from the manifest's digest, or names splits or rows
                 that the release does not have.
         """
-        if CONFIG not in self.manifest:
-            return None
-        if self._duplicates is None:
-            pairs = duplicate_pairs.read(self.source, self.revision, self.manifest, self.name)
+        listed = self.manifest.duplicates
+        if self._duplicates is None and listed is not None:
+            path = Path(self.source) / PATH
+            if self.revision is not None:
+                lacking = f"{self.name} has no {PATH}, although its manifest names it"
+                _, path = _download(self.source, self.revision, PATH, lacking)
+            pairs = duplicate_pairs.read(path, listed.sha256, listed.rows, self.name)
             splits = frozenset(f"{config}/{split}" for config in self.configs for split in self.splits(config))
             duplicate_pairs.check(pairs, splits, lambda config, split: self.rows(config, split)["id"], self.name)
-            if len(pairs):
-                # The manifest has a digest of the file, not of its rows, so the loaded rows are compared with the
-                # file's.
-                self._load(CONFIG, SPLIT, lambda loaded: loaded.with_format("arrow")[:] == pairs)
             self._duplicates = pairs
         return self._duplicates
 
-    def _config(self, config: str) -> Mapping[str, Any]:
-        if config not in self.manifest["configs"]:
-            raise unknown_name(f"config of {self.name}", config, self.configs)
-        found: Mapping[str, Any] = self.manifest["configs"][config]
-        return found
+    def _config(self, config: str) -> _Config:
+        require_known(f"config of {self.name}", [config], self.manifest.configs)
+        return self.manifest.configs[config]
 
-    def _split(self, config: str, split: str) -> Mapping[str, Any]:
-        splits = self._config(config)["splits"]
+    def _split(self, config: str, split: str) -> _Split:
+        splits = self._config(config).splits
         require_known(f"split of {config} in {self.name}", [split], splits)
-        found: Mapping[str, Any] = splits[split]
-        return found
+        return splits[split]
 
     def _load(self, config: str, split: str, is_right: Callable[[Any], bool]) -> Any:
         """Load a split with `load_dataset`, again without its cache if the rows are wrong."""
@@ -278,7 +300,7 @@ def load(where: str | Path | Release, revision: str | None = None) -> Release:
             f"There is no folder {where}{hint} Check the path, or give --revision, too, for a dataset of this name on "
             "the Hub."
         )
-    commit, path = _download_manifest(where, revision)
+    commit, path = _download(where, revision, "manifest.json", f"{where} is not a release: it has no manifest.json")
     return Release(where, commit, _manifest(path, f"{where} at commit {commit[:12]}"))
 
 
@@ -321,45 +343,31 @@ def _are_rows(rows: pa.Table) -> bool:
     return all(kinds.get(name) == kind and not rows[name].null_count for name, kind in wanted.items())
 
 
-def _manifest(path: Path, where: str) -> Mapping[str, Any]:
+def _manifest(path: Path, where: str) -> _Manifest:
     """Read a manifest, and check what is read of it."""
     if not path.is_file():
         raise EvaluationError(f"{where} is not a release: it has no manifest.json. Check the path.")
     try:
-        manifest: Mapping[str, Any] = read_json(path)
-        whole = all(_is_config(name, config) for name, config in manifest["configs"].items())
-    except (ValueError, KeyError, TypeError, AttributeError):
-        whole = False
-    if not whole:
+        found = read_json(path)
+        if isinstance(found, dict) and found.get("format", FORMAT) != FORMAT:
+            raise EvaluationError(
+                f"The manifest of {where} has format {one_line(found['format'], 40)}, but this version reads format "
+                f"{FORMAT}. Use the version of this project that wrote it."
+            )
+        return msgspec.convert(found, _Manifest)
+    except ValueError as error:
         raise EvaluationError(
-            f"The manifest.json of {where} is invalid: it must list configs with label_names, and splits with "
-            "digests. Build the release again."
-        )
-    if manifest.get("format", FORMAT) != FORMAT:
-        raise EvaluationError(
-            f"The manifest of {where} has format {one_line(manifest['format'], 40)}, but this version reads "
-            f"format {FORMAT}. Use the version of this project that wrote it."
-        )
-    duplicate_pairs.check_entry(manifest, where)
-    return manifest
+            f"The manifest.json of {where} is invalid: it must list configs with label_names, and splits with digests "
+            f"({one_line(error)}). Build the release again."
+        ) from error
 
 
-def _is_config(name: str, config: Mapping[str, Any]) -> bool:
-    """Whether a config has names of files, texts of one line, and sizes in pixels where these are expected."""
-    labels, splits = config["label_names"], config["splits"]
-    remarks = [text for split in splits.values() for text in split.get("compared") or ()]
-    texts = [*labels, *remarks, *(split["digest"] for split in splits.values())]
-    sides = [(split.get("generator") or {}).get("prepared", 0) for split in splits.values()]
-    return (
-        isinstance(labels, list)
-        and all(isinstance(text, str) and text.isprintable() for text in texts)
-        and all(type(side) is int and 0 <= side < 2**16 for side in sides)
-        and all(map(_NAME.fullmatch, (name, *splits)))  # they become names of folders and files
-    )
+def _download(name: str, revision: str | None, file: str, lacking: str) -> tuple[str, Path]:
+    """Download a file of a release on the Hub to the client's cache; returns the commit of the revision, too.
 
-
-def _download_manifest(name: str, revision: str | None) -> tuple[str, Path]:
-    """Resolve a revision to its commit, and download the manifest to the client's cache."""
+    Raises:
+        EvaluationError: there is no such repository, revision or file (then it begins with `lacking`), or no answer.
+    """
     from huggingface_hub import HfApi, hf_hub_download
     from huggingface_hub.errors import RemoteEntryNotFoundError, RepositoryNotFoundError, RevisionNotFoundError
     from huggingface_hub.utils import httpx  # type: ignore[attr-defined]
@@ -370,7 +378,7 @@ def _download_manifest(name: str, revision: str | None) -> tuple[str, Path]:
         # lookup.
         known = revision is not None and _COMMIT.fullmatch(revision)
         commit = revision if known else api.dataset_info(name, revision=revision).sha
-        return str(commit), Path(hf_hub_download(name, "manifest.json", repo_type="dataset", revision=commit))
+        return str(commit), Path(hf_hub_download(name, file, repo_type="dataset", revision=commit))
     except RepositoryNotFoundError as error:
         raise EvaluationError(
             f"{name} is neither a local folder nor a dataset repository on {api.endpoint}. Check the name, and log in "
@@ -380,9 +388,7 @@ def _download_manifest(name: str, revision: str | None) -> tuple[str, Path]:
         tags = ", ".join(sorted(ref.name for ref in api.list_repo_refs(name, repo_type="dataset").tags)) or "none"
         raise EvaluationError(f"{name} has no revision {revision} on {api.endpoint}; its tags are {tags}.") from error
     except RemoteEntryNotFoundError as error:
-        raise EvaluationError(
-            f"{name} is not a release: it has no manifest.json. Give another --revision, or another repository."
-        ) from error
+        raise EvaluationError(f"{lacking}. Give another --revision, or another repository.") from error
     except (httpx.HTTPError, OSError) as error:
         raise EvaluationError(
             f"Cannot reach {name} on {api.endpoint}: {first_line(error)}. Try again, or give a local folder."

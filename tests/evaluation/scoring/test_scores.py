@@ -1,8 +1,8 @@
 """Scores files: what is written is read back, and what is no scores file is refused in a sentence."""
 
-import dataclasses
 import json
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -179,7 +179,7 @@ def test_ids_are_counted_and_the_first_shown():
     assert summarize_ids(pa.array(list("abcd"))) == "4 ids (a, b, c, ...)"
 
 
-PROVENANCE = json.loads(json.dumps(dataclasses.asdict(ABOUT)))
+PROVENANCE = json.loads(json.dumps(msgspec.to_builtins(ABOUT)))
 
 
 @pytest.mark.parametrize(

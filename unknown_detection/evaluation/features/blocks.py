@@ -18,7 +18,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from unknown_detection.evaluation.errors import EvaluationError, first_line
+from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.files import atomic_path
 
 METADATA = b"unknown_detection"
@@ -57,18 +57,17 @@ class RowBlocks:
         if self._tiles(rows) and self.is_sound():
             return []
         wanted = {_name(block): block for block in (range(n, min(n + size, rows)) for n in range(0, rows, size))}
-        expected = {"rows": rows, "computed": dict(environment)}
+        expected = _metadata(rows, environment)
         for path in sorted(self.folder.glob("*")):
-            if path.name not in wanted or not _is_sound(path) or _told(path) != expected:
+            table = _open(path) if path.name in wanted else None
+            if table is None or table.schema.metadata[METADATA] != expected:
                 path.unlink()
         return [block for block in wanted.values() if not self.has(block)]
 
     def write(self, block: range, columns: Arrays, rows: int, environment: Mapping[str, Any]) -> None:
         """Write one block; equal arguments produce equal bytes."""
         table = pa.table({name: _to_arrow(values) for name, values in columns.items()})
-        assert len(table) == len(block)
-        told = {"rows": rows, "computed": dict(environment)}
-        table = table.replace_schema_metadata({METADATA: json.dumps(told, sort_keys=True)})
+        table = table.replace_schema_metadata({METADATA: _metadata(rows, environment)})
         with (
             atomic_path(self.folder / _name(block)) as temporary,
             pa.ipc.new_file(str(temporary), table.schema) as writer,
@@ -86,36 +85,41 @@ class RowBlocks:
 
     def is_whole(self) -> bool:
         """Return whether there are files of all rows."""
-        first = next(iter(self.paths()), None)
-        return first is not None and self._tiles(int((_told(first) or {}).get("rows", -1)))
+        return "rows" in (told := self._told()) and self._tiles(told["rows"])
 
     def is_sound(self) -> bool:
         """Return whether all rows exist and can be read."""
-        return self.is_whole() and all(map(_is_sound, self.paths()))
+        return self.is_whole() and all(_open(path) is not None for path in self.paths())
 
     def environment(self) -> Mapping[str, Any]:
         """Return the environment in which the first block was computed."""
-        found: Mapping[str, Any] = (_told(self.paths()[0]) or {}).get("computed", {})
+        found: Mapping[str, Any] = self._told().get("computed", {})
         return found
 
     def read(self, names: Sequence[str] | None = None) -> dict[str, npt.NDArray[Any]]:
         """Read columns of all rows, in order.
 
         Raises:
-            EvaluationError: rows or columns are missing, or a block is damaged.
+            EvaluationError: rows are missing, or a block is damaged.
         """
         if not self.is_whole():
             raise EvaluationError(
                 f"{self.folder} is incomplete: it has only {len(self.paths()):,} blocks of its rows. Run the command "
                 "that wrote them again; it resumes."
             )
-        blocks = list(map(_read_block, self.paths()))
+        blocks = [_read(path) for path in self.paths()]
         wanted = blocks[0].column_names if names is None else names
         return {name: np.concatenate([_to_numpy(block[name]) for block in blocks]) for name in wanted}
 
     def paths(self) -> list[Path]:
         """Return the files of the blocks that exist, in order."""
         return sorted(path for path in self.folder.glob("*.arrow") if _NAME.fullmatch(path.name))
+
+    def _told(self) -> dict[str, Any]:
+        """Return the metadata of the first block; nothing if there is none, or it is damaged."""
+        table = next(map(_open, self.paths()), None)
+        told: dict[str, Any] = {} if table is None else json.loads(table.schema.metadata[METADATA])
+        return told
 
     def _tiles(self, rows: int) -> bool:
         """Return whether the blocks cover all rows without gaps."""
@@ -149,23 +153,16 @@ class ReusableFeatures:
         """Read existing features of some rows, at least one, without the columns of the split itself."""
         rows = self._row[numbers]
         files = np.searchsorted(self._starts, rows, side="right") - 1
-        order = np.argsort(files, kind="stable")
-        parts = [
-            read_rows(self._paths[file], rows[files == file] - self._starts[file], without=("id", "label"))
-            for file in np.unique(files).tolist()
-        ]
-        back = np.argsort(order)
-        return {name: np.concatenate([part[name] for part in parts])[back] for name in parts[0]}
+        back = np.argsort(np.argsort(files, kind="stable"))
+        blocks = {file: _read(self._paths[file]).drop_columns(["id", "label"]) for file in np.unique(files).tolist()}
 
+        def column(name: str) -> npt.NDArray[Any]:
+            parts = (
+                _to_numpy(block[name])[rows[files == file] - self._starts[file]] for file, block in blocks.items()
+            )
+            return np.concatenate(list(parts))[back]
 
-def read_rows(path: Path, rows: npt.NDArray[np.int64], without: Sequence[str] = ()) -> dict[str, npt.NDArray[Any]]:
-    """Read columns of some rows of one block.
-
-    Raises:
-        EvaluationError: the block is damaged.
-    """
-    table = _read_block(path)
-    return {name: _to_numpy(table[name])[rows] for name in table.column_names if name not in without}
+        return {name: column(name) for name in next(iter(blocks.values())).column_names}
 
 
 def _name(block: range) -> str:
@@ -177,44 +174,24 @@ def _range(path: Path) -> range:
     return range(start, stop)
 
 
-def _told(path: Path) -> dict[str, Any] | None:
-    """Read a block's metadata; None if the file is not a block."""
-    try:
-        with pa.memory_map(str(path)) as file:
-            found: dict[str, Any] = json.loads(pa.ipc.open_file(file).schema.metadata[METADATA])
-            return found
-    except (pa.ArrowException, OSError, ValueError):
-        return None
+def _metadata(rows: int, environment: Mapping[str, Any]) -> bytes:
+    return json.dumps({"rows": rows, "computed": dict(environment)}, sort_keys=True).encode()
 
 
-def _is_sound(path: Path) -> bool:
-    """Whether a block can be read."""
-    try:
-        _read_block(path)
-    except EvaluationError:
-        return False
-    return True
-
-
-def _read_block(path: Path) -> pa.Table:
-    """Map a block into memory.
-
-    Raises:
-        EvaluationError: it is cut, or has other rows than its name says.
-    """
+def _open(path: Path) -> pa.Table | None:
+    """Map a block into memory; None if it is cut, or has other rows than its name says."""
     try:
         table = pa.ipc.open_file(pa.memory_map(str(path))).read_all()
-    except (pa.ArrowException, OSError) as error:
-        raise _damaged(path, first_line(error)) from error
-    if len(table) != len(_range(path)):
-        raise _damaged(path, f"it has {len(table):,} rows")
+    except (pa.ArrowException, OSError):
+        return None
+    return table if len(table) == len(_range(path)) else None
+
+
+def _read(path: Path) -> pa.Table:
+    table = _open(path)
+    if table is None:
+        raise EvaluationError(f"{path} is damaged. Run the command that wrote it again: it replaces damaged blocks.")
     return table
-
-
-def _damaged(path: Path, reason: str) -> EvaluationError:
-    return EvaluationError(
-        f"{path} is damaged ({reason}). Run the command that wrote it again: it replaces damaged blocks."
-    )
 
 
 def _to_arrow(values: npt.NDArray[Any]) -> pa.Array:

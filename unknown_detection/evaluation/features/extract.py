@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import shutil
 import tempfile
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -11,13 +13,13 @@ from typing import Any
 from builders.executors.base import Executor
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.features.receipt import TEST, receipt
-from unknown_detection.evaluation.features.runner import PassCounts, Runner, outputs_of, threads
+from unknown_detection.evaluation.features.runner import PassCounts, Runner, outputs_of
 from unknown_detection.evaluation.features.store import FeatureStore, Identity
 from unknown_detection.evaluation.features.tasks import Setup, Spread, on_a_cluster
 from unknown_detection.evaluation.models.models import Model, open_model
 from unknown_detection.evaluation.releases import Key, Release, choose_splits, load
 from unknown_detection.terminal.interrupts import stopping_says
-from unknown_detection.terminal.progress import Log, Progress, bar
+from unknown_detection.terminal.progress import Log, bar
 
 
 def extract(
@@ -123,14 +125,16 @@ def extract(
         runner = Runner(opened, ready, batch_size, workers)
         compute = partial(_here, runner, quiet)
     else:
+        import torch
+
         whole = (opened.source, opened.revision, opened.digest)
         named = (str(model), file, names, pretrained, labels)
-        setup = Setup(whole, named, ready.digest, device, batch_size, workers or 0, threads())
+        setup = Setup(whole, named, ready.digest, device, batch_size, workers or 0, torch.get_num_threads())
         compute = Spread.over(executor, setup, opened, quiet).run
     store = FeatureStore.begin(root or Path(tempfile.mkdtemp(prefix="features-")), whose, ready.head)
     store.runner = runner
-    if root is None:
-        store.delete_at_end()
+    if root is None:  # deleted when nothing refers to the features any more
+        weakref.finalize(store, shutil.rmtree, store.root, ignore_errors=True)
     kept = "finished splits are kept. Run the same command again to continue." if root else "nothing was kept."
     with store.writing(), stopping_says(f"stopped; {kept}"):
         store.expect(chosen)
@@ -153,28 +157,11 @@ def extract(
 
 def _here(runner: Runner, quiet: bool, store: FeatureStore, keys: Sequence[Key]) -> Iterator[tuple[Key, PassCounts]]:
     """Run the model over splits in this process; yield each with its counts."""
-    for config, split in keys:
-        with bar(len(runner.release.rows(config, split)), f"{config}/{split}", quiet=quiet) as progress:
-            new = extract_split(runner, store, config, split, progress.update)
-        yield (config, split), new
-
-
-def extract_split(runner: Runner, store: FeatureStore, config: str, split: str, progress: Progress) -> PassCounts:
-    """Run the model over a split and store logits, penultimate features and pooled blocks as float32.
-
-    Args:
-        runner: runs the model.
-        store: where features are stored; the caller holds `FeatureStore.writing`.
-        config: the split's config.
-        split: its name.
-        progress: called first with the number of rows that are there already.
-
-    Raises:
-        EvaluationError: as for `Runner.run`, an image is not of the size that it is prepared for, or the logits are
-            not the output of the last linear layer.
-    """
-    blocks, others = store.row_blocks(config, split), store.others(config, split)
-    return runner.run(outputs_of(runner.model), blocks, config, split, progress, others)
+    compute = outputs_of(runner.model)
+    for key in keys:
+        with bar(len(runner.release.rows(*key)), "/".join(key), quiet=quiet) as progress:
+            new = runner.run(compute, store.row_blocks(*key), *key, progress.update, store.others(*key))
+        yield key, new
 
 
 def identity(release: Release, model: Model, label_names: tuple[str, ...], accuracy: float | None = None) -> Identity:

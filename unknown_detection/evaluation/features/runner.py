@@ -19,8 +19,8 @@ from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.features.blocks import ReusableFeatures, RowBlocks
 from unknown_detection.evaluation.features.store import block_column
 from unknown_detection.evaluation.models.models import Model, out_of_memory
-from unknown_detection.evaluation.models.preprocessing import batches
-from unknown_detection.evaluation.releases import Release
+from unknown_detection.evaluation.models.preprocessing import Preprocessing, batches
+from unknown_detection.evaluation.releases import Key, Release
 from unknown_detection.precision import FLOAT32
 from unknown_detection.terminal.progress import Progress, log
 
@@ -47,13 +47,6 @@ def default_workers() -> int:
     return count if count > 1 else 0
 
 
-def threads() -> int:
-    """Return the number of torch's threads on the CPU."""
-    import torch
-
-    return int(torch.get_num_threads())
-
-
 def environment(device: str, batch_size: int) -> dict[str, Any]:
     """Return the environment of this process besides the model and the image: any change may alter the last digits."""
     import torch
@@ -62,7 +55,7 @@ def environment(device: str, batch_size: int) -> dict[str, Any]:
     return {
         "device": torch.cuda.get_device_name(device) if cuda else f"{device} {platform.machine()}",
         "batch_size": batch_size,
-        "threads": threads() if device == "cpu" else 0,
+        "threads": torch.get_num_threads() if device == "cpu" else 0,
         "torch": str(torch.__version__),
         "float32": FLOAT32,
     }
@@ -108,6 +101,11 @@ class Runner:
         """The environment of this process, see `environment`."""
         return environment(self.model.device, self.batch_size)
 
+    def preprocessing(self, key: Key) -> Preprocessing:
+        """Return what turns a split's images into the model's input."""
+        side = self.release.prepared(*key)
+        return self.model.preprocessing.prepared(side) if side else self.model.preprocessing
+
     def run(
         self,
         compute: BatchFunction,
@@ -138,10 +136,13 @@ class Runner:
             done += more
             progress(more)
 
-        stored = tuple(others)
+        key, stored = (config, split), tuple(others)
         while True:
             try:
-                return self._run(compute, row_blocks, (config, split), counted, stored)
+                rows = len(self.release.rows(*key))
+                missing = row_blocks.begin(rows, block_rows(self.batch_size), self.environment)
+                counted(rows - sum(map(len, missing)))
+                return self.fill(compute, row_blocks, key, missing, counted, stored)
             except RuntimeError as error:
                 if not out_of_memory(error):
                     raise
@@ -155,24 +156,11 @@ class Runner:
             log(f"{self.model.device} has too little memory: going on with --batch-size {self.batch_size}")
             counted(-done)
 
-    def _run(
-        self,
-        compute: BatchFunction,
-        row_blocks: RowBlocks,
-        key: tuple[str, str],
-        progress: Progress,
-        others: Iterable[RowBlocks],
-    ) -> PassCounts:
-        rows = len(self.release.rows(*key))
-        missing = row_blocks.begin(rows, block_rows(self.batch_size), self.environment)
-        progress(rows - sum(map(len, missing)))
-        return self.fill(compute, row_blocks, key, missing, progress, others)
-
     def fill(
         self,
         compute: BatchFunction,
         row_blocks: RowBlocks,
-        key: tuple[str, str],
+        key: Key,
         blocks: Sequence[range],
         progress: Progress,
         others: Iterable[RowBlocks],
@@ -189,10 +177,9 @@ class Runner:
         ids, labels = np.array(rows["id"].to_pylist()), rows["label"].to_numpy()
         reusable = ReusableFeatures(ids.tolist(), others, self.environment)
         new = [np.flatnonzero(~reusable.has[block.start : block.stop]) + block.start for block in blocks]
-        side = self.release.prepared(*key)
         images = batches(
             self.release.images(*key),
-            self.model.preprocessing.prepared(side) if side else self.model.preprocessing,
+            self.preprocessing(key),
             [numbers.tolist() for numbers in new],
             batch_size=self.batch_size,
             workers=default_workers() if self.workers is None else self.workers,

@@ -12,18 +12,17 @@ from __future__ import annotations
 
 import contextlib
 import json
-import shutil
-import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import filelock
+import msgspec
+from msgspec import Struct
 
 from unknown_detection.evaluation.errors import EvaluationError, require_known
 from unknown_detection.evaluation.features.blocks import RowBlocks
-from unknown_detection.evaluation.files import from_json, read_json, write_text
+from unknown_detection.evaluation.files import Text, parse_json, write_text
 from unknown_detection.evaluation.models.features import Features, Head, LazyBlocks, NoHead
 
 if TYPE_CHECKING:
@@ -39,8 +38,7 @@ _ACCEPTED = "accepted.json"
 _ORDINARY = "the model's own preprocessing"
 
 
-@dataclass(frozen=True)
-class Identity:
+class Identity(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """Identifies the release and the model of a folder's features.
 
     Attributes:
@@ -57,14 +55,14 @@ class Identity:
         linear: whether the logits are the output of a last linear layer, see `Layers.linear`.
     """
 
-    release_digest: str
-    model: str
-    model_digest: str
-    label_names: tuple[str, ...]
-    blocks: tuple[str, ...]
+    release_digest: Text
+    model: Text
+    model_digest: Text
+    label_names: tuple[Text, ...]
+    blocks: tuple[Text, ...]
     preprocessing: Mapping[str, Any]
-    prepared: Mapping[str, str] = field(default_factory=dict)
-    source: Mapping[str, str] = field(default_factory=dict)
+    prepared: Mapping[Text, Text] = {}
+    source: Mapping[Text, Text] = {}
     linear: bool = True
 
 
@@ -82,10 +80,6 @@ class FeatureStore:
         self.identity = identity
         self.runner: Runner | None = None
 
-    def delete_at_end(self) -> None:
-        """Have the folder deleted when nothing refers to this object any more."""
-        weakref.finalize(self, shutil.rmtree, self.root, ignore_errors=True)
-
     @classmethod
     def open(cls, root: Path) -> FeatureStore:
         """Open an existing feature store.
@@ -100,14 +94,13 @@ class FeatureStore:
                 "Run `python -m unknown_detection evaluate extract` first."
             )
         try:
-            found = read_json(path)
-            if found.pop("format") != FORMAT:
+            found = parse_json(path.read_bytes())
+            if not isinstance(found, dict) or found.pop("format", None) != FORMAT:
                 raise ValueError("another format")
-            identity = from_json(Identity, found)
-            return cls(root, identity)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            return cls(root, msgspec.convert(found, Identity))
+        except ValueError as error:
             raise EvaluationError(
-                f"{root / _RECORD} does not have format {FORMAT} of features; extract into a new folder."
+                f"{path} does not have format {FORMAT} of features; extract into a new folder."
             ) from error
 
     @classmethod
@@ -117,8 +110,8 @@ class FeatureStore:
         Raises:
             EvaluationError: as for `check`.
         """
-        before = cls.check(root, identity)
-        if before is None or before.identity != identity:
+        cls.check(root, identity)
+        if not (root / _RECORD).exists() or (root / _RECORD).read_text(encoding="utf-8") != _canonical(identity):
             write_text(root / _RECORD, _canonical(identity))
         classes = len(identity.label_names)
         if identity.linear:
@@ -164,7 +157,7 @@ class FeatureStore:
                     f"The features of {key} in {self.root} are of images with {ways[0]}, and the release now asks for "
                     f"{ways[1]}. Choose another folder."
                 )
-        if _canonical(replace(identity, source=mine.source)) != _canonical(mine):
+        if _canonical(msgspec.structs.replace(identity, source=mine.source)) != _canonical(mine):
             said = [f"{len(one.label_names)} classes; blocks {', '.join(one.blocks)}" for one in (mine, identity)]
             raise EvaluationError(
                 f"{self.root} has features of other classes or blocks ({said[0]}) than this config and model "
@@ -190,17 +183,14 @@ class FeatureStore:
         Raises:
             EvaluationError: another process holds the lock.
         """
-        lock = filelock.FileLock(self.root / ".lock")
         try:
-            lock.acquire(timeout=0)
+            lock = filelock.FileLock(self.root / ".lock").acquire(timeout=0)
         except filelock.Timeout as error:
             raise EvaluationError(
                 f"Another process is writing to {self.root}. Wait for it, or choose another folder."
             ) from error
-        try:
+        with lock:
             yield
-        finally:
-            lock.release()
 
     def row_blocks(self, config: str, split: str, pass_name: str = "") -> RowBlocks:
         """Return the stored features of a split, or a second pass's outputs, existing or not."""
@@ -308,6 +298,4 @@ def _head_of(root: Path) -> RowBlocks:
 
 
 def _canonical(identity: Identity) -> str:
-    usual = {"prepared": {}, "source": {}, "linear": True}
-    values = {name: value for name, value in asdict(identity).items() if name not in usual or value != usual[name]}
-    return json.dumps({"format": FORMAT, **values}, indent=1, sort_keys=True) + "\n"
+    return json.dumps({"format": FORMAT, **msgspec.to_builtins(identity)}, indent=1, sort_keys=True) + "\n"

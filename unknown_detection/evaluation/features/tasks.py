@@ -9,8 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
 
 from builders.executors.base import Executor, Progress, Resources, once_per_worker
 from unknown_detection.evaluation.errors import EvaluationError
@@ -257,13 +255,13 @@ def on_a_cluster(device: str, workers: int | None) -> tuple[str, int]:
 def _without_common_images(release: Release, keys: Sequence[Key]) -> Iterator[list[Key]]:
     """Yield the splits in their order, as many together as have no image in common."""
     together: list[Key] = []
-    seen: list[pa.Array] = []
+    seen: set[str] = set()
     for key in keys:
-        ids = release.rows(*key)["id"].combine_chunks()
-        if any(pc.any(pc.is_in(ids, value_set=others)).as_py() for others in seen):
+        ids = set(release.rows(*key)["id"].to_pylist())
+        if not seen.isdisjoint(ids):
             yield together
-            together, seen = [], []
+            together, seen = [], set()
         together.append(key)
-        seen.append(ids)
+        seen |= ids
     if together:
         yield together

@@ -21,17 +21,18 @@ import difflib
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
+from msgspec import Struct
 
 from unknown_detection.evaluation.errors import EvaluationError, a_kind, first_line, one_line
-from unknown_detection.evaluation.files import atomic_path, from_json, parse_json, read_parquet
+from unknown_detection.evaluation.files import Text, atomic_path, read_parquet
 from unknown_detection.evaluation.releases import Release
 from unknown_detection.words import quantity
 
@@ -59,8 +60,7 @@ _LONGEST_LINE = 1 << 16
 _OF_SEED = re.compile(r"(?P<name>.+?)[-_. ]?seed[-_. =]?(?P<seed>[0-9]{1,9})", re.IGNORECASE)
 
 
-@dataclass(frozen=True)
-class Provenance:
+class Provenance(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """The provenance of scores.
 
     Attributes:
@@ -81,18 +81,18 @@ class Provenance:
             differs from the published one, which the user accepted (`accepted`).
     """
 
-    release_digest: str
-    configs: tuple[str, ...]
-    model: str
-    model_digest: str
+    release_digest: Text
+    configs: tuple[Text, ...]
+    model: Text
+    model_digest: Text
     seed: int
-    hyperparameters: dict[str, dict[str, float]]
-    versions: dict[str, str]
-    prepared: dict[str, str] = field(default_factory=dict)
-    rows: dict[str, dict[str, str]] = field(default_factory=dict)
-    own: dict[str, str] = field(default_factory=dict)
-    fit_half: str = ""
-    source: dict[str, str] = field(default_factory=dict)
+    hyperparameters: dict[Text, dict[Text, int | float]]
+    versions: dict[Text, Text]
+    prepared: dict[Text, Text] = {}
+    rows: dict[Text, dict[Text, Text]] = {}
+    own: dict[Text, Text] = {}
+    fit_half: Text = ""
+    source: dict[Text, Text] = {}
 
 
 def write_scores(path: Path, scores: pa.Table, provenance: Provenance) -> None:
@@ -116,9 +116,8 @@ def write_scores(path: Path, scores: pa.Table, provenance: Provenance) -> None:
 
 def with_provenance(scores: pa.Table, provenance: Provenance) -> pa.Table:
     """Record the provenance of a table of scores in its schema's metadata."""
-    optional = ("prepared", "rows", "own", "fit_half", "source")
-    said = {name: value for name, value in asdict(provenance).items() if name not in optional or value}
-    return scores.replace_schema_metadata({METADATA: json.dumps(said, sort_keys=True)})
+    told = json.dumps(msgspec.to_builtins(provenance), sort_keys=True)
+    return scores.replace_schema_metadata({METADATA: told})
 
 
 def read_scores(
@@ -288,7 +287,7 @@ def _provenance(metadata: Mapping[bytes, bytes], where: str) -> Provenance | Non
     if METADATA not in metadata:
         return None
     try:
-        return from_json(Provenance, parse_json(metadata[METADATA]))
+        return msgspec.json.decode(metadata[METADATA], type=Provenance)
     except ValueError as error:
         raise EvaluationError(
             f"The metadata of {where} is not valid provenance as `python -m unknown_detection evaluate score` "

@@ -153,11 +153,9 @@ def read_times(path: Path) -> dict[str, float]:
 def _first_batch(runner: Runner, key: Key) -> tuple[Any, Any, Any]:
     """Return ids and labels of the first rows of a split, and their images on the model's device."""
     rows = runner.release.rows(*key).slice(0, runner.batch_size)
-    side = runner.release.prepared(*key)
-    shown = runner.model.preprocessing.prepared(side) if side else runner.model.preprocessing
     numbers = list(range(len(rows)))
     loaded: Iterator[tuple[Sequence[int], Any]] = batches(
-        runner.release.images(*key), shown, [numbers], batch_size=len(numbers), workers=0
+        runner.release.images(*key), runner.preprocessing(key), [numbers], batch_size=len(numbers), workers=0
     )
     images = next(loaded)[1].to(runner.model.device)
     return np.array(rows["id"].to_pylist()), rows["label"].to_numpy(), images
