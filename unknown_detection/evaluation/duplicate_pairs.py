@@ -12,14 +12,14 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.release.duplicates import schema
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.files import read_parquet, require_regular
 
 PATH = "duplicates/pairs.parquet"
 """Path of the table in a release."""
 
-COLUMNS = schema().remove_metadata()
+_TEXTS = ("id", "other_id", "split", "other_split", "role", "other_role", "class_id", "other_class_id")
+COLUMNS = pa.schema([*((name, pa.string()) for name in _TEXTS), ("distance", pa.float64())])
 """The table's columns, in order; splits are written `config/split`."""
 
 Ids = Callable[[str, str], pa.ChunkedArray]
@@ -30,16 +30,10 @@ _REBUILD = "Take the table from the same build as the rows, or build the release
 
 
 def read(path: Path, sha256: str, rows: int, name: str) -> pa.Table:
-    """Read the table's file.
-
-    Args:
-        path: the file.
-        sha256: its digest, as the release's manifest lists it.
-        rows: its number of pairs, as the manifest lists it.
-        name: the release's name, for messages.
+    """Read the table's file, with the digest and number of rows that the manifest of the release lists.
 
     Raises:
-        EvaluationError: the file does not exist, or its digest or number of rows differs from the manifest's.
+        EvaluationError: the file does not exist, or its digest or number of rows differs.
     """
     require_regular(path)
     content = path.read_bytes()

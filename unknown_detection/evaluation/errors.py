@@ -30,11 +30,7 @@ def unknown_name(kind: str, name: str, known: Iterable[str]) -> EvaluationError:
 
 
 def require_known(kind: str, names: Iterable[str], known: Collection[str]) -> None:
-    """Check that names are known; `kind` says what they stand for, as for `unknown_name`.
-
-    Raises:
-        EvaluationError: one is not; the message has the closest known names.
-    """
+    """Check that names are known; `kind` says what they stand for. The error has the closest known names."""
     for name in names:
         if name not in known:
             raise unknown_name(kind, name, known)
@@ -57,11 +53,7 @@ EXTRA = ("matplotlib", "networkx", "safetensors", "sklearn", "timm", "torch", "t
 
 
 def require_packages(*modules: str, to: str, instead: str = "") -> None:
-    """Check that optional packages are installed, before any work starts.
-
-    Raises:
-        EvaluationError: a package is not installed.
-    """
+    """Check that optional packages are installed, before any work starts; `EvaluationError` otherwise."""
     missing = [name for name in modules if importlib.util.find_spec(name) is None]
     if missing:
         raise EvaluationError(not_installed_message(missing, to, instead))

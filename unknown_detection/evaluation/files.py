@@ -20,11 +20,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import Meta
 
-from builders.release.split_entries import TEXT
+from builders.errors import UNPRINTABLE
 from unknown_detection.durable import replacing
 from unknown_detection.evaluation.errors import EvaluationError, first_line, one_line, unknown_name
 
-Text = Annotated[str, Meta(pattern=TEXT)]
+Text = Annotated[str, Meta(pattern=rf"\A[^{UNPRINTABLE}]*\Z")]
 """A line of printable text, in what msgspec decodes."""
 
 _LARGEST_JSON = 1 << 28
@@ -104,11 +104,7 @@ def load_python(spec: str, what: str) -> tuple[Any, str, Path, str]:
 
 
 def require_regular(path: Path) -> None:
-    """Refuse a path that is no regular file: a named pipe would block for ever, a folder has no content.
-
-    Raises:
-        EvaluationError: it does not exist, cannot be looked at, or is something else.
-    """
+    """Refuse a path that is no regular file: a named pipe would block for ever, a folder has no content."""
     try:
         mode = path.stat().st_mode
     except OSError as error:
@@ -134,11 +130,7 @@ def read_json(path: Path) -> Any:
 
 
 def parse_json(data: bytes) -> Any:
-    """Parse JSON.
-
-    Raises:
-        ValueError: it is not JSON, or nested too deeply.
-    """
+    """Parse JSON; `ValueError` if it is none, or nested too deeply."""
     try:
         return json.loads(data)
     except RecursionError as error:
@@ -149,8 +141,8 @@ def read_parquet(source: Path | bytes, name: str) -> pa.Table:
     """Read a Parquet table that somebody else wrote, within bounds, and check all its values.
 
     Raises:
-        EvaluationError: as for `require_regular`, it is not Parquet, is encrypted or damaged, claims an absurd number
-            of rows, has a column twice, or a very long text.
+        EvaluationError: it is no regular file or no Parquet, is encrypted or damaged, claims an absurd number of rows,
+            has a column twice, or a very long text.
     """
     if isinstance(source, Path):
         require_regular(source)

@@ -19,13 +19,16 @@ import pyarrow as pa
 from msgspec import Meta, Struct
 
 from builders.release.digests import rows_digest
-from builders.release.entries import FORMAT
-from builders.release.layout import INDEX_SUFFIX
-from builders.release.split_entries import InputSize
 from unknown_detection.evaluation import duplicate_pairs
 from unknown_detection.evaluation.duplicate_pairs import PATH
 from unknown_detection.evaluation.errors import EvaluationError, a_kind, first_line, one_line, require_known
 from unknown_detection.evaluation.files import Text, read_json, require_regular
+
+FORMAT = 1
+"""The supported version of the manifest's format."""
+
+INDEX_SUFFIX = "-index"
+"""Suffix of the config that holds a config's rows without images."""
 
 Key = tuple[str, str]
 """Config and split."""
@@ -35,6 +38,8 @@ _LOAD_ERRORS = (AttributeError, LookupError, OSError, RecursionError, TypeError,
 
 _TEXTS = ("id", "content_sha256", "class_id", "source", "source_id")
 """The columns of text that every row has."""
+
+_VERIFY = "Run `python -m hf_scripts.verify` to find out what is wrong."
 
 _REPOSITORY = re.compile(r"\w[\w.-]*/\w[\w.-]*", re.ASCII)
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -46,7 +51,7 @@ _Name = Annotated[str, Meta(pattern=r"\A[a-zA-Z0-9_][a-zA-Z0-9_-]*\Z")]
 
 
 class _Generator(Struct):
-    prepared: InputSize = 0
+    prepared: Annotated[int, Meta(ge=0, lt=2**16)] = 0
 
 
 class _Split(Struct):
@@ -221,18 +226,6 @@ class Release:
 
     def _load(self, config: str, split: str, is_right: Callable[[Any], bool]) -> Any:
         """Load a split with `load_dataset`, again without its cache if the rows are wrong."""
-        # For a folder, the cache of `datasets` is keyed by the folder's name and card alone, so a hit may be another
-        # release or an earlier build of this one. The second try bypasses the cache.
-        for mode in ("reuse_dataset_if_exists", "force_redownload"):
-            loaded = self._load_dataset(config, split, mode)
-            if is_right(loaded):
-                return loaded
-        raise EvaluationError(
-            f"The rows of {config}/{split} differ from the digest in the manifest of {self.name}. Run `python -m "
-            "hf_scripts.verify` to find out what is wrong."
-        )
-
-    def _load_dataset(self, config: str, split: str, mode: str) -> Any:
         import datasets
         import yaml
         from datasets.exceptions import DatasetsError
@@ -242,15 +235,22 @@ class Release:
         if silenced:
             datasets.disable_progress_bars()
         try:
-            return datasets.load_dataset(self.source, config, split=split, revision=self.revision, download_mode=mode)
+            # For a folder, the cache of `datasets` is keyed by the folder's name and card alone, so a hit may be
+            # another release or an earlier build of this one. The second try bypasses the cache.
+            for mode in ("reuse_dataset_if_exists", "force_redownload"):
+                how = {"split": split, "revision": self.revision, "download_mode": mode}
+                if is_right(loaded := datasets.load_dataset(self.source, config, **how)):
+                    return loaded
         except (*_LOAD_ERRORS, DatasetsError, yaml.YAMLError) as error:
             raise EvaluationError(
-                f"load_dataset cannot read {config}/{split} of {self.name}: {first_line(error)}. Run `python -m "
-                "hf_scripts.verify` to find out what is wrong."
+                f"load_dataset cannot read {config}/{split} of {self.name}: {first_line(error)}. {_VERIFY}"
             ) from error
         finally:
             if silenced:
                 datasets.enable_progress_bars()
+        raise EvaluationError(
+            f"The rows of {config}/{split} differ from the digest in the manifest of {self.name}. {_VERIFY}"
+        )
 
 
 def load(where: str | Path | Release, revision: str | None = None) -> Release:
@@ -313,9 +313,6 @@ def choose_splits(
         here: the names of the splits of each config.
         wanted: `CONFIG[/SPLIT],...`, or several of `CONFIG`, `CONFIG/SPLIT` and (config, split); None for all.
         where: what has these configs, for messages.
-
-    Returns:
-        (config, split) pairs, config by config in the given order.
 
     Raises:
         EvaluationError: there is no such config or split, or nothing is named.

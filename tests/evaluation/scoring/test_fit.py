@@ -12,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -441,7 +442,7 @@ def member(root, seed, release_digest="a" * 64):
         )
         for key, value in SPLITS.items()
     }
-    fill(root, splits, dataclasses.replace(IDENTITY, model_digest=str(seed) * 64, release_digest=release_digest))
+    fill(root, splits, msgspec.structs.replace(IDENTITY, model_digest=str(seed) * 64, release_digest=release_digest))
     return splits
 
 

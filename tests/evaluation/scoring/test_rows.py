@@ -57,18 +57,3 @@ def test_missing_rows_are_named():
 def test_predictions_are_asked_for():
     with pytest.raises(EvaluationError, match="has no predictions; add a column prediction"):
         rank_errors(replace(ROWS, prediction=None))
-
-
-@pytest.mark.parametrize("column", ["score", "label", "prediction", "duplicate"])
-def test_columns_of_another_length_are_refused(column):
-    with pytest.raises(EvaluationError, match=rf"{column} has the shape \(6,\), but there are 7 rows\. Join"):
-        replace(ROWS, **{column: np.zeros(6)})
-
-
-@pytest.mark.parametrize("bad", [np.nan, np.inf])
-def test_scores_that_are_not_finite_are_refused_by_id(bad):
-    score = np.where(ROWS.id == "cifar/near_ood/near_ood/0000", bad, ROWS.score)
-    with pytest.raises(
-        EvaluationError, match="Scores of 1 rows are NaN or infinite, the first at cifar/near_ood/near_ood/0000"
-    ):
-        replace(ROWS, score=score)

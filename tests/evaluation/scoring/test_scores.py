@@ -163,8 +163,6 @@ def test_damaged_missing_and_other_files_are_refused(tmp_path):
     ):
         with pytest.raises(EvaluationError, match=says):
             read_scores(tmp_path / name)
-    with pytest.raises(EvaluationError, match=r"must end in \.parquet"):
-        write_scores(tmp_path / "mine.csv", table(), ABOUT)
 
 
 def test_metadata_of_another_shape_is_refused(tmp_path):

@@ -5,7 +5,8 @@ Tested by `tests/evaluation/reports/test_report.py`.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -19,20 +20,27 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 FOLDER = click.Path(path_type=Path, file_okay=False)
 FILE = click.Path(path_type=Path, dir_okay=False)
 
-_REVISION = click.option("--revision", metavar="TAG", help="Tag, branch or commit of a release on the Hub.")
+Decorator = Callable[[Command], Command]
 
 
-def release(*, required: bool) -> Callable[[Command], Command]:
+def _together(*options: Decorator[Any]) -> Decorator[Any]:
+    """Return a decorator that adds several options, in this order."""
+    return lambda command: functools.reduce(lambda made, option: option(made), reversed(options), command)
+
+
+def release(*, required: bool) -> Decorator[Any]:
     """--release and --revision."""
-    where = click.option(
-        "--release", metavar="DIR|ORG/NAME", required=required, help="Release: a folder, or a dataset on the Hub."
+    return _together(
+        click.option(
+            "--release", metavar="DIR|ORG/NAME", required=required, help="Release: a folder, or a dataset on the Hub."
+        ),
+        click.option("--revision", metavar="TAG", help="Tag, branch or commit of a release on the Hub."),
     )
-    return lambda command: where(_REVISION(command))
 
 
-def model(*, required: bool) -> Callable[[Command], Command]:
+def model(*, required: bool) -> Decorator[Any]:
     """--model, --weights, --pretrained, --classes and --accept."""
-    options = (
+    return _together(
         click.option(
             "--model",
             metavar="MODEL",
@@ -65,43 +73,32 @@ def model(*, required: bool) -> Callable[[Command], Command]:
             "1.96 standard errors of so many images. Features and the report's warnings say so.",
         ),
     )
-    return lambda command: _all(options, command)
 
 
-def run_options(command: Command) -> Command:
-    """--device, --batch-size, --workers, --no-sync and --quiet."""
-    options = (
-        click.option(
-            "--device",
-            metavar="DEVICE",
-            default="auto",
-            show_default=True,
-            help="Device to run on: cpu, cuda, cuda:1 and so on, or mps; auto is cuda where there is one, else cpu.",
-        ),
-        click.option(
-            "--batch-size", type=click.IntRange(min=1), default=64, show_default=True, help="Images per batch."
-        ),
-        click.option(
-            "--workers",
-            type=click.IntRange(min=0),
-            help="Worker processes that decode images; 0 decodes in the main process. Results do not depend on it. "
-            "Default: one per core; on a cluster, of each task, 4 with a GPU and else 0.",
-        ),
-        no_sync_option,
-        click.option("--quiet", is_flag=True, help="No progress bars."),
-    )
-    return _all(options, command)
+quiet = click.option("--quiet", is_flag=True, help="No progress bars.")
 
+run_options = _together(
+    click.option(
+        "--device",
+        metavar="DEVICE",
+        default="auto",
+        show_default=True,
+        help="Device to run on: cpu, cuda, cuda:1 and so on, or mps; auto is cuda where there is one, else cpu.",
+    ),
+    click.option("--batch-size", type=click.IntRange(min=1), default=64, show_default=True, help="Images per batch."),
+    click.option(
+        "--workers",
+        type=click.IntRange(min=0),
+        help="Worker processes that decode images; 0 decodes in the main process. Results do not depend on it. "
+        "Default: one per core; on a cluster, of each task, 4 with a GPU and else 0.",
+    ),
+    no_sync_option,
+    quiet,
+)
+"""--device, --batch-size, --workers, --no-sync and --quiet."""
 
-def cluster_options(command: Command) -> Command:
-    """--executor and --ray-address."""
-    return _all(executor_flags.CLUSTER_OPTIONS, command)
-
-
-def _all(options: Sequence[Callable[[Command], Command]], command: Command) -> Command:
-    for option in reversed(options):
-        command = option(command)
-    return command
+cluster_options = _together(*executor_flags.CLUSTER_OPTIONS)
+"""--executor and --ray-address."""
 
 
 def model_name(name: str, tag: str | None) -> str:

@@ -51,7 +51,7 @@ from unknown_detection.evaluation.releases import load
     help="Also write the plots as PDF, PNG and SVG; or draw none at all: matplotlib is not needed then.",
 )
 @click.option("--roc", metavar="DETECTOR", help="Detector to draw ROC curves of. Default: the best of each config.")
-@click.option("--quiet", is_flag=True, help="No progress bars.")
+@options.quiet
 @click.option(
     "--dry-run", is_flag=True, help="Check the files and ids and print what would be computed; write nothing."
 )

@@ -55,6 +55,7 @@ def command(
         name = write_softmax(out, (config, split), found)
         title = f"Mean softmax outputs on {config}/{split}, {stores[0].identity.model}"
         shades = Shades((0, 100), text="")
-        picture = heatmap(found.values, found.classes, found.known, title=title, bar="softmax (%)", shades=shades)
+        classes, images = (found.index.get_level_values(level) for level in found.index.names)
+        picture = heatmap(found.to_numpy(), classes, [*found], title=title, bar="softmax (%)", shades=shades)
         save(picture, out, name)
-        click.echo(f"{config}/{split}: {len(found.classes):,} classes, {sum(found.images):,} images: {out / name}.png")
+        click.echo(f"{config}/{split}: {len(classes):,} classes, {sum(images):,} images: {out / name}.png")

@@ -23,14 +23,9 @@ _NEARLY = 12.0
 
 @dataclass(frozen=True)
 class Images:
-    """n images of one source.
+    """n images of one source, uint8 of shape (n, 8, 8), with the source's names and classes of each.
 
-    Attributes:
-        source: name of the source.
-        names: the source's name of each image.
-        classes: the source's class of each image.
-        pixels: uint8 of shape (n, 8, 8).
-        change: name of the change applied to them, or empty.
+    `change` is the name of the change applied to them, or empty.
     """
 
     source: str

@@ -149,12 +149,7 @@ def _rows(images: Images, role: str) -> pa.Table:
 
 
 def _pairs(rows: Mapping[str, pa.Table], repeated: Mapping[str, tuple[str, float]]) -> list[Pair]:
-    """Pair each near-duplicate of a training image with that image.
-
-    Args:
-        rows: rows of each split, by `config/split`.
-        repeated: by id of the near-duplicate, the training image's id and the distance.
-    """
+    """Pair each near-duplicate of a training image with that image; `repeated` has both's ids and the distance."""
     train = f"{TRAIN}/train"
     described = {
         (split, row["id"]): Row(split, row["id"], ROLES[row["role"]], row["class_id"])

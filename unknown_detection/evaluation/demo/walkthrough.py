@@ -12,6 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from threadpoolctl import threadpool_limits
+
+from builders.errors import NAMED, more
 from unknown_detection.evaluation.demo import model as demo_model
 from unknown_detection.evaluation.demo.model import OPTIMIZERS, Training
 from unknown_detection.evaluation.demo.release import CONFIG, KNOWN, MIXED, SHIFTS, TRAIN, make_release
@@ -38,13 +41,10 @@ _FOLDERS = (RELEASE, "features", "models", "report", "scores")
 
 @dataclass(frozen=True)
 class Demo:
-    """A run of the demo in a folder.
+    """A run of the demo in a folder, with some processes that train and score models; 1 uses the main process.
 
-    Attributes:
-        out: the folder.
-        quick: one optimizer and two seeds instead of two and three each, and no detector that needs a second pass over
-            the images.
-        workers: processes that train and score models; 1 uses the main process.
+    `quick` has one optimizer and two seeds instead of two and three each, and no detector that needs a second pass
+    over the images.
     """
 
     out: Path
@@ -64,11 +64,10 @@ class Demo:
         return [name for name in single if not (self.quick and _reads_images(name))]
 
     def run(self, log: Log, progress: Progress) -> Path:
-        """Run all steps.
+        """Run all steps; `log` receives every command and its output, `progress` the number of models done.
 
-        Args:
-            log: receives every command and its output.
-            progress: called with the number of models done.
+        Returns:
+            The report's folder.
 
         Raises:
             EvaluationError: the folder has other files, or a step fails.
@@ -80,19 +79,17 @@ class Demo:
             log(text)
             progress(1)
         runs = {training.name: training.optimizer for training in self.trainings}
+        names = ",".join(name for name, method in METHODS.items() if method.reads == "members")
         for optimizer in dict.fromkeys(runs.values()):
             first, *others = [self._features(name) for name, its in runs.items() if its == optimizer]
-            names = ",".join(name for name, method in METHODS.items() if method.reads == "members")
             members = [word for other in others for word in ("--member", other)]
-            log(
-                _command(
-                    "score", "--features", first, *members, "--detectors", names, *self._out(_ensemble(optimizer))
-                )
-            )
-        runs |= {_ensemble(optimizer): optimizer for optimizer in runs.values()}
+            runs[f"{optimizer}-ensemble"] = optimizer
+            out = self._scores(f"{optimizer}-ensemble")
+            log(_command("score", "--features", first, *members, "--detectors", names, "--out", out))
         given = [word for run, its in runs.items() for word in ("--scores", f"{its}={self._scores(run)}")]
-        asked = {name: config for name, config in PROTOCOLS.items() if name != robustness.NAME or not self.quick}
-        given += [word for name, config in asked.items() for word in ("--protocol", f"{name}={config}")]
+        for name, config in PROTOCOLS.items():
+            if name != robustness.NAME or not self.quick:
+                given += ["--protocol", f"{name}={config}"]
         report = self.out / "report"
         log(_command("report", *given, "--release", self.out / RELEASE, "--out", report))
         return report
@@ -110,8 +107,8 @@ class Demo:
         shown = ["--release", self.out / RELEASE, "--model", spec, "--weights", weights, "--device", "cpu"]
         shown += ["--workers", 0]  # several models share the cores, and the images are of 8 x 8 pixels
         configs = ["--splits", ",".join((CONFIG, TRAIN, SHIFTS, MIXED))]
-        features = self._features(training.name)
-        wanted = ["--detectors", ",".join(self.detectors), "--seed", training.seed, *self._out(training.name)]
+        features, out = self._features(training.name), self._scores(training.name)
+        wanted = ["--detectors", ",".join(self.detectors), "--seed", training.seed, "--out", out]
         return "\n".join(
             [
                 f"trained {weights} on {len(labels)} images",
@@ -125,10 +122,9 @@ class Demo:
         if self.workers == 1:
             yield from map(self.model, self.trainings)
             return
-        # Spawned, because threads of Arrow and torch do not survive a fork.
+        # Spawned, because threads of Arrow and torch do not survive a fork; each with one thread, as they share cores.
         context = multiprocessing.get_context("spawn")
-        pool = concurrent.futures.ProcessPoolExecutor(self.workers, context, initializer=_use_one_thread)
-        with pool:
+        with concurrent.futures.ProcessPoolExecutor(self.workers, context, threadpool_limits, (1,)) as pool:
             yield from pool.map(self.model, self.trainings)
 
     def _features(self, name: str) -> Path:
@@ -136,14 +132,6 @@ class Demo:
 
     def _scores(self, name: str) -> Path:
         return self.out / "scores" / f"{name}.parquet"
-
-    def _out(self, name: str) -> tuple[str, Path]:
-        return "--out", self._scores(name)
-
-
-def _ensemble(optimizer: str) -> str:
-    """Return the name of the run that combines the models of an optimizer."""
-    return f"{optimizer}-ensemble"
 
 
 def _reads_images(name: str) -> bool:
@@ -154,8 +142,8 @@ def _reads_images(name: str) -> bool:
 def _check_folder(out: Path) -> None:
     others = sorted(path.name for path in out.iterdir() if path.name not in _FOLDERS) if out.is_dir() else []
     if others or (out.exists() and not out.is_dir()):
-        more = f" and {len(others) - 3:,} more" if len(others) > 3 else ""
-        what = f"has files that are not part of a demo ({', '.join(others[:3])}{more})" if others else "is a file"
+        what = f"has files that are not part of a demo ({', '.join(others[:NAMED])}{more(others)})"
+        what = what if others else "is a file"
         raise EvaluationError(f"{out} {what}. Choose another folder.")
 
 
@@ -167,10 +155,3 @@ def _command(name: str, *words: object) -> str:
     with contextlib.redirect_stdout(printed):
         command.main(args=[*texts, "--quiet"], standalone_mode=False)
     return f"$ python -m unknown_detection evaluate {shlex.join([name, *texts])}\n{printed.getvalue()}".rstrip()
-
-
-def _use_one_thread() -> None:
-    """Limit a worker process to one thread, since several processes share the cores."""
-    from threadpoolctl import threadpool_limits
-
-    threadpool_limits(1)

@@ -41,18 +41,16 @@ class RowBlocks:
         self.folder = folder
 
     def begin(self, rows: int, size: int, environment: Mapping[str, Any]) -> list[range]:
-        """Return the blocks left to compute, so that all rows are computed in the same environment.
+        """Return the blocks left to compute, each as a range of row numbers, in order.
 
-        Nothing is left if all rows exist, whatever their environment. Otherwise damaged
-        blocks and those of another size or environment are deleted, as are files that a killed run did not finish.
+        Nothing is left if all rows exist, whatever their environment. Otherwise damaged blocks and those of another
+        size or environment are deleted, so that all rows are computed in one, as are files that a killed run did not
+        finish.
 
         Args:
             rows: total number of rows.
             size: rows of every block but the last.
-            environment: the environment that results depend on besides the model and the image, as JSON values.
-
-        Returns:
-            Row numbers of each missing block, in order.
+            environment: what results depend on besides the model and the image, as JSON values.
         """
         if self._tiles(rows) and self.is_sound():
             return []

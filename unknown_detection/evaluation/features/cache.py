@@ -31,12 +31,8 @@ _KEPT = 3
 class FeatureCache:
     """Loads the features that methods need, and caches them in memory.
 
-    Attributes:
-        store: features of the model.
-        members: features of further models on the same release, for ensembles.
-        runner: runs the model on the images again; None if only stored outputs are available.
-        seed: random seed.
-        quiet: no progress bars.
+    `members` are features of further models on the same release, for ensembles; `runner` runs the model on the images
+    again, None if only stored outputs are available.
     """
 
     store: FeatureStore
@@ -54,8 +50,7 @@ class FeatureCache:
         """Check that a method can be used with the given features and model.
 
         Raises:
-            EvaluationError: the method needs several models or the images, and they were not given, or the model does
-                not suit it.
+            EvaluationError: it needs several models or the images, which were not given, or another kind of model.
         """
         if method.reads == "members" and not self.members:
             raise EvaluationError(
@@ -79,11 +74,7 @@ class FeatureCache:
         return self._features[key]
 
     def read(self, method: type[Detector], hyperparameters: Mapping[str, float], key: Key) -> Features:
-        """Load the features that a method needs, except other detectors' scores.
-
-        Raises:
-            EvaluationError: the features do not exist and cannot be computed.
-        """
+        """Load the features that a method needs, except other detectors' scores."""
         if issubclass(method, ImageDetector):
             return self._pass_features(method, hyperparameters, key)
         if method.reads == "members":

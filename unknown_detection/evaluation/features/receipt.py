@@ -24,23 +24,13 @@ QUANTILE = 1.96
 
 @dataclass(frozen=True)
 class Receipt:
-    """What is known of a model.
-
-    Attributes:
-        lines: all of it, for people.
-        differences: where its accuracy differs from the published one by more than `tolerance`, a clause for each
-            split.
-    """
+    """What is known of a model in `lines` for people, and where its accuracy differs too much, in clauses."""
 
     lines: list[str]
     differences: list[str]
 
     def require(self, accepted: Collection[str]) -> None:
-        """Check that every difference was accepted.
-
-        Raises:
-            EvaluationError: one was not.
-        """
+        """Check that every difference was accepted; `EvaluationError` otherwise."""
         for difference in self.differences:
             if difference not in accepted:
                 raise EvaluationError(
@@ -61,14 +51,10 @@ def tolerance(published: float, rows: int) -> float:
 
 
 def receipt(store: FeatureStore, keys: Iterable[tuple[str, str]]) -> Receipt:
-    """Return what is known of a model, with its accuracy on known test rows.
+    """Return what is known of a model, with its accuracy on the known rows of those splits that are named `TEST`.
 
     The published accuracy is one on all classes of the model. It is compared only where every class of the model
     is a class of the release and has rows: among fewer classes a model is right more often.
-
-    Args:
-        store: the model's features.
-        keys: the splits (config, split) that may be read; only those named `TEST` count.
     """
     identity = store.identity
     source = dict(identity.source)

@@ -40,8 +40,7 @@ def block_rows(batch_size: int) -> int:
 def default_workers() -> int:
     """Return the number of processes that decode images by default: the cores that this process may use.
 
-    None for a single core, and where processes are not forked (not on Linux): a program of the user's that calls
-    `extract` would have to be one that can be imported.
+    None for a single core, and where processes are not forked (not on Linux): they would import the user's program.
     """
     count = len(os.sched_getaffinity(0)) if sys.platform == "linux" else 0
     return count if count > 1 else 0
@@ -165,12 +164,7 @@ class Runner:
         progress: Progress,
         others: Iterable[RowBlocks],
     ) -> PassCounts:
-        """Compute and store some blocks of a split (config, split); the rest as for `run`.
-
-        Raises:
-            EvaluationError: as for `run`, but for the memory of the device.
-            RuntimeError: the device has too little memory (`out_of_memory`).
-        """
+        """Compute and store some blocks of a split; as `run`, but for torch's error where memory is too little."""
         if not blocks:
             return PassCounts(0, 0)
         rows = self.release.rows(*key)

@@ -82,11 +82,7 @@ class FeatureStore:
 
     @classmethod
     def open(cls, root: Path) -> FeatureStore:
-        """Open an existing feature store.
-
-        Raises:
-            EvaluationError: the folder is not a feature store.
-        """
+        """Open an existing feature store; `EvaluationError` if the folder is none."""
         path = root / _RECORD
         if not path.is_file():
             raise EvaluationError(
@@ -105,11 +101,7 @@ class FeatureStore:
 
     @classmethod
     def begin(cls, root: Path, identity: Identity, head: Head) -> FeatureStore:
-        """Open a feature store for writing; create it if it does not exist.
-
-        Raises:
-            EvaluationError: as for `check`.
-        """
+        """Open a feature store for writing, or create it; raises as `check`."""
         cls.check(root, identity)
         if not (root / _RECORD).exists() or (root / _RECORD).read_text(encoding="utf-8") != _canonical(identity):
             write_text(root / _RECORD, _canonical(identity))
@@ -165,11 +157,7 @@ class FeatureStore:
             )
 
     def require_release(self, digest: str) -> None:
-        """Check that the features are of a release.
-
-        Raises:
-            EvaluationError: the digests differ.
-        """
+        """Check that the features are of a release; `EvaluationError` otherwise."""
         if digest != self.identity.release_digest:
             raise EvaluationError(
                 f"The features in {self.root} are of the release with digest {self.identity.release_digest[:12]}, not "
@@ -178,11 +166,7 @@ class FeatureStore:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[None]:
-        """Lock the store for writing within the block.
-
-        Raises:
-            EvaluationError: another process holds the lock.
-        """
+        """Lock the store for writing within the block; `EvaluationError` if another process holds the lock."""
         try:
             lock = filelock.FileLock(self.root / ".lock").acquire(timeout=0)
         except filelock.Timeout as error:
@@ -204,13 +188,12 @@ class FeatureStore:
     def expect(self, keys: Iterable[tuple[str, str]]) -> None:
         """Record splits (config, split) that are to be extracted, so that one that is lost later is missed.
 
-        Args:
-            keys: the splits; those recorded before stay. The caller holds `writing`.
+        Those recorded before stay. The caller holds `writing`, as for `accept`.
         """
         self._add(_EXPECTED, ("/".join(key) for key in keys))
 
     def accept(self, differences: Iterable[str]) -> None:
-        """Record differences from a published accuracy as accepted; the caller holds `writing`."""
+        """Record differences from a published accuracy as accepted."""
         self._add(_ACCEPTED, differences)
 
     def accepted(self) -> list[str]:
@@ -249,11 +232,7 @@ class FeatureStore:
         return Head(**_head_of(self.root).read(("weight", "bias")))
 
     def features(self, config: str, split: str) -> Features:
-        """Read the features of a split; block features are read on access.
-
-        Raises:
-            EvaluationError: the features have not been extracted.
-        """
+        """Read the features of a split, block features on access; `EvaluationError` if there are none."""
         here = self.splits()
         require_known(f"config with features in {self.root}", [config], here)
         require_known(f"split of {config} with features in {self.root}", [split], here[config])

@@ -28,7 +28,7 @@ _DECODERS = 4
 
 @dataclass(frozen=True)
 class Setup:
-    """Opens a release and a model in a worker.
+    """Opens a release and a model in a worker, which have to be the driver's.
 
     Attributes:
         release: `source`, `revision` and `digest` of the release.
@@ -63,11 +63,7 @@ class Setup:
         return environment(pick_device(self.device), self.batch_size)
 
     def __call__(self) -> Runner:
-        """Open both in this process.
-
-        Raises:
-            EvaluationError: as for `load` and `open_model`, or they are not the driver's.
-        """
+        """Open both in this process; raises as `load` and `open_model`, or if they are not the driver's."""
         source, revision, digest = self.release
         spec, weights, names, pretrained, classes = self.model
         try:
@@ -89,7 +85,10 @@ class Setup:
 
 @dataclass(frozen=True)
 class ReadEnvironment:
-    """Returns the environment of a worker: what results depend on besides the model and the images."""
+    """Returns the environment of a worker: what results depend on besides the model and the images.
+
+    Its resources are those of the tasks that come, since the environment has the GPU's name.
+    """
 
     setup: Setup
 
@@ -107,13 +106,8 @@ class ReadEnvironment:
 class ExtractBlocks:
     """Computes the features of some blocks of a split, and writes each into its file.
 
-    Attributes:
-        setup: opens the release and the model, once in each worker.
-        environment: the environment of the first worker, which all must have.
-        key: config and split.
-        folder: where the split's blocks are.
-        blocks: row numbers of each block.
-        others: folders of other splits that have some of these rows' features.
+    `environment` is that of the first worker, which all must have, `folder` has the split's blocks, and `others` are
+    folders of other splits that have some of these rows' features.
     """
 
     setup: Setup
@@ -160,15 +154,7 @@ class ExtractBlocks:
 
 @dataclass(frozen=True)
 class Spread:
-    """Runs the model over splits by an executor's tasks.
-
-    Attributes:
-        executor: runs the tasks.
-        setup: opens the release and the model in its workers.
-        release: the same release, here.
-        environment: what results depend on in its workers besides the model and the images.
-        quiet: no progress bars.
-    """
+    """Runs the model over splits by an executor's tasks; `environment` is that of its workers."""
 
     executor: Executor
     setup: Setup
@@ -178,23 +164,15 @@ class Spread:
 
     @classmethod
     def over(cls, executor: Executor, setup: Setup, release: Release, quiet: bool) -> Spread:
-        """Ask a first worker for its environment.
-
-        Raises:
-            BuildError: no worker has the resources or the packages.
-        """
+        """Ask a first worker for its environment; `BuildError` if none has the resources or the packages."""
         (found,) = executor.run([ReadEnvironment(setup)], lambda images, size: None)
         return cls(executor, setup, release, found, quiet)
 
     def run(self, store: FeatureStore, keys: Sequence[Key]) -> Iterator[tuple[Key, PassCounts]]:
-        """Store the features of splits; yield each with its counts.
+        """Store the features of splits; yield each with its counts. The caller holds `FeatureStore.writing`.
 
         An image of several splits is run once, as without an executor: a split that has images of one before it waits
         for that one.
-
-        Args:
-            store: where features are stored; the caller holds `FeatureStore.writing`.
-            keys: the splits.
 
         Raises:
             BuildError: as for `Executor.run`.
@@ -233,13 +211,11 @@ class Spread:
 def on_a_cluster(device: str, workers: int | None) -> tuple[str, int]:
     """Resolve a device and a number of decoding processes for the tasks of a cluster.
 
-    Args:
-        device: `cpu`, `cuda`, or `auto`: CUDA if this machine has it, else the CPU.
-        workers: processes that decode images for each task; None for none on the CPU, where tasks are as many as the
-            cores allow, and four with a GPU.
+    `auto` is CUDA if this machine has it. Without a number, none decode on the CPU, where tasks are as many as the
+    cores allow, and four with a GPU.
 
     Raises:
-        EvaluationError: it names one GPU, or Apple's.
+        EvaluationError: the device is one GPU of several, or Apple's.
     """
     check_device(device)
     device = pick_device(device) if device == "auto" else device

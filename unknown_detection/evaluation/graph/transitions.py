@@ -60,14 +60,9 @@ class Image(NamedTuple):
 
 @dataclass(frozen=True)
 class Transitions:
-    """Images with their true and predicted classes.
+    """Images with their true and predicted classes, by the scores of one detector.
 
-    Attributes:
-        images: the images.
-        detector: the detector of the scores.
-        config: config of the images; empty without a release.
-        splits: splits of the images; empty without a release.
-        left_out: number of further images in the file, which belong to other configs or splits.
+    Without a release, `config` and `splits` are empty; `left_out` further images of the file belong to others.
     """
 
     images: Sequence[Image]
@@ -96,7 +91,7 @@ def read_transitions(path: Path, *, detector: str | None = None) -> Transitions:
         path: Parquet or CSV with the columns `id`, `score`, `class` (the true one) and `prediction`, both as
             `DATASET:CLASS`; optionally `role`, which is `in_distribution` or another, and `detector`, if there are
             scores of several.
-        detector: name of the detector; None for the only one, else for `PREFERRED_DETECTOR`.
+        detector: None for the only one, else for `PREFERRED_DETECTOR`.
 
     Raises:
         EvaluationError: the file is invalid, or does not have the detector.

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import copy
 import difflib
-import hashlib
 import inspect
 import re
 from collections.abc import Mapping, Sequence
@@ -18,6 +17,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from builders.release.digests import file_sha256
 from unknown_detection.evaluation.errors import EvaluationError, a_kind, first_line
 from unknown_detection.evaluation.files import atomic_path, load_python
 from unknown_detection.evaluation.models import preprocessing, weights
@@ -39,18 +39,14 @@ class Blueprint:
 
 
 def make_blueprint(spec: Any, classes: int, *, pretrained: bool, shown: Any = None) -> Blueprint:
-    """Make a model of a module, by its name, or by a function in a file.
+    """Make a model as `models.open_model` describes it; raises as said there.
 
     Args:
-        spec: as for `models.open_model`.
+        spec: a module, or the model's name.
         classes: number of logits; a file's function without `num_classes` may make others, and so may `pretrained` and
             a module.
         pretrained: download and load published weights.
         shown: a preprocessing in place of the model's own, as for `preprocessing.declared`.
-
-    Raises:
-        EvaluationError: there is no such model, or it has no published weights that fit.
-        TypeError: it is neither a module nor a name.
     """
     if not isinstance(spec, str):
         return _in_memory(spec, shown)
@@ -192,28 +188,16 @@ class Published:
 
     Attributes:
         path: the downloaded file.
-        source: `address` (of the model's card, or of the file), `revision` (a commit, on the Hub only), `file` and its
-            `sha256`.
-        accuracy: top-1 accuracy in percent on ImageNet-1k's validation images, as its metadata states it; None if it
-            states none.
+        source: `address` (of the model's card, or of the file), `revision` (a commit, on the Hub only), `file`, its
+            `sha256`, and `accuracy`, top-1 in percent on ImageNet-1k's validation images, where its metadata says it.
     """
 
     path: Path
     source: Mapping[str, str]
-    accuracy: float | None
-
-    @property
-    def record(self) -> dict[str, str]:
-        """The source, with the accuracy as text if it is known."""
-        return {**self.source, **({} if self.accuracy is None else {"accuracy": f"{self.accuracy:g}"})}
 
 
 def download_timm(repository: str, file: str | None) -> Published:
-    """Download weights of timm from the Hub, as safetensors where the repository has them.
-
-    Args:
-        repository: name on the Hub, such as `timm/resnet50.a1_in1k`.
-        file: name of the weights if timm names one, else None.
+    """Download weights of timm from the Hub: the named file, else as safetensors where the repository has them.
 
     Raises:
         EvaluationError: the repository or its weights do not exist, or cannot be downloaded.
@@ -232,7 +216,8 @@ def download_timm(repository: str, file: str | None) -> Published:
         path = Path(hf_hub_download(repository, chosen, revision=info.sha))
     except (httpx.HTTPError, OSError) as error:  # those of the Hub's client are both
         raise EvaluationError(f"Cannot download the weights of {address}: {first_line(error)}. {_AGAIN}") from error
-    return Published(path, {"address": address, "revision": info.sha, "file": chosen, "sha256": _sha256(path)}, None)
+    source = {"address": address, "revision": info.sha, "file": chosen, "sha256": file_sha256(path)}
+    return Published(path, source)
 
 
 def download_torchvision(entry: Any) -> Published:
@@ -249,16 +234,11 @@ def download_torchvision(entry: Any) -> Published:
         if not path.exists():
             with atomic_path(path) as temporary:
                 torch.hub.download_url_to_file(entry.url, str(temporary), named and named[1], progress=False)
-        digest = _sha256(path)
+        digest = file_sha256(path)
     except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: another hash
         raise EvaluationError(f"Cannot download {entry.url}: {first_line(error)}. {_AGAIN}") from error
     if named and not digest.startswith(named[1]):
         raise EvaluationError(f"{path} has the SHA-256 {digest[:12]}, unlike its name. Delete it and run again.")
     source = {"address": entry.url, "file": path.name, "sha256": digest}
     accuracy = entry.meta.get("_metrics", {}).get("ImageNet-1K", {}).get("acc@1")
-    return Published(path, source, accuracy)
-
-
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+    return Published(path, source | ({} if accuracy is None else {"accuracy": f"{accuracy:g}"}))

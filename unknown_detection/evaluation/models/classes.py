@@ -17,10 +17,7 @@ _LONGEST = 1 << 22
 def read_classes(path: Path, names: Sequence[str], width: int) -> tuple[int, ...]:
     """Read a label map: a CSV file with the columns `class` (of the release) and `index` (of the logit).
 
-    Args:
-        path: the file; classes that the release does not have are ignored.
-        names: the release's classes.
-        width: number of logits.
+    Classes that are not in `names`, the release's, are ignored; `width` is the number of logits.
 
     Raises:
         EvaluationError: the file cannot be read, has other columns, lacks a class or has one twice, or an index is no
@@ -59,8 +56,7 @@ def read_classes(path: Path, names: Sequence[str], width: int) -> tuple[int, ...
 def of_wnids(names: Sequence[str], width: int) -> tuple[int, ...] | None:
     """Return the logits of classes named by their wnids, in a head for ImageNet-1k or a larger set that timm knows.
 
-    Returns:
-        The logit of each class; None if a class is no wnid of this set, or no set has so many classes.
+    None if a class is no wnid of this set, or no set has `width` classes.
     """
     from timm.data import ImageNetInfo, infer_imagenet_subset
 

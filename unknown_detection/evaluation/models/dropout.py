@@ -18,11 +18,9 @@ from unknown_detection.evaluation.errors import EvaluationError
 
 @dataclass
 class DropoutCalls:
-    """What one forward pass drops.
+    """What one forward pass drops: the positive rates of calls that can be drawn per image, in their order.
 
-    Attributes:
-        rates: the positive rate of each call of a kind that can be drawn per image, in order of execution.
-        always: whether a call drops values in eval mode, too.
+    `always` says whether a call drops values in eval mode, too.
     """
 
     rates: list[float] = field(default_factory=list)

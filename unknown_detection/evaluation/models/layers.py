@@ -44,10 +44,7 @@ class Layers:
 class BatchOutputs:
     """Outputs of one forward pass over B images; tensors on the model's device, filled in by hooks.
 
-    Attributes:
-        logits: shape (B, C).
-        penultimate: shape (B, D).
-        blocks: pooled output of each block by its name, shape (B, D_b).
+    `logits` are of shape (B, C), `penultimate` (B, D), and each block's pooled output, by its name, (B, D_b).
     """
 
     logits: Any
@@ -56,19 +53,13 @@ class BatchOutputs:
 
 
 def find_layers(module: Any, images: Any, *, declared: Sequence[str] | None, name: str) -> Layers:
-    """Find the last linear layer and the blocks of a model.
+    """Find the last linear layer and the blocks of a model by running it, in eval mode, on a batch of any content.
 
     The head is the layer, a linear one or a 1 x 1 convolution on one pixel, whose output equals the logits and its
     input times its weights; the last to run if there are several. Where there is none, it is the last layer to run
     that gives as many values as there are logits. The blocks are the first of these that exists: those named in
     `declared`; layer1 to layer4 and so on; the stages that timm lists; the children of a list of stages; all children
     before the head. In place of a list, which does not run itself, its children are blocks.
-
-    Args:
-        module: a `torch.nn.Module` in eval mode.
-        images: a batch to run it on; its content is irrelevant.
-        declared: names of submodules, or None.
-        name: the model's name, for messages.
 
     Raises:
         EvaluationError: the model returns no logits, or the blocks do not exist.
@@ -163,11 +154,7 @@ def pool(module: Any, output: Any) -> Any:
 
 
 def check_head(captured: BatchOutputs, weight: Any, bias: Any, name: str) -> None:
-    """Check on a batch that the logits are penultimate @ weight.T + bias.
-
-    Raises:
-        EvaluationError: they differ by more than `LOGITS_TOLERANCE`.
-    """
+    """Check on a batch that the logits are penultimate @ weight.T + bias, to `LOGITS_TOLERANCE`."""
     off, largest = _difference(captured.penultimate @ weight.T + bias, captured.logits)
     if not off <= LOGITS_TOLERANCE * max(largest, 1.0):
         raise EvaluationError(

@@ -107,11 +107,9 @@ class Model:
         return captured
 
     def logits(self, images: Any, generators: Sequence[Any] | None = None) -> Any:
-        """Run the model and return its logits; gradients reach the images if these require them.
+        """Run the model on images (B, 3, H, W) on its device; gradients reach the images if these require them.
 
-        Args:
-            images: preprocessed, shape (B, 3, H, W), on the model's device.
-            generators: B generators, to draw dropout masks with (`dropout_drawn`); None for no dropout.
+        `generators`, one an image, draw dropout masks (`dropout_drawn`); None for no dropout.
         """
         with dropout_off() if generators is None else dropout_drawn(generators):
             return self.module(images)[:, self._rows]
@@ -188,7 +186,7 @@ def open_model(
         description["classes"] = chosen
     digest = weights.model_digest(module, description)
     origin = {} if path is not None else {"state_dict": weights.model_digest(module, {}), "held": "by the module"}
-    origin = published.record if published else origin
+    origin = dict(published.source) if published else origin
     return Model(name, module.to(place), blueprint.preprocessing, layers, digest, place, chosen, origin)
 
 
@@ -206,11 +204,7 @@ def _probed(spec: Any, classes: int, *, pretrained: bool, shown: Any) -> tuple[B
 
 
 def _require_loaded(module: Any, again: Any, name: str) -> None:
-    """Check that a function returns the same weights twice: those that it loads, and no random ones.
-
-    Raises:
-        EvaluationError: it does not.
-    """
+    """Check that a function returns the same weights twice: those that it loads, and no random ones."""
     if weights.model_digest(module, {}) != weights.model_digest(again, {}):
         raise EvaluationError(
             f"{name} returns other weights at every call, so none were loaded. Load them in the function, or give "
@@ -251,11 +245,7 @@ def _require_repeatable(module: Any, images: Any, name: str) -> None:
 
 
 def check_device(device: str) -> None:
-    """Check the name of a device, without a look at what devices there are.
-
-    Raises:
-        EvaluationError: it is none.
-    """
+    """Check the name of a device, without a look at what devices there are."""
     if not _DEVICES.fullmatch(device):
         raise EvaluationError(
             f"{device!r} is no device; give --device auto, cpu, cuda, cuda:1 (the second GPU) or mps."
@@ -263,11 +253,7 @@ def check_device(device: str) -> None:
 
 
 def pick_device(device: str) -> str:
-    """Resolve a device to one of this machine.
-
-    Args:
-        device: `cpu`; `cuda`, or `cuda:1` for the second GPU; `mps`, Apple's GPU; or `auto`: CUDA if available, else
-            the CPU.
+    """Resolve `auto` (CUDA if available, else the CPU), `cpu`, `cuda`, `cuda:1` or `mps` to a device of this machine.
 
     Raises:
         EvaluationError: there is no such device.

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from builders.errors import NAMED, more
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.files import DAMAGED
 
@@ -19,8 +20,6 @@ _WRAPPERS = ("state_dict", "model_state_dict", "model")
 
 _PARALLEL = "module."
 """Prefix that `DataParallel` adds to every name."""
-
-_SHOWN = 3
 
 
 def read_weights(path: Path) -> dict[str, Any]:
@@ -70,33 +69,28 @@ def read_weights(path: Path) -> dict[str, Any]:
 
 
 def load_weights(module: Any, weights: Mapping[str, Any], *, head: str, name: str, path: Path) -> None:
-    """Load weights into a model; every name and shape must match.
-
-    Args:
-        module: a `torch.nn.Module`.
-        weights: the result of `read_weights`.
-        head: name of the last linear layer, whose shape shows the number of classes.
-        name: the model's name, for messages.
-        path: the file of the weights, for messages.
+    """Load weights into a module; every name and shape must match. `head` names its last linear layer.
 
     Raises:
         EvaluationError: names are missing or unexpected, or shapes differ.
     """
     wanted = module.state_dict()
-    missing = sorted(wanted.keys() - weights.keys())
-    strange = sorted(weights.keys() - wanted.keys())
     shaped = sorted(key for key in wanted.keys() & weights.keys() if wanted[key].shape != weights[key].shape)
-    at_head = f"{head}.weight"
-    if not missing and not strange and shaped and {key.rpartition(".")[0] for key in shaped} == {head}:
+    if wanted.keys() == weights.keys() and {key.rpartition(".")[0] for key in shaped} == {head}:
+        theirs, ours = (len(tensors[f"{head}.weight"]) for tensors in (weights, wanted))
         raise EvaluationError(
-            f"{path} has weights for {weights[at_head].shape[0]:,} classes, but {name} needs "
-            f"{wanted[at_head].shape[0]:,}. Use weights trained on the classes of this config, or say which of theirs "
-            "these are with --classes."
+            f"{path} has weights for {theirs:,} classes, but {name} needs {ours:,}. Use weights trained on the "
+            "classes of this config, or say which of theirs these are with --classes."
         )
+    differing = {
+        "missing": sorted(wanted.keys() - weights.keys()),
+        "unknown to the model": sorted(weights.keys() - wanted.keys()),
+        "of another shape": [f"{key} {_shape(weights[key])} for {_shape(wanted[key])}" for key in shaped],
+    }
     problems = [
-        *_listed(missing, "missing"),
-        *_listed(strange, "unknown to the model"),
-        *_listed([f"{key} {_shape(weights[key])} for {_shape(wanted[key])}" for key in shaped], "of another shape"),
+        f"{len(names):,} {what} ({', '.join(names[:NAMED])}{more(names)})"
+        for what, names in differing.items()
+        if names
     ]
     if problems:
         raise EvaluationError(
@@ -127,11 +121,6 @@ def model_digest(module: Any, description: Mapping[str, Any]) -> str:
             octets = octets.reshape(-1, tensor.element_size())[:, ::-1]
         digest.update(octets.tobytes())
     return digest.hexdigest()
-
-
-def _listed(names: list[str], what: str) -> list[str]:
-    more = f" and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
-    return [f"{len(names):,} {what} ({', '.join(names[:_SHOWN])}{more})"] if names else []
 
 
 def _shape(tensor: Any) -> str:

@@ -36,13 +36,7 @@ from unknown_detection.terminal.progress import Log
 
 @dataclass(frozen=True)
 class Trial:
-    """One trial of a hyperparameter search.
-
-    Attributes:
-        hyperparameters: values by name.
-        auroc: AUROC of what `Detector.chosen_by` names; None if the detector cannot be fitted or scored.
-        problem: the reason for that, else empty.
-    """
+    """One trial of a hyperparameter search: the AUROC of what `Detector.chosen_by` names, or the problem instead."""
 
     hyperparameters: Mapping[str, float]
     auroc: float | None
@@ -58,23 +52,14 @@ class Fitted:
     hyperparameters: Mapping[str, float]
     trials: tuple[Trial, ...] = ()
 
-    @property
-    def remark(self) -> str:
-        """What is special of the rows that it was fitted on, in words; empty for most detectors."""
-        return self.detector.remark
-
 
 @dataclass
 class Scorer:
-    """Fits methods, each once, and scores splits.
+    """Fits methods, each once, on `fit_splits`, and scores splits.
 
-    Attributes:
-        cache: loads the features.
-        fit_splits: the splits to fit and tune on.
-        search: search hyperparameters; if false, use the defaults.
-        settings: by detector, hyperparameters with the values to search among in place of the method's own.
-        own: methods of the user's own, by name.
-        log: receives a line about each method that is left out or cannot be searched.
+    `search` looks for hyperparameters, else the defaults count; `settings` has, by detector, the values to search
+    among in place of the method's own; `own` are methods of the user's own; `log` receives a line about each method
+    that cannot be searched or is left out.
     """
 
     cache: FeatureCache
@@ -176,10 +161,9 @@ class Scorer:
     def _try(self, chosen: type[Detector], sets: Sequence[Mapping[str, float]]) -> list[Trial]:
         """Compute the AUROC of validation against external rows, as in the unified benchmark (section 4).
 
-        Args:
-            chosen: the method.
-            sets: hyperparameters to try; several only for a method whose detectors can score together.
+        Several sets of hyperparameters are only for a method whose detectors can score together.
         """
+        assert self.fit_splits.validation is not None and self.fit_splits.external is not None
         made: dict[int, Detector] = {}
         areas: dict[int, float] = {}
         problems: dict[int, str] = {}
@@ -189,9 +173,16 @@ class Scorer:
             except EvaluationError as error:
                 problems[number] = str(error)
         try:
-            areas = dict(zip(made, self._areas(chosen, sets[0], list(made.values())), strict=True))
+            if made:
+                known = self._validation_rows(chosen, sets[0], to_fit=False)
+                unknown = self._read(chosen, sets[0], self.fit_splits.external)
+                truth = np.repeat([False, True], [len(known), len(unknown)])
+                sides = (chosen.score_together([*made.values()], rows.unlabelled()) for rows in (known, unknown))
+                for number, pair in zip(made, zip(*sides, strict=True), strict=True):
+                    areas[number] = auroc(np.concatenate(pair), truth)
         except EvaluationError as error:
             problems |= dict.fromkeys(made, str(error))
+            areas = {}
         return [Trial(values, areas.get(number), problems.get(number, "")) for number, values in enumerate(sets)]
 
     def _try_on_errors(self, chosen: type[Detector], sets: Sequence[Mapping[str, float]]) -> list[Trial]:
@@ -212,19 +203,6 @@ class Scorer:
             except EvaluationError as error:
                 trials.append(Trial(values, None, str(error)))
         return trials
-
-    def _areas(
-        self, chosen: type[Detector], hyperparameters: Mapping[str, float], detectors: Sequence[Detector]
-    ) -> list[float]:
-        """Return each detector's AUROC of validation against external rows."""
-        assert self.fit_splits.validation is not None and self.fit_splits.external is not None
-        if not detectors:  # then no features are needed, either
-            return []
-        known = self._validation_rows(chosen, hyperparameters, to_fit=False)
-        unknown = self._read(chosen, hyperparameters, self.fit_splits.external)
-        truth = np.repeat([False, True], [len(known), len(unknown)])
-        sides = (chosen.score_together(detectors, features.unlabelled()) for features in (known, unknown))
-        return [auroc(np.concatenate(pair), truth) for pair in zip(*sides, strict=True)]
 
     def _make(self, chosen: type[Detector], hyperparameters: Mapping[str, float]) -> Detector:
         detector = chosen(**self._arguments(chosen, hyperparameters))
@@ -272,11 +250,7 @@ def _in_distribution(features: Features) -> Features:
 
 
 def expand(names: Sequence[str] | None, own: Mapping[str, type[Detector]] | None = None) -> tuple[str, ...]:
-    """Expand a list of methods; None, or `all` among them, means every method, with those of the user's `own`.
-
-    Raises:
-        EvaluationError: there is no such method.
-    """
+    """Return the names of methods; None, or `all` among them, means every one, with those of the user's `own`."""
     if names is None or "all" in names:
         return (*METHODS, *(own or {}))
     return tuple(method(name, own).name for name in names)

@@ -70,14 +70,9 @@ class FitSplits:
 def find_fit_splits(
     splits: Mapping[str, Sequence[str]], configs: Sequence[str], fit_configs: Sequence[str]
 ) -> FitSplits:
-    """Choose the splits to fit and tune on.
+    """Choose the splits to fit and tune on for the configs to score.
 
-    Training rows come from the fit configs, else from `<config>-train`.
-
-    Args:
-        splits: splits with features, by config.
-        configs: the configs to score.
-        fit_configs: configs to fit on; empty for the defaults of `configs`.
+    Training rows come from the fit configs, else from `<config>-train`. `splits` are those with features, by config.
 
     Raises:
         EvaluationError: there are no features of a fit config, or it has neither training nor validation rows.
@@ -105,12 +100,8 @@ def in_fit_half(ids: Sequence[str], labels: npt.NDArray[np.int64]) -> Mask:
     The rows of a class, sorted by the SHA-256 of their ids, go to the fit half and to the tune half in turn. The
     halves depend on nothing but ids and labels, so a report finds the same ones.
 
-    Args:
-        ids: ids of n rows.
-        labels: class of each row, shape (n,); rows with -1 are in no half.
-
     Returns:
-        Whether each row is in the fit half, shape (n,).
+        Whether each row is in the fit half, shape (n,); rows labelled -1 are in no half.
     """
     ranks = [hashlib.sha256(f"fit half\t{id_}".encode()).digest() for id_ in ids]
     order = sorted(range(len(ids)), key=lambda row: (int(labels[row]), ranks[row]))
@@ -128,11 +119,7 @@ def has_two_of_each_class(labels: npt.NDArray[np.int64]) -> bool:
 
 
 def require_two_of_each_class(labels: npt.NDArray[np.int64], where: str) -> None:
-    """Check that a split can be divided into halves.
-
-    Raises:
-        EvaluationError: a class has one row only, or there are no labelled rows.
-    """
+    """Check that a split can be divided into halves: no class has one row only."""
     if not has_two_of_each_class(labels):
         classes, counts = np.unique(labels[labels >= 0], return_counts=True)
         short = f"only one row of class {classes[counts < 2][0]}" if len(classes) else "no labelled rows"

@@ -47,12 +47,7 @@ class ReleaseIndex:
 
 
 def release_index(release: Release, configs: Sequence[str]) -> ReleaseIndex:
-    """Load the rows of some configs, without their images.
-
-    Raises:
-        EvaluationError: there is no such config, or its rows or the release's table of duplicates differ from the
-            manifest's digests.
-    """
+    """Load the rows of some configs, without their images; raises as `Release.rows` and `Release.duplicates`."""
     pairs = release.duplicates()
     in_pairs = {} if pairs is None else ids_by_split(pairs)
     parts = []
@@ -72,16 +67,10 @@ def release_index(release: Release, configs: Sequence[str]) -> ReleaseIndex:
             }
             parts.append(pa.table(described))
     table = pa.concat_tables(parts).combine_chunks()
-    texts: dict[str, Any] = {
-        name: _texts(table[name]) for name in ("id", "config", "split", "role", "class_id", "source_id")
-    }
-    rows = Rows(
-        **texts,
-        label=table["label"].to_numpy(),
-        score=np.zeros(len(table)),
-        duplicate=None if pairs is None else table["duplicate"].to_numpy(),
-        overlap=_texts(table["overlap"]) if overlaps else None,
-    )
+    texts = ("id", "config", "split", "role", "class_id", "source_id", *(["overlap"] if overlaps else []))
+    columns: dict[str, Any] = {name: np.asarray(table[name].to_pylist(), dtype=np.str_) for name in texts}
+    columns |= {"label": table["label"].to_numpy(), "score": np.zeros(len(table))}
+    rows = Rows(**columns, duplicate=None if pairs is None else table["duplicate"].to_numpy())
     names = {config: release.label_names(config) for config in configs}
     return ReleaseIndex(table.select(["config", "split", "id", "label"]), rows, names, frozenset(overlaps))
 
@@ -123,15 +112,15 @@ def join(
     """Join scores with the rows of a release by id.
 
     Every row must have exactly one score per detector, and every score must belong to a row. Splits in
-    `FIT_AND_TUNE_SPLITS` may be missing, each as a whole, and so may their rows that detectors were fitted on. An id
-    in several splits has the same score in all of them.
+    `FIT_AND_TUNE_SPLITS` may be missing, each as a whole, and so may their rows that detectors were `fitted_on` in
+    place of training rows. An id in several splits has the same score in all of them.
 
     Args:
-        index: the release's rows, the table of an `ReleaseIndex`.
+        index: the release's rows, the table of a `ReleaseIndex`.
         scores: the result of `read_scores`.
         label_names: the classes of each config.
         where: the scores file, for messages.
-        fitted_on: ids of validation rows that detectors were fitted on in place of training rows.
+        fitted_on: ids of rows.
 
     Returns:
         The scores by detector, in the file's order of detectors.
@@ -172,7 +161,10 @@ def join(
         rows = _scored_rows(index, count[id_of_row] > 0, fit_row, name, where)
         mine = scores.take(pa.array(line[id_of_row[rows]]))
         prediction = _predictions(index.take(pa.array(rows)), mine, label_names, f"of {name} in {where}")
-        joined[name] = JoinedScores(rows, mine["score"].to_numpy(), prediction, _confidence(mine))
+        confidence = None
+        if "confidence" in mine.column_names and mine["confidence"].null_count < len(mine):
+            confidence = np.asarray(mine["confidence"].to_numpy(), dtype=np.float64)  # null becomes NaN
+        joined[name] = JoinedScores(rows, mine["score"].to_numpy(), prediction, confidence)
     return joined
 
 
@@ -205,29 +197,23 @@ def _predictions(
     found = np.full(len(scores), -1, dtype=np.int64)
     for config in pc.unique(rows["config"]).to_pylist():
         mine = pc.equal(rows["config"], config)
-        given = scores[column].filter(mine)
+        given, ids, labels = (values.filter(mine) for values in (scores[column], rows["id"], rows["label"]))
         classes = _class_indices(given, label_names[config])
         wrong = pc.and_(pc.is_valid(given), pc.is_null(classes))
         if pc.any(wrong).as_py():
             raise EvaluationError(
                 f"The {column} {whose} is not one of the {len(label_names[config])} classes of {config}: "
-                f"{given.filter(wrong)[0]} and the like at {summarize_ids(rows['id'].filter(mine).filter(wrong))}. "
-                "Give the class that the model predicts."
+                f"{given.filter(wrong)[0]} and the like at {summarize_ids(ids.filter(wrong))}. Give the class that "
+                "the model predicts."
             )
-        missing = pc.and_(pc.is_null(given), pc.greater_equal(rows["label"].filter(mine), 0))
+        missing = pc.and_(pc.is_null(given), pc.greater_equal(labels, 0))
         if pc.any(missing).as_py():
             raise EvaluationError(
-                f"The {column} {whose} is missing for labelled rows: "
-                f"{summarize_ids(rows['id'].filter(mine).filter(missing))}. Give the class that the model predicts."
+                f"The {column} {whose} is missing for labelled rows: {summarize_ids(ids.filter(missing))}. Give the "
+                "class that the model predicts."
             )
         found[mine.to_numpy()] = pc.fill_null(classes, -1).to_numpy()
     return found
-
-
-def _confidence(scores: pa.Table) -> npt.NDArray[np.float64] | None:
-    if "confidence" not in scores.column_names or scores["confidence"].null_count == len(scores):
-        return None
-    return np.asarray(pc.fill_null(scores["confidence"], float("nan")).to_numpy(), dtype=np.float64)
 
 
 def _class_indices(given: pa.ChunkedArray, names: Sequence[str]) -> pa.ChunkedArray:
@@ -239,11 +225,7 @@ def _class_indices(given: pa.ChunkedArray, names: Sequence[str]) -> pa.ChunkedAr
 
 
 def fit_half_ids(release: Release, key: str) -> pa.Array:
-    """Return the ids of a split's rows that detectors were fitted on in place of training rows.
-
-    Raises:
-        EvaluationError: the release has no such split.
-    """
+    """Return the ids of a split's rows that detectors were fitted on in place of training rows."""
     if not key:
         return _NO_IDS
     rows = release.rows(*key.split("/", 1)) if "/" in key else release.rows(key, "")
@@ -259,7 +241,3 @@ def role_names(rows: pa.Table) -> pa.ChunkedArray:
     """Return each row's role by name, using the features in the schema's metadata."""
     features = json.loads(rows.schema.metadata[b"huggingface"])["info"]["features"]
     return pa.array(features["role"]["names"]).take(rows["role"])
-
-
-def _texts(values: pa.ChunkedArray) -> npt.NDArray[np.str_]:
-    return np.asarray(values.to_pylist(), dtype=np.str_)

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -32,15 +33,9 @@ SEEN = "an object of a known class"
 
 @dataclass(frozen=True)
 class LeftOut:
-    """Counts of a split's rows that figures without duplicates leave out.
+    """Counts of a split's rows that figures without duplicates leave out, for the protocol that evaluates it.
 
-    Attributes:
-        protocol: the protocol that evaluates the split.
-        config: the split's config.
-        split: name of the split.
-        rows: number of its rows.
-        duplicates: number of rows that are duplicates themselves.
-        made_from_duplicates: number of further rows made from a duplicate's source image, or its clean originals.
+    `made_from_duplicates` are further rows made from a duplicate's source image, or its clean originals.
     """
 
     protocol: str
@@ -63,16 +58,9 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Overlapping:
-    """A class of a split whose rows figures without overlap leave out.
+    """A class of a split (`class_id` of the source) whose rows figures without overlap leave out.
 
-    Attributes:
-        protocol: the protocol that evaluates the split.
-        config: the split's config.
-        split: name of the split.
-        class_id: the class in the source dataset.
-        known: the known class that it overlaps, or `SEEN`.
-        left_out: number of its rows that are left out.
-        rows: number of rows of the split.
+    `known` is the known class that it overlaps, or `SEEN`; `rows` are those of the whole split.
     """
 
     protocol: str
@@ -90,11 +78,7 @@ class Overlapping:
 
 
 def find_overlaps(rows: pa.Table) -> pa.ChunkedArray | pa.Array | None:
-    """Return the known class that each row of a split overlaps, an empty text where none; None if nothing says.
-
-    Raises:
-        EvaluationError: a column is neither text nor boolean.
-    """
+    """Return the known class that each row of a split overlaps, an empty text where none; None if nothing says."""
     found = None
     for name in (OBJECT_SEEN, ID_OVERLAP):
         if name not in rows.column_names:
@@ -188,10 +172,7 @@ def _nothing_left(splits: Sequence[str]) -> str:
 
 def _count(rows: Rows, *columns: str) -> Counter[tuple[str, ...]]:
     """Count the rows with each combination of values in some columns of text."""
-    table = pa.table({name: pa.array(getattr(rows, name), pa.string()) for name in columns})
-    counted = table.group_by(list(columns)).aggregate([([], "count_all")])
-    keys = zip(*(counted[name].to_pylist() for name in columns), strict=True)
-    return Counter(dict(zip(keys, counted["count_all"].to_pylist(), strict=True)))
+    return Counter(pd.DataFrame({name: getattr(rows, name) for name in columns}).value_counts().to_dict())
 
 
 def _among(values: npt.NDArray[np.str_], wanted: npt.NDArray[np.str_]) -> npt.NDArray[np.bool_]:

@@ -37,9 +37,6 @@ class Rows:
         overlap: the known class that the row's unknown class overlaps (`overlap`), an empty text where none, shape
             (n,); None if the release does not say.
         confidence: probability of the predicted class, shape (n,), NaN where the file has none; None without any.
-
-    Raises:
-        EvaluationError: the columns have different lengths, or a score is NaN or infinite.
     """
 
     id: npt.NDArray[np.str_]
@@ -54,22 +51,6 @@ class Rows:
     duplicate: npt.NDArray[np.bool_] | None = None
     overlap: npt.NDArray[np.str_] | None = None
     confidence: npt.NDArray[np.float64] | None = None
-
-    def __post_init__(self) -> None:
-        columns = {column.name: getattr(self, column.name) for column in fields(self)}
-        shapes = {name: np.shape(values) for name, values in columns.items() if values is not None}
-        for name, shape in shapes.items():
-            if shape != (len(self),):
-                raise EvaluationError(
-                    f"{name} has the shape {shape}, but there are {len(self):,} rows. Join the scores with the "
-                    "release by id."
-                )
-        finite = np.isfinite(self.score)
-        if not finite.all():
-            raise EvaluationError(
-                f"Scores of {np.count_nonzero(~finite):,} rows are NaN or infinite, the first at "
-                f"{self.id[~finite][0]}. Fix the detector: no metric can rank such rows."
-            )
 
     def __len__(self) -> int:
         return len(self.id)
@@ -104,11 +85,7 @@ class Rows:
 
 
 def known_rows(rows: Rows, split: str) -> Rows:
-    """Return the in-distribution rows of a split.
-
-    Raises:
-        EvaluationError: there are none.
-    """
+    """Return the in-distribution rows of a split; `EvaluationError` if there are none."""
     found = rows.where(rows.known & (rows.split == split))
     if not len(found):
         raise EvaluationError(
@@ -142,9 +119,5 @@ def rank_known_unknown(known: Rows, *unknown: Rows) -> Ranking:
 
 
 def rank_errors(rows: Rows) -> Ranking:
-    """Rank correctly classified rows against misclassified ones.
-
-    Raises:
-        EvaluationError: there are no predictions.
-    """
+    """Rank correctly classified rows against misclassified ones."""
     return rank(rows.score, rows.wrong)[0]

@@ -5,6 +5,7 @@ Tested by `tests/evaluation/scoring/test_fit.py`.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import importlib.metadata
 import platform
@@ -147,12 +148,6 @@ def score(
 
 
 def _opened(features: Features) -> list[FeatureStore]:
-    """Open the features of one or several models.
-
-    Raises:
-        EvaluationError: a folder has none.
-        TypeError: they are something else.
-    """
     stores = []
     for one in features if isinstance(features, list | tuple) and features else [features]:
         if not isinstance(one, FeatureStore | str | Path):
@@ -170,11 +165,7 @@ def several(detectors: Any) -> list[str | Own] | None:
 
 
 def _require_packages_of(names: Sequence[str], own: Mapping[str, type[Detector]]) -> None:
-    """Check that what the detectors' fitting imports is installed, before any is fitted.
-
-    Raises:
-        EvaluationError: a package is not installed.
-    """
+    """Check that what the detectors' fitting imports is installed, before any is fitted."""
     needing = [(name, method(name, own).requires) for name in names]
     modules = sorted({module for _, required in needing for module in required})
     fitted = ", ".join(name for name, required in needing if required)
@@ -204,13 +195,7 @@ def choose_keys(store: FeatureStore, wanted: Iterable[Key] | None, fit_configs: 
 
 
 def fit_all(scorer: Scorer, names: Sequence[str], *, leave_out: bool, progress: Progress) -> list[Fitted]:
-    """Fit detectors.
-
-    Args:
-        scorer: fits the methods.
-        names: names of the methods.
-        leave_out: skip methods that cannot be used or fitted, with one log line for all of them.
-        progress: called with the number of methods done.
+    """Fit detectors; `leave_out` skips those that cannot be used or fitted, with one log line for all of them.
 
     Raises:
         EvaluationError: a method cannot be used or fitted and `leave_out` is false, or all were left out.
@@ -241,34 +226,26 @@ def score_all(scorer: Scorer, fitted: Sequence[Fitted], keys: Sequence[Key], pro
     Validation rows that detectors were fitted on get no scores: a threshold or a mixture fitted on them would take
     them for rows that detectors have not seen.
 
-    Args:
-        scorer: the scorer that fitted the detectors.
-        fitted: the detectors.
-        keys: the splits; if several have an id, its first row counts, because an id stands for one image.
-        progress: called with the number of splits done.
+    If several splits have an id, its first row counts, because an id stands for one image.
 
     Returns:
         Columns `id`, `detector`, `score` and `prediction`; detector by detector, rows in the release's order.
     """
     known: set[str] = set()
     fitted_on = scorer.fit_half_ids()
-    columns: dict[str, list[list[pa.Array]]] = {one.method.name: [] for one in fitted}
+    parts: dict[str, list[pa.Table]] = {one.method.name: [] for one in fitted}
     for key in keys:
         ids = scorer.cache.features(key).ids
         skipped = known | fitted_on if key[1] in FIT_AND_TUNE_SPLITS else known
         new = np.array([id_ not in skipped for id_ in ids.tolist()], dtype=bool)
         known.update(ids[new].tolist())
-        for name, pieces in columns.items():
-            values = ids[new], scorer.score(name, key)[new], scorer.predictions(name, key)[new]
-            pieces.append([pa.array(array) for array in values])
+        for name, tables in parts.items():
+            columns = {"id": ids[new], "detector": pa.repeat(name, new.sum())}
+            columns |= {"score": scorer.score(name, key)[new], "prediction": scorer.predictions(name, key)[new]}
+            tables.append(pa.table(columns))
         scorer.forget(key)
         progress(1)
-    tables = []
-    for name, pieces in columns.items():
-        ids, scores, predictions = (pa.chunked_array(arrays) for arrays in zip(*pieces, strict=True))
-        detector = pa.DictionaryArray.from_arrays(pa.array(np.zeros(len(ids), np.int8)), [name]).cast(pa.string())
-        tables.append(pa.table({"id": ids, "detector": detector, "score": scores, "prediction": predictions}))
-    return pa.concat_tables(tables)
+    return pa.concat_tables(table for tables in parts.values() for table in tables)
 
 
 def _describe_rows(scorer: Scorer) -> list[str]:
@@ -304,6 +281,10 @@ def run_provenance(scorer: Scorer, configs: Sequence[str], fitted: Sequence[Fitt
     members = {"members": float(len(identities))}
     accepted = [*seen.differences, *(text for store in cache.members for text in store.accepted())]
     said = {"receipt": "; ".join(seen.lines), "accepted": "; ".join(accepted)}
+    versions = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # an optional one that this run did not use
+            versions[package] = importlib.metadata.version(package)
     prepared = {
         key: " + ".join(dict.fromkeys(one.prepared.get(key, "") for one in identities))
         for key in identities[0].prepared
@@ -320,7 +301,7 @@ def run_provenance(scorer: Scorer, configs: Sequence[str], fitted: Sequence[Fitt
             one.method.name: {**one.hyperparameters, **(members if one.method.reads == "members" else {})}
             for one in fitted
         },
-        versions={"python": platform.python_version(), **_versions()},
+        versions=versions,
         prepared=prepared,
         rows={one.method.name: _rows_used(scorer, one) for one in fitted},
         own={one.method.name: one.method.digest for one in fitted if one.method.digest},
@@ -334,8 +315,8 @@ def _rows_used(scorer: Scorer, fitted: Fitted) -> dict[str, str]:
     splits = scorer.fit_splits
     tuned = splits.tune_name(halved=bool(scorer.fit_half.any()))
     used = {"fitted_on": {"train": splits.fit_name, "validation": tuned, "none": ""}[fitted.method.fits_on]}
-    if fitted.remark:
-        used["fitted_on"] += f", {fitted.remark}"
+    if fitted.detector.remark:
+        used["fitted_on"] += f", {fitted.detector.remark}"
     if fitted.trials and fitted.method.chosen_by == "errors":
         used["tuned_on"] = f"{tuned}, right against wrong"
     elif fitted.trials and splits.external is not None:
@@ -363,7 +344,7 @@ def write_trials(path: Path, fitted: Sequence[Fitted]) -> None:
 
 def describe_fitted(fitted: Fitted) -> str:
     """Describe a fitted detector in one line."""
-    values = ", ".join(filter(None, [format_hyperparameters(fitted.hyperparameters), fitted.remark]))
+    values = ", ".join(filter(None, [format_hyperparameters(fitted.hyperparameters), fitted.detector.remark]))
     if not fitted.trials:
         return f"{fitted.method.name}: {values}" if values else fitted.method.name
     best = next(trial for trial in fitted.trials if trial.hyperparameters == fitted.hyperparameters)
@@ -377,13 +358,3 @@ def describe_fitted(fitted: Fitted) -> str:
 def format_hyperparameters(hyperparameters: Mapping[str, float]) -> str:
     """Format hyperparameters as text."""
     return " ".join(f"{name}={value:g}" for name, value in hyperparameters.items())
-
-
-def _versions() -> dict[str, str]:
-    found = {}
-    for package in _PACKAGES:
-        try:
-            found[package] = importlib.metadata.version(package)
-        except importlib.metadata.PackageNotFoundError:
-            continue  # an optional package that this run did not use
-    return found

@@ -96,19 +96,17 @@ class Provenance(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
 
 
 def write_scores(path: Path, scores: pa.Table, provenance: Provenance) -> None:
-    """Write a scores file; equal arguments produce equal bytes.
+    """Write a scores file atomically; equal arguments produce equal bytes.
 
     Args:
-        path: a path that ends in `.parquet`; an existing file is replaced atomically.
+        path: a path that ends in `.parquet`.
         scores: a table with `id`, `score` and any other of `COLUMNS`; each id once per detector, even if several
             configs share the row.
         provenance: the provenance of the scores.
 
     Raises:
-        EvaluationError: the path does not end in `.parquet`, or the table is not a valid scores table.
+        EvaluationError: the table is not a valid scores table.
     """
-    if path.suffix != ".parquet":
-        raise EvaluationError(f"The scores file must end in .parquet, found {path}. Rename it.")
     table = with_provenance(_checked(scores, str(path), COLUMNS), provenance)
     with atomic_path(path) as temporary:
         pq.write_table(table, temporary, compression="zstd")
@@ -189,21 +187,13 @@ def _from_memory(given: Any) -> pa.Table:
 
 
 def file_seed(path: Path) -> tuple[str, int | None]:
-    """Divide a file's stem into a detector's name and a seed: `mine-seed2.csv` is seed 2 of `mine`.
-
-    Returns:
-        The name, and the seed; None where the stem does not end in `seed` and a number.
-    """
+    """Divide a file's stem into a detector's name and a seed: `mine-seed2.csv` is seed 2 of `mine`, else None."""
     found = _OF_SEED.fullmatch(path.stem)
     return (found["name"], int(found["seed"])) if found else (path.stem, None)
 
 
 def summarize_ids(ids: pa.Array | pa.ChunkedArray) -> str:
-    """Summarize ids for a message: their number and the first of them.
-
-    Returns:
-        For example `5 ids (a, b, c, ...)`.
-    """
+    """Summarize ids for a message, as in `5 ids (a, b, c, ...)`."""
     first = ", ".join(map(one_line, ids.slice(0, _SHOWN).to_pylist())) + (", ..." if len(ids) > _SHOWN else "")
     return f"{quantity(len(ids), 'id')} ({first})"
 
