@@ -119,7 +119,7 @@ def _lines(stages: Sequence[Stage], min_weight: int) -> list[str]:
     """Format the pruning steps as a table: what each takes away, and what it leaves."""
     lines = [["step", "takes away", "edges", "images", "leaves classes", "edges", "images"]]
     for before, stage in zip([stages[0], *stages], stages, strict=False):
-        what = STEPS[stage.step].what if stage.step else "(the whole graph)"
+        what = STEPS[stage.step] if stage.step else "(the whole graph)"
         what = f"{what}, fewer than {min_weight:,}" if stage.step == "light-edges" else what
         what = f"skipped: {stage.skipped}" if stage.skipped else what
         taken = (before.edges - stage.edges, before.images - stage.images)

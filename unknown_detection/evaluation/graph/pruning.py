@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -42,13 +42,6 @@ Edge = tuple[str, str, dict[str, Any]]
 """Source, target and attributes of an edge."""
 
 
-class Limits(NamedTuple):
-    """Minimum number of images on an edge, and the highest accepted score; None if roles are unknown."""
-
-    min_weight: int
-    threshold: float | None
-
-
 class Stage(NamedTuple):
     """Numbers of classes, edges and images after a step of `STEPS`, or of the whole graph where `step` is empty.
 
@@ -62,35 +55,15 @@ class Stage(NamedTuple):
     skipped: str = ""
 
 
-class Step(NamedTuple):
-    """A pruning step: what it takes away, in words, and a function that returns the images that are left."""
-
-    what: str
-    leave: Callable[[Sequence[Image], Limits], Sequence[Image]]
-
-
-def _differing(feature: Callable[[Class], str]) -> Callable[[Sequence[Image], Limits], list[Image]]:
-    return lambda images, limits: [image for image in images if feature(image.own) != feature(image.predicted)]
-
-
-def _not_evident(images: Sequence[Image], limits: Limits) -> list[Image]:
-    highest = -math.inf if limits.threshold is None else limits.threshold
-    return [image for image in images if not image.known or image.score > highest]
-
-
-def _heavy(images: Sequence[Image], limits: Limits) -> list[Image]:
-    return [image for edge in _edges(images).values() if len(edge) >= limits.min_weight for image in edge]
-
-
-STEPS: Mapping[str, Step] = {
-    "self-loops": Step("images predicted as their own class", _differing(lambda found: found.key)),
-    "evident-id": Step("in-distribution images that the detector accepts", _not_evident),
-    "same-names": Step("edges between classes with the same name", _differing(lambda found: found.name)),
-    "same-dataset": Step("edges within a dataset", _differing(lambda found: found.dataset)),
-    "light-edges": Step("edges with few images", _heavy),
-    "isolated": Step("classes without edges", lambda images, limits: images),
+STEPS: Mapping[str, str] = {
+    "self-loops": "images predicted as their own class",
+    "evident-id": "in-distribution images that the detector accepts",
+    "same-names": "edges between classes with the same name",
+    "same-dataset": "edges within a dataset",
+    "light-edges": "edges with few images",
+    "isolated": "classes without edges",
 }
-"""The pruning steps, in the paper's order."""
+"""The pruning steps, in the paper's order, and what each takes away."""
 
 
 def prune(
@@ -119,17 +92,17 @@ def prune(
     """
     require_known("pruning step", keep, STEPS)
     images = transitions.images
-    limits = Limits(min_weight, _threshold(images, accepted))
+    threshold = _threshold(images, accepted)
     nodes = _ends(images)
     stages = [Stage("", len(nodes), len(_edges(images)), len(images))]
-    for name, step in STEPS.items():
+    for name in STEPS:
         why = "kept" if name in keep else ""
         if name == "evident-id" and any(image.known is None for image in images):
             why = "roles are unknown"
         if not why:
-            left = step.leave(images, limits)
+            left = _left(name, images, min_weight, threshold)
             if not left:
-                raise _emptied(name, images, limits)
+                raise _emptied(name, images, min_weight)
             images, nodes = left, _ends(left) if name == "isolated" else nodes
         stages.append(Stage(name, len(nodes), len(_edges(images)), len(images), why))
     return _graph(images, nodes), stages
@@ -159,6 +132,21 @@ def heaviest(graph: Any) -> list[Edge]:
     return sorted(graph.edges(data=True), key=lambda edge: (-edge[2]["weight"], edge[:2]))
 
 
+def _left(step: str, images: Sequence[Image], min_weight: int, threshold: float) -> Sequence[Image]:
+    """Return the images that a step leaves."""
+    if step == "self-loops":
+        return [image for image in images if image.own.key != image.predicted.key]
+    if step == "evident-id":
+        return [image for image in images if not image.known or image.score > threshold]
+    if step == "same-names":
+        return [image for image in images if image.own.name != image.predicted.name]
+    if step == "same-dataset":
+        return [image for image in images if image.own.dataset != image.predicted.dataset]
+    if step == "light-edges":
+        return [image for edge in _edges(images).values() if len(edge) >= min_weight for image in edge]
+    return images
+
+
 def _edges(images: Sequence[Image]) -> Mapping[tuple[Class, Class], list[Image]]:
     """Group images by true and predicted class."""
     found = defaultdict(list)
@@ -171,11 +159,11 @@ def _ends(images: Sequence[Image]) -> set[Class]:
     return {end for image in images for end in (image.own, image.predicted)}
 
 
-def _threshold(images: Sequence[Image], accepted: float) -> float | None:
-    """Return the score up to which a fraction of the in-distribution images is accepted; None if there are none."""
+def _threshold(images: Sequence[Image], accepted: float) -> float:
+    """Return the score up to which a fraction of the in-distribution images is accepted; -inf if there are none."""
     scores = sorted(image.score for image in images if image.known)
     # As a rational number, because 0.95 n may exceed 95 % in floating point.
-    return scores[math.ceil(Fraction(str(accepted)) * len(scores)) - 1] if scores else None
+    return scores[math.ceil(Fraction(str(accepted)) * len(scores)) - 1] if scores else -math.inf
 
 
 def _graph(images: Sequence[Image], nodes: Collection[Class]) -> Any:
@@ -191,11 +179,11 @@ def _graph(images: Sequence[Image], nodes: Collection[Class]) -> Any:
     return graph
 
 
-def _emptied(step: str, images: Sequence[Image], limits: Limits) -> EvaluationError:
+def _emptied(step: str, images: Sequence[Image], min_weight: int) -> EvaluationError:
     edges = _edges(images)
-    found = f"The step {step} leaves no edge: it removes the last {len(edges):,} ({STEPS[step].what})"
+    found = f"The step {step} leaves no edge: it removes the last {len(edges):,} ({STEPS[step]})"
     if step == "light-edges":
         most = max(map(len, edges.values()))
-        found += f", with at most {most:,} images each, but the minimum is {limits.min_weight:,}"
+        found += f", with at most {most:,} images each, but the minimum is {min_weight:,}"
         return EvaluationError(f"{found}. Lower --min-weight.")
     return EvaluationError(f"{found}. Skip it with --keep {step}.")

@@ -45,11 +45,13 @@ class Preprocessing:
         description: what it does as JSON values, for records and digests. It has `mean` and `std`, unless a callable
             does something else than to normalize channels by constants.
         size: height and width of the model's input.
+        side: width and height that images have to have, being prepared for an input of this size; 0 for any.
     """
 
     transform: Callable[[Any], Any]
     description: Mapping[str, Any]
     size: tuple[int, int]
+    side: int = 0
 
     @property
     def mean(self) -> tuple[float, ...]:
@@ -76,6 +78,11 @@ class Preprocessing:
 
     def __call__(self, image: Any) -> Any:
         """Convert an image to RGB, as `as_rgb` does, and transform it."""
+        if self.side and image.size != (self.side, self.side):
+            raise EvaluationError(
+                f"it has {image.width} x {image.height} pixels, but the manifest says that its split is prepared for "
+                f"{self.side} x {self.side}"
+            )
         return self.transform(as_rgb(image))
 
     def prepared(self, side: int) -> Preprocessing:
@@ -85,8 +92,7 @@ class Preprocessing:
         an attack. For another model the whole image is resized to its input, without a crop.
         """
         size = None if self.size == (side, side) else self.size
-        transform = _composed(size, self._interpolation, self.mean, self.std)
-        return replace(self, transform=partial(_transformed, side=side, transform=transform))
+        return replace(self, transform=_composed(size, self._interpolation, self.mean, self.std), side=side)
 
     def describe_prepared(self, side: int) -> str:
         """Say in a few words what `prepared` does to images."""
@@ -107,16 +113,6 @@ def as_rgb(image: Any) -> Any:
             f"it has values of more than 8 bits (mode {image.mode}), and which is white is not known"
         )
     return image.convert("RGB")
-
-
-def _transformed(image: Any, side: int, transform: Callable[[Any], Any]) -> Any:
-    """Transform an image that is prepared for an input of side x side pixels."""
-    if image.size != (side, side):
-        raise EvaluationError(
-            f"it has {image.width} x {image.height} pixels, but the manifest says that its split is prepared for "
-            f"{side} x {side}"
-        )
-    return transform(image)
 
 
 def of_timm(module: Any) -> Preprocessing:
