@@ -263,36 +263,6 @@ def whole(root):
     return store, store.row_blocks("cifar", "test").folder / "000000000-000000010.arrow"
 
 
-@pytest.mark.parametrize(
-    "found",
-    [
-        {"label_names": "xyz"},
-        {"label_names": 3},
-        {"label_names": ["x", 3]},
-        {"blocks": {"layer1": 1}},
-        {"release_digest": 3},
-        {"model": ["it"]},
-        {"model": "it\u001b[2J"},
-        {"preprocessing": [1]},
-        {"more": 1},
-    ],
-    ids=str,
-)
-def test_a_record_with_values_of_other_types(tmp_path, found):
-    whole(tmp_path)
-    record = tmp_path / "features.json"
-    record.write_text(json.dumps({**json.loads(record.read_text()), **found}))
-    with pytest.raises(EvaluationError, match="does not have format 2 of features; extract"):
-        FeatureStore.open(tmp_path)
-
-
-@pytest.mark.parametrize("text", ["[" * 100_000, "9" * 5000, "\0", '{"format": 2, "label_names": ' * 50_000])
-def test_a_record_that_python_cannot_parse(tmp_path, text):
-    (tmp_path / "features.json").write_text(text)
-    with pytest.raises(EvaluationError, match="does not have format 2 of features; extract"):
-        FeatureStore.open(tmp_path)
-
-
 def test_a_block_with_other_rows_than_its_name_says(tmp_path):
     store, path = whole(tmp_path)
     other = path.with_name("000000010-000000015.arrow")

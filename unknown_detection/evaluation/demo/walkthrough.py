@@ -122,9 +122,9 @@ class Demo:
         if self.workers == 1:
             yield from map(self.model, self.trainings)
             return
-        # Spawned, because threads of Arrow and torch do not survive a fork; each with one thread, as they share cores.
+        # Spawned, because threads of Arrow and torch do not survive a fork.
         context = multiprocessing.get_context("spawn")
-        with concurrent.futures.ProcessPoolExecutor(self.workers, context, threadpool_limits, (1,)) as pool:
+        with concurrent.futures.ProcessPoolExecutor(self.workers, context, _use_one_thread) as pool:
             yield from pool.map(self.model, self.trainings)
 
     def _features(self, name: str) -> Path:
@@ -155,3 +155,8 @@ def _command(name: str, *words: object) -> str:
     with contextlib.redirect_stdout(printed):
         command.main(args=[*texts, "--quiet"], standalone_mode=False)
     return f"$ python -m unknown_detection evaluate {shlex.join([name, *texts])}\n{printed.getvalue()}".rstrip()
+
+
+def _use_one_thread() -> None:
+    """Limit a worker process to one thread, since several share the cores; being here, it finds BLAS imported."""
+    threadpool_limits(1)

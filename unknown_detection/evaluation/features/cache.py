@@ -9,9 +9,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import numpy as np
-import numpy.typing as npt
-
 from unknown_detection.evaluation.detectors.base import Detector
 from unknown_detection.evaluation.detectors.images import ImageDetector
 from unknown_detection.evaluation.detectors.members import average
@@ -80,15 +77,6 @@ class FeatureCache:
         if method.reads == "members":
             return average([self.features(key), *(member.features(*key) for member in self.members)])
         return self.features(key)
-
-    def predictions(
-        self, method: type[Detector], hyperparameters: Mapping[str, float], key: Key
-    ) -> npt.NDArray[np.int64]:
-        """Return predicted classes, shape (n,): the method's own if it makes predictions, else the model's."""
-        if issubclass(method, ImageDetector) and method.image_pass.predicts:
-            classes: npt.NDArray[np.int64] = self.read(method, hyperparameters, key).passed["logits"].argmax(axis=1)
-            return classes
-        return predicted(self.read(method, hyperparameters, key) if method.reads == "members" else self.features(key))
 
     def _pass_features(self, method: type[ImageDetector], hyperparameters: Mapping[str, float], key: Key) -> Features:
         image_pass, given, features = method.image_pass, method.of_pass(hyperparameters), self.features(key)

@@ -13,6 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from unknown_detection.evaluation.detectors.base import Detector
+from unknown_detection.evaluation.detectors.images import ImageDetector
 from unknown_detection.evaluation.detectors.registry import METHODS, method
 from unknown_detection.evaluation.detectors.rows import Scores, predicted
 from unknown_detection.evaluation.errors import EvaluationError
@@ -115,13 +116,15 @@ class Scorer:
     def predictions(self, name: str, key: Key) -> npt.NDArray[np.int64]:
         """Return the predicted classes of a split, shape (n,); -1 where a detector predicts none of the classes."""
         fitted = self.fit(name)
+        features = self._read(fitted.method, fitted.hyperparameters, key)
         predict = getattr(fitted.detector, "predict", None)
         if predict is not None:
-            classes: npt.NDArray[np.int64] = predict(
-                self._read(fitted.method, fitted.hyperparameters, key).unlabelled()
-            )
-            return classes
-        return self.cache.predictions(fitted.method, fitted.hyperparameters, key)
+            classes: npt.NDArray[np.int64] = predict(features.unlabelled())
+        elif issubclass(fitted.method, ImageDetector) and fitted.method.image_pass.predicts:
+            classes = features.passed["logits"].argmax(axis=1)
+        else:
+            classes = predicted(features)
+        return classes
 
     def forget(self, key: Key) -> None:
         """Free the cached scores of a split."""
