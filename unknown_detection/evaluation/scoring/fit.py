@@ -22,8 +22,10 @@ from unknown_detection.evaluation.metrics.metrics import auroc
 from unknown_detection.evaluation.models.features import Features, Head
 from unknown_detection.evaluation.scoring.fit_splits import (
     EXTERNAL,
+    FIT_HALF,
     HELD_OUT,
     TRAIN,
+    TUNE_HALF,
     VALIDATION,
     FitSplits,
     Mask,
@@ -101,17 +103,32 @@ class Scorer:
     @cached_property
     def fit_half(self) -> Mask:
         """Validation rows that detectors are fitted on in place of training rows, shape (n,); else none."""
-        if not self.fit_splits.halved or self.fit_splits.validation is None:
+        if self.fit_splits.train is not None or self.fit_splits.validation is None:
             return np.zeros(0, dtype=np.bool_)
         features = self.cache.features(self.fit_splits.validation)
         fits = in_fit_half(features.ids.tolist(), features.labels)
         return fits if has_two_of_each_class(features.labels) else np.zeros_like(fits)
 
+    @property
+    def halved(self) -> str:
+        """The split (`config/split`) of these rows; empty for none."""
+        return "/".join(self.fit_splits.validation or ()) if self.fit_half.any() else ""
+
     def fit_half_ids(self) -> frozenset[str]:
         """Ids of these rows."""
-        if not self.fit_half.any() or self.fit_splits.validation is None:
+        if not self.halved or self.fit_splits.validation is None:
             return frozenset()
         return frozenset(self.cache.features(self.fit_splits.validation).ids[self.fit_half].tolist())
+
+    @property
+    def fitted_on(self) -> str:
+        """Rows that most detectors are fitted on, as recorded: `config/split`, with the half; empty for none."""
+        return "/".join(self.fit_splits.train or ()) or (f"{self.halved} ({FIT_HALF})" if self.halved else "")
+
+    @property
+    def tuned_on(self) -> str:
+        """Known rows that hyperparameters and thresholds are chosen on, as recorded; empty for none."""
+        return f"{self.halved} ({TUNE_HALF})" if self.halved else "/".join(self.fit_splits.validation or ())
 
     def predictions(self, name: str, key: Key) -> npt.NDArray[np.int64]:
         """Return the predicted classes of a split, shape (n,); -1 where a detector predicts none of the classes."""
@@ -243,7 +260,7 @@ class Scorer:
         if to_fit:
             require_two_of_each_class(features.labels, "/".join(self.fit_splits.validation))
             return features.take(self.fit_half)
-        return _in_distribution(features.take(~self.fit_half) if self.fit_half.any() else features)
+        return _in_distribution(features.take(~self.fit_half) if self.halved else features)
 
 
 def _in_distribution(features: Features) -> Features:

@@ -52,20 +52,6 @@ class FitSplits:
     validation: Key | None
     external: Key | None
 
-    @property
-    def halved(self) -> bool:
-        """Whether validation is divided into a fit half and a tune half."""
-        return self.train is None and self.validation is not None
-
-    @property
-    def fit_name(self) -> str:
-        """Rows that most detectors are fitted on, as recorded: `config/split`, with the half; empty for none."""
-        return _name(self.train) or _name(self.validation, FIT_HALF)
-
-    def tune_name(self, *, halved: bool) -> str:
-        """Known rows that hyperparameters and thresholds are chosen on, as recorded; empty for none."""
-        return _name(self.validation, TUNE_HALF if halved else "")
-
 
 def find_fit_splits(
     splits: Mapping[str, Sequence[str]], configs: Sequence[str], fit_configs: Sequence[str]
@@ -127,7 +113,3 @@ def require_two_of_each_class(labels: npt.NDArray[np.int64], where: str) -> None
             f"{where} has {short}, so it cannot be divided into rows to fit on and rows to tune on. Extract the "
             "split train, or more rows of validation."
         )
-
-
-def _name(key: Key | None, half: str = "") -> str:
-    return "" if key is None else "/".join(key) + (f" ({half})" if half else "")

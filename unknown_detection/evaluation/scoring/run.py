@@ -123,9 +123,10 @@ def score(
     seen = receipt(store, keys) if store.identity.source else Receipt([], [])
     seen.require(seen.differences if accept else store.accepted())
     _warn_about_environments(log, store, keys)
-    for line in (*seen.lines, *_describe_rows(scorer)):
+    used = {"fitted": scorer.fitted_on, "tuned": scorer.tuned_on, "tuned against": "/".join(fit_splits.external or ())}
+    for line in (*seen.lines, *(f"{what}: {rows or 'no rows'}" for what, rows in used.items())):
         say(line)
-    if scorer.fit_half.any():
+    if scorer.halved:
         log(
             "There are no features of training rows, so detectors are fitted on half of the validation rows and tuned "
             "on the other half. The rows fitted on get no scores"
@@ -248,17 +249,6 @@ def score_all(scorer: Scorer, fitted: Sequence[Fitted], keys: Sequence[Key], pro
     return pa.concat_tables(table for tables in parts.values() for table in tables)
 
 
-def _describe_rows(scorer: Scorer) -> list[str]:
-    """Say which rows detectors are fitted and tuned on, in a line each."""
-    splits, halved = scorer.fit_splits, bool(scorer.fit_half.any())
-    used = {
-        "fitted": splits.fit_name if halved or not splits.halved else "",
-        "tuned": splits.tune_name(halved=halved),
-        "tuned against": "/".join(splits.external or ()),
-    }
-    return [f"{what}: {rows or 'no rows'}" for what, rows in used.items()]
-
-
 def _warn_about_environments(log: Log, store: FeatureStore, keys: Sequence[Key]) -> None:
     """Log a warning if splits were extracted in different environments."""
     ways = {tuple(sorted(store.row_blocks(*key).environment().items())): key for key in keys}
@@ -305,22 +295,21 @@ def run_provenance(scorer: Scorer, configs: Sequence[str], fitted: Sequence[Fitt
         prepared=prepared,
         rows={one.method.name: _rows_used(scorer, one) for one in fitted},
         own={one.method.name: one.method.digest for one in fitted if one.method.digest},
-        fit_half="/".join(scorer.fit_splits.validation or ()) if scorer.fit_half.any() else "",
+        fit_half=scorer.halved,
         source=dict(cache.store.identity.source) | {name: text for name, text in said.items() if text},
     )
 
 
 def _rows_used(scorer: Scorer, fitted: Fitted) -> dict[str, str]:
     """Name the rows that a detector was fitted and tuned on, and those that its threshold may be chosen on."""
-    splits = scorer.fit_splits
-    tuned = splits.tune_name(halved=bool(scorer.fit_half.any()))
-    used = {"fitted_on": {"train": splits.fit_name, "validation": tuned, "none": ""}[fitted.method.fits_on]}
+    tuned, external = scorer.tuned_on, scorer.fit_splits.external
+    used = {"fitted_on": {"train": scorer.fitted_on, "validation": tuned, "none": ""}[fitted.method.fits_on]}
     if fitted.detector.remark:
         used["fitted_on"] += f", {fitted.detector.remark}"
     if fitted.trials and fitted.method.chosen_by == "errors":
         used["tuned_on"] = f"{tuned}, right against wrong"
-    elif fitted.trials and splits.external is not None:
-        used["tuned_on"] = f"{tuned} against {'/'.join(splits.external)}"
+    elif fitted.trials and external is not None:
+        used["tuned_on"] = f"{tuned} against {'/'.join(external)}"
     used["threshold_on"] = tuned
     return {name: value for name, value in used.items() if value}
 
