@@ -160,6 +160,7 @@ def test_functions_of_one_name_are_told_apart_by_what_they_make_of_a_picture():
 
 def test_a_preprocessing_for_training_is_refused():
     steps = [torchvision.transforms.Resize((8, 8)), torchvision.transforms.RandomHorizontalFlip(0.7)]
+    torch.manual_seed(0)  # without, one run in 17 would draw eight equal flips
     with pytest.raises(EvaluationError, match=r"another tensor of an image at every call\. Give the one"):
         declared(torchvision.transforms.Compose([*steps, torchvision.transforms.ToTensor()]), "it")
 

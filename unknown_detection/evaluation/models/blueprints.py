@@ -29,13 +29,18 @@ _DENSENET = re.compile(r"(denselayer\d+\.(?:norm|relu|conv))\.([12]\.)")
 
 @dataclass(frozen=True)
 class Blueprint:
-    """A model before its weights are checked; with them if they are published ones."""
+    """A model before its weights are checked.
+
+    Published weights are loaded already, and `source` says where they are from: `address` (of the model's card, or of
+    the file), `revision` (a commit, on the Hub only), `file`, its `sha256`, and `accuracy`, top-1 in percent on
+    ImageNet-1k's validation images, where its metadata says it.
+    """
 
     module: Any
     preprocessing: Preprocessing
     description: dict[str, str]
     blocks: Sequence[str] | None = None
-    published: Published | None = None
+    source: Mapping[str, str] | None = None
 
 
 def make_blueprint(spec: Any, classes: int, *, pretrained: bool, shown: Any = None) -> Blueprint:
@@ -108,16 +113,16 @@ def _timm(name: str, classes: int, *, pretrained: bool) -> Blueprint:
     config = timm.get_pretrained_cfg(name)
     if config is None or not config.hf_hub_id or not config.num_classes or config.custom_load:
         raise EvaluationError(f"timm publishes no weights of {name} with a classifier on the Hub. Give --weights.")
-    published = download_timm(config.hf_hub_id, config.hf_hub_filename)
-    found = weights.read_weights(published.path)
+    path, source = download_timm(config.hf_hub_id, config.hf_hub_filename)
+    found = weights.read_weights(path)
     try:  # timm renames tensors of some checkpoints
         module = timm.create_model(name, pretrained=True, pretrained_cfg_overlay={"state_dict": found})
     except (RuntimeError, KeyError) as error:
         raise EvaluationError(
-            f"{published.path} does not have the tensors of {name}. Install the timm that it was published for."
+            f"{path} does not have the tensors of {name}. Install the timm that it was published for."
         ) from error
     full = name if "." in name or not config.tag else f"{name}.{config.tag}"
-    return Blueprint(module, preprocessing.of_timm(module), {"model": f"timm:{full}"}, published=published)
+    return Blueprint(module, preprocessing.of_timm(module), {"model": f"timm:{full}"}, source=source)
 
 
 def _torchvision(name: str, classes: int, *, pretrained: bool) -> Blueprint:
@@ -135,15 +140,15 @@ def _torchvision(name: str, classes: int, *, pretrained: bool) -> Blueprint:
     chosen, description = preprocessing.of_torchvision(entry), {"model": f"torchvision:{base}"}
     if not pretrained:
         return Blueprint(models.get_model(base, weights=None, num_classes=classes), chosen, description)
-    published = download_torchvision(entry)
-    found = weights.read_weights(published.path)
+    path, source = download_torchvision(entry)
+    found = weights.read_weights(path)
     if base.startswith("densenet"):
         found = {_DENSENET.sub(r"\1\2", key): value for key, value in found.items()}
     # Their builders set this with published weights only.
     transformed = {"transform_input": True} if base in ("googlenet", "inception_v3") else {}
     module = models.get_model(base, weights=None, num_classes=len(entry.meta["categories"]), **transformed)
-    weights.load_weights(module, found, head="", name=base, path=published.path)
-    return Blueprint(module, chosen, description, published=published)
+    weights.load_weights(module, found, head="", name=base, path=path)
+    return Blueprint(module, chosen, description, source=source)
 
 
 def _from_file(spec: str, classes: int, shown: Any) -> Blueprint:
@@ -182,21 +187,7 @@ _HASH = re.compile(r"-([0-9a-f]{8,64})\.")
 _AGAIN = "Try again, or give the file with --weights."
 
 
-@dataclass(frozen=True)
-class Published:
-    """Published weights on this machine.
-
-    Attributes:
-        path: the downloaded file.
-        source: `address` (of the model's card, or of the file), `revision` (a commit, on the Hub only), `file`, its
-            `sha256`, and `accuracy`, top-1 in percent on ImageNet-1k's validation images, where its metadata says it.
-    """
-
-    path: Path
-    source: Mapping[str, str]
-
-
-def download_timm(repository: str, file: str | None) -> Published:
+def download_timm(repository: str, file: str | None) -> tuple[Path, dict[str, str]]:
     """Download weights of timm from the Hub: the named file, else as safetensors where the repository has them.
 
     Raises:
@@ -217,10 +208,10 @@ def download_timm(repository: str, file: str | None) -> Published:
     except (httpx.HTTPError, OSError) as error:  # those of the Hub's client are both
         raise EvaluationError(f"Cannot download the weights of {address}: {first_line(error)}. {_AGAIN}") from error
     source = {"address": address, "revision": info.sha, "file": chosen, "sha256": file_sha256(path)}
-    return Published(path, source)
+    return path, source
 
 
-def download_torchvision(entry: Any) -> Published:
+def download_torchvision(entry: Any) -> tuple[Path, dict[str, str]]:
     """Download weights of torchvision to `torch.hub`'s folder, unless they lie there already.
 
     Raises:
@@ -241,4 +232,4 @@ def download_torchvision(entry: Any) -> Published:
         raise EvaluationError(f"{path} has the SHA-256 {digest[:12]}, unlike its name. Delete it and run again.")
     source = {"address": entry.url, "file": path.name, "sha256": digest}
     accuracy = entry.meta.get("_metrics", {}).get("ImageNet-1K", {}).get("acc@1")
-    return Published(path, source | ({} if accuracy is None else {"accuracy": f"{accuracy:g}"}))
+    return path, source | ({} if accuracy is None else {"accuracy": f"{accuracy:g}"})

@@ -176,17 +176,19 @@ def open_model(
         weights.load_weights(blueprint.module, found, head=layers.head, name=name, path=path)
     elif isinstance(spec, str) and not pretrained:
         _require_loaded(blueprint.module, probed(len(names))[0].module, name)
-    module, published = blueprint.module, blueprint.published
+    module = blueprint.module
     layers = find_layers(module, probe, declared=blueprint.blocks, name=name)
-    if published is not None or classes is not None or layers.classes != len(names):
-        chosen = _logits_of(names, layers.classes, classes, name, published=published is not None)
+    published = blueprint.source is not None
+    if published or classes is not None or layers.classes != len(names):
+        chosen = _logits_of(names, layers.classes, classes, name, published=published)
     _require_repeatable(module, probe, name)
     description: dict[str, Any] = {**blueprint.description, "preprocessing": blueprint.preprocessing.description}
     if chosen is not None:
         description["classes"] = chosen
     digest = weights.model_digest(module, description)
-    origin = {} if path is not None else {"state_dict": weights.model_digest(module, {}), "held": "by the module"}
-    origin = dict(published.source) if published else origin
+    origin = blueprint.source or {}
+    if path is None and not published:
+        origin = {"state_dict": weights.model_digest(module, {}), "held": "by the module"}
     return Model(name, module.to(place), blueprint.preprocessing, layers, digest, place, chosen, origin)
 
 
