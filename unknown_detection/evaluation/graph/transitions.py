@@ -158,7 +158,7 @@ def scored_transitions(
     require_known(f"split of {config} with scores in {path}", [split] if split is not None else [], here)
     splits = (split,) if split else tuple(name for name in here if name not in FIT_AND_TUNE_SPLITS) or tuple(here)
     scores = scores.filter(pa.array([id_ in rows and rows[id_].split in splits for id_ in ids]))
-    read = _reader(_labels(release, config, rows.values()), indices=column == "prediction")
+    read = _predictable(release, config, rows.values(), indices=column == "prediction").get
     wanted = f"one of the {len(release.label_names(config))} classes of {config}"
     predicted = _classes(scores, column, read, wanted, path)
     mine = [rows[id_] for id_ in scores["id"].to_pylist()]
@@ -190,11 +190,12 @@ def _rows(release: Release, config: str) -> dict[str, _Row]:
     return found
 
 
-def _labels(release: Release, config: str, rows: Iterable[_Row]) -> list[tuple[str, Class]]:
-    """Return the classes that a model of this config predicts, with their label names.
+def _predictable(release: Release, config: str, rows: Iterable[_Row], *, indices: bool) -> dict[str, Class]:
+    """Return the classes that a model of this config predicts, by all that a file may call them.
 
-    Label names are class ids of one dataset: the one whose rows have most of the labels. Another dataset may share
-    some ids, as SUN397 shares 294 with Places365, but has fewer of them.
+    That is the name of a label, with or without dataset and folder, or its index. Label names are class ids of one
+    dataset: the one whose rows have most of the labels. Another dataset may share some ids, as SUN397 shares 294 with
+    Places365, but has fewer of them.
     """
     named: dict[str, dict[str, Class]] = defaultdict(dict)
     for row in rows:
@@ -206,15 +207,11 @@ def _labels(release: Release, config: str, rows: Iterable[_Row]) -> list[tuple[s
             "and prediction instead, and leave out --release."
         )
     dataset = min(named, key=lambda name: (-len(named[name]), name))
-    return [(label, named[dataset].get(label, make_class(dataset, label))) for label in release.label_names(config)]
-
-
-def _reader(labels: Sequence[tuple[str, Class]], *, indices: bool) -> Callable[[str], Class | None]:
-    """Return a parser of a label's name, with or without dataset and folder, or of its index."""
-    spelled = {text: found for label, found in labels for text in (label, found.class_id)}
-    spelled |= {f"{found.dataset}:{text}": found for text, found in spelled.items()}
-    spelled |= {str(number): found for number, (_, found) in enumerate(labels)} if indices else {}
-    return spelled.get
+    names = release.label_names(config)
+    classes = [named[dataset].get(name, make_class(dataset, name)) for name in names]
+    spelled = {text: of for name, of in zip(names, classes, strict=True) for text in (name, of.class_id)}
+    spelled |= {f"{dataset}:{text}": of for text, of in spelled.items()}
+    return spelled | ({str(number): of for number, of in enumerate(classes)} if indices else {})
 
 
 def _classes(
