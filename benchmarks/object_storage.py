@@ -89,7 +89,7 @@ def main() -> None:
                     found.setdefault(name, []).append(measured(command, environment))
                     requests.setdefault(name, taken(proxy))
             shards = len(list(out.glob("data/*/*.parquet")))
-            store.client().rm(places["store"], recursive=True)
+            store.client.rm(places["store"], recursive=True)
     print(f"{size / 1e9:.2f} GB of JPEGs, {shards} shards")
     for name, rounds in found.items():
         print(shown(name, rounds, requests[name]))

@@ -41,7 +41,7 @@ class StorePlace:
 
     def put(self, release: Path) -> None:
         """Let it have a release."""
-        client = self.server.client()
+        client = self.server.client
         for path in sorted(path for path in release.rglob("*") if path.is_file()):
             client.pipe_file(f"{self.bucket}/some/release/{path.relative_to(release).as_posix()}", path.read_bytes())
 
@@ -82,8 +82,8 @@ def new_store_place(server: Any) -> Iterator[StorePlace]:
 
     with proxied(server.port) as proxy:
         place = StorePlace(server, proxy)
-        server.client().mkdir(place.bucket)
+        server.client.mkdir(place.bucket)
         try:
             yield place
         finally:
-            server.client().rm(place.bucket, recursive=True)
+            server.client.rm(place.bucket, recursive=True)

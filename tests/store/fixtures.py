@@ -1,5 +1,6 @@
 """Fixtures of tests that use object storage; they skip where its packages are not installed."""
 
+import functools
 import logging
 import sys
 
@@ -12,10 +13,14 @@ def store_server():
     pytest.importorskip("moto", reason="takes moto, s3fs and universal-pathlib, of the extra `test`")
     pytest.importorskip("s3fs")
     pytest.importorskip("upath")
+    from botocore.loaders import create_loader
+
     from tests.store.server import running
 
     logging.getLogger("werkzeug").setLevel(logging.WARNING)  # which prints a line for each request
-    with running() as store:
+    with running() as store, pytest.MonkeyPatch.context() as patch:
+        # A new client takes 0.1 s to read botocore's description of S3, and there are hundreds.
+        patch.setattr("botocore.session.create_loader", functools.cache(create_loader))
         yield store
 
 

@@ -1,6 +1,7 @@
 """moto's S3 over HTTP in this process, and what tests ask of it."""
 
 import contextlib
+import functools
 import itertools
 from dataclasses import dataclass
 
@@ -35,8 +36,9 @@ class Store:
             "AWS_EC2_METADATA_DISABLED": "true",
         }
 
+    @functools.cached_property
     def client(self):
-        """A client of the test's own, which asks moto itself."""
+        """A client of the tests' own, which asks moto itself."""
         return s3fs.S3FileSystem(
             key=KEY, secret=SECRET, endpoint_url=self.url, use_listings_cache=False, skip_instance_cache=True
         )
@@ -44,7 +46,7 @@ class Store:
     def bucket(self):
         """The name of a new bucket."""
         name = f"bucket-{next(_numbers)}"
-        self.client().mkdir(name)
+        self.client.mkdir(name)
         return name
 
     def put(self, bucket, files):
@@ -64,13 +66,13 @@ class Store:
 
     def files(self, folder):
         """The bytes of all objects below `BUCKET/PREFIX`, by their names from there."""
-        client = self.client()
+        client = self.client
         found = client.find(folder)
         return {name.removeprefix(f"{folder}/"): client.cat_file(name) for name in sorted(found)}
 
     def uploads(self, bucket):
         """The keys of multipart uploads that are neither complete nor given up."""
-        found = self.client().call_s3("list_multipart_uploads", Bucket=bucket)
+        found = self.client.call_s3("list_multipart_uploads", Bucket=bucket)
         return [one["Key"] for one in found.get("Uploads", [])]
 
 

@@ -168,7 +168,7 @@ def test_what_is_wrong_with_the_store_is_told_before_anything_is_written(
 
 def test_several_wrong_addresses_are_told_together(store, tmp_path, capsys):
     bucket = store.bucket()
-    store.client().pipe_file(f"{bucket}/dtd", b"a file")
+    store.client.pipe_file(f"{bucket}/dtd", b"a file")
     flags = [f"--dtd=s3://{bucket}/dtd", f"--svhn=s3://{bucket}/svhn", "--splits", f"{ONE},cifar/far_ood_svhn"]
     assert cifar_benchmark.main([*flags, "--out", str(tmp_path / "out"), *FLAGS]) == 2
     said = capsys.readouterr().err
@@ -184,7 +184,7 @@ def test_an_archive_that_is_replaced_during_the_build_is_refused(store, proxy, l
     name = next(request.path for request in proxy.requests if request.path.endswith("_train.tar"))
     planned = sum(request.path == name and request.method == "GET" for request in proxy.requests)
     proxy.requests.clear()
-    client, place = store.client(), name.lstrip("/")
+    client, place = store.client, name.lstrip("/")
     whole = client.cat_file(place)
 
     def replaced(request):

@@ -135,7 +135,7 @@ def test_verify_reads_a_release_where_it_lies(stored, store, capsys, tmp_path):
     assert verify.main([address, "--workers", "2"]) == 0
     assert f"{address} is whole: 3 splits, 520 rows, 9 files" in capsys.readouterr().out
     copy = f"s3://{store.bucket()}/damaged"
-    client = store.client()
+    client = store.client
     client.copy(address.removeprefix("s3://") + "/", copy.removeprefix("s3://") + "/", recursive=True)
     data = client.cat_file(f"{copy[5:]}/data/cifar/test-00000-of-00001.parquet")
     client.pipe_file(f"{copy[5:]}/data/cifar/test-00000-of-00001.parquet", data[:-2000] + b"x" + data[-1999:])
@@ -187,7 +187,7 @@ def test_reports_cards_audits_and_exports_read_it(stored, store, tmp_path, capsy
     assert export.main([address, *flags]) == 0
     assert len(list((tmp_path / "images").rglob("*.png"))) == 200
     copy = f"s3://{store.bucket()}/audited"
-    store.client().copy(address[5:] + "/", copy[5:] + "/", recursive=True)
+    store.client.copy(address[5:] + "/", copy[5:] + "/", recursive=True)
     capsys.readouterr()
     assert audit(["duplicates", copy, "--exact", "--workers", "1"]) == 0
     assert audit(["sheet", copy, "--splits", "cifar/test"]) == 0
@@ -295,7 +295,7 @@ def test_builds_of_different_splits_at_the_same_time_lose_nothing(store, demo, e
             line = b"split,source,partition,class_id,class_name,image,images,rule,evidence\n" + (
                 b"cifar/far_ood_svhn,svhn,test,,,theirs,1,unreadable,written by another run\n"
             )
-            store.client().pipe_file(f"{address[5:]}/excluded/cifar.csv", line)
+            store.client.pipe_file(f"{address[5:]}/excluded/cifar.csv", line)
 
         def build(split):
             assert built(demo, address, splits=[split]) == 0
@@ -340,7 +340,7 @@ def test_what_a_store_refuses_is_a_sentence_in_the_first_seconds(store, demo, pr
         return lines[-1]
 
     assert "there is no such bucket" in said("s3://no-such-bucket-anywhere/x")
-    client = store.client()
+    client = store.client
     client.pipe_file(f"{bucket}/mine/notes.txt", b"x")
     assert "has files that are not a release's" in said(f"s3://{bucket}/mine")
     proxy.fault = lambda request: 403

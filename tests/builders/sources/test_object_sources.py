@@ -145,7 +145,7 @@ def test_a_folder_of_ones_own_is_found_by_listings(demo, tmp_path, store, proxy)
 )
 def test_a_wrong_address_is_told_in_a_sentence(store, place, said):
     bucket = store.bucket()
-    store.client().pipe_file(f"{bucket}/text.txt", b"1")
+    store.client.pipe_file(f"{bucket}/text.txt", b"1")
     with pytest.raises(BuildError, match=said):
         open_source(SOURCES["imagenet"], as_path(f"s3://{place.format(bucket=bucket)}"), ("train",))
 

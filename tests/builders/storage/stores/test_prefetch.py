@@ -107,7 +107,7 @@ def test_rows_of_arrays_are_read_from_a_store(images):
 )
 def test_an_image_of_another_size_is_noticed(images, store, size, said):
     address = next(iter(images))
-    store.client().pipe_file(address, b"x" * size)
+    store.client.pipe_file(address, b"x" * size)
     for announced in (True, False):
         with Reader() as reader:
             reader.expect([(address, 0, 100)] * announced)
@@ -117,7 +117,7 @@ def test_an_image_of_another_size_is_noticed(images, store, size, said):
 
 def test_a_removed_image_is_told_as_on_this_machine(images, store):
     address = next(iter(images))
-    store.client().rm_file(address)
+    store.client.rm_file(address)
     with Reader() as reader, pytest.raises(BuildError, match=r"Cannot read .*0\.jpg: No such file or directory\. Res"):
         reader.read(address, 0, 100)
 
@@ -130,7 +130,7 @@ def test_an_archive_of_another_version_is_refused_before_the_last_image_is_given
         reader.expect(places)
         read(reader, places[:1])
         whole = b"".join(images.values())
-        store.client().pipe_file(address, whole[:-1] + b"?")
+        store.client.pipe_file(address, whole[:-1] + b"?")
         with pytest.raises(BuildError, match=r"all\.tar changed during the build: the store has another version"):
             read(reader, places[1:])
     with Reader(listed) as reader, pytest.raises(BuildError, match="another version"):
