@@ -369,9 +369,8 @@ def test_training_images_are_an_index_alone_until_images_are_asked_for(demo, tmp
     assert read_manifest(from_index).by_key()[train].data == whole[train].data
 
 
-@pytest.mark.parametrize("given", [False, True], ids=["made", "given"])
-def test_a_demo_leaves_out_a_split_of_whose_list_it_has_no_image(given, demo, tmp_path, capsys):
-    sources = [f"--{source.key}={demo[source.key]}" for source in BENCHMARK.sources()] if given else ["--demo"]
+def test_a_demo_leaves_out_a_split_of_whose_list_it_has_no_image(demo, tmp_path, capsys):
+    sources = [f"--{source.key}={demo[source.key]}" for source in BENCHMARK.sources()]
     assert main([*sources, "--dry-run", "--out", str(tmp_path), "--quiet"]) == 0
     said = capsys.readouterr()
     assert "mos/sun: left out, since the demo has none of the listed images" in said.err

@@ -121,9 +121,8 @@ def test_four_workers_write_the_same_bytes_as_one(demo, release, tmp_path):
     assert files_of(tmp_path / "out") == files_of(release)
 
 
-def test_a_second_run_changes_nothing_and_writes_no_shard(demo, tmp_path, monkeypatch):
-    out = tmp_path / "out"
-    build_demo(demo, out)
+def test_a_second_run_changes_nothing_and_writes_no_shard(demo, release, tmp_path, monkeypatch):
+    out = linked(release, tmp_path / "out")
     before = files_of(out)
     monkeypatch.setattr(shards.ShardTask, "run", lambda *_: pytest.fail("a finished shard was written again"))
     build_demo(demo, out)
@@ -140,7 +139,7 @@ build_demo(sources(sys.argv[3]), Path(sys.argv[2]))
 # and the manifest, 45 in all. The points are inside each of these stretches, among them the one between a data file
 # and its part.
 RENAMES = 45
-POINTS = (4, 10, 11, 12, 20, 27, 31, 38, 42, 44)
+POINTS = (4, 11, 20, 31, 38, 42, 44)
 
 
 @pytest.fixture(scope="module")
@@ -258,9 +257,9 @@ def test_killing_a_build_with_workers_leaves_no_process_behind(demo, release, tm
 
 @pytest.mark.parametrize("convert", [imagenet_archives, imagenet_parquet])
 def test_archives_and_mirrors_give_the_digests_of_the_folders(convert, demo, laid_out, manifest, tmp_path):
-    roots = demo | {"imagenet": laid_out("imagenet", convert)}
-    built = build_demo(roots, tmp_path / "out")
-    assert digests(built) == digests(manifest)
+    splits = [key for key, (_, split) in BENCHMARK.by_key().items() if split.source.key == "imagenet"]
+    built = build_demo({"imagenet": laid_out("imagenet", convert)}, tmp_path / "out", splits=splits)
+    assert len(splits) == 6 and digests(built).items() <= digests(manifest).items()
 
 
 def test_each_file_of_a_mirror_is_unpacked_once_and_never_again(demo, tmp_path, monkeypatch):
@@ -303,8 +302,7 @@ def test_an_index_has_the_digests_of_the_pixels_and_can_be_filled_later(demo, re
 
 
 def test_a_file_that_was_lost_from_a_release_is_built_again(demo, release, tmp_path):
-    out = tmp_path / "out"
-    build_demo(demo, out)
+    out = linked(release, tmp_path / "out")
     (out / "data" / "imagenet" / "near_ood-00000-of-00001.parquet").unlink()
     build_demo(demo, out)
     assert files_of(out) == files_of(release)

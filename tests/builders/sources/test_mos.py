@@ -124,6 +124,6 @@ def test_mos_sun_is_built_of_the_published_archive_if_asked(demo, tmp_path, caps
 
 
 def test_a_demo_has_mos_sun_of_the_published_archive(tmp_path, capsys):
-    assert main(["--demo", "--published-sun", "--dry-run", "--quiet", f"--out={tmp_path}"]) == 0
+    assert main(["--demo", "--published-sun", "--splits=mos/sun", "--dry-run", "--quiet", f"--out={tmp_path}"]) == 0
     said = capsys.readouterr()
     assert "mos/sun" in said.out and "left out" not in said.err
