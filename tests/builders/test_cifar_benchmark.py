@@ -32,7 +32,7 @@ from tests.builders.conftest import build_demo, complete, files_of
 from tests.builders.demo_pairs import cifar100_pairs, near_duplicates
 from tests.builders.indexes import whole_index
 from tests.builders.layouts import LAYOUTS
-from tests.killing import killed_at_rename, tree, watched_at_renames
+from tests.killing import watched_at_renames
 
 SPLITS = tuple(BENCHMARK.by_key())
 ARRAYS = ("cifar/test", "cifar/near_ood", "cifar/far_ood_svhn", "cifar-train/train")
@@ -104,12 +104,18 @@ def test_another_seed_draws_other_classes():
     assert len(class_ids(labels, seed=1)) == 40
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    """Where `datasets` keeps what it converts: a config whole, whichever split is asked for."""
+    return str(tmp_path_factory.mktemp("cache"))
+
+
 @pytest.mark.parametrize("key", SPLITS)
-def test_every_split_loads_plain_and_streaming(cifar_release, key, tmp_path):
+def test_every_split_loads_plain_and_streaming(cifar_release, key, cache):
     config, split = key.split("/")
-    plain = datasets.load_dataset(str(cifar_release), config, split=split, cache_dir=str(tmp_path))
+    plain = datasets.load_dataset(str(cifar_release), config, split=split, cache_dir=cache)
     streamed = datasets.load_dataset(str(cifar_release), config, split=split, streaming=True)
-    index = datasets.load_dataset(str(cifar_release), f"{config}-index", split=split, cache_dir=str(tmp_path))
+    index = datasets.load_dataset(str(cifar_release), f"{config}-index", split=split, cache_dir=cache)
     assert plain["id"][:] == index["id"][:] == [row["id"] for row in streamed.remove_columns("image")]
     for row in plain.select(range(min(50, plain.num_rows))):
         assert (row["image"].mode, row["image"].size) == ("RGB", (32, 32))
@@ -272,11 +278,6 @@ def test_a_killed_build_goes_on_to_the_same_bytes(cifar_release, demo, watched, 
     }
     assert all(found[name] == expected[name] for name in found if name.startswith(("data/", "index/")))
     assert not list(out.rglob("*.pack"))
-
-
-def test_a_real_kill_leaves_what_was_copied(demo, watched, tmp_path):
-    killed_at_rename(14, KILLED, tmp_path / "out", demo["dtd"].parent, *KILLED_SPLITS)
-    assert tree(tmp_path / "out") == tree(watched.as_killed(14))
 
 
 def test_a_second_run_makes_no_image_again_and_a_lost_shard_from_its_packs_alone(demo, tmp_path, monkeypatch):

@@ -13,9 +13,10 @@ from tests.hf_scripts.samples import REPO
 
 @pytest.fixture
 def published(push, cifar_release, tmp_path):
-    """The CIFAR-scale demo release on the Hub, without pixels."""
+    """A config of the CIFAR-scale demo release on the Hub, without pixels."""
     (tmp_path / "cifar").symlink_to(cifar_release, target_is_directory=True)
-    assert push("cifar", "--index-only", "--allow-demo").code == 0
+    flags = ("--index-only", "--allow-demo", "--splits", "cifar-train", "--check", "fast")
+    assert push("cifar", *flags).code == 0
 
 
 def test_a_published_index_becomes_the_publishers_rows_and_images(published, cifar_release, demo, tmp_path, capsys):
@@ -79,11 +80,6 @@ def test_a_dry_run_looks_for_the_rows_and_writes_nothing(cifar_release, demo, tm
     assert lines[-1].startswith("dry run: nothing was written")
     assert main([str(cifar_release), *flags, f"--cifar100={demo['svhn']}"]) == 2  # another source's folder
     assert not (tmp_path / "out").exists()
-
-
-def test_a_folder_is_taken_as_it_is(cifar_release, demo, tmp_path):
-    flags = ["--cifar100", str(demo["cifar100"]), "--out", str(tmp_path / "built"), "--workers", "1", "--quiet"]
-    assert main([str(cifar_release), "--splits=cifar-train", *flags]) == 0
 
 
 def test_what_is_not_on_the_hub_gets_one_sentence(published, tmp_path, capsys):

@@ -7,6 +7,7 @@ import re
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
@@ -14,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from builders.sources.registry import SOURCES
-from hf_scripts import push
+from hf_scripts import push, verify
 from tests.hf_scripts.samples import REPO, contents, make_release
 from tests.hub.client import in_process
 from tests.hub.process import HubProcess
@@ -147,15 +148,15 @@ def test_two_publishers_at_once(tmp_path, only_loopback):
     [*(pytest.param(one, marks=pytest.mark.slow) for one in (signal.SIGTERM, signal.SIGHUP)), signal.SIGKILL],
     ids=lambda number: number.name,
 )
-def test_the_next_run_removes_what_killed_runs_left(tmp_path, only_loopback, number):
+def test_the_next_run_removes_what_killed_runs_left(tmp_path, only_loopback, monkeypatch, number):
     """In the temporary folder: their own folders, and neither those of running processes nor anybody else's."""
     temporary = tmp_path / "temporary"
     for name in ("unknown-detection-push-notes", "push-x", "verify-x"):
         (temporary / name).mkdir(parents=True)
     (temporary / "unknown-detection-verify-link").symlink_to(make_release(tmp_path / "release", {"bench/test": [1]}))
     others = sorted(temporary.iterdir())
-    push = ("-m", "hf_scripts.push")
-    verify = [sys.executable, "-m", "hf_scripts.verify", REPO, "--workers", "1"]
+    publish = [str(tmp_path / "release"), "--repo", REPO, "--tag", "v1.0.0", "--private", "--workers", "1"]
+    check = [REPO, "--workers", "1"]
     with Hub() as hub:
         environment = {**hub.environment(tmp_path / "home"), "TMPDIR": str(temporary)}
 
@@ -164,9 +165,10 @@ def test_the_next_run_removes_what_killed_runs_left(tmp_path, only_loopback, num
             if number != signal.SIGKILL:
                 signal.signal(number, signal.SIG_DFL)
 
-        def begun(command, step):
+        def begun(name, flags, step):
             hub.slow(step, 3600)
             asked = len(hub.asked(step))
+            command = [sys.executable, "-m", f"hf_scripts.{name}", *flags]
             process = subprocess.Popen(
                 command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, preexec_fn=default
             )
@@ -175,27 +177,32 @@ def test_the_next_run_removes_what_killed_runs_left(tmp_path, only_loopback, num
             assert process.poll() is None
             return process
 
-        command = [sys.executable, *push, str(tmp_path / "release"), "--repo", REPO, "--tag", "v1.0.0", "--private"]
-        command += ["--workers", "1"]
+        def next_run(main, flags):
+            """In this process, where nothing is killed."""
+            with in_process(hub, tmp_path / "home"), monkeypatch.context() as patch:
+                patch.setattr("hf_scripts.publish.licences.SOURCES", SOURCES)
+                patch.setattr(tempfile, "tempdir", str(temporary))
+                return main(flags)
+
         for step in ("create_repo", "commit"):
-            process = begun(command, step)
+            process = begun("push", publish, step)
             process.send_signal(number)
             process.communicate(timeout=60)
             assert process.returncode == -number
         assert len(set(temporary.iterdir()) - set(others)) == 1, "the second run removed what the first one left"
-        assert subprocess.run(command, env=environment, capture_output=True, timeout=120).returncode == 0
+        assert next_run(push.main, publish) == 0
         assert sorted(temporary.iterdir()) == others
 
-        killed, running = begun(verify, "resolve"), begun(verify, "resolve")
+        killed, running = begun("verify", check, "resolve"), begun("verify", check, "resolve")
         killed.send_signal(number)
         killed.communicate(timeout=60)
         assert len(set(temporary.iterdir()) - set(others)) == 2
-        assert subprocess.run(verify, env=environment, capture_output=True, timeout=120).returncode == 0
+        assert next_run(verify.main, check) == 0
         (left,) = set(temporary.iterdir()) - set(others)
         assert (left / "files").is_dir() and running.poll() is None
         running.kill()
         running.communicate(timeout=60)
-        assert subprocess.run(verify, env=environment, capture_output=True, timeout=120).returncode == 0
+        assert next_run(verify.main, check) == 0
         assert sorted(temporary.iterdir()) == others
 
 

@@ -82,9 +82,8 @@ def test_the_manifest_says_what_was_compared(whole):
     assert comparison("similarity-2", "cifar/test", "cifar/test") in similarity
 
 
-@pytest.mark.parametrize("order", [[3, 2, 0, 1], [0, 1, 3, 2]])
-def test_the_order_of_runs_does_not_show(demo, whole, tmp_path, order):
-    for number in order:
+def test_the_order_of_runs_does_not_show(demo, whole, tmp_path):
+    for number in (3, 2, 0, 1):
         key = SPLITS[number]
         # No run has a source that only other runs need.
         needed = {"dtd"} if key.endswith("dtd") else {"cifar100"}

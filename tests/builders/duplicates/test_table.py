@@ -87,11 +87,10 @@ def test_the_card_counts_the_pairs_by_splits(whole):
         assert f"| {splits} | {count['pairs']} | {count['two_roles']} | {count['two_classes']} |" in text
 
 
-@pytest.mark.parametrize("order", [[4, 0, 3, 1, 2], [1, 2, 4, 3, 0]])
-def test_the_order_of_runs_does_not_show(planted, whole, tmp_path, order):
+def test_the_order_of_runs_does_not_show(planted, whole, tmp_path):
     sources, equal, _ = planted
     seen = []
-    for number in order:
+    for number in (4, 0, 3, 1, 2):
         seen.append(SPLITS[number])
         build_demo(sources, tmp_path, splits=(SPLITS[number],))
         listed = read_pairs(tmp_path / "duplicates" / "pairs.parquet")

@@ -117,13 +117,13 @@ def test_each_is_named_with_the_other_and_the_sums_are_whole(planted, varied, ca
     assert "excluded" not in capsys.readouterr().err
 
 
-def test_equal_pixels_go_where_images_are_decoded(demo, release, tmp_path):
-    planting = Planting(demo["imagenet"], release, tmp_path / "imagenet")
+def test_equal_pixels_go_where_images_are_decoded(demo, plain, tmp_path):
+    planting = Planting(demo["imagenet"], plain, tmp_path / "imagenet")
     pair = planting.copy((TRAIN, 3), (NEAR, 8), with_comment)
     roots = demo | {"imagenet": planting.folder}
-    splits = (NEAR, TRAIN)
-    build_demo(roots, tmp_path / "bytes", splits=splits, without_duplicates=True, index_only=True)
-    build_demo(roots, tmp_path / "pixels", splits=splits, without_duplicates=True, index_only=True, decode=True)
+    choices = {"splits": (NEAR, TRAIN), "limit_per_class": 1, "without_duplicates": True, "index_only": True}
+    build_demo(roots, tmp_path / "bytes", **choices)
+    build_demo(roots, tmp_path / "pixels", **choices, decode=True)
     assert pair.other_id in ids(tmp_path / "bytes", NEAR)
     assert pair.other_id not in ids(tmp_path / "pixels", NEAR)
     assert pair.id in ids(tmp_path / "pixels", TRAIN)
@@ -234,7 +234,7 @@ def test_the_index_of_a_variant_is_built_like_any_other(planted, varied, tmp_pat
 
 def test_near_duplicates_go_too(demo, cifar_release, tmp_path):
     splits = ("cifar/test", "cifar/near_ood", "cifar-train/train")
-    build_demo(demo, tmp_path, benchmark=CIFAR, splits=splits, without_duplicates=True)
+    build_demo(demo, tmp_path, benchmark=CIFAR, splits=splits, without_duplicates=True, index_only=True)
     assert read_pairs(tmp_path / "duplicates" / "pairs.parquet") == []
     pairs = read_pairs(cifar_release / "duplicates" / "pairs.parquet")
     repeating = {pair.other_id for pair in pairs if pair.split == "cifar-train/train" and pair.other_split in splits}

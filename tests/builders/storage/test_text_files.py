@@ -48,11 +48,12 @@ def test_what_is_no_list(tmp_path, content, words):
     assert str(caught.value).endswith(" Mend it.")
 
 
-def test_a_file_that_is_too_large_is_not_read_to_its_end(tmp_path):
+def test_a_file_that_is_too_large_is_not_read_to_its_end(tmp_path, monkeypatch):
+    monkeypatch.setattr("builders.storage.text_files._LARGEST", 1 << 20)
     path = tmp_path / "list"
     with path.open("wb") as file:
         file.truncate(2**40)  # a hole: no byte of it is on disk
-    with pytest.raises(BuildError, match=r"has more than 536,870,912 bytes, which is no list\. Mend it\."):
+    with pytest.raises(BuildError, match=r"has more than 1,048,576 bytes, which is no list\. Mend it\."):
         read_lines(path, "Mend it.")
 
 
