@@ -2,6 +2,7 @@ import os
 
 import filelock
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 from builders.broad_benchmark import BENCHMARK as BROAD
 from builders.cifar_benchmark import BENCHMARK as CIFAR
@@ -27,6 +28,12 @@ os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"
 def pytest_xdist_auto_num_workers():
     """Workers of `-n auto`: one more than there are cores, since many tests wait for processes and servers."""
     return (os.cpu_count() or 1) + 1
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_xdist_make_scheduler(config, log):
+    """All tests of a file run in one worker, so that what they share is made once and not by every worker."""
+    return LoadFileScheduling(config, log) if config.getvalue("dist") == "load" else None
 
 
 @pytest.fixture
