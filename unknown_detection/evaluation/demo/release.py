@@ -171,7 +171,8 @@ def _png(pixels: npt.NDArray[np.uint8]) -> bytes:
 
 def _write_split(layout: Layout, config: str, split: str, rows: pa.Table) -> dict[str, Any]:
     """Write a split with and without its images; return its digest and files."""
-    data, index = layout.data(config, split, 0, 1), layout.index(config, split)
+    key = f"{config}/{split}"
+    data, index = layout.shard("data", key, 0, 1), layout.index(key)
     with atomic_path(data) as temporary:
         pq.write_table(rows.cast(arrow_schema(KNOWN, demo=True)), temporary)
     write_index(index, rows, KNOWN, demo=True)

@@ -12,7 +12,6 @@ from typing import Any
 from unknown_detection.evaluation.detectors.base import Detector
 from unknown_detection.evaluation.detectors.images import ImageDetector
 from unknown_detection.evaluation.detectors.members import average
-from unknown_detection.evaluation.detectors.rows import predicted
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.features.runner import Columns, Runner
 from unknown_detection.evaluation.features.store import FeatureStore
