@@ -1,18 +1,28 @@
-"""`python -m unknown_detection evaluate softmax`: maps the mean softmax outputs of each class of unknowns."""
+"""`python -m unknown_detection evaluate softmax`: maps the mean softmax outputs of each class of unknowns.
+
+This is figure 7 of the unified benchmark (Kim, Koo and Hwang 2023).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
+import numpy as np
+import pandas as pd
+from scipy.special import softmax
 
+from unknown_detection.csv_text import csv_text
 from unknown_detection.evaluation.commands import options
+from unknown_detection.evaluation.detectors.members import average
+from unknown_detection.evaluation.detectors.rows import pieces
 from unknown_detection.evaluation.display.canvas import save
 from unknown_detection.evaluation.display.plots import Shades, heatmap
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.features.store import FeatureStore
-from unknown_detection.evaluation.graph.softmax import mean_softmax, write_softmax
-from unknown_detection.evaluation.releases import choose_splits, load
+from unknown_detection.evaluation.files import file_name, write_text
+from unknown_detection.evaluation.releases import Key, Release, choose_splits, load
 from unknown_detection.evaluation.scoring.joining import role_names
 from unknown_detection.evaluation.scoring.rows import IN_DISTRIBUTION
 
@@ -51,11 +61,52 @@ def command(
     if not keys:
         raise EvaluationError(f"{features} has no features of a split of unknown rows. Extract one, or give --splits.")
     for config, split in keys:
-        found = mean_softmax(stores, opened, (config, split))
-        name = write_softmax(out, (config, split), found)
+        found = _mean_softmax(stores, opened, (config, split))
+        name = file_name("softmax", config, split)
+        lines = [[*found.index.names, *found.columns], *found.reset_index().to_numpy()]
+        write_text(out / f"{name}.csv", csv_text(lines))
         title = f"Mean softmax outputs on {config}/{split}, {stores[0].identity.model}"
         shades = Shades((0, 100), text="")
         classes, images = (found.index.get_level_values(level) for level in found.index.names)
         picture = heatmap(found.to_numpy(), classes, [*found], title=title, bar="softmax (%)", shades=shades)
         save(picture, out, name)
         click.echo(f"{config}/{split}: {len(classes):,} classes, {sum(images):,} images: {out / name}.png")
+
+
+def _mean_softmax(stores: Sequence[FeatureStore], release: Release, key: Key) -> pd.DataFrame:
+    """Average the softmax outputs of the images of each class of a split.
+
+    With features of several models, the outputs are the mean of theirs, as of an ensemble.
+
+    Returns:
+        A line for each class, indexed by its name and its number of images, those that are taken for the same known
+        class together; a column for each known class, by name, with the mean of its output. Lines sum to 1.
+
+    Raises:
+        EvaluationError: features are of another release, or missing, or differ in rows.
+    """
+    for store in stores:
+        store.require_release(release.digest)
+    members = [store.features(*key) for store in stores]
+    features = members[0] if len(members) == 1 else average(members)
+    outputs = [softmax(logits, axis=1) for _, logits in pieces("logits", features.logits, features.ids)]
+    known = _known_names(stores[0].identity.label_names, release, key[0])
+    rows = release.rows(*key).select(["source", "class_id", "class_name"]).to_pandas()
+    classes = [rows["source"], rows["class_id"]]  # datasets may share ids of classes
+    by_class = pd.DataFrame(np.concatenate(outputs), columns=known).groupby(classes)
+    names = rows.groupby(classes)["class_name"].last()
+    shown = names.tolist() if names.is_unique else [":".join(id_) for id_ in names.index]
+    found = by_class.mean()
+    found.index = pd.MultiIndex.from_arrays([shown, by_class.size()], names=["class", "images"])
+    values = found.to_numpy()
+    return found.iloc[np.lexsort((-values.max(axis=1), values.argmax(axis=1)))]
+
+
+def _known_names(labels: Sequence[str], release: Release, config: str) -> tuple[str, ...]:
+    """Return the names of a config's labels, which are class ids, from the rows of these classes."""
+    named: dict[str, str] = {}
+    for split in release.splits(config):
+        rows = release.rows(config, split)
+        named |= dict(zip(rows["class_id"].to_pylist(), rows["class_name"].to_pylist(), strict=True))
+    names = tuple(named.get(label) or label for label in labels)
+    return names if len(set(names)) == len(names) else tuple(labels)
