@@ -35,7 +35,7 @@ def with_dropout(num_classes):
 
 
 class Slow(Small):
-    """Takes 30 ms for a batch, whatever its size, so that passes can be counted by a clock."""
+    """Sleeps for a batch, whatever its size, so that passes can be counted by a clock."""
 
     def forward(self, images):
         """Logits of images (B, 3, 8, 8)."""
