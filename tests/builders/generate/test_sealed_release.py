@@ -20,7 +20,7 @@ from builders.generate.contract import SourceImage
 from builders.generate.exact import opened
 from builders.generate.sealed import Original, unseal
 from builders.release.digests import rows_digest
-from builders.writing.read_plan import locate
+from builders.writing import read_plan
 from hf_scripts import card, materialize, verify
 from tests.builders.conftest import files_of
 from tests.builders.generate import toy
@@ -39,7 +39,7 @@ def with_device(folder):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("builders.executors.base._kept", {})
         # 10 images of 224 x 224 x 3 bytes are 1.5 MB.
-        patch.setitem(locate.__kwdefaults__, "shard_bytes", 600_000)
+        patch.setattr(read_plan, "SHARD_BYTES", 600_000)
         for name, value in toy.write_environment(folder).items():
             patch.setenv(name, value)
         yield
@@ -65,7 +65,7 @@ def published(release, tmp_path, monkeypatch):
     monkeypatch.setattr("builders.registry.BENCHMARKS", {"toy": toy.sealed_benchmark()})
     monkeypatch.setattr("builders.executors.base._kept", {})
     monkeypatch.setattr("builders.generate.batches._BATCH_BYTES", toy.BATCH)
-    monkeypatch.setitem(locate.__kwdefaults__, "shard_bytes", 600_000)
+    monkeypatch.setattr(read_plan, "SHARD_BYTES", 600_000)
     assert toy.DEVICE not in os.environ
     return shutil.copytree(release, tmp_path / "published", ignore=shutil.ignore_patterns("data", ".state"))
 
@@ -176,10 +176,10 @@ def test_the_same_bytes_come_out_without_the_device(release, published, photogra
 
 SMALL_PIECES = """
 from builders.generate import batches
-from builders.writing.read_plan import locate
+from builders.writing import read_plan
 from tests.builders.generate import toy
 batches._BATCH_BYTES = toy.BATCH
-locate.__kwdefaults__["shard_bytes"] = 600_000
+read_plan.SHARD_BYTES = 600_000
 """
 OPEN = (
     SMALL_PIECES
