@@ -65,12 +65,13 @@ class _Nearest(Together):
     k: int
     bank: Bank
 
-    def _require_neighbors(self, rows: int) -> None:
-        if not (1 <= self.k <= rows and self.k == int(self.k)):
+    def _learn(self, features: Features, head: Head | None) -> None:
+        if not (1 <= self.k <= len(features) and self.k == int(self.k)):
             raise EvaluationError(
-                f"k of {self.name} must be a whole number from 1 to the {rows:,} rows it is fitted on, found "
+                f"k of {self.name} must be a whole number from 1 to the {len(features):,} rows it is fitted on, found "
                 f"{self.k:,}. Give fewer, or fit on more rows."
             )
+        self.bank = unit_bank(features)
 
     def _search(self, detectors: Sequence[_Nearest], features: Features) -> tuple[list[int], str | None, int]:
         """Return each detector's k, the device to search on, and the float64 numbers that a search holds per row."""
@@ -99,10 +100,6 @@ class KNN(_Nearest):
     ranges: ClassVar = {"k": "1 to the number of rows fitted on"}
 
     k: int = 50
-
-    def _learn(self, features: Features, head: Head | None) -> None:
-        self._require_neighbors(len(features))
-        self.bank = unit_bank(features)
 
     def _plan(self, detectors: Sequence[KNN], features: Features) -> tuple[Callable[..., Doubles], int]:
         counts, device, doubles = self._search(detectors, features)
@@ -167,12 +164,13 @@ class NNGuide(_Nearest):
     k: int = 10
 
     def _learn(self, features: Features, head: Head | None) -> None:
-        self._require_neighbors(len(features))
-        bank, energies = unit_bank(features), np.empty(len(features))
+        super()._learn(features, head)
+        energies = np.empty(len(features))
         for rows, logits in pieces(LOGITS, features.logits, features.ids):
             energies[rows] = -energy(logits)
         # A vector's length is its energy, but 0 where the features are 0.
-        self.bank = replace(bank, factors=bank.factors * energies, longest=float(np.abs(energies).max()))
+        factors, longest = self.bank.factors * energies, float(np.abs(energies).max())
+        self.bank = replace(self.bank, factors=factors, longest=longest)
 
     def _plan(self, detectors: Sequence[NNGuide], features: Features) -> tuple[Callable[..., Doubles], int]:
         counts, device, doubles = self._search(detectors, features)
