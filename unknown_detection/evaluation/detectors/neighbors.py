@@ -249,33 +249,40 @@ def _scores(z: Doubles, probabilities: Doubles, detectors: Sequence[Relation], d
         else:
             pairwise.append(column)
     if pairwise:
-        compute = partial(_relations, detectors=[detectors[column] for column in pairwise], device=device)
-        parts = [compute(z, probabilities)] if device is None else halving(compute, device, z, probabilities)
+        compute = _relations if device is None else _relations_on_device
+        of_these = partial(compute, detectors=[detectors[column] for column in pairwise])
+        parts = [of_these(z, probabilities)] if device is None else halving(of_these, device, z, probabilities)
         total[:, pairwise] = np.concatenate(parts)
     return -total / len(detectors[0].bank)
 
 
-def _relations(z: Any, probabilities: Any, detectors: Sequence[Relation], device: str | None) -> Doubles:
-    """Return sums of relations over the bank, shape (m, number of detectors).
-
-    On a device of torch in float32 but for the sums: no pair's relation decides a score, so none is computed again.
-    """
+def _relations(z: Doubles, probabilities: Doubles, detectors: Sequence[Relation]) -> Doubles:
+    """Return sums of relations over the bank, shape (m, number of detectors)."""
     bank = detectors[0].bank
     total = np.zeros((len(z), len(detectors)))
-    for rows in bank.pieces(_BANK_ROWS if device is None else 8 * _BANK_ROWS):
-        if device is None:
-            vectors, others = bank.vectors(rows), _probabilities(bank.features, rows)
-        else:
-            import torch
-
-            vectors = torch.from_numpy(bank.vectors32(rows)).to(device)
-            others = torch.tensor(bank.features.logits[rows], dtype=torch.float32, device=device).softmax(dim=1)
-        relations = (z @ vectors.T).clip(min=0)
-        relations *= probabilities @ others.T
+    for rows in bank.pieces(_BANK_ROWS):
+        relations = np.maximum(z @ bank.vectors(rows).T, 0.0)
+        relations *= probabilities @ _probabilities(bank.features, rows).T
         for column, detector in enumerate(detectors):
-            counted = relations * (relations > detector.cutoff) if detector.cutoff > 0 else relations
-            sums = (counted if detector.power == 1 else counted**detector.power).sum(axis=1)
-            total[:, column] += sums if device is None else sums.cpu().numpy()
+            counted = np.where(relations <= detector.cutoff, 0.0, relations) if detector.cutoff > 0 else relations
+            total[:, column] += (counted if detector.power == 1 else counted**detector.power).sum(axis=1)
+    return total
+
+
+def _relations_on_device(z: Any, probabilities: Any, detectors: Sequence[Relation]) -> Doubles:
+    """As `_relations`, in float32 but for the sums: no pair's relation decides a score, so none is computed again."""
+    import torch
+
+    bank = detectors[0].bank
+    total = np.zeros((len(z), len(detectors)))
+    for rows in bank.pieces(8 * _BANK_ROWS):
+        logits = torch.tensor(bank.features.logits[rows], dtype=torch.float32, device=z.device)
+        relations = (z @ torch.from_numpy(bank.vectors32(rows)).to(z.device).T).clamp_(min=0)
+        relations *= probabilities @ logits.softmax(dim=1).T
+        for column, detector in enumerate(detectors):
+            counted = torch.where(relations > detector.cutoff, relations, 0.0) if detector.cutoff > 0 else relations
+            counted = counted if detector.power == 1 else counted**detector.power
+            total[:, column] += counted.sum(dim=1).cpu().numpy()
     return total
 
 
