@@ -26,11 +26,12 @@ from builders.cli.source_flags import (
     sources_option,
 )
 from builders.declare.benchmark import Benchmark, Variant
-from builders.errors import BuildError
+from builders.errors import BuildError, one_line
 from builders.generate.devices import DEVICE
 from builders.generate.flags import Flag
 from builders.hub.place import HubPlace
 from builders.storage.paths import PathType
+from builders.storage.text_files import read_csv
 from unknown_detection.help import no_sync_option
 
 if TYPE_CHECKING:
@@ -285,3 +286,26 @@ def _with_folder(variant: Variant, flags: BuildFlags) -> BuildFlags:
     if given is None and key in flags.folders:
         raise BuildError(f"--{key} is only used with --{variant.name}. Add that, or leave --{key} out.")
     return dataclasses.replace(flags, folders={**flags.folders, key: as_place(given)}) if given else flags
+
+
+DUPLICATES = "duplicates"
+"""The value that `--withdraw` accepts instead of a list; see `builders.pipeline.without_duplicates`."""
+
+
+def read_withdrawn(path: Path) -> dict[str, str]:
+    """Read a CSV with the columns `id` and `reason`; returns the reasons by row id.
+
+    Raises:
+        BuildError: the file does not exist or is not such a CSV, a line lacks the id or the reason, or an id has two
+            reasons.
+    """
+    if not path.is_file():
+        what = "it is a folder" if path.is_dir() else "no such file"
+        raise BuildError(f"Cannot read {path}: {what}. Give --withdraw a CSV of id,reason, or {DUPLICATES}.")
+    found: dict[str, str] = {}
+    for line, row in read_csv(path, ("id", "reason"), "Give a CSV in UTF-8 with these two columns."):
+        if not row["id"] or not row["reason"]:
+            raise BuildError(f"Line {line} of {path} lacks an id or a reason. Add it.")
+        if found.setdefault(row["id"], row["reason"]) != row["reason"]:
+            raise BuildError(f"Line {line} of {path} gives {one_line(row['id'])} a second reason. Keep one of them.")
+    return found

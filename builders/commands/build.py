@@ -13,7 +13,7 @@ from pathlib import Path
 
 import click
 
-from builders.cli.build_options import BuildFlags, chosen_reading, refuse_replaced
+from builders.cli.build_options import DUPLICATES, BuildFlags, chosen_reading, read_withdrawn, refuse_replaced
 from builders.cli.console import check_json, is_named, named, print_document, refuse_unknown
 from builders.cli.source_flags import (
     given_places,
@@ -40,7 +40,6 @@ from builders.pipeline.build_plan import (
 from builders.pipeline.from_sources import prepare
 from builders.pipeline.run import write_release
 from builders.pipeline.state import locked, refuse_foreign
-from builders.plan.withdrawals import DUPLICATES, read_withdrawn
 from builders.release.layout import Layout
 from builders.sources.base import Source
 from builders.storage.paths import store_of

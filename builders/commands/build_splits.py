@@ -1,6 +1,6 @@
 """The splits that a build makes: those that are named, or else the usual ones, as far as they can be generated.
 
-Tested by `tests/builders/cli/test_setting_flags.py` and `tests/builders/cli/test_demo_models.py`.
+Tested by `tests/builders/cli/test_build_options.py` and `tests/builders/commands/test_build_splits.py`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from builders.cli.build_options import BuildFlags, is_given, replaced_configs
+from builders.cli.build_options import DUPLICATES, BuildFlags, is_given, replaced_configs
 from builders.cli.console import is_named
 from builders.declare.benchmark import Benchmark, DemoModels, Listed, Settings, Split
 from builders.demo.base import DemoFiles
@@ -21,7 +21,6 @@ from builders.errors import BuildError
 from builders.generate.contract import Generator
 from builders.generate.extra import INSTALL, check_installed, not_installed, without_packages
 from builders.pipeline.build_plan import compared_with, generators_of
-from builders.plan.withdrawals import DUPLICATES
 from unknown_detection.durable import make_folder
 
 Wanted = tuple[tuple[Settings, DemoModels], ...]

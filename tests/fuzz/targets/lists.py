@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from builders.adopt import copies, text_lists
+from builders.cli.build_options import read_withdrawn
 from builders.cli.source_flags import listed_sources
 from builders.imagenet_benchmark import BENCHMARK
-from builders.plan.withdrawals import read_withdrawn
 from builders.sources import ilsvrc_devkit
 from builders.sources.base import open_source
 from builders.sources.registry import SOURCES

@@ -7,8 +7,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from builders.cifar_benchmark import BENCHMARK, main
+from builders.cli.build_options import read_withdrawn
 from builders.errors import BuildError
-from builders.plan.withdrawals import read_withdrawn
 from builders.release.tables import read_excluded
 from tests.builders.conftest import build_demo
 
