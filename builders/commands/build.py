@@ -1,4 +1,4 @@
-"""Runs a build from its flags to its printed result, for `python -m builders.<benchmark>_benchmark`.
+"""Runs a build, for `python -m builders.<benchmark>_benchmark`: from flags and folders of sources to its result.
 
 Tested by `tests/builders/commands/test_build.py`.
 """

@@ -1,5 +1,7 @@
 """The splits that a build makes: those that are named, or else the usual ones, as far as they can be generated.
 
+A demo has tiny models of its own where no flag gives one.
+
 Tested by `tests/builders/cli/test_build_options.py` and `tests/builders/commands/test_build_splits.py`.
 """
 

@@ -1,4 +1,4 @@
-"""Declarations of configs: their splits, splits joined from parts, and the paper's counts.
+"""Declarations of configs: their splits, splits joined from parts, the classes of both, and the paper's counts.
 
 Tested by `tests/builders/declare/test_benchmark.py`.
 """

@@ -1,4 +1,4 @@
-"""The plan of a build, which both entrances return (from sources, from a published index), and its images' places.
+"""What a run was asked for, the plan that both entrances make of it, and where the bytes of its images are.
 
 Tested by `tests/builders/pipeline/test_run.py`.
 """

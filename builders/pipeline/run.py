@@ -21,7 +21,7 @@ from builders.pipeline.state import TRIES, State, locked
 from builders.release.entries import Manifest
 from builders.release.manifest import read_or_empty
 from builders.release.split_entries import SplitEntry
-from builders.storage.paths import ChangedMeanwhileError
+from builders.storage.stores.errors import ChangedMeanwhileError
 from builders.writing.places import STAGING, remove_packs
 from builders.writing.read_plan import ReadPlan
 

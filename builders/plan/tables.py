@@ -1,4 +1,6 @@
-"""The table of a planned split: one row per image, with the columns of the release that need no pixels.
+"""The two tables of a planned split: its rows, one per image and without pixels, and the images that are left out.
+
+Every image of its partitions is in one of them, or counted there by class.
 
 Tested by `tests/builders/plan/test_planner.py`.
 """

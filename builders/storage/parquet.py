@@ -1,7 +1,8 @@
 """Reads Parquet files and writes Arrow files, on this machine or in a store.
 
 On this machine files are opened by their paths. In a store they are read by ranges: of a Parquet file the end, and
-then each chunk of a column with a megabyte behind it, in which the small columns of a row group lie.
+then each chunk of a column with a megabyte behind it, in which the small columns of a row group lie. Large tables of a
+plan lie in temporary Arrow files instead of in memory.
 """
 
 from __future__ import annotations

@@ -3,6 +3,11 @@
 A local path is a `pathlib.Path`. An address such as s3://BUCKET/PREFIX becomes a
 `builders.storage.stores.path.StorePath`, which has the methods of a Path that these tools use and is typed as one; it
 has no `os.fspath`, so nothing opens it by mistake. Nothing here imports fsspec before the first address is given.
+
+Only regular files are opened: a named pipe has no end, and a device may be anything. A file that is written is
+complete or does not exist, also after a power cut (`unknown_detection.durable`).
+
+Tested by `tests/builders/storage/test_paths.py`, `test_paths_atomic.py` and `test_paths_regular.py`.
 """
 
 from __future__ import annotations
@@ -21,7 +26,6 @@ from typing import IO, TYPE_CHECKING, Any, cast
 import click
 
 from builders.errors import BuildError, one_line
-from builders.storage.stores.errors import ChangedMeanwhileError
 
 if TYPE_CHECKING:
     from builders.storage.store import Store
@@ -139,8 +143,6 @@ class PathType(click.ParamType[Any]):
 LOCAL = PathType(remote=False)
 """A path of this machine; without it, an address would become a folder named s3: here."""
 
-
-__all__ = ["TEMPORARY", "ChangedMeanwhileError", "atomic_path", "inside", "write_text"]
 
 TEMPORARY = ".tmp"
 """Suffix of every temporary file."""

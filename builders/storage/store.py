@@ -2,7 +2,7 @@
 
 `builders.storage.paths.store_of` gives the store of a path, so that nobody else asks where a path lies.
 
-Tested by `tests/builders/storage/test_paths.py`.
+Tested by `tests/builders/storage/test_paths.py` and `test_store_locks.py`.
 """
 
 from __future__ import annotations

@@ -20,6 +20,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
+from builders.declare.quotas import Originals
 from builders.generate.batches import SEALED_SUFFIX
 from builders.generate.inputs import COMPANION_VALUE
 from builders.plan.originals import companion_rows
@@ -83,15 +84,12 @@ class Places:
         columns = {"root": roots, "file": files, "offset": pa.array(offsets), "size": pa.array(sizes)}
         return Located(columns, sizes, packs)
 
-    def find_companions(self, planned: PlannedSplit) -> Located | None:
-        """Find the images of another source that a split's generator takes; None if it takes none.
+    def find_companions(self, companions: Originals, planned: PlannedSplit) -> Located:
+        """Find the images of another source that a split's generator takes.
 
         Raises:
             BuildError: the other source has no image for one of the split's.
         """
-        companions = planned.split.companions
-        if companions is None:
-            return None
         index = self.indexes[companions.of.key]
         rows = companion_rows(index, companions.partitions[0], planned.table["source_id"])
         found = self.find(companions.of.key, rows)

@@ -91,7 +91,8 @@ def locate(planned: PlannedSplit, places: Places) -> ReadPlan:
         BuildError: a file of the index is no longer there or cannot be looked at.
     """
     key = planned.split.source.key
-    found, beside = places.find(key, planned.rows), places.find_companions(planned)
+    found, companions = places.find(key, planned.rows), planned.split.companions
+    beside = places.find_companions(companions, planned) if companions is not None else None
     form = places.indexes[key].take(["form"], planned.rows)["form"].cast(pa.string())
     columns = {**found.columns, "form": form, **(beside.columns if beside else {})}
     table = planned.table
