@@ -104,11 +104,6 @@ def finish_split(
     split, generator = plan.parts[0].split, plan.image_generator
     sealed = range(plan.shards if generator is not None and generator.sealed is not None else 0)
     by_key = {planned.key: planned.split for planned in plan.parts}
-    own: dict[str, Any] = {"parts": tuple(parts)}
-    if not isinstance(split, Part):
-        own = {name: getattr(parts[0], name) for name in ("role", "source", "partitions", "adopted")}
-        if parts[0].labelled != is_labelled(split.role):  # else its role says so
-            own["labelled"] = parts[0].labelled
     entry = SplitEntry(
         **{name: sum(getattr(part, name) for part in parts) for name in SUMS},
         why="; ".join(dict.fromkeys(part.why for part in parts if part.why)),
@@ -125,7 +120,7 @@ def finish_split(
         generator=None if generator is None else generator.entry(),
         overlaps=rows.num_rows - rows[ID_OVERLAP.name].null_count if ID_OVERLAP in config.columns else None,
         compared=remarks_on_classes(config, split) if ID_OVERLAP in config.columns else None,
-        **own,
+        **({"parts": tuple(parts)} if isinstance(split, Part) else _own(parts[0])),
     )
     run.meter.advance(plan.table.num_rows)
     return Finished(plan, entry, tuple(exclusions))
@@ -164,6 +159,12 @@ def _part_entry(planned: PlannedSplit, excluded: Sequence[Exclusion], rows: int,
         classes=planned.classes,
         paper_classes=planned.count.classes,
     )
+
+
+def _own(part: PartEntry) -> dict[str, Any]:
+    """What a split without parts says of itself; of its labels only what its role does not say."""
+    own = {name: getattr(part, name) for name in ("role", "source", "partitions", "adopted")}
+    return own if part.labelled == is_labelled(part.role) else {**own, "labelled": part.labelled}
 
 
 def data_entries(layout: Layout, plan: ReadPlan) -> tuple[FileEntry, ...]:
