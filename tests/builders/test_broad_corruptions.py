@@ -249,7 +249,7 @@ def test_a_demo_without_the_extra_leaves_corruptions_out_and_says_so(flags, tmp_
 
 
 def test_half_of_one_image_a_class_is_told_as_such(imagenet, tmp_path, capsys):
-    """At most half of a short class is drawn (`builders.declare.splits.PerClass`), and 1 // 2 is 0."""
+    """At most half of a short class is drawn (`builders.declare.quotas.PerClass`), and 1 // 2 is 0."""
     for wnid in CLASSES:
         first = min((imagenet / "val" / wnid).iterdir())
         (tmp_path / "val" / wnid).mkdir(parents=True)
