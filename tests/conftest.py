@@ -1,6 +1,7 @@
 import os
 
 import filelock
+import hypothesis
 import pytest
 from xdist.scheduler import LoadFileScheduling
 
@@ -20,6 +21,10 @@ __all__ = ["chromium", "google", "google_server", "open_page", "proxy", "store",
 
 # Thousands of small files are written, of which none has to survive a power cut. Tests of flushing use `flushed`.
 os.environ[NO_SYNC] = "1"
+
+# A busy machine takes its time for one example, which says nothing of the law.
+hypothesis.settings.register_profile("no deadline", deadline=None)
+hypothesis.settings.load_profile("no deadline")
 
 # gcsfs asks Google over gRPC what kind of bucket one is, which no emulator answers, and gives up after a minute.
 os.environ["GCSFS_EXPERIMENTAL_ZB_HNS_SUPPORT"] = "false"

@@ -201,7 +201,7 @@ def test_a_threshold_that_is_the_distance_of_a_pair_includes_it(brute_force):
 
 
 @given(seeds)
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 def test_brute_force_agrees_on_any_images(seed):
     queries, references = assorted(seed), assorted(seed + 1)
     references[0] = queries[3]
@@ -215,7 +215,7 @@ def test_brute_force_agrees_on_any_images(seed):
 
 
 @given(seeds, st.integers(1, 40), st.integers(1, 40), st.integers(1, 40), st.integers(1, 90))
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_how_much_is_worked_on_at_once_changes_nothing(seed, queries_at_once, parts, references_at_once, candidates):
     queries, references = planted(seed)
     whole = search(queries, references, threshold=0.5)
@@ -231,7 +231,7 @@ def test_how_much_is_worked_on_at_once_changes_nothing(seed, queries_at_once, pa
 
 
 @given(seeds)
-@settings(max_examples=10, deadline=None)
+@settings(max_examples=10)
 def test_order_of_images_does_not_matter(seed):
     queries, references = planted(seed)
     random = np.random.default_rng(seed)
@@ -242,7 +242,7 @@ def test_order_of_images_does_not_matter(seed):
 
 
 @given(seeds)
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 def test_no_distance_is_0_which_a_table_has_for_equal_pixels(seed):
     image = coloured_noise(1, 1, np.random.default_rng(seed))[0]
     assert LEAST <= distance(image[:, ::-1], image) == pytest.approx(distance(image, image), abs=1e-9)
@@ -251,14 +251,14 @@ def test_no_distance_is_0_which_a_table_has_for_equal_pixels(seed):
 
 
 @given(seeds, st.integers(0, 15), st.integers(0, 9))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_mirroring_the_query_changes_nothing(seed, row, column):
     query, reference = planted(seed)[1][row], assorted(seed + 1)[column]
     assert distance(query[:, ::-1], reference) == pytest.approx(distance(query, reference), abs=1e-9)
 
 
 @given(seeds, st.integers(-2, 2), st.integers(-2, 2), st.booleans())
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_moves_of_two_pixels_are_at_no_distance_whatever_fills_the_edge(seed, down, right, mirrored):
     random = np.random.default_rng(seed)
     image = coloured_noise(1, 1.5, random)[0]
@@ -270,7 +270,7 @@ def test_moves_of_two_pixels_are_at_no_distance_whatever_fills_the_edge(seed, do
 
 
 @given(seeds, st.integers(0, 100))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_brightness_changes_nothing_where_nothing_clips(seed, more):
     image = coloured_noise(1, 1, np.random.default_rng(seed))[0] // 2 + 10
     assume(roughness(block_means(image[2:30, 2:30])) >= 6)  # smoother images are compared in levels as well
@@ -278,7 +278,7 @@ def test_brightness_changes_nothing_where_nothing_clips(seed, more):
 
 
 @given(seeds, st.sampled_from([2, 3]))
-@settings(max_examples=20, deadline=None)
+@settings(max_examples=20)
 def test_contrast_changes_the_distance_by_a_bound(seed, times):
     """More contrast scales each value of the detail by 1 to `times`, since it is divided by the contrast nearby.
 

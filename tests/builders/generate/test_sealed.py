@@ -28,7 +28,7 @@ def attacked(side=24, seed=0, name="imagenet/val/ILSVRC2012_val_00000293.JPEG#pg
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(0, 2**32 - 1))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_any_pixels_come_back(height, width, seed):
     generator = np.random.default_rng(seed)
     prepared, pixels = generator.integers(0, 256, (2, height, width, 3), dtype=np.uint8)

@@ -2,7 +2,7 @@ import hashlib
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from builders.declare.ranking import Key, in_rank_order
@@ -30,7 +30,6 @@ def view_of(sizes):
     return IndexArrays(SourceIndex(SOURCE, None, tuple(pieces)))
 
 
-@settings(deadline=None)
 @given(st.lists(st.text(max_size=5), unique=True, max_size=40))
 def test_ids_with_equal_words_are_told_apart_by_their_digests(names):
     """Words of two bits, of which many are equal; of whole digests no two equal words are known."""
@@ -40,7 +39,6 @@ def test_ids_with_equal_words_are_told_apart_by_their_digests(names):
     assert [names[i] for i in order] == sorted(names, key=digest)
 
 
-@settings(deadline=None)
 @given(st.lists(st.integers(0, 12), min_size=1, max_size=3), st.tuples(st.integers(0, 5), st.integers(0, 5)))
 def test_the_first_of_each_class_do_not_depend_on_how_many_are_ranked_together(sizes, limits):
     view = view_of(sizes)

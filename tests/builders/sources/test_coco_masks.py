@@ -89,7 +89,7 @@ points = st.tuples(st.floats(0, WIDTH), st.floats(0, HEIGHT))
 polygons = st.lists(points, min_size=3, max_size=8).map(lambda found: [side for point in found for side in point])
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.lists(polygons, min_size=1, max_size=5), st.randoms(use_true_random=False))
 def test_the_union_of_any_polygons(tmp_path_factory, drawn, order):
     path = tmp_path_factory.mktemp("union") / "a.json"
@@ -103,7 +103,7 @@ def test_the_union_of_any_polygons(tmp_path_factory, drawn, order):
     assert max(each) <= whole <= min(sum(each), WIDTH * HEIGHT)
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.integers(0, 2**32 - 1), polygons)
 def test_the_union_with_a_crowd(tmp_path_factory, seed, polygon):
     path = tmp_path_factory.mktemp("union") / "a.json"

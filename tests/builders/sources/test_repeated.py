@@ -2,7 +2,7 @@ import tempfile
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from builders.sources.base import PartitionIndex, SourceIndex, partition_table
@@ -30,7 +30,6 @@ def test_a_large_table_lies_in_a_file_without_a_name(tmp_path, monkeypatch):
     assert not list(tmp_path.iterdir())
 
 
-@settings(deadline=None)
 @given(st.lists(texts, max_size=4), st.booleans())
 def test_repeated_text_is_what_a_loop_finds(columns, ascending):
     if ascending:
@@ -45,7 +44,6 @@ def test_a_range_around_two_others_is_compared_with_both():
     assert repeated_text(columns_of(columns)) == "z"
 
 
-@settings(deadline=None)
 @given(st.lists(st.lists(st.integers(0, 99), max_size=9), min_size=1, max_size=3), st.data())
 def test_rows_of_an_index_count_through_its_partitions(numbers, data):
     pieces = []

@@ -123,7 +123,7 @@ def test_no_matlab_file_at_all(tmp_path):
     assert "cannot be read as a MATLAB 5 file" in refusal("svhn", tmp_path, "test")
 
 
-@settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=200, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.integers(0, 18_700), st.integers(0, 255)), min_size=1, max_size=4))
 def test_damaged_bytes_give_an_index_or_a_sentence(tmp_path, changes):
     path = write(tmp_path)

@@ -66,7 +66,7 @@ def deepest_of_its_line(wnid):
 
 
 @pytest.mark.parametrize("measure", MEASURES)
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(first=sets, second=sets)
 def test_similarity_is_positive_and_greatest_for_equal_synsets_only(measure, first, second):
     found = measure(first, second)
@@ -78,7 +78,7 @@ def test_similarity_is_positive_and_greatest_for_equal_synsets_only(measure, fir
 
 
 @pytest.mark.parametrize("measure", MEASURES)
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(wnids=sets)
 def test_similarity_to_itself_is_the_greatest(measure, wnids):
     itself = np.diag(measure(wnids, wnids))
@@ -95,13 +95,13 @@ def test_wu_palmer_of_a_person_with_a_person_is_below_one():
 
 
 @pytest.mark.parametrize("measure", [similarity.path, similarity.leacock_chodorow])
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(first=sets, second=sets)
 def test_measures_of_path_length_are_symmetric(measure, first, second):
     assert np.array_equal(measure(first, second), measure(second, first).T)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(max_examples=40)
 @given(st.integers(0, len(WN) - 1))
 def test_a_hypernym_is_one_link_away(row):
     for parent in WN.hypernyms(row).tolist():

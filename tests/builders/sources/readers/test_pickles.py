@@ -172,7 +172,7 @@ def test_python2_pickles_are_those_that_the_standard_unpickler_reads():
     assert not {"BINUNICODE", "BINBYTES", "SHORT_BINBYTES", "STACK_GLOBAL", "FRAME"} & opcodes
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.lists(st.tuples(st.integers(0, len(SMALL) - 1), st.integers(0, 255)), min_size=1, max_size=4))
 def test_damaged_bytes_give_a_value_or_a_sentence(changes):
     damaged = bytearray(SMALL)
