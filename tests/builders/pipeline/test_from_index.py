@@ -70,6 +70,17 @@ def test_configs_are_added_to_one_folder(published, demo, tmp_path):
     assert all(files_of(tmp_path)[name] == before[name] for name in kept)
 
 
+def test_a_release_from_before_the_table_of_duplicates_is_built_too(published, demo, tmp_path):
+    place = shutil.copytree(published["imagenet"].root, tmp_path / "published")
+    manifest = json.loads((place / "manifest.json").read_text(encoding="utf-8"))
+    del manifest["duplicates"]
+    write_json(place, manifest)
+    shutil.rmtree(place / "duplicates")
+    built = materialize(Published(place, "imagenet", only=frozenset(("far_ood_food32",))), demo, tmp_path / "out")
+    before = manifest["configs"]["imagenet"]["splits"]["far_ood_food32"]
+    assert built["configs"]["imagenet"]["splits"]["far_ood_food32"]["digest"] == before["digest"]
+
+
 def test_a_changed_image_is_named(published, demo, tmp_path):
     root = linked(demo["food101"], tmp_path / "food101")
     row = published["imagenet"].rows("imagenet/far_ood_food32").to_pylist()[7]

@@ -1,5 +1,6 @@
 """Exclusions, parts and ids, as `verify` checks them."""
 
+import dataclasses
 import os
 from pathlib import Path
 
@@ -39,6 +40,19 @@ def test_a_table_of_exclusions_that_cannot_be_read(whole, check):
     code, lines = check()
     assert code == 1
     assert problems(lines)[0].startswith("excluded/imagenet.csv: cannot be read as a table of exclusions")
+
+
+def test_an_exclusion_of_a_split_that_is_not_there(whole, check):
+    path = "excluded/imagenet.csv"
+    lines = read_excluded(whole / path)
+    (whole / path).unlink()
+    write_excluded(whole / path, [dataclasses.replace(lines[0], split="imagenet/absent"), *lines], [])
+    manifest = manifest_of(whole)
+    manifest["configs"]["imagenet"]["excluded"] = entry_of(whole, path)
+    save_manifest(whole, manifest)
+    code, found = check()
+    assert code == 1
+    assert problems(found) == [f"{path}: a line names imagenet/absent, which is no split of imagenet"]
 
 
 HEADER = "split,source,partition,class_id,class_name,image,images,rule,evidence\n"
