@@ -14,7 +14,8 @@ from builders.cli.console import exit_code
 from builders.errors import os_errors_as_build_errors
 from builders.release.layout import Layout
 from builders.release.manifest import read_manifest
-from builders.storage.paths import PathType, read_regular
+from builders.storage.files import read_regular
+from builders.storage.paths import PathType
 from unknown_detection.commands import as_started
 from unknown_detection.help import helpful
 

@@ -12,21 +12,15 @@ from typing import Any, NamedTuple
 
 import click
 
-from builders.cli.console import (
-    aligned,
-    check_json,
-    chosen_splits,
-    exit_code,
-    json_option,
-    print_document,
-    splits_option,
-)
+from builders.cli.console import aligned, check_json, exit_code, json_option, print_document
+from builders.cli.split_choice import chosen_splits, splits_option
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.release.entries import Manifest
 from builders.release.manifest import read_manifest
 from builders.release.openood_tree import LISTS
 from builders.release.split_entries import SplitEntry
-from builders.storage.paths import LOCAL, PathType, write_text
+from builders.storage.files import write_text
+from builders.storage.paths import LOCAL, PathType
 from hf_scripts.exports import readme
 from hf_scripts.exports.formats import MIN_SHARD_BYTES, SHARD_BYTES, WRITERS, SplitOutput
 from hf_scripts.exports.rows import ImageRow, check_identity, read_rows

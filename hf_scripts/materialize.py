@@ -12,15 +12,7 @@ from typing import Any
 import click
 
 from builders.cli.build_options import BuildFlags, parsed
-from builders.cli.console import (
-    aligned,
-    check_json,
-    chosen_splits,
-    exit_code,
-    json_option,
-    print_document,
-    splits_option,
-)
+from builders.cli.console import aligned, check_json, exit_code, json_option, print_document
 from builders.cli.executor_flags import EXECUTOR_FLAGS, EXECUTOR_OPTIONS
 from builders.cli.source_flags import (
     cache_option,
@@ -32,6 +24,7 @@ from builders.cli.source_flags import (
     source_options,
     sources_option,
 )
+from builders.cli.split_choice import chosen_splits, splits_option
 from builders.commands.summary import loading
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.executors.processes import without_pandas

@@ -9,7 +9,8 @@ from pathlib import Path
 import click
 
 from builders.card.metadata import front_matter
-from builders.cli.console import check_json, exit_code, json_option, print_document, splits_option
+from builders.cli.console import check_json, exit_code, json_option, print_document
+from builders.cli.split_choice import splits_option
 from builders.errors import BuildError
 from builders.executors.cores import usable_cores
 from builders.hub.repo_id import is_repository

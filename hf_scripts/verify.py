@@ -9,7 +9,8 @@ from typing import Any
 
 import click
 
-from builders.cli.console import exit_code, json_option, print_document, splits_option
+from builders.cli.console import exit_code, json_option, print_document
+from builders.cli.split_choice import splits_option
 from builders.errors import NAMED, BuildError, more
 from builders.executors.cores import usable_cores
 from builders.executors.local import LocalExecutor

@@ -88,7 +88,7 @@ _WRITES = """
 import sys
 from pathlib import Path
 import pyarrow as pa, pyarrow.parquet as pq
-from builders.storage.paths import atomic_path
+from builders.storage.files import atomic_path
 from tests.power import Disk
 with (disk := Disk(sys.argv[1])).watching():
     for name in ("one", "two"):

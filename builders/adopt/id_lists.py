@@ -22,7 +22,7 @@ from builders.declare.benchmark import Benchmark, Split
 from builders.errors import BuildError
 from builders.plan.candidates import Adopted
 from builders.sources.base import SourceIndex
-from builders.storage.paths import read_regular
+from builders.storage.files import read_regular
 
 SUFFIX = ".json"
 """The ending by which a split's published list is known to be one of numbers (`Split.published`)."""

@@ -23,7 +23,7 @@ from builders.adopt.file_listing import FileListing, Log, reading_copy
 from builders.errors import BuildError
 from builders.sources.base import IN_PLACE, SourceIndex
 from builders.sources.sizes import image_sizes
-from builders.storage.paths import open_buffered
+from builders.storage.files import open_buffered
 
 Int64 = npt.NDArray[np.int64]
 

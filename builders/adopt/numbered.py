@@ -20,7 +20,7 @@ from builders.release import images
 from builders.sources.base import RGB32_BYTES, Container, SourceIndex
 from builders.sources.readers.folders import printable
 from builders.sources.unpack import UNPACKERS
-from builders.storage.paths import open_buffered
+from builders.storage.files import open_buffered
 
 _SIDE = 32
 

@@ -15,7 +15,8 @@ from builders.errors import BuildError, os_errors_as_build_errors, printable
 from builders.release.entries import AuditEntry, Manifest
 from builders.release.layout import FOLDERS, STATE, Layout, shows_images
 from builders.release.manifest import file_entry, read_manifest
-from builders.storage.paths import atomic_path, store_of, write_text
+from builders.storage.files import atomic_path, write_text
+from builders.storage.paths import store_of
 from unknown_detection.csv_text import csv_text
 
 Cell = str | int | float

@@ -18,7 +18,7 @@ from builders.release.entries import Manifest, without_outdated_audits
 from builders.release.layout import INDEX_SUFFIX, Layout
 from builders.release.manifest import file_entry, write_manifest
 from builders.release.schema import COLUMN_MEANINGS
-from builders.storage.paths import write_text
+from builders.storage.files import write_text
 from unknown_detection.words import byte_text, quantity
 
 if TYPE_CHECKING:

@@ -22,7 +22,7 @@ from builders.release.manifest import file_entry
 from builders.release.reader import Rows, read_index, rgb_images
 from builders.release.schema import ROLES, UNKNOWN_ROLES, Role
 from builders.release.split_entries import FileEntry, SplitEntry
-from builders.storage.paths import atomic_path
+from builders.storage.files import atomic_path
 
 
 @dataclass(frozen=True)

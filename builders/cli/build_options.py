@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from builders.cli.console import json_option, splits_option
+from builders.cli.console import json_option
 from builders.cli.executor_flags import EXECUTOR_FLAGS, EXECUTOR_OPTIONS, ExecutorFlags
 from builders.cli.source_flags import (
     LocalPath,
@@ -25,6 +25,7 @@ from builders.cli.source_flags import (
     given_places,
     sources_option,
 )
+from builders.cli.split_choice import splits_option
 from builders.declare.benchmark import Benchmark, Variant
 from builders.errors import BuildError, one_line
 from builders.generate.devices import DEVICE
@@ -44,7 +45,7 @@ class BuildFlags:
 
     Attributes:
         out: the release's folder, or its address in a store.
-        splits: the values of `--splits`, as `builders.cli.console.named` reads them.
+        splits: the values of `--splits`, as `builders.cli.split_choice.named` reads them.
         seed: keys every draw.
         check: `fast` or `decode`.
         withdraw: a CSV file's path, or the word `duplicates`.

@@ -1,19 +1,17 @@
-"""What commands share: how they run, how splits are chosen, and how tables and JSON documents are printed.
+"""What commands share: how they run, and how tables and JSON documents are printed.
 
-Tested by `tests/unknown_detection/terminal/test_interrupts.py` and `tests/builders/commands/test_build.py`.
+Tested by `tests/unknown_detection/terminal/test_interrupts.py` and `tests/builders/cli/test_console.py`.
 """
 
 from __future__ import annotations
 
-import difflib
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import click
 
-from builders.errors import BuildError, one_line, printable
+from builders.errors import BuildError, printable
 from unknown_detection.commands import as_started
 from unknown_detection.help import usage_error
 from unknown_detection.terminal.interrupts import run_stoppable
@@ -87,107 +85,3 @@ def print_document(command: str, values: Mapping[str, Any]) -> None:
     """
     document = {"schema": SCHEMA, "command": command, **values}
     click.echo(json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False))
-
-
-def splits_option(
-    help: str,  # noqa: A002 - as in click
-    *,
-    keys: Sequence[str] = (),
-) -> Callable[[Any], Any]:
-    """Return the option; its value is what `chosen_splits` takes.
-
-    Args:
-        help: what is done with the splits, as the start of the option's help.
-        keys: the splits that a shell offers; those of the release where a command's first argument names one.
-    """
-
-    def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-        return offered(keys or _splits_there(ctx), incomplete)
-
-    return click.option(
-        "--splits",
-        multiple=True,
-        shell_complete=complete,
-        metavar="CONFIG[/SPLIT],...",
-        help=f"{help} A config stands for all its splits.",
-    )
-
-
-def offered(keys: Sequence[str], incomplete: str) -> list[str]:
-    """Completions of a value for the shell: configs, and splits once their config is written."""
-    before, comma, last = incomplete.rpartition(",")
-    configs = dict.fromkeys(key.partition("/")[0] for key in keys)
-    names = [*configs, *(key for key in keys if last.startswith(f"{key.partition('/')[0]}/"))]
-    return [before + comma + name for name in names if name.startswith(last)]
-
-
-def _splits_there(ctx: click.Context) -> list[str]:
-    """The splits of the release folder that is the first argument of a command line; none if there is no such."""
-    from builders.release.manifest import read_manifest  # not for `--help`
-
-    arguments = [str(param.name) for param in ctx.command.params if isinstance(param, click.Argument)]
-    # click leaves arguments unread where the option at the end still lacks its value.
-    given = next((value for value in (*(ctx.params.get(name) for name in arguments[:1]), *ctx.args) if value), "")
-    try:
-        return list(read_manifest(Path(str(given))).by_key())
-    except BuildError:
-        return []
-
-
-def named(wanted: Sequence[str]) -> list[str]:
-    """The names in the option's values, which may be given several times.
-
-    Raises:
-        BuildError: a value has an empty name, such as that of a variable that is not set.
-    """
-    names = [name.strip() for value in wanted for name in value.split(",")]
-    if "" in names:
-        raise BuildError(
-            f"--splits {one_line(repr(','.join(wanted)))} has an empty name. Give CONFIG or CONFIG/SPLIT, with a "
-            "comma between two of them, or leave --splits out."
-        )
-    return names
-
-
-def is_named(key: str, names: Collection[str]) -> bool:
-    """Whether a split (`config/split`) or its config is among some names."""
-    return key in names or key.partition("/")[0] in names
-
-
-def refuse_unknown(names: Iterable[str], keys: Sequence[str], where: str) -> None:
-    """Refuse names that are neither a split nor a config.
-
-    Args:
-        names: what was asked for.
-        keys: all splits, as `config/split`.
-        where: what has these splits, for the message.
-
-    Raises:
-        BuildError: there is such a name.
-    """
-    configs = sorted({key.partition("/")[0] for key in keys})
-    for name in names:
-        if name not in keys and name not in configs:
-            near = difflib.get_close_matches(name, [*configs, *keys], n=1)
-            hint = f" (did you mean {near[0]}?)" if near else ""
-            example = f" or splits such as {keys[0]}" if keys else ""
-            raise BuildError(
-                f"{where} has no config or split {one_line(name)}{hint}. Give configs ({', '.join(configs)})"
-                f"{example} with --splits."
-            )
-
-
-def chosen_splits(wanted: Sequence[str], keys: Sequence[str], where: str) -> tuple[str, ...]:
-    """The splits that the option's values choose, in the order of `keys`; all of them if it is not given.
-
-    Args:
-        wanted: the option's values.
-        keys: all splits, as `config/split`.
-        where: what has these splits, for the message.
-
-    Raises:
-        BuildError: a name is empty, or neither a config nor a split.
-    """
-    names = named(wanted)
-    refuse_unknown(names, keys, where)
-    return tuple(key for key in keys if not names or is_named(key, names))

@@ -12,13 +12,15 @@ import click
 
 from builders.audit.record import Findings, audited, paths, picture_format, record, save_picture, table_text
 from builders.audit.smoothness import SEPARABLE, has_known_test, table_lines
-from builders.cli.console import aligned, chosen_splits, exit_code, splits_option
+from builders.cli.console import aligned, exit_code
+from builders.cli.split_choice import chosen_splits, splits_option
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.executors.cores import usable_cores
 from builders.executors.local import LocalExecutor
 from builders.release.entries import Manifest
 from builders.release.manifest import read_manifest
-from builders.storage.paths import LOCAL, PathType, write_text
+from builders.storage.files import write_text
+from builders.storage.paths import LOCAL, PathType
 from builders.storage.scratch import scratch_folder
 from unknown_detection.csv_text import csv_text
 from unknown_detection.help import HelpGroup

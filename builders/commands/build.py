@@ -14,7 +14,7 @@ from pathlib import Path
 import click
 
 from builders.cli.build_options import DUPLICATES, BuildFlags, chosen_reading, read_withdrawn, refuse_replaced
-from builders.cli.console import check_json, is_named, named, print_document, refuse_unknown
+from builders.cli.console import check_json, print_document
 from builders.cli.source_flags import (
     given_places,
     listed_once,
@@ -23,7 +23,8 @@ from builders.cli.source_flags import (
     refuse_wrong_folders,
     source_folders,
 )
-from builders.commands.build_splits import ModelsOfDemo, chosen_splits, listed_in_demo, note_left_out
+from builders.cli.split_choice import is_named, named, refuse_unknown
+from builders.commands.build_splits import ModelsOfDemo, listed_in_demo, note_left_out, splits_to_build
 from builders.commands.summary import built_text, dry_run_document, dry_run_text
 from builders.declare.benchmark import Benchmark, split_of
 from builders.errors import NAMED, BuildError, more
@@ -175,7 +176,7 @@ def build(declared: Benchmark, module: str, flags: BuildFlags) -> None:
         if flags.demo:
             refuse_sources_of_demo(flags, meter.note)
             benchmark = with_demo_models(benchmark, models, names, flags, cleanup)
-        benchmark, splits = chosen_splits(benchmark, models, names, flags)
+        benchmark, splits = splits_to_build(benchmark, models, names, flags)
         read = compared_with(benchmark, splits) if flags.withdraw == DUPLICATES else splits
         if flags.demo:
             roots = demo_sources(benchmark, read, flags, cleanup)

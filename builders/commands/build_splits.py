@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from builders.cli.build_options import DUPLICATES, BuildFlags, is_given, replaced_configs
-from builders.cli.console import is_named
+from builders.cli.split_choice import is_named
 from builders.declare.benchmark import Benchmark, DemoModels, Listed, Settings, Split
 from builders.demo.base import DemoFiles
 from builders.errors import BuildError
@@ -108,7 +108,7 @@ def left_out(generators: Mapping[str, Generator]) -> Iterator[str]:
         yield f"left out {', '.join(some)}: {what}. For these, too: {INSTALL}"
 
 
-def chosen_splits(
+def splits_to_build(
     benchmark: Benchmark, models: ModelsOfDemo, names: Sequence[str], flags: BuildFlags
 ) -> tuple[Benchmark, tuple[str, ...]]:
     """The splits to build as `config/split`, and the benchmark as the installed packages let it be generated.

@@ -16,7 +16,8 @@ from builders.audit.record import audited
 from builders.cli.console import exit_code
 from builders.errors import BuildError
 from builders.report.pictures import PictureChoice
-from builders.storage.paths import LOCAL, PathType, store_of, write_text
+from builders.storage.files import write_text
+from builders.storage.paths import LOCAL, PathType, store_of
 from unknown_detection.help import helpful
 from unknown_detection.words import byte_text
 

@@ -19,7 +19,7 @@ from builders.demo.duplicates import COPIES, DUPLICATES, Duplicate
 from builders.demo.images import digest, draw, jpeg
 from builders.errors import BuildError
 from builders.sources.registry import SOURCES
-from builders.storage.paths import write_text
+from builders.storage.files import write_text
 from unknown_detection.durable import flush_tree, make_folder
 from unknown_detection.terminal.progress import bar
 

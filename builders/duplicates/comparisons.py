@@ -27,8 +27,9 @@ from builders.release.duplicates import KNOWN_ROLE, Comparison, Pair, comparison
 from builders.release.entries import SIMILARITY, Manifest
 from builders.release.layout import Layout
 from builders.release.schema import PIXEL_DIGEST
+from builders.storage.files import atomic_path
 from builders.storage.parquet import open_parquet, read_parquet, read_schema, row_batches
-from builders.storage.paths import atomic_path, store_of
+from builders.storage.paths import store_of
 
 Pixels = npt.NDArray[np.uint8]
 

@@ -19,7 +19,7 @@ import requests
 from builders.errors import BuildError
 from builders.fetch.transfer import FLOOR, CutError, Floor, received
 from builders.sources.obtain import OwnerFile
-from builders.storage.paths import refuse_irregular
+from builders.storage.files import refuse_irregular
 
 PART = ".part"
 """Suffix of a file that is not whole yet."""

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from builders.errors import BuildError
 from builders.sources.obtain import OwnerFile
-from builders.storage.paths import open_regular
+from builders.storage.files import open_regular
 
 _BLOCK = 1 << 22
 

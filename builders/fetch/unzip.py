@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import IO
 
 from builders.errors import BuildError, one_line
-from builders.storage.paths import TEMPORARY, inside, open_buffered
+from builders.storage.files import TEMPORARY, open_buffered
+from builders.storage.paths import inside
 from unknown_detection.durable import finish
 
 _MOST_TIMES = 20

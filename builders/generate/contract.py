@@ -18,7 +18,7 @@ from builders.errors import BuildError
 from builders.executors.base import ONE_CORE, Resources
 from builders.release.schema import Column, Value
 from builders.release.split_entries import GeneratorEntry, PreparationEntry, Reproducible
-from builders.storage.paths import open_buffered
+from builders.storage.files import open_buffered
 
 if TYPE_CHECKING:  # declarations have generators, and a command's `--help` reads declarations alone
     import numpy as np

@@ -27,8 +27,8 @@ from builders.release.schema import PREPARED_SHA256
 from builders.release.split_entries import PreparationEntry
 from builders.sources.broken import known_broken
 from builders.storage.byte_ranges import Reader
+from builders.storage.files import atomic_path
 from builders.storage.parquet import arrow_rows, read_parquet
-from builders.storage.paths import atomic_path
 from builders.storage.sealed_files import SealedWriter
 
 

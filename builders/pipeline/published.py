@@ -38,8 +38,8 @@ from builders.release.schema import arrow_schema, without_values
 from builders.release.split_entries import FileEntry, SplitEntry, pieces_by_key
 from builders.release.tables import read_excluded, write_excluded, write_index
 from builders.sources.base import Source
+from builders.storage.files import copy_here
 from builders.storage.parquet import read_parquet
-from builders.storage.paths import copy_here
 from builders.writing.read_plan import ReadPlan
 
 

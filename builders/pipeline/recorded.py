@@ -25,7 +25,7 @@ from builders.release.digests import file_sha256
 from builders.release.layout import Layout
 from builders.release.split_entries import FileEntry, GeneratorEntry, SplitEntry
 from builders.storage.byte_ranges import PACK_SUFFIX
-from builders.storage.paths import atomic_path
+from builders.storage.files import atomic_path
 from builders.storage.sealed_files import published_residuals
 from builders.writing.places import STAGING, Packed
 from builders.writing.read_plan import ReadPlan

@@ -21,7 +21,8 @@ from builders.release.entries import Manifest
 from builders.release.layout import FOLDERS, STATE, Layout
 from builders.release.manifest import read_or_empty
 from builders.release.split_entries import pieces_by_key
-from builders.storage.paths import read_regular, store_of
+from builders.storage.files import read_regular
+from builders.storage.paths import store_of
 from builders.storage.stores.errors import ChangedMeanwhileError
 
 # Their versions can change a Parquet file's bytes or what decodes, never a split's digest.

@@ -18,7 +18,7 @@ import pyarrow.parquet as pq
 
 from builders.errors import BuildError, one_line
 from builders.release.entries import METHODS, By, ComparedEntry, Manifest, PairCount
-from builders.storage.paths import atomic_path, open_buffered
+from builders.storage.files import atomic_path, open_buffered
 
 CONFIG = "duplicates"
 """Name of the table's config in the card, and of its folder."""

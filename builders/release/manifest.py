@@ -34,7 +34,8 @@ from builders.release.layout import (
 )
 from builders.release.schema import PREPARED_SHA256
 from builders.release.split_entries import NAME, PATTERNS, SUMS, FileEntry, SplitEntry
-from builders.storage.paths import read_regular, store_of
+from builders.storage.files import read_regular
+from builders.storage.paths import store_of
 
 SHARD_NUMBER = re.compile(r"-\d{5}-of-(?=\d{5}\.parquet$)")
 """The part of a shard's file name (`shard_path`) that differs between the shards of a split."""

@@ -16,7 +16,8 @@ import pyarrow.parquet as pq
 
 from builders.errors import BuildError
 from builders.release.schema import Column, arrow_schema
-from builders.storage.paths import atomic_path, open_buffered, read_regular, store_of
+from builders.storage.files import atomic_path, open_buffered, read_regular
+from builders.storage.paths import store_of
 from unknown_detection.csv_text import csv_text, plain_text
 
 _MOST_DIGITS = 15

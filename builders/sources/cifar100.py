@@ -20,7 +20,8 @@ from builders.sources.readers import parquet, pickles, tars
 from builders.sources.readers.arrays import interleaved, mirrored, position_table
 from builders.sources.readers.folders import relative
 from builders.sources.readers.layouts import Search, alike
-from builders.storage.paths import open_buffered, store_of
+from builders.storage.files import open_buffered
+from builders.storage.paths import store_of
 from taxonomy import tables
 
 _TITLE = "CIFAR-100"

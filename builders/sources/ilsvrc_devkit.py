@@ -16,7 +16,7 @@ import pyarrow as pa
 from builders.errors import BuildError
 from builders.sources.formats import matlab
 from builders.sources.readers import tars
-from builders.storage.paths import read_regular
+from builders.storage.files import read_regular
 from builders.storage.text_files import read_csv
 
 _KIT = "ILSVRC2012_devkit_t12"

@@ -21,7 +21,8 @@ from builders.release.images import UnreadableImageError, check
 from builders.sources.base import Expected, Licence, PartitionIndex, Source, Stray, Unsearched, partition_table
 from builders.sources.obtain import Obtain
 from builders.sources.readers.folders import child_names, class_codes, class_column, printable
-from builders.storage.paths import read_regular, store_of
+from builders.storage.files import read_regular
+from builders.storage.paths import store_of
 from taxonomy import tables
 
 ALL = "images"

@@ -16,7 +16,8 @@ from builders.sources.formats import lmdb_pages
 from builders.sources.obtain import Obtain, OwnerFile
 from builders.sources.readers.folders import child_names, class_column, printable, relative
 from builders.sources.readers.layouts import Layout, Search
-from builders.storage.paths import open_regular, store_of
+from builders.storage.files import open_regular
+from builders.storage.paths import store_of
 
 _TITLE = "LSUN"
 _PARTITION = "test"

@@ -26,7 +26,7 @@ from builders.sources.readers import parquet, parquet_files
 from builders.sources.readers import parquet_columns as columns
 from builders.sources.readers.folders import relative
 from builders.sources.readers.layouts import Search, alike
-from builders.storage.paths import read_regular
+from builders.storage.files import read_regular
 from taxonomy import tables
 
 _KEY = "partial_broad"

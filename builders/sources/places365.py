@@ -25,7 +25,7 @@ from builders.sources.readers.class_folders import ClassFolders
 from builders.sources.readers.folders import child_names, class_column, joined, relative
 from builders.sources.readers.layouts import Layout, Search, alike
 from builders.sources.readers.patterns import MatchedFiles, Pattern
-from builders.storage.paths import open_buffered, require_regular
+from builders.storage.files import open_buffered, require_regular
 
 _WANTED = {"train": "<8 digits>.jpg", "val": "Places365_val_<8 digits>.jpg"}
 _WANTED["mos"] = f"<category>_{_WANTED['train']} or {_WANTED['val']}"

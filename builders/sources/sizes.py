@@ -14,8 +14,9 @@ import pyarrow as pa
 
 from builders.errors import BuildError
 from builders.sources.base import IN_PLACE, LARGEST_IMAGE, SourceIndex
+from builders.storage.files import open_buffered
 from builders.storage.parquet import open_parquet
-from builders.storage.paths import open_buffered, store_of
+from builders.storage.paths import store_of
 
 Int64 = npt.NDArray[np.int64]
 

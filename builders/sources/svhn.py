@@ -18,7 +18,7 @@ from builders.sources.readers import parquet
 from builders.sources.readers.arrays import interleaved, mirrored, position_table
 from builders.sources.readers.folders import printable, relative
 from builders.sources.readers.layouts import Search, alike
-from builders.storage.paths import open_buffered
+from builders.storage.files import open_buffered
 
 _TITLE = "SVHN (cropped digits)"
 _CLASSES = tuple("0123456789")

@@ -13,7 +13,8 @@ import numpy as np
 import numpy.typing as npt
 
 from builders.errors import BuildError
-from builders.storage.paths import open_here, store_of
+from builders.storage.files import open_here
+from builders.storage.paths import store_of
 
 if TYPE_CHECKING:
     from builders.storage.store import Store

@@ -18,7 +18,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from builders.storage.paths import atomic_path, store_of
+from builders.storage.files import atomic_path
+from builders.storage.paths import store_of
 
 _BATCH_ROWS = 1 << 14
 """Rows of a batch of an Arrow file, which is what a task reads at least: a megabyte or two of a plan."""

@@ -22,7 +22,8 @@ import pyarrow.parquet as pq
 
 from builders.errors import BuildError, one_line
 from builders.storage.byte_ranges import PACK_SUFFIX, Ranges, other_size, unreadable
-from builders.storage.paths import as_path, read_regular, refuse_irregular
+from builders.storage.files import read_regular, refuse_irregular
+from builders.storage.paths import as_path
 from builders.storage.scratch import scratch_folder
 from builders.storage.store import Store
 from builders.storage.stores import look

@@ -16,8 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from builders.errors import BuildError, one_line
+from builders.storage.files import require_regular
 from builders.storage.parquet import open_parquet, row_batches
-from builders.storage.paths import require_regular
 
 SCHEMA = pa.schema([("id", pa.string()), ("sealed", pa.binary())])
 """Columns of such a file: the row's id, and the residual."""

@@ -26,7 +26,7 @@ from filelock import FileLock, Timeout
 
 from builders.errors import BuildError
 from builders.storage.byte_ranges import Ranges
-from builders.storage.paths import TEMPORARY, open_here, refuse_irregular
+from builders.storage.files import TEMPORARY, open_here, refuse_irregular
 from unknown_detection.durable import make_folder, replacing
 
 
@@ -228,7 +228,7 @@ class Store:
         return array
 
     def written(self, path: Path, *, durable: bool = True) -> AbstractContextManager[Path]:
-        """Write a file atomically, as `builders.storage.paths.atomic_path`."""
+        """Write a file atomically, as `builders.storage.files.atomic_path`."""
         # The process id separates two processes that write the same file. Files of killed processes are removed later.
         temporary = path.with_name(f".{path.name}.{os.getpid()}{_MACHINE:09d}{TEMPORARY}")
         return replacing(path, temporary, durable=durable)

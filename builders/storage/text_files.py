@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from builders.errors import BuildError, one_line
-from builders.storage.paths import open_buffered, require_regular
+from builders.storage.files import open_buffered, require_regular
 
 _LARGEST = 1 << 29
 """Bytes of the largest file. A list of all 1.8 million images of Places365 has 65 million."""

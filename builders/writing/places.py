@@ -29,7 +29,8 @@ from builders.sources.base import IN_PLACE, Container, SourceIndex
 from builders.sources.sizes import look_up_sizes
 from builders.sources.unpack import UNPACKERS
 from builders.storage.byte_ranges import PACK_SUFFIX
-from builders.storage.paths import atomic_path, store_of
+from builders.storage.files import atomic_path
+from builders.storage.paths import store_of
 
 STAGING = "staging"
 """Root key of pack files, beside the source keys."""

@@ -24,8 +24,9 @@ from builders.generate.batches import Batch
 from builders.release.images import BY_PIXELS, Stored
 from builders.release.schema import PIXEL_DIGEST, PLANNED, demo_metadata, is_demo
 from builders.storage.byte_ranges import Reader
+from builders.storage.files import atomic_path
 from builders.storage.parquet import arrow_rows, read_schema
-from builders.storage.paths import as_path, atomic_path
+from builders.storage.paths import as_path
 from builders.storage.sealed_files import SealedWriter, read_residuals
 from builders.writing.row_groups import Group, GroupImages
 

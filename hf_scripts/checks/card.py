@@ -9,7 +9,7 @@ from builders.card.metadata import front_matter_text
 from builders.release.digests import file_sha256
 from builders.release.entries import Manifest
 from builders.release.layout import Layout
-from builders.storage.paths import read_regular
+from builders.storage.files import read_regular
 from hf_scripts.checks.manifest import check_file
 from hf_scripts.checks.problems import Problems
 

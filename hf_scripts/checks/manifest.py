@@ -15,7 +15,8 @@ from builders.release.entries import Manifest
 from builders.release.layout import CARD, Layout, shard_path, shows_images
 from builders.release.manifest import ManifestError, read_manifest
 from builders.release.split_entries import FileEntry
-from builders.storage.paths import TEMPORARY, store_of
+from builders.storage.files import TEMPORARY
+from builders.storage.paths import store_of
 from hf_scripts.checks.problems import Problems
 
 if TYPE_CHECKING:  # the Hub's client, which a folder needs not

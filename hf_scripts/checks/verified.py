@@ -9,7 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from builders.cli.console import aligned, chosen_splits
+from builders.cli.console import aligned
+from builders.cli.split_choice import chosen_splits
 from builders.errors import printable
 from builders.release.entries import Manifest
 from hf_scripts.checks.manifest import files_in

@@ -13,7 +13,8 @@ from pathlib import Path
 import msgspec
 
 from builders.errors import BuildError
-from builders.storage.paths import TEMPORARY, inside, write_text
+from builders.storage.files import TEMPORARY, write_text
+from builders.storage.paths import inside
 from builders.storage.store import held
 from unknown_detection.durable import make_folder
 

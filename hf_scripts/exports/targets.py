@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import IO
 
 from builders.errors import BuildError
-from builders.storage.paths import atomic_path, inside
+from builders.storage.files import atomic_path
+from builders.storage.paths import inside
 from unknown_detection.durable import flush_all
 
 Bytes = bytes | memoryview

@@ -11,8 +11,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.release.entries import Manifest
+from builders.storage.files import atomic_path
 from builders.storage.parquet import read_parquet
-from builders.storage.paths import atomic_path
 from hf_scripts.publish.versions import Changes, Version
 from unknown_detection.csv_text import write_csv
 from unknown_detection.words import quantity

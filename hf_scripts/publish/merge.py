@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec.structs import replace
 
-from builders.cli.console import chosen_splits
+from builders.cli.split_choice import chosen_splits
 from builders.errors import BuildError
 from builders.release.entries import BenchmarkEntry, ConfigEntry, Manifest
 from builders.release.split_entries import SplitEntry, pieces_by_key

@@ -23,7 +23,7 @@ from builders.release.layout import CARD, CHANGELOG, CROISSANT, Layout
 from builders.release.manifest import file_entry, read_manifest
 from builders.release.split_entries import FileEntry
 from builders.release.tables import read_excluded, write_excluded
-from builders.storage.paths import write_text
+from builders.storage.files import write_text
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks import release
 from hf_scripts.checks.problems import Problems

@@ -81,7 +81,9 @@ TARS = [f"{PLACES}-{number:05d}.tar" for number in range(10)]
 # images, or 10 tars), the split's lists, the record, the README, then the same again for the second split.
 POINTS = [
     ("openood", 1, 0, []),
+    ("openood", 494, 492, []),
     ("openood", 495, 492, LISTS[:1]),
+    ("openood", 496, 492, LISTS),
     ("openood", 700, 492 + 201, [*LISTS, "README.txt"]),
     ("imagefolder", 300, 298, []),
     ("imagefolder", 495, 492, [f"{PLACES}/metadata.jsonl"]),
@@ -102,7 +104,10 @@ def watched(release, tmp_path_factory):
     return found
 
 
-@pytest.mark.parametrize(("chosen_format", "point", "images", "others"), POINTS)
+@pytest.mark.parametrize(
+    ("chosen_format", "point", "images", "others"),
+    [pytest.param(*given, marks=pytest.mark.slow) if given[1] in (494, 496) else given for given in POINTS],
+)
 def test_a_killed_export_goes_on_to_the_same_files_and_keeps_those_it_has(
     chosen_format, point, images, others, release, undisturbed, watched
 ):
@@ -118,11 +123,13 @@ def test_a_killed_export_goes_on_to_the_same_files_and_keeps_those_it_has(
     assert kept.items() <= stamps(out).items()
 
 
-def test_a_real_kill_leaves_what_was_copied(release, watched, tmp_path):
-    killed_at_rename(
-        4, KILLED, release, "--format", "webdataset", "--out", tmp_path / "out", "--quiet", *flags_of("webdataset")
-    )
-    assert tree(tmp_path / "out") == tree(watched["webdataset"].as_killed(4))
+@pytest.mark.parametrize(
+    ("chosen_format", "point"), [pytest.param("openood", 700, marks=pytest.mark.slow), ("webdataset", 4)]
+)
+def test_a_real_kill_leaves_what_was_copied(chosen_format, point, release, watched, tmp_path):
+    command = [release, "--format", chosen_format, "--out", tmp_path / "out", "--quiet", *flags_of(chosen_format)]
+    killed_at_rename(point, KILLED, *command)
+    assert tree(tmp_path / "out") == tree(watched[chosen_format].as_killed(point))
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from builders.generate.adversarial.generator import AttackSettings, adversarial
 from builders.generate.adversarial.models import RESNET50
 from builders.generate.adversarial.pgd import PGD
 from builders.generate.contract import Generator
-from builders.storage.paths import atomic_path
+from builders.storage.files import atomic_path
 
 _NETWORKS = ("test_resnet", "test_vit")
 """A convolutional network and a vision transformer, as in BROAD: 0.5 and 0.4 million parameters, 160 x 160 pixels."""

@@ -16,7 +16,7 @@ from typing import Any
 from builders.generate.contract import Generator
 from builders.generate.synthetic import biggan, stable_diffusion
 from builders.generate.synthetic.biggan_network import Sizes
-from builders.storage.paths import TEMPORARY
+from builders.storage.files import TEMPORARY
 from unknown_detection.durable import finish
 
 TINY_BIGGAN = Sizes(noise=6, embedding=6, width=4)

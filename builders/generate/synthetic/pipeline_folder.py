@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from builders.errors import NAMED, BuildError, more, one_line
-from builders.storage.paths import read_regular
+from builders.storage.files import read_regular
 
 GIVE = (
     "Give Stable Diffusion 2 with --stable-diffusion: a folder in the format of diffusers, or a repository on the Hub "

@@ -21,8 +21,8 @@ import pyarrow.parquet as pq
 
 from builders.errors import BuildError, one_line
 from builders.sources.base import OtherDataError
+from builders.storage.files import require_regular
 from builders.storage.parquet import open_parquet, row_batches
-from builders.storage.paths import require_regular
 
 _ROWS = 256
 """Rows that are decoded at a time: a value repeated without end fills no more than so many of them."""

@@ -23,7 +23,7 @@ from builders.errors import BuildError
 from builders.sources.base import LARGEST_IMAGE
 from builders.sources.formats import tar_headers
 from builders.sources.formats.tar_headers import TarError, shown
-from builders.storage.paths import byte_count, open_buffered, open_regular
+from builders.storage.files import byte_count, open_buffered, open_regular
 
 # A compressed archive of images is about as large as they are. One that unpacks to far more was made to fill memory or
 # time: zeros shrink to a thousandth.

@@ -234,7 +234,7 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
             return RangedFile(opened, str(self))
 
     def open(self, mode: str = "r", *args: Any, **options: Any) -> Any:
-        """Open a file to read it from start to end; `builders.storage.paths.atomic_path` writes files."""
+        """Open a file to read it from start to end; `builders.storage.files.atomic_path` writes files."""
         if mode != "rb":
             raise ValueError(f"{self} is opened as {mode!r}: files in a store are read as rb, or written as a whole")
         return io.BufferedReader(self.open_ranges(read_ahead=0), READ_WHOLE)

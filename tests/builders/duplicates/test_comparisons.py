@@ -82,8 +82,9 @@ def test_the_manifest_says_what_was_compared(whole):
     assert comparison("similarity-2", "cifar/test", "cifar/test") in similarity
 
 
-def test_the_order_of_runs_does_not_show(demo, whole, tmp_path):
-    for number in (3, 2, 0, 1):
+@pytest.mark.parametrize("order", [(3, 2, 0, 1), pytest.param((0, 1, 3, 2), marks=pytest.mark.slow)])
+def test_the_order_of_runs_does_not_show(demo, whole, tmp_path, order):
+    for number in order:
         key = SPLITS[number]
         # No run has a source that only other runs need.
         needed = {"dtd"} if key.endswith("dtd") else {"cifar100"}

@@ -309,6 +309,14 @@ def test_changed_copies_of_photographs_are_found(photographs, name):
         assert own.sum() == 100 and pairs.distances[own].max() <= LEAST
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("names", itertools.combinations(COMBINED, 2), ids=" and ".join)
+def test_copies_of_each_pair_of_changes_are_found(photographs, names):
+    images, random = contrasted(photographs, 100)
+    pairs = search(np.stack([changed(image, names, random) for image in images]), images)
+    assert (pairs.queries == pairs.references).sum() >= 97
+
+
 def test_copies_that_were_changed_twice_are_found(photographs):
     """Ten images for each of the fifteen pairs of changes."""
     images, random = contrasted(photographs, 150)

@@ -146,16 +146,17 @@ build_demo(sources(sys.argv[3]), Path(sys.argv[2]))
 # and its part.
 RENAMES = 45
 POINTS = (4, 11, 20, 31, 38, 42, 44)
+MORE_POINTS = (10, 12, 27)
 
 
 @pytest.fixture(scope="module")
 def watched(demo, tmp_path_factory):
     """A build in a process of its own, with the folder's states at the points."""
     out = tmp_path_factory.mktemp("watched") / "out"
-    return watched_at_renames(POINTS, out, KILLED, out, demo["imagenet"].parent)
+    return watched_at_renames(POINTS + MORE_POINTS, out, KILLED, out, demo["imagenet"].parent)
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", [*POINTS, *(pytest.param(point, marks=pytest.mark.slow) for point in MORE_POINTS)])
 def test_a_killed_build_goes_on_to_the_same_bytes(point, demo, release, watched):
     out = watched.as_killed(point)
     # A shard is finished when its record is there too; one between its two renames is due again.

@@ -24,7 +24,7 @@ from builders.release.duplicates import (
     unfolded,
     write_pairs,
 )
-from builders.storage.paths import open_regular, write_text
+from builders.storage.files import open_regular, write_text
 from tests import manifests
 from tests.manifests import as_json, entry_of, typed
 

@@ -8,7 +8,7 @@ import pytest
 from builders.demo.lsun import TROUBLES
 from builders.sources.base import Stray
 from builders.sources.formats import lmdb_pages
-from builders.storage.paths import open_regular
+from builders.storage.files import open_regular
 from tests.builders.cifar_layouts import lsun_database, lsun_entries, lsun_exported, lsun_flat
 from tests.builders.trees import contents, link, opened, refusal, tree
 from tests.fuzz.harness import run_cases

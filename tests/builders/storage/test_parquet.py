@@ -5,6 +5,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from builders.storage.files import atomic_path
 from builders.storage.parquet import (
     arrow_rows,
     open_parquet,
@@ -13,7 +14,7 @@ from builders.storage.parquet import (
     read_schema,
     write_arrow,
 )
-from builders.storage.paths import as_path, atomic_path, store_of
+from builders.storage.paths import as_path, store_of
 from tests.store.fixtures import forget_clients
 
 IMAGES = np.random.default_rng(0).integers(0, 256, (40, 100_000), dtype=np.uint8)

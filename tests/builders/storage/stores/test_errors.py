@@ -7,7 +7,8 @@ import urllib.request
 import pytest
 
 from builders.errors import BuildError
-from builders.storage.paths import as_path, write_text
+from builders.storage.files import write_text
+from builders.storage.paths import as_path
 from tests.store.fixtures import forget_clients
 from tests.store.proxy import CUT, NO_ANSWER
 from tests.store.server import SECRET

@@ -1,7 +1,8 @@
 import pytest
 
 from builders.errors import BuildError
-from builders.storage.paths import as_path, read_regular, store_of
+from builders.storage.files import read_regular
+from builders.storage.paths import as_path, store_of
 from builders.storage.stores import look
 from builders.storage.stores.look import Listing
 

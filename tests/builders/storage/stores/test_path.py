@@ -3,16 +3,8 @@ import pickle
 import pytest
 
 from builders.errors import BuildError
-from builders.storage.paths import (
-    as_path,
-    atomic_path,
-    copy_here,
-    inside,
-    read_regular,
-    require_regular,
-    store_of,
-    write_text,
-)
+from builders.storage.files import atomic_path, copy_here, read_regular, require_regular, write_text
+from builders.storage.paths import as_path, inside, store_of
 
 
 @pytest.fixture

@@ -1,6 +1,7 @@
 import pytest
 
-from builders.storage.paths import as_path, write_text
+from builders.storage.files import write_text
+from builders.storage.paths import as_path
 from builders.storage.stores.errors import ChangedMeanwhileError
 from builders.storage.stores.versions import ABSENT, replace, version
 from tests.store.fixtures import forget_clients

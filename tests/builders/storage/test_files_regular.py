@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from builders.errors import BuildError
-from builders.storage.paths import open_buffered, open_regular, read_regular, require_regular
+from builders.storage.files import open_buffered, open_regular, read_regular, require_regular
 
 
 def test_files_and_links_to_them_are_read(tmp_path):

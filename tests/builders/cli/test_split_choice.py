@@ -3,7 +3,7 @@
 import pytest
 from click.shell_completion import BashComplete
 
-from builders.cli.console import chosen_splits, is_named, named, offered
+from builders.cli.split_choice import chosen_splits, is_named, named, offered
 from builders.errors import BuildError
 from tests.hf_scripts.samples import make_release
 from unknown_detection.__main__ import make_command

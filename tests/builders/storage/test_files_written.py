@@ -6,7 +6,8 @@ import pytest
 
 from builders.errors import BuildError
 from builders.release.layout import PARTS, Layout
-from builders.storage.paths import atomic_path, inside, write_text
+from builders.storage.files import atomic_path, write_text
+from builders.storage.paths import inside
 
 
 def test_a_file_is_complete_or_does_not_exist(tmp_path):
