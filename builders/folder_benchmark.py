@@ -26,7 +26,7 @@ from builders.declare.benchmark import (
 from builders.errors import BuildError, more
 from builders.release.schema import Role
 from builders.sources.base import Source
-from builders.sources.image_folder import ALL, Images, image_folder
+from builders.sources.image_folder import ALL, FolderImages, image_folder
 from taxonomy.overlaps import BY_NAME
 from unknown_detection.commands import run_builder
 
@@ -46,10 +46,10 @@ class Unknown:
 
     split: str
     role: Role
-    images: Images
+    images: FolderImages
 
 
-def declare(name: str, seed: int, known: Images, unknown: Sequence[Unknown]) -> Benchmark:
+def declare(name: str, seed: int, known: FolderImages, unknown: Sequence[Unknown]) -> Benchmark:
     """Declare the benchmark of some folders.
 
     Args:
@@ -124,7 +124,7 @@ def _title(folder: Unknown) -> str:
     return folder.split.replace("_", " ").capitalize().replace("ood", "OoD")
 
 
-def _held_out(name: str, known: Images) -> dict[str, tuple[str, Quota]]:
+def _held_out(name: str, known: FolderImages) -> dict[str, tuple[str, Quota]]:
     """Partition and quota of the splits `validation` and `test`; a drawn one names the split that draws before it."""
     there = known.files
     if ALL in there:
@@ -144,7 +144,7 @@ def _held_out(name: str, known: Images) -> dict[str, tuple[str, Quota]]:
     return dict(sorted(found.items(), reverse=True))
 
 
-def _training(name: str, source: Source, known: Images) -> Split | None:
+def _training(name: str, source: Source, known: FolderImages) -> Split | None:
     """The split of the images that are left for training; None if the folder is divided and has none."""
     if ALL in known.files:
         return _split("train", "in_distribution", source, ALL, Rest(f"{name}/test"))
@@ -160,7 +160,7 @@ def _training(name: str, source: Source, known: Images) -> Split | None:
     return _split("train", "in_distribution", source, "train", Rest(f"{name}/validation") if drawn else AllImages())
 
 
-def _few(known: Images, partition: str) -> int:
+def _few(known: FolderImages, partition: str) -> int:
     """How many images of each class are drawn for validation, and as many for test."""
     sizes = known.sizes(partition)
     smallest = min(sizes, key=lambda class_id: (sizes[class_id], class_id))

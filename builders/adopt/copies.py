@@ -21,7 +21,7 @@ from builders.declare.benchmark import Benchmark, Classes, Config, Rest, Split
 from builders.errors import NAMED, BuildError, more, one_line
 from builders.plan.candidates import Adopted, decided_classes, split_classes
 from builders.sources.base import SourceIndex
-from builders.sources.readers.folders import printable
+from builders.sources.readers.folders import escape_name
 from builders.storage.text_files import read_csv
 
 
@@ -135,7 +135,7 @@ def _from_folders(
     published = {root / split.published for split in _kept_in_folders(benchmark)}
     for place in sorted({path.parent for path in published}):
         for unused in sorted(set(_folders(place)) - published):
-            log(f"{printable(str(unused))}: not a set of this benchmark, so it is not used")
+            log(f"{escape_name(str(unused))}: not a set of this benchmark, so it is not used")
     matchers: dict[str, Matcher] = {}
     found = {}
     for key in wanted:

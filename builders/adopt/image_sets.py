@@ -19,7 +19,7 @@ from builders.declare.benchmark import Classes, ClassesOf, Config, Split
 from builders.errors import NAMED, BuildError, more, one_line
 from builders.plan.candidates import Adopted, decided_classes
 from builders.sources.base import Source, SourceIndex
-from builders.sources.readers.folders import printable
+from builders.sources.readers.folders import escape_name
 
 _LISTED = 100
 
@@ -38,7 +38,7 @@ def adopt_folder(
     listing = list_images(folder)
     log(f"{folder}: {len(listing):,} images in {len(listing.folders):,} folders")
     if listing.others:
-        names = ", ".join(printable(path.name) for path in listing.others[:NAMED])
+        names = ", ".join(escape_name(path.name) for path in listing.others[:NAMED])
         log(f"{folder}: left out {len(listing.others):,} entries that are not images ({names}{more(listing.others)})")
     if not len(listing):
         if not listing.empty:
@@ -53,7 +53,7 @@ def adopt_folder(
     known = {name: class_id for name in listing.classes if (class_id := classes.of_folder(name))}
     strange = sorted({name for name in listing.classes if name and name not in known})
     if strange:
-        names = ", ".join(map(printable, strange[:NAMED]))
+        names = ", ".join(map(escape_name, strange[:NAMED]))
         log(f"{folder}: {len(strange):,} folders not named after one class ({names}{more(strange)})")
     matched = matcher.match(listing, known, split.partitions, log, _ruled_out(config, split))
     _refuse_unmatched(split, folder, index, listing, matched, log)
@@ -99,8 +99,8 @@ def _refuse_unmatched(
     if not files:
         return
     for file in files[:_LISTED]:
-        log(f"no image of {index.source.title}: {printable(str(listing.path(file)))}")
-    names = ", ".join(printable(listing.path(file).relative_to(folder).as_posix()) for file in files[:NAMED])
+        log(f"no image of {index.source.title}: {escape_name(str(listing.path(file)))}")
+    names = ", ".join(escape_name(listing.path(file).relative_to(folder).as_posix()) for file in files[:NAMED])
     alike = f"; {matched.alike:,} of them are named by a number that another image there has" if matched.alike else ""
     raise BuildError(
         f"{index.source.title}: {index.root} (partition {' or '.join(split.partitions)}) lacks {len(files):,} of the "
@@ -194,9 +194,9 @@ class ClassNames:
         if len(class_ids) == 1:
             return class_ids[0]
         problem = (
-            f"{one_line(repr(printable(name)))} means several classes of {self.title}, {' and '.join(class_ids)}"
+            f"{one_line(repr(escape_name(name)))} means several classes of {self.title}, {' and '.join(class_ids)}"
             if class_ids
-            else f"{self.title} has no class {one_line(repr(printable(name)))}"
+            else f"{self.title} has no class {one_line(repr(escape_name(name)))}"
         )
         raise BuildError(
             f"{problem} ({where}). Name a class like {next(iter(self.ids))}, and check that the set belongs to this "

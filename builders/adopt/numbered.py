@@ -18,7 +18,7 @@ from builders.adopt.file_listing import FileListing
 from builders.errors import NAMED, BuildError
 from builders.release import images
 from builders.sources.base import RGB32_BYTES, Container, SourceIndex
-from builders.sources.readers.folders import printable
+from builders.sources.readers.folders import escape_name
 from builders.sources.unpack import UNPACKERS
 from builders.storage.files import open_buffered
 
@@ -97,7 +97,8 @@ def _digest(path: Path) -> str:
             return images.pixel_sha256(images.decode_or_mend(opened.read())[0].convert("RGB"))
     except images.UnreadableImageError as error:
         raise BuildError(
-            f"{printable(str(path))} does not decode ({error}). Replace it with a good copy or remove it from the set."
+            f"{escape_name(str(path))} does not decode ({error}). Replace it with a good copy or remove it from the "
+            "set."
         ) from error
 
 

@@ -20,7 +20,7 @@ from builders.executors.processes import without_pandas
 from builders.folder_benchmark import Unknown, declare
 from builders.registry import BENCHMARKS
 from builders.release.schema import Role
-from builders.sources.image_folder import Images, find_images, refuse_unreadable
+from builders.sources.image_folder import FolderImages, find_images, refuse_unreadable
 from builders.storage.paths import PathType, as_path, store_of
 from unknown_detection.commands import own_process
 from unknown_detection.help import ESSENTIALS, helpful
@@ -119,7 +119,7 @@ def _unknown(given: str) -> Unknown:
     return Unknown(name, role, find_images(as_path(found["folder"]), flat=name))
 
 
-def _check_images(folders: Sequence[Images], flags: BuildFlags) -> None:
+def _check_images(folders: Sequence[FolderImages], flags: BuildFlags) -> None:
     """Refuse images that are not whole, all at once and before anything is written, so that the command goes on later.
 
     What a store has is read once only, so there a build names the first.

@@ -51,7 +51,7 @@ def near_duplicates() -> tuple[NearDuplicate, ...]:
     )
 
 
-def place_of(partition: str, name: str, number: int) -> int:
+def pickle_position(partition: str, name: str, number: int) -> int:
     """Position in the demo's pickle of a class's image, counted from 0 in the order of the pickle."""
     return [place for place, fine in enumerate(_order(partition)) if fine == name][number]
 
@@ -69,7 +69,7 @@ def _write(folder: Path, seed: int) -> None:
     for planted in near_duplicates():
         pixels["test"][planted.test] = CHANGES[planted.kind](pixels["train"][planted.train])
     for equal in EQUAL_PIXELS:
-        pixels[equal.image[0]][place_of(*equal.image)] = pixels[equal.other[0]][place_of(*equal.other)]
+        pixels[equal.image[0]][pickle_position(*equal.image)] = pixels[equal.other[0]][pickle_position(*equal.other)]
     fine = {row.fine: row.index for row in tables.cifar100()}
     coarse_names = sorted({row.coarse for row in tables.cifar100()})
     coarse = {row.fine: coarse_names.index(row.coarse) for row in tables.cifar100()}

@@ -16,7 +16,7 @@ from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers import parquet
 from builders.sources.readers.class_folders import ClassFolders
 from builders.sources.readers.label_names import by_start
-from builders.sources.readers.layouts import Layout, Search
+from builders.sources.readers.layouts import CopyLayout, Search
 from builders.sources.readers.patterns import Pattern
 from taxonomy import tables
 
@@ -109,7 +109,7 @@ CALTECH256 = Source(
     search=Search(
         (
             *_IMAGES.layouts(_PUBLISHED, _FOLDER, "<number>.<class>/<number>_<4 digits>.jpg"),
-            Layout(
+            CopyLayout(
                 _PARTITION,
                 "a Hub mirror's data/train-*.parquet with file names (also validation-*, test-*)",
                 _IMAGES.mirror(_SPLITS, _mirrored),

@@ -143,9 +143,9 @@ def _pickled(partition: str, root: Path, place: Path, file: IO[bytes]) -> tuple[
 
 
 def _batch(file: IO[bytes], place: Path) -> dict[str, object]:
-    batch = pickles.load(_TITLE, file, place)
+    batch = pickles.load_pickle(_TITLE, file, place)
     if not set(_KEYS) <= set(batch):
-        found = pickles.shown(", ".join(sorted(batch)) or "nothing")
+        found = pickles.describe(", ".join(sorted(batch)) or "nothing")
         raise BuildError(
             f"{_TITLE}: {place} lacks one of {', '.join(_KEYS)} (found: {found}). "
             "Give a copy of the python version of CIFAR-100 with --cifar100 (CIFAR-10 has other keys)."
@@ -178,14 +178,14 @@ def _labels(batch: Mapping[str, object], key: str, count: int, limit: int, place
     if set(map(type, labels)) - {int} or (labels and not 0 <= min(labels) <= max(labels) < limit):
         wrong = next(label for label in labels if type(label) is not int or not 0 <= label < limit)
         raise BuildError(
-            f"{_TITLE}: {pickles.shown(wrong)} in the {key} of {place} is not from 0 to {limit - 1}. {_AGAIN}."
+            f"{_TITLE}: {pickles.describe(wrong)} in the {key} of {place} is not from 0 to {limit - 1}. {_AGAIN}."
         )
     return np.array(labels, dtype=np.int64)
 
 
 def _check_meta(file: IO[bytes], place: Path) -> None:
     """Refuse a copy whose own list orders the classes differently."""
-    meta = pickles.load(_TITLE, file, place)
+    meta = pickles.load_pickle(_TITLE, file, place)
     for key, names in (("fine_label_names", tuple(classes())), ("coarse_label_names", coarse_classes())):
         found = meta.get(key)
         if found not in ([name.encode() for name in names], list(names)):
@@ -194,7 +194,7 @@ def _check_meta(file: IO[bytes], place: Path) -> None:
             )
 
 
-def unpack(path: Path, rows: Int64) -> Iterator[list[npt.NDArray[Any]]]:
+def unpack_pickle(path: Path, rows: Int64) -> Iterator[list[npt.NDArray[Any]]]:
     """Yield the pixels of some rows of a pickle; see `builders.sources.unpack`.
 
     Args:

@@ -21,8 +21,8 @@ from builders.sources.coco_content import COLUMNS, class_codes_of, classes, valu
 from builders.sources.coco_instances import FETCH, FILE, TITLE, Instances, read_instances
 from builders.sources.obtain import Obtain, OwnerFile
 from builders.sources.readers import parquet
-from builders.sources.readers.folders import class_column, printable
-from builders.sources.readers.layouts import Layout, Search
+from builders.sources.readers.folders import class_column, escape_name
+from builders.sources.readers.layouts import CopyLayout, Search
 from builders.sources.readers.patterns import MatchedFiles, Pattern
 
 _KEY = "coco2017"
@@ -121,7 +121,7 @@ def _annotations(home: Path, where: str) -> Instances:
     for image in instances.images:
         if image.file_name != image_name(image.id):
             raise BuildError(
-                f"{TITLE}: {path} calls the image {image.id} {printable(image.file_name)}, not "
+                f"{TITLE}: {path} calls the image {image.id} {escape_name(image.file_name)}, not "
                 f"{image_name(image.id)}, so it is of another edition. {FETCH}."
             )
     return instances
@@ -184,19 +184,21 @@ COCO2017 = Source(
     expected=expected,
     search=Search(
         (
-            Layout(_PARTITION, f"{_FOLDER}/{_WANTED} beside annotations/{FILE}", functools.partial(_folder, _FOLDER)),
-            Layout(
+            CopyLayout(
+                _PARTITION, f"{_FOLDER}/{_WANTED} beside annotations/{FILE}", functools.partial(_folder, _FOLDER)
+            ),
+            CopyLayout(
                 _PARTITION,
                 f"images/{_FOLDER}/{_WANTED} beside annotations/",
                 functools.partial(_folder, f"images/{_FOLDER}"),
             ),
-            Layout(_PARTITION, f"a tar of that folder, {_FOLDER}.tar or .tar.gz, beside annotations/", _archive),
-            Layout(
+            CopyLayout(_PARTITION, f"a tar of that folder, {_FOLDER}.tar or .tar.gz, beside annotations/", _archive),
+            CopyLayout(
                 _PARTITION,
                 "a Hub mirror's data/train-*.parquet with the column image_id, beside annotations/",
                 _parquet,
             ),
-            Layout(_PARTITION, f"{_FOLDER}.zip once it is unpacked", _zipped),
+            CopyLayout(_PARTITION, f"{_FOLDER}.zip once it is unpacked", _zipped),
         )
     ),
     columns=COLUMNS,

@@ -90,7 +90,7 @@ def values_of(instances: Instances) -> dict[str, pa.Array]:
     places, columns = instances.places[ours], np.searchsorted(numbers, instances.categories[ours])
     last = np.zeros_like(parts)
     # Of assignments to one place the last one stays.
-    last[places, columns] = [instances.objects[number].area for number in ours.tolist()]
+    last[places, columns] = [instances.annotations[number].area for number in ours.tolist()]
     present = np.zeros(parts.shape, bool)
     present[places, columns] = True
     largest, second = _two_largest(parts)

@@ -35,7 +35,7 @@ Side = Annotated[int, msgspec.Meta(ge=1, le=LONGEST_SIDE)]
 Link = Annotated[str, msgspec.Meta(pattern=r"^(https?://[!-~]+)?$", max_length=500)]
 
 
-class Image(msgspec.Struct, gc=False, frozen=True):
+class CocoImage(msgspec.Struct, gc=False, frozen=True):
     """An image as the file describes it."""
 
     id: Id
@@ -46,7 +46,7 @@ class Image(msgspec.Struct, gc=False, frozen=True):
     flickr_url: Link = ""
 
 
-class Object(msgspec.Struct, gc=False, frozen=True):
+class Annotation(msgspec.Struct, gc=False, frozen=True):
     """One annotated object, or a crowd of them; `segmentation` is JSON that is not decoded yet."""
 
     id: Id
@@ -71,22 +71,22 @@ class Terms(msgspec.Struct, frozen=True):
 
 
 class _File(msgspec.Struct):
-    images: list[Image]
-    annotations: list[Object]
+    images: list[CocoImage]
+    annotations: list[Annotation]
     categories: list[Category]
     licenses: list[Terms] = []
 
 
 @dataclass(frozen=True)
 class Instances:
-    """The file's content: images by ascending id, objects in the file's order.
+    """The file's content: images by ascending id, annotations in the file's order.
 
     `places` has each object's position in `images`, `categories` its category's number; both of shape (n,).
     """
 
     path: Path
-    images: Sequence[Image]
-    objects: Sequence[Object]
+    images: Sequence[CocoImage]
+    annotations: Sequence[Annotation]
     places: npt.NDArray[np.int64]
     categories: npt.NDArray[np.int64]
     licences: dict[int, str]
@@ -141,5 +141,5 @@ def _check_categories(path: Path, found: Sequence[Category]) -> None:
         )
 
 
-def _wrong(path: Path, one: Object, problem: str) -> BuildError:
+def _wrong(path: Path, one: Annotation, problem: str) -> BuildError:
     return BuildError(f"{TITLE}: the annotation {one.id} in {path} {problem}. {FETCH}.")

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from pycocotools import mask
 
 from builders.errors import BuildError
-from builders.sources.coco_instances import FETCH, TITLE, Image, Instances, Object
+from builders.sources.coco_instances import FETCH, TITLE, Annotation, CocoImage, Instances
 
 Polygon = list[float]
 
@@ -60,7 +60,7 @@ def category_areas(instances: Instances, categories: Sequence[int]) -> npt.NDArr
     shapes = 0
     for (place, category), group in itertools.groupby(wanted.tolist(), key=_owner(instances)):
         image = instances.images[place]
-        runs = [run for number in group for run in _encoded(instances, instances.objects[number], image)]
+        runs = [run for number in group for run in _encoded(instances, instances.annotations[number], image)]
         shapes += len(runs)
         if runs:
             areas[place, column_of[category]] = mask.area(mask.merge(runs))
@@ -74,7 +74,7 @@ def _owner(instances: Instances) -> Callable[[int], tuple[int, int]]:
     return lambda number: (places[number], categories[number])
 
 
-def _encoded(instances: Instances, one: Object, image: Image) -> list[Any]:
+def _encoded(instances: Instances, one: Annotation, image: CocoImage) -> list[Any]:
     """The masks of an object as pycocotools's compressed run lengths."""
     height, width = image.height, image.width
     try:
@@ -90,7 +90,7 @@ def _encoded(instances: Instances, one: Object, image: Image) -> list[Any]:
     return [mask.frPyObjects({"size": [height, width], "counts": runs.counts}, height, width)]
 
 
-def _covers(polygon: Polygon, image: Image) -> bool:
+def _covers(polygon: Polygon, image: CocoImage) -> bool:
     """Whether a polygon has enough points to cover anything.
 
     Raises:
@@ -104,5 +104,5 @@ def _covers(polygon: Polygon, image: Image) -> bool:
     return len(polygon) >= 2 * POINTS
 
 
-def _wrong(instances: Instances, one: Object, problem: str) -> BuildError:
+def _wrong(instances: Instances, one: Annotation, problem: str) -> BuildError:
     return BuildError(f"{TITLE}: the mask of annotation {one.id} in {instances.path} {problem}. {FETCH}.")

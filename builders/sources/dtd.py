@@ -14,7 +14,7 @@ from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers import parquet
 from builders.sources.readers.class_folders import ClassFolders
 from builders.sources.readers.label_names import by_start
-from builders.sources.readers.layouts import Layout, Search
+from builders.sources.readers.layouts import CopyLayout, Search
 from builders.sources.readers.patterns import Pattern
 from taxonomy import tables
 
@@ -122,7 +122,7 @@ DTD = Source(
             *_IMAGES.layouts(
                 _PUBLISHED, "dtd/images", "<texture>/<texture>_<4 digits>.jpg", "the texture folders themselves"
             ),
-            Layout(
+            CopyLayout(
                 _PARTITION,
                 "a Hub mirror's data/train-*.parquet with file names (also validation-*, test-*)",
                 _IMAGES.mirror(_SPLITS, _mirrored),

@@ -12,7 +12,7 @@ from builders.sources.base import Expected, Licence, PixelSizes, Source
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers.class_folders import ClassFolders
 from builders.sources.readers.label_names import by_label
-from builders.sources.readers.layouts import Layout, Search
+from builders.sources.readers.layouts import CopyLayout, Search
 from builders.sources.readers.patterns import Pattern
 from taxonomy import tables
 
@@ -82,7 +82,7 @@ FOOD101 = Source(
     search=Search(
         (
             *_IMAGES.layouts(_PUBLISHED, "food-101/images", "<class>/<number>.jpg"),
-            Layout(
+            CopyLayout(
                 _PARTITION,
                 "the Hub's data/train-*.parquet and data/validation-*.parquet",
                 _IMAGES.mirror(_SPLITS, by_label(_TITLE, _KEY, _IMAGES.known)),

@@ -94,7 +94,7 @@ def _from_texts(labels: bytes, synsets: bytes, place: Path) -> GroundTruth:
 def _wnids_by_id(synsets: bytes, place: Path) -> dict[str, str]:
     """Read the wnids by the kit's own class numbers (1 to 1000), which do not follow the sorted wnids."""
     try:
-        rows = matlab.read(io.BytesIO(synsets), "synsets")
+        rows = matlab.read_variable(io.BytesIO(synsets), "synsets")
         if not isinstance(rows, list) or not all(isinstance(row, dict) for row in rows):
             raise ValueError("synsets is no list of structures")
         leaves = [row for row in rows if _number(row, "num_children") == 0]

@@ -20,7 +20,7 @@ from builders.errors import NAMED, BuildError, more, one_line
 from builders.release.images import UnreadableImageError, check
 from builders.sources.base import Expected, Licence, PartitionIndex, Source, Stray, Unsearched, partition_table
 from builders.sources.obtain import Obtain
-from builders.sources.readers.folders import child_names, class_codes, class_column, printable
+from builders.sources.readers.folders import child_names, class_codes, class_column, escape_name
 from builders.storage.files import read_regular
 from builders.storage.paths import store_of
 from taxonomy import tables
@@ -53,7 +53,7 @@ _LICENCE = Licence(
 
 
 @dataclass(frozen=True)
-class Images:
+class FolderImages:
     """The images of a folder: each file's path below it, with forward slashes, and its class, by partition.
 
     `strays` are files that are not images, by partition.
@@ -74,7 +74,7 @@ class Images:
         return {class_id: counted[class_id] for class_id in self.classes}
 
 
-def find_images(root: Path, flat: str = "") -> Images:
+def find_images(root: Path, flat: str = "") -> FolderImages:
     """List the images of a folder; no file is opened.
 
     Folders with the names of `PARTITIONS`, and no others beside them, are partitions. Any other folder is that of a
@@ -92,7 +92,7 @@ def find_images(root: Path, flat: str = "") -> Images:
         return _found_images(root, flat)
 
 
-def _found_images(root: Path, flat: str) -> Images:
+def _found_images(root: Path, flat: str) -> FolderImages:
     if not root.is_dir():
         raise BuildError(f"There is no folder {root}. Give a folder of images.")
     folders = _folders(root)
@@ -105,10 +105,10 @@ def _found_images(root: Path, flat: str) -> Images:
     files, strays = {}, {}
     for name, partition in divided.items():
         files[partition], strays[partition] = _of_partition(root, name, flat)
-    return Images(root, files, strays)
+    return FolderImages(root, files, strays)
 
 
-def refuse_unreadable(folders: Sequence[Images], *, decode: bool, progress: Callable[[int], object]) -> None:
+def refuse_unreadable(folders: Sequence[FolderImages], *, decode: bool, progress: Callable[[int], object]) -> None:
     """Read all images once, and refuse those that are not whole, all in one message.
 
     Args:
@@ -142,7 +142,7 @@ def _problem(path: Path, *, decode: bool) -> str:
     return ""
 
 
-def image_folder(key: str, title: str, images: Images) -> Source:
+def image_folder(key: str, title: str, images: FolderImages) -> Source:
     """Declare the images of a folder as a source.
 
     Args:
@@ -171,7 +171,7 @@ def image_folder(key: str, title: str, images: Images) -> Source:
     )
 
 
-def _index(images: Images, partition: str) -> PartitionIndex:
+def _index(images: FolderImages, partition: str) -> PartitionIndex:
     files = images.files[partition]
     code_of = class_codes(images.classes)
     codes = np.array([code_of[class_id] for _, class_id in files], np.int32)
@@ -200,7 +200,7 @@ def _of_partition(root: Path, name: str, flat: str) -> tuple[tuple[tuple[str, st
         taken = [path for path in found if not _reason(path)]
         if not taken:
             raise BuildError(
-                f"The class folder {printable(str(home / child))} has no image (a file that ends in "
+                f"The class folder {escape_name(str(home / child))} has no image (a file that ends in "
                 f"{', '.join(ENDINGS)}). Put its images there, or remove it."
             )
         files += [(path, child) for path in taken]
@@ -208,7 +208,7 @@ def _of_partition(root: Path, name: str, flat: str) -> tuple[tuple[tuple[str, st
     if not files:
         raise BuildError(f"{home} has no image (a file that ends in {', '.join(ENDINGS)}). Give another folder.")
     _refuse_links(root, [path for path, _ in files])
-    return tuple(sorted(files)), tuple(Stray(printable(path), _reason(path)) for path in sorted(others))
+    return tuple(sorted(files)), tuple(Stray(escape_name(path), _reason(path)) for path in sorted(others))
 
 
 def _refuse_links(root: Path, paths: Sequence[str]) -> None:
@@ -231,7 +231,9 @@ def _folders(folder: Path) -> list[str]:
         if (folder / name).is_symlink():
             raise BuildError(f"{folder / name} is a link to a folder, and links are not followed. Give its target.")
         if not name.isprintable():
-            raise BuildError(f"The folder {printable(str(folder / name))} has a name that does not print. Rename it.")
+            raise BuildError(
+                f"The folder {escape_name(str(folder / name))} has a name that does not print. Rename it."
+            )
     return found
 
 

@@ -22,14 +22,14 @@ from builders.sources.imagenet_names import (
     WNID,
     classes,
     images,
-    is_named,
-    refuse_unknown,
+    is_image_name,
+    refuse_unknown_wnids,
     with_classes,
 )
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers import parquet, parquet_files, tars, trees
-from builders.sources.readers.folders import child_names, printable, relative
-from builders.sources.readers.layouts import Layout, Search
+from builders.sources.readers.folders import child_names, escape_name, relative
+from builders.sources.readers.layouts import CopyLayout, Search
 from builders.sources.readers.patterns import MatchedFiles, match
 from taxonomy import tables
 
@@ -75,7 +75,7 @@ def _class_folders(partition: str, root: Path, home: Path) -> PartitionIndex | N
         folder = home / name
         wnids = [name for name in _listed(folder) if WNID.fullmatch(name)]
         if wnids:
-            refuse_unknown(wnids, folder)
+            refuse_unknown_wnids(wnids, folder)
             return images(partition).in_folders(root, folder, wnids)
     if (home / _BLURRED[partition]).is_dir():
         raise OtherDataError(
@@ -143,7 +143,7 @@ def _class_tars(
     def of_classes() -> Iterator[tuple[str, Path, list[tars.Member]]]:
         for name, members in inner:
             if CLASS_TAR.fullmatch(name):
-                refuse_unknown([name.removesuffix(".tar")], place)
+                refuse_unknown_wnids([name.removesuffix(".tar")], place)
                 packed.append(name)
                 yield name, place / name if place.is_dir() else place, members
             else:
@@ -154,7 +154,7 @@ def _class_tars(
         raise BuildError(f"{TITLE}: {place} has no tar of a class. {FLAG}.")
     reader = images("train")
     piece = reader.index(match(tree, reader.pattern.pattern))
-    strays = (Stray(tree.prefix + printable(name), "not a tar of one class") for name in beside)
+    strays = (Stray(tree.prefix + escape_name(name), "not a tar of one class") for name in beside)
     return dataclasses.replace(piece, layout=layout, strays=(*piece.strays, *strays), hint=hint)
 
 
@@ -198,7 +198,7 @@ def _parquet(partition: str, root: Path, home: Path) -> PartitionIndex | None:
 def _holds_validation(path: Path) -> bool:
     """Whether a file holds validation images, judged by its first row."""
     names = parquet.read_shard(TITLE, path, advice=images("val").pattern.advice).names
-    return len(names) > 0 and is_named("val", names[0].as_py().rpartition("/")[2])
+    return len(names) > 0 and is_image_name("val", names[0].as_py().rpartition("/")[2])
 
 
 IMAGENET = Source(
@@ -241,28 +241,30 @@ IMAGENET = Source(
     expected=expected,
     search=Search(
         (
-            Layout(
+            CopyLayout(
                 "train",
                 "train/<wnid>/<wnid>_<number>.JPEG (or ILSVRC2012_img_train/)",
                 functools.partial(_class_folders, "train"),
             ),
-            Layout("train", "the same in one folder, train/<wnid>_<number>.JPEG", functools.partial(_flat, "train")),
-            Layout("train", "the archives of the classes, train/<wnid>.tar", _folder_of_tars),
-            Layout("train", "the original archive ILSVRC2012_img_train.tar", _train_tar),
-            Layout("train", "the Hub's data/train-*.parquet", functools.partial(_parquet, "train")),
-            Layout(
+            CopyLayout(
+                "train", "the same in one folder, train/<wnid>_<number>.JPEG", functools.partial(_flat, "train")
+            ),
+            CopyLayout("train", "the archives of the classes, train/<wnid>.tar", _folder_of_tars),
+            CopyLayout("train", "the original archive ILSVRC2012_img_train.tar", _train_tar),
+            CopyLayout("train", "the Hub's data/train-*.parquet", functools.partial(_parquet, "train")),
+            CopyLayout(
                 "val",
                 "val/<wnid>/ILSVRC2012_val_<8 digits>.JPEG (or validation/, ILSVRC2012_img_val/)",
                 functools.partial(_class_folders, "val"),
             ),
-            Layout(
+            CopyLayout(
                 "val",
                 "val/ILSVRC2012_val_<8 digits>_<wnid>.JPEG, or without the class in the name and with one of "
                 f"{', '.join(ilsvrc_devkit.ACCEPTED)}",
                 functools.partial(_flat, "val"),
             ),
-            Layout("val", "the original archive ILSVRC2012_img_val.tar with one of the same", _val_tar),
-            Layout("val", "the Hub's data/validation-*.parquet", functools.partial(_parquet, "val")),
+            CopyLayout("val", "the original archive ILSVRC2012_img_val.tar with one of the same", _val_tar),
+            CopyLayout("val", "the Hub's data/validation-*.parquet", functools.partial(_parquet, "val")),
         )
     ),
     pixel_sizes=PixelSizes(

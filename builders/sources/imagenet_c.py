@@ -20,7 +20,7 @@ from builders.sources.imagenet_names import classes
 from builders.sources.obtain import Obtain, OwnerFile
 from builders.sources.readers import trees
 from builders.sources.readers.folders import child_names
-from builders.sources.readers.layouts import Layout, Search
+from builders.sources.readers.layouts import CopyLayout, Search
 from builders.sources.readers.patterns import MatchedFiles, Pattern, match
 from taxonomy import lists, tables
 
@@ -135,13 +135,13 @@ IMAGENET_C = Source(
     expected=expected,
     search=Search(
         (
-            Layout(
+            CopyLayout(
                 _PARTITION,
                 "<corruption>/<severity>/<wnid>/ILSVRC2012_val_<8 digits>.JPEG, also in folders called as the "
                 "archives, or without <wnid> as in OpenOOD's images_largescale/imagenet_c",
                 _folders,
             ),
-            Layout(_PARTITION, f"the original archives {', '.join(_NAMES)}, read in place", _archives),
+            CopyLayout(_PARTITION, f"the original archives {', '.join(_NAMES)}, read in place", _archives),
         )
     ),
     # No `pixel_sizes`: all its images have 224 x 224 pixels.

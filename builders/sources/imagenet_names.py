@@ -84,7 +84,7 @@ def images(partition: str, *, bare: bool = False) -> ClassFolders:
     )
 
 
-def refuse_unknown(wnids: Sequence[str], place: Path) -> None:
+def refuse_unknown_wnids(wnids: Sequence[str], place: Path) -> None:
     """Refuse classes that ILSVRC2012 does not have."""
     unknown = [wnid for wnid in wnids if wnid not in classes()]
     if unknown:
@@ -93,7 +93,7 @@ def refuse_unknown(wnids: Sequence[str], place: Path) -> None:
         )
 
 
-def is_named(partition: str, name: str) -> bool:
+def is_image_name(partition: str, name: str) -> bool:
     """Whether a file name without folders is that of an image of a partition."""
     return _NAMES[partition].fullmatch(name) is not None
 
@@ -146,7 +146,7 @@ def with_classes(found: MatchedFiles, home: Path) -> tuple[MatchedFiles, str]:
     if pc.any(bare).as_py():
         listed, truth = _ground_truth(found.groups["file"].filter(bare), home, place)
         wnids = pc.replace_with_mask(wnids, bare, listed)
-    refuse_unknown(wnids.unique().to_pylist(), place)
+    refuse_unknown_wnids(wnids.unique().to_pylist(), place)
     return dataclasses.replace(found, groups={**found.groups, "class_id": wnids}), truth
 
 

@@ -18,11 +18,11 @@ import pyarrow.compute as pc
 from builders.release.schema import Column
 from builders.sources.base import Expected, Licence, OtherDataError, PartitionIndex, Source
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
-from builders.sources.overlap import COLUMNS, overlap
+from builders.sources.overlap import COLUMNS, overlap_columns
 from builders.sources.readers import parquet
 from builders.sources.readers.folders import child_names, class_column, strays_between
 from builders.sources.readers.label_names import file_names
-from builders.sources.readers.layouts import Layout, Search
+from builders.sources.readers.layouts import CopyLayout, Search
 from builders.sources.readers.patterns import MatchedFiles, Pattern
 from taxonomy import tables
 from taxonomy.wordnet import nouns
@@ -140,7 +140,7 @@ def _indexed(root: Path, found: MatchedFiles | None) -> PartitionIndex | None:
         SOURCE_CLASS.name: parts["lemmas"],
         PREDICTED.name: parts["wnid"],
         CONFIDENCE.name: pc.cast(parts["confidence"], pa.float64()),
-        **overlap(_KEY, parts["id"]),
+        **overlap_columns(_KEY, parts["id"]),
     }
     table = found.table(class_column(names, codes.to_numpy()), parts["id"], own)
     return _IMAGES.partition(_PARTITION, found, table)
@@ -197,9 +197,9 @@ IMAGENET_O = Source(
     expected=expected,
     search=Search(
         (
-            Layout(_PARTITION, f"imagenet-o/{_WANTED}, or the folder of these folders", _folders),
-            Layout(_PARTITION, "the original archive imagenet-o.tar, read in place", _archive),
-            Layout(
+            CopyLayout(_PARTITION, f"imagenet-o/{_WANTED}, or the folder of these folders", _folders),
+            CopyLayout(_PARTITION, "the original archive imagenet-o.tar, read in place", _archive),
+            CopyLayout(
                 _PARTITION, "the Hub's default/test/0000.parquet (refs/convert/parquet of cais/imagenet-o)", _parquet
             ),
         )

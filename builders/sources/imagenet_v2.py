@@ -19,7 +19,7 @@ from builders.sources.base import Expected, Licence, OtherDataError, PartitionIn
 from builders.sources.imagenet_names import class_indices, classes
 from builders.sources.obtain import Obtain, OwnerFile
 from builders.sources.readers.class_folders import ClassFolders
-from builders.sources.readers.layouts import Layout, Search
+from builders.sources.readers.layouts import CopyLayout, Search
 from builders.sources.readers.patterns import Pattern
 
 _KEY = "imagenet_v2"
@@ -61,7 +61,7 @@ _IMAGES = ClassFolders(
 )
 
 
-def _checked(layout: Layout) -> Layout:
+def _checked(layout: CopyLayout) -> CopyLayout:
     """Refuse the owners' two other sets, which have as many images under other names."""
 
     def find(root: Path, home: Path) -> PartitionIndex | None:

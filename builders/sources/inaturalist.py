@@ -16,9 +16,9 @@ import pyarrow.compute as pc
 
 from builders.sources.base import Expected, Licence, PartitionIndex, PixelSizes, Source
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
-from builders.sources.overlap import COLUMNS, overlap
+from builders.sources.overlap import COLUMNS, overlap_columns
 from builders.sources.readers.folders import class_column
-from builders.sources.readers.layouts import Layout, Search
+from builders.sources.readers.layouts import CopyLayout, Search
 from builders.sources.readers.patterns import MatchedFiles, Pattern
 from taxonomy import tables
 
@@ -71,7 +71,9 @@ def _indexed(found: MatchedFiles | None) -> PartitionIndex | None:
     names, ids = tuple(classes()), found.groups["id"]
     of_image = pa.array(list(species.values()), pa.string()).take(pc.index_in(ids, value_set=known))
     codes = pc.index_in(of_image, value_set=pa.array(names, pa.string())).to_numpy()
-    return _IMAGES.partition(_PARTITION, found, found.table(class_column(names, codes), ids, overlap(_KEY, ids)))
+    return _IMAGES.partition(
+        _PARTITION, found, found.table(class_column(names, codes), ids, overlap_columns(_KEY, ids))
+    )
 
 
 def _folder(root: Path, home: Path) -> PartitionIndex | None:
@@ -122,9 +124,9 @@ INATURALIST = Source(
     expected=expected,
     search=Search(
         (
-            Layout(_PARTITION, f"iNaturalist/images/{_WANTED}, or these files in any folder", _folder),
-            Layout(_PARTITION, "the archive iNaturalist.tar.gz (or iNaturalist.tar, read in place)", _archive),
-            Layout(
+            CopyLayout(_PARTITION, f"iNaturalist/images/{_WANTED}, or these files in any folder", _folder),
+            CopyLayout(_PARTITION, "the archive iNaturalist.tar.gz (or iNaturalist.tar, read in place)", _archive),
+            CopyLayout(
                 _PARTITION, "a Hub mirror's Parquet files with file names (train-*, validation-* or test-*)", _parquet
             ),
         )

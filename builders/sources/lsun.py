@@ -14,8 +14,8 @@ from builders.errors import BuildError
 from builders.sources.base import Expected, Licence, OtherDataError, PartitionIndex, Source, Stray, partition_table
 from builders.sources.formats import lmdb_pages
 from builders.sources.obtain import Obtain, OwnerFile
-from builders.sources.readers.folders import child_names, class_column, printable, relative
-from builders.sources.readers.layouts import Layout, Search
+from builders.sources.readers.folders import child_names, class_column, escape_name, relative
+from builders.sources.readers.layouts import CopyLayout, Search
 from builders.storage.files import open_regular
 from builders.storage.paths import store_of
 
@@ -119,7 +119,7 @@ def _entries(path: Path) -> list[lmdb_pages.LmdbEntry]:
     """
     try:
         with store_of(path).open_whole(path) as file:
-            return lmdb_pages.entries(file)
+            return lmdb_pages.list_entries(file)
     except lmdb_pages.TruncatedError as error:
         raise BuildError(
             f"{_TITLE}: {path} is truncated: expected at least {error.needed:,} bytes, found {error.found:,}. "
@@ -183,7 +183,7 @@ def _walk(root: Path, folder: Path, digits: str) -> tuple[list[str], list[Stray]
             strays += odd
         else:
             reason = "a folder" if (folder / name).is_dir() else f"not named {_NAMED}"
-            strays.append(Stray(place + printable(name), reason))
+            strays.append(Stray(place + escape_name(name), reason))
     return files, strays
 
 
@@ -215,12 +215,12 @@ LSUN = Source(
     expected=expected,
     search=Search(
         (
-            Layout(_PARTITION, f"the database {_DATABASE}/", _database),
-            Layout(
+            CopyLayout(_PARTITION, f"the database {_DATABASE}/", _database),
+            CopyLayout(
                 _PARTITION, "its exported images test/<key>.webp (also in folders of the keys' first digits)", _folder
             ),
-            Layout(_PARTITION, "the database's own folder", _lmdb),
-            Layout(_PARTITION, "the images themselves", _images),
+            CopyLayout(_PARTITION, "the database's own folder", _lmdb),
+            CopyLayout(_PARTITION, "the images themselves", _images),
         )
     ),
 )

@@ -22,7 +22,7 @@ from builders.sources.base import Expected, Licence, OtherDataError, PartitionIn
 from builders.sources.editions import sampled_sizes
 from builders.sources.obtain import Obtain
 from builders.sources.readers.folders import class_column
-from builders.sources.readers.layouts import Layout, Search
+from builders.sources.readers.layouts import CopyLayout, Search
 from builders.sources.readers.patterns import Pattern
 
 _KEY = "lsun_fix"
@@ -136,7 +136,7 @@ LSUN_FIX = Source(
     classes=classes,
     expected=expected,
     search=Search(
-        (Layout(_PARTITION, f"LSUN_fix/{_START}0{_END} to {_START}9999{_END}, or these in any folder", _folder),)
+        (CopyLayout(_PARTITION, f"LSUN_fix/{_START}0{_END} to {_START}9999{_END}, or these in any folder", _folder),)
     ),
     arrays=True,
 )

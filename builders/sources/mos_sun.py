@@ -18,7 +18,7 @@ import pyarrow as pa
 from builders.sources.base import Expected, PartitionIndex, PixelSizes, Source
 from builders.sources.obtain import Obtain, OwnerFile
 from builders.sources.readers.folders import class_column
-from builders.sources.readers.layouts import Layout, Search
+from builders.sources.readers.layouts import CopyLayout, Search
 from builders.sources.readers.patterns import MatchedFiles, Pattern
 from builders.sources.sun397 import SUN397
 from taxonomy import lists
@@ -86,8 +86,8 @@ MOS_SUN = Source(
     expected=expected,
     search=Search(
         (
-            Layout(_PARTITION, f"SUN/images/{_WANTED}, or these files in any folder", _folder),
-            Layout(_PARTITION, "the archive SUN.tar.gz (or SUN.tar, read in place)", _archive),
+            CopyLayout(_PARTITION, f"SUN/images/{_WANTED}, or these files in any folder", _folder),
+            CopyLayout(_PARTITION, "the archive SUN.tar.gz (or SUN.tar, read in place)", _archive),
         )
     ),
     pixel_sizes=PixelSizes(),

@@ -33,7 +33,7 @@ def expected() -> Mapping[str, Expected]:
     return {_PARTITION: Expected(_IMAGES, {_CLASS: _IMAGES})}
 
 
-def scan(root: Path, partitions: Sequence[str]) -> list[PartitionIndex]:
+def _pieces(root: Path, partitions: Sequence[str]) -> list[PartitionIndex]:
     """Return one piece for each partition; nothing is read from disk."""
     ids = pa.array([f"{number:05d}" for number in range(_IMAGES)])
     column = class_column(tuple(classes()), np.zeros(_IMAGES, np.int32))
@@ -65,5 +65,5 @@ NOISE = Source(
     obtain=None,
     classes=classes,
     expected=expected,
-    search=Unsearched((f"{_PARTITION}: nothing is needed",), scan),
+    search=Unsearched((f"{_PARTITION}: nothing is needed",), _pieces),
 )

@@ -21,7 +21,7 @@ from builders.errors import BuildError
 from builders.sources.base import Expected, Licence, OtherDataError, PartitionIndex, PixelSizes, Source
 from builders.sources.editions import sampled_sizes
 from builders.sources.obtain import Obtain
-from builders.sources.overlap import COLUMNS, overlap
+from builders.sources.overlap import COLUMNS, overlap_columns
 from builders.sources.readers.folders import class_column
 from builders.sources.readers.layouts import Search, alike
 from builders.sources.readers.patterns import MatchedFiles, Pattern
@@ -133,7 +133,7 @@ def _indexed(partition: str, root: Path, found: MatchedFiles | None) -> Partitio
         )
     ids = chosen.groups["id"]
     column = class_column(tuple(classes()), np.zeros(len(ids), np.int32))
-    table = chosen.table(column, ids, overlap(_KEY, ids))
+    table = chosen.table(column, ids, overlap_columns(_KEY, ids))
     piece = _IMAGES.partition(partition, chosen, table, missing=missing)
     return dataclasses.replace(piece, layout=f"{where}; {_sides(root, piece)}")
 

@@ -33,7 +33,7 @@ EXAMINED = Column(
 COLUMNS = (OBJECT_SEEN, EXAMINED)
 
 
-def overlap(key: str, ids: pa.Array) -> Mapping[str, pa.Array]:
+def overlap_columns(key: str, ids: pa.Array) -> Mapping[str, pa.Array]:
     """The two columns for images of a source, given its key and their ids."""
     examined = {image.source_id: image.decision for image in tables.examined_images() if image.source == key}
     seen = [name for name, decision in examined.items() if decision == "i"]

@@ -117,12 +117,12 @@ def _shard(root: Path, path: Path, *, ciphers: bool) -> pa.Table:
 def _originals(path: Path, shard: parquet.Shard) -> tuple[pa.Array, pa.Array]:
     """Id in ImageNet and published hash of each cipher's original."""
     wanted = ("original_filename", "original_hash")
-    with columns.opened(_TITLE, path) as file:
+    with columns.open_mirror(_TITLE, path) as file:
         missing = [name for name in wanted if not columns.is_text_column(file.schema_arrow, name)]
         if missing:
             raise OtherDataError(f"{_TITLE}: {path} lacks the columns of text {' and '.join(missing)}. {_ADVICE}.")
-        table = columns.read(_TITLE, path, file, wanted)
-        names, hashes = (columns.names(_TITLE, path, table, name) for name in wanted)
+        table = columns.read_columns(_TITLE, path, file, wanted)
+        names, hashes = (columns.text_column(_TITLE, path, table, name) for name in wanted)
     shard = parquet.Shard(path, names, shard.labels, shard.label_names)
     parts = pc.extract_regex(names, _FILE_NAME)
     unnamed = "the original {name} is not named ILSVRC2012_val_<8 digits>.JPEG"

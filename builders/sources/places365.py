@@ -22,8 +22,8 @@ from builders.sources.base import Expected, Licence, PartitionIndex, PixelSizes,
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.places365_names import TITLE, classes, easy_names, flattened, spelled
 from builders.sources.readers.class_folders import ClassFolders
-from builders.sources.readers.folders import child_names, class_column, joined, relative
-from builders.sources.readers.layouts import Layout, Search, alike
+from builders.sources.readers.folders import child_names, class_column, relative, with_prefix
+from builders.sources.readers.layouts import CopyLayout, Search, alike
 from builders.sources.readers.patterns import MatchedFiles, Pattern
 from builders.storage.files import open_buffered, require_regular
 
@@ -251,7 +251,7 @@ def _listed(path: Path, partition: str) -> tuple[pa.Array, pa.Array]:
             f"{TITLE}: {path} lists {one_line(twice[0]['values'])} more than once. Take the list of "
             "Places365-Standard."
         )
-    return joined({"train": "train", "val": "val/"}[partition], names), labels
+    return with_prefix({"train": "train", "val": "val/"}[partition], names), labels
 
 
 def _check_categories(root: Path, home: Path) -> None:
@@ -318,23 +318,26 @@ PLACES365 = Source(
     expected=expected,
     search=_OneEdition(
         (
-            Layout(
+            CopyLayout(
                 "train",
                 "data_256/a/airfield/<8 digits>.jpg (or data_256_standard/)",
                 functools.partial(_train_tree, _SMALL),
             ),
-            Layout("train", "the easy format train/<category>/<8 digits>.jpg", functools.partial(_easy, "train")),
-            Layout(
+            CopyLayout("train", "the easy format train/<category>/<8 digits>.jpg", functools.partial(_easy, "train")),
+            CopyLayout(
                 "train",
                 "data_large/a/airfield/<8 digits>.jpg (or data_large_standard/)",
                 functools.partial(_train_tree, _LARGE),
             ),
-            Layout("val", f"val_256/ with {_VAL_LIST}", functools.partial(_val_flat, _SMALL)),
-            Layout(
+            CopyLayout("val", f"val_256/ with {_VAL_LIST}", functools.partial(_val_flat, _SMALL)),
+            CopyLayout(
                 "val", "the easy format val/<category>/Places365_val_<8 digits>.jpg", functools.partial(_easy, "val")
             ),
-            Layout("val", f"val_large/ with {_VAL_LIST}", functools.partial(_val_flat, _LARGE)),
-            *alike(("train", "val"), ("a Hub mirror's data/train-*.parquet with file names", places365_mirrors.find)),
+            CopyLayout("val", f"val_large/ with {_VAL_LIST}", functools.partial(_val_flat, _LARGE)),
+            *alike(
+                ("train", "val"),
+                ("a Hub mirror's data/train-*.parquet with file names", places365_mirrors.index_mirror),
+            ),
             *alike(
                 ("train", "val"), (f"MOS's Places.tar.gz (or Places.tar), or Places/images/, with {_VAL_LIST}", _mos)
             ),

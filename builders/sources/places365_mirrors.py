@@ -20,7 +20,7 @@ from builders.errors import one_line
 from builders.sources.base import OtherDataError, PartitionIndex
 from builders.sources.places365_names import TITLE, classes, flattened, spelled
 from builders.sources.readers import parquet, parquet_files
-from builders.sources.readers.folders import joined, relative
+from builders.sources.readers.folders import relative, with_prefix
 
 SPLITS = ("train", "validation", "val")
 """Names of splits, which together hold both partitions."""
@@ -36,7 +36,7 @@ _FIRST_LABELS = (165, 358, 93, 164, 289)
 _FIRST_NAMES = tuple(f"Places365_val_{number:08d}.jpg" for number in range(1, len(_FIRST_LABELS) + 1))
 
 
-def find(partition: str, root: Path, home: Path) -> PartitionIndex | None:
+def index_mirror(partition: str, root: Path, home: Path) -> PartitionIndex | None:
     """Index the images of a partition in the Parquet files of a folder; returns None if there are no files."""
     files = [path for split in SPLITS for path in parquet_files.split_files(home, split)]
     if not files:
@@ -115,7 +115,7 @@ def _table(
     partition: str, root: Path, shard: parquet.Shard, parts: pa.Array, codes: npt.NDArray[np.int64]
 ) -> pa.Table:
     """Index one file's rows of a partition."""
-    names = joined("/", parts.field("name"))
+    names = with_prefix("/", parts.field("name"))
     categories = pa.array(list(classes())).take(pa.array(codes))
     in_val = pc.not_equal(parts.field("val"), "")
     prefixes = pc.if_else(in_val, "val", pc.binary_join_element_wise(pa.scalar("train"), categories, pa.scalar("")))

@@ -14,9 +14,9 @@ from builders.errors import BuildError, one_line
 from builders.sources.base import Expected, Licence, OtherDataError, PartitionIndex, PixelSizes, Source
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers.class_folders import ClassFolders
-from builders.sources.readers.folders import child_names, printable
+from builders.sources.readers.folders import child_names, escape_name
 from builders.sources.readers.label_names import by_label
-from builders.sources.readers.layouts import Layout, Search
+from builders.sources.readers.layouts import CopyLayout, Search
 from builders.sources.readers.patterns import Pattern
 from builders.storage.text_files import read_lines
 from taxonomy import tables
@@ -199,7 +199,9 @@ def _archive(root: Path, home: Path) -> PartitionIndex | None:
     if found is None:
         return None
     folders = found.groups["class_id"].unique().to_pylist()
-    _refuse_other_edition(sorted(printable(folder) for folder in folders if not category_of(folder)), found.tree.place)
+    _refuse_other_edition(
+        sorted(escape_name(folder) for folder in folders if not category_of(folder)), found.tree.place
+    )
     return _without_list(_IMAGES.index(found))
 
 
@@ -231,11 +233,13 @@ SUN397 = Source(
     expected=expected,
     search=Search(
         (
-            Layout(_PARTITION, f"{_FOLDER}/a/abbey/{_WANTED}", _below),
-            Layout(_PARTITION, "the folders a, b, c and so on themselves", _tree),
-            Layout(_PARTITION, f"a mirror's train/<category>/{_WANTED} and test/ (also val/)", _split_folders),
-            Layout(_PARTITION, f"the original archive {_FOLDER}.tar.gz (or {_FOLDER}.tar, read in place)", _archive),
-            Layout(
+            CopyLayout(_PARTITION, f"{_FOLDER}/a/abbey/{_WANTED}", _below),
+            CopyLayout(_PARTITION, "the folders a, b, c and so on themselves", _tree),
+            CopyLayout(_PARTITION, f"a mirror's train/<category>/{_WANTED} and test/ (also val/)", _split_folders),
+            CopyLayout(
+                _PARTITION, f"the original archive {_FOLDER}.tar.gz (or {_FOLDER}.tar, read in place)", _archive
+            ),
+            CopyLayout(
                 _PARTITION,
                 "a Hub mirror's data/train-*.parquet, validation-* and test-*",
                 _IMAGES.mirror(_SPLITS, by_label(_TITLE, _KEY, _folder_of)),

@@ -16,7 +16,7 @@ from builders.sources.formats import matlab
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers import parquet
 from builders.sources.readers.arrays import interleaved, mirrored, position_table
-from builders.sources.readers.folders import printable, relative
+from builders.sources.readers.folders import escape_name, relative
 from builders.sources.readers.layouts import Search, alike
 from builders.storage.files import open_buffered
 
@@ -95,10 +95,10 @@ def _mat(partition: str, root: Path, home: Path) -> PartitionIndex | None:
 
 def _shape(path: Path) -> tuple[int, ...]:
     """Return the shape of X without decompressing it."""
-    variables = {variable.name: variable for variable in _reading(path, matlab.variables)}
+    variables = {variable.name: variable for variable in _reading(path, matlab.list_variables)}
     shape, kind = (variables["X"].shape, variables["X"].kind) if "X" in variables else ((), "")
     if "y" not in variables or len(shape) != 4 or shape[:3] != (32, 32, 3) or kind != "uint8":
-        named = [f"{printable(one.name[:_SHOWN])} ({one.kind} {_by(one.shape)})" for one in variables.values()]
+        named = [f"{escape_name(one.name[:_SHOWN])} ({one.kind} {_by(one.shape)})" for one in variables.values()]
         found = f"{', '.join(named[:NAMED])}{more(named)}" if named else "none"
         raise BuildError(
             f"{_TITLE}: {path} lacks the variables X (uint8 32 x 32 x 3 x n) and y (found: {found}); it may be "
@@ -109,7 +109,7 @@ def _shape(path: Path) -> tuple[int, ...]:
 
 def _variable(path: Path, name: str) -> npt.NDArray[Any]:
     """Read one variable; the contents of those before it are skipped."""
-    value = _reading(path, lambda file: matlab.read(file, name))
+    value = _reading(path, lambda file: matlab.read_variable(file, name))
     if not isinstance(value, np.ndarray):
         raise BuildError(f"{_TITLE}: {name} in {path} is not an array of numbers. {_AGAIN.format(name=path.name)}.")
     return value
@@ -135,7 +135,7 @@ def _by(shape: tuple[int, ...]) -> str:
     return " x ".join(f"{size:,}" for size in shape)
 
 
-def unpack(path: Path, rows: Int64) -> Iterator[list[npt.NDArray[Any]]]:
+def unpack_mat(path: Path, rows: Int64) -> Iterator[list[npt.NDArray[Any]]]:
     """Yield the pixels of some rows of a MATLAB file; see `builders.sources.unpack`."""
     _shape(path)
     yield from interleaved(np.moveaxis(_variable(path, "X"), 3, 0), rows, path)

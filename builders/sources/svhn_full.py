@@ -14,7 +14,7 @@ from builders.sources import svhn
 from builders.sources.base import Expected, PartitionIndex, Source
 from builders.sources.obtain import Mirror, Obtain, OwnerFile
 from builders.sources.readers import parquet
-from builders.sources.readers.folders import class_column, joined
+from builders.sources.readers.folders import class_column, with_prefix
 from builders.sources.readers.layouts import Search, alike
 from builders.sources.readers.patterns import MatchedFiles, Pattern
 
@@ -67,7 +67,7 @@ def _images(folder: str = "") -> Pattern:
 def _indexed(partition: str, pattern: Pattern, found: MatchedFiles | None) -> PartitionIndex | None:
     if found is None or not found.rows.num_rows:
         return None
-    ids = joined(f"{partition}/", found.groups["file"])
+    ids = with_prefix(f"{partition}/", found.groups["file"])
     table = found.table(class_column((_CLASS,), np.zeros(len(ids), np.int64)), ids)
     piece = pattern.partition(partition, found, table)
     strays = tuple(stray for stray in piece.strays if not stray.path.endswith(_BESIDE))

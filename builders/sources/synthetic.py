@@ -29,7 +29,7 @@ def expected() -> Mapping[str, Expected]:
     return {PARTITION: Expected(IMAGES_PER_CLASS * len(classes()), dict.fromkeys(classes(), IMAGES_PER_CLASS))}
 
 
-def scan(root: Path, partitions: Sequence[str]) -> list[PartitionIndex]:
+def _pieces(root: Path, partitions: Sequence[str]) -> list[PartitionIndex]:
     """Return one piece for each partition, with ids such as `n01440764/07`; nothing is read from disk."""
     ids = pa.array([f"{wnid}/{number:02d}" for wnid in classes() for number in range(IMAGES_PER_CLASS)])
     column = class_column(tuple(classes()), np.repeat(np.arange(len(classes()), dtype=np.int32), IMAGES_PER_CLASS))
@@ -45,7 +45,7 @@ _of_a_model = functools.partial(
     obtain=None,
     classes=classes,
     expected=expected,
-    search=Unsearched((f"{PARTITION}: nothing is needed",), scan),
+    search=Unsearched((f"{PARTITION}: nothing is needed",), _pieces),
 )
 
 BIGGAN_IMAGES = _of_a_model(

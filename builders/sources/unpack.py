@@ -23,9 +23,9 @@ Raises `BuildError` if the container cannot be read or a row has no image.
 """
 
 UNPACKERS: Mapping[Container, Unpack] = {
-    "parquet": parquet.unpack,
-    "pickle": cifar100.unpack,
-    "mat": svhn.unpack,
-    "targz": tars.unpack,
+    "parquet": parquet.unpack_parquet,
+    "pickle": cifar100.unpack_pickle,
+    "mat": svhn.unpack_mat,
+    "targz": tars.unpack_targz,
 }
 """Unpackers by container."""

@@ -29,7 +29,7 @@ def cifar100_pairs():
 
 
 def cifar100_id(partition, name, number):
-    return f"cifar100/{partition}/{cifar100.place_of(partition, name, number):05d}"
+    return f"cifar100/{partition}/{cifar100.pickle_position(partition, name, number):05d}"
 
 
 def near_duplicates():

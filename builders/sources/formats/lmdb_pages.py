@@ -59,7 +59,7 @@ class _Meta(NamedTuple):
     transaction: int
 
 
-def entries(file: FileIO | BytesIO) -> list[LmdbEntry]:
+def list_entries(file: FileIO | BytesIO) -> list[LmdbEntry]:
     """List all entries in key order.
 
     Raises:

@@ -105,7 +105,7 @@ class _Inflated:
         return bytes(data)
 
 
-def variables(file: IO[bytes]) -> list[Variable]:
+def list_variables(file: IO[bytes]) -> list[Variable]:
     """List the variables of a file without reading their contents.
 
     Raises:
@@ -114,11 +114,11 @@ def variables(file: IO[bytes]) -> list[Variable]:
     return [variable for variable, _ in _matrices(file)]
 
 
-def read(file: IO[bytes], name: str) -> Value:
+def read_variable(file: IO[bytes], name: str) -> Value:
     """Read the first variable of a name; contents of those before it are skipped. None if there is none.
 
     Raises:
-        MatError: as for `variables`, or the variable is damaged, too large, or of a kind that no source has.
+        MatError: as for `list_variables`, or the variable is damaged, too large, or of a kind that no source has.
     """
     for variable, parts in _matrices(file):
         if variable.name == name:

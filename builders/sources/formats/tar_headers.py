@@ -79,12 +79,14 @@ def files(archive: Archive, start: int, end: int) -> Iterator[File]:
             name = long_name or _name(header)
             size = size if long_size is None else long_size
             if data + size > end:
-                raise TarError(f"is cut short: {shown(name)} at byte {data:,} has {size:,} bytes, more than are left")
+                raise TarError(
+                    f"is cut short: {ascii_name(name)} at byte {data:,} has {size:,} bytes, more than are left"
+                )
             if not name.endswith("/"):  # how archives of the first format mark a folder
                 yield File(name, data, size)
         elif kind in _ODD:
             name = long_name or _name(header)
-            raise TarError(f"has {shown(name)} at byte {position:,}, which is {_ODD[kind]} and not a whole file")
+            raise TarError(f"has {ascii_name(name)} at byte {position:,}, which is {_ODD[kind]} and not a whole file")
         elif kind == _FOLDER:
             size = 0
         elif kind in _PAX or kind in (_GNU_NAME, _GNU_LINK, _PAX_GLOBAL):
@@ -96,7 +98,7 @@ def files(archive: Archive, start: int, end: int) -> Iterator[File]:
         long_name, long_size = "", None
 
 
-def shown(name: str) -> str:
+def ascii_name(name: str) -> str:
     """Return a name in an archive as printable text of bounded length."""
     return ascii(name)[1:-1][:_SHOWN]
 
@@ -131,7 +133,7 @@ def _number(field: bytes, position: int) -> int:
         if digits.isdigit() and b"8" not in digits and b"9" not in digits:
             return int(digits, 8)
     raise TarError(
-        f"has no header at byte {position:,}: a number there is {shown(field.decode('latin-1').rstrip(chr(0)))}"
+        f"has no header at byte {position:,}: a number there is {ascii_name(field.decode('latin-1').rstrip(chr(0)))}"
     )
 
 
@@ -163,7 +165,7 @@ def _extension(kind: bytes, payload: bytes, position: int) -> tuple[str, int | N
         return "", None
     size = fields.get(b"size")
     if size is not None and not (size.isdigit() and len(size) < 20):
-        raise TarError(f"has a size of {shown(size.decode('latin-1'))} at byte {position:,}")
+        raise TarError(f"has a size of {ascii_name(size.decode('latin-1'))} at byte {position:,}")
     return os.fsdecode(fields.get(b"path", b"")), None if size is None else int(size)
 
 

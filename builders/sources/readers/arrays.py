@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from builders.errors import BuildError
 from builders.sources.base import RGB32_BYTES, PartitionIndex, partition_table
 from builders.sources.readers import parquet_files
-from builders.sources.readers.folders import class_column, joined, relative
+from builders.sources.readers.folders import class_column, relative, with_prefix
 
 Int64 = npt.NDArray[np.int64]
 
@@ -46,7 +46,7 @@ def position_table(
     numbers = pc.utf8_lpad(pc.cast(pc.add(rows, first), pa.string()), 5, "0")
     return partition_table(
         class_column(class_ids, codes),
-        joined(f"{partition}/", numbers),
+        with_prefix(f"{partition}/", numbers),
         pa.repeat(pa.scalar(file, pa.string()), len(codes)),
         rows,
         pa.repeat(pa.scalar(size, pa.int64()), len(codes)),

@@ -19,9 +19,9 @@ import pyarrow.compute as pc
 from builders.errors import BuildError, more, one_line
 from builders.sources.base import OtherDataError, PartitionIndex, Stray
 from builders.sources.obtain import OwnerFile
-from builders.sources.readers.folders import child_names, class_codes, class_column, printable, strays_between
-from builders.sources.readers.layouts import Finder, Layout
-from builders.sources.readers.patterns import MatchedFiles, Pattern, extract
+from builders.sources.readers.folders import child_names, class_codes, class_column, escape_name, strays_between
+from builders.sources.readers.layouts import CopyLayout, Finder
+from builders.sources.readers.patterns import MatchedFiles, Pattern, match_names
 from builders.sources.readers.trees import Tree
 from builders.storage.text_files import read_lines
 
@@ -52,7 +52,7 @@ class ClassFolders:
 
     def layouts(
         self, archive: OwnerFile, inside: str, names: str, alone: str = "the class folders themselves"
-    ) -> tuple[Layout, ...]:
+    ) -> tuple[CopyLayout, ...]:
         """Declare the layouts of an owner's archive: unpacked, its class folders alone, and packed.
 
         Args:
@@ -65,9 +65,11 @@ class ClassFolders:
         stem, _, compressed = archive.name.partition(".tar")
         other = f" (or {stem}.tar, read in place)" if compressed else f", read in place (or {stem}.tar.gz)"
         return (
-            Layout(self.partition, f"{folder}/{names}", self.below(folder)),
-            Layout(self.partition, alone, self.below()),
-            Layout(self.partition, f"the original archive {archive.name}{other}", self.archive(stem, f"{inside}/")),
+            CopyLayout(self.partition, f"{folder}/{names}", self.below(folder)),
+            CopyLayout(self.partition, alone, self.below()),
+            CopyLayout(
+                self.partition, f"the original archive {archive.name}{other}", self.archive(stem, f"{inside}/")
+            ),
         )
 
     def below(self, name: str = "") -> Finder:
@@ -168,8 +170,8 @@ class ClassFolders:
         title = self.pattern.title
         raise OtherDataError(
             f"{title}: the class folder {tree.path_of(folder)} holds no image of its class: "
-            f"{printable(name.rpartition('/')[2])} is {self.reason(tree, name)}{more(names, 1)}. Restore its images, "
-            f"remove the folder, or give another copy of {title}."
+            f"{escape_name(name.rpartition('/')[2])} is {self.reason(tree, name)}{more(names, 1)}. Restore its "
+            f"images, remove the folder, or give another copy of {title}."
         )
 
     def _missing(self, home: Path, ids: pa.ChunkedArray) -> pa.Array:
@@ -185,7 +187,7 @@ class ClassFolders:
         lines = enumerate(read_lines(path, "Unpack the archive again."), start=1)
         listed = [(number, word) for number, line in lines for word in line.split()]
         names = [f"{word.removesuffix(self.ending)}{self.ending}" for _, word in listed]
-        fits, groups = extract(pa.array(names, pa.string()), self.pattern.pattern)
+        fits, groups = match_names(pa.array(names, pa.string()), self.pattern.pattern)
         classes = iter(groups["class_id"].to_pylist())
         for (number, word), name, fit in zip(listed, names, fits.to_pylist(), strict=True):
             if not fit or self.known(next(classes)) is None:

@@ -44,7 +44,7 @@ def _listing(folder: object) -> Iterator[None]:
     except OSError as error:
         place = folder if error.filename is None else error.filename
         raise BuildError(
-            f"Cannot list {printable(str(place))}: {error.strerror}. Put the folder in its place, or remove it."
+            f"Cannot list {escape_name(str(place))}: {error.strerror}. Put the folder in its place, or remove it."
         ) from error
 
 
@@ -55,7 +55,7 @@ def text_array(texts: Sequence[str]) -> pa.Array:
     return divided if len(divided) == len(texts) else pa.array(texts, pa.string())
 
 
-def printable(name: str) -> str:
+def escape_name(name: str) -> str:
     """Return a file name as printable text, whatever bytes it has: what no line can show is written as an escape."""
     text = os.fsencode(name).decode("utf-8", "replace")
     return text if text.isprintable() else "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)
@@ -69,7 +69,7 @@ def relative(path: Path, root: Path) -> str:
     return path.relative_to(root).as_posix()
 
 
-def joined(prefix: str, names: pa.Array) -> pa.Array:
+def with_prefix(prefix: str, names: pa.Array) -> pa.Array:
     """Put one prefix before every name."""
     return pc.binary_join_element_wise(pa.scalar(prefix), names, pa.scalar(""))
 
@@ -100,7 +100,7 @@ def strays_between(root: Path, folder: Path, paths: Sequence[str], wanted: str) 
             children.setdefault("/".join(parts[:depth]), []).append(name)
     levels = [(inner, set(names)) for inner, names in sorted(children.items())]
     return [
-        Stray(relative(folder / inner / printable(name), root), f"not {wanted}")
+        Stray(relative(folder / inner / escape_name(name), root), f"not {wanted}")
         for inner, names in levels
         for name in child_names(folder / inner if inner else folder)
         if name not in names

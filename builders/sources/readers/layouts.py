@@ -10,24 +10,24 @@ from pathlib import Path
 from builders.errors import NAMED, BuildError, more
 from builders.sources.base import OtherDataError, PartitionIndex, Source
 from builders.sources.readers import nesting
-from builders.sources.readers.folders import child_names, printable, relative
+from builders.sources.readers.folders import child_names, escape_name, relative
 
 Finder = Callable[[Path, Path], PartitionIndex | None]
 """Reads the partition from a folder below the user's root; returns None if the folder has not the layout."""
 
 
 @dataclass(frozen=True)
-class Layout:
+class CopyLayout:
     """One accepted layout of one partition: a description for messages, and the function that reads it."""
 
     partition: str
-    looks_like: str
+    description: str
     find: Finder
 
 
 def alike(
     partitions: Sequence[str], *shapes: tuple[str, Callable[[str, Path, Path], PartitionIndex | None]]
-) -> tuple[Layout, ...]:
+) -> tuple[CopyLayout, ...]:
     """Declare layouts that every partition of a source may have.
 
     Args:
@@ -36,9 +36,9 @@ def alike(
             partition and then a `Finder`'s arguments.
     """
     return tuple(
-        Layout(partition, looks_like.format(partition=partition), functools.partial(find, partition))
+        CopyLayout(partition, description.format(partition=partition), functools.partial(find, partition))
         for partition in partitions
-        for looks_like, find in shapes
+        for description, find in shapes
     )
 
 
@@ -50,12 +50,12 @@ class Search:
     the first layout that fits is used; a partition in two folders is refused.
     """
 
-    layouts: tuple[Layout, ...]
+    layouts: tuple[CopyLayout, ...]
 
     @property
     def descriptions(self) -> tuple[str, ...]:
         """One line of description for each accepted layout."""
-        return tuple(f"{layout.partition}: {layout.looks_like}" for layout in self.layouts)
+        return tuple(f"{layout.partition}: {layout.description}" for layout in self.layouts)
 
     def scan(self, source: Source, root: Path, partitions: Sequence[str]) -> list[PartitionIndex]:
         """Return one piece for each requested partition; other partitions are not looked for.
@@ -82,7 +82,7 @@ class Search:
                     return piece
             return None
 
-        result = nesting.search(root, read)
+        result = nesting.search_below(root, read)
         if len(result.found) > 1:
             places = " and ".join(f"{relative(home, root)} ({piece.layout})" for home, piece in result.found[:2])
             raise BuildError(
@@ -95,11 +95,11 @@ class Search:
 
 
 def _missing(
-    source: Source, root: Path, partition: str, layouts: Sequence[Layout], skipped: Sequence[str]
+    source: Source, root: Path, partition: str, layouts: Sequence[CopyLayout], skipped: Sequence[str]
 ) -> BuildError:
-    names = [printable(name) for name in child_names(root)]
+    names = [escape_name(name) for name in child_names(root)]
     there = ", ".join(names[:5]) + (f" and {len(names) - 5:,} more" if len(names) > 5 else "")
-    accepted = [layout.looks_like for layout in layouts]
+    accepted = [layout.description for layout in layouts]
     unread = f"; not searched: {', '.join(skipped[:NAMED])}{more(skipped)}" if skipped else ""
     return BuildError(
         f"{source.title}: the partition {partition} ({source.expected()[partition].total:,} images) is not in {root}, "

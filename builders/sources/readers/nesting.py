@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
 
-from builders.sources.readers.folders import printable, relative
+from builders.sources.readers.folders import escape_name, relative
 from builders.storage.paths import store_of
 
 DEPTH = 4
@@ -34,7 +34,7 @@ class SearchResult(Generic[T]):
     skipped: tuple[str, ...]
 
 
-def search(root: Path, read: Callable[[Path], T | None]) -> SearchResult[T]:
+def search_below(root: Path, read: Callable[[Path], T | None]) -> SearchResult[T]:
     """Call `read` on a folder and the folders below it, level by level and by name.
 
     Folders below one in which something was found belong to it and are not searched. Hidden folders are never
@@ -72,7 +72,7 @@ def _inner(home: Path, top: Path, seen: set[Path], skipped: list[str], root: Pat
         path = home / name
         reason = _closed(path, top)
         if reason:
-            skipped.append(f"{printable(relative(path, root))} ({reason})")
+            skipped.append(f"{escape_name(relative(path, root))} ({reason})")
         elif (place := path.resolve()) not in seen:
             seen.add(place)
             inner.append(path)

@@ -93,15 +93,15 @@ def read_shard(
         OtherDataError: the file has other columns, or rows without names although they are required.
         BuildError: the file is damaged or not Parquet.
     """
-    with columns.opened(title, path) as file:
+    with columns.open_mirror(title, path) as file:
         schema = file.schema_arrow
         label = f"{label}s" if label not in schema.names and f"{label}s" in schema.names else label
         there = labelled or label in schema.names
-        columns.check(title, path, schema, image, label if there else None, numbers=True)
+        columns.check_columns(title, path, schema, image, label if there else None, numbers=True)
         column = next((name for name in NAME_COLUMNS if columns.is_text_column(schema, name)), f"{image}.path")
-        table = columns.read(title, path, file, [column] * named + [label] * there)
-        names = columns.names(title, path, table, column) if named else pa.nulls(table.num_rows, pa.string())
-        labels = columns.labels(title, path, table, label) if there else pa.nulls(table.num_rows, pa.int64())
+        table = columns.read_columns(title, path, file, [column] * named + [label] * there)
+        names = columns.text_column(title, path, table, column) if named else pa.nulls(table.num_rows, pa.string())
+        labels = columns.label_column(title, path, table, label) if there else pa.nulls(table.num_rows, pa.int64())
     shard = Shard(path, names, labels, columns.label_names(title, path, schema.metadata or {}, label))
     return _with_names(title, shard, advice) if named else shard
 
@@ -117,10 +117,10 @@ def read_names(title: str, path: Path, *, beside: str) -> Shard:
     Raises:
         BuildError: the file is not Parquet, has other columns, or has rows without a name.
     """
-    with columns.opened(title, path) as file:
-        columns.check(title, path, file.schema_arrow, "image", beside, numbers=False)
-        table = columns.read(title, path, file, ["image.path"])
-        names = columns.names(title, path, table, "image.path")
+    with columns.open_mirror(title, path) as file:
+        columns.check_columns(title, path, file.schema_arrow, "image", beside, numbers=False)
+        table = columns.read_columns(title, path, file, ["image.path"])
+        names = columns.text_column(title, path, table, "image.path")
     return _with_names(title, Shard(path, names, pa.nulls(table.num_rows, pa.int64()), None))
 
 
@@ -136,9 +136,9 @@ def read_numbers(title: str, path: Path, column: str) -> list[int]:
         OtherDataError: the file has other columns, or a row has no number.
         BuildError: the file is not Parquet.
     """
-    with columns.opened(title, path) as file:
-        columns.check(title, path, file.schema_arrow, "image", column, numbers=True)
-        found = columns.read(title, path, file, [column])[column]
+    with columns.open_mirror(title, path) as file:
+        columns.check_columns(title, path, file.schema_arrow, "image", column, numbers=True)
+        found = columns.read_columns(title, path, file, [column])[column]
     if found.null_count:
         raise OtherDataError(f"{title}: {one_line(path)} has a row without {column}. {columns.ADVICE}.")
     numbers: list[int] = found.to_pylist()
@@ -168,12 +168,12 @@ def refuse_other_labels(title: str, shard: Shard, names: Sequence[str]) -> None:
     refuse_rows(title, shard.path, wrong, f"the label {{label}} is not from 0 to {len(names) - 1}", shard)
 
 
-def unpack(path: Path, rows: npt.NDArray[np.int64]) -> Iterator[Sequence[pa.Buffer]]:
+def unpack_parquet(path: Path, rows: npt.NDArray[np.int64]) -> Iterator[Sequence[pa.Buffer]]:
     """Yield the images in some rows, a few at a time; see `builders.sources.unpack`."""
     first = 0
-    with columns.opened(_MIRROR, path) as file:
+    with columns.open_mirror(_MIRROR, path) as file:
         image = next((name for name in IMAGE_COLUMNS if name in file.schema_arrow.names), IMAGE_COLUMNS[0])
-        columns.check(_MIRROR, path, file.schema_arrow, image, None)
+        columns.check_columns(_MIRROR, path, file.schema_arrow, image, None)
         for group in range(file.num_row_groups):
             after = first + file.metadata.row_group(group).num_rows
             if not ((rows >= first) & (rows < after)).any():

@@ -37,7 +37,7 @@ ADVICE = "Take the Parquet files that the Hub serves for the dataset itself"
 
 
 @contextlib.contextmanager
-def opened(title: str, path: Path) -> Generator[pq.ParquetFile]:
+def open_mirror(title: str, path: Path) -> Generator[pq.ParquetFile]:
     """Open a Parquet file, and turn what pyarrow raises about it within the block into a `BuildError`.
 
     Page checksums are verified where the file has them; `datasets` writes none.
@@ -87,7 +87,9 @@ def _check_rows(title: str, path: Path, metadata: pq.FileMetaData) -> None:
         raise damaged(title, path, f"its footer claims {claimed}, in {size:,} bytes")
 
 
-def check(title: str, path: Path, schema: pa.Schema, image: str, other: str | None, *, numbers: bool = False) -> None:
+def check_columns(
+    title: str, path: Path, schema: pa.Schema, image: str, other: str | None, *, numbers: bool = False
+) -> None:
     """Refuse a file without a column of images (bytes, path), or without another column, of numbers if so wanted."""
     twice = next((name for name in (image, other) if name is not None and schema.names.count(name) > 1), None)
     if twice is not None:
@@ -111,7 +113,7 @@ def check(title: str, path: Path, schema: pa.Schema, image: str, other: str | No
             raise OtherDataError(f"{title}: {image}.{field} of {path} is of type {kind}, not {what}. {ADVICE}.")
 
 
-def read(title: str, path: Path, file: pq.ParquetFile, columns: Sequence[str]) -> pa.Table:
+def read_columns(title: str, path: Path, file: pq.ParquetFile, columns: Sequence[str]) -> pa.Table:
     """Read columns that are known to be there, and refuse file names that are too long for any file system."""
     found = []
     for batch in batches(file, columns):
@@ -135,7 +137,7 @@ def _texts(batch: pa.RecordBatch) -> Iterator[pa.Array]:
             yield text.cast(pa.large_binary())
 
 
-def names(title: str, path: Path, table: pa.Table, column: str) -> pa.Array:
+def text_column(title: str, path: Path, table: pa.Table, column: str) -> pa.Array:
     """Return a column of file names, such as `image.path`, as valid UTF-8."""
     outer, _, field = column.partition(".")
     found = table[outer].combine_chunks()
@@ -147,7 +149,7 @@ def names(title: str, path: Path, table: pa.Table, column: str) -> pa.Array:
         raise damaged(title, path, f"a file name in {column} is not UTF-8") from error
 
 
-def labels(title: str, path: Path, table: pa.Table, label: str) -> pa.Array:
+def label_column(title: str, path: Path, table: pa.Table, label: str) -> pa.Array:
     """Return a column of label numbers as int64."""
     try:
         return pc.cast(table[label].combine_chunks(), pa.int64())

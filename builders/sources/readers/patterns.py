@@ -18,14 +18,14 @@ import pyarrow.compute as pc
 from builders.errors import BuildError, one_line
 from builders.sources.base import OtherDataError, PartitionIndex, Stray, partition_table
 from builders.sources.readers import parquet, parquet_files, trees
-from builders.sources.readers.folders import class_column, printable
+from builders.sources.readers.folders import class_column, escape_name
 from builders.sources.readers.parquet_columns import ADVICE
 from builders.sources.readers.trees import Tree
 
 _AGAIN = "_again"
 
 
-def extract(names: pa.Array, pattern: str, start: str = "") -> tuple[pa.Array, Mapping[str, pa.Array]]:
+def match_names(names: pa.Array, pattern: str, start: str = "") -> tuple[pa.Array, Mapping[str, pa.Array]]:
     """Read the named groups of a pattern from names.
 
     Args:
@@ -73,7 +73,7 @@ class MatchedFiles:
     def strays(self, reason: Callable[[str], str]) -> tuple[Stray, ...]:
         """List the other files as strays, each with the reason why it is not an image of the partition."""
         return tuple(
-            Stray(self.tree.prefix + printable(name), self.reasons.get(name) or reason(name)) for name in self.others
+            Stray(self.tree.prefix + escape_name(name), self.reasons.get(name) or reason(name)) for name in self.others
         )
 
     def select(self, mask: pa.Array) -> MatchedFiles:
@@ -102,8 +102,8 @@ class MatchedFiles:
 
 
 def match(tree: Tree, pattern: str) -> MatchedFiles:
-    """Divide the files of a tree by a pattern; see `extract`."""
-    fits, groups = extract(tree.rows["name"].combine_chunks(), pattern, tree.start)
+    """Divide the files of a tree by a pattern; see `match_names`."""
+    fits, groups = match_names(tree.rows["name"].combine_chunks(), pattern, tree.start)
     if pc.all(fits, min_count=0).as_py():
         return MatchedFiles(tree, tree.rows, groups, tree.rows.slice(0, 0))
     return MatchedFiles(tree, tree.rows.filter(fits), groups, tree.rows.filter(pc.invert(fits)))
@@ -111,7 +111,7 @@ def match(tree: Tree, pattern: str) -> MatchedFiles:
 
 @dataclass(frozen=True)
 class Pattern:
-    """A source's pattern over the names of its images, for `extract`, and how to find them in each kind of tree.
+    """A source's pattern over the names of its images, for `match_names`, and how to find them in each kind of tree.
 
     `wanted` describes such names for messages, and `advice` is the next step for a mirror with other names. `refuse`
     is called with every other name, and with its place for messages, to raise where it shows that a copy is wrong.

@@ -112,7 +112,7 @@ class _ArrayUnpickler(pickle.Unpickler):
         raise self._refuse("a reference to an object outside the file")
 
 
-def load(title: str, file: IO[bytes], place: object) -> dict[str, object]:
+def load_pickle(title: str, file: IO[bytes], place: object) -> dict[str, object]:
     """Load a pickled dictionary.
 
     Args:
@@ -210,7 +210,7 @@ def _check_instructions(file: _Bounded) -> None:
         last = name
 
 
-def shown(value: object) -> str:
+def describe(value: object) -> str:
     """Describe a value from a file in a few printable characters, however large it is."""
     match value:
         case bool() | int() | float() | None:
@@ -240,13 +240,13 @@ def byte_matrix(value: object) -> npt.NDArray[np.uint8]:
         case _:
             raise ValueError("no array")
     if code not in (b"u1", "u1"):
-        raise ValueError(f"an array of {shown(code)}")
+        raise ValueError(f"an array of {describe(code)}")
     if fortran is not False:
         raise ValueError("an array in column order")
     match shape:
         case (int() as rows, int() as columns) if rows >= 0 and columns >= 0 and rows * columns == len(content):
             return np.frombuffer(content, np.uint8).reshape(rows, columns)
-    raise ValueError(f"an array of shape {shown(shape)} in {len(content):,} bytes")
+    raise ValueError(f"an array of shape {describe(shape)} in {len(content):,} bytes")
 
 
 def _printable(text: str) -> str:

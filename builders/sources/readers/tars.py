@@ -22,7 +22,7 @@ import numpy.typing as npt
 from builders.errors import BuildError
 from builders.sources.base import LARGEST_IMAGE
 from builders.sources.formats import tar_headers
-from builders.sources.formats.tar_headers import TarError, shown
+from builders.sources.formats.tar_headers import TarError, ascii_name
 from builders.storage.files import byte_count, open_buffered, open_regular
 
 # A compressed archive of images is about as large as they are. One that unpacks to far more was made to fill memory or
@@ -103,7 +103,7 @@ def compressed_members(title: str, path: Path) -> list[Member]:
         return [_member(file, number) for number, (_, file) in enumerate(_unpacked(path, title))]
 
 
-def unpack(path: Path, rows: npt.NDArray[np.int64]) -> Iterator[list[bytes]]:
+def unpack_targz(path: Path, rows: npt.NDArray[np.int64]) -> Iterator[list[bytes]]:
     """Yield some regular files of a tar.gz, one at a time; see `builders.sources.unpack`."""
     wanted = iter(rows.tolist())
     row = next(wanted, None)
@@ -153,11 +153,11 @@ def _unpacked(path: Path, title: str = "") -> Iterator[tuple[tar_headers.Archive
 def _content(archive: tar_headers.Archive, file: tar_headers.File, path: Path, title: str = "") -> bytes:
     with _whole_archive(path, title):
         if file.size > _ALWAYS:
-            raise TarError(f"has {shown(file.name)} of {file.size:,} bytes, more than such a file has")
+            raise TarError(f"has {ascii_name(file.name)} of {file.size:,} bytes, more than such a file has")
         archive.seek(file.start)
         content = archive.read(file.size)
         if len(content) != file.size:
-            raise EOFError(f"{shown(file.name)} is cut short")
+            raise EOFError(f"{ascii_name(file.name)} is cut short")
         return content
 
 
@@ -195,7 +195,7 @@ def _list(
         entries = tar_headers.files(file, start, end)
         return [_member(entry, entry.start, largest) for entry in entries if keep(entry.name)]
     except TarError as error:
-        place = f"{shown(inside)} in {path}" if inside else f"{path}"
+        place = f"{ascii_name(inside)} in {path}" if inside else f"{path}"
         raise BuildError(
             f"{place} is not a whole, uncompressed tar: it {error}. Download the archive again."
         ) from error
@@ -203,6 +203,6 @@ def _list(
 
 def _member(file: tar_headers.File, offset: int, largest: int = LARGEST_IMAGE) -> Member:
     if file.size > largest:
-        raise TarError(f"has {shown(file.name)} of {file.size:,} bytes, more than any image of a source")
+        raise TarError(f"has {ascii_name(file.name)} of {file.size:,} bytes, more than any image of a source")
     folder, _, name = file.name.rpartition("/")
     return Member(name, offset, file.size, folder)

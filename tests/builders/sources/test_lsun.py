@@ -77,7 +77,7 @@ def test_entries_are_those_of_lmdb_on_many_levels_and_after_changes(tmp_path):
             expected = list(transaction.cursor())
             assert transaction.stat()["depth"] >= 4
     with open_regular(place / "data.mdb") as file:
-        found = lmdb_pages.entries(file)
+        found = lmdb_pages.list_entries(file)
     data = (place / "data.mdb").read_bytes()
     assert [(entry.key, data[entry.start : entry.start + entry.size]) for entry in found] == expected
 
@@ -85,7 +85,7 @@ def test_entries_are_those_of_lmdb_on_many_levels_and_after_changes(tmp_path):
 def test_an_empty_database_has_no_entries(tmp_path):
     place = database(tmp_path / "test_lmdb", {})
     with open_regular(place / "data.mdb") as file:
-        assert lmdb_pages.entries(file) == []
+        assert lmdb_pages.list_entries(file) == []
 
 
 def test_reading_writes_nothing(demo, tmp_path):

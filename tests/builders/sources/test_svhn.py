@@ -180,21 +180,21 @@ def test_values_of_every_kind_are_those_of_scipy(compressed):
     values |= {"small": np.array([[7]], np.uint8), "text": "a text of 20 letters", "empty": np.zeros((0, 3))}
     buffer = io.BytesIO()
     scipy.io.savemat(buffer, values, do_compression=compressed)
-    found = {name: matlab.read(buffer, name) for name in values}
+    found = {name: matlab.read_variable(buffer, name) for name in values}
     expected = scipy.io.loadmat(io.BytesIO(buffer.getvalue()))
-    assert [variable[:2] for variable in matlab.variables(buffer)] == [
+    assert [variable[:2] for variable in matlab.list_variables(buffer)] == [
         (name, kind) for name, _, kind in scipy.io.whosmat(io.BytesIO(buffer.getvalue()))
     ]
     for name, value in found.items():
         assert np.array_equal(expected[name], [value] if isinstance(value, str) else value), name
         assert isinstance(value, str) or value.dtype == expected[name].dtype
-    assert matlab.read(buffer, "none") is None
+    assert matlab.read_variable(buffer, "none") is None
 
 
 def test_structures_and_cells_are_those_of_scipy():
     file = io.BytesIO(meta_mat())
     expected = scipy.io.loadmat(file, squeeze_me=True)["synsets"]
-    found = matlab.read(file, "synsets")
+    found = matlab.read_variable(file, "synsets")
     assert len(found) == len(expected) == 1005
     for one, other in zip(found, expected, strict=True):
         assert one["WNID"] == other["WNID"]
@@ -202,7 +202,7 @@ def test_structures_and_cells_are_those_of_scipy():
         assert np.array_equal(np.squeeze(one["children"]), other["children"])
     buffer = io.BytesIO()
     scipy.io.savemat(buffer, {"cells": np.array(["a", "bc", np.array([1, 2])], object)})
-    one, two, three = matlab.read(buffer, "cells")
+    one, two, three = matlab.read_variable(buffer, "cells")
     assert (one, two, three.tolist()) == ("a", "bc", [[1, 2]])
 
 

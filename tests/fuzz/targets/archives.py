@@ -150,7 +150,7 @@ def packed_cases() -> dict[str, bytes]:
 def unpacked(path: Path) -> object:
     """List a tar.gz, and unpack every second image of it."""
     found = tars.compressed_members("X", path)
-    return [bytes(image) for batch in tars.unpack(path, np.arange(0, len(found), 2)) for image in batch]
+    return [bytes(image) for batch in tars.unpack_targz(path, np.arange(0, len(found), 2)) for image in batch]
 
 
 def read_inner(folder: Path) -> object:

@@ -42,7 +42,7 @@ def small() -> list[bytes]:
 def load(folder: Path) -> object:
     """The values of a pickle, and the array in it."""
     with (folder / "x").open("rb") as file:
-        value = pickles.load("X", file, folder / "x")
+        value = pickles.load_pickle("X", file, folder / "x")
     try:
         pickles.byte_matrix(value.get("data"))
     except ValueError as error:

@@ -50,7 +50,9 @@ def read(folder: Path) -> object:
     """Index the mirror as a build does, and unpack every image."""
     index = open_source(SOURCES["food101"], folder, ("images",))
     rows = np.arange(index.table.num_rows)
-    return index.table.to_pylist(), [bytes(one) for batch in parquet.unpack(folder / _FILE, rows) for one in batch]
+    return index.table.to_pylist(), [
+        bytes(one) for batch in parquet.unpack_parquet(folder / _FILE, rows) for one in batch
+    ]
 
 
 TARGETS = (Target("parquet-mirror", _FILE, mirrors, read),)

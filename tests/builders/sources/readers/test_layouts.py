@@ -92,7 +92,7 @@ def test_a_folder_without_permission_is_named(tmp_path):
 def test_what_a_folder_may_not_be_read_for_is_asked_of_the_system(tmp_path, monkeypatch):
     tree(tmp_path, {"lost+found/x": "", f"a/train/{IMAGE}": ""})
     monkeypatch.setattr(os, "access", lambda path, mode: path.name != "lost+found")
-    result = nesting.search(tmp_path, lambda home: home.name if home.name == "a" else None)
+    result = nesting.search_below(tmp_path, lambda home: home.name if home.name == "a" else None)
     assert result == nesting.SearchResult(((tmp_path / "a", "a"),), ("lost+found (no permission)",))
 
 

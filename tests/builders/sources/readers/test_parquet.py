@@ -239,23 +239,23 @@ def test_images_of_some_rows_come_in_order_whatever_the_row_groups(tmp_path):
     values = [(b"image %d" % number, f"{number}.jpg") for number in range(300)]
     path = write(tmp_path, images(values=values), [0] * 300, row_group_size=130)
     rows = np.array([0, 63, 64, 129, 130, 131, 299])
-    found = [bytes(image) for batch in parquet.unpack(path, rows) for image in batch]
+    found = [bytes(image) for batch in parquet.unpack_parquet(path, rows) for image in batch]
     assert found == [b"image %d" % row for row in rows]
     with pytest.raises(BuildError, match=r"it had more than 300 rows when it was indexed"):
-        list(parquet.unpack(path, np.array([5, 300])))
+        list(parquet.unpack_parquet(path, np.array([5, 300])))
 
 
 def test_an_image_without_bytes(tmp_path):
     path = write(tmp_path, images(values=[(b"", "1.jpg"), (None, "2.jpg")]))
     with pytest.raises(BuildError, match=r"has a row without image bytes\. Download"):
-        list(parquet.unpack(path, np.array([0, 1])))
+        list(parquet.unpack_parquet(path, np.array([0, 1])))
 
 
 def read_all(path):
     """All that a build reads of a file."""
     shard = parquet.read_shard("A mirror", path)
     repr(shard.names.to_pylist() + shard.labels.to_pylist() + list(shard.label_names or ()))
-    return [bytes(image) for batch in parquet.unpack(path, np.arange(len(shard.names))) for image in batch]
+    return [bytes(image) for batch in parquet.unpack_parquet(path, np.arange(len(shard.names))) for image in batch]
 
 
 def test_flipped_bits_and_cuts_are_read_or_refused(tmp_path):
@@ -290,5 +290,5 @@ def test_every_error_of_pyarrow_gives_one_sentence(tmp_path):
     path = write(tmp_path)
     for kind in (pa.ArrowInvalid, pa.ArrowMemoryError, pa.ArrowNotImplementedError, OSError):
         sentence = r"cannot be read as Parquet \(first\)\. Download it again\.$"
-        with pytest.raises(BuildError, match=sentence), parquet_columns.opened("A mirror", path):
+        with pytest.raises(BuildError, match=sentence), parquet_columns.open_mirror("A mirror", path):
             raise kind("first\nsecond")

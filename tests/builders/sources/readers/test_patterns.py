@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from builders.sources.readers import tars, trees
-from builders.sources.readers.patterns import extract, match
+from builders.sources.readers.patterns import match, match_names
 from tests.builders.trees import add, tree, write_tar
 
 FILES = {"a/n_2.jpg": b"22", "a/x.txt": b"", "b/n_10.jpg": b"ten", "b/\u00e9.jpg": b"", "b/n_1.jpg": b"1"}
@@ -85,7 +85,7 @@ def test_names_that_are_not_utf_8_are_others(tmp_path):
 def test_a_repeated_group_has_the_same_text_or_none():
     pattern = r"(?:(?P<x>[a-z])/)?(?P<file>[0-9])(?:_(?P<x_again>[a-z]))?(?:-(?P<x_again2>[a-z]))?"
     names = ["a/1_a", "a/2_b", "a/3", "4_c", "5", "6-d", "7_e-f", "8_e-e", "a/9 "]
-    fits, groups = extract(pa.array(names), pattern)
+    fits, groups = match_names(pa.array(names), pattern)
     assert fits.to_pylist() == [True, False, True, True, True, True, False, True, False]
     assert groups["file"].to_pylist() == ["1", "3", "4", "5", "6", "8"]
     assert groups["x"].to_pylist() == ["a", "a", "c", "", "d", "e"]

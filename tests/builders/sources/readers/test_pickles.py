@@ -19,7 +19,7 @@ from tests.fuzz.harness import run_cases
 
 
 def load(data):
-    return pickles.load("Title", io.BytesIO(data), "place")
+    return pickles.load_pickle("Title", io.BytesIO(data), "place")
 
 
 def refusal(data):
@@ -275,4 +275,4 @@ def test_a_pickle_that_python_3_wrote_again_is_called_one():
     names = {b"filenames": [b"bos_taurus_s_%06d.png" % number for number in range(200)]}
     for protocol in (0, 1, 2):
         with pytest.raises(BuildError, match="Python 3 has written it again, with a call for each text"):
-            pickles.load("CIFAR-100", io.BytesIO(pickle.dumps(names, protocol)), "train")
+            pickles.load_pickle("CIFAR-100", io.BytesIO(pickle.dumps(names, protocol)), "train")

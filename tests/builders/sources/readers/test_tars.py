@@ -133,9 +133,9 @@ def test_a_compressed_archive_is_listed_by_number_and_unpacked_by_it(tmp_path):
         ("b.jpg", "folder", 2, 512),
         ("c.jpg", "", 3, 1),
     ]
-    assert [image for batch in tars.unpack(path, np.arange(4)) for image in batch] == list(FILES.values())
-    assert list(tars.unpack(path, np.array([0, 2]))) == [[b"a" * 700], [b"b" * 512]]
-    assert list(tars.unpack(path, np.array([], dtype=np.int64))) == []
+    assert [image for batch in tars.unpack_targz(path, np.arange(4)) for image in batch] == list(FILES.values())
+    assert list(tars.unpack_targz(path, np.array([0, 2]))) == [[b"a" * 700], [b"b" * 512]]
+    assert list(tars.unpack_targz(path, np.array([], dtype=np.int64))) == []
 
 
 def damaged(content, cut=None, flip=None):
@@ -172,10 +172,10 @@ def test_a_compressed_archive_that_changed_since_it_was_listed(tmp_path):
     with pytest.raises(
         BuildError, match=r"x\.tar\.gz changed during the build: expected at least 8 files, found 4\. Run the same"
     ):
-        list(tars.unpack(path, np.array([1, 7])))
+        list(tars.unpack_targz(path, np.array([1, 7])))
     path.write_bytes(path.read_bytes()[:80])
     with pytest.raises(BuildError, match=r"cannot be read as a tar\.gz"):
-        list(tars.unpack(path, np.array([1, 3])))
+        list(tars.unpack_targz(path, np.array([1, 3])))
 
 
 CUT, NO_HEADER, NUMBER = "is cut short", "the check sum there is wrong", "a number there is"
