@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from builders.duplicates.search import THRESHOLD, find
+from builders.duplicates.search import THRESHOLD, find_pairs
 
 Images = npt.NDArray[np.uint8]
 Pair = tuple[str, str]
@@ -61,7 +61,7 @@ def judgements(path: Path) -> dict[Pair, int]:
 
 def search(names: list[str], queries: Images, others: list[str], references: Images) -> dict[Pair, float]:
     """The pairs that are found, with the lesser of the distances of both directions."""
-    pairs = find(queries, references, advance=lambda count: None)
+    pairs = find_pairs(queries, references, advance=lambda count: None)
     found: dict[Pair, float] = {}
     for query, reference, measured in zip(
         pairs.queries.tolist(), pairs.references.tolist(), pairs.distances.tolist(), strict=True

@@ -2,8 +2,8 @@
 
 `python -m benchmarks.near_duplicates` generates 60,000 references and 20,000 queries, so no files are needed: coloured
 noise with the spectrum of photographs. Every tenth query is a changed copy of a reference, every twentieth white
-noise. It times `builders.duplicates.search.find` and scikit-learn's brute-force nearest neighbour of the raw pixels in
-turn.
+noise. It times `builders.duplicates.search.find_pairs` and scikit-learn's brute-force nearest neighbour of the raw
+pixels in turn.
 
 `python -m benchmarks.near_duplicates FILE...` measures distances of changed copies on patches of the given
 photographs. `benchmarks.cifair` measures recall and precision on CIFAR's own near-duplicates.
@@ -23,7 +23,7 @@ from scipy import ndimage
 from sklearn.neighbors import NearestNeighbors
 
 from benchmarks.rivals import Run, interleave, report
-from builders.duplicates.search import THRESHOLD, distance, find
+from builders.duplicates.search import THRESHOLD, distance, find_pairs
 
 Images = npt.NDArray[np.uint8]
 Change = Callable[[npt.NDArray[np.floating], np.random.Generator], npt.NDArray[np.floating]]
@@ -154,7 +154,7 @@ def measure(files: Sequence[Path], sample: int) -> None:
         found = distances <= THRESHOLD
         print(f"  {' and '.join(names):42} {found.mean():7.1%} {found[bold].mean():7.1%}  {quantiles}")
 
-    pairs = find(images, images, threshold=0.3, advance=lambda count: None)
+    pairs = find_pairs(images, images, threshold=0.3, advance=lambda count: None)
     same = photograph[pairs.queries] == photograph[pairs.references]
     apart = disjoint(squares[pairs.queries], squares[pairs.references])
     in_one = sum(np.count_nonzero(photograph == number) ** 2 for number in range(len(cut)))
@@ -197,7 +197,7 @@ def race(references: int, queries: int, sample: int, repeats: int) -> None:
     part = random.permutation(queries)[:sample]
 
     def ours() -> None:
-        found.append(find(asked, known, advance=lambda count: None))
+        found.append(find_pairs(asked, known, advance=lambda count: None))
 
     def theirs() -> None:
         model = NearestNeighbors(n_neighbors=1, algorithm="brute")
@@ -205,7 +205,7 @@ def race(references: int, queries: int, sample: int, repeats: int) -> None:
         nearest.append(model.kneighbors(asked[part].reshape(len(part), -1).astype(np.float32))[1][:, 0])
 
     # Warm-up: the first call of each starts threads and fills caches.
-    find(asked[:256], known[:4096], advance=lambda count: None)
+    find_pairs(asked[:256], known[:4096], advance=lambda count: None)
     NearestNeighbors(algorithm="brute").fit(known[:64].reshape(64, -1)).kneighbors(asked[:64].reshape(64, -1))
     runs = {"find": Run(_nothing, lambda: growth(ours)), "raw-pixel neighbours": Run(_nothing, lambda: growth(theirs))}
     results = interleave(runs, repeats)

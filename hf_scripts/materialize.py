@@ -31,7 +31,7 @@ from builders.executors.processes import without_pandas
 from builders.hub.client import hub_settings
 from builders.hub.repo_id import folder_or_repository
 from builders.hub.repository import Repository
-from builders.pipeline.from_index import find
+from builders.pipeline.from_index import plan_published
 from builders.pipeline.published import Published, needed_sources
 from builders.pipeline.recorded import Bring
 from builders.pipeline.run import write_release
@@ -71,9 +71,9 @@ def _command(target: str, revision: str | None, **values: Any) -> None:
         with flags.executor.started(preload=_WORKER_IMPORTS) as executor:
             for published in configs:
                 if flags.dry_run:
-                    find(published, roots, flags.out, meter, executor)
+                    plan_published(published, roots, flags.out, meter, executor)
                 else:
-                    write_release(find(published, roots, flags.out, meter, executor))
+                    write_release(plan_published(published, roots, flags.out, meter, executor))
         found = {key: split for published in configs for key, split in published.splits().items()}
     if flags.as_json:
         where = {"release": target, "revision": revision, "out": str(flags.out)}

@@ -20,7 +20,7 @@ FILES = (facets.OODNESS_FILE, *map(file_name, TABLES), overlaps.FILE)
 """Names of the files that are written."""
 
 
-def render(rows: Sequence[Decision] | Sequence[facets.Oodness] | Sequence[overlaps.Overlap]) -> str:
+def render(rows: Sequence[Decision] | Sequence[facets.ClassOodness] | Sequence[overlaps.Overlap]) -> str:
     """Return rows as the text of their CSV file: a header, one line per class, LF at every line's end."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -25,7 +25,7 @@ from builders.duplicates.search_tasks import find_in_files
 from builders.executors.base import Executor, Meter
 from builders.release.duplicates import Pair, groups, is_known_and_unknown
 from builders.release.entries import Manifest
-from builders.release.reader import read_index, unreadable
+from builders.release.reader import read_index, unreadable_file
 from builders.release.split_entries import SplitEntry, is_training
 from unknown_detection.words import quantity
 
@@ -110,7 +110,7 @@ def exact(parts: Mapping[str, ReleaseSplit]) -> list[Pair]:
     try:
         pairs = exact_pairs({name: part.index for name, part in parts.items()})
     except (OSError, pa.ArrowException) as error:
-        raise unreadable(next(iter(parts.values())).root, error) from error
+        raise unreadable_file(next(iter(parts.values())).root, error) from error
     two = any(name.startswith(AGAINST) for name in parts)
     return [pair for pair in pairs if not two or _is_between(pair)]
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from builders.errors import BuildError
 from builders.release import images
 from builders.release.entries import Manifest
-from builders.release.openood_tree import LISTS, place_of
+from builders.release.openood_tree import LISTS, openood_path
 from builders.release.reader import read_index
 from builders.storage.paths import inside
 
@@ -66,7 +66,7 @@ def compare(root: Path, manifest: Manifest, key: str, copy: Path, advance: Calla
     columns = ("source", "source_id", "label", "content_sha256", "stored")
     index = read_index(root, manifest.by_key()[key], list(columns))
     rows = list(zip(*(index[name].to_pylist() for name in columns), strict=True))
-    places = [place_of(source, source_id) for source, source_id, *_ in rows]
+    places = [openood_path(source, source_id) for source, source_id, *_ in rows]
     paths = ["/".join(place) for place in places]
     listed = _labels(copy / LISTS[key])
     comparison = SplitComparison(key, len(rows), listed is not None)
@@ -98,7 +98,7 @@ def _state(path: Path, digest: str, stored: str) -> str:
     if stored != "metadata_removed":
         return OTHER
     try:
-        mended = images.check(data)
+        mended = images.check_image(data)
     except images.UnreadableImageError:
         return OTHER
     return EQUAL if mended is not None and hashlib.sha256(mended).hexdigest() == digest else OTHER

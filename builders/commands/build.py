@@ -34,8 +34,8 @@ from builders.pipeline.build_plan import (
     Run,
     compared_with,
     generators_of,
+    keys_of_parts,
     needed_partitions,
-    parts_of,
     with_parents,
 )
 from builders.pipeline.from_sources import prepare
@@ -135,7 +135,7 @@ def _on_disk(benchmark: Benchmark, splits: Sequence[str]) -> dict[Source, list[s
     """The sources of the splits that are folders, each with the parts that need it."""
     needing: dict[Source, list[str]] = {}
     declared = benchmark.by_key()
-    for key in parts_of(benchmark, splits):
+    for key in keys_of_parts(benchmark, splits):
         drawn_from = with_parents(benchmark, [split_of(key)])
         for source in dict.fromkeys(source for part in (key, *drawn_from) for source in declared[part][1].sources):
             if source.on_disk:

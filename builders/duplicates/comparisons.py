@@ -70,7 +70,7 @@ class PixelComparisons:
         if not readable:
             return PairTable()
         # Imported here: only a benchmark that asks for the search pays for its imports.
-        from builders.duplicates.search import find
+        from builders.duplicates.search import find_pairs
 
         self.meter.step("searching for near-duplicates", sum(self.entries[key].rows for key, _ in readable))
         pairs: list[Pair] = []
@@ -78,7 +78,7 @@ class PixelComparisons:
         for key, of in readable:
             if of not in references:
                 references = {of: self._pixels(of)}
-            found = find(self._pixels(key), references[of], advance=self.meter.advance)
+            found = find_pairs(self._pixels(key), references[of], advance=self.meter.advance)
             pairs += near_pairs(found, (key, self._index(key)), (of, self._index(of)))
         return PairTable(tuple(pairs), frozenset(comparison(SIMILARITY, *both) for both in readable))
 

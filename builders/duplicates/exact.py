@@ -16,7 +16,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.release.duplicates import Pair, Row, pair_of
+from builders.release.duplicates import Pair, PairedRow, pair_of
 from builders.release.schema import ROLES
 from builders.storage.parquet import open_streamed, row_batches
 
@@ -52,7 +52,7 @@ def exact_pairs(indexes: Mapping[str, Path], digests: Mapping[str, Digests] | No
         Pairs in no particular order. Rows with the same id are not a pair; for large groups see `ALL_PAIRS`.
     """
     read = digests or {key: index_digests(path) for key, path in indexes.items()}
-    groups: dict[str, list[Row]] = {}
+    groups: dict[str, list[PairedRow]] = {}
     for key, numbers in _candidates({key: read[key] for key in indexes}).items():
         texts = _taken(read[key](), numbers)
         for text, row in zip(texts, rows_at(indexes[key], key, numbers), strict=True):
@@ -72,9 +72,9 @@ def index_digests(path: Path) -> Digests:
     return read
 
 
-def rows_at(path: Path, key: str, numbers: npt.NDArray[np.int64]) -> list[Row]:
+def rows_at(path: Path, key: str, numbers: npt.NDArray[np.int64]) -> list[PairedRow]:
     """Read rows of an index file by ascending row numbers."""
-    found: list[Row] = []
+    found: list[PairedRow] = []
     if not len(numbers):
         return found
     first = 0
@@ -87,7 +87,7 @@ def rows_at(path: Path, key: str, numbers: npt.NDArray[np.int64]) -> list[Row]:
     return found
 
 
-def rows_with_digests(path: Path, key: str, numbers: npt.NDArray[np.int64]) -> list[tuple[Row, str]]:
+def rows_with_digests(path: Path, key: str, numbers: npt.NDArray[np.int64]) -> list[tuple[PairedRow, str]]:
     """Read rows of an index file by number, in the order of the numbers, each with its content digest."""
     some, places = np.unique(numbers, return_inverse=True)
     rows = list(zip(rows_at(path, key, some), _taken(index_digests(path)(), some), strict=True))
@@ -109,7 +109,7 @@ def near_pairs(found: Pairs, query: tuple[str, Path], reference: tuple[str, Path
             yield pair_of(row, other, distance)
 
 
-def ids_by_split(pairs: Iterable[Pair]) -> dict[str, set[str]]:
+def paired_ids(pairs: Iterable[Pair]) -> dict[str, set[str]]:
     """Collect the ids of both sides of pairs by their split (`config/split`)."""
     ids: dict[str, set[str]] = {}
     for pair in pairs:
@@ -120,7 +120,7 @@ def ids_by_split(pairs: Iterable[Pair]) -> dict[str, set[str]]:
 
 def rows_of_pairs(
     pairs: Iterable[Pair], indexes: Callable[[str], Path | None]
-) -> dict[tuple[str, str], tuple[Row, str]]:
+) -> dict[tuple[str, str], tuple[PairedRow, str]]:
     """Read the rows of both sides of pairs, each with its content digest, by split and id; missing ones are left out.
 
     Args:
@@ -129,13 +129,13 @@ def rows_of_pairs(
     """
     return {
         (key, name): row
-        for key, ids in sorted(ids_by_split(pairs).items())
+        for key, ids in sorted(paired_ids(pairs).items())
         if (path := indexes(key)) is not None
         for name, row in rows_named(path, key, ids).items()
     }
 
 
-def rows_named(path: Path, key: str, ids: Iterable[str]) -> dict[str, tuple[Row, str]]:
+def rows_named(path: Path, key: str, ids: Iterable[str]) -> dict[str, tuple[PairedRow, str]]:
     """Read rows of an index file by id, each with its content digest; missing ids are left out."""
     wanted, found = pa.array(sorted(set(ids)), pa.string()), {}
     with open_streamed(path) as opened:
@@ -145,9 +145,11 @@ def rows_named(path: Path, key: str, ids: Iterable[str]) -> dict[str, tuple[Row,
     return found
 
 
-def _row(key: str, row: Mapping[str, Any]) -> Row:
+def _row(key: str, row: Mapping[str, Any]) -> PairedRow:
     role = row["role"]  # a damaged index may have any number, or nothing
-    return Row(key, row["id"] or "", ROLES[role] if role in range(len(ROLES)) else str(role), row["class_id"] or "")
+    return PairedRow(
+        key, row["id"] or "", ROLES[role] if role in range(len(ROLES)) else str(role), row["class_id"] or ""
+    )
 
 
 def _candidates(digests: Mapping[str, Digests]) -> dict[str, npt.NDArray[np.int64]]:
@@ -191,7 +193,7 @@ def _taken(batches: Iterable[pa.Array], numbers: npt.NDArray[np.int64]) -> list[
     return found
 
 
-def _pairs(members: list[Row]) -> Iterator[Pair]:
+def _pairs(members: list[PairedRow]) -> Iterator[Pair]:
     chosen = itertools.combinations(members, 2)
     if len(members) > ALL_PAIRS:
         chosen = ((members[0], member) for member in members[1:])  # type: ignore[assignment]

@@ -43,7 +43,7 @@ from builders.duplicates.distance import (
     scarcity,
 )
 
-__all__ = ["THRESHOLD", "Index", "Pairs", "distance", "find", "find_in"]
+__all__ = ["THRESHOLD", "Index", "Pairs", "distance", "find_in", "find_pairs"]
 
 THRESHOLD: float = 0.096
 REACH: float = 0.8
@@ -77,7 +77,7 @@ class Pairs:
     distances: Floats
 
 
-def find(
+def find_pairs(
     queries: Images, references: Images, *, threshold: float = THRESHOLD, advance: Callable[[int], object]
 ) -> Pairs:
     """Find every pair within `REACH` whose `distance` is at most the threshold.
@@ -113,7 +113,7 @@ class Index:
 
 
 def find_in(index: Index, queries: Images, *, threshold: float = THRESHOLD, advance: Callable[[int], object]) -> Pairs:
-    """Find every pair of queries and indexed references; see `find`."""
+    """Find every pair of queries and indexed references; see `find_pairs`."""
     found: list[tuple[int, float, int]] = []
     for part in _parts(len(queries), _QUERIES):
         some = queries[part]

@@ -51,7 +51,7 @@ class SearchTask:
 
 
 def find_in_files(queries: Path, references: Path, executor: Executor, meter: Meter) -> Pairs:
-    """Find the pairs that `builders.duplicates.search.find` does, with both sets in .npy files.
+    """Find the pairs that `builders.duplicates.search.find_pairs` does, with both sets in .npy files.
 
     Args:
         queries: uint8 (n, 32, 32, 3).

@@ -16,13 +16,13 @@ from builders.duplicates.exact import exact_pairs, rows_of_pairs
 from builders.release.duplicates import (
     Comparison,
     Pair,
+    compared_entries,
     comparison,
     counted,
-    folded,
     groups,
+    listed_comparisons,
     pair_of,
     read_pairs,
-    unfolded,
     write_pairs,
 )
 from builders.release.entries import DuplicatesEntry, Manifest
@@ -57,7 +57,9 @@ def origin(manifest: Manifest, table: Path) -> Origin:
     """
     if manifest.duplicates is None:
         return Origin(manifest, PairTable())
-    return Origin(manifest, PairTable(tuple(read_pairs(table)), frozenset(unfolded(manifest.duplicates.compared))))
+    return Origin(
+        manifest, PairTable(tuple(read_pairs(table)), frozenset(listed_comparisons(manifest.duplicates.compared)))
+    )
 
 
 def unchanged(before: Manifest, now: Manifest) -> frozenset[str]:
@@ -127,7 +129,7 @@ def digest_comparisons(manifest: Manifest, keys: Sequence[str]) -> set[Compariso
     }
 
 
-def write_table(layout: Layout, table: PairTable) -> DuplicatesEntry:
+def write_duplicates(layout: Layout, table: PairTable) -> DuplicatesEntry:
     """Write a release's table; returns its entry in the manifest."""
     write_pairs(layout.duplicates, table.pairs)
     return table_entry(layout, table)
@@ -142,7 +144,7 @@ def table_entry(layout: Layout, table: PairTable) -> DuplicatesEntry:
         size=file.size,
         sha256=file.sha256,
         rows=len(pairs),
-        compared=folded(table.comparisons),
+        compared=compared_entries(table.comparisons),
         counts=counted(pairs),
     )
 

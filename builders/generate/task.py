@@ -22,7 +22,7 @@ from builders.generate.inputs import Inputs
 from builders.generate.pack import PackWriter
 from builders.generate.sealed import Original, prepare, seal
 from builders.release import images
-from builders.release.images import LEAVE_OUT, unreadable
+from builders.release.images import LEAVE_OUT, unreadable_image
 from builders.release.schema import PREPARED_SHA256
 from builders.release.split_entries import PreparationEntry
 from builders.sources.broken import known_broken
@@ -179,7 +179,7 @@ class _Work:
             return self.inputs.decoded(number, data)
         except images.UnreadableImageError as error:
             if not self.task.drop_unreadable and number not in self.known_broken:
-                raise unreadable(self.rows, number, self.inputs.path(number), error) from error
+                raise unreadable_image(self.rows, number, self.inputs.path(number), error) from error
             return Generated(None, reason=str(error))
 
     def _call(self, generate: Generate, sources: Sequence[SourceImage]) -> Sequence[Generated]:

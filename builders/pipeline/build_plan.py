@@ -28,8 +28,8 @@ from builders.release.layout import Layout
 from builders.sources.base import IN_PLACE, Source, SourceIndex
 from builders.sources.sizes import estimated_bytes
 from builders.storage.paths import store_of
-from builders.writing.places import STAGING, Places, packed_rows, rows_taken, unpack
-from builders.writing.read_plan import ReadPlan, join, locate
+from builders.writing.places import STAGING, Places, packed_rows, rows_taken, unpack_containers
+from builders.writing.read_plan import ReadPlan, join_parts, locate
 from unknown_detection.words import byte_text
 
 if TYPE_CHECKING:
@@ -109,7 +109,7 @@ def compared_with(benchmark: Benchmark, splits: Sequence[str]) -> tuple[str, ...
     )
 
 
-def parts_of(benchmark: Benchmark, splits: Sequence[str]) -> tuple[str, ...]:
+def keys_of_parts(benchmark: Benchmark, splits: Sequence[str]) -> tuple[str, ...]:
     """The keys of what the given splits are made of: of their parts, or their own."""
     parts = benchmark.parts()
     return tuple(part for key in splits for part in parts[key])
@@ -124,7 +124,7 @@ def generators_of(benchmark: Benchmark, splits: Sequence[str]) -> dict[str, Gene
 
 def with_parents(benchmark: Benchmark, splits: Sequence[str]) -> tuple[str, ...]:
     """The keys of the given splits' parts, and of what has its images before them."""
-    parts = parts_of(benchmark, splits)
+    parts = keys_of_parts(benchmark, splits)
     return tuple(dict.fromkeys(key for part in parts for key in (part, *benchmark.drawn_before(part))))
 
 
@@ -189,7 +189,7 @@ def locate_splits(plan: BuildPlan, splits: Sequence[PlannedSplit]) -> list[ReadP
     places = Places(
         indexes,
         {
-            key: unpack(index, rows, staging, run.meter.advance)
+            key: unpack_containers(index, rows, staging, run.meter.advance)
             for key, index in indexes.items()
             if len(rows := packed_rows(index, rows_taken(indexes, splits, key)))
         },
@@ -199,7 +199,7 @@ def locate_splits(plan: BuildPlan, splits: Sequence[PlannedSplit]) -> list[ReadP
     for split in splits:
         located = locate(split, places)
         parts.setdefault(split.split_key, []).append(located)
-    return [join(found, functools.partial(plan.order, key)) for key, found in parts.items()]
+    return [join_parts(found, functools.partial(plan.order, key)) for key, found in parts.items()]
 
 
 def _refuse_full_disk_for_packs(

@@ -18,13 +18,13 @@ from builders.card import card
 from builders.card.pictures import with_samples
 from builders.declare.benchmark import Config, Part
 from builders.duplicates.comparisons import PixelComparisons
-from builders.duplicates.table import Origin, carried, complete, origin, write_table
+from builders.duplicates.table import Origin, carried, complete, origin, write_duplicates
 from builders.errors import BuildError
 from builders.pipeline.build_plan import Run
 from builders.plan.planner import PlannedSplit
 from builders.plan.tables import remarks_on_classes
 from builders.release.digests import file_sha256, rows_digest
-from builders.release.duplicates import read_pairs, summary
+from builders.release.duplicates import pairs_summary, read_pairs
 from builders.release.entries import BenchmarkEntry, ConfigEntry, LicenceEntry, Manifest, SourceEntry, column_entry
 from builders.release.layout import PARTS, Layout
 from builders.release.manifest import file_entry
@@ -242,9 +242,9 @@ def finish_release(run: Run, before: Manifest, contents: Contents) -> Manifest:
     found = PixelComparisons(layout, manifest, run.benchmark, run.meter).table(carried(origins, manifest))
     known = manifest.by_key()
     table = complete(manifest, lambda key: layout.root / known[key].index.path, origins, found)
-    written = write_table(layout, table)
+    written = write_duplicates(layout, table)
     training = {key for key, entry in known.items() if is_training(key, entry)}
-    run.meter.note(summary(read_pairs(layout.duplicates), training))
+    run.meter.note(pairs_summary(read_pairs(layout.duplicates), training))
     manifest = with_samples(layout, msgspec.structs.replace(manifest, duplicates=written), before)
     return card.write_card_and_manifest(layout, manifest, before)
 

@@ -28,7 +28,9 @@ from builders.release.split_entries import pieces_by_key
 from builders.sources.base import SourceIndex, open_source
 
 
-def find(published: Published, roots: Mapping[str, Path], out: Path, meter: Meter, executor: Executor) -> BuildPlan:
+def plan_published(
+    published: Published, roots: Mapping[str, Path], out: Path, meter: Meter, executor: Executor
+) -> BuildPlan:
     """Find the rows of a published config in the given sources, and write nothing.
 
     Args:

@@ -19,14 +19,14 @@ from builders.pipeline.build_plan import (
     BuildPlan,
     Run,
     compared_with,
+    keys_of_parts,
     locate_splits,
     needed_partitions,
-    parts_of,
     with_parents,
 )
 from builders.pipeline.without_duplicates import Survey, find_duplicates, short_classes
 from builders.plan.candidates import Adopted, Draws
-from builders.plan.completeness import agreement, missing_listed, shortfalls
+from builders.plan.completeness import agreement, count_shortfalls, missing_listed
 from builders.plan.originals import missing_originals, shared_originals
 from builders.plan.planner import PlannedSplit, plan
 from builders.sources.base import SourceIndex, open_source
@@ -49,10 +49,10 @@ def leave_duplicates_out(first: BuildPlan) -> BuildPlan:
         limit_per_class=request.limit_per_class,
         withdrawn=request.withdrawn,
     )
-    every = parts_of(benchmark, compared_with(benchmark, request.splits))
+    every = keys_of_parts(benchmark, compared_with(benchmark, request.splits))
     survey = Survey(run, first.indexes, lambda splits: locate_splits(first, splits))
     gone = find_duplicates(benchmark, lambda found: replan(splits=every, duplicates=found), survey, run.meter.note)
-    planned = replan(splits=parts_of(benchmark, request.splits), duplicates=gone)
+    planned = replan(splits=keys_of_parts(benchmark, request.splits), duplicates=gone)
     short = short_classes(first.planned, planned)
     for key, sentence in short.items():
         run.meter.note(f"{key}: {sentence}")
@@ -72,7 +72,7 @@ def prepare(run: Run) -> BuildPlan:
     benchmark, request = run.benchmark, run.request
     asked = compared_with(benchmark, request.splits) if request.without_duplicates else request.splits
     indexes = _open_sources(run, asked)
-    needed = parts_of(benchmark, asked)
+    needed = keys_of_parts(benchmark, asked)
     adopted = _adopted(run, request.adopt, needed, indexes) if request.adopt is not None else {}
     draws = Draws(benchmark, request.seed, adopted)
     found = _lacking(draws, needed, indexes)
@@ -92,7 +92,7 @@ def prepare(run: Run) -> BuildPlan:
     planned = plan(
         draws,
         indexes,
-        splits=parts_of(benchmark, request.splits),
+        splits=keys_of_parts(benchmark, request.splits),
         limit_per_class=request.limit_per_class,
         withdrawn=request.withdrawn,
     )
@@ -149,12 +149,12 @@ def _lacking(
         if isinstance(split.quota, Listed):
             sentences = missing_listed(split.quota, index, split.partitions, needed)
         else:
-            sentences = shortfalls(index, split.partitions, needed)
+            sentences = count_shortfalls(index, split.partitions, needed)
         short = [(sentence, index.root) for sentence in sentences]
         if (originals := split.originals) is not None:
             made = indexes[originals.of.key]
             # Other validation images than the originals may be missing.
-            sentences = shortfalls(made, originals.partitions, list(made.source.classes()))
+            sentences = count_shortfalls(made, originals.partitions, list(made.source.classes()))
             short = [(sentence, made.root) for sentence in sentences]
             if sentence := missing_originals(originals, made, index):
                 short.append((sentence, index.root))

@@ -23,7 +23,7 @@ from builders.pipeline.build_plan import Run
 from builders.pipeline.finish import Contents, data_entries
 from builders.pipeline.recorded import (
     Bring,
-    copy_files,
+    bring_files,
     copy_pixels,
     opened_splits,
     recorded_splits,
@@ -206,7 +206,7 @@ def copy_published(published: Published, run: Run) -> None:
     for key in recorded_splits(run.benchmark, splits, published.root):
         copy_pixels(key, splits[key], published.root, published.bring, layout)
     for key, entry in splits.items():
-        copy_files(key, entry.sealed, "sealed", published.bring, layout)
+        bring_files(key, entry.sealed, "sealed", published.bring, layout)
 
 
 def with_opened(published: Published, plan: ReadPlan, layout: Layout) -> ReadPlan:

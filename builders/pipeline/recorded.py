@@ -160,7 +160,7 @@ def with_residuals(plan: ReadPlan, entry: SplitEntry, rows: pa.Table, layout: La
         plan: of a split whose generator opens them.
         entry: its entry in the published manifest.
         rows: its published rows, in the order of the plan.
-        layout: the release folder that is written, into which `copy_files` has brought the residuals.
+        layout: the release folder that is written, into which `bring_files` has brought the residuals.
 
     Raises:
         BuildError: a file has no residuals of these rows.
@@ -206,10 +206,10 @@ def copy_pixels(key: str, entry: SplitEntry, root: Path, bring: Bring, layout: L
             f"The images of {key} cannot be generated again: they depend on the device and the library versions that "
             f"generated them. Load the published ones, or give a release folder that has them; {root} does not."
         )
-    copy_files(key, entry.data, "data", bring, layout)
+    bring_files(key, entry.data, "data", bring, layout)
 
 
-def copy_files(key: str, files: Sequence[FileEntry], folder: str, bring: Bring, layout: Layout) -> None:
+def bring_files(key: str, files: Sequence[FileEntry], folder: str, bring: Bring, layout: Layout) -> None:
     """Bring the files of a split into another release folder, but for those that it has.
 
     Args:

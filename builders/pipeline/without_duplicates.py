@@ -28,7 +28,7 @@ from builders.duplicates.exact import DIGEST, exact_pairs
 from builders.pipeline.build_plan import Run
 from builders.pipeline.generated import ShardWork
 from builders.plan.planner import PlannedSplit, as_listed
-from builders.release.duplicates import KNOWN_ROLE, Pair, Row, pair_of
+from builders.release.duplicates import KNOWN_ROLE, Pair, PairedRow, pair_of
 from builders.release.schema import PIXEL_DIGEST, ROLES
 from builders.sources.base import SourceIndex
 from builders.storage.parquet import read_parquet, write_arrow
@@ -111,7 +111,7 @@ def _round(
     benchmark: Benchmark, planned: Sequence[PlannedSplit], survey: Survey, near: _NearDuplicates
 ) -> dict[str, dict[str, str]]:
     """Find the images that a plan still has to leave out: row ids by the name of their group (`group_name`)."""
-    rows: dict[str, list[Row]] = {}
+    rows: dict[str, list[PairedRow]] = {}
     for split in planned:
         rows.setdefault(split.split_key, []).extend(_rows(split, survey))
     together: dict[str, list[str]] = {}
@@ -154,14 +154,14 @@ def _with_same_originals(
     return found
 
 
-def _rows(split: PlannedSplit, survey: Survey) -> Iterator[Row]:
+def _rows(split: PlannedSplit, survey: Survey) -> Iterator[PairedRow]:
     columns = (split.table[name].to_pylist() for name in ("id", "role", "class_id"))
     for row_id, role, class_id in zip(*columns, strict=True):
         if row_id in survey.digests:
-            yield Row(split.split_key, row_id, ROLES[role], class_id)
+            yield PairedRow(split.split_key, row_id, ROLES[role], class_id)
 
 
-def _equal(rows: Mapping[str, Sequence[Row]], digests: Mapping[str, str], folder: Path) -> list[Pair]:
+def _equal(rows: Mapping[str, Sequence[PairedRow]], digests: Mapping[str, str], folder: Path) -> list[Pair]:
     """Pairs of equal digests, as in a release: the rows are written like index files."""
     indexes = {}
     for number, (key, some) in enumerate(sorted(rows.items())):
@@ -185,13 +185,13 @@ class _NearDuplicates:
         self.searched: dict[tuple[str, str], tuple[set[str], set[str]]] = {}
         self.found: dict[tuple[str, str], list[tuple[str, str, float]]] = {}
 
-    def among(self, rows: Mapping[str, Sequence[Row]]) -> Iterator[Pair]:
+    def among(self, rows: Mapping[str, Sequence[PairedRow]]) -> Iterator[Pair]:
         """Pairs of the given rows, by `config/split`, of the splits that a release's table compares."""
         known = {key for key, some in rows.items() if {row.role for row in some} == {KNOWN_ROLE}}
         for key, of in compared_by_similarity(self.benchmark, rows, known):
             yield from self._between(key, of, rows)
 
-    def _between(self, key: str, of: str, rows: Mapping[str, Sequence[Row]]) -> Iterator[Pair]:
+    def _between(self, key: str, of: str, rows: Mapping[str, Sequence[PairedRow]]) -> Iterator[Pair]:
         queries, references = {row.id: row for row in rows[key]}, {row.id: row for row in rows[of]}
         old, known = self.searched.get((key, of), (set(), set()))
         pairs = self.found.setdefault((key, of), [])
@@ -205,10 +205,10 @@ class _NearDuplicates:
     def _search(self, queries: Sequence[str], references: Sequence[str]) -> list[tuple[str, str, float]]:
         if not queries or not references:
             return []
-        from builders.duplicates.search import find
+        from builders.duplicates.search import find_pairs
 
         sides = [np.stack([self.survey.pixels[name] for name in side]) for side in (queries, references)]
-        found = find(*sides, advance=lambda _: None)
+        found = find_pairs(*sides, advance=lambda _: None)
         places = zip(found.queries.tolist(), found.references.tolist(), found.distances.tolist(), strict=True)
         return [(queries[query], references[reference], distance) for query, reference, distance in places]
 

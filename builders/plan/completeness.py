@@ -22,7 +22,7 @@ from builders.sources.base import Expected, PartitionIndex, SourceIndex
 from taxonomy import lists
 
 
-def shortfalls(index: SourceIndex, partitions: Collection[str], needed: Collection[str]) -> list[str]:
+def count_shortfalls(index: SourceIndex, partitions: Collection[str], needed: Collection[str]) -> list[str]:
     """Compare the needed classes of some partitions with the owner's counts.
 
     Counts by class come from the source's declaration, or from the owner's list of images if the copy has one of the
@@ -57,7 +57,7 @@ def missing_listed(
         needed: ids of the classes that are drawn from; listed images of others do not count.
 
     Returns:
-        A sentence as `shortfalls` gives, or none if every image is there once.
+        A sentence as `count_shortfalls` gives, or none if every image is there once.
     """
     others = index.source.classes().keys() - set(needed)
     listed = pa.array([image for image, of in lists.load(quota.of).items() if of not in others], pa.string())

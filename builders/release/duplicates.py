@@ -30,7 +30,7 @@ _SHOWN = 200
 KNOWN_ROLE = "in_distribution"
 
 
-class Row(NamedTuple):
+class PairedRow(NamedTuple):
     """A row of the release as one side of a pair; `split` is `config/split` and `role` its name."""
 
     split: str
@@ -80,7 +80,7 @@ class Comparison(NamedTuple):
     other: str
 
 
-def pair_of(one: Row, other: Row, distance: float) -> Pair:
+def pair_of(one: PairedRow, other: PairedRow, distance: float) -> Pair:
     """The pair of two rows, ordered by split and id."""
     a, b = sorted((one, other))
     return Pair(a.id, b.id, a.split, b.split, a.role, b.role, a.class_id, b.class_id, distance)
@@ -172,7 +172,7 @@ def groups(manifest: Manifest) -> list[tuple[str, ...]]:
     return [tuple(sorted(keys)) for _, keys in sorted(found.items())]
 
 
-def folded(comparisons: Iterable[Comparison]) -> tuple[ComparedEntry, ...]:
+def compared_entries(comparisons: Iterable[Comparison]) -> tuple[ComparedEntry, ...]:
     """Comparisons as a manifest lists them: an entry stands for all pairs of one of `splits` and one of `others`."""
     partners: dict[tuple[By, str], set[str]] = {}
     for by, one, other in comparisons:
@@ -188,7 +188,7 @@ def folded(comparisons: Iterable[Comparison]) -> tuple[ComparedEntry, ...]:
     return tuple(listed)
 
 
-def unfolded(compared: Iterable[ComparedEntry]) -> Iterator[Comparison]:
+def listed_comparisons(compared: Iterable[ComparedEntry]) -> Iterator[Comparison]:
     """The single comparisons that a manifest lists; some may be repeated."""
     for entry in compared:
         for one in entry.splits:
@@ -212,7 +212,7 @@ def is_known_and_unknown(pair: Pair) -> bool:
     return (pair.role == KNOWN_ROLE) != (pair.other_role == KNOWN_ROLE)
 
 
-def summary(pairs: Sequence[Pair], training: Set[str]) -> str:
+def pairs_summary(pairs: Sequence[Pair], training: Set[str]) -> str:
     """One line with the number of pairs, how sure they are, and their roles.
 
     Args:

@@ -19,7 +19,7 @@ from PIL import ExifTags, Image, ImageOps
 from PIL.TiffImagePlugin import IFDRational
 
 from builders.errors import BuildError
-from builders.release.jpeg import JpegHeader, has_hole, looks_whole, read_header
+from builders.release.jpeg import JpegHeader, has_hole, looks_whole, read_jpeg_header
 
 Stored = Literal["source", "metadata_removed", "pixels", "adopted"]
 """The origin of a row's bytes.
@@ -93,7 +93,7 @@ def resized_size(size: tuple[int, int], shorter: int) -> tuple[int, int]:
     return width, height
 
 
-def check(data: bytes | bytearray | memoryview, *, decode: bool = False) -> bytes | None:
+def check_image(data: bytes | bytearray | memoryview, *, decode: bool = False) -> bytes | None:
     """Check that `datasets.Image` can decode an image.
 
     Args:
@@ -120,7 +120,7 @@ def check_pixels(data: bytes | bytearray | memoryview) -> tuple[bytes | None, st
     """Decode an image and compute the digest of its pixels.
 
     Returns:
-        The result of `check`, and `pixel_sha256` of the decoded image.
+        The result of `check_image`, and `pixel_sha256` of the decoded image.
 
     Raises:
         UnreadableImageError: the image cannot be decoded.
@@ -151,7 +151,7 @@ def decode_or_mend(data: bytes) -> tuple[Image.Image, bytes | None]:
     Raises:
         UnreadableImageError: the image cannot be decoded, a part of it is lost, or its values have more than 8 bits.
     """
-    header = read_header(data)
+    header = read_jpeg_header(data)
     if header is not None and has_hole(data, header):
         raise UnreadableImageError("zero bytes in place of a part of its image data")
     mended = _without_metadata(data)
@@ -204,7 +204,7 @@ def rgb_sha256(pixels: npt.NDArray[np.uint8]) -> list[str]:
 
 
 def _is_sound(view: memoryview) -> bool:
-    header = read_header(view)
+    header = read_jpeg_header(view)
     if header is None or not looks_whole(view, header):
         return False
     if header.metadata is None:
@@ -237,7 +237,7 @@ def _breaks_older_pillow(data: bytes) -> bool:
 
 
 def _without_metadata(data: bytes) -> bytes | None:
-    header = read_header(data)
+    header = read_jpeg_header(data)
     if header is None or not header.blocks:
         return None
     starts = [0, *(stop for _, stop in header.blocks)]
@@ -259,13 +259,13 @@ LEAVE_OUT = ", or leave it out with --allow-partial"
 """The advice about a damaged image that holds for a build, but not where published rows are built again."""
 
 
-def unreadable(rows: pa.Table, number: int, path: str, error: Exception) -> BuildError:
+def unreadable_image(rows: pa.Table, number: int, path: str, error: Exception) -> BuildError:
     """The error for an image that cannot be read or is damaged."""
-    place = place_of(rows, number, path)
+    place = image_place(rows, number, path)
     return BuildError(f"{place} cannot be used ({error}). Replace it with a good copy{LEAVE_OUT}.")
 
 
-def place_of(rows: pa.Table, number: int, path: str) -> str:
+def image_place(rows: pa.Table, number: int, path: str) -> str:
     """The place of an image in messages: its file, and its id if the file holds many images."""
     source_id = rows["source_id"][number].as_py()
     return path if path.endswith(source_id.rpartition("/")[2]) else f"{path} ({source_id})"

@@ -44,7 +44,7 @@ class JpegHeader(NamedTuple):
     blocks: list[tuple[int, int]]
 
 
-def read_header(data: bytes | memoryview) -> JpegHeader | None:
+def read_jpeg_header(data: bytes | memoryview) -> JpegHeader | None:
     """Read the segments before the first scan; None if they are not valid."""
     if data[:2] != _START:
         return None
@@ -77,8 +77,8 @@ def read_header(data: bytes | memoryview) -> JpegHeader | None:
 def looks_whole(data: memoryview, header: JpegHeader) -> bool:
     """Whether a JPEG looks complete without being decoded.
 
-    Besides the segments before the first scan (`read_header`), this checks the byte after every FF in the scans, the
-    position of the end marker, which must be last, and long runs of zeros.
+    Besides the segments before the first scan (`read_jpeg_header`), this checks the byte after every FF in the scans,
+    the position of the end marker, which must be last, and long runs of zeros.
 
     Damage inside tables and most wrong codes show only when decoding. A scan that stops early before a valid end
     marker, and bytes that happen to be valid codes, do not show even then: libjpeg fills in the missing part and only

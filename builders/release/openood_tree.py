@@ -58,7 +58,7 @@ LISTS: Mapping[str, str] = {
 """OpenOOD's lists by split (`config/split`), as paths below the folder that its downloads fill."""
 
 
-def place_of(source: str, source_id: str) -> tuple[str, str]:
+def openood_path(source: str, source_id: str) -> tuple[str, str]:
     """Return the folder of an image in OpenOOD's tree, and its path below it as lists have it.
 
     Raises:
@@ -77,4 +77,4 @@ def list_text(rows: Iterable[tuple[str, str, int]]) -> str:
     Raises:
         KeyError: OpenOOD has no images of a source.
     """
-    return "".join(sorted(f"{place_of(source, source_id)[1]} {label}\n" for source, source_id, label in rows))
+    return "".join(sorted(f"{openood_path(source, source_id)[1]} {label}\n" for source, source_id, label in rows))

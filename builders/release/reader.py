@@ -60,7 +60,7 @@ class RowGroup:
                     if start > wanted[-1]:  # a few rows of a large row group are read without the rest
                         return
         except (OSError, pa.ArrowException) as error:
-            raise unreadable(self.path, error) from error
+            raise unreadable_file(self.path, error) from error
 
     def each(self, make: Callable[[bytes], Made]) -> Iterator[Made]:
         """What a function that decodes an image makes of each of the encoded images.
@@ -100,7 +100,7 @@ def read_index(root: Path, split: SplitEntry, names: Sequence[str]) -> pa.Table:
         table = read_parquet(path, list(names))
         table.validate(full=True)  # text that is not UTF-8
     except (OSError, pa.ArrowException) as error:
-        raise unreadable(path, error) from error
+        raise unreadable_file(path, error) from error
     if empty := without_values(table, tuple(KNOWN_COLUMNS.values())):
         raise _wrong(path, f"has rows without a value in the column {empty[0]}")
     if "role" in names and not pc.all(pc.is_in(table["role"], pa.array(range(len(ROLES)))), min_count=0).as_py():
@@ -118,7 +118,7 @@ def check_columns(path: Path, names: Sequence[str], rows: int | None = None) -> 
         with open_streamed(path) as opened:
             schema, count = opened.schema_arrow, opened.metadata.num_rows
     except (OSError, pa.ArrowException) as error:
-        raise unreadable(path, error) from error
+        raise unreadable_file(path, error) from error
     for name in names:
         if name not in schema.names or (name in _TYPES.names and schema.field(name).type != _TYPES.field(name).type):
             raise BuildError(f"{path} has no column {name} of a release. Build or download the release again.")
@@ -148,7 +148,7 @@ def row_groups(root: Path, key: str, split: SplitEntry, rows: Rows) -> list[RowG
             with open_parquet(path) as opened:
                 metadata = opened.metadata
         except (OSError, pa.ArrowException) as error:
-            raise unreadable(path, error) from error
+            raise unreadable_file(path, error) from error
         for group in range(metadata.num_row_groups):
             stop = start + metadata.row_group(group).num_rows
             some = rows[(rows >= start) & (rows < stop)] - start
@@ -163,7 +163,7 @@ def row_groups(root: Path, key: str, split: SplitEntry, rows: Rows) -> list[RowG
     return found
 
 
-def unreadable(path: Path, error: Exception) -> BuildError:
+def unreadable_file(path: Path, error: Exception) -> BuildError:
     """The error for a file of the release that cannot be read."""
     reason = one_line(str(error).partition("\n")[0])
     return BuildError(f"Cannot read {path} ({reason}). Check the release with python -m hf_scripts.verify.")

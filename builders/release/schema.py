@@ -148,7 +148,7 @@ _DEMO_KEY = b"unknown_detection.demo"
 """Key of the schema metadata of files with rows of demo sources. Other files do not have it."""
 
 
-def is_demo(schema: pa.Schema) -> bool:
+def is_demo_schema(schema: pa.Schema) -> bool:
     """Whether the rows of a shard or an index are of demo sources, by the metadata of its schema."""
     return _DEMO_KEY in (schema.metadata or {})
 

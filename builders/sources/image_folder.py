@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 
 from builders.errors import NAMED, BuildError, more, one_line
-from builders.release.images import UnreadableImageError, check
+from builders.release.images import UnreadableImageError, check_image
 from builders.sources.base import Expected, Licence, PartitionIndex, Source, Stray, Unsearched, partition_table
 from builders.sources.obtain import Obtain
 from builders.sources.readers.folders import child_names, class_codes, class_column, escape_name
@@ -113,7 +113,7 @@ def refuse_unreadable(folders: Sequence[FolderImages], *, decode: bool, progress
 
     Args:
         folders: what some folders hold.
-        decode: decode every image; otherwise as `builders.release.images.check` does.
+        decode: decode every image; otherwise as `builders.release.images.check_image` does.
         progress: called for every image.
 
     Raises:
@@ -136,7 +136,7 @@ def refuse_unreadable(folders: Sequence[FolderImages], *, decode: bool, progress
 def _problem(path: Path, *, decode: bool) -> str:
     """Why an image cannot be decoded; empty if it can."""
     try:
-        check(read_regular(path), decode=decode)
+        check_image(read_regular(path), decode=decode)
     except UnreadableImageError as error:
         return str(error)
     return ""

@@ -213,7 +213,7 @@ class Unpacked:
         return positions
 
 
-def unpack(index: SourceIndex, rows: Int64, staging: Path, advance: Callable[[int], None]) -> Unpacked:
+def unpack_containers(index: SourceIndex, rows: Int64, staging: Path, advance: Callable[[int], None]) -> Unpacked:
     """Unpack images from containers, each container in one pass.
 
     Args:

@@ -107,7 +107,7 @@ def locate(planned: PlannedSplit, places: Places) -> ReadPlan:
     return ReadPlan((planned,), table, starts, _digest(planned.config, planned.table, starts), packs)
 
 
-def join(parts: Sequence[ReadPlan], order: Callable[[pa.Array], Int64]) -> ReadPlan:
+def join_parts(parts: Sequence[ReadPlan], order: Callable[[pa.Array], Int64]) -> ReadPlan:
     """Put the located parts of one split together and cut the whole into shards.
 
     Args:

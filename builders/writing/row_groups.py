@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from builders.errors import BuildError
 from builders.executors.base import Counted, Progress
 from builders.release import images
-from builders.release.images import place_of, unreadable
+from builders.release.images import image_place, unreadable_image
 from builders.sources.broken import known_broken
 from builders.storage.byte_ranges import Reader
 
@@ -118,10 +118,10 @@ class GroupImages:
                 if decode or number in known:
                     mended, pixels = images.check_pixels(buffer.view(start))
                 else:
-                    mended = images.check(buffer.view(start))
+                    mended = images.check_image(buffer.view(start))
             except images.UnreadableImageError as error:
                 if not drop_unreadable and number not in known:
-                    raise unreadable(self.rows, number, path, error) from error
+                    raise unreadable_image(self.rows, number, path, error) from error
                 self.dropped.append((self.rows["id"][number].as_py(), str(error)))
                 buffer.filled = start
             else:
@@ -199,7 +199,7 @@ class GroupImages:
         expected = self.rows["expected_sha256"][number]
         return BuildError(
             f"The image {self.rows['id'][number]} is not the published one: its content_sha256 is {digest}, not "
-            f"{expected} ({place_of(self.rows, number, path)}). Give the edition that the publisher used."
+            f"{expected} ({image_place(self.rows, number, path)}). Give the edition that the publisher used."
         )
 
 

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from builders.executors.base import ONE_CORE, Progress, Resources
 from builders.generate.batches import Batch
 from builders.release.images import BY_PIXELS, Stored
-from builders.release.schema import PIXEL_DIGEST, PLANNED, demo_metadata, is_demo
+from builders.release.schema import PIXEL_DIGEST, PLANNED, demo_metadata, is_demo_schema
 from builders.storage.byte_ranges import Reader
 from builders.storage.files import atomic_path
 from builders.storage.parquet import arrow_rows, read_schema
@@ -88,7 +88,9 @@ class ShardTask:
                 parts = [_write_group(self, rows, group, writer) for group in groups]
             size, digest = (sink.size, sink.digest.hexdigest()) if sink is not None else (0, "")
             sealed = (
-                0 if self.sealed is None else write_sealed(rows, self.roots, self.sealed, demo=is_demo(self.schema))
+                0
+                if self.sealed is None
+                else write_sealed(rows, self.roots, self.sealed, demo=is_demo_schema(self.schema))
             )
         written = sum(part.num_rows for part in parts)
         record = ShardRecord(written, size, digest, self.decode, tuple(images.dropped), sealed)

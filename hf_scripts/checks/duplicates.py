@@ -11,13 +11,13 @@ from builders.duplicates.exact import exact_pairs, rows_of_pairs
 from builders.errors import BuildError
 from builders.release.duplicates import (
     Pair,
-    Row,
+    PairedRow,
     comparison,
     counted,
     groups,
     is_known_and_unknown,
+    listed_comparisons,
     read_pairs,
-    unfolded,
 )
 from builders.release.entries import METHODS, SIMILARITY, By, DuplicatesEntry, Manifest
 from builders.release.split_entries import is_training
@@ -104,12 +104,12 @@ def _check_rows(
 ) -> None:
     """Check that every pair is of two rows of the release, of splits that were compared, with a possible distance."""
     rows = rows_of_pairs(pairs, indexes.get)
-    compared = set(unfolded(table.compared))
+    compared = set(listed_comparisons(table.compared))
     for number, pair in enumerate(pairs):
         where, digests = f"{table.path} row {number}", []
         for side in (
-            Row(pair.split, pair.id, pair.role, pair.class_id),
-            Row(pair.other_split, pair.other_id, pair.other_role, pair.other_class_id),
+            PairedRow(pair.split, pair.id, pair.role, pair.class_id),
+            PairedRow(pair.other_split, pair.other_id, pair.other_role, pair.other_class_id),
         ):
             row, digest = rows.get((side.split, side.id), (None, ""))
             digests.append(digest)
@@ -140,8 +140,8 @@ def _wrong_distance(pair: Pair, ways: Set[str], *, equal: bool) -> str:
 
 def _check_missing(table: DuplicatesEntry, found: Iterable[Pair], pairs: Iterable[Pair], problems: Problems) -> None:
     """Check that every pair that a comparison finds again is listed."""
-    compared = {(c.one, c.other) for c in unfolded(table.compared)}
-    exactly = {(c.one, c.other) for c in unfolded(table.compared) if c.by != SIMILARITY}
+    compared = {(c.one, c.other) for c in listed_comparisons(table.compared)}
+    exactly = {(c.one, c.other) for c in listed_comparisons(table.compared) if c.by != SIMILARITY}
     listed = {pair.place for pair in pairs}
     for pair in sorted(found):
         if pair.splits in (compared if pair.distance else exactly) and pair.place not in listed:
@@ -153,7 +153,7 @@ def _check_missing(table: DuplicatesEntry, found: Iterable[Pair], pairs: Iterabl
 
 def _check_distances(table: DuplicatesEntry, pairs: Sequence[Pair], again: Recomparison, problems: Problems) -> None:
     """Check the distance of every pair with both images decoded."""
-    compared = set(unfolded(table.compared))
+    compared = set(listed_comparisons(table.compared))
     for number, pair, (one, digest), (other, other_digest) in again.named(pairs):
         if digest == other_digest:
             continue  # the distance of equal pixels is checked with the digests
@@ -195,7 +195,7 @@ def _counts(manifest: Manifest, pairs: Sequence[Pair]) -> list[str]:
 
 
 def _not_compared(manifest: Manifest, table: DuplicatesEntry) -> list[str]:
-    compared = {(c.one, c.other) for c in unfolded(table.compared)}
+    compared = {(c.one, c.other) for c in listed_comparisons(table.compared)}
     lacking = [
         (one, other)
         for keys in groups(manifest)

@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from builders.duplicates.exact import Digests, exact_pairs, ids_by_split, near_pairs
-from builders.release.duplicates import KNOWN_ROLE, Pair, groups, unfolded
+from builders.duplicates.exact import Digests, exact_pairs, near_pairs, paired_ids
+from builders.release.duplicates import KNOWN_ROLE, Pair, groups, listed_comparisons
 from builders.release.entries import SIMILARITY, DuplicatesEntry, Manifest
 from builders.release.split_entries import is_training
 from builders.storage.parquet import read_parquet
@@ -67,7 +67,7 @@ class Recomparison:
 
     def named(self, pairs: Sequence[Pair]) -> Iterator[tuple[int, Pair, _Image, _Image]]:
         """Each pair whose images are both here, by number, with its two scaled images and digests of pixels."""
-        ids = ids_by_split(pairs)
+        ids = paired_ids(pairs)
         images: dict[tuple[str, str], _Image] = {}
         for key in sorted(ids.keys() & self.decoded.keys()):
             some = self.decoded[key]
@@ -81,7 +81,7 @@ class Recomparison:
                 yield number, pair, sides[0], sides[1]
 
     def _compared(self, by: str) -> set[tuple[str, str]]:
-        return {(found.one, found.other) for found in unfolded(self.table.compared) if found.by == by}
+        return {(found.one, found.other) for found in listed_comparisons(self.table.compared) if found.by == by}
 
     def _order_as_reference(self, key: str) -> tuple[bool, bool, str]:
         """Sorts the splits of a comparison: the first is the reference, over which a build moves the other's images.
@@ -93,8 +93,8 @@ class Recomparison:
 
     def _similar(self, query: str, reference: str) -> Iterator[Pair]:
         """The similar pairs of two splits."""
-        from builders.duplicates.search import THRESHOLD, find  # SciPy, for which --help should not wait
+        from builders.duplicates.search import THRESHOLD, find_pairs  # SciPy, for which --help should not wait
 
         images = (self.decoded[key].pixels for key in (query, reference))
-        pairs = find(*images, threshold=THRESHOLD - ROUNDING, advance=lambda _: None)
+        pairs = find_pairs(*images, threshold=THRESHOLD - ROUNDING, advance=lambda _: None)
         return near_pairs(pairs, (query, self.indexes[query]), (reference, self.indexes[reference]))

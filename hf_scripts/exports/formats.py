@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from builders.release.openood_tree import LISTS, list_text, place_of
+from builders.release.openood_tree import LISTS, list_text, openood_path
 from builders.release.schema import ROLES
 from hf_scripts.exports.names import class_folder, file_stem
 from hf_scripts.exports.rows import ImageRow
@@ -83,7 +83,7 @@ def write_openood_tree(output: SplitOutput, rows: Iterable[ImageRow], target: Ta
     listed = []
     for row in rows:
         source, source_id = row.columns["source"], row.columns["source_id"]
-        target.put(output.out.joinpath(*place_of(source, source_id)), row.image)
+        target.put(output.out.joinpath(*openood_path(source, source_id)), row.image)
         listed.append((source, source_id, row.columns["label"]))
     with target.stream(output.out / LISTS[f"{output.config}/{output.split}"]) as list_file:
         list_file.write(list_text(listed).encode())

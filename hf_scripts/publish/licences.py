@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from builders.errors import BuildError, more
 from builders.hub.repository import Access
 from builders.release.entries import LicenceEntry, Manifest, SourceEntry
-from builders.release.schema import is_demo
+from builders.release.schema import is_demo_schema
 from builders.sources.base import Source
 from builders.sources.noise import NOISE
 from builders.sources.registry import SOURCES
@@ -67,7 +67,7 @@ def check_declared(folder: Path, manifest: Manifest) -> None:
         demo = manifest.benchmarks[config.benchmark].demo
         for file in split.files:
             try:
-                marked = is_demo(read_schema(folder / file.path))
+                marked = is_demo_schema(read_schema(folder / file.path))
             except UNREADABLE:
                 continue
             if marked != demo:

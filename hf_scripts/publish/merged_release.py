@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from builders.card import card
 from builders.card.metadata import croissant_text
-from builders.duplicates.table import complete, origin, table_entry, write_table
+from builders.duplicates.table import complete, origin, table_entry, write_duplicates
 from builders.errors import BuildError
 from builders.hub.repository import RemoteFile, Repository
 from builders.release.duplicates import read_pairs
@@ -220,7 +220,7 @@ def _merge_duplicates(merged: MergedRelease) -> None:
     known = merged.manifest.by_key()
     table = complete(merged.manifest, lambda key: merged.fetch(known[key].index.path), origins, trusting=True)
     layout = Layout(merged.root)
-    write_table(layout, table)
+    write_duplicates(layout, table)
     # Another version of pyarrow writes the same pairs with other bytes, which would be an empty change.
     same = next((path for path in tables if read_pairs(path) == read_pairs(layout.duplicates)), None)
     if same is not None:

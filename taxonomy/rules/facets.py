@@ -35,7 +35,7 @@ GRADE_LIMITS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Oodness:
+class ClassOodness:
     """Distance of an ImageNet class from Places365, all values to six decimals.
 
     Attributes:
@@ -81,10 +81,10 @@ class Grade:
 
 
 @functools.cache
-def oodness() -> tuple[Oodness, ...]:
+def oodness() -> tuple[ClassOodness, ...]:
     """Return the OODness of ImageNet's 1,000 classes, sorted by wnid."""
     return tuple(
-        Oodness(
+        ClassOodness(
             row["class_id"],
             row["class_name"],
             row["place"],

@@ -44,7 +44,7 @@ _SAME = 1e-12
 
 
 @functools.cache
-def oodness() -> tuple[facets.Oodness, ...]:
+def oodness() -> tuple[facets.ClassOodness, ...]:
     """Compute the OODness of ImageNet's 1,000 classes from their nearest Places365 class; sorted by wnid."""
     places = tables.places365_wnids()
     classes = tables.imagenet1k()
@@ -60,7 +60,7 @@ def oodness() -> tuple[facets.Oodness, ...]:
     )
     values = np.stack([measure[nearest, column] for measure in measures], axis=1).tolist()
     return tuple(
-        facets.Oodness(
+        facets.ClassOodness(
             item.wnid,
             item.name,
             places[place].name,

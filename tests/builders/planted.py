@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 
-from builders.release.duplicates import Pair, Row, pair_of
+from builders.release.duplicates import Pair, PairedRow, pair_of
 from builders.release.schema import ROLES
 
 SPLITS = (
@@ -49,9 +49,9 @@ class Planting:
             # Images with troubles of their own are left alone, and so are those that are pairs already.
             self.rows[key] = [row for row in rows if row["stored"] == "source" and row["id"] not in taken]
 
-    def row(self, key: str, number: int) -> Row:
+    def row(self, key: str, number: int) -> PairedRow:
         row = self.rows[key][number]
-        return Row(key, row["id"], ROLES[row["role"]], row["class_id"])
+        return PairedRow(key, row["id"], ROLES[row["role"]], row["class_id"])
 
     def path(self, key: str, number: int) -> Path:
         return self.files[Path(self.rows[key][number]["source_id"]).name]

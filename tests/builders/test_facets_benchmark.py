@@ -19,12 +19,12 @@ from builders.declare.benchmark import Part
 from builders.declare.ranking import Key
 from builders.executors.local import LocalExecutor
 from builders.facets_benchmark import BENCHMARK, main
-from builders.pipeline.from_index import find
+from builders.pipeline.from_index import plan_published
 from builders.pipeline.published import Published
 from builders.pipeline.run import write_release
 from builders.plan.candidates import Draws, IndexArrays, KeyedRanks, RankedCandidates
 from builders.plan.planner import plan
-from builders.release.duplicates import unfolded
+from builders.release.duplicates import listed_comparisons
 from builders.release.manifest import read_manifest
 from builders.release.schema import ROLES
 from builders.release.tables import read_excluded
@@ -348,7 +348,7 @@ def test_the_points_of_the_kills_are_all_in_the_build(watched):
 
 def test_a_published_config_is_rebuilt_from_its_index(release, demo, tmp_path):
     with TerminalMeter(quiet=True) as meter, LocalExecutor(1) as executor:
-        write_release(find(Published(release, "facets-t2"), demo, tmp_path, meter, executor))
+        write_release(plan_published(Published(release, "facets-t2"), demo, tmp_path, meter, executor))
     expected, found = files_of(release), files_of(tmp_path)
     names = {name for name in found if "facets-t2" in name}
     assert len(names) == 5
@@ -464,7 +464,7 @@ def test_verify_counts_the_rows_of_each_part(release):
 def test_an_image_may_have_another_role_in_another_config_and_not_in_its_own(release):
     manifest = read_manifest(release)
     assert check_duplicates(release, manifest)[0].total() == 0
-    compared = set(unfolded(manifest.duplicates.compared))
+    compared = set(listed_comparisons(manifest.duplicates.compared))
     # Three comparisons of two splits in each of seven configs, and none between configs.
     assert len(compared) == 3 * len(CONFIGS)
     assert all(c.one.partition("/")[0] == c.other.partition("/")[0] for c in compared)

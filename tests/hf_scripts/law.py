@@ -16,7 +16,7 @@ from PIL import Image, ImageOps
 
 from builders.duplicates.distance import distance, scaled
 from builders.duplicates.search import THRESHOLD
-from builders.release.duplicates import Row, comparison, folded, pair_of
+from builders.release.duplicates import PairedRow, compared_entries, comparison, pair_of
 from builders.release.entries import SIMILARITY
 from builders.release.schema import ROLES
 from hf_scripts import verify
@@ -70,7 +70,7 @@ def tiny_release(root):
     keys = (TEST, NEAR, TRAIN)
     made = {comparison(by, one, other) for by in ("bytes", "pixels") for one in keys for other in keys}
     made.add(comparison(SIMILARITY, TEST, TRAIN))
-    add_table(root, lambda pairs: [*pairs, *unlike_bytes()], compared=folded(made))
+    add_table(root, lambda pairs: [*pairs, *unlike_bytes()], compared=compared_entries(made))
     assert code_of(root) == 0
     return root
 
@@ -80,7 +80,7 @@ def unlike_bytes():
     label = {number: ("n01", "n02")[number % 2] for number in (*range(4), *range(100, 104))}
     known = "in_distribution"
     row = {
-        n: Row(TEST if n < 100 else TRAIN, f"source/{'test' if n < 100 else 'train'}/{n}.png", known, label[n])
+        n: PairedRow(TEST if n < 100 else TRAIN, f"source/{'test' if n < 100 else 'train'}/{n}.png", known, label[n])
         for n in label
     }
     seen = {n: scaled(decoded(picture(row[n].id.removeprefix("source/")))) for n in row}

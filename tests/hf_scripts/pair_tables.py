@@ -1,6 +1,6 @@
 """Tables of duplicates for the releases of `samples`, which have none of their own."""
 
-from builders.duplicates.table import complete, write_table
+from builders.duplicates.table import complete, write_duplicates
 from builders.release.duplicates import counted, read_pairs, write_pairs
 from builders.release.layout import Layout
 from builders.release.manifest import read_manifest
@@ -12,7 +12,7 @@ def add_table(root, change=lambda pairs: pairs, **entry):
     layout = Layout(root)
     read = read_manifest(root)
     paths = {key: split.index.path for key, split in read.by_key().items()}
-    table = write_table(layout, complete(read, lambda key: root / paths[key]))
+    table = write_duplicates(layout, complete(read, lambda key: root / paths[key]))
     pairs = change(read_pairs(layout.duplicates))
     write_pairs(layout.duplicates, pairs)
     listed = entry_of(root, layout.duplicates) | {"rows": len(pairs), "counts": as_json(counted(pairs))}

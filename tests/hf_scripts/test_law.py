@@ -17,7 +17,7 @@ from PIL import Image
 from benchmarks.near_duplicates import coloured_noise
 from builders.duplicates.distance import distance
 from builders.duplicates.search import THRESHOLD
-from builders.release.duplicates import comparison, counted, folded, read_pairs, write_pairs
+from builders.release.duplicates import compared_entries, comparison, counted, read_pairs, write_pairs
 from builders.release.entries import SIMILARITY
 from tests.conftest import made_once
 from tests.hf_scripts.folder_mutations import CONFIGS, Folder, mutate, oriented, xmp
@@ -288,7 +288,7 @@ def test_a_pair_that_is_near_in_one_direction_only(tmp_path, known, unknown, wro
     shown = {"test/0.png": images[known], "near_ood/0.png": images[unknown]}
     root = tmp_path / "release"
     make_release(root, {TEST: range(1), NEAR: range(1)}, picture=shown.__getitem__)
-    add_table(root, compared=folded({comparison(SIMILARITY, TEST, NEAR)}))
+    add_table(root, compared=compared_entries({comparison(SIMILARITY, TEST, NEAR)}))
     assert code_of(root) == wrong
 
 

@@ -19,7 +19,7 @@ from builders import imagenet_benchmark
 from builders.errors import UNPRINTABLE, BuildError
 from builders.executors.local import LocalExecutor
 from builders.pipeline.build_plan import BuildRequest, Run
-from builders.pipeline.from_index import find
+from builders.pipeline.from_index import plan_published
 from builders.pipeline.from_sources import prepare
 from builders.pipeline.published import Published
 from builders.pipeline.run import write_release
@@ -184,6 +184,6 @@ def test_materialize(food, tried, chosen):
     def run(root):
         published = Published(root, "imagenet")
         arguments = (request.roots, root.parent / "out", food.run.meter, food.run.executor)
-        return code_of(lambda: write_release(find(published, *arguments)))
+        return code_of(lambda: write_release(plan_published(published, *arguments)))
 
     assert set(tried(request.out)(taken, run).values()) == {0, 2}

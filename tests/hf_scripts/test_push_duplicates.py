@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from builders.release.duplicates import Row as Place
-from builders.release.duplicates import comparison, folded, pair_of, read_pairs, unfolded
+from builders.release.duplicates import PairedRow as Place
+from builders.release.duplicates import compared_entries, comparison, listed_comparisons, pair_of, read_pairs
 from hf_scripts.verify import main as verify
 from tests.hf_scripts.pair_tables import add_table
 from tests.hf_scripts.samples import REPO, contents, make_release, png
@@ -87,7 +87,7 @@ def test_chosen_configs_take_only_their_pairs(push, published, one):
 def near(pair, keys):
     """Add a near-duplicate to a table, and that the two splits were compared for such."""
     every = {comparison("bytes", one, other) for one in keys for other in keys}
-    compared = folded(every | {comparison("similarity-2", *pair.splits)})
+    compared = compared_entries(every | {comparison("similarity-2", *pair.splits)})
     return {"change": lambda pairs: sorted([*pairs, pair], key=lambda p: p.place), "compared": compared}
 
 
@@ -107,7 +107,7 @@ def test_near_duplicates_of_both_sides_stay(push, published, tmp_path):
     assert push("a", "--check", "fast").code == push("b", "--check", "fast", tag="v1.1.0").code == 0
     pairs, manifest = published("v1.1.0")
     assert [pair for pair in pairs if pair.distance] == sorted([one, other], key=lambda pair: pair.place)
-    similar = {c for c in unfolded(typed(manifest).duplicates.compared) if c.by == "similarity-2"}
+    similar = {c for c in listed_comparisons(typed(manifest).duplicates.compared) if c.by == "similarity-2"}
     assert similar == {comparison("similarity-2", *pair.splits) for pair in (one, other)}
     # A split with other rows takes its pairs with it.
     c = make_release(tmp_path / "c", {TEST: range(2)}, picture=picture)

@@ -15,7 +15,7 @@ from builders.declare.benchmark import Benchmark, DeclarationError, Largest
 from builders.declare.ranking import even_shares
 from builders.demo.write import MARKER
 from builders.executors.local import LocalExecutor
-from builders.pipeline.from_index import find
+from builders.pipeline.from_index import plan_published
 from builders.pipeline.published import Published
 from builders.pipeline.run import write_release
 from builders.plan.candidates import Draws, IndexArrays, RankedCandidates
@@ -254,7 +254,7 @@ def test_adopting_builds_exactly_the_list(demo, tmp_path, capsys):
 def test_a_published_index_is_built_again(release, demo, tmp_path):
     with TerminalMeter(quiet=True) as meter, LocalExecutor(1) as executor:
         manifest = write_release(
-            find(
+            plan_published(
                 Published(release, "broad-multi-label"),
                 {"coco2017": demo["coco2017"]},
                 tmp_path / "out",

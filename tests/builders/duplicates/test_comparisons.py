@@ -12,7 +12,7 @@ from builders.demo.python2_pickle import python2_pickle
 from builders.duplicates.comparisons import are_compared
 from builders.duplicates.search import THRESHOLD, distance
 from builders.release import images
-from builders.release.duplicates import comparison, read_pairs, unfolded
+from builders.release.duplicates import comparison, listed_comparisons, read_pairs
 from hf_scripts.verify import main as verify
 from tests.builders.conftest import build_demo, files_of
 from tests.manifests import manifest_of, typed
@@ -74,7 +74,7 @@ def test_a_near_pair_inside_test_is_found(demo, whole, tmp_path):
 
 def test_the_manifest_says_what_was_compared(whole):
     every = sorted(SPLITS)
-    compared = set(unfolded(typed(manifest_of(whole)).duplicates.compared))
+    compared = set(listed_comparisons(typed(manifest_of(whole)).duplicates.compared))
     pixels = {comparison("pixels", one, other) for one in every for other in every}
     # The training images and those of test, which are known, with all others of the config: test with itself, too.
     similarity = {comparison("similarity-2", one, other) for one in (SPLITS[3], SPLITS[0]) for other in SPLITS[:3]}

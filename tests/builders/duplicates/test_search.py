@@ -12,13 +12,13 @@ from benchmarks.near_duplicates import CHANGES, COMBINED, changed, coloured_nois
 from builders.duplicates import outlines
 from builders.duplicates import search as near_duplicates
 from builders.duplicates.distance import LEAST, SCALES
-from builders.duplicates.search import REACH, THRESHOLD, Pairs, distance, find
+from builders.duplicates.search import REACH, THRESHOLD, Pairs, distance, find_pairs
 
 seeds = st.integers(0, 2**32 - 1)
 
 
 def search(queries, references, **options):
-    return find(queries, references, advance=lambda count: None, **options)
+    return find_pairs(queries, references, advance=lambda count: None, **options)
 
 
 def as_set(pairs):
@@ -431,7 +431,7 @@ def test_pairs_are_sorted_by_query_then_distance_then_reference():
 def test_more_queries_than_one_step_are_told_apart_and_counted():
     images = coloured_noise(600, 1, np.random.default_rng(0))
     steps = []
-    pairs = find(images, images[:300], advance=steps.append)
+    pairs = find_pairs(images, images[:300], advance=steps.append)
     assert pairs.queries.tolist() == pairs.references.tolist() == list(range(300))
     assert sum(steps) == 600 and len(steps) > 1
 
@@ -440,7 +440,7 @@ def test_more_queries_than_one_step_are_told_apart_and_counted():
 def test_no_images_have_no_pairs(n, m):
     images = coloured_noise(3, 1, np.random.default_rng(0))
     steps = []
-    pairs = find(images[:n], images[:m], advance=steps.append)
+    pairs = find_pairs(images[:n], images[:m], advance=steps.append)
     assert (len(pairs.queries), len(pairs.references), len(pairs.distances)) == (0, 0, 0)
     assert (pairs.queries.dtype, pairs.distances.dtype) == (np.int64, np.float32)
     assert sum(steps) == n

@@ -15,7 +15,7 @@ from PIL import Image
 
 from builders.errors import BuildError
 from builders.executors.local import LocalExecutor
-from builders.pipeline.from_index import find
+from builders.pipeline.from_index import plan_published
 from builders.pipeline.published import Published
 from builders.pipeline.run import write_release
 from builders.release import images
@@ -299,7 +299,9 @@ def published(release, tmp_path, monkeypatch):
 
 def materialized(published, config, photographs, out):
     with TerminalMeter(quiet=True) as meter, LocalExecutor(1, gpus=1) as executor:
-        return write_release(find(Published(published, config), {"caltech256": photographs}, out, meter, executor))
+        return write_release(
+            plan_published(Published(published, config), {"caltech256": photographs}, out, meter, executor)
+        )
 
 
 def test_exact_images_are_made_again_and_compared(release, published, photographs, device, tmp_path):

@@ -10,7 +10,7 @@ from PIL import Image
 from builders.commands.build import WORKER_IMPORTS
 from builders.errors import BuildError
 from builders.executors.local import LocalExecutor
-from builders.pipeline.from_index import find
+from builders.pipeline.from_index import plan_published
 from builders.pipeline.published import Published
 from builders.pipeline.run import write_release
 from tests.builders.conftest import files_of
@@ -36,7 +36,7 @@ def published(cifar_release, release, tmp_path_factory):
 
 def materialize(published, roots, out, workers=1):
     with TerminalMeter(quiet=True) as meter, LocalExecutor(workers, preload=WORKER_IMPORTS) as executor:
-        return as_json(write_release(find(published, roots, out, meter, executor)))
+        return as_json(write_release(plan_published(published, roots, out, meter, executor)))
 
 
 def linked(source, target):

@@ -17,7 +17,7 @@ from builders.generate.exact.resize import FIXED_RESIZE
 from builders.imagenet_benchmark import BENCHMARK, main
 from builders.pipeline.build_plan import compared_with
 from builders.pipeline.without_duplicates import leaving
-from builders.release.duplicates import Row, pair_of, read_pairs
+from builders.release.duplicates import PairedRow, pair_of, read_pairs
 from builders.release.manifest import read_manifest
 from builders.release.tables import read_excluded
 from builders.writing.shards import ShardTask
@@ -30,7 +30,7 @@ TEST, NEAR, TRAIN = "imagenet/test", "imagenet/near_ood", "imagenet-train/train"
 
 
 def row(split, name, role="in_distribution"):
-    return Row(split, name, role, "c")
+    return PairedRow(split, name, role, "c")
 
 
 def test_the_rule():

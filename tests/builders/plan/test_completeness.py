@@ -11,7 +11,7 @@ from builders.declare.benchmark import AllImages
 from builders.facets_benchmark import BENCHMARK as FACETS
 from builders.imagenet_benchmark import BENCHMARK as IMAGENET
 from builders.plan.candidates import split_classes
-from builders.plan.completeness import shortfalls
+from builders.plan.completeness import count_shortfalls
 from builders.sources.base import PARTITION_SCHEMA, PartitionIndex, SourceIndex, open_source
 from builders.sources.registry import SOURCES
 from taxonomy import tables
@@ -53,9 +53,9 @@ def parts_with_counts():
 @pytest.mark.parametrize(("key", "partition", "needed"), parts_with_counts())
 def test_the_needed_classes_alone_are_whole_and_one_image_less_is_not(key, partition, needed):
     whole = {name: counts_of(key, partition)[name] for name in needed}
-    assert shortfalls(copy_of(key, partition, whole), (partition,), needed) == []
+    assert count_shortfalls(copy_of(key, partition, whole), (partition,), needed) == []
     short = needed[len(needed) // 2]
-    (sentence,) = shortfalls(copy_of(key, partition, whole | {short: whole[short] - 1}), (partition,), needed)
+    (sentence,) = count_shortfalls(copy_of(key, partition, whole | {short: whole[short] - 1}), (partition,), needed)
     name = SOURCES[key].classes()[short]
     assert sentence.endswith(f": expected {whole[short]:,} images of {short} ({name}), found {whole[short] - 1:,}")
 
@@ -63,8 +63,8 @@ def test_the_needed_classes_alone_are_whole_and_one_image_less_is_not(key, parti
 def test_all_classes_without_clutter_are_whole_for_caltech45():
     counts = counts_of("caltech256", "images")
     del counts[CLUTTER]
-    assert shortfalls(copy_of("caltech256", "images", counts), ("images",), CALTECH45) == []
-    assert shortfalls(copy_of("caltech256", "images", counts), ("images",), [*CALTECH45, CLUTTER]) == [
+    assert count_shortfalls(copy_of("caltech256", "images", counts), ("images",), CALTECH45) == []
+    assert count_shortfalls(copy_of("caltech256", "images", counts), ("images",), [*CALTECH45, CLUTTER]) == [
         "Caltech-256, images (a copy): expected 827 images of 257.clutter (clutter), found 0"
     ]
 
@@ -76,7 +76,7 @@ def test_a_needed_image_is_missed_also_where_another_is_one_more(other):
     needed = next(name for name in CALTECH45 if name != other)
     counts[needed] -= 1
     assert sum(counts.values()) == 30_607
-    (sentence,) = shortfalls(copy_of("caltech256", "images", counts), ("images",), CALTECH45)
+    (sentence,) = count_shortfalls(copy_of("caltech256", "images", counts), ("images",), CALTECH45)
     assert f"of {needed} " in sentence
     assert "although the total is right" in sentence
 
@@ -84,7 +84,7 @@ def test_a_needed_image_is_missed_also_where_another_is_one_more(other):
 def test_a_class_with_too_many_images_is_told():
     counts = counts_of("caltech256", "images")
     counts["133.lightning"] += 2
-    (sentence,) = shortfalls(copy_of("caltech256", "images", counts), ("images",), CALTECH45)
+    (sentence,) = count_shortfalls(copy_of("caltech256", "images", counts), ("images",), CALTECH45)
     assert sentence.endswith("expected 136 images of 133.lightning (lightning), found 138")
 
 
@@ -92,7 +92,7 @@ def test_what_is_wrong_with_other_classes_does_not_matter():
     counts = counts_of("imagenet", "train")
     tench, goldfish = list(counts)[:2]
     counts[tench] -= 3
-    assert shortfalls(copy_of("imagenet", "train", counts), ("train",), [goldfish]) == []
+    assert count_shortfalls(copy_of("imagenet", "train", counts), ("train",), [goldfish]) == []
 
 
 def places(count, names=PLACES82):
@@ -102,13 +102,13 @@ def places(count, names=PLACES82):
 @pytest.mark.parametrize("others", [0, 10])
 def test_places365_train_with_the_needed_categories_alone_is_taken_as_whole(others):
     counts = {row.category: others for row in tables.places365()} | places(4_900) | {PLACES82[0]: 3_068}
-    assert shortfalls(copy_of("places365", "train", counts), ("train",), PLACES82) == []
+    assert count_shortfalls(copy_of("places365", "train", counts), ("train",), PLACES82) == []
 
 
 @pytest.mark.parametrize("count", [3_067, 5_001, 0])
 def test_a_places365_category_beyond_the_published_sizes_is_told(count):
     counts = places(4_900) | {PLACES82[3]: count}
-    (sentence,) = shortfalls(copy_of("places365", "train", counts), ("train",), PLACES82)
+    (sentence,) = count_shortfalls(copy_of("places365", "train", counts), ("train",), PLACES82)
     name = SOURCES["places365"].classes()[PLACES82[3]]
     assert sentence.endswith(f"expected 3,068 to 5,000 images of {PLACES82[3]} ({name}), found {count:,}")
 
@@ -117,15 +117,15 @@ def test_places365_train_with_all_categories_must_have_the_right_total():
     names = [row.category for row in tables.places365()]
     # 1,803,460 = 365 * 4,940 + 360
     counts = {name: 4_940 + (number < 360) for number, name in enumerate(names)}
-    assert shortfalls(copy_of("places365", "train", counts), ("train",), PLACES82) == []
+    assert count_shortfalls(copy_of("places365", "train", counts), ("train",), PLACES82) == []
     counts[names[0]] -= 1
-    (sentence,) = shortfalls(copy_of("places365", "train", counts), ("train",), PLACES82)
+    (sentence,) = count_shortfalls(copy_of("places365", "train", counts), ("train",), PLACES82)
     assert sentence.endswith("expected 1,803,460 images, found 1,803,459")
 
 
 def test_the_needed_categories_must_leave_others_a_possible_size():
     # With 5,000 images in each of the 283 others, the 82 would still have 1,803,460 - 283 * 5,000 = 388,460.
-    (sentence,) = shortfalls(copy_of("places365", "train", places(4_500)), ("train",), PLACES82)
+    (sentence,) = count_shortfalls(copy_of("places365", "train", places(4_500)), ("train",), PLACES82)
     assert sentence.endswith("expected 388,460 to 935,216 images in the 82 classes that are needed, found 369,000")
 
 
@@ -133,11 +133,13 @@ def test_the_owners_list_tells_of_one_image_less():
     names = [row.category for row in tables.places365()]
     listed = {name: 4_940 + (number < 360) for number, name in enumerate(names)}
     needed = {name: listed[name] for name in PLACES82}
-    assert shortfalls(copy_of("places365", "train", needed, listed=listed), ("train",), PLACES82) == []
+    assert count_shortfalls(copy_of("places365", "train", needed, listed=listed), ("train",), PLACES82) == []
     category = PLACES82[5]
     gone = pa.array([f"train{names[0]}/00000001.jpg", f"train{category}/00000007.jpg"])
     short = needed | {category: needed[category] - 1}
-    (sentence,) = shortfalls(copy_of("places365", "train", short, listed=listed, missing=gone), ("train",), PLACES82)
+    (sentence,) = count_shortfalls(
+        copy_of("places365", "train", short, listed=listed, missing=gone), ("train",), PLACES82
+    )
     assert f"expected {listed[category]:,} images of {category} " in sentence
     assert sentence.endswith(f"the first that its list names and the copy lacks is train{category}/00000007.jpg")
 
@@ -164,7 +166,9 @@ def test_caltech45_takes_all_images_of_its_classes():
 def test_a_source_without_any_counts_by_class_goes_by_its_total():
     source = dataclasses.replace(SOURCES["caltech256"], expected=lambda: {"images": complete_only(3)})
     index = dataclasses.replace(copy_of("caltech256", "images", {"133.lightning": 2}), source=source)
-    assert shortfalls(index, ("images",), CALTECH45) == ["Caltech-256, images (a copy): expected 3 images, found 2"]
+    assert count_shortfalls(index, ("images",), CALTECH45) == [
+        "Caltech-256, images (a copy): expected 3 images, found 2"
+    ]
 
 
 def complete_only(total):
@@ -181,7 +185,7 @@ def test_empty_folders_and_strays_of_the_genuine_caltech_archive_change_no_count
     tree(tmp_path, files | {"256_ObjectCategories/198.spider/RENAME2": "x"})
     (tmp_path / "256_ObjectCategories/056.dog/greg/vision309").mkdir(parents=True)
     index = open_source(SOURCES["caltech256"], tmp_path, ("images",))
-    assert shortfalls(index, ("images",), sorted(counts)) == []
+    assert count_shortfalls(index, ("images",), sorted(counts)) == []
     assert {stray.path.rpartition("/")[2]: stray.reason for stray in index.pieces[0].strays} == {
         "greg": "a folder",
         "RENAME2": "not named 198_<4 digits>.jpg",

@@ -20,7 +20,7 @@ from builders.declare.benchmark import (
 )
 from builders.imagenet_benchmark import BENCHMARK
 from builders.plan.candidates import Draws, class_ids, decided_classes
-from builders.plan.completeness import shortfalls
+from builders.plan.completeness import count_shortfalls
 from builders.plan.planner import plan
 from builders.registry import BENCHMARKS
 from builders.release.schema import UNKNOWN_ROLES
@@ -241,7 +241,7 @@ def test_all_of_ilsvrc2012_gives_the_expected_counts(whole_imagenet):
 
 
 def test_all_of_ilsvrc2012_is_complete(whole_imagenet):
-    assert shortfalls(whole_imagenet, ("train", "val"), [row.wnid for row in tables.imagenet1k()]) == []
+    assert count_shortfalls(whole_imagenet, ("train", "val"), [row.wnid for row in tables.imagenet1k()]) == []
 
 
 def far_index(key, sizes):

@@ -11,17 +11,17 @@ from builders.card.metadata import front_matter
 from builders.errors import BuildError
 from builders.release.duplicates import (
     Pair,
-    Row,
+    PairedRow,
+    compared_entries,
     comparison,
     counted,
-    folded,
     groups,
     is_known_and_unknown,
+    listed_comparisons,
     pair_of,
+    pairs_summary,
     read_pairs,
     schema,
-    summary,
-    unfolded,
     write_pairs,
 )
 from builders.storage.files import open_regular, write_text
@@ -30,14 +30,16 @@ from tests.manifests import as_json, entry_of, typed
 
 COLUMNS = ["id", "other_id", "split", "other_split", "role", "other_role", "class_id", "other_class_id", "distance"]
 
-TEST = Row("c/test", "a/2", "in_distribution", "cat")
-NEAR = Row("c/near_ood", "a/9", "near_ood", "lynx")
-TRAIN = Row("c-train/train", "a/7", "in_distribution", "dog")
+TEST = PairedRow("c/test", "a/2", "in_distribution", "cat")
+NEAR = PairedRow("c/near_ood", "a/9", "near_ood", "lynx")
+TRAIN = PairedRow("c-train/train", "a/7", "in_distribution", "dog")
 
 
 def test_a_table_of_many_groups_is_read_though_it_compresses_well(tmp_path):
     """All pairs of 300 rows that show one picture take less than a byte each."""
-    rows = [Row("c/test", f"a/n01440764/n01440764_{number:05}.JPEG", "near_ood", "lynx") for number in range(300)]
+    rows = [
+        PairedRow("c/test", f"a/n01440764/n01440764_{number:05}.JPEG", "near_ood", "lynx") for number in range(300)
+    ]
     pairs = sorted(pair_of(one, other, 0.0) for one, other in itertools.combinations(rows, 2))
     write_pairs(tmp_path / "pairs.parquet", pairs)
     assert (tmp_path / "pairs.parquet").stat().st_size < len(pairs)
@@ -124,12 +126,12 @@ def test_comparisons_are_folded_and_unfolded():
     all_of_them = {comparison("bytes", one, other) for one in keys for other in keys}
     assert len(all_of_them) == 6
     near = {comparison("similarity-2", key, "b/z") for key in keys[:2]}
-    assert as_json(folded(all_of_them | near)) == [
+    assert as_json(compared_entries(all_of_them | near)) == [
         {"by": "bytes", "splits": list(keys), "with": list(keys)},
         {"by": "similarity-2", "splits": ["a/x", "a/y"], "with": ["b/z"]},
     ]
     for some in (all_of_them, near, all_of_them | near, set()):
-        assert set(unfolded(folded(some))) == some
+        assert set(listed_comparisons(compared_entries(some))) == some
 
 
 def test_pairs_are_counted_by_splits_roles_and_classes():
@@ -141,7 +143,7 @@ def test_pairs_are_counted_by_splits_roles_and_classes():
         {"split": "c/test", "other_split": "c/test", "pairs": 1, "two_roles": 0, "two_classes": 0},
     ]
     assert [is_known_and_unknown(pair) for pair in pairs] == [True, False, False, False]
-    assert summary(pairs, {"c-train/train"}) == (
+    assert pairs_summary(pairs, {"c-train/train"}) == (
         "duplicates: 4 pairs of rows, 3 equal and 1 near (3 in_distribution, 1 in_distribution and near_ood; "
         "2 with an in-distribution training image)"
     )

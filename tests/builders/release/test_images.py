@@ -12,7 +12,7 @@ from PIL.TiffImagePlugin import IFDRational
 from builders.demo.images import ENCODERS
 from builders.generate.exact.resize import fixed_resize
 from builders.release import images
-from builders.release.jpeg import read_header
+from builders.release.jpeg import read_jpeg_header
 from hf_scripts.checks.images import check_images
 from hf_scripts.checks.problems import Problems
 from hf_scripts.checks.values import SplitFacts
@@ -44,23 +44,23 @@ def decode_with_datasets(data):
 
 
 def test_a_whole_jpeg_is_kept_as_it_is():
-    assert images.check(jpeg()) is None
+    assert images.check_image(jpeg()) is None
 
 
 @pytest.mark.parametrize("kept", [1000, 300])
 def test_a_cut_jpeg_is_unreadable(kept):
     with pytest.raises(images.UnreadableImageError, match=r"(?i)truncated"):
-        images.check(jpeg()[:kept])
+        images.check_image(jpeg()[:kept])
 
 
 def test_a_jpeg_with_bytes_after_its_end_is_decoded_and_kept():
-    assert images.check(jpeg() + b"\0\0\0") is None
+    assert images.check_image(jpeg() + b"\0\0\0") is None
 
 
 @pytest.mark.parametrize("data", [b"", b"not an image at all", b"<html>404</html>"])
 def test_other_bytes_are_unreadable(data):
     with pytest.raises(images.UnreadableImageError):
-        images.check(data)
+        images.check_image(data)
 
 
 def test_damage_between_start_and_end_is_only_seen_by_decoding():
@@ -68,9 +68,9 @@ def test_damage_between_start_and_end_is_only_seen_by_decoding():
     # A Huffman table (marker FFC4) with 255 codes of every length cannot be.
     table = whole.index(b"\xff\xc4") + 5
     damaged = whole[:table] + b"\xff" * 16 + whole[table + 16 :]
-    assert images.check(damaged) is None
+    assert images.check_image(damaged) is None
     with pytest.raises(images.UnreadableImageError):
-        images.check(damaged, decode=True)
+        images.check_image(damaged, decode=True)
 
 
 def test_the_broken_exif_block_here_does_end_a_stream():
@@ -80,10 +80,10 @@ def test_the_broken_exif_block_here_does_end_a_stream():
 
 def test_a_broken_exif_block_is_removed_and_nothing_else():
     data = broken_exif()
-    mended = images.check(data)
-    start, stop = read_header(data).metadata
+    mended = images.check_image(data)
+    start, stop = read_jpeg_header(data).metadata
     assert mended == data[:start] + data[stop:]
-    assert read_header(mended).metadata is None
+    assert read_jpeg_header(mended).metadata is None
     assert np.array_equal(np.asarray(decode_with_datasets(mended)), np.asarray(Image.open(io.BytesIO(data))))
 
 
@@ -92,8 +92,8 @@ def test_a_broken_exif_block_is_removed_and_nothing_else():
 def test_every_kind_of_broken_tag_beside_an_orientation_is_removed(kind, decode):
     """Also those that only some versions of Pillow fail on, so that a row's bytes do not depend on the version."""
     data = ENCODERS[kind](Image.open(io.BytesIO(jpeg())))
-    mended = images.check(data, decode=decode)
-    start, stop = read_header(data).metadata
+    mended = images.check_image(data, decode=decode)
+    start, stop = read_jpeg_header(data).metadata
     assert mended == data[:start] + data[stop:]
     assert decode_with_datasets(mended).size == Image.open(io.BytesIO(data)).size  # not turned any more
 
@@ -101,7 +101,7 @@ def test_every_kind_of_broken_tag_beside_an_orientation_is_removed(kind, decode)
 def test_a_fraction_without_denominator_stays_where_nothing_is_turned():
     exif = Image.Exif()
     exif[0x011A] = IFDRational(72, 0)
-    assert images.check(jpeg(exif=exif.tobytes())) is None
+    assert images.check_image(jpeg(exif=exif.tobytes())) is None
 
 
 def test_a_fraction_without_denominator_among_the_gps_tags_is_removed():
@@ -109,7 +109,7 @@ def test_a_fraction_without_denominator_among_the_gps_tags_is_removed():
     exif[0x0112] = 6
     exif.get_ifd(0x8825)[2] = (5.0, IFDRational(1, 0), 0.0)
     data = jpeg(exif=exif.tobytes())
-    assert images.check(data) is not None
+    assert images.check_image(data) is not None
 
 
 @pytest.mark.parametrize("error", images.DECODE_ERRORS, ids=lambda error: error.__name__)
@@ -121,7 +121,7 @@ def test_build_and_verify_agree_on_what_does_not_decode(error, monkeypatch):
     data = jpeg()
     monkeypatch.setattr(PIL.Image, "open", lambda *_, **__: Broken())
     with pytest.raises(images.UnreadableImageError):
-        images.check(data, decode=True)
+        images.check_image(data, decode=True)
     rows = pa.RecordBatch.from_pylist(
         [{"image": {"bytes": data, "path": "a.jpg"}, "stored": "source", "content_sha256": ""}]
     )
@@ -136,8 +136,8 @@ def test_images_of_other_modes_are_kept_and_can_be_made_smaller(mode):
     encoded = io.BytesIO()
     Image.open(io.BytesIO(jpeg((60, 45)))).convert(mode).save(encoded, form)
     data = encoded.getvalue()
-    assert images.check(data) is None
-    assert images.check(data, decode=True) is None
+    assert images.check_image(data) is None
+    assert images.check_image(data, decode=True) is None
     assert images.decode(data).mode == mode
     made = fixed_resize(images.decode_or_mend(data)[0])
     assert (made.mode, made.size) == ("RGB", (32, 32))
@@ -172,7 +172,7 @@ def test_images_of_16_and_32_bits_are_refused(mode, form):
     given = datasets.Image().decode_example({"path": None, "bytes": data})
     assert given.mode == mode
     assert (np.asarray(given.convert("RGB")) == 255).mean() > 0.98
-    for look in (images.check, images.check_pixels, images.decode_or_mend):
+    for look in (images.check_image, images.check_pixels, images.decode_or_mend):
         with pytest.raises(images.UnreadableImageError, match=f"more than 8 bits, mode {mode}; save it with 8 bits"):
             look(data)
 
@@ -181,20 +181,20 @@ def test_the_largest_image_of_caltech256_is_no_bomb():
     """7,913 x 7,913 grey pixels; Pillow warns above 89 million and refuses above twice as many."""
     encoded = io.BytesIO()
     Image.new("L", (7_913, 7_913), 200).save(encoded, "JPEG", optimize=True)
-    assert images.check(encoded.getvalue()) is None
+    assert images.check_image(encoded.getvalue()) is None
     assert images.decode_or_mend(encoded.getvalue())[0].size == (7_913, 7_913)
 
 
 def test_a_sound_exif_block_stays():
     exif = Image.Exif()
     exif[0x0112] = 6
-    assert images.check(jpeg(exif=exif.tobytes())) is None
+    assert images.check_image(jpeg(exif=exif.tobytes())) is None
 
 
 def test_planted_troubles_decode_as_datasets_decodes_them(demo):
     for trouble in TROUBLES:
         data = (demo[trouble.source] / trouble.path).read_bytes()
-        stored = images.check(data) or data
+        stored = images.check_image(data) or data
         ours, theirs = images.decode(stored), decode_with_datasets(stored)
         assert ours.size == theirs.size, trouble
         assert np.array_equal(np.asarray(ours), np.asarray(theirs)), trouble
@@ -232,5 +232,5 @@ def test_bombs_do_not_decode_in_time_and_memory():
 def test_all_metadata_of_many_blocks_is_removed_at_once():
     block = b"\xff\xe1" + struct.pack(">H", 60_002) + bytes(60_000)
     data = jpeg()
-    assert images.check(data[:2] + 100 * block + data[2:]) == data
-    assert images.check(data[:2] + block + data[2:]) is None
+    assert images.check_image(data[:2] + 100 * block + data[2:]) == data
+    assert images.check_image(data[:2] + block + data[2:]) is None

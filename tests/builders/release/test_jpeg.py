@@ -7,7 +7,7 @@ import pytest
 from PIL import Image
 
 from builders.release import images
-from builders.release.jpeg import has_hole, looks_whole, read_header
+from builders.release.jpeg import has_hole, looks_whole, read_jpeg_header
 from tests.builders.photographs import pieces
 
 PIECE = pieces(1, 240, seed=3)[0]
@@ -33,7 +33,7 @@ def encoded(form="baseline"):
 
 
 def whole(data):
-    header = read_header(data)
+    header = read_jpeg_header(data)
     return header is not None and looks_whole(memoryview(data), header)
 
 
@@ -54,13 +54,13 @@ def test_whole_images_need_no_decoding(form, monkeypatch):
     data = encoded(form)
     assert whole(data)
     monkeypatch.setattr(images, "decode_or_mend", lambda _: pytest.fail("decoded"))
-    assert images.check(data) is None
+    assert images.check_image(data) is None
 
 
 @pytest.mark.parametrize("form", FORMS)
 def test_the_header_says_where_things_are(form):
     data = encoded(form)
-    header = read_header(data)
+    header = read_jpeg_header(data)
     progressive = form.endswith("progressive")
     assert header.frame == (0xC2 if progressive else 0xC0)
     # The end of the first scan's segment: its coefficients, from and to, and their bits (B.2.3, table B.3).
@@ -75,14 +75,14 @@ def test_an_exif_block_is_found():
     exif[0x0110] = "camera"
     buffer = io.BytesIO()
     PIECE.save(buffer, "JPEG", exif=exif.tobytes())
-    start, stop = read_header(buffer.getvalue()).metadata
+    start, stop = read_jpeg_header(buffer.getvalue()).metadata
     assert buffer.getvalue()[start : start + 2] == b"\xff\xe1"
     assert buffer.getvalue()[start + 4 : stop] == exif.tobytes()
 
 
 BASELINE = encoded()
 HALF = len(BASELINE) // 2
-SCAN = read_header(BASELINE).scan
+SCAN = read_jpeg_header(BASELINE).scan
 
 
 @pytest.mark.parametrize(
@@ -123,17 +123,17 @@ def test_what_passes_as_the_docstring_says_although_it_is_damaged():
 @pytest.mark.parametrize("decode", [False, True])
 def test_zeros_in_place_of_image_data_are_told_although_pillow_decodes_them(form, zeros, decode):
     data = encoded(form)
-    middle = (read_header(data).scan + len(data) - zeros) // 2
+    middle = (read_jpeg_header(data).scan + len(data) - zeros) // 2
     damaged = overwritten(data, middle, bytes(zeros))
-    assert has_hole(damaged, read_header(damaged))
+    assert has_hole(damaged, read_jpeg_header(damaged))
     assert pillow_decodes(damaged) or form == "restarts"
     with pytest.raises(images.UnreadableImageError, match="zero bytes in place of a part of its image data"):
-        images.check(damaged, decode=decode)
+        images.check_image(damaged, decode=decode)
 
 
 def test_zeros_before_the_end_are_filling():
     filled = BASELINE[:-2] + bytes(5000) + BASELINE[-2:]
-    assert images.check(filled) is None
+    assert images.check_image(filled) is None
 
 
 @pytest.mark.parametrize("options", [{"optimize": True}, {"progressive": True}])
@@ -144,7 +144,7 @@ def test_zeros_of_a_flat_picture_are_meant(mode, options):
     for picture in (image, Image.new(mode, (4000, 4000), "white")):
         buffer = io.BytesIO()
         picture.save(buffer, "JPEG", quality=40, **options)
-        assert images.check(buffer.getvalue()) is None
+        assert images.check_image(buffer.getvalue()) is None
     assert bytes(256) in buffer.getvalue()  # there are such runs in sound files
 
 
@@ -157,7 +157,7 @@ def test_damage_anywhere_ends_in_an_answer_and_never_in_another_error():
             damaged = overwritten(data, at, generator.bytes(size))
             cut = damaged[: int(generator.integers(len(data)))] + b"\xff\xd9"
             for some in (damaged, cut):
-                header = read_header(some)
+                header = read_jpeg_header(some)
                 if header is not None:
                     has_hole(some, header)
                     looks_whole(memoryview(some), header)

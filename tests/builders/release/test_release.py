@@ -9,7 +9,7 @@ import pytest
 from builders.errors import BuildError
 from builders.release.digests import rows_digest
 from builders.release.manifest import read_manifest
-from builders.release.schema import ROLES, arrow_schema, is_demo
+from builders.release.schema import ROLES, arrow_schema, is_demo_schema
 from builders.release.tables import Exclusion, read_excluded, write_excluded
 
 STRINGS = ["class_id", "class_name", "source", "source_id", "id", "content_sha256", "stored"]
@@ -91,8 +91,12 @@ def test_a_manifest_that_cannot_be_read_is_named(tmp_path, text, sentence):
 def test_files_of_demo_rows_are_marked_in_their_metadata(imagenet_release):
     """Every shard and index, since a manifest can be edited; the mark is no feature, and other files have none."""
     marked, plain = arrow_schema(["a"], demo=True), arrow_schema(["a"])
-    assert (is_demo(marked), is_demo(plain), is_demo(plain.remove_metadata())) == (True, False, False)
+    assert (is_demo_schema(marked), is_demo_schema(plain), is_demo_schema(plain.remove_metadata())) == (
+        True,
+        False,
+        False,
+    )
     assert marked.metadata.keys() - plain.metadata.keys() == {b"unknown_detection.demo"}
     assert datasets.Features.from_arrow_schema(marked) == datasets.Features.from_arrow_schema(plain)
     files = sorted(imagenet_release.glob("data/*/*.parquet")) + sorted(imagenet_release.glob("index/*/*.parquet"))
-    assert len(files) > 9 and all(is_demo(pq.read_schema(path)) for path in files)
+    assert len(files) > 9 and all(is_demo_schema(pq.read_schema(path)) for path in files)

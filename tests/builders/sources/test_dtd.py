@@ -1,6 +1,6 @@
 import pytest
 
-from builders.plan.completeness import shortfalls
+from builders.plan.completeness import count_shortfalls
 from builders.sources.base import Stray
 from taxonomy import tables
 from tests.builders.trees import contents, opened, refusal, tree, write_parquet
@@ -42,7 +42,7 @@ def test_the_owners_lists_name_what_is_missing(tmp_path):
     }
     index = opened("dtd", tree(tmp_path, files))
     assert index.pieces[0].missing.to_pylist() == ["banded/banded_0004.jpg", f"blotchy/{BLOTCHY}"]
-    (sentence,) = shortfalls(index, ("images",), NAMES)
+    (sentence,) = count_shortfalls(index, ("images",), NAMES)
     assert "expected 120 images of blotchy (blotchy), found 0" in sentence
     assert f"the first that its list names and the copy lacks is blotchy/{BLOTCHY}" in sentence
 

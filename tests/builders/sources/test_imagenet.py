@@ -7,7 +7,7 @@ import tarfile
 
 import pytest
 
-from builders.plan.completeness import shortfalls
+from builders.plan.completeness import count_shortfalls
 from builders.sources.base import open_source
 from builders.sources.registry import SOURCES
 from taxonomy import tables
@@ -93,7 +93,7 @@ def test_the_archive_of_a_class_without_its_images(tmp_path, name, words):
 
 def test_a_short_archive_says_how_its_size_differs(tmp_path):
     index = open_source(SOURCES["imagenet"], write_train_tar(tmp_path, [TRAIN]), ("train",))
-    (sentence,) = shortfalls(index, ("train",), [TENCH])
+    (sentence,) = count_shortfalls(index, ("train",), [TENCH])
     size = (tmp_path / "ILSVRC2012_img_train.tar").stat().st_size
     assert "expected 1,300 images of n01440764 (tench), found 1" in sentence
     assert sentence.endswith(

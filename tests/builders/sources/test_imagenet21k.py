@@ -1,4 +1,4 @@
-from builders.plan.completeness import shortfalls
+from builders.plan.completeness import count_shortfalls
 from builders.sources.base import open_source
 from builders.sources.registry import SOURCES
 from tests.builders.trees import opened, tree, write_tar
@@ -21,7 +21,7 @@ def test_partitions_are_the_published_lists(tmp_path):
         (49_000, 980),
         (31_802, 637),
     ]
-    assert shortfalls(index, tuple(lists), list(SOURCES["imagenet21k"].classes())) == []
+    assert count_shortfalls(index, tuple(lists), list(SOURCES["imagenet21k"].classes())) == []
     assert not any(piece.strays for piece in index.pieces)
 
 
@@ -31,7 +31,7 @@ def test_what_an_edition_lacks_is_counted_and_named(tmp_path):
     (piece,) = index.pieces
     assert len(piece.missing) == 48_999
     assert SSB not in piece.missing.to_pylist()
-    (sentence,) = shortfalls(index, ("ssb_hard",), ["n00474568"])  # the second class of the list
+    (sentence,) = count_shortfalls(index, ("ssb_hard",), ["n00474568"])  # the second class of the list
     assert "expected 50 images of n00474568" in sentence
     assert "found 0; the first that its list names and the copy lacks is n00474568/n00474568_1016.JPEG" in sentence
     assert "the copy lacks 48,999 of the 49,000 listed images, among them all of n" in sentence

@@ -3,7 +3,7 @@ from pathlib import Path
 
 import pytest
 
-from builders.plan.completeness import shortfalls
+from builders.plan.completeness import count_shortfalls
 from builders.sources.base import Stray, open_source
 from builders.sources.imagenet_o import classes
 from builders.sources.registry import SOURCES
@@ -74,7 +74,7 @@ def test_only_names_with_a_confidence_are_images(tmp_path):
 
 def test_a_short_copy_is_told_with_its_counts(demo):
     index = opened("imagenet_o", demo["imagenet_o"])
-    assert shortfalls(index, ("images",), list(classes())) == [
+    assert count_shortfalls(index, ("images",), list(classes())) == [
         "ImageNet-O, images (image files in imagenet-o): expected 2,000 images, found 400"
     ]
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from builders.plan.completeness import shortfalls
+from builders.plan.completeness import count_shortfalls
 from builders.sources.base import Stray, open_source
 from builders.sources.registry import SOURCES
 from taxonomy import tables
@@ -86,7 +86,7 @@ def test_images_of_the_rest_of_inaturalist_are_strays(tmp_path):
 
 def test_a_short_copy_is_told_with_its_counts(demo):
     index = opened("inaturalist", demo["inaturalist"])
-    (sentence,) = shortfalls(index, ("images",), list(SOURCES["inaturalist"].classes()))
+    (sentence,) = count_shortfalls(index, ("images",), list(SOURCES["inaturalist"].classes()))
     assert "expected 688 images of Toxicodendron diversilobum" in sentence
     assert "found 2 and 109 more classes differ" in sentence
 

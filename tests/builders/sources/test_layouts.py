@@ -9,7 +9,7 @@ from builders.cli.source_flags import missing_sources
 from builders.demo.write import DEMOS
 from builders.imagenet_benchmark import BENCHMARK
 from builders.plan.candidates import Draws
-from builders.plan.completeness import shortfalls
+from builders.plan.completeness import count_shortfalls
 from builders.plan.planner import plan
 from builders.sources.base import open_source
 from builders.sources.registry import SOURCES
@@ -93,7 +93,7 @@ def test_a_copy_of_openoods_folder_has_the_images_and_labels_of_its_list(key, tm
     assert index.num_rows == size.total == images
     assert index.pieces[0].images_by_class == {name: count for name, count in size.per_class.items() if count}
     assert len(index.pieces[0].images_by_class) == classes
-    assert shortfalls(index, (partition,), list(SOURCES[key].classes())) == []
+    assert count_shortfalls(index, (partition,), list(SOURCES[key].classes())) == []
     assert not index.pieces[0].strays and not len(index.pieces[0].missing)
 
 

@@ -3,7 +3,7 @@ import io
 import PIL.Image
 import pytest
 
-from builders.plan.completeness import shortfalls
+from builders.plan.completeness import count_shortfalls
 from builders.sources.base import Stray
 from builders.sources.lsun_fix import SCENES
 from tests.builders.trees import opened, refusal, tree
@@ -41,7 +41,7 @@ def test_the_scenes_are_those_of_torchvision():
 
 def test_a_copy_that_is_not_whole_is_said_to_be_short(tmp_path):
     index = opened("lsun_fix", tree(tmp_path, folder(*range(1, 1000), 1000)))
-    (sentence,) = shortfalls(index, ("images",), ["bedroom"])
+    (sentence,) = count_shortfalls(index, ("images",), ["bedroom"])
     assert "expected 1,000 images of bedroom (bedroom), found 999" in sentence
     assert sentence.endswith("the first number without an image is 0")
 

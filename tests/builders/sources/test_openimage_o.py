@@ -6,7 +6,7 @@ import PIL.Image
 import pytest
 
 from builders.demo.images import digest, draw, jpeg
-from builders.plan.completeness import shortfalls
+from builders.plan.completeness import count_shortfalls
 from builders.sources.base import open_source
 from builders.sources.registry import SOURCES
 from taxonomy import tables
@@ -52,7 +52,7 @@ def test_a_copy_of_one_partition_alone_needs_no_list(tmp_path, partition):
         (tmp_path / name).touch()
     index = open_source(SOURCES["openimage_o"], tmp_path, (partition,))
     assert set(index.table["source_id"].to_pylist()) == set(listed(partition))
-    assert shortfalls(index, (partition,), ["unlabelled"]) == []
+    assert count_shortfalls(index, (partition,), ["unlabelled"]) == []
     other = {"test": "val", "val": "test"}[partition]
     message = refusal("openimage_o", tmp_path, other)
     assert f"are its {other} images is not known: there is no {other}_openimage_o.txt beside them" in message

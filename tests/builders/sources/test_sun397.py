@@ -1,6 +1,6 @@
 import pytest
 
-from builders.plan.completeness import shortfalls
+from builders.plan.completeness import count_shortfalls
 from builders.sources.base import Stray
 from builders.sources.registry import SOURCES
 from builders.sources.sun397 import category_of
@@ -98,12 +98,12 @@ def test_empty_category_folders(tmp_path):
 
 def test_a_short_category_is_named_with_its_counts(tmp_path):
     index = opened("sun397", tree(tmp_path, TWO))
-    (sentence,) = shortfalls(index, ("images",), NAMES)
+    (sentence,) = count_shortfalls(index, ("images",), NAMES)
     assert sentence == (
         "SUN397, images (category folders in SUN397): expected 2,361 images of /l/living_room (living_room), found 0 "
         "and 396 more classes differ"
     )
-    (sentence,) = shortfalls(index, ("images",), ["/a/abbey"])
+    (sentence,) = count_shortfalls(index, ("images",), ["/a/abbey"])
     assert sentence.endswith("expected 484 images of /a/abbey (abbey), found 1")
 
 

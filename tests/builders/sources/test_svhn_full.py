@@ -2,7 +2,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from builders.plan.completeness import shortfalls
+from builders.plan.completeness import count_shortfalls
 from builders.sources.base import Stray, open_source
 from builders.sources.registry import SOURCES
 from tests.builders.facets_layouts import svhn_full_archives
@@ -28,7 +28,7 @@ def test_only_numbers_are_images_and_what_the_archives_hold_beside_them_is_known
 
 def test_a_short_partition_is_told_with_its_counts(demo):
     index = opened("svhn_full", demo["svhn_full"])
-    assert shortfalls(index, ("train",), ["number"]) == [
+    assert count_shortfalls(index, ("train",), ["number"]) == [
         "SVHN (full numbers), train (image files in train): expected 33,402 images of number (house number), found 24"
     ]
 

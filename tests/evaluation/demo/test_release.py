@@ -12,7 +12,7 @@ from PIL import Image
 from sklearn.datasets import load_digits
 
 from builders.release.duplicates import read_pairs
-from builders.release.schema import ROLES, is_demo
+from builders.release.schema import ROLES, is_demo_schema
 from unknown_detection.evaluation.demo.release import CONFIG, KNOWN, MIXED, SHIFTS, TRAIN, make_release
 from unknown_detection.evaluation.releases import load
 from unknown_detection.evaluation.scoring.joining import release_index
@@ -33,7 +33,7 @@ def test_its_files_are_those_of_every_release_and_say_that_they_are_a_demo_s(roo
     assert len(read_pairs(root / "duplicates" / "pairs.parquet")) > 5, "the builders read its table of duplicates"
     files = [path for part in ("data", "index") for path in (root / part).rglob("*.parquet")]
     assert len(files) == 24
-    assert all(is_demo(pq.read_schema(path)) for path in files)
+    assert all(is_demo_schema(pq.read_schema(path)) for path in files)
 
 
 def test_it_opens_as_any_release_and_its_digits_are_frozen(root):

@@ -12,7 +12,7 @@ from PIL import Image
 
 from builders.errors import BuildError
 from builders.release import images
-from builders.release.jpeg import has_hole, looks_whole, read_header
+from builders.release.jpeg import has_hole, looks_whole, read_jpeg_header
 from tests.fuzz.bombs import zlib_bomb
 from tests.fuzz.target import Target
 
@@ -122,7 +122,7 @@ def check(folder: Path) -> object:
     """What a build does with an image: look at it, and decode it whatever it looks like."""
     data = (folder / "x").read_bytes()
     try:
-        images.check(data)
+        images.check_image(data)
         return images.check_pixels(data)
     except images.UnreadableImageError as error:
         raise BuildError(f"It does not decode ({error}).") from error
@@ -131,7 +131,7 @@ def check(folder: Path) -> object:
 def structure(folder: Path) -> tuple[bool, bool] | None:
     """What can be seen of a JPEG without decoding it."""
     data = (folder / "x.jpg").read_bytes()
-    header = read_header(data)
+    header = read_jpeg_header(data)
     return None if header is None else (has_hole(data, header), looks_whole(memoryview(data), header))
 
 

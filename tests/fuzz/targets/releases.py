@@ -14,7 +14,7 @@ from builders.audit import artifacts, duplicates
 from builders.errors import BuildError
 from builders.executors.local import LocalExecutor
 from builders.pipeline import state
-from builders.release.duplicates import Row, pair_of, read_pairs, write_pairs
+from builders.release.duplicates import PairedRow, pair_of, read_pairs, write_pairs
 from builders.release.manifest import read_manifest
 from builders.report.classes import class_trees
 from builders.report.pictures import thumbnails
@@ -95,7 +95,7 @@ def contradiction(good: bytes) -> dict[str, bytes]:
 
 def pairs() -> list[bytes]:
     """A table of duplicates."""
-    rows = [Row(f"c/{split}", f"a/{split}", "near_ood", "lynx") for split in ("one", "other", "third")]
+    rows = [PairedRow(f"c/{split}", f"a/{split}", "near_ood", "lynx") for split in ("one", "other", "third")]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "pairs.parquet"
         write_pairs(path, [pair_of(rows[0], rows[1], 0.0), pair_of(rows[1], rows[2], 0.25)])

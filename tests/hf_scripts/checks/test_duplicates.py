@@ -8,7 +8,7 @@ import pytest
 
 from builders.cifar_benchmark import BENCHMARK as CIFAR
 from builders.errors import BuildError
-from builders.release.duplicates import Pair, comparison, counted, folded, read_pairs, write_pairs
+from builders.release.duplicates import Pair, compared_entries, comparison, counted, read_pairs, write_pairs
 from builders.release.layout import Layout
 from hf_scripts.verify import main as verify
 from tests.builders.conftest import build_demo
@@ -86,7 +86,7 @@ def test_a_pair_that_is_not_listed(root, check, number, rows):
 def test_a_pair_of_splits_that_were_not_compared_need_not_be_listed(root, check):
     keys = (TEST, NEAR, TRAIN)
     some = [comparison("bytes", one, other) for one in keys for other in keys if TRAIN not in (one, other)]
-    add_table(root, lambda pairs: pairs[1:], compared=folded(some))
+    add_table(root, lambda pairs: pairs[1:], compared=compared_entries(some))
     problems, notes = check()
     assert problems == []
     assert (
@@ -136,7 +136,7 @@ def test_a_distance_that_equal_digests_do_not_have(root, check):
 def test_other_bytes_are_a_pair_where_pixels_or_likeness_were_compared(root, check, by, distance, wrong):
     keys = (TEST, NEAR, TRAIN)
     every = {comparison("bytes", one, other) for one in keys for other in keys}
-    compared = folded(every | {comparison(by, TEST, NEAR)})
+    compared = compared_entries(every | {comparison(by, TEST, NEAR)})
     add_table(root, lambda pairs: [*pairs, EXTRA._replace(distance=distance)], compared=compared)
     assert len(check()[0]) == wrong
 
@@ -260,7 +260,9 @@ def test_an_entry_that_cannot_be_read(root, capsys, entry, sentence):
 def test_a_pair_of_other_pixels(root, capsys):
     keys = (TEST, NEAR, TRAIN)
     every = {comparison("bytes", one, other) for one in keys for other in keys}
-    add_table(root, lambda pairs: [*pairs, EXTRA], compared=folded(every | {comparison("pixels", TEST, NEAR)}))
+    add_table(
+        root, lambda pairs: [*pairs, EXTRA], compared=compared_entries(every | {comparison("pixels", TEST, NEAR)})
+    )
     assert verify([str(root), "--check", "fast", "--workers", "1"]) == 0  # nobody looks at pixels
     assert verify([str(root), "--workers", "1"]) == 1
     expected = "source/near_ood/0.png and source/test/1.png: the distance is listed as 0, but the pixels differ"

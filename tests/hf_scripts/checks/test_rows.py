@@ -136,7 +136,7 @@ def test_a_truncated_image(whole, check):
 def test_metadata_that_datasets_cannot_decode(whole, check, demo):
     # A builder would take this file's metadata out, because `datasets` fails on it.
     source = (demo["imagenet"] / "val/n01698640/ILSVRC2012_val_00000005.JPEG").read_bytes()
-    assert images.check(source) is not None
+    assert images.check_image(source) is not None
     rewrite(whole, "imagenet/test", lambda t: with_image(t, 5, source))
     code, lines = check(decode=True)
     assert code == 1

@@ -26,7 +26,7 @@ from PIL import Image
 from builders.release.digests import rows_digest
 from builders.release.duplicates import CONFIG as DUPLICATES
 from builders.release.duplicates import SPLIT as PAIRS
-from builders.release.duplicates import Pair, Row, pair_of, write_pairs
+from builders.release.duplicates import Pair, PairedRow, pair_of, write_pairs
 from builders.release.entries import FORMAT
 from builders.release.layout import INDEX_SUFFIX, Layout
 from builders.release.manifest import file_entry
@@ -152,7 +152,7 @@ def _pairs(rows: Mapping[str, pa.Table], repeated: Mapping[str, tuple[str, float
     """Pair each near-duplicate of a training image with that image; `repeated` has both's ids and the distance."""
     train = f"{TRAIN}/train"
     described = {
-        (split, row["id"]): Row(split, row["id"], ROLES[row["role"]], row["class_id"])
+        (split, row["id"]): PairedRow(split, row["id"], ROLES[row["role"]], row["class_id"])
         for split, table in rows.items()
         for row in table.select(["id", "role", "class_id"]).to_pylist()
     }
