@@ -19,7 +19,7 @@ from typing import Any
 import click
 
 from builders.generate.adversarial.autoattack import AutoAttack
-from builders.generate.adversarial.models import RESNET50, VIT, Model
+from builders.generate.adversarial.models import RESNET50, VIT, AttackedModel
 from builders.generate.adversarial.network import Network
 from builders.generate.adversarial.pgd import PGD
 from builders.generate.synthetic import stable_diffusion
@@ -97,7 +97,7 @@ def counted(attack: PGD | AutoAttack) -> Passes:
                 logits.register_hook(lambda gradient: found.__setitem__("backward", found["backward"] + len(gradient)))
             return logits
 
-    model = Model("sure", "none", 32, 32, "bilinear", (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
+    model = AttackedModel("sure", "none", 32, 32, "bilinear", (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
     network = Network(model, Sure(), "cpu")
     images = torch.full((1, 3, 32, 32), 0.5)
     found.update(forward=0, backward=0)
@@ -106,7 +106,7 @@ def counted(attack: PGD | AutoAttack) -> Passes:
     return Passes(**found)
 
 
-def classifier(model: Model) -> Start:
+def classifier(model: AttackedModel) -> Start:
     """A classifier, as attacks run it."""
 
     def start(device: str, backward: bool, batch: int) -> Callable[[], Any]:

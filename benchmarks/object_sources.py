@@ -98,7 +98,7 @@ def _write(images: int) -> tuple[list[Read], list[Read], dict[str, str]]:
     from builders.sources.readers.tars import members
     from builders.storage.paths import as_path
     from builders.storage.stores.path import filesystem_of
-    from builders.storage.stores.versions import version
+    from builders.storage.stores.versions import current_version
 
     root = f"s3://{_BUCKET}/copy"
     fs = filesystem_of(root)
@@ -119,7 +119,7 @@ def _write(images: int) -> tuple[list[Read], list[Read], dict[str, str]]:
     inside = [(str(tar), member.offset, member.size) for member in members(tar)]
     draw.shuffle(alone)
     draw.shuffle(inside)
-    return alone, inside, {str(tar): version(tar)}  # type: ignore[arg-type]
+    return alone, inside, {str(tar): current_version(tar)}  # type: ignore[arg-type]
 
 
 def _measure(name: str, count: Synchronized[int], images: int, work: Callable[[], object]) -> float:

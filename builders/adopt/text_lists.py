@@ -28,7 +28,7 @@ from builders.declare.benchmark import Benchmark, Split
 from builders.errors import NAMED, BuildError, more, one_line
 from builders.plan.candidates import Adopted
 from builders.sources.base import SourceIndex
-from builders.storage.text_files import read_lines as read_text_lines
+from builders.storage.text_files import read_text_lines
 
 _FORM = "oodness dataset class_index path"
 

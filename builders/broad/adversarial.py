@@ -35,7 +35,7 @@ ADVERSARIAL = Config(
     "0.05, at each model's own size. Pixels are rounded to 8 bits and at most 12 steps from the original's, and the "
     "columns are about what is stored: a row whose attack failed (`success`) stays. Not the authors' own images, "
     "which differ in whatever the paper does not name, such as the length of PGD's steps.",
-    splits=tuple(_attacked(flags.declared()).values()),
+    splits=tuple(_attacked(flags.declared_generators()).values()),
 )
 
 ATTACKS = Settings(
@@ -43,5 +43,5 @@ ATTACKS = Settings(
     flags=flags.FLAGS,
     splits=_asked_for,
     # One image each, as in the demo's reference: 20 s on a core, with all steps.
-    demo=DemoModels(("model", "weights"), demo.MAKES, demo.write_models, FirstClasses(6)),
+    demo=DemoModels(("model", "weights"), demo.MAKES, demo.write_classifiers, FirstClasses(6)),
 )

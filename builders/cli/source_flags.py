@@ -18,7 +18,7 @@ from builders.errors import BuildError, one_line
 from builders.hub.place import PREFIX, HubPlace, parse_place
 from builders.sources.titles import TITLES
 from builders.storage.paths import as_path, store_of
-from builders.storage.text_files import read_lines
+from builders.storage.text_files import read_text_lines
 
 if TYPE_CHECKING:
     from builders.cli.build_options import BuildFlags
@@ -131,7 +131,7 @@ def source_folders(
 
     with hub_settings():
         wanted = {
-            source: mirror.wanted_files(source, place, partitions.get(source, ()), flags.cache, log)
+            source: mirror.mirror_files(source, place, partitions.get(source, ()), flags.cache, log)
             for source, place in remote.items()
         }
     absent = {source: files for source, files in wanted.items() if files.absent}
@@ -140,7 +140,7 @@ def source_folders(
         head = "A dry run downloads nothing, and the cache lacks files to plan from. A build would download"
         raise BuildError("\n".join([f"{head}:", *lines, "Leave out --dry-run, or give folders."]))
     for source, files in wanted.items():
-        roots[source.key] = mirror.download(source, files, log, quiet=flags.quiet)
+        roots[source.key] = mirror.download_mirror(source, files, log, quiet=flags.quiet)
     return roots
 
 
@@ -174,7 +174,7 @@ def listed_sources(given: Path | None) -> dict[str, Place]:
     path = given or (SOURCES_FILE if SOURCES_FILE.is_file() else None)
     if path is None:
         return {}
-    text = "\n".join(read_lines(path, "Correct it."))
+    text = "\n".join(read_text_lines(path, "Correct it."))
     try:
         listed = tomllib.loads(text)
     except (ValueError, RecursionError) as error:  # a number of 5,000 digits is a ValueError

@@ -153,7 +153,7 @@ def _splits_of(benchmark: Benchmark, source: Source) -> tuple[str, ...]:
 
 def _recognised(source: Source, folder: Path) -> tuple[str, ...]:
     found = []
-    with store_of(folder).looking(folder):
+    with store_of(folder).cached_listings(folder):
         for partition in source.expected():
             with contextlib.suppress(BuildError):
                 source.scan(folder, (partition,))

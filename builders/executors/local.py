@@ -22,7 +22,7 @@ from typing import Any
 from builders.errors import BuildError
 from builders.executors.base import Progress, Result, Task
 from builders.executors.worker import READY, answered, serve
-from builders.storage.scratch import remove_leftovers, scratch_folder
+from builders.storage.scratch import remove_stale_folders, scratch_folder
 
 _POLL_SECONDS = 0.1
 """Progress is shown this often while no task ends."""
@@ -65,7 +65,7 @@ class LocalExecutor:
 
     def __enter__(self) -> LocalExecutor:
         if self._seats == 1:
-            remove_leftovers(_SOCKETS)
+            remove_stale_folders(_SOCKETS)
         else:
             context = _context(self._preload)
             self._shared: Any = context.RawArray("q", 2 * self._seats)

@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builders.errors import BuildError
-from builders.fetch.http import Log, download, part_bytes, part_of
+from builders.fetch.http import Log, download_file, part_bytes, part_of
 from builders.fetch.integrity import problem, refuse_other
 from builders.fetch.unzip import unzip
 from builders.sources.base import Source
 from builders.sources.obtain import OwnerFile
 from builders.storage.paths import inside
-from builders.storage.store import held
+from builders.storage.store import file_lock
 from unknown_detection.durable import finish, make_folder
 from unknown_detection.terminal.progress import bar
 
@@ -118,7 +118,9 @@ def get(sources: Sequence[Source], into: Path, log: Log, *, quiet: bool = False)
         )
     make_folder(into)
     todo = []
-    with held(into / ".get.lock", f"Another run is getting files into {into}. Wait for it, or choose another --into."):
+    with file_lock(
+        into / ".get.lock", f"Another run is getting files into {into}. Wait for it, or choose another --into."
+    ):
         for source in sources:
             for state in found[source.key]:
                 _bring(state, log, quiet=quiet)
@@ -200,6 +202,6 @@ def _refuse_other_number(source: Source, folder: Path) -> None:
 def _download(state: FileState, title: str, have: int, log: Log, *, quiet: bool) -> tuple[Path, str]:
     """Complete a part file; returns it with what is wrong with it, or an empty text."""
     with bar(state.file.size, title, quiet=quiet, unit="B", done=have) as shown:
-        part = download(state.file, state.path, log, shown.update)
+        part = download_file(state.file, state.path, log, shown.update)
     with bar(part.stat().st_size, f"checking {title}", quiet=quiet, unit="B") as shown:
         return part, problem(state.file, part, shown.update)

@@ -57,7 +57,7 @@ def part_bytes(part: Path) -> int:
     return found.st_size
 
 
-def download(file: OwnerFile, path: Path, log: Log, advance: Advance, floor: Floor = FLOOR) -> Path:
+def download_file(file: OwnerFile, path: Path, log: Log, advance: Advance, floor: Floor = FLOOR) -> Path:
     """Download a file to `part_of(path)`, which then is as long as the server says, and return it.
 
     Whether its bytes are the right ones is for the caller to check.

@@ -51,7 +51,7 @@ def unzip(archive: Path, wanted: str, into: Path) -> int:
         The number of files.
 
     Raises:
-        BuildError: as `copy_files`.
+        BuildError: as `copy_members`.
         OSError: the disk is full or read-only.
     """
     target = inside(into, wanted)
@@ -64,14 +64,14 @@ def unzip(archive: Path, wanted: str, into: Path) -> int:
         return place.open("xb")
 
     try:
-        count = copy_files(archive, wanted, create)
+        count = copy_members(archive, wanted, create)
         finish(temporary, target)
     finally:
         _remove(temporary)
     return count
 
 
-def copy_files(archive: Path, wanted: str, create: Callable[[str], IO[bytes]]) -> int:
+def copy_members(archive: Path, wanted: str, create: Callable[[str], IO[bytes]]) -> int:
     """Copy a file or the files of a folder of a zip to files that `create` opens.
 
     Args:

@@ -11,7 +11,7 @@ SIDE = 32
 """Width and height of these arrays, and of every image of the CIFAR-scale benchmark."""
 
 
-def as_rgb(image: SourceImage) -> Generated:
+def _unchanged_pixels(image: SourceImage) -> Generated:
     """Return the pixels of an image unchanged, or a reason if it is not 32 x 32 like the arrays of its source."""
     rgb = image.rgb
     if rgb.size != (SIDE, SIDE):
@@ -26,7 +26,7 @@ AS_PNG = Generator(
     version=1,
     description="the source's own pixels as PNG",
     size=(SIDE, SIDE),
-    start=EachImage(as_rgb),
+    start=EachImage(_unchanged_pixels),
 )
 """The generator of sources with arrays. It is only called for images in files: arrays are read many at a time
 (`builders.generate.task`)."""

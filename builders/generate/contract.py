@@ -256,7 +256,7 @@ class Generator:
         return self.entry().identity()
 
 
-def differences(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
+def identity_differences(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
     """Describe each difference between two identities of a generator in a few words."""
     ours, theirs = _flat(now), _flat(before)
     return [

@@ -39,7 +39,7 @@ from PIL import Image
 from builders.errors import BuildError, one_line
 from builders.release.images import resized_size, rgb_sha256
 from builders.release.split_entries import PreparationEntry
-from builders.storage.sealed_files import HEADER_BYTES, TAG_BYTES, SealedHeader, read_header
+from builders.storage.sealed_files import HEADER_BYTES, TAG_BYTES, SealedHeader, read_sealed_header
 
 Pixels = npt.NDArray[np.uint8]
 
@@ -66,7 +66,7 @@ class Original(NamedTuple):
 _FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 
 
-def prepare(image: Image.Image, preparation: PreparationEntry) -> Pixels:
+def prepare_original(image: Image.Image, preparation: PreparationEntry) -> Pixels:
     """Prepare an original: resize its shorter side to `preparation.resize` pixels, and crop the centre.
 
     The arithmetic is that of torchvision's `Resize` and `CenterCrop` on a Pillow image: the longer side is cut to a
@@ -113,7 +113,7 @@ def unseal(sealed: bytes, original: Original) -> Pixels:
             another id or against other dimensions.
     """
     name, prepared = one_line(original.row_id), original.prepared
-    header = read_header(sealed, name)
+    header = read_sealed_header(sealed, name)
     secrets = _Secrets.of(original)
     if not hmac.compare_digest(header.check, secrets.check):
         raise BuildError(

@@ -20,7 +20,7 @@ from builders.generate.batches import Batch
 from builders.generate.contract import Generate, Generated, Generator, SourceImage
 from builders.generate.inputs import Inputs
 from builders.generate.pack import PackWriter
-from builders.generate.sealed import Original, prepare, seal
+from builders.generate.sealed import Original, prepare_original, seal
 from builders.release import images
 from builders.release.images import LEAVE_OUT, unreadable_image
 from builders.release.schema import PREPARED_SHA256
@@ -119,7 +119,7 @@ class _Sealing:
         """Write the sealed residual of an image, and add the digest of its prepared original to its values."""
         if generated.pixels is None:
             return generated
-        prepared = prepare(source.rgb, self._preparation)
+        prepared = prepare_original(source.rgb, self._preparation)
         self._writer.add(source.id, seal(generated.pixels, Original(source.id, source.data, prepared)))
         (digest,) = images.rgb_sha256(prepared[np.newaxis])
         return dataclasses.replace(generated, values={**generated.values, PREPARED_SHA256.name: digest})

@@ -25,7 +25,7 @@ from builders.sources.base import Source
 from builders.sources.readers.nesting import DEPTH
 from builders.sources.readers.parquet_files import split_names
 from builders.storage.paths import inside
-from builders.storage.store import held
+from builders.storage.store import file_lock
 from unknown_detection.durable import finish, make_folder
 from unknown_detection.terminal.progress import bar
 
@@ -65,7 +65,7 @@ class MirrorFiles:
         return f"{len(self.absent):,} of {len(self.files):,} files, {self.size:,} bytes, into {self.home}"
 
 
-def wanted_files(source: Source, place: HubPlace, partitions: Sequence[str], cache: Path, log: Log) -> MirrorFiles:
+def mirror_files(source: Source, place: HubPlace, partitions: Sequence[str], cache: Path, log: Log) -> MirrorFiles:
     """Look up which files hold some partitions of a source.
 
     Args:
@@ -102,7 +102,7 @@ def wanted_files(source: Source, place: HubPlace, partitions: Sequence[str], cac
     return MirrorFiles(place, commit, home, files, absent)
 
 
-def download(source: Source, wanted: MirrorFiles, log: Log, *, quiet: bool = False) -> Path:
+def download_mirror(source: Source, wanted: MirrorFiles, log: Log, *, quiet: bool = False) -> Path:
     """Download what the cache lacks, and return the folder for the source's reader.
 
     Args:
@@ -121,7 +121,7 @@ def download(source: Source, wanted: MirrorFiles, log: Log, *, quiet: bool = Fal
         make_folder(wanted.home)
         _refuse_full_disk(wanted)
         busy = f"Another run is downloading into {wanted.home}. Wait for it, or choose another --cache."
-        with held(wanted.home / ".lock", busy):
+        with file_lock(wanted.home / ".lock", busy):
             _download(wanted, log, quiet=quiet)
     return wanted.root
 

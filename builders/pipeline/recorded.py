@@ -17,8 +17,8 @@ import pyarrow as pa
 
 from builders.declare.benchmark import Benchmark, Config, Split
 from builders.errors import BuildError
-from builders.generate.contract import Generator, differences
-from builders.generate.exact.opened import CONTENT, opened
+from builders.generate.contract import Generator, identity_differences
+from builders.generate.exact.residuals import CONTENT, residual_opener
 from builders.generate.inputs import COMPANION_COLUMNS, COMPANION_VALUE
 from builders.pipeline.build_plan import generators_of
 from builders.release.digests import file_sha256
@@ -72,7 +72,7 @@ def recorded_splits(benchmark: Benchmark, entries: Mapping[str, SplitEntry], roo
 
 
 def _refuse_other_generator(key: str, published: GeneratorEntry, declared: Generator) -> None:
-    if differing := differences(_compared(published), _compared(declared.entry())):
+    if differing := identity_differences(_compared(published), _compared(declared.entry())):
         raise BuildError(
             f"The images of {key} were generated in another way than these tools generate them: with "
             f"{', '.join(differing)}. Use the tools that published it."
@@ -125,7 +125,7 @@ def _opening(config: Config, entries: Mapping[str, SplitEntry]) -> dict[str, Spl
         named = entry.generator if declared else msgspec.structs.replace(entry.generator, name=made.name)
         _refuse_other_generator(key, named, made)
         name = key.partition("/")[2]
-        found[name] = dataclasses.replace(like, name=name, generator=opened(made, entry.generator))
+        found[name] = dataclasses.replace(like, name=name, generator=residual_opener(made, entry.generator))
     return found
 
 

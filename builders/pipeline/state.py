@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 
 from builders.errors import BuildError
-from builders.generate.contract import differences
+from builders.generate.contract import identity_differences
 from builders.pipeline.build_plan import Run, generators_of
 from builders.release.entries import Manifest
 from builders.release.layout import FOLDERS, STATE, Layout
@@ -182,7 +182,7 @@ class State:
         released = {key: split.generator.identity() for key, split in splits.items() if split.generator is not None}
         known = self.recorded.generators | released
         for key, generator in self.generators.items():
-            differing = differences(known.get(key, generator.identity()), generator.identity())
+            differing = identity_differences(known.get(key, generator.identity()), generator.identity())
             if differing:
                 raise BuildError(
                     f"The images of {key} in {self.root} were generated in another way: this run has "

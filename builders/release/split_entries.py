@@ -111,7 +111,7 @@ PreparedSide = Annotated[int, Meta(ge=1, le=4096)]
 
 
 class PreparationEntry(Struct, frozen=True, forbid_unknown_fields=True):
-    """How originals are prepared before their images are generated (`builders.generate.sealed.prepare`).
+    """How originals are prepared before their images are generated (`builders.generate.sealed.prepare_original`).
 
     The shorter side is resized to `resize` pixels, and the centre of `size` x `size` pixels is cropped.
     """
@@ -138,7 +138,7 @@ class GeneratorEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     sealed: PreparationEntry | None = None
 
     def identity(self) -> dict[str, object]:
-        """What determines the images, by name, for `builders.generate.contract.differences`.
+        """What determines the images, by name, for `builders.generate.contract.identity_differences`.
 
         `prepared` and `sealed` say how to evaluate and to publish them and change no pixel: a generator that works at
         that size, or prepares its originals, has this among its parameters.

@@ -88,7 +88,7 @@ def find_images(root: Path, flat: str = "") -> FolderImages:
         BuildError: it cannot be listed, has no image, has a class folder without one, images beside class folders, or
             a link to a class folder or an image.
     """
-    with store_of(root).looking(root):
+    with store_of(root).cached_listings(root):
         return _found_images(root, flat)
 
 

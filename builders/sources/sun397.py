@@ -18,7 +18,7 @@ from builders.sources.readers.folders import child_names, escape_name
 from builders.sources.readers.label_names import by_label
 from builders.sources.readers.layouts import CopyLayout, Search
 from builders.sources.readers.patterns import Pattern
-from builders.storage.text_files import read_lines
+from builders.storage.text_files import read_text_lines
 from taxonomy import tables
 
 _KEY = "sun397"
@@ -184,7 +184,7 @@ def _refuse_other_edition(others: Sequence[str], place: Path) -> None:
 def _check_class_list(path: Path) -> None:
     if not path.is_file():
         return
-    found = [name for line in read_lines(path, "Unpack the archive again.") for name in line.split()]
+    found = [name for line in read_text_lines(path, "Unpack the archive again.") for name in line.split()]
     if set(found) != set(classes()):
         wrong = min(set(found) ^ set(classes()))
         raise BuildError(

@@ -47,7 +47,7 @@ class Ranges:
             raw.seek(offset)
             data = raw.read(size)
         except OSError as error:
-            raise unreadable(error, path) from error
+            raise read_error(error, path) from error
         if data is None or len(data) != size:  # a read may stop early
             whole = bytearray(size)
             self.read_into(memoryview(whole), path, offset)
@@ -64,9 +64,9 @@ class Ranges:
             while got < size and (more := raw.readinto(target[got:])):
                 got += more
         except OSError as error:
-            raise unreadable(error, path) from error
+            raise read_error(error, path) from error
         if got != size:
-            raise other_size(path, size, got)
+            raise size_error(path, size, got)
 
     def close(self) -> None:
         """Close the file that is open."""
@@ -138,7 +138,7 @@ class Reader:
         return self._ranges[store]
 
 
-def other_size(path: str, expected: int, found: int) -> BuildError:
+def size_error(path: str, expected: int, found: int) -> BuildError:
     """The error for a file that has fewer or more bytes than when it was listed."""
     shown = f"{found:,}" if found < expected else "more"  # of a file in a store that grew one more byte was read
     return BuildError(
@@ -147,7 +147,7 @@ def other_size(path: str, expected: int, found: int) -> BuildError:
     )
 
 
-def unreadable(error: OSError, path: str) -> BuildError:
+def read_error(error: OSError, path: str) -> BuildError:
     """The error for a file of a source that cannot be read."""
     return BuildError(
         f"Cannot read {path}: {error.strerror}. Restore it in the source folder and run the same command again; it "

@@ -21,15 +21,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from builders.errors import BuildError, one_line
-from builders.storage.byte_ranges import PACK_SUFFIX, Ranges, other_size, unreadable
+from builders.storage.byte_ranges import PACK_SUFFIX, Ranges, read_error, size_error
 from builders.storage.files import read_regular, refuse_irregular
 from builders.storage.paths import as_path
 from builders.storage.scratch import scratch_folder
 from builders.storage.store import Store
-from builders.storage.stores import look
+from builders.storage.stores import listings
 from builders.storage.stores.errors import ChangedMeanwhileError
 from builders.storage.stores.prefetch import Prefetch, Read, read_starts
-from builders.storage.stores.versions import ABSENT, refuse_changed, replace, version
+from builders.storage.stores.versions import ABSENT, current_version, refuse_changed, replace
 
 _END = 1 << 16
 """Bytes of the end of a Parquet file that pyarrow reads first, which hold the footer of all but wide or long files."""
@@ -69,19 +69,19 @@ class RemoteStore(Store):
         return False
 
     @contextlib.contextmanager
-    def looking(self, root: Path) -> Iterator[Mapping[str, str]]:
-        with look.looking_at(str(root)) as seen:
-            yield seen.versions
+    def cached_listings(self, root: Path) -> Iterator[Mapping[str, str]]:
+        with listings.cached_listings(str(root)) as cache:
+            yield cache.versions
 
     def names(self, folder: Any) -> list[str]:
         return list(folder.names())
 
     def names_in_each(self, folders: Sequence[Path]) -> Iterator[list[str]]:
-        return (listing.names for listing in look.list_ahead(folders))
+        return (listing.names for listing in listings.list_ahead(folders))
 
     def list_below(self, folder: Path) -> None:
-        if (seen := look.current()) is not None:
-            seen.fill(folder)
+        if (cache := listings.current_cache()) is not None:
+            cache.list_below(folder)
 
     def folders(self, folder: Path) -> list[str]:
         return [name for name in self.names(folder) if (folder / name).is_dir()]
@@ -98,10 +98,10 @@ class RemoteStore(Store):
         return (path for path, _ in root.files() if path.relative_to(root).parts[0] not in beside)
 
     def sizes(self, root: Path, files: Sequence[str]) -> Iterator[int]:
-        for file, size in zip(files, look.sizes_of(root, files), strict=True):
+        for file, size in zip(files, listings.sizes_of(root, files), strict=True):
             if size is None:
                 raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(root / file))
-            refuse_irregular(str(root / file), stat.S_IFDIR if size == look.FOLDER else stat.S_IFREG)
+            refuse_irregular(str(root / file), stat.S_IFDIR if size == listings.FOLDER else stat.S_IFREG)
             yield size
 
     def links(self, root: Path, files: Sequence[str]) -> list[str]:
@@ -153,7 +153,7 @@ class RemoteStore(Store):
             path.put(temporary)
 
     def replace(self, path: Any, data: bytes, is_read: Callable[[bytes | None], bool]) -> None:
-        before = version(path)
+        before = current_version(path)
         try:
             found = None if before == ABSENT else path.read_bytes()
         except FileNotFoundError:
@@ -189,9 +189,9 @@ class RemoteRanges(Ranges):
         try:
             data = self._ahead.take(self._read(path, offset, size))
         except OSError as error:
-            raise unreadable(error, path) from error
+            raise read_error(error, path) from error
         if len(data) != size:
-            raise other_size(path, size, len(data))
+            raise size_error(path, size, len(data))
         return data
 
     def read_into(self, target: memoryview, path: str, offset: int) -> None:

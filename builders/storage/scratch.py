@@ -31,7 +31,7 @@ def scratch_folder(purpose: str) -> Iterator[Path]:
         BuildError: no folder can be made.
     """
     with os_errors_as_build_errors("make a temporary folder"):
-        remove_leftovers(purpose)
+        remove_stale_folders(purpose)
         root, lock = _new(f"{_PREFIX}{purpose}-")
     owner = os.getpid()
     try:
@@ -44,7 +44,7 @@ def scratch_folder(purpose: str) -> Iterator[Path]:
             _remove(root)
 
 
-def remove_leftovers(purpose: str) -> None:
+def remove_stale_folders(purpose: str) -> None:
     """Remove the folders that killed processes of this user have left of a purpose."""
     for root in sorted(Path(tempfile.gettempdir()).glob(f"{_PREFIX}{purpose}-*")):
         # Without a lock file it is not ours, or was made a moment ago and is about to be locked.

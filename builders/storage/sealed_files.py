@@ -54,7 +54,7 @@ class SealedHeader(NamedTuple):
         return _HEADER.pack(_MAGIC, VERSION, *self)
 
 
-def read_header(sealed: bytes, name: str) -> SealedHeader:
+def read_sealed_header(sealed: bytes, name: str) -> SealedHeader:
     """Read the header of a sealed residual.
 
     Args:
@@ -170,7 +170,7 @@ def _checked(batch: pa.RecordBatch, ids: pa.ChunkedArray, side: int, path: Path)
         raise _unusable(path, "its rows are not those of the split's index")
     sealed: list[bytes] = batch["sealed"].to_pylist()
     for name, residual in zip(ids.to_pylist(), sealed, strict=True):
-        check_size(read_header(residual, name), name, side)
+        check_size(read_sealed_header(residual, name), name, side)
     return sealed
 
 

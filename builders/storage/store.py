@@ -31,7 +31,7 @@ from unknown_detection.durable import make_folder, replacing
 
 
 @contextlib.contextmanager
-def held(path: Path, busy: str) -> Iterator[None]:
+def file_lock(path: Path, busy: str) -> Iterator[None]:
     """Hold a lock file while the block runs. The operating system drops it with the process, also on SIGKILL.
 
     Args:
@@ -49,7 +49,7 @@ def held(path: Path, busy: str) -> Iterator[None]:
         yield
 
 
-def is_held(path: Path) -> bool:
+def is_file_locked(path: Path) -> bool:
     """Whether a process holds a lock file of the package `filelock`.
 
     On Unix, `filelock` (4.2) locks the whole file with `flock`. A shared lock is granted exactly if nobody holds that
@@ -119,18 +119,18 @@ class Store:
         A store has no locks: there, what several runs change is replaced only if it is what was read (`replace`).
         """
         make_folder(path.parent)
-        with held(path, busy):
+        with file_lock(path, busy):
             yield
 
     def is_locked(self, path: Path) -> bool:
         """Whether a process holds a lock file."""
-        return is_held(path)
+        return is_file_locked(path)
 
-    def looking(self, root: Path) -> AbstractContextManager[Mapping[str, str]]:
-        """Look at a source's folder while the block runs: what is asked again of a store is remembered.
+    def cached_listings(self, root: Path) -> AbstractContextManager[Mapping[str, str]]:
+        """Cache a store's listings of a source's folder while the block runs.
 
         Yields:
-            The version of each file in a store that was opened meanwhile, by address; nothing of local files.
+            The version of each file in a store that was opened meanwhile, by address; empty for local files.
         """
         return nullcontext({})
 

@@ -20,7 +20,7 @@ _LONGEST = 1 << 16
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 
 
-def read_lines(path: Path, advice: str) -> list[str]:
+def read_text_lines(path: Path, advice: str) -> list[str]:
     """Read the lines of a text, without their ends.
 
     Args:
@@ -58,9 +58,9 @@ def read_csv(path: Path, columns: Sequence[str], advice: str) -> Iterator[tuple[
         advice: the next step if it cannot be used, as a sentence.
 
     Raises:
-        BuildError: as for `read_lines`, or it is not a CSV, lacks a column, or has a cell with a line break.
+        BuildError: as for `read_text_lines`, or it is not a CSV, lacks a column, or has a cell with a line break.
     """
-    reader = csv.DictReader(io.StringIO("\n".join(read_lines(path, advice))), strict=True)
+    reader = csv.DictReader(io.StringIO("\n".join(read_text_lines(path, advice))), strict=True)
     try:
         found = list(reader.fieldnames or ())
         if any(found.count(name) != 1 for name in columns):

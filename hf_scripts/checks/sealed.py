@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from builders.errors import BuildError
 from builders.release.schema import demo_metadata
 from builders.storage.parquet import open_parquet, row_batches
-from builders.storage.sealed_files import SCHEMA, check_size, read_header
+from builders.storage.sealed_files import SCHEMA, check_size, read_sealed_header
 from hf_scripts.checks.problems import Problems
 from hf_scripts.checks.rows import FileTask, IndexRows, Outcome, other_metadata
 from hf_scripts.checks.values import SplitFacts
@@ -71,7 +71,7 @@ class SealedTask(FileTask):
 
     def _check_residual(self, name: str, sealed: bytes, number: int, problems: Problems) -> None:
         try:
-            check_size(read_header(sealed, name), name, self.split.prepared)
+            check_size(read_sealed_header(sealed, name), name, self.split.prepared)
         except BuildError as error:
             problems.add("sealed residual", f"{self._row(number)}: {str(error).partition('. ')[0]}")
 

@@ -15,7 +15,7 @@ import msgspec
 from builders.errors import BuildError
 from builders.storage.files import TEMPORARY, write_text
 from builders.storage.paths import inside
-from builders.storage.store import held
+from builders.storage.store import file_lock
 from unknown_detection.durable import make_folder
 
 FOLDER = ".export"
@@ -134,7 +134,7 @@ def export_lock(out: Path) -> Iterator[None]:
     """
     path = inside(out, f"{FOLDER}/lock")
     make_folder(path.parent)
-    with held(path, f"Another export is writing to {out}. Wait for it, or give another --out."):
+    with file_lock(path, f"Another export is writing to {out}. Wait for it, or give another --out."):
         yield
 
 

@@ -14,7 +14,7 @@ from builders.errors import BuildError
 from builders.pipeline.state import locked
 from builders.release.layout import Layout
 from builders.release.manifest import read_manifest
-from builders.storage.store import is_held
+from builders.storage.store import is_file_locked
 from hf_scripts import verify
 from hf_scripts.checks.verified import Scope
 from tests.hf_scripts.samples import make_release
@@ -169,7 +169,7 @@ def test_a_build_that_begins_while_problems_are_found(tmp_path):
     with contextlib.ExitStack() as held:
 
         def begin(_):
-            if not is_held(Layout(root).lock):
+            if not is_file_locked(Layout(root).lock):
                 held.enter_context(locked(Layout(root)))
 
         with pytest.raises(BuildError, match=r"A build is writing to .*release\. Wait until it ends"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from builders.errors import BuildError
-from builders.generate.adversarial.models import Model
+from builders.generate.adversarial.models import AttackedModel
 
 RARE = 1e-6
 """Probability below which a count of right images is not put down to chance. The count is checked after every batch,
@@ -21,7 +21,7 @@ class AccuracyCheck:
         model: the model, whose accuracy is known.
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: AttackedModel) -> None:
         self.model = model
         self.images = self.right = 0
 

@@ -30,7 +30,7 @@ MAKES: Mapping[str, Generator] = {
 """By the names of the splits that the models make, a generator that takes the same packages."""
 
 
-def write_models(folder: Path, splits: Collection[str]) -> dict[str, Any]:
+def write_classifiers(folder: Path, splits: Collection[str]) -> dict[str, Any]:
     """Write the weights of both networks into a folder; what an earlier run wrote there stays.
 
     Args:

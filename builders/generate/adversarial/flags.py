@@ -9,7 +9,7 @@ from typing import Any
 
 from builders.errors import BuildError
 from builders.generate.adversarial.autoattack import AutoAttack
-from builders.generate.adversarial.generator import BATCH, Attack, AttackSettings, adversarial, with_weights
+from builders.generate.adversarial.generator import BATCH, Attack, AttackSettings, adversarial, attack_with_weights
 from builders.generate.adversarial.models import MODELS, RESNET50, model_named
 from builders.generate.adversarial.pgd import PGD
 from builders.generate.contract import Generator, Weights
@@ -33,7 +33,7 @@ FLAGS = (
 )
 
 
-def declared() -> dict[str, Generator]:
+def declared_generators() -> dict[str, Generator]:
     """The generators that the benchmark declares, by the name of their split; they lack weights."""
     return {
         f"{attack.name}_{model.name}": adversarial(
@@ -79,7 +79,7 @@ def generators(values: Mapping[str, Any]) -> dict[str, Generator]:
         for attack in attacks:
             settings = AttackSettings(model, attack, device, values["attack-batch"], check)
             of_attack = {package: versions[package] for package in attack.packages}
-            found[f"{attack.name}_{model.split_name}"] = with_weights(settings, path, digest, of_attack)
+            found[f"{attack.name}_{model.split_name}"] = attack_with_weights(settings, path, digest, of_attack)
     return found
 
 

@@ -15,7 +15,7 @@ _TOLERANCE = 1e-4
 """How much logits may differ from those of the network itself, relative to the largest: float32 rounding."""
 
 
-def folded(module: Any, pixels: Any) -> Any:
+def fold_batch_norms(module: Any, pixels: Any) -> Any:
     """Return a copy of a network without the batch norms that follow a convolution, or the network itself.
 
     The network itself is returned if its logits would differ, as where something else reads a convolution's output,

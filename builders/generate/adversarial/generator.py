@@ -20,11 +20,11 @@ from builders.executors.base import ONE_CORE, Resources
 from builders.generate.adversarial.accuracy import AccuracyCheck
 from builders.generate.adversarial.autoattack import AutoAttack
 from builders.generate.adversarial.halving import Halving
-from builders.generate.adversarial.models import Model
+from builders.generate.adversarial.models import AttackedModel
 from builders.generate.adversarial.network import Network, Predictions, load_network
 from builders.generate.adversarial.pgd import PGD
 from builders.generate.contract import Generate, Generated, Generator, SourceImage, Weights
-from builders.generate.sealed import prepare
+from builders.generate.sealed import prepare_original
 from builders.release.images import TooNarrowError
 from builders.release.schema import PREPARED_SHA256, Column
 from builders.sources.imagenet_names import class_indices
@@ -68,7 +68,7 @@ class AttackSettings:
         BuildError: epsilon is out of range, or a number is too small.
     """
 
-    model: Model
+    model: AttackedModel
     attack: Attack
     device: str = "cpu"
     batch: int = BATCH
@@ -123,7 +123,9 @@ def adversarial(settings: AttackSettings, needs: str = "") -> Generator:
     )
 
 
-def with_weights(settings: AttackSettings, weights: Path, digest: Weights, versions: dict[str, str]) -> Generator:
+def attack_with_weights(
+    settings: AttackSettings, weights: Path, digest: Weights, versions: dict[str, str]
+) -> Generator:
     """Return the generator with a model's weights.
 
     Args:
@@ -190,7 +192,7 @@ class Attacker:
 
     def _prepared(self, image: SourceImage) -> npt.NDArray[np.uint8] | Generated:
         try:
-            return prepare(image.rgb, self.settings.model.preparation)
+            return prepare_original(image.rgb, self.settings.model.preparation)
         except TooNarrowError as error:
             return Generated(None, reason=str(error))
 

@@ -18,7 +18,7 @@ _HALF = (0.5, 0.5, 0.5)
 
 
 @dataclass(frozen=True)
-class Model:
+class AttackedModel:
     """A classifier of ImageNet-1k.
 
     Args:
@@ -66,7 +66,7 @@ class Model:
         return re.sub("[^a-z0-9]+", "_", self.name).strip("_")
 
 
-RESNET50 = Model(
+RESNET50 = AttackedModel(
     name="resnet50",
     architecture="resnet50",
     size=224,
@@ -80,7 +80,7 @@ RESNET50 = Model(
 """BROAD's convolutional network; the weights are torchvision's first ones (`resnet50-0676ba61.pth`, or the older file
 `resnet50-19c8e357.pth`). timm's network of this name has the same tensors."""
 
-VIT = Model(
+VIT = AttackedModel(
     name="vit",
     architecture="vit_base_patch16_384",
     size=384,
@@ -95,11 +95,11 @@ VIT = Model(
 (`vit-base-p16_in21k-pre-3rdparty_ft-64xb64_in1k-384_20210928-98e8652b.pth`), whose configuration resizes the shorter
 side to 384 with Pillow's bilinear filter."""
 
-MODELS: Mapping[str, Model] = {model.name: model for model in (RESNET50, VIT)}
+MODELS: Mapping[str, AttackedModel] = {model.name: model for model in (RESNET50, VIT)}
 """The paper's two models."""
 
 
-def model_named(name: str) -> Model:
+def model_named(name: str) -> AttackedModel:
     """Return a model by the value of `--model`.
 
     Raises:
@@ -114,7 +114,7 @@ def model_named(name: str) -> Model:
     return _of_timm(name)
 
 
-def _of_timm(name: str) -> Model:
+def _of_timm(name: str) -> AttackedModel:
     """Describe a model by timm's pretrained configuration."""
     from timm.models import get_pretrained_cfg
 
@@ -138,7 +138,7 @@ def _of_timm(name: str) -> Model:
             f"--model {name} takes images whose shorter side is resized to {resize} pixels in a black border up to "
             f"{height}. Give a model whose images fill its input."
         )
-    return Model(
+    return AttackedModel(
         name=architecture,
         architecture=architecture,
         size=height,

@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from builders.errors import BuildError
-from builders.generate.adversarial.folding import folded
-from builders.generate.adversarial.models import Model
-from builders.generate.adversarial.weights import load_strictly, read_weights
+from builders.generate.adversarial.folding import fold_batch_norms
+from builders.generate.adversarial.models import AttackedModel
+from builders.generate.adversarial.weights import load_strictly, read_state_dict
 from unknown_detection.precision import exact_float32
 
 
@@ -40,7 +40,7 @@ class Network:
         classes: number of logits.
     """
 
-    def __init__(self, model: Model, module: Any, device: str) -> None:
+    def __init__(self, model: AttackedModel, module: Any, device: str) -> None:
         import torch
 
         self.model, self.device = model, device
@@ -52,7 +52,7 @@ class Network:
             raise BuildError(f"{model.name} does not return one row of logits per image. Give a classifier.")
         self.classes = int(found.shape[1])
         drawn = torch.Generator().manual_seed(0)
-        self.fast = folded(self.module, torch.rand(1, 3, model.size, model.size, generator=drawn).to(device))
+        self.fast = fold_batch_norms(self.module, torch.rand(1, 3, model.size, model.size, generator=drawn).to(device))
 
     def pixels(self, images: npt.NDArray[np.uint8]) -> Any:
         """Images of shape (n, size, size, 3) as a tensor on the device: float32 in [0, 1], (n, 3, size, size)."""
@@ -72,7 +72,7 @@ class Network:
         return Predictions(predictions.cpu().numpy(), confidences.double().cpu().numpy(), own.double().cpu().numpy())
 
 
-def load_network(model: Model, weights: Path, device: str, classes: Sequence[str]) -> Network:
+def load_network(model: AttackedModel, weights: Path, device: str, classes: Sequence[str]) -> Network:
     """Load a model's weights onto a device.
 
     Args:
@@ -87,7 +87,7 @@ def load_network(model: Model, weights: Path, device: str, classes: Sequence[str
     import timm
 
     module = timm.create_model(model.architecture, pretrained=False)
-    load_strictly(module, read_weights(weights), weights, model.name)
+    load_strictly(module, read_state_dict(weights), weights, model.name)
     network = Network(model, module, device)
     if network.classes != len(classes):
         raise BuildError(
@@ -97,7 +97,7 @@ def load_network(model: Model, weights: Path, device: str, classes: Sequence[str
     return network
 
 
-def _normalised(module: Any, model: Model) -> Any:
+def _normalised(module: Any, model: AttackedModel) -> Any:
     import torch
 
     class Normalised(torch.nn.Module):  # type: ignore[misc]  # torch is imported here

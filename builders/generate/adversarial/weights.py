@@ -27,7 +27,7 @@ _OF_MMCLS = (
 )
 
 
-def read_weights(path: Path) -> dict[str, Any]:
+def read_state_dict(path: Path) -> dict[str, Any]:
     """Read the tensors of a state dict that `torch.save` wrote, by timm's names; no code in the file is executed.
 
     Raises:

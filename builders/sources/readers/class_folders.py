@@ -23,7 +23,7 @@ from builders.sources.readers.folders import child_names, class_codes, class_col
 from builders.sources.readers.layouts import CopyLayout, Finder
 from builders.sources.readers.patterns import MatchedFiles, Pattern, match_names
 from builders.sources.readers.trees import Tree
-from builders.storage.text_files import read_lines
+from builders.storage.text_files import read_text_lines
 
 FOLDERS = 16
 """Folders that are indexed at a time (ours), so that the groups of a million names are never there together."""
@@ -184,7 +184,7 @@ class ClassFolders:
 
     def _listed(self, path: Path) -> Iterator[str]:
         """Yield the ids of one of the owner's lists."""
-        lines = enumerate(read_lines(path, "Unpack the archive again."), start=1)
+        lines = enumerate(read_text_lines(path, "Unpack the archive again."), start=1)
         listed = [(number, word) for number, line in lines for word in line.split()]
         names = [f"{word.removesuffix(self.ending)}{self.ending}" for _, word in listed]
         fits, groups = match_names(pa.array(names, pa.string()), self.pattern.pattern)

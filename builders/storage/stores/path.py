@@ -16,7 +16,7 @@ from typing import Any
 from upath.extensions import ProxyUPath
 
 from builders.errors import BuildError
-from builders.storage.stores import look
+from builders.storage.stores import listings
 from builders.storage.stores.errors import EMPTY, NO_BUCKET, code_of, store_errors
 from builders.storage.stores.file import TOGETHER, GrowingReadAhead, RangedFile
 from builders.storage.stores.settings import (
@@ -114,11 +114,10 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
     def info(self) -> dict[str, Any] | None:
         """What the store says of a file or folder: `type`, `size`, and more by its kind; None if it is not there.
 
-        While a source is looked at, listings answer (`builders.storage.stores.look`).
+        While listings are cached, they answer (`builders.storage.stores.listings`).
         """
-        seen = look.current()
-        if seen is not None:
-            return seen.info(self)
+        if (cache := listings.current_cache()) is not None:
+            return cache.info(self)
         try:
             with store_errors("look at", str(self)):
                 return dict(self.fs.info(self.path))
@@ -157,8 +156,8 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
         Raises:
             FileNotFoundError, NotADirectoryError: there is no such folder, or it is a file.
         """
-        seen = look.current()
-        return (look.list_folder(self) if seen is None else seen.listing(self)).names
+        cache = listings.current_cache()
+        return (listings.list_folder(self) if cache is None else cache.listing(self)).names
 
     def iterdir(self) -> Iterator[StorePath]:
         """The files and folders in a folder, sorted; none if there is no such folder."""
@@ -229,8 +228,8 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
     def _opened(self, **options: Any) -> RangedFile:
         with store_errors("read", str(self)):
             opened = self.fs.open(self.path, "rb", **options)
-            if (seen := look.current()) is not None:
-                seen.remember(self, getattr(opened, "details", None) or self.fs.info(self.path))
+            if (cache := listings.current_cache()) is not None:
+                cache.record_version(self, getattr(opened, "details", None) or self.fs.info(self.path))
             return RangedFile(opened, str(self))
 
     def open(self, mode: str = "r", *args: Any, **options: Any) -> Any:

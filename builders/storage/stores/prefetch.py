@@ -75,7 +75,7 @@ class Prefetch:
     """Gives the bytes of reads that were announced in their order, and of any others.
 
     Args:
-        versions: of archives, by address: what `builders.storage.stores.look.version_of` said when they were listed.
+        versions: of archives when they were listed, by address (`builders.storage.stores.listings.version_in`).
     """
 
     def __init__(self, versions: Mapping[str, str]) -> None:

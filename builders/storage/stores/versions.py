@@ -7,17 +7,17 @@ other stores, it is looked at again just before it is written, which leaves the 
 from __future__ import annotations
 
 from builders.storage.stores.errors import ChangedMeanwhileError, client_errors, is_change, store_errors
-from builders.storage.stores.look import changed, version_of
+from builders.storage.stores.listings import change_error, version_in
 from builders.storage.stores.path import StorePath, filesystem_of
 
 ABSENT = ""
 """The version of a file that is not there."""
 
 
-def version(path: StorePath) -> str:
+def current_version(path: StorePath) -> str:
     """What tells a file from others of its name: the ETag, or all that the store says; `ABSENT` if it is not there."""
     found = path.info()
-    return ABSENT if found is None or found["type"] != "file" else version_of(found)
+    return ABSENT if found is None or found["type"] != "file" else version_in(found)
 
 
 def refuse_changed(address: str, listed: str) -> None:
@@ -30,8 +30,8 @@ def refuse_changed(address: str, listed: str) -> None:
     fs = filesystem_of(address)
     with store_errors("look at", address):
         found = fs.info(fs._strip_protocol(address))
-    if version_of(found) != listed:
-        raise changed(address)
+    if version_in(found) != listed:
+        raise change_error(address)
 
 
 def replace(path: StorePath, data: bytes, before: str) -> None:
@@ -46,7 +46,7 @@ def replace(path: StorePath, data: bytes, before: str) -> None:
             condition = {"IfNoneMatch": "*"} if before == ABSENT else {"IfMatch": before}
             path.write(data, **condition)
         else:
-            if version(path) != before:
+            if current_version(path) != before:
                 raise ChangedMeanwhileError(path)
             if before == ABSENT and path.protocol in ("gs", "gcs"):
                 path.write(data, mode="create")

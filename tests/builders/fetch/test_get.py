@@ -15,7 +15,7 @@ from builders.fetch.get import get, needed_bytes, states, toml_line
 from builders.sources.base import Expected, open_source
 from builders.sources.obtain import OwnerFile
 from builders.sources.registry import SOURCES
-from builders.storage.store import held
+from builders.storage.store import file_lock
 from tests.builders import layouts
 from tests.builders.trees import contents, opened
 from tests.power import Disk
@@ -186,7 +186,10 @@ def test_a_zip_takes_its_size_twice_and_is_gone_once_it_is_unpacked(site, demo, 
 
 
 def test_two_runs_do_not_write_into_one_folder(svhn, tmp_path):
-    with held(tmp_path / ".get.lock", "busy"), pytest.raises(BuildError, match="Another run is getting files into"):
+    with (
+        file_lock(tmp_path / ".get.lock", "busy"),
+        pytest.raises(BuildError, match="Another run is getting files into"),
+    ):
         ran(svhn, into=tmp_path)
 
 

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from builders.errors import BuildError
-from builders.fetch.http import WAITS, download, part_of
+from builders.fetch.http import WAITS, download_file, part_of
 from builders.fetch.transfer import Floor
 from builders.sources.obtain import OwnerFile
 
@@ -24,7 +24,7 @@ def fetch(site, waits, tmp_path):
         if have:
             part_of(path).write_bytes(have)
         counted, said = [], []
-        part = download(OwnerFile("x.bin", size, url=site.url("x.bin")), path, said.append, counted.append)
+        part = download_file(OwnerFile("x.bin", size, url=site.url("x.bin")), path, said.append, counted.append)
         assert not path.exists()
         return part.read_bytes(), sum(counted) + len(have), said
 
@@ -115,7 +115,7 @@ def test_a_file_that_has_moved_is_one_sentence(fetch, site, waits):
 
 def test_a_server_that_is_not_there_is_tried_a_few_times(site, waits, tmp_path):
     with pytest.raises(BuildError, match=r"the connection was cut or refused\. 0 bytes are kept"):
-        download(OwnerFile("x.bin", 0, url="http://127.0.0.1:9/x.bin"), tmp_path / "x.bin", print, print)
+        download_file(OwnerFile("x.bin", 0, url="http://127.0.0.1:9/x.bin"), tmp_path / "x.bin", print, print)
     assert waits == list(WAITS)
 
 
@@ -172,7 +172,7 @@ def test_a_listed_size_is_rounded_but_not_to_a_half(site, tmp_path):
 
     def got(size):
         file = OwnerFile("x.bin", size, url=site.url("x.bin"), rounded=True)
-        return download(file, tmp_path / "x.bin", print, print).read_bytes()
+        return download_file(file, tmp_path / "x.bin", print, print).read_bytes()
 
     with pytest.raises(BuildError, match="has 3,000,000 bytes, and the published file at most 2,800,000"):
         got(1_400_000)
@@ -205,7 +205,7 @@ def test_a_byte_within_each_timeout_keeps_no_transfer_alive(first, speaker, wait
     file = OwnerFile("x.bin", 200_000, url=speaker(first, b"x", every=0.02))
     began = time.monotonic()
     with pytest.raises(BuildError, match=r"only \d+ bytes came in 0\.3 s\. \d+ bytes are kept") as caught:
-        download(file, tmp_path / "x.bin", print, print, Floor(10_000, 0.3))
+        download_file(file, tmp_path / "x.bin", print, print, Floor(10_000, 0.3))
     assert "it resumes" in str(caught.value)
     assert waits == list(WAITS)
     assert time.monotonic() - began < 15
@@ -222,7 +222,7 @@ def test_a_body_without_an_end_stops_at_the_published_size(head, speaker, tmp_pa
     with pytest.raises(
         BuildError, match=r"sends more than 200,000 bytes, which the file has at most\. What came was rem"
     ):
-        download(file, tmp_path / "x.bin", print, counted.append)
+        download_file(file, tmp_path / "x.bin", print, counted.append)
     assert sum(counted) == 0
     assert sum(size for size in counted if size > 0) <= 200_000
     assert not part_of(tmp_path / "x.bin").exists()
@@ -233,4 +233,4 @@ def test_the_body_of_a_redirect_is_not_read(speaker, site, tmp_path):
     site.files["x.bin"] = DATA
     head = f"HTTP/1.1 302 Found\r\nLocation: {site.url('x.bin')}\r\n\r\n".encode()
     file = OwnerFile("x.bin", len(DATA), url=speaker(head, b"x" * 4096))
-    assert download(file, tmp_path / "x.bin", print, print).read_bytes() == DATA
+    assert download_file(file, tmp_path / "x.bin", print, print).read_bytes() == DATA

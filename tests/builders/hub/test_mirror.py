@@ -7,7 +7,7 @@ import pytest
 
 from builders.errors import BuildError
 from builders.hub import mirror
-from builders.hub.mirror import download, wanted_files
+from builders.hub.mirror import download_mirror, mirror_files
 from builders.hub.place import parse_place
 from builders.sources.base import open_source
 from builders.sources.registry import SOURCES
@@ -40,8 +40,8 @@ def fetch(tmp_path, naps):
 
     def run(source, *partitions, place=PLACE, said=None):
         log = (said if said is not None else []).append
-        wanted = wanted_files(source, place, partitions or tuple(source.expected()), tmp_path / "cache", log)
-        return download(source, wanted, log, quiet=True)
+        wanted = mirror_files(source, place, partitions or tuple(source.expected()), tmp_path / "cache", log)
+        return download_mirror(source, wanted, log, quiet=True)
 
     return run
 
@@ -160,9 +160,9 @@ def test_a_gated_repository_says_where_to_accept_its_terms_and_how_to_log_in(who
     hub.repos[REPO].gated = "auto"
     stranger = hub.add_user("stranger")
     with in_process(hub, tmp_path / who, token=stranger, anonymous=who == "nobody"):
-        wanted = wanted_files(IMAGENET, PLACE, ("val",), tmp_path / "cache", lambda _: None)
+        wanted = mirror_files(IMAGENET, PLACE, ("val",), tmp_path / "cache", lambda _: None)
         with pytest.raises(BuildError) as caught:
-            download(IMAGENET, wanted, lambda _: None, quiet=True)
+            download_mirror(IMAGENET, wanted, lambda _: None, quiet=True)
         message = str(caught.value)
         assert f"the Hub answered {401 if who == 'nobody' else 403}" in message
         assert f"Accept its terms at {hub.endpoint}/datasets/{REPO} with your account" in message
@@ -171,7 +171,7 @@ def test_a_gated_repository_says_where_to_accept_its_terms_and_how_to_log_in(who
         assert naps == []
         hub.repos[REPO].accepted.add("stranger")
         if who == "a stranger":
-            root = download(IMAGENET, wanted, lambda _: None, quiet=True)
+            root = download_mirror(IMAGENET, wanted, lambda _: None, quiet=True)
             assert there(root) == ["data/validation-0.parquet"]
             written = [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
             assert not any(stranger.encode() in path.read_bytes() for path in written)

@@ -15,8 +15,8 @@ from builders.storage.sealed_files import (
     SealedWriter,
     check_size,
     published_residuals,
-    read_header,
     read_residuals,
+    read_sealed_header,
 )
 
 SIDE = 8
@@ -70,12 +70,15 @@ def test_a_header_has_the_places_that_are_written_down():
     expected = b"UDSR" + b"\2" + struct.pack("<III", 1, 2, 3) + b"checkchk" + b"d" * 32
     assert header.encode() == expected
     assert len(expected) == HEADER_BYTES == 57
-    assert read_header(expected + b"abc", "x") == header
+    assert read_sealed_header(expected + b"abc", "x") == header
 
 
 @pytest.mark.parametrize("name", ["a\x1b[2Jb", "a\nb", "x" * 10_000])
 def test_what_a_message_repeats_of_a_name_is_one_short_line(name):
-    for call in (lambda: read_header(b"", name), lambda: check_size(read_header(residual(0), "y"), name, 9)):
+    for call in (
+        lambda: read_sealed_header(b"", name),
+        lambda: check_size(read_sealed_header(residual(0), "y"), name, 9),
+    ):
         with pytest.raises(BuildError) as caught:
             call()
         assert str(caught.value).isprintable()

@@ -8,7 +8,7 @@ import pytest
 from filelock import FileLock
 
 from builders.errors import BuildError
-from builders.storage.store import held, is_held
+from builders.storage.store import file_lock, is_file_locked
 
 HOLD = """
 import sys, filelock
@@ -21,23 +21,23 @@ sys.stdin.read()
 
 def test_a_lock_is_held_until_its_process_ends(tmp_path):
     path = tmp_path / "lock"
-    assert not is_held(path) and not path.exists()
+    assert not is_file_locked(path) and not path.exists()
     with subprocess.Popen(
         [sys.executable, "-c", HOLD, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as holder:
         assert holder.stdout.readline() == "held\n"
         before = path.stat()
-        assert is_held(path)
+        assert is_file_locked(path)
         assert path.stat() == before
         holder.kill()
-    assert not is_held(path)
+    assert not is_file_locked(path)
 
 
 def test_a_lock_of_this_process_and_one_that_was_given_back(tmp_path):
     lock = FileLock(tmp_path / "lock")
     with lock:
-        assert is_held(tmp_path / "lock")
-    assert not is_held(tmp_path / "lock")
+        assert is_file_locked(tmp_path / "lock")
+    assert not is_file_locked(tmp_path / "lock")
     with FileLock(tmp_path / "lock", timeout=0):  # asking left nothing behind
         pass
 
@@ -46,20 +46,20 @@ def test_a_lock_of_this_process_and_one_that_was_given_back(tmp_path):
 @pytest.mark.timeout(10)
 def test_what_is_no_lock_file_is_not_held(tmp_path, make):
     make(tmp_path / "lock")
-    assert not is_held(tmp_path / "lock")
+    assert not is_file_locked(tmp_path / "lock")
 
 
 def test_a_lock_that_is_held_is_given_to_nobody_else(tmp_path):
     path = tmp_path / "lock"
-    with held(path, "mine"):
-        assert is_held(path)
-        with pytest.raises(BuildError, match="somebody is at work"), held(path, "somebody is at work"):
+    with file_lock(path, "mine"):
+        assert is_file_locked(path)
+        with pytest.raises(BuildError, match="somebody is at work"), file_lock(path, "somebody is at work"):
             raise AssertionError("the lock was given twice")
-        assert is_held(path)  # still the first one's
-    assert not is_held(path)
+        assert is_file_locked(path)  # still the first one's
+    assert not is_file_locked(path)
 
 
 def test_a_lock_is_given_back_after_an_error(tmp_path):
-    with pytest.raises(ValueError, match="inside"), held(tmp_path / "lock", ""):
+    with pytest.raises(ValueError, match="inside"), file_lock(tmp_path / "lock", ""):
         raise ValueError("inside")
-    assert not is_held(tmp_path / "lock")
+    assert not is_file_locked(tmp_path / "lock")

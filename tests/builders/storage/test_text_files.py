@@ -6,7 +6,7 @@ import os
 import pytest
 
 from builders.errors import BuildError
-from builders.storage.text_files import read_csv, read_lines
+from builders.storage.text_files import read_csv, read_text_lines
 
 
 def write(folder, content):
@@ -19,7 +19,7 @@ def write(folder, content):
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
 def test_every_system_writes_the_same_lines(tmp_path, start, end):
     path = write(tmp_path, start + end.join([b"a", "é\u2028 b".encode(), b"", b"\tc"]))
-    assert read_lines(path, "Mend it.") == ["a", "é\u2028 b", "", "\tc"]
+    assert read_text_lines(path, "Mend it.") == ["a", "é\u2028 b", "", "\tc"]
     path = write(tmp_path, start + end.join([b"b,a,c", b'1,"x, ""y""",3', b"", b"4,5,6", b"7", b""]))
     assert list(read_csv(path, ("a", "b"), "Mend it.")) == [
         (2, {"a": 'x, "y"', "b": "1"}),
@@ -43,7 +43,7 @@ def test_every_system_writes_the_same_lines(tmp_path, start, end):
 def test_what_is_no_list(tmp_path, content, words):
     path = write(tmp_path, content)
     with pytest.raises(BuildError) as caught:
-        read_lines(path, "Mend it.")
+        read_text_lines(path, "Mend it.")
     assert str(caught.value).startswith(words.format(path=path))
     assert str(caught.value).endswith(" Mend it.")
 
@@ -54,14 +54,14 @@ def test_a_file_that_is_too_large_is_not_read_to_its_end(tmp_path, monkeypatch):
     with path.open("wb") as file:
         file.truncate(2**40)  # a hole: no byte of it is on disk
     with pytest.raises(BuildError, match=r"has more than 1,048,576 bytes, which is no list\. Mend it\."):
-        read_lines(path, "Mend it.")
+        read_text_lines(path, "Mend it.")
 
 
 @pytest.mark.timeout(20)
 def test_a_named_pipe_is_not_waited_for(tmp_path):
     os.mkfifo(tmp_path / "list")
     with pytest.raises(BuildError, match="is a named pipe, not a regular file"):
-        read_lines(tmp_path / "list", "Mend it.")
+        read_text_lines(tmp_path / "list", "Mend it.")
 
 
 @pytest.mark.parametrize(

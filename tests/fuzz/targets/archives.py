@@ -174,7 +174,7 @@ def zips() -> list[bytes]:
 def unzipped(path: Path) -> object:
     """The names and bytes of the files of a folder in a zip."""
     found: dict[str, _Kept] = {}
-    count = unzip.copy_files(path, "set", lambda name: found.setdefault(name, _Kept()))
+    count = unzip.copy_members(path, "set", lambda name: found.setdefault(name, _Kept()))
     return count, {name: kept.content for name, kept in found.items()}
 
 

@@ -5,12 +5,12 @@ import functools
 
 import numpy as np
 
-from builders.generate.adversarial.models import Model
+from builders.generate.adversarial.models import AttackedModel
 from builders.generate.adversarial.network import Network
 from tests.builders.generate.adversarial.real import one_thread
 
 CLASSES, SIDE, IMAGES = 10, 32, 24
-MODEL = Model("small", "none", SIDE, SIDE, "bilinear", (0.4, 0.5, 0.6), (0.2, 0.25, 0.3))
+MODEL = AttackedModel("small", "none", SIDE, SIDE, "bilinear", (0.4, 0.5, 0.6), (0.2, 0.25, 0.3))
 
 
 @functools.cache

@@ -2,7 +2,7 @@
 
 import pytest
 
-from builders.generate.adversarial.folding import folded
+from builders.generate.adversarial.folding import fold_batch_norms
 from tests.builders.generate.adversarial.real import TORCH, needed, one_thread
 
 pytestmark = needed(*TORCH)
@@ -38,7 +38,7 @@ def test_a_folded_network_has_the_same_logits_and_gradients(name):
     module = trained(timm.create_model(name, pretrained=False))
     side = 160
     pixels = torch.rand(2, 3, side, side, requires_grad=True)
-    twin = folded(module, torch.rand(1, 3, side, side))
+    twin = fold_batch_norms(module, torch.rand(1, 3, side, side))
     assert bool(batch_norms(module)) is (name != "test_vit")
     assert batch_norms(twin) == 0
     labels = torch.tensor([3, 4])
@@ -66,5 +66,5 @@ def test_a_network_that_reads_a_convolution_twice_stays_as_it_is():
     module = trained(Skips())
     pixels = torch.rand(1, 3, 8, 8)
     before = module(pixels)
-    assert folded(module, pixels) is module
+    assert fold_batch_norms(module, pixels) is module
     assert torch.equal(module(pixels), before)

@@ -18,7 +18,7 @@ from builders.generate.adversarial.models import RESNET50, model_named
 from builders.generate.adversarial.network import Predictions, load_network
 from builders.generate.adversarial.pgd import PGD
 from builders.generate.contract import SourceImage
-from builders.generate.sealed import prepare
+from builders.generate.sealed import prepare_original
 from builders.release.images import decode
 from builders.sources.imagenet import IMAGENET
 from hf_scripts import materialize, verify
@@ -46,7 +46,7 @@ def test_pgd_leaves_no_picture_right_and_the_columns_are_about_what_is_stored(wo
     assert [row["label"] for row in attacked] == [row["label"] for row in clean]
     network = load_network(model_named(real.MODEL), weights, "cpu", list(IMAGENET.classes()))
     originals = np.stack(
-        [prepare(decode(row["image"]["bytes"]).convert("RGB"), network.model.preparation) for row in clean]
+        [prepare_original(decode(row["image"]["bytes"]).convert("RGB"), network.model.preparation) for row in clean]
     )
     stored = np.stack([np.asarray(decode(row["image"]["bytes"])) for row in attacked])
     labels = np.array([row["label"] for row in attacked])
@@ -78,7 +78,7 @@ def test_the_model_gets_18_of_the_20_pictures(world):
     real.one_thread()
     network = load_network(model_named(real.MODEL), world[0], "cpu", list(IMAGENET.classes()))
     images = np.stack(
-        [prepare(Image.open(path).convert("RGB"), network.model.preparation) for path, _ in real.pictures()]
+        [prepare_original(Image.open(path).convert("RGB"), network.model.preparation) for path, _ in real.pictures()]
     )
     assert (network.judge(images, real.labels()).predictions == real.labels()).sum() == 18
 
@@ -132,7 +132,7 @@ def test_autoattack_keeps_the_best_of_its_parts(world, tmp_path, monkeypatch):
     assert len(rows) == len(originals) == 4
     network = load_network(model_named(real.MODEL), world[0], "cpu", [row.wnid for row in tables.imagenet1k()])
     for row, original in zip(rows, originals, strict=True):
-        before = prepare(decode(original["image"]["bytes"]).convert("RGB"), network.model.preparation)
+        before = prepare_original(decode(original["image"]["bytes"]).convert("RGB"), network.model.preparation)
         stored = np.asarray(decode(row["image"]["bytes"]))
         assert 0 < np.abs(stored.astype(int) - before.astype(int)).max() <= 12
         judged = network.judge(stored[None], np.array([row["label"]]))

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from builders.errors import BuildError
-from builders.generate.adversarial.models import RESNET50, Model
+from builders.generate.adversarial.models import RESNET50, AttackedModel
 from builders.generate.adversarial.network import load_network
 from tests.builders.generate.adversarial import small
 from tests.builders.generate.adversarial.real import TORCH, needed
@@ -36,7 +36,7 @@ def test_a_model_of_other_classes_is_refused(tmp_path):
     import torch
 
     path = tmp_path / "w.pt"
-    model = Model("few", "test_vit", 160, 160, "bilinear", RESNET50.mean, RESNET50.std)
+    model = AttackedModel("few", "test_vit", 160, 160, "bilinear", RESNET50.mean, RESNET50.std)
     torch.save(timm.create_model("test_vit").state_dict(), path)
     assert load_network(model, path, "cpu", ["a"] * 1_000).classes == 1_000
     with pytest.raises(BuildError, match=r"few has 1,000 classes, and the images have 3\. Give"):

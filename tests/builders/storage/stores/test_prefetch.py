@@ -7,7 +7,7 @@ from builders.errors import BuildError
 from builders.storage.byte_ranges import Reader
 from builders.storage.paths import as_path, store_of
 from builders.storage.stores import prefetch
-from builders.storage.stores.versions import version
+from builders.storage.stores.versions import current_version
 
 
 @pytest.fixture
@@ -54,7 +54,7 @@ def test_announced_images_are_one_request_each_and_those_of_an_archive_few(image
     address, places = archive(images)
     random.Random(1).shuffle(places)
     whole = b"".join(images.values())
-    with Reader({address: version(as_path(address))}) as reader:
+    with Reader({address: current_version(as_path(address))}) as reader:
         proxy.requests.clear()
         reader.expect(places)
         assert read(reader, places) == [whole[start : start + size] for _, start, size in places]
@@ -86,7 +86,7 @@ def test_an_image_may_be_announced_twice(images, proxy, monkeypatch):
 def test_what_was_not_announced_is_read_too(images):
     address, places = archive(images)
     first, second, *_ = images.values()
-    with Reader({address: version(as_path(address))}) as reader:
+    with Reader({address: current_version(as_path(address))}) as reader:
         reader.expect(places[1:2])
         assert read(reader, [places[0], places[1], places[0]]) == [first, second, first]
         assert reader.read(address, 100, 101) == second
@@ -97,7 +97,7 @@ def test_rows_of_arrays_are_read_from_a_store(images):
     address, _ = archive(images)
     whole = np.frombuffer(b"".join(images.values()), np.uint8)
     rows = np.zeros((3, 50), np.uint8)
-    with Reader({address: version(as_path(address))}) as reader:
+    with Reader({address: current_version(as_path(address))}) as reader:
         reader.read_rows(rows, [2, 0, 1], address, [0, 500, 70])
     assert (rows == [whole[500:550], whole[70:120], whole[:50]]).all()
 
@@ -125,7 +125,7 @@ def test_a_removed_image_is_told_as_on_this_machine(images, store):
 def test_an_archive_of_another_version_is_refused_before_the_last_image_is_given(images, store, monkeypatch):
     monkeypatch.setattr(prefetch, "BATCH_BYTES", 500)
     address, places = archive(images)
-    listed = {address: version(as_path(address))}
+    listed = {address: current_version(as_path(address))}
     with Reader(listed) as reader:
         reader.expect(places)
         read(reader, places[:1])

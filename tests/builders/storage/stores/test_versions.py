@@ -3,7 +3,7 @@ import pytest
 from builders.storage.files import write_text
 from builders.storage.paths import as_path
 from builders.storage.stores.errors import ChangedMeanwhileError
-from builders.storage.stores.versions import ABSENT, replace, version
+from builders.storage.stores.versions import ABSENT, current_version, replace
 from tests.store.fixtures import forget_clients
 from tests.store.proxy import NO_ANSWER
 
@@ -15,25 +15,25 @@ def path(request, store, tmp_path):
 
 
 def test_what_nobody_changed_is_replaced(path):
-    assert version(path) == ABSENT
+    assert current_version(path) == ABSENT
     replace(path, b"1", ABSENT)
-    first = version(path)
+    first = current_version(path)
     replace(path, b"22", first)
     assert path.read_bytes() == b"22"
-    assert version(path) != first
+    assert current_version(path) != first
 
 
 def test_a_change_of_somebody_else_is_kept(path):
-    before = version(path)
+    before = current_version(path)
     write_text(path, "theirs")
     with pytest.raises(ChangedMeanwhileError, match=r"Another run changed .*/a/b at the same time"):
         replace(path, b"mine", before)
     assert path.read_bytes() == b"theirs"
-    before = version(path)
+    before = current_version(path)
     write_text(path, "theirs, too")
     with pytest.raises(ChangedMeanwhileError):
         replace(path, b"mine", before)
-    before = version(path)
+    before = current_version(path)
     path.unlink()
     with pytest.raises(ChangedMeanwhileError):
         replace(path, b"mine", before)
@@ -44,7 +44,7 @@ def test_a_large_file_is_replaced_as_carefully(store, proxy):
     forget_clients()
     path, data = as_path(f"s3://{store.bucket()}/a"), bytes(101 << 20)  # which s3fs would send in parts
     replace(path, data, ABSENT)
-    before = version(path)
+    before = current_version(path)
     write_text(path, "theirs")
     with pytest.raises(ChangedMeanwhileError):
         replace(path, data, before)

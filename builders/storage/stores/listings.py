@@ -1,11 +1,11 @@
-"""What one look at a source learns of a store: which names lie in a folder, and which version a file has.
+"""Lists folders of a store, and caches the listings and the versions of files while a source is indexed.
 
 Readers ask of hundreds of names whether they are folders. In a store each such question is one or two requests, so
-while a look lasts they are answered from the listing of the folder above, a thousand names a request. Kept are names
-and sizes, not what fsspec says of each object, which is thirty times as much; and no listing outlives its look, since
+they are answered from the cached listing of the folder above, a thousand names a request. The cache has names and
+sizes, not what fsspec says of each object, which is thirty times as much. It ends with the block that uses it, since
 other processes write to the same folders.
 
-What lies outside of the folder that the person gave is not looked at: credentials may be for that folder alone.
+Nothing outside of the folder that the person gave is requested: credentials may be for that folder alone.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from builders.errors import BuildError
 from builders.storage.stores.errors import store_errors
 
 FOLDER = -1
-"""What stands for a size where a name is that of a folder."""
+"""The size of a folder in a listing."""
 
 _MOST_NAMES = 200_000
-"""Names that a look keeps besides those of the last folder (ours): about 20 MB."""
+"""Names in a cache besides those of the last folder (ours): about 20 MB."""
 
 LISTED_TOGETHER = 16
 """Folders that are listed at the same time (ours); S3 takes 5,500 such requests a second and prefix."""
@@ -64,28 +64,28 @@ def list_folder(folder: Any) -> Listing:
         BuildError: the store refuses or fails.
     """
     with store_errors("list", folder):
-        found = folder.fs.ls(folder.path, detail=True)
+        entries = folder.fs.ls(folder.path, detail=True)
     base = folder.path.rstrip("/") + "/"
     sizes: dict[str, int] = {}
-    for one in found:
-        name = one["name"].removeprefix(base).rstrip("/")
-        if one["name"].rstrip("/") == base[:-1]:
-            if one["type"] == "file" and len(found) == 1 and not one["name"].endswith("/"):
+    for entry in entries:
+        name = entry["name"].removeprefix(base).rstrip("/")
+        if entry["name"].rstrip("/") == base[:-1]:
+            if entry["type"] == "file" and len(entries) == 1 and not entry["name"].endswith("/"):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(folder))
             continue
-        size = FOLDER if one["type"] == "directory" else int(one["size"])
+        size = _entry_size(entry)
         sizes[name] = FOLDER if sizes.get(name) == FOLDER else size
     names = sorted(sizes)
     return Listing(names, [sizes[name] for name in names])
 
 
 def list_ahead(folders: Iterable[Any], *, missing: bool = False) -> Iterator[Listing]:
-    """List folders, each a `StorePath` of one store, in their order and several at the same time.
+    """Yield the listings of folders, each a `StorePath` of one store, in order; several are requested at a time.
 
-    A folder that is not there has no names where `missing` says so; else it raises, as `list_folder`.
+    With `missing`, a folder that does not exist has no names; otherwise it raises as `list_folder`.
     """
 
-    def listed(folder: Any) -> Listing:
+    def list_or_empty(folder: Any) -> Listing:
         try:
             return list_folder(folder)
         except (FileNotFoundError, NotADirectoryError):
@@ -93,19 +93,19 @@ def list_ahead(folders: Iterable[Any], *, missing: bool = False) -> Iterator[Lis
                 return Listing([], [])
             raise
 
-    waiting = iter(folders)
-    while some := list(itertools.islice(waiting, _LISTED_AHEAD)):
-        with ThreadPoolExecutor(_together(some[0])) as threads:
-            yield from threads.map(listed, some)
+    remaining = iter(folders)
+    while batch := list(itertools.islice(remaining, _LISTED_AHEAD)):
+        with ThreadPoolExecutor(_concurrency(batch[0])) as threads:
+            yield from threads.map(list_or_empty, batch)
 
 
-def _together(path: Any) -> int:
-    """Requests at the same time; filesystems that are not asynchronous may answer one at a time."""
+def _concurrency(path: Any) -> int:
+    """Number of requests at the same time; filesystems that are not asynchronous may answer one at a time."""
     return LISTED_TOGETHER if path.fs.async_impl else 1
 
 
 def sizes_of(root: Any, files: Sequence[str]) -> list[int | None]:
-    """The sizes of some files as listings have them: `FOLDER` for a folder, None for what is not there.
+    """Return the sizes of files as `Listing.size` does: `FOLDER` for a folder, None where nothing is there.
 
     Args:
         root: a folder, a `StorePath`.
@@ -114,29 +114,32 @@ def sizes_of(root: Any, files: Sequence[str]) -> list[int | None]:
     Raises:
         BuildError: the store refuses or fails.
     """
-    places: dict[str, list[int]] = {}
-    for place, file in enumerate(files):
-        places.setdefault(file.rpartition("/")[0], []).append(place)
-    found: list[int | None] = [None] * len(files)
-    many = {folder: some for folder, some in sorted(places.items()) if len(some) > _FEW}
-    listings = list_ahead((root / folder if folder else root for folder in many), missing=True)
-    for some, listing in zip(many.values(), listings, strict=True):
-        for place in some:
-            found[place] = listing.size(files[place].rpartition("/")[2])
-    few = [place for folder, some in places.items() if folder not in many for place in some]
-    with ThreadPoolExecutor(_together(root)) as threads:
-        for place, size in zip(few, threads.map(lambda place: _size(root, files[place]), few), strict=True):
-            found[place] = size
-    return found
+    numbers_of: dict[str, list[int]] = {}
+    for number, file in enumerate(files):
+        numbers_of.setdefault(file.rpartition("/")[0], []).append(number)
+    sizes: list[int | None] = [None] * len(files)
+    large = {folder: numbers for folder, numbers in sorted(numbers_of.items()) if len(numbers) > _FEW}
+    listings = list_ahead((root / folder if folder else root for folder in large), missing=True)
+    for numbers, listing in zip(large.values(), listings, strict=True):
+        for number in numbers:
+            sizes[number] = listing.size(files[number].rpartition("/")[2])
+    few = [number for folder, numbers in numbers_of.items() if folder not in large for number in numbers]
+    with ThreadPoolExecutor(_concurrency(root)) as threads:
+        entries = threads.map(lambda number: (root / files[number]).info(), few)
+        for number, entry in zip(few, entries, strict=True):
+            sizes[number] = None if entry is None else _entry_size(entry)
+    return sizes
 
 
-def _size(root: Any, file: str) -> int | None:
-    found = (root / file).info()
-    return None if found is None else FOLDER if found["type"] == "directory" else int(found["size"])
+def _entry_size(entry: Mapping[str, Any]) -> int:
+    return FOLDER if entry["type"] == "directory" else int(entry["size"])
 
 
-class Look:
-    """One look at a folder of a store, given by its address.
+class ListingCache:
+    """The listings of a folder of a store and of folders below it.
+
+    Args:
+        root: the folder's address.
 
     Attributes:
         versions: of the files that were opened, by address.
@@ -149,34 +152,33 @@ class Look:
         self._names = 0
 
     def listing(self, folder: Any) -> Listing:
-        """List a folder, or remember its listing; raises as `list_folder`, also of what is outside."""
+        """Return the listing of a folder, cached if possible; raises as `list_folder`, also for a folder outside."""
         address = str(folder).rstrip("/")
         if address not in self._listings:
             # Of a folder that does not exist its own parent knows, which is nearly always listed already.
             if address != self.root and (size := self._size(folder)) != FOLDER:
                 number = errno.ENOENT if size is None else errno.ENOTDIR
                 raise OSError(number, os.strerror(number), address)  # the subclass of its number
-            self._keep(address, folder)
+            self._list(address, folder)
         self._listings.move_to_end(address)
-        found = self._listings[address]
-        if isinstance(found, OSError):
-            raise found
-        return found
+        listing = self._listings[address]
+        if isinstance(listing, OSError):
+            raise listing
+        return listing
 
-    def fill(self, folder: Any) -> None:
+    def list_below(self, folder: Any) -> None:
         """List a folder with all folders below it at once, where these are many and have few names."""
         names: dict[str, dict[str, int]] = {str(folder).rstrip("/"): {}}
         for path, size in folder.files():
-            child, size_of = path, size
-            while str(child.parent).rstrip("/") not in names:
-                names[str(child.parent).rstrip("/")] = {child.name: size_of}
-                child, size_of = child.parent, FOLDER
-            names[str(child.parent).rstrip("/")][child.name] = size_of
+            while (parent := str(path.parent).rstrip("/")) not in names:
+                names[parent] = {path.name: size}
+                path, size = path.parent, FOLDER
+            names[parent][path.name] = size
         for address, sizes in names.items():
             self._put(address, Listing(sorted(sizes), [sizes[name] for name in sorted(sizes)]))
 
     def info(self, path: Any) -> dict[str, Any] | None:
-        """Type and size of what is at a path, named as fsspec does; None if nothing is there or it is outside.
+        """Return `name`, `type` and `size` of a path as fsspec does; None if nothing is there or it is outside.
 
         Raises:
             BuildError: the store refuses or fails.
@@ -186,25 +188,25 @@ class Look:
             return None
         return {"name": path.path, "type": "directory" if size == FOLDER else "file", "size": max(size, 0)}
 
-    def remember(self, path: Any, details: Mapping[str, Any]) -> None:
-        """Remember the version of a file that was opened.
+    def record_version(self, path: Any, details: Mapping[str, Any]) -> None:
+        """Record the version of a file that was opened.
 
         Raises:
             BuildError: it was opened before, and had another one.
         """
-        if self.versions.setdefault(str(path), version_of(details)) != version_of(details):
-            raise changed(path)
+        version = version_in(details)
+        if self.versions.setdefault(str(path), version) != version:
+            raise change_error(path)
 
-    def _keep(self, address: str, folder: Any) -> None:
+    def _list(self, address: str, folder: Any) -> None:
         try:
-            found: Listing | OSError = list_folder(folder)
+            self._put(address, list_folder(folder))
         except (FileNotFoundError, NotADirectoryError) as error:
-            found = error
-        self._put(address, found)
+            self._put(address, error)
 
-    def _put(self, address: str, found: Listing | OSError) -> None:
-        self._names += _count(found) - _count(self._listings.get(address))
-        self._listings[address] = found
+    def _put(self, address: str, listing: Listing | OSError) -> None:
+        self._names += _count(listing) - _count(self._listings.get(address))
+        self._listings[address] = listing
         while self._names > _MOST_NAMES and len(self._listings) > 1:
             _, oldest = self._listings.popitem(last=False)
             self._names -= _count(oldest)
@@ -220,41 +222,41 @@ class Look:
             return None
 
 
-def _count(found: Listing | OSError | None) -> int:
-    return len(found.names) if isinstance(found, Listing) else 0
+def _count(listing: Listing | OSError | None) -> int:
+    return len(listing.names) if isinstance(listing, Listing) else 0
 
 
-def version_of(details: Mapping[str, Any]) -> str:
-    """What tells a file from others of its name: the ETag, or all that fsspec says of it."""
+def version_in(details: Mapping[str, Any]) -> str:
+    """Return a file's version from what fsspec says of it: the ETag, or all of it where there is none."""
     return str(details.get("ETag") or sorted((name, str(value)) for name, value in details.items()))
 
 
-def changed(address: object) -> BuildError:
-    """The error for a file that has another version than was listed."""
+def change_error(address: object) -> BuildError:
+    """Return the error for a file that has another version than was listed."""
     return BuildError(
         f"{address} changed during the build: the store has another version of it than was listed. Run the same "
         "command again; it resumes."
     )
 
 
-_LOOK: ContextVar[Look | None] = ContextVar("look", default=None)
+_CACHE: ContextVar[ListingCache | None] = ContextVar("listings", default=None)
 
 
-def current() -> Look | None:
-    """The look that lasts."""
-    return _LOOK.get()
+def current_cache() -> ListingCache | None:
+    """Return the cache of the innermost `cached_listings` block."""
+    return _CACHE.get()
 
 
 @contextlib.contextmanager
-def looking_at(root: str) -> Iterator[Look]:
-    """Look at a folder, given by its address, while the block runs; within another look at it, go on."""
-    before = _LOOK.get()
-    if before is not None and before.root == root.rstrip("/"):
-        yield before
+def cached_listings(root: str) -> Iterator[ListingCache]:
+    """Cache listings below a folder, given by its address, while the block runs; nested blocks share a cache."""
+    outer = _CACHE.get()
+    if outer is not None and outer.root == root.rstrip("/"):
+        yield outer
         return
-    look = Look(root)
-    token = _LOOK.set(look)
+    cache = ListingCache(root)
+    token = _CACHE.set(cache)
     try:
-        yield look
+        yield cache
     finally:
-        _LOOK.reset(token)
+        _CACHE.reset(token)

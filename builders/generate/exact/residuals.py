@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from builders.errors import BuildError, one_line
 from builders.executors.base import ONE_CORE
 from builders.generate.contract import EachImage, Generated, Generator, SourceImage, Weights
-from builders.generate.sealed import Original, open_row, prepare
+from builders.generate.sealed import Original, open_row, prepare_original
 from builders.release.images import TooNarrowError, UnreadableImageError, decode_or_mend
 from builders.release.schema import PREPARED_SHA256
 from builders.release.split_entries import GeneratorEntry, PreparationEntry
@@ -20,7 +20,7 @@ CONTENT = "content_sha256"
 """The value of a companion, besides those of the generator's columns, that an opened image is compared with."""
 
 
-def opened(declared: Generator, published: GeneratorEntry) -> Generator:
+def residual_opener(declared: Generator, published: GeneratorEntry) -> Generator:
     """Return a generator that opens the published images of a split instead of generating them.
 
     It needs no more than the core install, and is called what the publisher's generator is, with the same parameters
@@ -83,7 +83,7 @@ def open_image(image: SourceImage, preparation: PreparationEntry) -> Generated:
         raise ValueError(f"{image.id} has no sealed residual")
     try:
         decoded, _ = decode_or_mend(image.data)
-        prepared = prepare(dataclasses.replace(image, image=decoded).rgb, preparation)
+        prepared = prepare_original(dataclasses.replace(image, image=decoded).rgb, preparation)
     except (UnreadableImageError, TooNarrowError) as error:
         raise BuildError(
             f"The file given as the original of {one_line(image.id)} cannot be prepared ({error}). Give "

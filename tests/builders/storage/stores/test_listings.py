@@ -3,8 +3,8 @@ import pytest
 from builders.errors import BuildError
 from builders.storage.files import read_regular
 from builders.storage.paths import as_path, store_of
-from builders.storage.stores import look
-from builders.storage.stores.look import Listing
+from builders.storage.stores import listings
+from builders.storage.stores.listings import Listing
 
 
 @pytest.fixture
@@ -17,7 +17,7 @@ def root(store):
 
 
 def test_a_look_answers_from_one_listing_of_each_folder(root, proxy):
-    with store_of(root).looking(root):
+    with store_of(root).cached_listings(root):
         assert root.is_dir()
         assert not root.is_file()
         assert store_of(root).names(root) == ["a.txt", "b", "empty"]
@@ -41,7 +41,7 @@ def test_a_look_answers_from_one_listing_of_each_folder(root, proxy):
 
 
 def test_what_lies_outside_of_the_given_folder_is_not_looked_at(root, proxy):
-    with store_of(root).looking(root):
+    with store_of(root).cached_listings(root):
         assert not (root.parent / "top.txt").exists()
         assert not (root.parent / "copy 2").is_dir()
         with pytest.raises(FileNotFoundError):
@@ -51,20 +51,20 @@ def test_what_lies_outside_of_the_given_folder_is_not_looked_at(root, proxy):
 
 
 def test_no_listing_outlives_its_look(root, store):
-    with store_of(root).looking(root) as versions, store_of(root).looking(root) as inner:
+    with store_of(root).cached_listings(root) as versions, store_of(root).cached_listings(root) as inner:
         assert inner is versions
         assert not (root / "new.txt").exists()
         store.put(root.path.partition("/")[0], {"copy/new.txt": b"new"})
         assert not (root / "new.txt").exists()
     assert (root / "new.txt").is_file()
-    with store_of(root).looking(root):
+    with store_of(root).cached_listings(root):
         assert (root / "new.txt").is_file()
-    assert look.current() is None
+    assert listings.current_cache() is None
 
 
 def test_listings_are_given_back_beyond_a_number_of_names(root, monkeypatch, proxy):
-    monkeypatch.setattr(look, "_MOST_NAMES", 4)
-    with store_of(root).looking(root):
+    monkeypatch.setattr(listings, "_MOST_NAMES", 4)
+    with store_of(root).cached_listings(root):
         for _ in range(3):
             assert (root / "b/c/3.jpg").is_file()
             assert (root / "empty").is_dir()
@@ -74,7 +74,7 @@ def test_listings_are_given_back_beyond_a_number_of_names(root, monkeypatch, pro
 def test_many_small_folders_are_listed_at_once(root, store, proxy):
     files = {f"copy/deep/{number % 7}/{number % 5}/{number}.jpg": b"x" * number for number in range(35)}
     store.put(root.path.partition("/")[0], files)
-    with store_of(root).looking(root):
+    with store_of(root).cached_listings(root):
         assert (root / "deep").is_dir()
         proxy.requests.clear()
         store_of(root).list_below(root / "deep")
@@ -87,7 +87,7 @@ def test_many_small_folders_are_listed_at_once(root, store, proxy):
 
 
 def test_a_file_that_changes_between_two_reads_of_one_look_is_noticed(root, store):
-    with store_of(root).looking(root) as versions:
+    with store_of(root).cached_listings(root) as versions:
         assert read_regular(root / "a.txt") == b"abc"
         assert list(versions) == [f"{root}/a.txt"]
         store.put(root.path.partition("/")[0], {"copy/a.txt": b"xyz"})
@@ -96,7 +96,7 @@ def test_a_file_that_changes_between_two_reads_of_one_look_is_noticed(root, stor
 
 
 def test_a_container_that_was_replaced_since_the_look_is_refused(root, store, tmp_path):
-    with store_of(root).looking(root) as versions:
+    with store_of(root).cached_listings(root) as versions:
         read_regular(root / "a.txt")
     for path in (root / "a.txt", root / "a.txt/member", root / "b/1.jpg", tmp_path):
         store_of(path).refuse_changed(path, versions)
@@ -132,20 +132,20 @@ def test_sizes_come_from_listings_but_those_of_a_few_files(root, store, proxy):
 
 def test_a_name_that_is_a_file_and_a_folder_is_a_folder(root, store):
     store.put(root.path.partition("/")[0], {"copy/b": b"also a file"})
-    assert look.list_folder(root) == Listing(["a.txt", "b", "empty"], [3, look.FOLDER, look.FOLDER])
+    assert listings.list_folder(root) == Listing(["a.txt", "b", "empty"], [3, listings.FOLDER, listings.FOLDER])
 
 
 def test_folders_are_listed_ahead_in_their_order(root, proxy):
     folders = [root, root / "b", root / "no", root / "b/c", root / "a.txt"]
-    found = [listing.names for listing in look.list_ahead(folders, missing=True)]
+    found = [listing.names for listing in listings.list_ahead(folders, missing=True)]
     assert found == [["a.txt", "b", "empty"], ["1.jpg", "2.jpg", "c"], [], ["3.jpg"], []]
     with pytest.raises(FileNotFoundError):
-        list(look.list_ahead(folders))
+        list(listings.list_ahead(folders))
 
 
 def test_a_store_that_refuses_is_no_empty_folder(root, proxy):
     proxy.fault = lambda request: 403
-    with pytest.raises(BuildError, match="the store refused these credentials"), store_of(root).looking(root):
+    with pytest.raises(BuildError, match="the store refused these credentials"), store_of(root).cached_listings(root):
         root.is_dir()
     proxy.fault = lambda request: 403 if request.kind == "ListObjectsV2" else None
     with pytest.raises(BuildError, match="the store refused these credentials"):
