@@ -9,11 +9,6 @@ import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-# Control characters, line and paragraph separators, bidirectional marks and lone surrogates, which must not reach a
-# terminal, a card or a file name.
-UNPRINTABLE = r"\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff"
-"""The characters that `printable` escapes, as the inside of a character class of a regular expression."""
-
 NAMED = 3
 """How many items of a long list a message names."""
 
@@ -24,20 +19,6 @@ class BuildError(Exception):
     The message says what is wrong, where, and what to do next. The command line prints it without a traceback and
     exits with code 2.
     """
-
-
-def printable(text: str, *, keep: str = "") -> str:
-    """Escape the characters of a text that could change what a terminal shows, such as ESC and line breaks.
-
-    Args:
-        text: text that may contain parts of files that somebody else wrote.
-        keep: characters that stay, such as the line breaks of a message of several lines.
-    """
-    return re.sub(
-        f"[{UNPRINTABLE}]",
-        lambda found: found[0] if found[0] in keep else found[0].encode("unicode_escape").decode(),
-        text,
-    )
 
 
 def more(names: Sequence[object], named: int = NAMED) -> str:

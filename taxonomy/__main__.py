@@ -7,9 +7,10 @@ from pathlib import Path
 import click
 
 from taxonomy import freeze as frozen
-from taxonomy.cli import exit_code, refusing
+from taxonomy.errors import ERRORS
 from taxonomy.explain import explain as explanation
 from unknown_detection.help import HelpGroup
+from unknown_detection.terminal.command_line import exit_code
 
 
 @click.group("python -m taxonomy", cls=HelpGroup, examples=("python -m taxonomy explain caltech256 lightning",))
@@ -27,8 +28,7 @@ def explain(source: str, class_: str, every_match: bool) -> None:
     SOURCE is imagenet, tiny158, cifar100, food101, caltech256, places365, sun397 or coco2017, a decision table such as
     facets-wordnet-t45 or cocomagenet, or a config such as cifar or facets-t1; CLASS is a class's id or name.
     """
-    with refusing():
-        click.echo(explanation(source, class_, every_match=every_match))
+    click.echo(explanation(source, class_, every_match=every_match))
 
 
 @command.command(examples=("python -m taxonomy freeze --check",))
@@ -36,8 +36,7 @@ def explain(source: str, class_: str, every_match: bool) -> None:
 def freeze(check: bool) -> None:
     """Compute the decision tables from the rules and write them into the package."""
     if not check:
-        with refusing():
-            paths = frozen.write(Path(__file__).parent / "data")
+        paths = frozen.write(Path(__file__).parent / "data")
         click.echo("\n".join(map(str, paths)))
         return
     stale = frozen.stale()
@@ -51,7 +50,7 @@ def freeze(check: bool) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns its exit code."""
-    return exit_code(command, argv)
+    return exit_code(command, argv, ERRORS, stopped="stopped; run the same command again.")
 
 
 if __name__ == "__main__":

@@ -12,10 +12,10 @@ from pathlib import Path
 
 import click
 
-from taxonomy.cli import exit_code, refusing
-from taxonomy.errors import TaxonomyError
+from taxonomy.errors import ERRORS, TaxonomyError
 from taxonomy.lists import LISTS, file_name
 from unknown_detection.help import helpful
+from unknown_detection.terminal.command_line import exit_code
 
 
 def compiled(name: str, path: Path) -> bytes:
@@ -59,10 +59,9 @@ def compiled(name: str, path: Path) -> bytes:
 def command(name: str, file: Path, check: bool) -> None:
     """Write the table of the list NAME from its published FILE into the package."""
     out = Path(__file__).parent / "data" / file_name(name)
-    with refusing():
-        content = compiled(name, file)
-        if not check:
-            out.write_bytes(content)
+    content = compiled(name, file)
+    if not check:
+        out.write_bytes(content)
     if check and out.read_bytes() != content:
         raise click.ClickException(
             f"{out} is not what {file} gives. Compile it without --check, and look at the change."
@@ -72,7 +71,7 @@ def command(name: str, file: Path, check: bool) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns its exit code."""
-    return exit_code(command, argv)
+    return exit_code(command, argv, ERRORS, stopped="stopped; run the same command again.")
 
 
 if __name__ == "__main__":

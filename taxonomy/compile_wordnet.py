@@ -10,10 +10,11 @@ from pathlib import Path
 import click
 import numpy as np
 
-from taxonomy.cli import exit_code, refusing
+from taxonomy.errors import ERRORS
 from taxonomy.wordnet.compile import compile_nouns
 from taxonomy.wordnet.nouns import DATA_FILE
 from unknown_detection.help import helpful
+from unknown_detection.terminal.command_line import exit_code
 
 
 @helpful(
@@ -37,18 +38,17 @@ from unknown_detection.help import helpful
 )
 def command(wordnet: Path, out: Path) -> None:
     """Write WordNet 3.0's nouns as one array file."""
-    with refusing():
-        arrays = compile_nouns(wordnet)
-        temporary = out.with_name(out.name + ".tmp")
-        with temporary.open("wb") as file:
-            np.savez_compressed(file, allow_pickle=False, **arrays)
-        temporary.replace(out)
+    arrays = compile_nouns(wordnet)
+    temporary = out.with_name(out.name + ".tmp")
+    with temporary.open("wb") as file:
+        np.savez_compressed(file, allow_pickle=False, **arrays)
+    temporary.replace(out)
     click.echo(f"{out}: {len(arrays['offsets']):,} synsets, {len(arrays['senses']):,} lemmas")
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns its exit code."""
-    return exit_code(command, argv)
+    return exit_code(command, argv, ERRORS, stopped="stopped; run the same command again.")
 
 
 if __name__ == "__main__":

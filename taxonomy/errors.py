@@ -11,6 +11,9 @@ class TaxonomyError(ValueError):
     """A request that cannot be met; the message names the next step."""
 
 
+ERRORS = (TaxonomyError, OSError)
+"""What the command lines show as a message: a wrong request, or a path that cannot be read or written."""
+
 _MOST = 4  # names suggested; of more the first
 _SHORTEST = 3  # letters that are looked for inside of names
 

@@ -1,6 +1,13 @@
-"""Numbers for readers: bytes in decimal units, and how many there are of something."""
+"""Text for readers: numbers of bytes and of things with their units, and text of others made safe to print."""
 
 from __future__ import annotations
+
+import re
+
+# Control characters, line and paragraph separators, bidirectional marks and lone surrogates, which must not reach a
+# terminal, a card or a file name.
+UNPRINTABLE = r"\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff\ud800-\udfff"
+"""The characters that `printable` escapes, as the inside of a character class of a regular expression."""
 
 
 def byte_text(size: int) -> str:
@@ -18,3 +25,17 @@ def byte_text(size: int) -> str:
 def quantity(number: int, noun: str) -> str:
     """How many there are of something, as in `1 image` and `4,041 images`; the noun's plural ends in s."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
+
+
+def printable(text: str, *, keep: str = "") -> str:
+    """Escape the characters of a text that could change what a terminal shows, such as ESC and line breaks.
+
+    Args:
+        text: text that may contain parts of files that somebody else wrote.
+        keep: characters that stay, such as the line breaks of a message of several lines.
+    """
+    return re.sub(
+        f"[{UNPRINTABLE}]",
+        lambda match: match[0] if match[0] in keep else match[0].encode("unicode_escape").decode(),
+        text,
+    )

@@ -11,13 +11,14 @@ import msgspec
 from PIL import Image
 
 from builders.card import card
-from builders.errors import BuildError, os_errors_as_build_errors, printable
+from builders.errors import BuildError, os_errors_as_build_errors
 from builders.release.entries import AuditEntry, Manifest
 from builders.release.layout import FOLDERS, STATE, Layout, shows_images
 from builders.release.manifest import file_entry, read_manifest
 from builders.storage.files import atomic_path, write_text
 from builders.storage.paths import store_of
 from unknown_detection.csv_text import csv_text
+from unknown_detection.words import printable
 
 Cell = str | int | float
 

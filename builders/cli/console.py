@@ -11,37 +11,13 @@ from typing import Any
 
 import click
 
-from builders.errors import BuildError, printable
-from unknown_detection.commands import as_started
-from unknown_detection.help import usage_error
-from unknown_detection.terminal.interrupts import run_stoppable
+from builders.errors import BuildError
+from unknown_detection.terminal import command_line
 
 
 def exit_code(command: click.Command, argv: Sequence[str] | None, *, stopped: str) -> int:
-    """Run a command line; errors that the user can fix are printed without a traceback.
-
-    Args:
-        command: the command, named as `python -m` starts it; an integer that it returns is the exit code.
-        argv: arguments; None for those of the process.
-        stopped: the line after Ctrl-C.
-
-    Returns:
-        0 for success, 2 for an error that the user can fix, 130 after Ctrl-C, or the command's own code.
-    """
-    return run_stoppable(lambda: _run(command, argv), stopped)
-
-
-def _run(command: click.Command, argv: Sequence[str] | None) -> int:
-    try:
-        return int(command.main(args=argv, prog_name=command.name, standalone_mode=False) or 0)
-    except BuildError as error:
-        click.echo(as_started(f"error: {printable(str(error), keep=chr(10))}"), err=True)
-        return 2
-    except click.ClickException as error:
-        click.echo(usage_error(error), err=True)
-        return 2
-    except click.Abort as abort:  # what click makes of other interrupts, and of an EOFError, which is a defect
-        raise abort.__cause__ or abort from None
+    """Run a command line whose errors for the user are `BuildError`s; return its exit code."""
+    return command_line.exit_code(command, argv, (BuildError,), stopped=stopped)
 
 
 def aligned(lines: Sequence[Sequence[str]]) -> list[str]:

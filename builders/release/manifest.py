@@ -16,7 +16,7 @@ from typing import Any
 
 import msgspec
 
-from builders.errors import BuildError, printable
+from builders.errors import BuildError
 from builders.release.digests import file_sha256
 from builders.release.duplicates import CONFIG
 from builders.release.entries import EMPTY, FORMAT, OPEN, AuditEntry, ConfigEntry, Manifest, SourceEntry, listed_column
@@ -36,6 +36,7 @@ from builders.release.schema import PREPARED_SHA256
 from builders.release.split_entries import NAME, PATTERNS, SUMS, FileEntry, SplitEntry
 from builders.storage.files import read_regular
 from builders.storage.paths import store_of
+from unknown_detection.words import printable
 
 SHARD_NUMBER = re.compile(r"-\d{5}-of-(?=\d{5}\.parquet$)")
 """The part of a shard's file name (`shard_path`) that differs between the shards of a split."""

@@ -12,8 +12,8 @@ from typing import Annotated, Literal
 from msgspec import Meta, Struct, field
 from msgspec.structs import asdict
 
-from builders.errors import UNPRINTABLE
 from builders.release.schema import Role
+from unknown_detection.words import UNPRINTABLE
 
 Reproducible = Literal["exact", "recorded"]
 """Whether generated images can be generated again: `exact` pixels are the same on every machine; `recorded` ones

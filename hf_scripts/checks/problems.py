@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import pyarrow as pa
 
-from builders.errors import printable
+from unknown_detection.words import printable
 
 SHOWN = 5
 """Number of problems of one kind that are printed; the others are counted."""

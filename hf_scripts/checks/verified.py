@@ -11,11 +11,10 @@ from typing import Any
 
 from builders.cli.console import aligned
 from builders.cli.split_choice import chosen_splits
-from builders.errors import printable
 from builders.release.entries import Manifest
 from hf_scripts.checks.manifest import files_in
 from hf_scripts.checks.problems import Problems
-from unknown_detection.words import quantity
+from unknown_detection.words import printable, quantity
 
 
 @dataclass(frozen=True)

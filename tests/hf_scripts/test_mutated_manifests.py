@@ -16,7 +16,7 @@ import click
 import pytest
 
 from builders import imagenet_benchmark
-from builders.errors import UNPRINTABLE, BuildError
+from builders.errors import BuildError
 from builders.executors.local import LocalExecutor
 from builders.pipeline.build_plan import BuildRequest, Run
 from builders.pipeline.from_index import plan_published
@@ -31,6 +31,7 @@ from tests.hf_scripts.samples import REPO, make_release
 from tests.manifests import manifest_of
 from tests.mutations import broken_texts, mutations
 from unknown_detection.terminal.progress import TerminalMeter
+from unknown_detection.words import UNPRINTABLE
 
 FOOD = "imagenet/far_ood_food32"
 

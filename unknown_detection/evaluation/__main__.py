@@ -9,10 +9,9 @@ from collections.abc import Sequence
 import click
 
 from builders.errors import BuildError
-from unknown_detection.commands import as_started
 from unknown_detection.evaluation.errors import EXTRA, EvaluationError, not_installed_message
-from unknown_detection.help import HelpGroup, as_helpful, usage_error
-from unknown_detection.terminal.interrupts import run_stoppable
+from unknown_detection.help import HelpGroup, as_helpful
+from unknown_detection.terminal.command_line import exit_code
 
 # Commands are imported on use: `--help` works without torch and matplotlib.
 COMMANDS = {
@@ -40,8 +39,27 @@ class _Commands(HelpGroup):
         with formatter.section("Commands"):
             formatter.write_dl(list(COMMANDS.items()))
 
+    def invoke(self, ctx: click.Context) -> object:
+        try:
+            return super().invoke(ctx)
+        except ModuleNotFoundError as error:
+            if error.name not in EXTRA:
+                raise
+            raise EvaluationError(not_installed_message([error.name], "run this command")) from error
+        except OSError as error:
+            if error.filename is None:
+                raise
+            reason = (error.strerror or str(error)).lower()
+            raise EvaluationError(
+                f"Cannot read or write {error.filename}: {reason}. Fix this, or choose another path."
+            ) from error
 
-@click.command(cls=_Commands, examples=("python -m unknown_detection evaluate demo --out build/evaluation-demo",))
+
+@click.command(
+    "python -m unknown_detection evaluate",
+    cls=_Commands,
+    examples=("python -m unknown_detection evaluate demo --out build/evaluation-demo",),
+)
 def command() -> None:
     """Evaluate detectors of unknowns on releases of unknown-detection benchmarks."""
 
@@ -55,31 +73,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         0 on success, 2 for an error that the user can fix, 130 after Ctrl-C, or the command's own code.
     """
-    return run_stoppable(lambda: _run(argv), "stopped; run the same command again.")
-
-
-def _run(argv: Sequence[str] | None) -> int:
-    try:
-        return int(
-            command.main(args=argv, prog_name="python -m unknown_detection evaluate", standalone_mode=False) or 0
-        )
-    except (EvaluationError, BuildError) as error:
-        said = as_started(f"error: {error}")
-    except ModuleNotFoundError as error:
-        if error.name not in EXTRA:
-            raise
-        said = f"error: {not_installed_message([error.name], 'run this command')}"
-    except click.ClickException as error:
-        said = usage_error(error)
-    except OSError as error:
-        if error.filename is None:
-            raise
-        reason = (error.strerror or str(error)).lower()
-        said = f"error: Cannot read or write {error.filename}: {reason}. Fix this, or choose another path."
-    except click.Abort as abort:  # what click makes of other interrupts, and of an EOFError, which is a defect
-        raise abort.__cause__ or abort from None
-    click.echo(said, err=True)
-    return 2
+    return exit_code(command, argv, (EvaluationError, BuildError), stopped="stopped; run the same command again.")
 
 
 if __name__ == "__main__":

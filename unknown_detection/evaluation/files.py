@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import Meta
 
-from builders.errors import UNPRINTABLE
 from unknown_detection.durable import replacing
 from unknown_detection.evaluation.errors import EvaluationError, first_line, one_line, unknown_name
+from unknown_detection.words import UNPRINTABLE
 
 Text = Annotated[str, Meta(pattern=rf"\A[^{UNPRINTABLE}]*\Z")]
 """A line of printable text, in what msgspec decodes."""

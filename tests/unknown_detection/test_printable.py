@@ -5,7 +5,7 @@ import unicodedata
 
 import pytest
 
-from builders.errors import printable
+from unknown_detection.words import printable
 
 
 @pytest.mark.parametrize(

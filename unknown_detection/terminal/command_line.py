@@ -1,0 +1,42 @@
+"""Runs a command line: what a user can fix is one line on stderr and an exit code, and has no traceback."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import click
+
+from unknown_detection.commands import as_started
+from unknown_detection.help import usage_error
+from unknown_detection.terminal.interrupts import run_stoppable
+from unknown_detection.words import printable
+
+
+def exit_code(
+    command: click.Command, argv: Sequence[str] | None, errors: tuple[type[Exception], ...], *, stopped: str
+) -> int:
+    """Run a command line and return its exit code.
+
+    Args:
+        command: the command, named as `python -m` starts it; an integer that it returns is the exit code.
+        argv: arguments; None for those of the process.
+        errors: the errors that the user can fix.
+        stopped: the line after Ctrl-C.
+
+    Returns:
+        0 for success, 2 for an error that the user can fix, 130 after Ctrl-C, or the command's own code.
+    """
+    return run_stoppable(lambda: _run(command, argv, errors), stopped)
+
+
+def _run(command: click.Command, argv: Sequence[str] | None, errors: tuple[type[Exception], ...]) -> int:
+    try:
+        return int(command.main(args=argv, prog_name=command.name, standalone_mode=False) or 0)
+    except errors as error:
+        click.echo(as_started(f"error: {printable(str(error), keep=chr(10))}"), err=True)
+        return 2
+    except click.ClickException as error:
+        click.echo(usage_error(error), err=True)
+        return error.exit_code
+    except click.Abort as abort:  # what click makes of other interrupts, and of an EOFError, which is a defect
+        raise abort.__cause__ or abort from None
