@@ -8,7 +8,7 @@ import pytest
 from tests.evaluation.duplicates_release import PAIRS, SCHEMA, make_release, pairs_table, put_entry, put_table
 from tests.hf_scripts.samples import REPO
 from unknown_detection.evaluation import duplicate_pairs
-from unknown_detection.evaluation.duplicate_pairs import COLUMNS, ids_by_split
+from unknown_detection.evaluation.duplicate_pairs import COLUMNS, paired_ids
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.releases import load
 from unknown_detection.evaluation.scoring.joining import release_index
@@ -44,7 +44,7 @@ def test_rows_are_marked_on_either_side_inside_a_split_and_across_configs(root):
 
 
 def test_the_ids_of_each_split_come_once(root):
-    found = ids_by_split(pairs_table([*PAIRS, ("imagenet/test", "t0", "imagenet/test", "t3", 0.0)]))
+    found = paired_ids(pairs_table([*PAIRS, ("imagenet/test", "t0", "imagenet/test", "t3", 0.0)]))
     assert {split: sorted(ids.to_pylist()) for split, ids in found.items()} == {
         "imagenet-train/train": ["r0"],
         "imagenet/near_ood": ["n0"],
@@ -53,8 +53,8 @@ def test_the_ids_of_each_split_come_once(root):
 
 
 def test_the_table_is_read_once_for_a_release(root, monkeypatch):
-    read, plain = [], duplicate_pairs.read
-    monkeypatch.setattr(duplicate_pairs, "read", lambda *words: read.append(words) or plain(*words))
+    read, plain = [], duplicate_pairs.read_pairs
+    monkeypatch.setattr(duplicate_pairs, "read_pairs", lambda *words: read.append(words) or plain(*words))
     release = load(str(root))
     for configs in (["imagenet"], ["imagenet-train"], ["imagenet", "imagenet-train"]):
         release_index(release, configs)

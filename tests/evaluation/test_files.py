@@ -7,14 +7,14 @@ import pyarrow.parquet as pq
 import pytest
 
 from unknown_detection.evaluation.errors import EvaluationError, first_line, one_line
-from unknown_detection.evaluation.files import read_json, read_parquet, require_regular
+from unknown_detection.evaluation.files import read_json, read_untrusted, require_regular
 
 
 @pytest.mark.timeout(20)
 def test_what_is_no_regular_file_is_refused_at_once(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for path, kind in ((tmp_path / "pipe", "a named pipe"), (tmp_path, "a folder")):
-        for read in (require_regular, read_json, lambda path: read_parquet(path, str(path))):
+        for read in (require_regular, read_json, lambda path: read_untrusted(path, str(path))):
             with pytest.raises(
                 EvaluationError, match=rf"^{path} is {kind}.*, not a file\. Put the file itself there\.$"
             ):
@@ -51,12 +51,12 @@ def test_a_table_is_read_whole_with_its_metadata(tmp_path):
     numbers = list(range(5000))
     table = pa.table({"a": numbers, "b": list(map(str, numbers))}).replace_schema_metadata({"key": "value"})
     pq.write_table(table, tmp_path / "x.parquet", row_group_size=999)
-    found = read_parquet(tmp_path / "x.parquet", "it")
+    found = read_untrusted(tmp_path / "x.parquet", "it")
     assert found == table
     assert found.schema.metadata == {b"key": b"value"}
-    assert read_parquet((tmp_path / "x.parquet").read_bytes(), "it") == table
+    assert read_untrusted((tmp_path / "x.parquet").read_bytes(), "it") == table
     pq.write_table(table.slice(0, 0), tmp_path / "x.parquet")
-    assert read_parquet(tmp_path / "x.parquet", "it") == table.slice(0, 0)
+    assert read_untrusted(tmp_path / "x.parquet", "it") == table.slice(0, 0)
 
 
 NOT_UTF8 = pa.StringArray.from_buffers(1, pa.py_buffer(b"\0\0\0\0\1\0\0\0"), pa.py_buffer(b"\xff"))
@@ -70,7 +70,7 @@ def test_a_table_with_fewer_rows_than_it_claims(tmp_path):
     named = b"\x19\x18\x05score\x15"
     data[data.rindex(named) + len(named) + 2] = 0
     with pytest.raises(EvaluationError, match=r"^Cannot read it as Parquet: it has 0 of the 2 rows that it claims\. "):
-        read_parquet(bytes(data), "it")
+        read_untrusted(bytes(data), "it")
 
 
 @pytest.mark.parametrize(
@@ -85,11 +85,11 @@ def test_a_table_with_fewer_rows_than_it_claims(tmp_path):
 def test_tables_that_cannot_be_used(tmp_path, make, words):
     pq.write_table(make(), tmp_path / "x.parquet", compression="zstd")
     with pytest.raises(EvaluationError, match=rf"^Cannot read it as Parquet: .*{words}.*\. Write or download"):
-        read_parquet(tmp_path / "x.parquet", "it")
+        read_untrusted(tmp_path / "x.parquet", "it")
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1" * 3, b"PARE" * 3, b"x" * 1000])
 def test_what_is_no_parquet(tmp_path, content):
     (tmp_path / "x.parquet").write_bytes(content)
     with pytest.raises(EvaluationError, match=r"^Cannot read it as Parquet: "):
-        read_parquet(tmp_path / "x.parquet", "it")
+        read_untrusted(tmp_path / "x.parquet", "it")

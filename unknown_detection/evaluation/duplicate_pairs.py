@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.files import read_parquet, require_regular
+from unknown_detection.evaluation.files import read_untrusted, require_regular
 
 PATH = "duplicates/pairs.parquet"
 """Path of the table in a release."""
@@ -29,7 +29,7 @@ _VERIFY = "run `python -m hf_scripts.verify` to find out what is wrong."
 _REBUILD = "Take the table from the same build as the rows, or build the release again."
 
 
-def read(path: Path, sha256: str, rows: int, name: str) -> pa.Table:
+def read_pairs(path: Path, sha256: str, rows: int, name: str) -> pa.Table:
     """Read the table's file, with the digest and number of rows that the manifest of the release lists.
 
     Raises:
@@ -42,13 +42,13 @@ def read(path: Path, sha256: str, rows: int, name: str) -> pa.Table:
         raise EvaluationError(
             f"{PATH} of {name} has the sha256 {found[:12]}, but the manifest names {sha256[:12]}; {_VERIFY}"
         )
-    pairs = read_parquet(content, f"{PATH} of {name}")
+    pairs = read_untrusted(content, f"{PATH} of {name}")
     if len(pairs) != rows:
         raise EvaluationError(f"{PATH} of {name} has {len(pairs):,} pairs, but the manifest says {rows:,}; {_VERIFY}")
     return pairs
 
 
-def check(pairs: pa.Table, splits: frozenset[str], ids: Ids, where: str) -> None:
+def check_pairs(pairs: pa.Table, splits: frozenset[str], ids: Ids, where: str) -> None:
     """Check a table against the rows of its release.
 
     Args:
@@ -70,7 +70,7 @@ def check(pairs: pa.Table, splits: frozenset[str], ids: Ids, where: str) -> None
     alone = pairs["id"].filter(pc.equal(pairs["id"], pairs["other_id"]))
     if len(alone):
         raise EvaluationError(f"{PATH} of {where} pairs {alone[0]} with itself. {_REBUILD}")
-    for split, named in ids_by_split(pairs).items():
+    for split, named in paired_ids(pairs).items():
         if split not in splits:
             raise EvaluationError(f"{PATH} names rows of {split}, a split that {where} does not have. {_REBUILD}")
         strangers = named.filter(pc.invert(pc.is_in(named, value_set=ids(*split.split("/", 1)).combine_chunks())))
@@ -81,7 +81,7 @@ def check(pairs: pa.Table, splits: frozenset[str], ids: Ids, where: str) -> None
             )
 
 
-def ids_by_split(pairs: pa.Table) -> dict[str, pa.Array]:
+def paired_ids(pairs: pa.Table) -> dict[str, pa.Array]:
     """Return the distinct ids of rows that appear in any pair, on either side, by `config/split`, sorted by split."""
     splits, ids = (
         pa.chunked_array([*pairs[name].chunks, *pairs[f"other_{name}"].chunks], pa.string())

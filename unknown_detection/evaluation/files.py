@@ -62,7 +62,7 @@ def write_text(path: Path, text: str) -> None:
         temporary.write_text(text, encoding="utf-8", newline="\n")
 
 
-def file_name(*parts: str) -> str:
+def safe_file_name(*parts: str) -> str:
     """Join parts to a file name with hyphens, replacing characters that are unsafe in file names."""
     return "-".join(re.sub(r"[^A-Za-z0-9.]+", "-", part).strip("-.") for part in parts)
 
@@ -137,7 +137,7 @@ def parse_json(data: bytes) -> Any:
         raise ValueError("it is nested too deeply") from error
 
 
-def read_parquet(source: Path | bytes, name: str) -> pa.Table:
+def read_untrusted(source: Path | bytes, name: str) -> pa.Table:
     """Read a Parquet table that somebody else wrote, within bounds, and check all its values.
 
     Raises:

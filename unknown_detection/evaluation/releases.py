@@ -209,9 +209,9 @@ class Release:
             if self.revision is not None:
                 lacking = f"{self.name} has no {PATH}, although its manifest names it"
                 _, path = _download(self.source, self.revision, PATH, lacking)
-            pairs = duplicate_pairs.read(path, listed.sha256, listed.rows, self.name)
+            pairs = duplicate_pairs.read_pairs(path, listed.sha256, listed.rows, self.name)
             splits = frozenset(f"{config}/{split}" for config in self.configs for split in self.splits(config))
-            duplicate_pairs.check(pairs, splits, lambda config, split: self.rows(config, split)["id"], self.name)
+            duplicate_pairs.check_pairs(pairs, splits, lambda config, split: self.rows(config, split)["id"], self.name)
             self._duplicates = pairs
         return self._duplicates
 

@@ -32,12 +32,14 @@ def drawn():
     numbers = np.random.default_rng(0)
     scores = {f"D{number}": {"in_distribution": numbers.normal(size=50), "far_ood": np.ones(3)} for number in range(5)}
     return {
-        "curves": plots.risk_coverage(curves(9), baseline="D0", title="Curves", shown=4),
-        "densities": plots.densities(scores, title="Densities"),
-        "changes": plots.changes({"worse": (-3.0, 0.5), "better": (2.0, None)}, title="Changes", axis="%"),
-        "heatmap": plots.heatmap(np.array([[0.9, np.nan], [0.2, 0.5]]), ["a", "b"], ["x", "y"], title="Map", bar="%"),
-        "reliability": plots.reliability(bins(["MSP"]), title="Reliability"),
-        "roc": plots.roc({"near": (np.array([0, 0.5, 1]), np.array([0, 0.9, 1]), 70.0)}, title="ROC"),
+        "curves": plots.plot_risk_coverage(curves(9), baseline="D0", title="Curves", shown=4),
+        "densities": plots.plot_densities(scores, title="Densities"),
+        "changes": plots.plot_changes({"worse": (-3.0, 0.5), "better": (2.0, None)}, title="Changes", axis="%"),
+        "heatmap": plots.plot_heatmap(
+            np.array([[0.9, np.nan], [0.2, 0.5]]), ["a", "b"], ["x", "y"], title="Map", bar="%"
+        ),
+        "reliability": plots.plot_reliability(bins(["MSP"]), title="Reliability"),
+        "roc": plots.plot_roc({"near": (np.array([0, 0.5, 1]), np.array([0, 0.9, 1]), 70.0)}, title="ROC"),
     }
 
 
@@ -76,11 +78,11 @@ def test_any_name_of_a_detector_is_drawn_as_it_is(name, tmp_path):
     numbers = np.random.default_rng(0)
     known = {"in_distribution": numbers.normal(size=50), "far_ood": np.ones(3)}
     figures = {
-        "curves": plots.risk_coverage({name: curves(1)["D0"]}, baseline="MSP", title=name),
-        "densities": plots.densities({name: known}, title=name),
-        "changes": plots.changes({name: (-3.0, 0.5)}, title=name, axis="%"),
-        "heatmap": plots.heatmap(np.array([[0.9]]), [name], ["x"], title=name, bar="%"),
-        "reliability": plots.reliability(bins([name]), title=name),
+        "curves": plots.plot_risk_coverage({name: curves(1)["D0"]}, baseline="MSP", title=name),
+        "densities": plots.plot_densities({name: known}, title=name),
+        "changes": plots.plot_changes({name: (-3.0, 0.5)}, title=name, axis="%"),
+        "heatmap": plots.plot_heatmap(np.array([[0.9]]), [name], ["x"], title=name, bar="%"),
+        "reliability": plots.plot_reliability(bins([name]), title=name),
     }
     with warnings.catch_warnings():
         warnings.simplefilter("error")
@@ -93,19 +95,21 @@ def test_any_name_of_a_detector_is_drawn_as_it_is(name, tmp_path):
 
 def test_bars_that_are_cut_say_so(tmp_path):
     changed = {"a": (1.0, 0.1), "b": (2.0, 0.1), "c": (-1.5, 0.1), "d": (1.2, 0.1), "e": (-400.0, 9.0)}
-    figure = plots.changes(changed, title="Changes", axis="gain (points)")
+    figure = plots.plot_changes(changed, title="Changes", axis="gain (points)")
     bars = [bar.get_width() for bar in figure.axes[0].patches]
     assert min(bars) > -10, "the others can be seen"
     assert [text.get_text().strip() for text in figure.axes[0].texts] == ["cut: -400"]
     spread = np.r_[np.linspace(0, 1, 500), np.full(500, 50.0)]
-    figure = plots.densities({"D": {"in_distribution": np.linspace(0, 1, 900), "far_ood": spread}}, title="Scores")
+    figure = plots.plot_densities(
+        {"D": {"in_distribution": np.linspace(0, 1, 900), "far_ood": spread}}, title="Scores"
+    )
     assert [text.get_text() for text in figure.axes[0].texts] == ["cut, up to 50 %"]
 
 
 @pytest.mark.parametrize("value", np.linspace(0, 1, 11))
 def test_the_text_of_every_cell_is_readable(value):
     """By the contrast of WCAG 2, worked out here: 4.5 to 1 for small text."""
-    figure = plots.heatmap(np.array([[value]]), ["a"], ["x"], title="Map", bar="%")
+    figure = plots.plot_heatmap(np.array([[value]]), ["a"], ["x"], title="Map", bar="%")
     axes = figure.axes[0]
     (text,) = axes.texts
     image = axes.get_images()[0]
@@ -145,14 +149,16 @@ def test_no_words_are_cut(panels):
     title = "Densities of scores by role on facets-wordnet-t45, resnet50-of-places365-with-a-long-name-seed-3"
     names = [f"a detector of number {number}" for number in range(panels)]
     figures = {
-        "curves": plots.risk_coverage(curves(panels), baseline="D0", title=title),
-        "densities": plots.densities(scores, title=title),
-        "changes": plots.changes(
+        "curves": plots.plot_risk_coverage(curves(panels), baseline="D0", title=title),
+        "densities": plots.plot_densities(scores, title=title),
+        "changes": plots.plot_changes(
             dict.fromkeys(names, (1.0, 0.5)), title=title, axis="gain in points; right is better"
         ),
-        "heatmap": plots.heatmap(np.full((3, panels), 0.9), names[:1] * 3, names, title=title, bar="AUROC in percent"),
-        "reliability": plots.reliability(bins(names), title=title),
-        "roc": plots.roc({name: (np.arange(2), np.arange(2), 50.0) for name in names}, title=title),
+        "heatmap": plots.plot_heatmap(
+            np.full((3, panels), 0.9), names[:1] * 3, names, title=title, bar="AUROC in percent"
+        ),
+        "reliability": plots.plot_reliability(bins(names), title=title),
+        "roc": plots.plot_roc({name: (np.arange(2), np.arange(2), 50.0) for name in names}, title=title),
     }
     for name, figure in figures.items():
         figure.draw_without_rendering()
@@ -181,16 +187,16 @@ def beyond_the_axis(text):
 def test_a_persons_own_settings_change_nothing(tmp_path):
     import matplotlib
 
-    canvas.save(plots.changes({"a": (1.0, None)}, title="t", axis="x"), tmp_path, "one")
+    canvas.save(plots.plot_changes({"a": (1.0, None)}, title="t", axis="x"), tmp_path, "one")
     with matplotlib.rc_context({"font.size": 30, "savefig.dpi": 10, "svg.fonttype": "path"}):
-        canvas.save(plots.changes({"a": (1.0, None)}, title="t", axis="x"), tmp_path, "two")
+        canvas.save(plots.plot_changes({"a": (1.0, None)}, title="t", axis="x"), tmp_path, "two")
         assert matplotlib.rcParams["font.size"] == 30
     assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
 
 
 def test_scores_that_are_all_equal_are_drawn_too(tmp_path):
     flat = {"flat": {"in_distribution": np.zeros(5), "near_ood": np.zeros(4)}}
-    assert canvas.save(plots.densities(flat, title="Flat"), tmp_path, "flat") == ["flat.png", "flat.svg"]
+    assert canvas.save(plots.plot_densities(flat, title="Flat"), tmp_path, "flat") == ["flat.png", "flat.svg"]
 
 
 def test_a_long_curve_is_thinned_but_keeps_its_start_and_its_end():

@@ -7,24 +7,24 @@ import numpy as np
 import pytest
 
 from tests.evaluation.display.as_text import text_lines
-from unknown_detection.evaluation.display.names import beside, detector_name, metric_name, set_name
-from unknown_detection.evaluation.display.tables import Heading, Row, Table, as_csv, as_page, latex
+from unknown_detection.evaluation.display.names import detector_name, metric_name, paper_name, set_name
+from unknown_detection.evaluation.display.tables import Heading, ResultTable, TableRow, as_csv, as_latex, as_page
 
 NAN = float("nan")
 COLUMNS = (Heading("Near", "AUROC", "higher"), Heading("Near", "FPR", "lower"), Heading("", "Rows"))
-ROWS = (Row("mahalanobis", "MDS"), Row("A_b & |c|"), Row("energy", "EBO"))
+ROWS = (TableRow("mahalanobis", "MDS"), TableRow("A_b & |c|"), TableRow("energy", "EBO"))
 VALUES = np.array([[90.0, 20.0, 7], [90.004, NAN, NAN], [80.0, 15.5, 9]])
 DEVIATIONS = np.array([[1.25, 1.0, NAN], [0.5, NAN, NAN], [NAN, 0.5, NAN]])
 
 
 def table(**changed):
     given = {"name": "near", "title": "Near", "note": "Mean.", "stub": "Detector", "columns": COLUMNS, "rows": ROWS}
-    return Table(**{**given, "values": VALUES, "deviations": DEVIATIONS, **changed})
+    return ResultTable(**{**given, "values": VALUES, "deviations": DEVIATIONS, **changed})
 
 
 def of(*lines, **changed):
     """A table of values of single runs."""
-    rows, values = [Row(f"d{number}") for number in range(len(lines))], np.array(lines, float)
+    rows, values = [TableRow(f"d{number}") for number in range(len(lines))], np.array(lines, float)
     return table(rows=rows, values=values, deviations=np.full(values.shape, NAN), **changed)
 
 
@@ -39,7 +39,7 @@ def test_a_page_shows_groups_arrows_both_names_and_the_best_in_bold():
     assert (page.caption, page.note, page.groups()) == ("Near", "Mean.", [("", 1), ("Near", 2), ("", 1)])
     assert [row[1].order for row in page.rows] == [90.0, 90.004, 80.0], "sorted in full precision"
     assert page.rows[1][2].order is None
-    hostile = as_page(table(rows=(Row("<script>", "<b>"), *ROWS[1:]))).rows[0][0]
+    hostile = as_page(table(rows=(TableRow("<script>", "<b>"), *ROWS[1:]))).rows[0][0]
     assert hostile == "&lt;script&gt; <small>&lt;b&gt;</small>"
 
 
@@ -62,7 +62,7 @@ def test_csv_has_every_number_in_full_with_its_deviation_and_the_command_line_s_
 
 
 def test_latex_groups_columns_escapes_names_and_has_those_of_papers():
-    found = latex(table(title="50 % of a_b")).splitlines()
+    found = as_latex(table(title="50 % of a_b")).splitlines()
     assert r" & \multicolumn{2}{c}{Near} &  \\" in found
     assert r" & AUROC $\uparrow$ & FPR $\downarrow$ & Rows \\" in found
     assert r"MDS & \textbf{90.00 $\pm$ 1.25} & 20.00 $\pm$ 1.00 & 7.00 \\" in found
@@ -92,7 +92,7 @@ def test_what_is_bold(found, best):
 def test_names_are_those_of_papers_and_others_stay_as_they_are():
     detectors = {"mahalanobis": "MDS", "knn": "KNN", "dice": "DICE", "rmds": "RMDS", "mine": "mine"}
     assert {name: detector_name(name) for name in detectors} == detectors
-    assert {name: beside(name) for name in detectors if beside(name)} == {"mahalanobis": "MDS"}
+    assert {name: paper_name(name) for name in detectors if paper_name(name)} == {"mahalanobis": "MDS"}
     sets = {"near_ood": "Near-OoD", "far_ood_svhn": "SVHN", "imagenet_o": "ImageNet-O", "far_ood_my_set": "my set"}
     assert {name: set_name(name) for name in sets} == sets
     assert set_name("test, wrong + far_ood_dtd") == "test, wrong + DTD"

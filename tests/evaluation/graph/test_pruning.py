@@ -15,7 +15,7 @@ import networkx
 
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.graph.pruning import STEPS, heaviest, prune, write_edges, write_graphml
-from unknown_detection.evaluation.graph.transitions import Image, Transitions, make_class
+from unknown_detection.evaluation.graph.transitions import ClassifiedImage, Transitions, make_class
 
 # Own class, predicted class, whether in-distribution, and the scores of these images.
 IMAGES = (
@@ -32,7 +32,9 @@ IMAGES = (
 def transitions(lines=IMAGES, roles=True):
     rows = [(own, predicted, known, score) for own, predicted, known, scores in lines for score in scores]
     images = [
-        Image(make_class(*own.split(":")), make_class(*predicted.split(":")), score, known if roles else None)
+        ClassifiedImage(
+            make_class(*own.split(":")), make_class(*predicted.split(":")), score, known if roles else None
+        )
         for own, predicted, known, score in rows
     ]
     return Transitions(images, "msp")

@@ -10,7 +10,7 @@ import pytest
 from tests.evaluation.facets_release import CONFIG, ROWS, make_facets
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.graph.transitions import (
-    Class,
+    DatasetClass,
     make_class,
     read_class,
     read_transitions,
@@ -27,7 +27,7 @@ def written(folder, text, name="mine.csv"):
 
 
 def pairs(found):
-    return [(image.own.key, image.predicted.key) for image in found.images]
+    return [(image.true.key, image.predicted.key) for image in found.images]
 
 
 def scored(found):
@@ -50,14 +50,14 @@ def sentence(caught):
 @pytest.mark.parametrize(
     ("text", "found"),
     [
-        ("places365:/f/fountain", Class("places365", "fountain", "fountain")),
-        ("sun397:f/fountain", Class("sun397", "fountain", "fountain")),
-        ("in:fountain", Class("in", "fountain", "fountain")),
-        ("imagenet:n03388043", Class("imagenet", "n03388043", "n03388043")),
-        (" places365 : /k/kennel/outdoor ", Class("places365", "kennel/outdoor", "kennel/outdoor")),
-        ("d:outdoor/kennel", Class("d", "outdoor/kennel", "outdoor/kennel")),
-        ("d:a/banana", Class("d", "a/banana", "a/banana")),
-        ("d:b:c", Class("d", "b:c", "b:c")),
+        ("places365:/f/fountain", DatasetClass("places365", "fountain", "fountain")),
+        ("sun397:f/fountain", DatasetClass("sun397", "fountain", "fountain")),
+        ("in:fountain", DatasetClass("in", "fountain", "fountain")),
+        ("imagenet:n03388043", DatasetClass("imagenet", "n03388043", "n03388043")),
+        (" places365 : /k/kennel/outdoor ", DatasetClass("places365", "kennel/outdoor", "kennel/outdoor")),
+        ("d:outdoor/kennel", DatasetClass("d", "outdoor/kennel", "outdoor/kennel")),
+        ("d:a/banana", DatasetClass("d", "a/banana", "a/banana")),
+        ("d:b:c", DatasetClass("d", "b:c", "b:c")),
         ("fountain", None),
         (":fountain", None),
         ("places365:", None),
@@ -270,5 +270,5 @@ def test_a_release_whose_labels_are_no_classes_is_refused(tmp_path):
 
 
 def test_names_may_be_missing():
-    assert make_class("places365", "/b/bedroom") == Class("places365", "bedroom", "bedroom")
-    assert make_class("imagenet", "n1", "") == Class("imagenet", "n1", "n1")
+    assert make_class("places365", "/b/bedroom") == DatasetClass("places365", "bedroom", "bedroom")
+    assert make_class("imagenet", "n1", "") == DatasetClass("imagenet", "n1", "n1")

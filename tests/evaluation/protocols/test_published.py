@@ -8,7 +8,12 @@ import pandas as pd
 import pytest
 
 from unknown_detection.evaluation.detectors.registry import METHODS
-from unknown_detection.evaluation.protocols.published import OTHER_VERSION, beside, of_other_version, published
+from unknown_detection.evaluation.protocols.published import (
+    OTHER_VERSION,
+    compare_with_leaderboard,
+    of_other_version,
+    published,
+)
 
 ROOT = Path(__file__).parents[3]
 TABLE = ROOT.parent / "shared" / "reference" / "published" / "openood_v1_5" / "leaderboard_imagenet1k_ood.csv"
@@ -46,7 +51,7 @@ def test_figures_stand_beside_the_published_ones_where_release_weights_and_detec
     lines += of_report("a", "own", 0.9, 0.9)
     lines += of_report("a", "energy", 0.7, 0.8, rows="without_duplicates")
     lines += of_report("a", "gen", 0.7, 0.8, n_unknown=5)
-    found = beside(pd.DataFrame(lines), {"a": RESNET50, "b": ""})
+    found = compare_with_leaderboard(pd.DataFrame(lines), {"a": RESNET50, "b": ""})
     assert found.values.tolist() == [["a", "knn", 80.0, 71.1, 90.0, 90.18], ["a", "msp", 76.0, 76.02, 85.0, 85.23]]
 
 

@@ -15,7 +15,7 @@ from unknown_detection.evaluation.protocols.figures import Figure
 from unknown_detection.evaluation.protocols.results import (
     COLUMNS,
     FIGURE_KEY,
-    Run,
+    ModelRun,
     over_runs,
     read_figures,
     tidy,
@@ -25,7 +25,7 @@ from unknown_detection.evaluation.protocols.results import (
 
 def run(name="adam-0", seed=0, variant="adam", digest=None):
     digest = f"weights of {name}" if digest is None else digest
-    return Run(name, variant, seed, "small", digest, {"odin": {"temperature": 1000.0}}, {"numpy": "2.0"})
+    return ModelRun(name, variant, seed, "small", digest, {"odin": {"temperature": 1000.0}}, {"numpy": "2.0"})
 
 
 def figure(value, metric="auroc", unknown="near_ood", **others):

@@ -6,7 +6,7 @@ import pytest
 
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.protocols.figures import Figure
-from unknown_detection.evaluation.protocols.results import Run, tidy
+from unknown_detection.evaluation.protocols.results import ModelRun, tidy
 from unknown_detection.evaluation.reports.compare import compare, largest, select
 
 AUROC, AURC = ("auroc", 100.0), ("aurc", 1000.0)
@@ -19,7 +19,11 @@ def figure(value, metric="auroc", factor=100.0, unknown="near_ood", rows="as_pub
 def report(values, variant="adam", digest="ab", detector="msp"):
     """Figures by (metric, factor), a value for each seed."""
     judged = [
-        (Run(f"{variant}-{seed}", variant, seed, "", f"{seed}", {}, {}), detector, [figure(value, metric, factor)])
+        (
+            ModelRun(f"{variant}-{seed}", variant, seed, "", f"{seed}", {}, {}),
+            detector,
+            [figure(value, metric, factor)],
+        )
         for (metric, factor), seeds in values.items()
         for seed, value in enumerate(seeds)
     ]
@@ -74,7 +78,7 @@ def test_figures_without_some_rows_are_compared_only_where_both_lack_as_many():
             figure(0.6, rows="without_overlap", left_out=left_out),
             figure(0.7, rows="without_duplicates"),
         ]
-        run = Run("r", "", 0, "", "", {}, {})
+        run = ModelRun("r", "", 0, "", "", {}, {})
         return tidy([(run, "msp", found)], release="d", release_digest="ab", duplicates_sha256=duplicates)
 
     every = ["as_published", "without_overlap", "without_duplicates"]
@@ -85,7 +89,7 @@ def test_figures_without_some_rows_are_compared_only_where_both_lack_as_many():
 
 def test_figures_are_chosen_by_detector_metric_and_split():
     run, figures = (
-        Run("r", "", 0, "", "", {}, {}),
+        ModelRun("r", "", 0, "", "", {}, {}),
         [figure(0.5, unknown=unknown) for unknown in ("near_ood", "x, wrong")],
     )
     table = tidy([(run, name, figures) for name in ("msp", "knn")], release="digits", release_digest="ab")

@@ -7,13 +7,13 @@ from tests.evaluation.made_rows import make_rows
 from unknown_detection.evaluation.display.tables import as_csv
 from unknown_detection.evaluation.protocols import broad, facets
 from unknown_detection.evaluation.protocols.figures import Figure, means
-from unknown_detection.evaluation.protocols.registry import figures, named
-from unknown_detection.evaluation.protocols.results import Run, over_runs, tidy
+from unknown_detection.evaluation.protocols.registry import figures, protocol_of
+from unknown_detection.evaluation.protocols.results import ModelRun, over_runs, tidy
 from unknown_detection.evaluation.reports.placed import paper_tables, summaries
 
 
 def run(variant="", seed=0):
-    return Run(f"{variant}-{seed}", variant, seed, "m", f"{variant} {seed}", {}, {})
+    return ModelRun(f"{variant}-{seed}", variant, seed, "m", f"{variant} {seed}", {}, {})
 
 
 def figure(value, metric="auroc", **named):
@@ -167,7 +167,7 @@ def test_openood_has_means_first_and_splits_behind_a_link():
     assert "Known rows: test + snow." in found["openood-c-s-full-spectrum"].table.note
     splits = found["openood-c-s-standard-splits"].table
     assert [heading.group for heading in splits.columns[::4]] == ["Near-OoD", "a", "b"]
-    headline = named("openood").headline(lines_of((run(), "msp", lines)))
+    headline = protocol_of("openood").headline(lines_of((run(), "msp", lines)))
     assert [*zip(headline["unknown"], headline["mean"], strict=True)] == [("near_ood", 0.75)]
     assert short((run(), "msp", lines))[0] == [
         "| Detector | Near-OoD mean AUROC ↑ | Far-OoD mean AUROC ↑ | Near-OoD mean FPR@95%TPR ↓ | "

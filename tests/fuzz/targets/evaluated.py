@@ -17,7 +17,7 @@ from builders.errors import BuildError
 from tests.fuzz.target import Target
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.features.store import FeatureStore, Identity, _canonical
-from unknown_detection.evaluation.files import read_parquet
+from unknown_detection.evaluation.files import read_untrusted
 from unknown_detection.evaluation.models.classes import read_classes
 from unknown_detection.evaluation.releases import load
 from unknown_detection.evaluation.scoring.scores import METADATA, read_scores
@@ -97,7 +97,7 @@ TARGETS = (
         "table-of-a-release",
         "x.parquet",
         scores,
-        refused(lambda folder: read_parquet((folder / "x.parquet").read_bytes(), "it").to_pydict()),
+        refused(lambda folder: read_untrusted((folder / "x.parquet").read_bytes(), "it").to_pydict()),
     ),
     Target(
         "features-json",

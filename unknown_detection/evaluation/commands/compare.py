@@ -12,12 +12,12 @@ import click
 import pandas as pd
 
 from unknown_detection.evaluation.display.names import (
-    metric,
+    figure_metric,
     metric_name,
     set_name,
     statistic_name,
 )
-from unknown_detection.evaluation.display.tables import aligned, number_text
+from unknown_detection.evaluation.display.tables import aligned_columns, number_text
 from unknown_detection.evaluation.protocols.figures import AS_PUBLISHED
 from unknown_detection.evaluation.protocols.registry import setting_name
 from unknown_detection.evaluation.protocols.results import Line, read_figures
@@ -92,8 +92,8 @@ def _by_metric(pairs: pd.DataFrame) -> list[str]:
         counts = [f"{(found['verdict'] == verdict).sum():,}" for verdict in ("better", "worse", "same")]
         middle = found["difference"].median()
         middle_text = f"{middle:+.2f}" if middle == middle else "-"
-        lines.append([protocol, metric(name).title, f"{len(found):,}", *counts, middle_text])
-    return aligned(lines, left=(0, 1))
+        lines.append([protocol, figure_metric(name).title, f"{len(found):,}", *counts, middle_text])
+    return aligned_columns(lines, left=(0, 1))
 
 
 def _lines(pairs: pd.DataFrame) -> list[str]:
@@ -102,7 +102,7 @@ def _lines(pairs: pd.DataFrame) -> list[str]:
         detector = " ".join(filter(None, (pair["variant"], pair["detector"])))
         sides = [number_text(pair[side], pair[f"{side}_std"]) for side in ("first", "second")]
         lines.append([detector, _described(pair), *sides, f"{pair['difference']:+.2f}", pair["verdict"]])
-    return aligned(lines, left=(0, 1, 5))
+    return aligned_columns(lines, left=(0, 1, 5))
 
 
 def _described(figure: Line) -> str:

@@ -10,7 +10,7 @@ import click
 
 from unknown_detection.evaluation.commands import options
 from unknown_detection.evaluation.display.canvas import save
-from unknown_detection.evaluation.display.tables import aligned
+from unknown_detection.evaluation.display.tables import aligned_columns
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.graph.picture import EDGES, draw_graph
 from unknown_detection.evaluation.graph.pruning import (
@@ -125,4 +125,4 @@ def _lines(stages: Sequence[Stage], min_weight: int) -> list[str]:
         taken = (before.edges - stage.edges, before.images - stage.images)
         counts = [f"{count:,}" for count in (*taken, stage.nodes, stage.edges, stage.images)]
         lines.append([stage.step, what, *counts])
-    return aligned(lines, left=(0, 1))
+    return aligned_columns(lines, left=(0, 1))

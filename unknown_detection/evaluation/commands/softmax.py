@@ -18,10 +18,10 @@ from unknown_detection.evaluation.commands import options
 from unknown_detection.evaluation.detectors.members import average
 from unknown_detection.evaluation.detectors.rows import pieces
 from unknown_detection.evaluation.display.canvas import save
-from unknown_detection.evaluation.display.plots import Shades, heatmap
+from unknown_detection.evaluation.display.plots import Shades, plot_heatmap
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.features.store import FeatureStore
-from unknown_detection.evaluation.files import file_name, write_text
+from unknown_detection.evaluation.files import safe_file_name, write_text
 from unknown_detection.evaluation.releases import Key, Release, choose_splits, load
 from unknown_detection.evaluation.scoring.joining import role_names
 from unknown_detection.evaluation.scoring.rows import IN_DISTRIBUTION
@@ -62,13 +62,13 @@ def command(
         raise EvaluationError(f"{features} has no features of a split of unknown rows. Extract one, or give --splits.")
     for config, split in keys:
         found = _mean_softmax(stores, opened, (config, split))
-        name = file_name("softmax", config, split)
+        name = safe_file_name("softmax", config, split)
         lines = [[*found.index.names, *found.columns], *found.reset_index().to_numpy()]
         write_text(out / f"{name}.csv", csv_text(lines))
         title = f"Mean softmax outputs on {config}/{split}, {stores[0].identity.model}"
         shades = Shades((0, 100), text="")
         classes, images = (found.index.get_level_values(level) for level in found.index.names)
-        picture = heatmap(found.to_numpy(), classes, [*found], title=title, bar="softmax (%)", shades=shades)
+        picture = plot_heatmap(found.to_numpy(), classes, [*found], title=title, bar="softmax (%)", shades=shades)
         save(picture, out, name)
         click.echo(f"{config}/{split}: {len(classes):,} classes, {sum(images):,} images: {out / name}.png")
 

@@ -22,7 +22,7 @@ _NEARLY = 12.0
 
 
 @dataclass(frozen=True)
-class Images:
+class DemoImages:
     """n images of one source, uint8 of shape (n, 8, 8), with the source's names and classes of each.
 
     `change` is the name of the change applied to them, or empty.
@@ -39,22 +39,22 @@ class Images:
         """The id of each image in the release."""
         return ["/".join(part for part in (self.source, name, self.change) if part) for name in self.names]
 
-    def take(self, chosen: Sequence[int]) -> Images:
+    def take(self, chosen: Sequence[int]) -> DemoImages:
         """Select images by position, in the given order."""
         names, classes = ([values[number] for number in chosen] for values in (self.names, self.classes))
         return replace(self, names=names, classes=classes, pixels=self.pixels[list(chosen)])
 
 
-def digits() -> Images:
+def digits() -> DemoImages:
     """Return all 1,797 of scikit-learn's digits."""
     from sklearn.datasets import load_digits
 
     data = load_digits()
     names = [f"{number:04d}" for number in range(len(data.target))]
-    return Images("sklearn-digits", names, [str(digit) for digit in data.target], _eight_bits(data.images / 16))
+    return DemoImages("sklearn-digits", names, [str(digit) for digit in data.target], _eight_bits(data.images / 16))
 
 
-def crops(photograph: str, *, every: int) -> Images:
+def crops(photograph: str, *, every: int) -> DemoImages:
     """Return square crops of a photograph in grey, reduced to 8 x 8 like the digits: the mean of each 4 x 4 block.
 
     Crops form a grid, row by row; one in `every` is returned.
@@ -67,31 +67,33 @@ def crops(photograph: str, *, every: int) -> Images:
     cut = grey[: height * _BITMAP, : width * _BITMAP].reshape(height, side, _BLOCK, width, side, _BLOCK)
     squares = cut.mean(axis=(2, 5)).transpose(0, 2, 1, 3).reshape(-1, side, side)
     names = [f"{photograph}/{row:02d}-{column:02d}" for row in range(height) for column in range(width)]
-    found = Images("sklearn-photographs", names, [photograph.removesuffix(".jpg")] * len(names), _eight_bits(squares))
+    found = DemoImages(
+        "sklearn-photographs", names, [photograph.removesuffix(".jpg")] * len(names), _eight_bits(squares)
+    )
     return found.take(range(0, len(names), every))
 
 
-def noise(count: int) -> Images:
+def noise(count: int) -> DemoImages:
     """Return noise drawn from N(0.5, 1) and clipped to [0, 1], as `cifar/far_ood_gaussian` has it."""
     values = np.random.RandomState(0).normal(0.5, 1.0, (count, 8, 8))
     names = [f"{number:04d}" for number in range(count)]
-    return Images("noise", names, ["gaussian"] * count, _eight_bits(values.clip(0, 1)))
+    return DemoImages("noise", names, ["gaussian"] * count, _eight_bits(values.clip(0, 1)))
 
 
-def noisy(images: Images) -> Images:
+def noisy(images: DemoImages) -> DemoImages:
     """Add noise from N(0, 0.2) to pixels in [0, 1]."""
     values = images.pixels / 255 + np.random.RandomState(1).normal(0.0, 0.2, images.pixels.shape)
     return replace(images, pixels=_eight_bits(values.clip(0, 1)), change="gaussian_noise")
 
 
-def blurred(images: Images) -> Images:
+def blurred(images: DemoImages) -> DemoImages:
     """Blur images with the mean of each pixel and its eight neighbours."""
     padded = np.pad(images.pixels / 255, ((0, 0), (1, 1), (1, 1)), mode="edge")
     blurred = np.mean([padded[:, row : row + 8, column : column + 8] for row, column in np.ndindex(3, 3)], axis=0)
     return replace(images, pixels=_eight_bits(blurred), change="blur")
 
 
-def deal(images: Images, classes: Sequence[str], shares: Mapping[str, int]) -> dict[str, Images]:
+def deal(images: DemoImages, classes: Sequence[str], shares: Mapping[str, int]) -> dict[str, DemoImages]:
     """Divide the images of some classes into shares, with a given number per class and share.
 
     The assignment depends on digests of their names, not on a random generator.
@@ -106,7 +108,7 @@ def deal(images: Images, classes: Sequence[str], shares: Mapping[str, int]) -> d
     return {share: images.take(sorted(chosen)) for share, chosen in dealt.items()}
 
 
-def repeats(images: Images, train: Images) -> Mapping[str, tuple[str, float]]:
+def repeats(images: DemoImages, train: DemoImages) -> Mapping[str, tuple[str, float]]:
     """Return the nearest training image's id and distance for each near-duplicate, by its id."""
     found = {}
     levels = [of.pixels.reshape(len(of.names), -1) / 255 * 16 for of in (images, train)]

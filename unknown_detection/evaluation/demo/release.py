@@ -32,7 +32,7 @@ from builders.release.layout import INDEX_SUFFIX, Layout
 from builders.release.manifest import file_entry
 from builders.release.schema import ROLES, arrow_schema
 from builders.release.tables import write_index
-from unknown_detection.evaluation.demo.images import Images, blurred, crops, deal, digits, noise, noisy, repeats
+from unknown_detection.evaluation.demo.images import DemoImages, blurred, crops, deal, digits, noise, noisy, repeats
 from unknown_detection.evaluation.files import atomic_path, write_text
 
 CONFIG = "digits"
@@ -69,7 +69,7 @@ def make_release(root: Path) -> None:
     others = deal(every, NEAR, {"near": _OTHERS}) | deal(every, EXTERNAL, {"external": _OTHERS})
     test, near, textures = known["test"], others["near"], crops("flower.jpg", every=3)
     mixed = deal(test, KNOWN, {"known": _FACETS}) | deal(near, NEAR, {"near": _FACETS})
-    configs: dict[str, dict[str, list[tuple[str, Images]]]] = {
+    configs: dict[str, dict[str, list[tuple[str, DemoImages]]]] = {
         CONFIG: {
             "validation": [("in_distribution", known["validation"])],
             "test": [("in_distribution", test)],
@@ -125,7 +125,7 @@ _BENCHMARK = {
 }
 
 
-def _rows(images: Images, role: str) -> pa.Table:
+def _rows(images: DemoImages, role: str) -> pa.Table:
     """Build the rows of a split, with the columns of every release."""
     ids = images.ids
     labels = [KNOWN.index(name) if name in KNOWN else -1 for name in images.classes]

@@ -123,7 +123,7 @@ def new_figure(title: str, width: float, height: float, rows: int = 1, columns: 
 
     figure = Figure(figsize=(width, height), layout="constrained")
     FigureCanvasAgg(figure)
-    heading = wrapped(figure, title, width - 0.2, 8)
+    heading = wrap_text(figure, title, width - 0.2, 8)
     figure.set_size_inches(width, height + 0.13 * heading.count("\n"))
     figure.suptitle(heading)
     return figure, figure.subplots(rows, columns, squeeze=False)
@@ -135,7 +135,7 @@ def _settle(figure: Any) -> None:
     figure.set_layout_engine("none")
 
 
-def wrapped(figure: Any, text: str, width: float, size: float) -> str:
+def wrap_text(figure: Any, text: str, width: float, size: float) -> str:
     """Break text into lines that are at most `width` inches long at a font size."""
     from matplotlib.font_manager import FontProperties
 

@@ -68,7 +68,7 @@ def detector_name(name: str) -> str:
     return _DETECTORS.get(name) or (METHODS[name].title if name in METHODS else name)
 
 
-def beside(name: str) -> str:
+def paper_name(name: str) -> str:
     """Return a detector's name in papers, empty if it is the command line's but for capitals and signs."""
     title = detector_name(name)
     return "" if _letters(title) == _letters(name) else title
@@ -78,14 +78,14 @@ def _letters(name: str) -> str:
     return "".join(filter(str.isalnum, name)).lower()
 
 
-def metric(name: str) -> Metric:
+def figure_metric(name: str) -> Metric:
     """Return a metric of figures: one of `METRICS`, or the ECE."""
     return ECE if name == ECE.name else METRICS[name]
 
 
 def metric_name(name: str) -> str:
     """Return the name of a metric without its positive class, which a table's note states once."""
-    return metric(name).title.partition(" (")[0]
+    return figure_metric(name).title.partition(" (")[0]
 
 
 def set_name(unknown: str) -> str:

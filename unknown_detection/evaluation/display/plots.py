@@ -21,7 +21,7 @@ from unknown_detection.evaluation.display.canvas import (
     new_figure,
     readable,
     styled,
-    wrapped,
+    wrap_text,
 )
 
 Floats = npt.NDArray[np.float64]
@@ -51,7 +51,7 @@ _SLANTED = 15
 
 
 @styled
-def risk_coverage(
+def plot_risk_coverage(
     curves: Mapping[str, tuple[Floats, Floats, float]], *, baseline: str, title: str, shown: int = 5
 ) -> Any:
     """Plot risk-coverage curves: the best few (`shown`) in colour, the baseline in black, all others in grey.
@@ -81,7 +81,7 @@ def risk_coverage(
 
 
 @styled
-def roc(curves: Mapping[str, tuple[Floats, Floats, float]], *, title: str) -> Any:
+def plot_roc(curves: Mapping[str, tuple[Floats, Floats, float]], *, title: str) -> Any:
     """Plot ROC curves with the known rows positive, and the threshold at 95 % TPR.
 
     `curves` has, by set of unknown rows, false and true positive rates, each of shape (n,), and the AUROC in percent.
@@ -102,7 +102,7 @@ def roc(curves: Mapping[str, tuple[Floats, Floats, float]], *, title: str) -> An
 
 
 @styled
-def densities(scores: Mapping[str, Mapping[str, Floats]], *, title: str) -> Any:
+def plot_densities(scores: Mapping[str, Mapping[str, Floats]], *, title: str) -> Any:
     """Plot densities of scores, by detector and role, with one panel per detector."""
     wide = min(4, len(scores))
     high = -(-len(scores) // wide)
@@ -138,7 +138,7 @@ def densities(scores: Mapping[str, Mapping[str, Floats]], *, title: str) -> Any:
 
 
 @styled
-def changes(changed: Mapping[str, tuple[float, float | None]], *, title: str, axis: str) -> Any:
+def plot_changes(changed: Mapping[str, tuple[float, float | None]], *, title: str, axis: str) -> Any:
     """Plot bars of the change against a baseline, mean and deviation by detector, the best on top; above 0 is better.
 
     A bar that would dwarf the others is cut, and carries its value. The label of the axis has the unit.
@@ -159,7 +159,7 @@ def changes(changed: Mapping[str, tuple[float, float | None]], *, title: str, ax
     axes.axvline(0, color=INK, linewidth=0.6)
     axes.grid(axis="x")
     axes.tick_params(axis="y", length=0)
-    axes.set_xlabel(wrapped(figure, axis, 1.9, 7))
+    axes.set_xlabel(wrap_text(figure, axis, 1.9, 7))
     axes.margins(y=0.01)
     return figure
 
@@ -184,7 +184,7 @@ AUROC = Shades()
 
 
 @styled
-def heatmap(
+def plot_heatmap(
     values: Floats, rows: Sequence[str], columns: Sequence[str], *, title: str, bar: str, shades: Shades = AUROC
 ) -> Any:
     """Plot a matrix of rates, shape (r, c), NaN for missing ones, with the names of rows, columns and colour bar."""
@@ -210,7 +210,7 @@ def heatmap(
 
 
 @styled
-def reliability(bins: Mapping[str, Reliability], *, title: str) -> Any:
+def plot_reliability(bins: Mapping[str, Reliability], *, title: str) -> Any:
     """Plot reliability diagrams by name: accuracy against confidence, on the diagonal if a model is calibrated."""
     figure, ((axes,),) = new_figure(title, COLUMN, 2.6 + 0.13 * len(bins))
     axes.plot([0, 100], [0, 100], color=INK, linewidth=0.8, linestyle="--", label="calibrated")

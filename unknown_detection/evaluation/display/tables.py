@@ -36,15 +36,15 @@ class Heading:
 
 
 @dataclass(frozen=True)
-class Row:
+class TableRow:
     """A row's name, as the command line spells it, and what stands beside it: its name in papers, or nothing."""
 
     name: str
-    beside: str = ""
+    subtitle: str = ""
 
 
 @dataclass(frozen=True)
-class Table:
+class ResultTable:
     """A table with one number a cell, in the paper's unit.
 
     Attributes:
@@ -65,7 +65,7 @@ class Table:
     note: str
     stub: str
     columns: Sequence[Heading]
-    rows: Sequence[Row]
+    rows: Sequence[TableRow]
     values: Floats
     deviations: Floats
     digits: int = 2
@@ -87,12 +87,12 @@ class Table:
         bold: npt.NDArray[np.bool_] = found & (several > 1) & few
         return bold
 
-    def best_first(self, column: int = 0) -> Table:
+    def best_first(self, column: int = 0) -> ResultTable:
         """Return the table with its rows in the order of a column, the best first and undefined ones last."""
         sign = -1 if self.columns[column].better == "higher" else 1
         return self.in_order(np.argsort(sign * self.values[:, column], kind="stable").tolist())
 
-    def in_order(self, order: Sequence[int]) -> Table:
+    def in_order(self, order: Sequence[int]) -> ResultTable:
         """Return the table with these of its rows, in this order."""
         rows = [self.rows[number] for number in order]
         return replace(self, rows=rows, values=self.values[order], deviations=self.deviations[order])
@@ -107,12 +107,12 @@ class Table:
     def lines(self) -> list[str]:
         """The table for a terminal."""
         head = [f"{one.group} {one.title}{_ARROWS[one.better]}".strip() for one in self.columns]
-        names = [f"{row.name} ({row.beside})" if row.beside else row.name for row in self.rows]
+        names = [f"{row.name} ({row.subtitle})" if row.subtitle else row.name for row in self.rows]
         body = [[name, *cells] for name, cells in zip(names, self.cells(), strict=True)]
-        return aligned([[self.stub.lower(), *head], *body])
+        return aligned_columns([[self.stub.lower(), *head], *body])
 
 
-def as_page(table: Table, first: int = 0) -> content.Table:
+def as_page(table: ResultTable, first: int = 0) -> content.Table:
     """Return a table as a page shows it, with so many rows at first."""
     columns = [content.Column(head.title + _ARROWS[head.better], True, head.group) for head in table.columns]
     rows: list[Sequence[content.Value | content.Cell]] = []
@@ -121,13 +121,13 @@ def as_page(table: Table, first: int = 0) -> content.Table:
             content.Cell(text, order=float(value) if np.isfinite(value) else None, style="strong" if best else "")
             for value, text, best in zip(values, texts, bold, strict=True)
         ]
-        name = Markup("{} <small>{}</small>").format(row.name, row.beside) if row.beside else row.name
+        name = Markup("{} <small>{}</small>").format(row.name, row.subtitle) if row.subtitle else row.name
         rows.append([name, *cells])
     columns = [content.Column(table.stub), *columns]
     return content.Table(content.anchor("table", table.name), table.title, columns, rows, table.note, first=first)
 
 
-def as_csv(table: Table) -> str:
+def as_csv(table: ResultTable) -> str:
     """Format a table as CSV with a mean and a deviation column for each number, in full precision."""
     names = [f"{head.group} {head.title}".strip() for head in table.columns]
     lines = [[table.stub, *(text for name in names for text in (name, f"{name} std"))]]
@@ -137,7 +137,7 @@ def as_csv(table: Table) -> str:
     return csv_text(lines)
 
 
-def latex(table: Table) -> str:
+def as_latex(table: ResultTable) -> str:
     """Format a table as LaTeX, for the package booktabs; rows have their names in papers."""
 
     def escaped(text: str) -> str:
@@ -148,7 +148,7 @@ def latex(table: Table) -> str:
     grouped = any(head.group for head in table.columns)
     titles = [(head.group, head.title + _ARROWS[head.better]) for head in table.columns]
     heads = [tuple(map(escaped, title if grouped else title[1:])) for title in titles]
-    names = pd.Index([escaped(row.beside or row.name) for row in table.rows], name=escaped(table.stub))
+    names = pd.Index([escaped(row.subtitle or row.name) for row in table.rows], name=escaped(table.stub))
     frame = pd.DataFrame(bold, index=names, columns=pd.MultiIndex.from_tuples(heads), dtype=object)
     return str(
         frame.style.to_latex(
@@ -168,7 +168,7 @@ def number_text(value: float, deviation: float = float("nan"), digits: int = 2) 
     return f"{value:.{digits}f}" + (f" ± {deviation:.{digits}f}" if deviation == deviation else "")
 
 
-def aligned(lines: Sequence[Sequence[str]], *, left: Sequence[int] = (0,)) -> list[str]:
+def aligned_columns(lines: Sequence[Sequence[str]], *, left: Sequence[int] = (0,)) -> list[str]:
     """Align lines of cells in columns, for a terminal."""
     widths = [max(len(line[column]) for line in lines) for column in range(len(lines[0]))]
     return [

@@ -27,7 +27,7 @@ from typing import Any, NamedTuple
 from unknown_detection.csv_text import csv_text
 from unknown_detection.evaluation.errors import EvaluationError, require_known
 from unknown_detection.evaluation.files import atomic_path, write_text
-from unknown_detection.evaluation.graph.transitions import Class, Image, Transitions
+from unknown_detection.evaluation.graph.transitions import ClassifiedImage, DatasetClass, Transitions
 
 MIN_WEIGHT = 10
 """Minimum number of images on an edge. Ours: about a tenth of the 103 images that most ImageNet classes have in a
@@ -132,54 +132,56 @@ def heaviest(graph: Any) -> list[Edge]:
     return sorted(graph.edges(data=True), key=lambda edge: (-edge[2]["weight"], edge[:2]))
 
 
-def _left(step: str, images: Sequence[Image], min_weight: int, threshold: float) -> Sequence[Image]:
+def _left(
+    step: str, images: Sequence[ClassifiedImage], min_weight: int, threshold: float
+) -> Sequence[ClassifiedImage]:
     """Return the images that a step leaves."""
     if step == "self-loops":
-        return [image for image in images if image.own.key != image.predicted.key]
+        return [image for image in images if image.true.key != image.predicted.key]
     if step == "evident-id":
         return [image for image in images if not image.known or image.score > threshold]
     if step == "same-names":
-        return [image for image in images if image.own.name != image.predicted.name]
+        return [image for image in images if image.true.name != image.predicted.name]
     if step == "same-dataset":
-        return [image for image in images if image.own.dataset != image.predicted.dataset]
+        return [image for image in images if image.true.dataset != image.predicted.dataset]
     if step == "light-edges":
         return [image for edge in _edges(images).values() if len(edge) >= min_weight for image in edge]
     return images
 
 
-def _edges(images: Sequence[Image]) -> Mapping[tuple[Class, Class], list[Image]]:
+def _edges(images: Sequence[ClassifiedImage]) -> Mapping[tuple[DatasetClass, DatasetClass], list[ClassifiedImage]]:
     """Group images by true and predicted class."""
     found = defaultdict(list)
     for image in images:
-        found[image.own, image.predicted].append(image)
+        found[image.true, image.predicted].append(image)
     return found
 
 
-def _ends(images: Sequence[Image]) -> set[Class]:
-    return {end for image in images for end in (image.own, image.predicted)}
+def _ends(images: Sequence[ClassifiedImage]) -> set[DatasetClass]:
+    return {end for image in images for end in (image.true, image.predicted)}
 
 
-def _threshold(images: Sequence[Image], accepted: float) -> float:
+def _threshold(images: Sequence[ClassifiedImage], accepted: float) -> float:
     """Return the score up to which a fraction of the in-distribution images is accepted; -inf if there are none."""
     scores = sorted(image.score for image in images if image.known)
     # As a rational number, because 0.95 n may exceed 95 % in floating point.
     return scores[math.ceil(Fraction(str(accepted)) * len(scores)) - 1] if scores else -math.inf
 
 
-def _graph(images: Sequence[Image], nodes: Collection[Class]) -> Any:
+def _graph(images: Sequence[ClassifiedImage], nodes: Collection[DatasetClass]) -> Any:
     import networkx
 
     graph = networkx.DiGraph()
     for node in sorted(nodes):
         graph.add_node(node.key, label=node.name, dataset=node.dataset)
-    for (own, predicted), mine in sorted(_edges(images).items(), key=lambda edge: edge[0]):
+    for (true, predicted), mine in sorted(_edges(images).items(), key=lambda edge: edge[0]):
         # `fsum` is exact, so the order of images makes no difference.
         mean = math.fsum(image.score for image in mine) / len(mine)
-        graph.add_edge(own.key, predicted.key, weight=len(mine), mean_score=mean)
+        graph.add_edge(true.key, predicted.key, weight=len(mine), mean_score=mean)
     return graph
 
 
-def _emptied(step: str, images: Sequence[Image], min_weight: int) -> EvaluationError:
+def _emptied(step: str, images: Sequence[ClassifiedImage], min_weight: int) -> EvaluationError:
     edges = _edges(images)
     found = f"The step {step} leaves no edge: it removes the last {len(edges):,} ({STEPS[step]})"
     if step == "light-edges":

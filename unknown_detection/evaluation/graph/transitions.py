@@ -33,7 +33,7 @@ _FOLDER = re.compile(r"/?([a-z])/(?=\1)")
 _INDEX = re.compile(r"\d+", re.ASCII)
 
 
-class Class(NamedTuple):
+class DatasetClass(NamedTuple):
     """A class of a dataset: the dataset's name, its own name of the class, and the display name.
 
     By the display name, classes of different datasets are compared; it is the `class_id` if no other is known.
@@ -49,11 +49,11 @@ class Class(NamedTuple):
         return f"{self.dataset}:{self.class_id}"
 
 
-class Image(NamedTuple):
+class ClassifiedImage(NamedTuple):
     """True and predicted class of an image, its score, and whether it is in-distribution; None if that is unknown."""
 
-    own: Class
-    predicted: Class
+    true: DatasetClass
+    predicted: DatasetClass
     score: float
     known: bool | None
 
@@ -65,20 +65,20 @@ class Transitions:
     Without a release, `config` and `splits` are empty; `left_out` further images of the file belong to others.
     """
 
-    images: Sequence[Image]
+    images: Sequence[ClassifiedImage]
     detector: str
     config: str = ""
     splits: tuple[str, ...] = ()
     left_out: int = 0
 
 
-def make_class(dataset: str, class_id: str, name: str | None = None) -> Class:
+def make_class(dataset: str, class_id: str, name: str | None = None) -> DatasetClass:
     """Return a class from its dataset's own name for it, and its display name if it has one."""
     plain = _FOLDER.sub("", class_id, count=1) if _FOLDER.match(class_id) else class_id
-    return Class(dataset, plain, make_class(dataset, name).class_id if name else plain)
+    return DatasetClass(dataset, plain, make_class(dataset, name).class_id if name else plain)
 
 
-def read_class(text: str) -> Class | None:
+def read_class(text: str) -> DatasetClass | None:
     """Parse `DATASET:CLASS`; None for any other text."""
     dataset, _, class_id = (part.strip() for part in text.partition(":"))
     return make_class(dataset, class_id) if dataset and class_id else None
@@ -105,11 +105,11 @@ def read_transitions(path: Path, *, detector: str | None = None) -> Transitions:
         )
     scores = _of_detector(scores, detector, path)
     wanted = "DATASET:CLASS, such as places365:fountain"
-    own, predicted = (_classes(scores, column, read_class, wanted, path) for column in ("class", "prediction"))
+    true, predicted = (_classes(scores, column, read_class, wanted, path) for column in ("class", "prediction"))
     known: list[bool | None] = [None] * len(scores)
     if "role" in scores.column_names:
         known = [role == IN_DISTRIBUTION for role in scores["role"].to_pylist()]
-    images = list(map(Image, own, predicted, scores["score"].to_pylist(), known))
+    images = list(map(ClassifiedImage, true, predicted, scores["score"].to_pylist(), known))
     return Transitions(images, scores["detector"][0].as_py())
 
 
@@ -163,7 +163,7 @@ def scored_transitions(
     predicted = _classes(scores, column, read, wanted, path)
     mine = [rows[id_] for id_ in scores["id"].to_pylist()]
     images = [
-        Image(row.own, found, score, row.known)
+        ClassifiedImage(row.true, found, score, row.known)
         for row, found, score in zip(mine, predicted, scores["score"].to_pylist(), strict=True)
     ]
     return Transitions(images, scores["detector"][0].as_py(), config, splits, len(ids) - len(mine))
@@ -173,7 +173,7 @@ class _Row(NamedTuple):
     """A row of a release; `label` is the name of its label if that is its class, too, else None."""
 
     split: str
-    own: Class
+    true: DatasetClass
     known: bool
     label: str | None
 
@@ -190,17 +190,17 @@ def _rows(release: Release, config: str) -> dict[str, _Row]:
     return found
 
 
-def _predictable(release: Release, config: str, rows: Iterable[_Row], *, indices: bool) -> dict[str, Class]:
+def _predictable(release: Release, config: str, rows: Iterable[_Row], *, indices: bool) -> dict[str, DatasetClass]:
     """Return the classes that a model of this config predicts, by all that a file may call them.
 
     That is the name of a label, with or without dataset and folder, or its index. Label names are class ids of one
     dataset: the one whose rows have most of the labels. Another dataset may share some ids, as SUN397 shares 294 with
     Places365, but has fewer of them.
     """
-    named: dict[str, dict[str, Class]] = defaultdict(dict)
+    named: dict[str, dict[str, DatasetClass]] = defaultdict(dict)
     for row in rows:
         if row.label is not None:
-            named[row.own.dataset][row.label] = row.own
+            named[row.true.dataset][row.label] = row.true
     if not named:
         raise EvaluationError(
             f"No row of {config} in {release.name} has its label as its class. Give the classes in the columns class "
@@ -215,8 +215,8 @@ def _predictable(release: Release, config: str, rows: Iterable[_Row], *, indices
 
 
 def _classes(
-    table: pa.Table, column: str, read: Callable[[str], Class | None], wanted: str, path: Path
-) -> list[Class]:
+    table: pa.Table, column: str, read: Callable[[str], DatasetClass | None], wanted: str, path: Path
+) -> list[DatasetClass]:
     """Parse a column of class names."""
     texts = [text or "" for text in table[column].to_pylist()]
     classes = {text: read(text) for text in set(texts)}

@@ -39,7 +39,7 @@ def figures(rows: Rows) -> list[Figure]:
     return [accuracy, Figure(**{**vars(accuracy), "metric": ECE.name, "value": error, "factor": ECE.factor})]
 
 
-def reliability(rows: Rows) -> Reliability | None:
+def reliability_bins(rows: Rows) -> Reliability | None:
     """Return the reliability diagram of a config's rows; None if there is no ECE."""
     judged = _judged(rows)
     if judged is None:
@@ -69,8 +69,8 @@ def draw(scene: Scene) -> Iterator[Picture]:
     """Draw a reliability diagram of each config."""
     for config, of_config in scene.rows.items():
         title = f"Reliability on {config}, {scene.runs[config]}"
-        bins = {detector_name(name): found for name, rows in of_config.items() if (found := reliability(rows))}
-        yield Picture(scene.name(NAME, config), title, plots.reliability(bins, title=title))
+        bins = {detector_name(name): found for name, rows in of_config.items() if (found := reliability_bins(rows))}
+        yield Picture(scene.name(NAME, config), title, plots.plot_reliability(bins, title=title))
 
 
 PROTOCOL = Protocol(

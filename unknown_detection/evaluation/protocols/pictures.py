@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pandas as pd
 
 from unknown_detection.evaluation.display import plots
-from unknown_detection.evaluation.display.names import BASELINE, detector_name, metric, set_name
-from unknown_detection.evaluation.files import file_name
+from unknown_detection.evaluation.display.names import BASELINE, detector_name, figure_metric, set_name
+from unknown_detection.evaluation.files import safe_file_name
 from unknown_detection.evaluation.metrics.metrics import METRICS, aurc, risk_coverage
 from unknown_detection.evaluation.protocols.protocol import Protocol, best_first
 from unknown_detection.evaluation.scoring.rows import Rows, rank_known_unknown
@@ -58,7 +58,7 @@ class Scene:
 
     def name(self, *parts: str) -> str:
         """Return a picture's file name."""
-        return file_name(*parts, *self.labels)
+        return safe_file_name(*parts, *self.labels)
 
     def where(self, chosen: Callable[[Rows], npt.NDArray[np.bool_]]) -> Scene:
         """Select some of the rows."""
@@ -70,7 +70,7 @@ class Scene:
         lines = self.protocol.headline(self.figures)
         lines = lines[lines["config"] == config] if self.protocol.each_config else lines
         means = lines.groupby("detector", sort=False)["value"].mean()
-        better = metric(lines["metric"].iloc[0]).better if len(lines) else "higher"
+        better = figure_metric(lines["metric"].iloc[0]).better if len(lines) else "higher"
         ordered = [means.index[place] for place in best_first(means, better)]
         return [name for name in dict.fromkeys([*ordered, *self.rows[config]]) if name in self.rows[config]]
 
@@ -79,12 +79,12 @@ def changes(scene: Scene) -> Iterator[Picture]:
     """Plot the change of the headline figure against the baseline, run by run."""
     baseline = detector_name(BASELINE)
     for (config, name), found in scene.protocol.headline(scene.figures).groupby(["config", "metric"], sort=False):
-        changed = _against_baseline(found, metric(name).better)
+        changed = _against_baseline(found, figure_metric(name).better)
         if changed:
-            unit = "gain (points)" if metric(name).better == "higher" else "reduction (%)"
+            unit = "gain (points)" if figure_metric(name).better == "higher" else "reduction (%)"
             where = ", ".join([config, *scene.labels])
-            title = f"{metric(name).title} against {baseline}: {scene.protocol.title} on {where}"
-            figure = plots.changes(changed, title=title, axis=f"{unit}, right of 0 is better than {baseline}")
+            title = f"{figure_metric(name).title} against {baseline}: {scene.protocol.title} on {where}"
+            figure = plots.plot_changes(changed, title=title, axis=f"{unit}, right of 0 is better than {baseline}")
             yield Picture(scene.name("changes", scene.protocol.name, config), title, figure)
 
 
@@ -123,7 +123,7 @@ def heatmap(scene: Scene, setting: str, *, across: str = "unknown", by: Sequence
         means = found.pivot_table("value", "detector", across, sort=False).reindex(index=detectors, columns=sets)
         means = means.iloc[best_first(means.mean(axis=1, skipna=False).fillna(0), "higher")]
         title = f"AUROC by detector and unknowns: {', '.join([scene.protocol.title, *names, *scene.labels])}"
-        figure = plots.heatmap(
+        figure = plots.plot_heatmap(
             means.to_numpy(), list(map(detector_name, means.index)), list(map(set_name, means.columns)),
             title=title, bar="AUROC (%)",
         )  # fmt: skip
@@ -145,7 +145,7 @@ def roc_curves(scene: Scene, split: str = "test") -> Iterator[Picture]:
             curves["unknown rows" if one == split else set_name(one)] = (*rates, 100 * METRICS["auroc"].of(ranking))
         which = "" if scene.chosen else ", the best detector"
         title = f"ROC curves of {detector_name(name)}{which} on {config}, {scene.runs[config]}"
-        yield Picture(scene.name("roc", scene.protocol.name, config), title, plots.roc(curves, title=title))
+        yield Picture(scene.name("roc", scene.protocol.name, config), title, plots.plot_roc(curves, title=title))
 
 
 def densities(scene: Scene) -> Iterator[Picture]:
@@ -163,7 +163,7 @@ def densities(scene: Scene) -> Iterator[Picture]:
             scores[detector_name(name)] = {
                 role: rows.score[rows.role == role] for role in np.unique(rows.role).tolist()
             }
-        yield Picture(scene.name("densities", config), title, plots.densities(scores, title=title))
+        yield Picture(scene.name("densities", config), title, plots.plot_densities(scores, title=title))
 
 
 def risk_coverage_curves(scene: Scene) -> Iterator[Picture]:
@@ -176,7 +176,7 @@ def risk_coverage_curves(scene: Scene) -> Iterator[Picture]:
                 curves[detector_name(name)] = (*risk_coverage(rows.score, errors), 1000 * aurc(rows.score, errors))
         if curves:
             title = f"Risk-coverage curves of unknown detection on {config}, {scene.runs[config]}"
-            figure = plots.risk_coverage(curves, baseline=detector_name(BASELINE), title=title)
+            figure = plots.plot_risk_coverage(curves, baseline=detector_name(BASELINE), title=title)
             yield Picture(scene.name("risk-coverage", config), title, figure)
 
 
@@ -193,6 +193,6 @@ def correlations(scene: Scene) -> Iterator[Picture]:
                 title = f"Correlation of scores on in-distribution rows of {split}, {scene.runs[config]}"
                 names, values = [*map(detector_name, varied)], np.asarray(np.corrcoef([*varied.values()]))
                 shades = plots.Shades((-100, 100), "RdBu_r", "{:z.0f}")
-                figure = plots.heatmap(values, names, names, title=title, bar="correlation (%)", shades=shades)
+                figure = plots.plot_heatmap(values, names, names, title=title, bar="correlation (%)", shades=shades)
                 yield Picture(scene.name("correlation", config), title, figure)
                 break

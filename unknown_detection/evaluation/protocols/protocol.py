@@ -12,10 +12,10 @@ from typing import Any, Literal
 import numpy as np
 import pandas as pd
 
-from unknown_detection.evaluation.display.names import beside, metric, metric_name, set_name
-from unknown_detection.evaluation.display.tables import Heading, Row, Table
+from unknown_detection.evaluation.display.names import figure_metric, metric_name, paper_name, set_name
+from unknown_detection.evaluation.display.tables import Heading, ResultTable, TableRow
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.files import file_name
+from unknown_detection.evaluation.files import safe_file_name
 from unknown_detection.evaluation.protocols.figures import Figure
 from unknown_detection.evaluation.protocols.results import ALL_VARIANTS, FIGURE_KEY, Line
 from unknown_detection.evaluation.scoring.rows import Rows
@@ -23,7 +23,7 @@ from unknown_detection.evaluation.scoring.rows import Rows
 Columns = Sequence[tuple[Heading, Line]]
 """The headings of a table, each with the figure of any detector that its column shows."""
 
-LaidOut = Iterator[tuple[Table, bool]]
+LaidOut = Iterator[tuple[ResultTable, bool]]
 """Tables, each with whether a page shows it at once."""
 
 _SPREADS: Mapping[str, Literal["lower", ""]] = {
@@ -52,35 +52,42 @@ class Builder:
     ranked: Callable[[pd.DataFrame], pd.DataFrame] = lambda lines: lines.iloc[:0]
     variants: bool = False
 
-    def by_detector(self, parts: Sequence[str], title: str, note: str, columns: Columns, lines: pd.DataFrame) -> Table:
+    def by_detector(
+        self, parts: Sequence[str], title: str, note: str, columns: Columns, lines: pd.DataFrame
+    ) -> ResultTable:
         """Build a table with one row per detector and variant; each column shows the figure next to its heading."""
         made = pd.MultiIndex.from_frame(lines[["detector", "variant"]].drop_duplicates())
         keys = [(*one, *(line[key] for key in FIGURE_KEY)) for one in made for _, line in columns]
         figures = lines.set_index([*made.names, *FIGURE_KEY])
         shape = len(made), len(columns)
         found = figures[["mean", "std"]].mul(figures["factor"], axis=0).reindex(pd.MultiIndex.from_tuples(keys))
-        rows = [Row(name, ", ".join(filter(None, (beside(name), variant * self.variants)))) for name, variant in made]
+        rows = [
+            TableRow(name, ", ".join(filter(None, (paper_name(name), variant * self.variants))))
+            for name, variant in made
+        ]
         table = self.table(
             parts, title, f"{note} {over(lines)}", "Detector", [head for head, _ in columns], rows,
             *(found[name].to_numpy(float).reshape(shape) for name in ("mean", "std")),
         )  # fmt: skip
         ranked = self.ranked(lines)
         if len(ranked):
-            better = metric(ranked["metric"].iloc[0]).better
+            better = figure_metric(ranked["metric"].iloc[0]).better
             means = ranked.groupby([*made.names], sort=False)["mean"].mean().reindex(made)
             return table.in_order(best_first(means, better))
         first = next((number for number, head in enumerate(table.columns) if head.better), None)
         return table if first is None else table.best_first(first)
 
     def table(
-        self, parts: Sequence[str], title: str, note: str, stub: str, columns: Sequence[Heading], rows: Sequence[Row],
-        *numbers: Any, **others: Any
-    ) -> Table:  # fmt: skip
+        self, parts: Sequence[str], title: str, note: str, stub: str, columns: Sequence[Heading],
+        rows: Sequence[TableRow], *numbers: Any, **others: Any
+    ) -> ResultTable:  # fmt: skip
         """Build a table with the shared labels in its name and title; deviations may be left out."""
         full = ", ".join([title, *(label.replace("_", " ") for label in self.labels)])
         note = " ".join(f"{note} {self.remark}".split())
         values, deviations = numbers if len(numbers) > 1 else (numbers[0], np.full(np.shape(numbers[0]), np.nan))
-        return Table(file_name(*parts, *self.labels), full, note, stub, columns, rows, values, deviations, **others)
+        return ResultTable(
+            safe_file_name(*parts, *self.labels), full, note, stub, columns, rows, values, deviations, **others
+        )
 
 
 def each_config(name: str, title: str, note: str, heading: Callable[[Line], Heading]) -> Callable[..., LaidOut]:
@@ -101,7 +108,7 @@ def distinct(lines: pd.DataFrame) -> list[Line]:
 
 def heading(group: str, line: Line, title: str = "") -> Heading:
     """Return the heading of a figure's column; without a title, the metric's name."""
-    better = _SPREADS.get(line["statistic"], metric(line["metric"]).better)
+    better = _SPREADS.get(line["statistic"], figure_metric(line["metric"]).better)
     return Heading(group, title or metric_name(line["metric"]), better)
 
 

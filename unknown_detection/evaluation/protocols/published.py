@@ -71,7 +71,7 @@ def of_other_version(weights: str) -> dict[str, Any]:
     return {row.postprocessor: row for row in _rows(weights) if row.postprocessor in OTHER_VERSION}
 
 
-def beside(figures: pd.DataFrame, weights: Mapping[str, str]) -> pd.DataFrame:
+def compare_with_leaderboard(figures: pd.DataFrame, weights: Mapping[str, str]) -> pd.DataFrame:
     """Set the leaderboard's means beside those of a report, where release, weights and detector are those of a row.
 
     Args:

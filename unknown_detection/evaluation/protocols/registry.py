@@ -58,7 +58,7 @@ def register(protocol: Protocol) -> Protocol:
     return protocol
 
 
-def named(name: str) -> Protocol:
+def protocol_of(name: str) -> Protocol:
     """Return the protocol of a figure; of one that is not known here, such as a stranger's, one by its name."""
     known = {**PROTOCOLS, calibration.NAME: calibration.PROTOCOL}
     return known.get(name) or Protocol(name, name, "", {}, robustness.PROTOCOL.judge)
@@ -103,7 +103,9 @@ def default_protocol(config: str) -> str:
     return prefix if prefix in PROTOCOLS else unknown_detection.NAME
 
 
-def _without(left_out: Mask, protocol: Protocol, rows: Rows, published: Sequence[Figure], named: str) -> list[Figure]:
+def _without(
+    left_out: Mask, protocol: Protocol, rows: Rows, published: Sequence[Figure], rows_kind: str
+) -> list[Figure]:
     """Figures without some rows, under the names of the published ones, with the number of rows that they lack."""
     by_name = {figure.name: figure for figure in published}
     found = []
@@ -112,7 +114,7 @@ def _without(left_out: Mask, protocol: Protocol, rows: Rows, published: Sequence
         whole = by_name.get(figure.name) or next(one for one in published if _is_part(figure, one))
         lacking = whole.n_known + whole.n_unknown - figure.n_known - figure.n_unknown
         one = replace(figure, config=whole.config, known=whole.known, unknown=whole.unknown, fitted_on=whole.fitted_on)
-        found.append(replace(one, rows=named, left_out=lacking))
+        found.append(replace(one, rows=rows_kind, left_out=lacking))
     return found
 
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 
 from unknown_detection.csv_text import csv_text
 from unknown_detection.evaluation.errors import EvaluationError, one_line
-from unknown_detection.evaluation.files import atomic_path, parse_json, read_parquet, write_text
+from unknown_detection.evaluation.files import atomic_path, parse_json, read_untrusted, write_text
 from unknown_detection.evaluation.protocols.figures import Figure
 
 FORMAT = 4
@@ -83,7 +83,7 @@ FIGURE_KEY = [one.name for one in fields(Figure) if one.type == "str"]
 
 
 @dataclass(frozen=True)
-class Run:
+class ModelRun:
     """A run: one scores file of a model's detectors.
 
     `COLUMNS` describes what is not here.
@@ -109,7 +109,7 @@ class Run:
     weights: str = ""
 
 
-def tidy(evaluated: Iterable[tuple[Run, str, Iterable[Figure]]], **release: str) -> pd.DataFrame:
+def tidy(evaluated: Iterable[tuple[ModelRun, str, Iterable[Figure]]], **release: str) -> pd.DataFrame:
     """Build the table of figures of several runs and detectors.
 
     `release` has the columns `release`, `release_digest` and `duplicates_sha256`, which may be left out.
@@ -176,7 +176,7 @@ def read_figures(where: Path) -> pd.DataFrame:
         raise EvaluationError(f"There is no report at {where}: no such file or folder. Check the path.")
     if not path.is_file():
         raise EvaluationError(f"{where} is not a report: it has no {path.name}. Check the path.")
-    table = read_parquet(path, f"the figures {path}")
+    table = read_untrusted(path, f"the figures {path}")
     try:
         record = parse_json((table.schema.metadata or {}).get(METADATA, b""))
     except ValueError:

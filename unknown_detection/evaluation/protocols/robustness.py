@@ -9,15 +9,15 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from unknown_detection.evaluation.display.names import beside, metric, set_name, statistic_name
-from unknown_detection.evaluation.display.tables import Heading, Row
+from unknown_detection.evaluation.display.names import figure_metric, paper_name, set_name, statistic_name
+from unknown_detection.evaluation.display.tables import Heading, TableRow
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.metrics.metrics import METRICS
 from unknown_detection.evaluation.metrics.mixture import mixture, moments
 from unknown_detection.evaluation.protocols import calibration, equal_numbers
 from unknown_detection.evaluation.protocols.figures import Figure
 from unknown_detection.evaluation.protocols.protocol import Builder, LaidOut, Protocol, best_first, distinct, heading
-from unknown_detection.evaluation.protocols.results import ALL_VARIANTS, Run
+from unknown_detection.evaluation.protocols.results import ALL_VARIANTS, ModelRun
 from unknown_detection.evaluation.scoring.rows import Rows
 
 NAME = "optimizer-robustness"
@@ -93,19 +93,19 @@ def _mixed(key: Figure, components: Sequence[tuple[float, float]], unknown: str)
         yield replace(key, protocol=NAME, unknown=unknown, statistic=statistic, value=reported / factor, factor=factor)
 
 
-DetectorFigures = tuple[Run, str, list[Figure]]
+DetectorFigures = tuple[ModelRun, str, list[Figure]]
 """A run, the name of one of its detectors, and its figures."""
 
 
-def robust_variants(runs: Iterable[Run]) -> list[str]:
+def robust_variants(runs: Iterable[ModelRun]) -> list[str]:
     """Return the training methods with two or more models; one model may have several files, one per config."""
     models = Counter(variant for variant, _ in dict.fromkeys((run.variant, _model(run)) for run in runs))
     return [variant for variant, count in models.items() if count > 1]
 
 
-def robust_detectors(judged: Iterable[tuple[Run, str]]) -> list[str]:
+def robust_detectors(judged: Iterable[tuple[ModelRun, str]]) -> list[str]:
     """Return the detectors with two or more models for each training method that has as many."""
-    runs: dict[str, list[Run]] = {}
+    runs: dict[str, list[ModelRun]] = {}
     every = []
     for run, detector in judged:
         runs.setdefault(detector, []).append(run)
@@ -135,7 +135,7 @@ def robust_figures(evaluated: Sequence[DetectorFigures]) -> Iterator[DetectorFig
             yield _together(variant, [run for run, _ in mine if run.variant == variant]), detector, several
 
 
-def _model(run: Run) -> tuple[int | None, str]:
+def _model(run: ModelRun) -> tuple[int | None, str]:
     return (run.seed, run.model_digest or run.name)
 
 
@@ -150,10 +150,12 @@ def _comparable(runs: Mapping[str, list[list[Figure]]]) -> dict[str, list[list[F
     return {variant: [list(filter(kept, model)) for model in models] for variant, models in runs.items()}
 
 
-def _together(variant: str, runs: Sequence[Run]) -> Run:
+def _together(variant: str, runs: Sequence[ModelRun]) -> ModelRun:
     """Return the run that represents several runs in the line of a figure over them."""
     name = " + ".join(dict.fromkeys(run.name for run in runs))
-    return Run(name, variant, None, " + ".join(dict.fromkeys(run.model for run in runs)), "", {}, runs[0].versions)
+    return ModelRun(
+        name, variant, None, " + ".join(dict.fromkeys(run.model for run in runs)), "", {}, runs[0].versions
+    )
 
 
 def tables(lines: pd.DataFrame, builder: Builder) -> LaidOut:
@@ -169,7 +171,7 @@ def tables(lines: pd.DataFrame, builder: Builder) -> LaidOut:
         names += [set_name(unknown)] if not names or sets[config, setting] > 1 else []
         where = ", ".join(names)
         columns = [
-            (heading(metric(line["metric"]).title, line, statistic_name(line["statistic"])), line)
+            (heading(figure_metric(line["metric"]).title, line, statistic_name(line["statistic"])), line)
             for line in distinct(found)
         ]
         title = f"Robustness of detectors to the training method on {config}, {where}"
@@ -182,8 +184,8 @@ def tables(lines: pd.DataFrame, builder: Builder) -> LaidOut:
         cells = scores.unstack(sort=False)
         title = f"Robustness of training methods on {config}, {builder.settings.get(setting, setting)}"
         headings = [Heading("", variant, "lower") for variant in cells.columns]
-        rows = [Row(one, beside(one)) for one in cells.index]
-        parts, shown = (NAME, config, "variants", setting, name), f"{title}, {metric(name).title}"
+        rows = [TableRow(one, paper_name(one)) for one in cells.index]
+        parts, shown = (NAME, config, "variants", setting, name), f"{title}, {figure_metric(name).title}"
         table = builder.table(
             parts, shown, note, "Detector", headings, rows, cells.to_numpy(float), digits=3, ranked="rows"
         )

@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 import numpy as np
 import pandas as pd
 
-from unknown_detection.evaluation.display.names import metric
+from unknown_detection.evaluation.display.names import figure_metric
 from unknown_detection.evaluation.errors import EvaluationError, require_known
 from unknown_detection.evaluation.protocols.figures import AS_PUBLISHED, WITHOUT_OVERLAP
 from unknown_detection.evaluation.protocols.results import FIGURE_KEY, over_runs
@@ -63,7 +63,7 @@ def compare(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
     found = pd.concat([both[keys], numbers], axis=1)
     found["difference"] = found["second"] - found["first"]
     found["factor"] = both["factor"]
-    better = found["metric"].map(lambda name: 1 if metric(name).better == "higher" else -1)
+    better = found["metric"].map(lambda name: 1 if figure_metric(name).better == "higher" else -1)
     verdicts = np.select([found["difference"].isna(), found["difference"] == 0, found["difference"] * better > 0],
                          ["undefined", "same", "better"], "worse")  # fmt: skip
     found["verdict"] = verdicts

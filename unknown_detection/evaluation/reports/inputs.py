@@ -21,10 +21,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from unknown_detection.evaluation.errors import EvaluationError, require_known
-from unknown_detection.evaluation.files import file_name, load_python
+from unknown_detection.evaluation.files import load_python, safe_file_name
 from unknown_detection.evaluation.protocols import robustness
 from unknown_detection.evaluation.protocols.registry import PROTOCOLS, default_protocol, register
-from unknown_detection.evaluation.protocols.results import ALL_VARIANTS, Run
+from unknown_detection.evaluation.protocols.results import ALL_VARIANTS, ModelRun
 from unknown_detection.evaluation.protocols.robustness import robust_variants
 from unknown_detection.evaluation.releases import Release
 from unknown_detection.evaluation.scoring.joining import (
@@ -84,7 +84,7 @@ class ScoredRun:
         times: forward passes that each detector takes as long as, and 1 for `forward`; empty if not measured.
     """
 
-    run: Run
+    run: ModelRun
     configs: tuple[str, ...]
     rows: Mapping[str, Rows]
     index: ReleaseIndex
@@ -228,7 +228,7 @@ def _with_confidence(detector: str, rows: Rows) -> Rows:
 def _check_variants(variants: Sequence[str]) -> None:
     named: dict[str, str] = {}
     for variant in variants:
-        other = named.setdefault(file_name(variant), variant)
+        other = named.setdefault(safe_file_name(variant), variant)
         if other != variant or variant == ALL_VARIANTS:
             raise EvaluationError(
                 f"The training methods {other!r} and {variant!r} give the same file name. Choose names that differ in "
@@ -247,15 +247,15 @@ def _only_config(release: Release) -> tuple[str, ...]:
     return found
 
 
-def _run(file: ScoresFile, provenance: Provenance | None) -> Run:
+def _run(file: ScoresFile, provenance: Provenance | None) -> ModelRun:
     ours = {"python": platform.python_version(), **{name: importlib.metadata.version(name) for name in _PACKAGES}}
     if provenance is None:
-        return Run(file.path.stem, file.variant or "", file_seed(file.path)[1], "", "", {}, {"judged": ours})
+        return ModelRun(file.path.stem, file.variant or "", file_seed(file.path)[1], "", "", {}, {"judged": ours})
     # A model file is recorded without its folder, which may differ between machines.
     model = re.sub(r"[^ ]*/(?=[^/ ]+\.py:)", "", provenance.model)
     kind, _, name = provenance.model.partition(":")
     published = provenance.source.get("file", "") if kind == "torchvision" else name
-    return Run(
+    return ModelRun(
         name=file.path.stem,
         variant=model if file.variant is None else file.variant,
         seed=provenance.seed,

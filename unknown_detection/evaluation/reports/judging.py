@@ -124,7 +124,7 @@ def warnings(release: Release, scored: Sequence[ScoredRun], wanted: Wanted) -> l
     ]
 
 
-def remarks(release: Release, scored: Sequence[ScoredRun], left_out: RowsLeftOut) -> list[str]:
+def row_notes(release: Release, scored: Sequence[ScoredRun], left_out: RowsLeftOut) -> list[str]:
     """List what else there is to know of the rows, in sentences: which are left out, and what the classes are."""
     found = [] if left_out.duplicates is None else [describe_left_out(left_out.duplicates)]
     found += [] if left_out.overlapping is None else [describe_overlaps(left_out.overlapping)]

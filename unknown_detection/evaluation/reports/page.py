@@ -15,7 +15,7 @@ from markupsafe import Markup
 
 from unknown_detection.evaluation.display.tables import as_page
 from unknown_detection.evaluation.protocols import published
-from unknown_detection.evaluation.protocols.registry import named
+from unknown_detection.evaluation.protocols.registry import protocol_of
 from unknown_detection.evaluation.protocols.results import COLUMNS
 from unknown_detection.evaluation.reports.inputs import ScoredRun
 from unknown_detection.evaluation.reports.placed import PlacedTable
@@ -109,7 +109,7 @@ def _section(protocol: str, tables: Sequence[PlacedTable], drawn: Sequence[Drawn
     mine = [placed for placed in tables if placed.protocol == protocol]
     pictures = [(title, Markup(svg)) for name, title, svg in drawn if name == protocol]
     shown, folded = ([as_page(one.table) for one in mine if one.shown is shown] for shown in (True, False))
-    declared = named(protocol)
+    declared = protocol_of(protocol)
     described = {"anchor": anchor(protocol), "title": declared.title, "paper": declared.paper}
     return {**described, "shown": shown, "pictures": pictures, "folded": folded}
 
@@ -117,7 +117,7 @@ def _section(protocol: str, tables: Sequence[PlacedTable], drawn: Sequence[Drawn
 def _leaderboard(record: Mapping[str, Any], figures: pd.DataFrame) -> list[Table]:
     """Lay out OpenOOD's published means beside the report's; nothing where no row of the leaderboard is comparable."""
     weights = {run["run"]: run["weights"] for run in record["runs"]}
-    lines = published.beside(figures, weights)
+    lines = published.compare_with_leaderboard(figures, weights)
     if lines.empty:
         return []
     columns, rows = [Column("Detector"), Column("Run")], lines[["detector", "run"]].to_numpy().tolist()

@@ -9,12 +9,12 @@ import numpy as np
 import pandas as pd
 
 from unknown_detection.evaluation.display.names import metric_name
-from unknown_detection.evaluation.display.tables import Heading, Row, Table
+from unknown_detection.evaluation.display.tables import Heading, ResultTable, TableRow
 from unknown_detection.evaluation.protocols import calibration, robustness
 from unknown_detection.evaluation.protocols.figures import AS_PUBLISHED, WITHOUT_DUPLICATES, WITHOUT_OVERLAP
 from unknown_detection.evaluation.protocols.pictures import Scene
 from unknown_detection.evaluation.protocols.protocol import Builder, heading
-from unknown_detection.evaluation.protocols.registry import PROTOCOLS, named, setting_titles
+from unknown_detection.evaluation.protocols.registry import PROTOCOLS, protocol_of, setting_titles
 from unknown_detection.evaluation.protocols.results import ALL_VARIANTS
 from unknown_detection.evaluation.reports.inputs import ScoredRun
 from unknown_detection.evaluation.reports.judging import confidences
@@ -30,7 +30,7 @@ _WITHOUT = {WITHOUT_DUPLICATES: "duplicates", WITHOUT_OVERLAP: "overlap"}
 class PlacedTable:
     """A table in a report, with its protocol; the page shows it at once or folded."""
 
-    table: Table
+    table: ResultTable
     protocol: str
     shown: bool
 
@@ -58,8 +58,8 @@ def paper_tables(
         for variant, found in each:
             labels = [variant] if several and variant else []
             labels += [] if rows == AS_PUBLISHED else [rows]
-            builder = Builder(tuple(labels), remarks.get((protocol, rows), ""), titles, named(protocol).headline)
-            for table, shown in named(protocol).lay_out(found, builder):
+            builder = Builder(tuple(labels), remarks.get((protocol, rows), ""), titles, protocol_of(protocol).headline)
+            for table, shown in protocol_of(protocol).lay_out(found, builder):
                 placed.append(PlacedTable(table, protocol, shown and rows == AS_PUBLISHED))
     for (protocol, variant), found in lines.groupby(["protocol", "variant"], sort=False):
         for rows in _WITHOUT:
@@ -77,7 +77,7 @@ def summaries(lines: pd.DataFrame) -> list[PlacedTable]:
     several = len({*lines["variant"]} - {ALL_VARIANTS}) > 1
     published = lines[lines["rows"] == AS_PUBLISHED]
     for (name, config), found in published.groupby(["protocol", "config"], sort=False):
-        protocol = named(name)
+        protocol = protocol_of(name)
         columns = protocol.columns(found)
         if columns:
             title = f"{protocol.title} on {config}" if config.count(" + ") < 2 else protocol.title
@@ -102,7 +102,7 @@ def pictures(
         mine = figures[(figures["variant"] == variant) & (figures["rows"] == AS_PUBLISHED)]
         labels = [variant] if len(variants) > 1 else []
         for name, lines in mine.groupby("protocol", sort=False):
-            protocol, rows, names = named(name), {}, {}
+            protocol, rows, names = protocol_of(name), {}, {}
             configs = wanted.get(name) or lines["config"].unique().tolist()
             for of in [[config] for config in configs] if protocol.each_config else [configs]:
                 for one in runs:  # the first with rows of the config
@@ -128,11 +128,11 @@ def _numbered(placed: Sequence[PlacedTable]) -> list[PlacedTable]:
     return found
 
 
-def _effects(protocol: str, lines: pd.DataFrame, builder: Builder, without: str) -> Iterator[Table]:
+def _effects(protocol: str, lines: pd.DataFrame, builder: Builder, without: str) -> Iterator[ResultTable]:
     """Tabulate a protocol's summary on all rows and without some; nothing if it lacks the latter."""
     if not (lines["rows"] == without).any():
         return
-    what, declared = _WITHOUT[without], named(protocol)
+    what, declared = _WITHOUT[without], protocol_of(protocol)
     for names, found in lines.groupby(["config"], sort=False) if declared.each_config else [((), lines)]:
         columns = [
             (heading(f"{head.group} {metric_name(line['metric'])}".strip(), line, title), {**line, "rows": rows})
@@ -146,19 +146,19 @@ def _effects(protocol: str, lines: pd.DataFrame, builder: Builder, without: str)
         yield builder.by_detector((what, protocol, *names), title, note, columns, found)
 
 
-def _left_out(protocol: str, left_out: Sequence[LeftOut]) -> Table:
+def _left_out(protocol: str, left_out: Sequence[LeftOut]) -> ResultTable:
     """Tabulate the rows left out of each split that a protocol evaluates."""
     headings = [Heading("", name) for name in ("Rows", "Duplicates", "Made from duplicates", "Left out")]
-    rows = [Row(f"{one.config}/{one.split}") for one in left_out]
+    rows = [TableRow(f"{one.config}/{one.split}") for one in left_out]
     counts = [[one.rows, one.duplicates, one.made_from_duplicates, one.left_out] for one in left_out]
     title, parts = "Rows left out as duplicates", ("duplicates", "left-out", protocol)
     note = describe_left_out(left_out)
     return Builder().table(parts, title, note, "Split", headings, rows, np.array(counts, float), digits=0)
 
 
-def _overlapping(protocol: str, overlapping: Sequence[Overlapping]) -> Table:
+def _overlapping(protocol: str, overlapping: Sequence[Overlapping]) -> ResultTable:
     """Tabulate the classes that figures without overlap leave out, with their known classes."""
-    rows = [Row(f"{one.config}/{one.split}, {one.class_id}, {one.known}") for one in overlapping]
+    rows = [TableRow(f"{one.config}/{one.split}, {one.class_id}, {one.known}") for one in overlapping]
     counts = np.array([[one.left_out] for one in overlapping], float)
     title, parts = "Classes left out for their overlap with known ones", ("overlap", "left-out", protocol)
     stub, note = "Split, class and known class", describe_overlaps(overlapping)

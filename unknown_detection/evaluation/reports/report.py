@@ -13,8 +13,7 @@ import pandas as pd
 
 from unknown_detection.durable import finish, make_folder
 from unknown_detection.evaluation.display.canvas import inline_svg, save
-from unknown_detection.evaluation.display.tables import aligned, as_csv
-from unknown_detection.evaluation.display.tables import latex as as_latex
+from unknown_detection.evaluation.display.tables import aligned_columns, as_csv, as_latex
 from unknown_detection.evaluation.errors import EvaluationError, require_packages
 from unknown_detection.evaluation.files import write_text
 from unknown_detection.evaluation.protocols.registry import PROTOCOLS
@@ -105,7 +104,7 @@ def report(
     log(_described(opened, scored, wanted))
     left_out = judging.rows_left_out(scored, wanted)
     warnings = judging.warnings(opened, scored, wanted)
-    notes = judging.remarks(opened, scored, left_out)
+    notes = judging.row_notes(opened, scored, left_out)
     for note in (*warnings, *notes):
         log(f"note: {note}")
     if dry_run:
@@ -201,7 +200,7 @@ def _described(release: Release, scored: Sequence[ScoredRun], wanted: judging.Wa
         lines.append([one.run.name, one.run.variant or "-", str(len(one.rows)), ", ".join(one.configs)])
     protocols = [f"{name}: {', '.join(of)}" for name, of in wanted.items()]
     head = f"release  {release.name}, digest {release.digest[:12]}"
-    return "\n".join([head, *aligned(lines, left=(0, 1, 3)), *protocols])
+    return "\n".join([head, *aligned_columns(lines, left=(0, 1, 3)), *protocols])
 
 
 def _tabulate(evaluated: Sequence[DetectorFigures], release: Release) -> pd.DataFrame:

@@ -12,7 +12,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from unknown_detection.evaluation.duplicate_pairs import ids_by_split
+from unknown_detection.evaluation.duplicate_pairs import paired_ids
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.releases import Release
 from unknown_detection.evaluation.scoring.fit_splits import EXTERNALS, HELD_OUT, TRAIN, VALIDATION, in_fit_half
@@ -49,7 +49,7 @@ class ReleaseIndex:
 def release_index(release: Release, configs: Sequence[str]) -> ReleaseIndex:
     """Load the rows of some configs, without their images; raises as `Release.rows` and `Release.duplicates`."""
     pairs = release.duplicates()
-    in_pairs = {} if pairs is None else ids_by_split(pairs)
+    in_pairs = {} if pairs is None else paired_ids(pairs)
     parts = []
     overlaps: set[str] = set()
     for config in configs:

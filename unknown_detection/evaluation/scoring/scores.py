@@ -32,7 +32,7 @@ import pyarrow.parquet as pq
 from msgspec import Struct
 
 from unknown_detection.evaluation.errors import EvaluationError, a_kind, first_line, one_line
-from unknown_detection.evaluation.files import Text, atomic_path, read_parquet
+from unknown_detection.evaluation.files import Text, atomic_path, read_untrusted
 from unknown_detection.evaluation.releases import Release
 from unknown_detection.words import quantity
 
@@ -160,7 +160,7 @@ def _read_file(path: Path, columns: Mapping[str, pa.DataType]) -> pa.Table:
     if path.suffix not in (".csv", ".parquet"):
         raise EvaluationError(f"{path} is neither .parquet nor .csv; convert it.")
     try:
-        table = read_parquet(path, f"scores from {path}") if path.suffix == ".parquet" else _read_csv(path, columns)
+        table = read_untrusted(path, f"scores from {path}") if path.suffix == ".parquet" else _read_csv(path, columns)
         _ = table.column_names  # Arrow does not check the first line's encoding
     except (pa.ArrowException, OSError, UnicodeDecodeError, csv.Error) as error:
         raise EvaluationError(f"Cannot read scores from {path}: {first_line(error)}. Write the file again.") from error
