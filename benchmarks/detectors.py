@@ -201,7 +201,8 @@ def time_vim(repeats: int) -> None:
         times.append((fitted - started, now() - fitted))
     ours, other = np.median(times, axis=0)
     for clock, their_seconds, seconds in zip(("wall", "processor"), other, ours, strict=True):
-        print(f"fit of vim alone, {clock}: {their_seconds / seconds:.2f} times; seconds {their_seconds:.2f}/{seconds:.2f}")
+        ratio = their_seconds / seconds
+        print(f"fit of vim alone, {clock}: {ratio:.2f} times; seconds {their_seconds:.2f}/{seconds:.2f}")
 
 
 @click.command(epilog="Example: python -m benchmarks.detectors")

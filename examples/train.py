@@ -38,8 +38,8 @@ from tqdm import tqdm
 
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.blueprints import make_blueprint
-from unknown_detection.evaluation.models.preprocessing import as_rgb, default_resize
-from unknown_detection.evaluation.models.weights import load_weights, read_weights
+from unknown_detection.evaluation.models.preprocessing import convert_to_rgb, default_resize
+from unknown_detection.evaluation.models.weights import load_weights, read_state_dict
 from unknown_detection.evaluation.releases import Release, load
 
 try:
@@ -187,7 +187,7 @@ def load_images(release: Release, where: str, size: int, resize: int | None, dev
     side, shorter = resize or size, resize or default_resize([size])
 
     def decoded(number: int) -> np.ndarray:
-        image = as_rgb(rows[number]["image"])
+        image = convert_to_rgb(rows[number]["image"])
         if resize or image.size != (side, side):
             lengths = [max(shorter, round(shorter * length / min(image.size))) for length in image.size]
             left, top = ((length - side) // 2 for length in lengths)
@@ -244,7 +244,7 @@ class Training:
         made = make_blueprint(spec, len(classes), pretrained=False)
         if settings.init:
             path = Path(settings.init)
-            load_weights(made.module, read_weights(path), head="", name=settings.model, path=path)
+            load_weights(made.module, read_state_dict(path), head="", name=settings.model, path=path)
         self.run = self.model = made.module.to(device, memory_format=torch.channels_last)
         shown = made.preprocessing
         self.mean, self.std = torch.tensor([shown.mean, shown.std], device=device)[..., None, None]

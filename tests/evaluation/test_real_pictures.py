@@ -122,7 +122,7 @@ def test_a_thousand_photographs_are_cropped_as_timm_does_and_not_squashed(world)
     from PIL import Image
     from torchvision import transforms
 
-    from unknown_detection.evaluation.models.preprocessing import declared
+    from unknown_detection.evaluation.models.preprocessing import of_declaration
 
     real.one_thread()
     weights, _, wnids = world
@@ -135,8 +135,8 @@ def test_a_thousand_photographs_are_cropped_as_timm_does_and_not_squashed(world)
     normalize = transforms.Normalize(values["mean"], values["std"])
     of_timm = timm.data.create_transform(**config, is_training=False)
     ways = {
-        "default": declared({"size": 224, **values}, "it"),
-        "squashed": declared(transforms.Compose([squash, transforms.ToTensor(), normalize]), "it"),
+        "default": of_declaration({"size": 224, **values}, "it"),
+        "squashed": of_declaration(transforms.Compose([squash, transforms.ToTensor(), normalize]), "it"),
     }
     photographs = sorted(Path(FOLDER).glob("n*.JPEG"))
     labels = np.array([wnids.index(path.name.partition("_")[0]) for path in photographs])

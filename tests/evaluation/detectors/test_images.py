@@ -30,7 +30,7 @@ from unknown_detection.evaluation.models.dropout import dropout_drawn  # noqa: E
 from unknown_detection.evaluation.models.features import Features  # noqa: E402
 from unknown_detection.evaluation.models.layers import find_layers  # noqa: E402
 from unknown_detection.evaluation.models.models import Model  # noqa: E402
-from unknown_detection.evaluation.models.preprocessing import declared  # noqa: E402
+from unknown_detection.evaluation.models.preprocessing import of_declaration  # noqa: E402
 
 IDS = [f"source/test/{number}.png" for number in range(12)]
 
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.usefixtures("one_thread")
 
 def opened(module):
     """A model that `open_model` would give, without a file of weights."""
-    preprocessing = declared(small_models.PREPROCESSING, "it")
+    preprocessing = of_declaration(small_models.PREPROCESSING, "it")
     module = module.eval().requires_grad_(False)
     layers = find_layers(module, images_of(2), declared=None, name="it")
     return Model("it", module, preprocessing, layers, "", "cpu")

@@ -18,4 +18,4 @@ least_detection_error_at_95_tpr = _of_scores(curves.least_detection_error_at_95_
 
 def balanced_accuracy(unknown, rejected):
     """Of decisions, in place of scores."""
-    return curves.auroc(rank(np.asarray(rejected).astype(np.int8), unknown)[0])
+    return curves.roc_area(rank(np.asarray(rejected).astype(np.int8), unknown)[0])

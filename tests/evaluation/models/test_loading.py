@@ -13,7 +13,7 @@ from PIL import Image as Pillow
 pytest.importorskip("torch", reason="loads batches with torch")
 
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.models.preprocessing import Preprocessing, batches
+from unknown_detection.evaluation.models.preprocessing import Preprocessing, load_batches
 
 
 def chunk(name, data):
@@ -43,7 +43,7 @@ def load(data):
     features = Features({"id": Value("string"), "image": Image()})
     rows = Dataset.from_dict({"id": ["a/b.png"], "image": [{"bytes": data, "path": None}]}, features=features)
     to_tensor = Preprocessing(lambda image: torch.from_numpy(np.array(image, np.float32)), {}, (8, 8))
-    return list(batches(rows, to_tensor, [[0]], batch_size=1, workers=0))
+    return list(load_batches(rows, to_tensor, [[0]], batch_size=1, workers=0))
 
 
 @pytest.mark.parametrize(

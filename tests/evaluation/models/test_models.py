@@ -15,7 +15,7 @@ from tests.evaluation import small_models  # noqa: E402
 from tests.evaluation.small_models import of_seed  # noqa: E402
 from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
 from unknown_detection.evaluation.models.models import open_model, pick_device  # noqa: E402
-from unknown_detection.evaluation.models.preprocessing import declared, of_torchvision  # noqa: E402
+from unknown_detection.evaluation.models.preprocessing import of_declaration, of_torchvision  # noqa: E402
 
 FILE = Path(small_models.__file__)
 
@@ -83,15 +83,15 @@ def test_declared_preprocessing(weights):
 
 def test_a_declared_resize_and_crop():
     """By hand with Pillow: the shorter side to 20 pixels, then 8 x 8 of the middle."""
-    found = declared({**small_models.PREPROCESSING, "resize": 20}, "it")
+    found = of_declaration({**small_models.PREPROCESSING, "resize": 20}, "it")
     values = np.asarray(picture(40, 30).resize((26, 20), Image.Resampling.BILINEAR).crop((9, 6, 17, 14))) / 255
     expected = (values - small_models.PREPROCESSING["mean"]) / small_models.PREPROCESSING["std"]
     assert np.allclose(found(picture(40, 30)).numpy(), expected.transpose(2, 0, 1), atol=1e-5)
     assert found.description["resize"] == 20
-    assert "resize" not in declared(small_models.PREPROCESSING, "it").description
+    assert "resize" not in of_declaration(small_models.PREPROCESSING, "it").description
     for wrong in (7, "20", [20, 20]):
         with pytest.raises(EvaluationError, match="must be a number of pixels of at least 8"):
-            declared({**small_models.PREPROCESSING, "resize": wrong}, "it")
+            of_declaration({**small_models.PREPROCESSING, "resize": wrong}, "it")
 
 
 @pytest.mark.parametrize("size", [(300, 200), (90, 410), (256, 256), (225, 224)])
@@ -100,16 +100,16 @@ def test_without_resize_the_middle_is_cropped_as_torchvision_and_timm_do(size):
     from torchvision.transforms._presets import ImageClassification
 
     usual = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
-    found = declared({"size": 224, **usual}, "it")(picture(*size))
+    found = of_declaration({"size": 224, **usual}, "it")(picture(*size))
     assert torch.equal(found, ImageClassification(crop_size=224, **usual)(picture(*size)))
-    found = declared({"size": 224, "interpolation": "bicubic", **usual}, "it")(picture(*size))
+    found = of_declaration({"size": 224, "interpolation": "bicubic", **usual}, "it")(picture(*size))
     of_timm = timm.data.create_transform(224, is_training=False, interpolation="bicubic", **usual)
     assert torch.equal(found, of_timm(picture(*size)))
 
 
 def test_without_resize_images_of_the_input_s_size_are_taken_as_stored():
     """CIFAR's images, for instance, of which a crop of 32 out of 36 pixels would lose the edge."""
-    preprocessing = declared({**small_models.PREPROCESSING, "size": 32}, "it")
+    preprocessing = of_declaration({**small_models.PREPROCESSING, "size": 32}, "it")
     assert np.array_equal(preprocessing(noise(32, 32)).numpy(), normalized(noise(32, 32), preprocessing))
     assert preprocessing.description["crop_pct"] == 0.875
 
@@ -123,7 +123,7 @@ def standardized(image):
 def test_any_callable_is_a_preprocessing():
     """Its size, mean and standard deviation are those of the steps that it is composed of."""
     entry = torchvision.models.ResNet50_Weights.IMAGENET1K_V2.transforms()
-    found = declared(entry, "it")
+    found = of_declaration(entry, "it")
     assert torch.equal(found(picture(300, 200, "L")), entry(picture(300, 200, "L").convert("RGB")))
     assert found.size == (224, 224)
     np.testing.assert_allclose(found.mean, entry.mean, atol=1e-6)
@@ -139,7 +139,7 @@ def test_any_callable_is_a_preprocessing():
 
 
 def test_a_callable_that_normalizes_in_another_way():
-    found = declared(standardized, "it")
+    found = of_declaration(standardized, "it")
     assert {name: found.description[name] for name in ("from", "size")} == {"from": "standardized", "size": [6, 8]}
     assert not {"mean", "std"} & found.description.keys()
     assert torch.equal(found(picture()), standardized(picture()))
@@ -152,7 +152,9 @@ def test_functions_of_one_name_are_told_apart_by_what_they_make_of_a_picture():
     """Else kept features of one would be taken for those of the other."""
 
     def described(by):
-        return declared(lambda image: torchvision.transforms.ToTensor()(image.resize((8, 8), by)), "it").description
+        return of_declaration(
+            lambda image: torchvision.transforms.ToTensor()(image.resize((8, 8), by)), "it"
+        ).description
 
     assert described(0)["from"] == described(2)["from"]
     assert described(0) == described(0) != described(2)
@@ -162,7 +164,7 @@ def test_a_preprocessing_for_training_is_refused():
     steps = [torchvision.transforms.Resize((8, 8)), torchvision.transforms.RandomHorizontalFlip(0.7)]
     torch.manual_seed(0)  # without, one run in 17 would draw eight equal flips
     with pytest.raises(EvaluationError, match=r"another tensor of an image at every call\. Give the one"):
-        declared(torchvision.transforms.Compose([*steps, torchvision.transforms.ToTensor()]), "it")
+        of_declaration(torchvision.transforms.Compose([*steps, torchvision.transforms.ToTensor()]), "it")
 
 
 @pytest.mark.parametrize(
@@ -174,7 +176,7 @@ def test_callables_that_give_no_input_of_a_model(steps):
     made = [getattr(torchvision.transforms, name)() for name in steps]
     size = [] if steps == ["ToTensor"] else [torchvision.transforms.Resize((8, 8))]
     with pytest.raises(EvaluationError, match="must turn every RGB image into a float32 tensor of one shape"):
-        declared(torchvision.transforms.Compose([*size, *made]), "it")
+        of_declaration(torchvision.transforms.Compose([*size, *made]), "it")
 
 
 def test_a_model_of_timm(weights):
@@ -222,7 +224,7 @@ def test_prepared_images_are_what_is_stored(weights):
         (160, open_model("timm:test_resnet", weights(tiny), "abcd", device="cpu").preprocessing),
         (224, of_torchvision(torchvision.models.ResNet50_Weights.IMAGENET1K_V1)),
         (384, of_torchvision(torchvision.models.ViT_B_16_Weights.IMAGENET1K_SWAG_E2E_V1)),
-        (8, declared(small_models.PREPROCESSING, "cnn")),
+        (8, of_declaration(small_models.PREPROCESSING, "cnn")),
     ]
     for side, preprocessing in usual:
         stored = noise(side, side)
@@ -253,13 +255,13 @@ def test_images_prepared_for_another_model_are_resized_whole(side, other):
 
 
 def test_prepared_images_for_a_model_that_is_not_square():
-    preprocessing = declared(small_models.of_three.preprocessing, "of_three")
+    preprocessing = of_declaration(small_models.of_three.preprocessing, "of_three")
     assert tuple(preprocessing.prepared(8)(noise(8, 8)).shape) == (3, 6, 8)
     assert preprocessing.describe_prepared(8) == "8 x 8 pixels resized to 8 x 6 (nearest)"
 
 
 def test_prepared_images_of_another_size_are_refused():
-    prepared = pickle.loads(pickle.dumps(declared(small_models.PREPROCESSING, "cnn").prepared(8)))
+    prepared = pickle.loads(pickle.dumps(of_declaration(small_models.PREPROCESSING, "cnn").prepared(8)))
     with pytest.raises(EvaluationError, match=r"it has 9 x 8 pixels, .* prepared for 8 x 8"):
         prepared(noise(9, 8))
 
@@ -337,7 +339,7 @@ def test_weights_of_another_number_of_classes(weights, made_for):
 )
 def test_declarations_that_are_none(values, found):
     with pytest.raises(EvaluationError, match=found):
-        declared(values, "it")
+        of_declaration(values, "it")
 
 
 def test_no_cuda_where_it_is_asked_for(monkeypatch):

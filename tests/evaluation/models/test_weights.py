@@ -14,7 +14,7 @@ from torch import nn  # noqa: E402
 
 from tests.evaluation.small_models import cnn, of_seed  # noqa: E402
 from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
-from unknown_detection.evaluation.models.weights import load_weights, model_digest, read_weights  # noqa: E402
+from unknown_detection.evaluation.models.weights import load_weights, model_digest, read_state_dict  # noqa: E402
 
 
 @pytest.fixture
@@ -23,7 +23,7 @@ def model():
 
 
 def load(model, path):
-    load_weights(model, read_weights(path), head="fc", name="it", path=path)
+    load_weights(model, read_state_dict(path), head="fc", name="it", path=path)
 
 
 def equal(one, other):
@@ -74,7 +74,7 @@ def test_files_that_hold_something_else(tmp_path, monkeypatch, name, content):
     monkeypatch.chdir(tmp_path)
     (tmp_path / name).write_bytes(content)
     with pytest.raises(EvaluationError, match=r"can read .*; save the model's state_dict alone\.$"):
-        read_weights(tmp_path / name)
+        read_state_dict(tmp_path / name)
     assert not (tmp_path / "executed").exists()
 
 
@@ -82,12 +82,12 @@ def test_files_that_hold_something_else(tmp_path, monkeypatch, name, content):
 def test_what_is_no_state_dict(tmp_path, value):
     torch.save(value, tmp_path / "weights.pt")
     with pytest.raises(EvaluationError, match="is not a state dict of tensors; save"):
-        read_weights(tmp_path / "weights.pt")
+        read_state_dict(tmp_path / "weights.pt")
 
 
 def test_a_file_that_is_not_there(tmp_path):
     with pytest.raises(EvaluationError, match=r"There is no weights file .*weights.pt.*--pretrained"):
-        read_weights(tmp_path / "weights.pt")
+        read_state_dict(tmp_path / "weights.pt")
 
 
 def without(state, *names):
@@ -155,7 +155,7 @@ def test_flipped_bytes_are_read_or_refused(model, tmp_path):
             spoilt[draw.randrange(min(len(data), 1500))] = draw.randrange(256)
             path.write_bytes(spoilt if draw.random() < 0.9 else data[: draw.randrange(len(data))])
             try:
-                read_weights(path)
+                read_state_dict(path)
             except EvaluationError as error:
                 refused += 1
                 assert str(path) in str(error) and "\n" not in str(error)
@@ -166,4 +166,4 @@ def test_flipped_bytes_are_read_or_refused(model, tmp_path):
 def test_names_that_are_no_text(tmp_path, value):
     torch.save(value, tmp_path / "weights.pt")
     with pytest.raises(EvaluationError, match="is not a state dict of tensors; save"):
-        read_weights(tmp_path / "weights.pt")
+        read_state_dict(tmp_path / "weights.pt")

@@ -647,7 +647,7 @@ def test_a_grid_without_any_possibility(folder):
 
 def test_scores_come_together_with_the_rows_of_a_release(score, tmp_path):
     """By the join that reports use."""
-    from unknown_detection.evaluation.scoring.joining import join
+    from unknown_detection.evaluation.scoring.joining import join_scores
 
     score("--no-search", detectors="msp,energy")
     index = pa.concat_tables(
@@ -655,7 +655,7 @@ def test_scores_come_together_with_the_rows_of_a_release(score, tmp_path):
         for (config, split), rows in SPLITS.items()
         if config == "toy"
     )
-    joined = join(
+    joined = join_scores(
         index,
         read_scores(tmp_path / "scores.parquet")[0],
         label_names={"toy": IDENTITY.label_names},

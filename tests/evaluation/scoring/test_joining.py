@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.scoring.joining import join
+from unknown_detection.evaluation.scoring.joining import join_scores
 
 NAMES = {"c": ("cat", "dog"), "d": ("dog",)}
 
@@ -28,7 +28,7 @@ def scores(ids, values=None, detector="msp", **columns):
 
 
 def joined(table, rows=None):
-    return join(rows or index(), table, label_names=NAMES, where="mine.csv")
+    return join_scores(rows or index(), table, label_names=NAMES, where="mine.csv")
 
 
 def refusal(table):
@@ -61,10 +61,10 @@ def test_a_split_that_is_not_judged_may_be_left_out_whole():
 
 def test_rows_that_detectors_were_fitted_on_need_no_score():
     table = scores(["n0", "t1", "t0", "v1"])
-    found = join(index(), table, label_names=NAMES, where="mine.csv", fitted_on=pa.array(["v0"]))["msp"]
+    found = join_scores(index(), table, label_names=NAMES, where="mine.csv", fitted_on=pa.array(["v0"]))["msp"]
     assert found.rows.tolist() == [0, 1, 2, 4]
     with pytest.raises(EvaluationError, match=r"1 id \(t0\)"):  # rows to evaluate need one all the same
-        join(index(), scores(["n0", "t1"]), label_names=NAMES, where="mine.csv", fitted_on=pa.array(["t0"]))
+        join_scores(index(), scores(["n0", "t1"]), label_names=NAMES, where="mine.csv", fitted_on=pa.array(["t0"]))
 
 
 def test_missing_ids_are_counted_and_named():

@@ -21,7 +21,7 @@ from unknown_detection.evaluation.detectors.image_passes import run_with_dropout
 from unknown_detection.evaluation.detectors.registry import METHODS  # noqa: E402
 from unknown_detection.evaluation.features.store import FeatureStore  # noqa: E402
 from unknown_detection.evaluation.models.models import open_model  # noqa: E402
-from unknown_detection.evaluation.models.preprocessing import batches  # noqa: E402
+from unknown_detection.evaluation.models.preprocessing import load_batches  # noqa: E402
 from unknown_detection.evaluation.protocols.results import read_figures  # noqa: E402
 from unknown_detection.evaluation.releases import load  # noqa: E402
 from unknown_detection.evaluation.scoring import times  # noqa: E402
@@ -155,9 +155,9 @@ def test_an_image_of_several_configs_is_looked_at_once(base, tmp_path, monkeypat
 
     def spied(rows, preprocessing, parts, **how):
         looked.extend(map(len, parts))
-        return batches(rows, preprocessing, parts, **how)
+        return load_batches(rows, preprocessing, parts, **how)
 
-    monkeypatch.setattr("unknown_detection.evaluation.features.runner.batches", spied)
+    monkeypatch.setattr("unknown_detection.evaluation.features.runner.load_batches", spied)
     for config, expected in ((CONFIG, [20, 30]), (other, [15])):
         looked.clear()
         flags = ["--features", out, "--splits", config, "--fit-splits", CONFIG, "--detectors", "odin", "--no-search"]

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from unknown_detection.evaluation.files import atomic_path
-from unknown_detection.evaluation.models.preprocessing import declared
+from unknown_detection.evaluation.models.preprocessing import of_declaration
 
 EPOCHS = 12
 _BATCH = 50
@@ -99,5 +99,5 @@ def batch_of(images: Any) -> Any:
     """Return all images of a split, preprocessed, as one tensor of shape (n, 3, 8, 8)."""
     import torch
 
-    preprocessing = declared(digits_cnn.preprocessing, digits_cnn.__name__)  # type: ignore[attr-defined]
+    preprocessing = of_declaration(digits_cnn.preprocessing, digits_cnn.__name__)  # type: ignore[attr-defined]
     return torch.stack([preprocessing(image) for image in images])

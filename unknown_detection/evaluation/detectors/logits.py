@@ -37,7 +37,7 @@ from unknown_detection.evaluation.models.features import Features, Head
 _COLDEST, _HOTTEST = 0.05, 100.0
 
 
-def others(logits: Doubles) -> tuple[Doubles, Doubles]:
+def odds_to_greatest(logits: Doubles) -> tuple[Doubles, Doubles]:
     """Return the odds of each class to the greatest, with 0 in the greatest's place, (n, C), and their sums, (n,)."""
     odds = np.exp(logits - logits.max(axis=1, keepdims=True))
     odds[np.arange(len(odds)), logits.argmax(axis=1)] = 0.0
@@ -46,13 +46,13 @@ def others(logits: Doubles) -> tuple[Doubles, Doubles]:
 
 def msp(logits: Doubles, temperature: float = 1.0) -> Scores:
     """One minus the greatest softmax probability of logits divided by a temperature above 0, (n, C) to (n,)."""
-    _, rest = others(logits / temperature)
+    _, rest = odds_to_greatest(logits / temperature)
     return rest / (1 + rest)
 
 
 def energy(logits: Doubles, temperature: float = 1.0) -> Scores:
     """Free energy at a temperature T above 0, -T log sum_c exp(l_c / T), of logits (n, C), shape (n,)."""
-    _, rest = others(logits / temperature)
+    _, rest = odds_to_greatest(logits / temperature)
     scores: Scores = -(logits.max(axis=1) + temperature * np.log1p(rest))
     return scores
 
@@ -135,7 +135,7 @@ class Entropy(RowDetector):
     name, title, source = "entropy", "Entropy", "Abdelzad et al. 2020, section 4.4"
 
     def _rows(self, logits: Doubles) -> Scores:
-        odds, rest = others(logits)
+        odds, rest = odds_to_greatest(logits)
         below = logits.max(axis=1, keepdims=True) - logits
         return np.log1p(rest) + dots(odds, below) / (1 + rest)
 
@@ -150,7 +150,7 @@ class Margin(RowDetector):
     name, title, source = "margin", "Margin", "Abdelzad et al. 2020, section 4.4"
 
     def _rows(self, logits: Doubles) -> Scores:
-        odds, rest = others(logits)
+        odds, rest = odds_to_greatest(logits)
         scores: Scores = (rest + odds.max(axis=1)) / (1 + rest)
         return scores
 
@@ -168,7 +168,7 @@ class Doctor(RowDetector):
     name, title, source = "doctor", "D_alpha", "Granese et al. 2021, section 3"
 
     def _rows(self, logits: Doubles) -> Scores:
-        odds, rest = others(logits)
+        odds, rest = odds_to_greatest(logits)
         squares = dots(odds, odds)
         return (2 * rest + (rest * rest - squares)) / (1 + squares)
 
@@ -207,7 +207,7 @@ class GEN(Together):
         """Sort the probabilities once."""
 
         def score(logits: Doubles) -> Doubles:
-            odds, rest = others(logits)
+            odds, rest = odds_to_greatest(logits)
             # p (1 - p) without a subtraction from one: of the greatest probability 1 / (1 + r), and of the others.
             greatest = rest / (1 + rest) ** 2
             products = odds * (1 + rest[:, None] - odds) / (1 + rest[:, None]) ** 2

@@ -140,7 +140,7 @@ class Found:
         return first, end, (end < self.products.shape[1]) | self.whole
 
 
-def search(z: Doubles, bank: Bank, count: int, *, device: str | None, exact: bool = False) -> Found:
+def search_bank(z: Doubles, bank: Bank, count: int, *, device: str | None, exact: bool = False) -> Found:
     """Find the greatest products of rows, shape (m, D), each of length 1 or 0, with a bank.
 
     Args:

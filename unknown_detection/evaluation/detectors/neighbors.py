@@ -18,7 +18,7 @@ from unknown_detection.evaluation.detectors.nearest import (
     Found,
     Integers,
     halving,
-    search,
+    search_bank,
     search_device,
     torch_device,
 )
@@ -112,10 +112,10 @@ Decide = Callable[[Doubles, Bank, Sequence[int], Found], tuple[Doubles, npt.NDAr
 
 def _decided(decide: Decide, z: Doubles, bank: Bank, counts: Sequence[int], device: str | None) -> Doubles:
     """Search for rows, shape (m, D), of length 1 or 0, and again in float64 where many lie in nearly one direction."""
-    values, certain = decide(z, bank, counts, search(z, bank, max(counts), device=device))
+    values, certain = decide(z, bank, counts, search_bank(z, bank, max(counts), device=device))
     if not certain.all():
         z = z[~certain]
-        values[~certain] = decide(z, bank, counts, search(z, bank, max(counts), device=None, exact=True))[0]
+        values[~certain] = decide(z, bank, counts, search_bank(z, bank, max(counts), device=None, exact=True))[0]
     return values
 
 

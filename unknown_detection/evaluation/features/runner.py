@@ -19,7 +19,7 @@ from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.features.blocks import ReusableFeatures, RowBlocks
 from unknown_detection.evaluation.features.store import block_column
 from unknown_detection.evaluation.models.models import Model, out_of_memory
-from unknown_detection.evaluation.models.preprocessing import Preprocessing, batches
+from unknown_detection.evaluation.models.preprocessing import Preprocessing, load_batches
 from unknown_detection.evaluation.releases import Key, Release
 from unknown_detection.precision import FLOAT32
 from unknown_detection.terminal.progress import Progress, log
@@ -171,7 +171,7 @@ class Runner:
         ids, labels = np.array(rows["id"].to_pylist()), rows["label"].to_numpy()
         reusable = ReusableFeatures(ids.tolist(), others, self.environment)
         new = [np.flatnonzero(~reusable.has[block.start : block.stop]) + block.start for block in blocks]
-        images = batches(
+        images = load_batches(
             self.release.images(*key),
             self.preprocessing(key),
             [numbers.tolist() for numbers in new],

@@ -26,7 +26,7 @@ def risk(ranking: Ranking) -> Floats:
     return np.concatenate(list(_risk(ranking)))
 
 
-def aurc(ranking: Ranking) -> float:
+def risk_coverage_area(ranking: Ranking) -> float:
     """Mean height of the risk-coverage curve."""
     return sum(float(block.sum()) for block in _risk(ranking)) / len(ranking)
 
@@ -40,7 +40,7 @@ def eaurc(ranking: Ranking) -> float:
     rows, right = len(ranking), int(ranking.known[-1])
     # The optimum is the mean of (k - right) / k over k = right + 1..n; the sum of 1 / k is a difference of digammas.
     optimum = (rows - right - right * (digamma(rows + 1) - digamma(right + 1))) / rows
-    return max(0.0, aurc(ranking) - float(optimum))
+    return max(0.0, risk_coverage_area(ranking) - float(optimum))
 
 
 def _risk(ranking: Ranking) -> Iterator[Floats]:
@@ -60,7 +60,7 @@ def accuracy(ranking: Ranking) -> float:
     return int(ranking.known[-1]) / len(ranking)
 
 
-def auroc(ranking: Ranking) -> float:
+def roc_area(ranking: Ranking) -> float:
     """Area under the ROC curve."""
     known, unknown = ranking.sizes()
     # Integers until the division: exact for any number of rows that fits in memory.
@@ -71,13 +71,13 @@ def auroc(ranking: Ranking) -> float:
     return area / (2 * known * unknown)
 
 
-def oscr(ranking: Ranking) -> float:
+def open_set_area(ranking: Ranking) -> float:
     """Area under the curve of open-set classification."""
     right = int(ranking.known[-1])
     if not right and ranking.missed and ranking.unknown[-1]:
         return 0.0
     # The area under the ROC curve of the rows that are classified right, times their share.
-    return auroc(ranking) * (right / (right + ranking.missed))
+    return roc_area(ranking) * (right / (right + ranking.missed))
 
 
 def aupr(ranking: Ranking, positive: Side, estimator: Estimator) -> float:
@@ -106,14 +106,14 @@ def _from_95_tpr(ranking: Ranking, positive: Side) -> tuple[Counts, Counts]:
     return true[first:], false[first:]
 
 
-def fpr_at_95_tpr(ranking: Ranking, positive: Side) -> float:
+def first_fpr_at_95_tpr(ranking: Ranking, positive: Side) -> float:
     """False positive rate at a true positive rate of at least 95 %."""
     _, false = _from_95_tpr(ranking, positive)
     return int(false[0]) / int(false[-1])
 
 
 def detection_error(ranking: Ranking, positive: Side) -> float:
-    """Mean of false negative and false positive rate at the threshold of `fpr_at_95_tpr`, from 0 to 0.525.
+    """Mean of false negative and false positive rate at the threshold of `first_fpr_at_95_tpr`, from 0 to 0.525.
 
     Liang, Li and Srikant, Enhancing the Reliability of Out-of-distribution Image Detection in Neural Networks (ICLR
     2018), section 4.3. Some papers' numbers are `least_detection_error_at_95_tpr`.

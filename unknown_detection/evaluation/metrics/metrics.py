@@ -39,7 +39,7 @@ def aurc(scores: npt.ArrayLike, errors: npt.ArrayLike) -> float:
     Raises:
         EvaluationError: scores are NaN or infinite, or lengths differ.
     """
-    return curves.aurc(_ranked(scores, errors))
+    return curves.risk_coverage_area(_ranked(scores, errors))
 
 
 def risk_coverage(scores: npt.ArrayLike, errors: npt.ArrayLike) -> tuple[Floats, Floats]:
@@ -67,7 +67,7 @@ def auroc(scores: npt.ArrayLike, unknown: npt.ArrayLike) -> float:
     Raises:
         EvaluationError: a side has no rows, scores are NaN or infinite, or lengths differ.
     """
-    return curves.auroc(_ranked(scores, unknown))
+    return curves.roc_area(_ranked(scores, unknown))
 
 
 def aupr_in(scores: npt.ArrayLike, unknown: npt.ArrayLike, *, estimator: Estimator) -> float:
@@ -111,7 +111,7 @@ def fpr_at_95_tpr(scores: npt.ArrayLike, unknown: npt.ArrayLike, *, positive: Si
     Raises:
         EvaluationError: as for `auroc`, or there is no such side.
     """
-    return curves.fpr_at_95_tpr(_ranked(scores, unknown), positive)
+    return curves.first_fpr_at_95_tpr(_ranked(scores, unknown), positive)
 
 
 def oscr(scores: npt.ArrayLike, unknown: npt.ArrayLike, errors: npt.ArrayLike) -> float:
@@ -128,7 +128,7 @@ def oscr(scores: npt.ArrayLike, unknown: npt.ArrayLike, errors: npt.ArrayLike) -
     the accuracy on known rows, which a perfect order reaches. Arguments as for `auroc` and `aurc`; errors of unknown
     rows are not read.
     """
-    return curves.oscr(rank_open_set(scores, unknown, errors)[2])
+    return curves.open_set_area(rank_open_set(scores, unknown, errors)[2])
 
 
 @dataclass(frozen=True)
@@ -198,11 +198,11 @@ def metric(
     return register
 
 
-metric("AURC", "lower", takes="errors", factor=1000.0)(curves.aurc)
+metric("AURC", "lower", name="aurc", takes="errors", factor=1000.0)(curves.risk_coverage_area)
 metric("E-AURC", "lower", takes="errors", factor=1000.0)(curves.eaurc)
 metric("Accuracy", "higher", takes="errors")(curves.accuracy)
-metric("AUROC", "higher")(curves.auroc)
-metric("OSCR", "higher", takes="open_set")(curves.oscr)
+metric("AUROC", "higher", name="auroc")(curves.roc_area)
+metric("OSCR", "higher", name="oscr", takes="open_set")(curves.open_set_area)
 
 _AUPR: tuple[tuple[str, Side, Estimator, str], ...] = (
     ("aupr_in_average_precision", "known", "average_precision", "AUPR-In (AP)"),
@@ -215,8 +215,8 @@ for _name, _side, _estimator, _title in _AUPR:
 
 _LEAST = "Detection error (least at 95%TPR or more, {})"
 _AT_95_TPR: tuple[tuple[str, Side, str, Callable[..., float]], ...] = (
-    ("fpr_at_95_tpr", "known", "FPR@95%TPR ({})", curves.fpr_at_95_tpr),
-    ("fpr_at_95_tpr", "unknown", "FPR@95%TPR ({})", curves.fpr_at_95_tpr),
+    ("fpr_at_95_tpr", "known", "FPR@95%TPR ({})", curves.first_fpr_at_95_tpr),
+    ("fpr_at_95_tpr", "unknown", "FPR@95%TPR ({})", curves.first_fpr_at_95_tpr),
     ("detection_error", "known", "Detection error ({})", curves.detection_error),
     ("interpolated_fpr_at_95_tpr", "known", "FPR@95%TPR (interpolated, {})", curves.interpolated_fpr_at_95_tpr),
     ("least_detection_error_at_95_tpr", "known", _LEAST, curves.least_detection_error_at_95_tpr),
@@ -226,4 +226,4 @@ for _name, _side, _title, _of in _AT_95_TPR:
     metric(_title.format(f"{_side} positive"), "lower", name=f"{_name}_{_side}_positive", positive=_side)(_found)
 
 # For decisions, a score of two values, the area under the ROC curve is the mean of the rates of right ones.
-metric("Balanced accuracy", "higher", name="balanced_accuracy", takes="rejected")(curves.auroc)
+metric("Balanced accuracy", "higher", name="balanced_accuracy", takes="rejected")(curves.roc_area)

@@ -51,7 +51,7 @@ def make_blueprint(spec: Any, classes: int, *, pretrained: bool, shown: Any = No
         classes: number of logits; a file's function without `num_classes` may make others, and so may `pretrained` and
             a module.
         pretrained: download and load published weights.
-        shown: a preprocessing in place of the model's own, as for `preprocessing.declared`.
+        shown: a preprocessing in place of the model's own, as for `preprocessing.of_declaration`.
     """
     if not isinstance(spec, str):
         return _in_memory(spec, shown)
@@ -59,7 +59,7 @@ def make_blueprint(spec: Any, classes: int, *, pretrained: bool, shown: Any = No
     made = {"timm": _timm, "torchvision": _torchvision}.get(kind)
     if made is not None:
         found = made(name, classes, pretrained=pretrained)
-        return found if shown is None else replace(found, preprocessing=preprocessing.declared(shown, spec))
+        return found if shown is None else replace(found, preprocessing=preprocessing.of_declaration(shown, spec))
     if ".py:" not in spec:
         raise EvaluationError(f"{spec} does not name a model; write timm:NAME, torchvision:NAME or FILE.py:FUNCTION.")
     if pretrained:
@@ -96,7 +96,7 @@ def _in_memory(module: Any, shown: Any) -> Blueprint:
             f"{name} cannot be copied: {first_line(error)}. Give it as FILE.py:FUNCTION, or remove what computes its "
             "weights."
         ) from error
-    chosen = preprocessing.of_timm(copied) if given is None else preprocessing.declared(given, name)
+    chosen = preprocessing.of_timm(copied) if given is None else preprocessing.of_declaration(given, name)
     description = {"model": name, "code": f"{kind.__module__}.{kind.__qualname__}"}
     return Blueprint(copied, chosen, description, getattr(module, "feature_blocks", None))
 
@@ -114,7 +114,7 @@ def _timm(name: str, classes: int, *, pretrained: bool) -> Blueprint:
     if config is None or not config.hf_hub_id or not config.num_classes or config.custom_load:
         raise EvaluationError(f"timm publishes no weights of {name} with a classifier on the Hub. Give --weights.")
     path, source = download_timm(config.hf_hub_id, config.hf_hub_filename)
-    found = weights.read_weights(path)
+    found = weights.read_state_dict(path)
     try:  # timm renames tensors of some checkpoints
         module = timm.create_model(name, pretrained=True, pretrained_cfg_overlay={"state_dict": found})
     except (RuntimeError, KeyError) as error:
@@ -141,7 +141,7 @@ def _torchvision(name: str, classes: int, *, pretrained: bool) -> Blueprint:
     if not pretrained:
         return Blueprint(models.get_model(base, weights=None, num_classes=classes), chosen, description)
     path, source = download_torchvision(entry)
-    found = weights.read_weights(path)
+    found = weights.read_state_dict(path)
     if base.startswith("densenet"):
         found = {_DENSENET.sub(r"\1\2", key): value for key, value in found.items()}
     # Their builders set this with published weights only.
@@ -168,7 +168,7 @@ def _from_file(spec: str, classes: int, shown: Any) -> Blueprint:
         )
     wanted = {key: getattr(module, key, getattr(make, key, None)) for key in ("preprocessing", "feature_blocks")}
     description = {"model": name, "source_sha256": digest}
-    declared = preprocessing.declared(wanted["preprocessing"] if shown is None else shown, name)
+    declared = preprocessing.of_declaration(wanted["preprocessing"] if shown is None else shown, name)
     return Blueprint(module, declared, description, wanted["feature_blocks"])
 
 

@@ -141,12 +141,12 @@ def open_model(
         spec: a `torch.nn.Module` with its weights, which is copied; `timm:NAME`; `torchvision:NAME`, or
             `torchvision:NAME.WEIGHTS` for other than the default weights; or `FILE.py:FUNCTION`. The function returns
             a module; it is called with `num_classes` if it has this parameter. The module or the function has an
-            attribute `preprocessing` (see `preprocessing.declared`), and optionally `feature_blocks`: names of
+            attribute `preprocessing` (see `preprocessing.of_declaration`), and optionally `feature_blocks`: names of
             submodules, first to last.
         path: file of the weights; None with `pretrained`, and for a module or function that has them loaded.
         names: the classes of the config.
         pretrained: take the weights that timm or torchvision publish under this name.
-        preprocessing: in place of the model's own, as for `preprocessing.declared`; None for that.
+        preprocessing: in place of the model's own, as for `preprocessing.of_declaration`; None for that.
         classes: a label map (`classes.read_classes`) for a model of more classes than the config; not needed for
             ImageNet's where the config's classes are wnids.
         device: as for `pick_device`.
@@ -169,7 +169,7 @@ def open_model(
     if path is not None:
         if classes is None:
             chosen = _logits_of(names, layers.classes, None, name)
-        found = weights.read_weights(path)
+        found = weights.read_state_dict(path)
         width = len(found.get(f"{layers.head}.weight", range(layers.classes)))
         if width != layers.classes and (classes is not None or of_wnids(names, width)):
             blueprint, probe, layers = probed(width)

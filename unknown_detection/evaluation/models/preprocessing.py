@@ -77,13 +77,13 @@ class Preprocessing:
         return str(self.description.get("interpolation", INTERPOLATIONS[1]))
 
     def __call__(self, image: Any) -> Any:
-        """Convert an image to RGB, as `as_rgb` does, and transform it."""
+        """Convert an image to RGB, as `convert_to_rgb` does, and transform it."""
         if self.side and image.size != (self.side, self.side):
             raise EvaluationError(
                 f"it has {image.width} x {image.height} pixels, but the manifest says that its split is prepared for "
                 f"{self.side} x {self.side}"
             )
-        return self.transform(as_rgb(image))
+        return self.transform(convert_to_rgb(image))
 
     def prepared(self, side: int) -> Preprocessing:
         """Return the preprocessing of images that are prepared for an input of side x side pixels.
@@ -102,7 +102,7 @@ class Preprocessing:
         return f"{side} x {side} pixels resized to {width} x {height} ({self._interpolation})"
 
 
-def as_rgb(image: Any) -> Any:
+def convert_to_rgb(image: Any) -> Any:
     """Convert a Pillow image to RGB.
 
     Raises:
@@ -139,7 +139,7 @@ def of_torchvision(weights: Any) -> Preprocessing:
     return Preprocessing(transform, description, tuple((transform.crop_size * 2)[:2]))
 
 
-def declared(values: Any, name: str) -> Preprocessing:
+def of_declaration(values: Any, name: str) -> Preprocessing:
     """Build the preprocessing that is declared for a model, as in its attribute `preprocessing`.
 
     Args:
@@ -292,7 +292,7 @@ class _Images:
         return EvaluationError(f"The image of row {self._ids[number]['id']} cannot be {what}")
 
 
-def batches(
+def load_batches(
     rows: Any,
     preprocessing: Preprocessing,
     row_ranges: Sequence[Sequence[int]],

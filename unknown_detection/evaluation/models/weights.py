@@ -22,7 +22,7 @@ _PARALLEL = "module."
 """Prefix that `DataParallel` adds to every name."""
 
 
-def read_weights(path: Path) -> dict[str, Any]:
+def read_state_dict(path: Path) -> dict[str, Any]:
     """Read weights as tensors on the CPU; no code in the file is executed.
 
     Args:

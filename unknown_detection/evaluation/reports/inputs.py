@@ -31,7 +31,7 @@ from unknown_detection.evaluation.scoring.joining import (
     FIT_AND_TUNE_SPLITS,
     ReleaseIndex,
     fit_half_ids,
-    join,
+    join_scores,
     release_index,
     rows_of,
 )
@@ -148,7 +148,9 @@ def join_runs(
             indexes[of] = release_index(release, of)
         index, scores = _chosen(indexes[of], scores, splits)
         fitted_on = fit_half_ids(release, provenance.fit_half if provenance else "")
-        joined = join(index.table, scores, label_names=index.label_names, where=str(file.path), fitted_on=fitted_on)
+        joined = join_scores(
+            index.table, scores, label_names=index.label_names, where=str(file.path), fitted_on=fitted_on
+        )
         rows = {detector: rows_of(index, found) for detector, found in joined.items()}
         if provenance is not None:
             rows = {name: _with_confidence(name, found) for name, found in rows.items()}

@@ -101,7 +101,7 @@ def rows_of(index: ReleaseIndex, joined: JoinedScores) -> Rows:
     return replace(rows, score=joined.score, prediction=joined.prediction, confidence=joined.confidence)
 
 
-def join(
+def join_scores(
     index: pa.Table,
     scores: pa.Table,
     *,

@@ -26,7 +26,7 @@ from unknown_detection.evaluation.features.runner import Columns, outputs_of
 from unknown_detection.evaluation.features.store import block_column
 from unknown_detection.evaluation.files import write_text
 from unknown_detection.evaluation.models.features import Features
-from unknown_detection.evaluation.models.preprocessing import batches
+from unknown_detection.evaluation.models.preprocessing import load_batches
 from unknown_detection.evaluation.scoring.fit import Fitted, Scorer
 
 COLUMNS = ("detector", "forward_passes", "seconds", "images", "device")
@@ -61,7 +61,9 @@ def measure_times(scorer: Scorer, fitted: Sequence[Fitted], key: Key) -> list[Ma
     assert runner is not None  # the command and `score` refuse it otherwise
     rows = runner.release.rows(*key).slice(0, runner.batch_size)
     ids, numbers = rows["id"].to_pylist(), list(range(len(rows)))
-    loaded = batches(runner.release.images(*key), runner.preprocessing(key), [numbers], batch_size=len(ids), workers=0)
+    loaded = load_batches(
+        runner.release.images(*key), runner.preprocessing(key), [numbers], batch_size=len(ids), workers=0
+    )
     images = next(loaded)[1].to(runner.model.device)
     _, forward = _timed(lambda: runner.model.logits(images).cpu())
     columns = outputs_of(runner.model)(images, ids)
