@@ -9,7 +9,7 @@ from tests.evaluation.detectors.toy import toy_features, toy_head
 from unknown_detection.evaluation import detectors
 from unknown_detection.evaluation.detectors import neighbors, rows
 from unknown_detection.evaluation.detectors.base import Detector
-from unknown_detection.evaluation.detectors.registry import _FAMILIES, METHODS, method, table
+from unknown_detection.evaluation.detectors.registry import _FAMILIES, METHODS, find_method, table
 from unknown_detection.evaluation.errors import EvaluationError
 
 HEAD = toy_head()
@@ -191,9 +191,9 @@ def test_names_are_unique_keys_with_titles_and_sources():
 
 
 def test_a_method_is_found_by_its_name_or_its_neighbours_are_named():
-    assert method("vim") is METHODS["vim"]
+    assert find_method("vim") is METHODS["vim"]
     with pytest.raises(EvaluationError, match="'mahalanobi' is not a detector; the closest names are mahalanobis,"):
-        method("mahalanobi")
+        find_method("mahalanobi")
 
 
 @pytest.mark.parametrize("name", sorted(name for name in METHODS if METHODS[name].fits_on != "none"))

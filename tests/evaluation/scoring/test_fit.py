@@ -20,7 +20,7 @@ import pytest
 import unknown_detection as ud
 from tests.evaluation.detectors.toy import BLOCKS, CLASSES, toy_features, toy_head
 from unknown_detection.evaluation.__main__ import main
-from unknown_detection.evaluation.detectors.registry import METHODS, method
+from unknown_detection.evaluation.detectors.registry import METHODS, find_method
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.features.cache import FeatureCache
 from unknown_detection.evaluation.features.store import FeatureStore, Identity, block_column
@@ -113,7 +113,7 @@ def test_every_row_gets_the_score_of_a_detector_fitted_on_training_rows(score, t
     assert len(found) == 3 * sum(map(len, judged))
     fitted_on = {"msp": None, "knn": TRAIN, "temperature": VALIDATION}
     for name, rows in fitted_on.items():
-        detector = method(name)().fit(rows, toy_head())
+        detector = find_method(name)().fit(rows, toy_head())
         for features in judged:
             mine = [found[name, id_] for id_ in features.ids.tolist()]
             assert np.allclose([value for value, _ in mine], detector.score(features), rtol=1e-12, atol=1e-12)
@@ -224,7 +224,7 @@ def test_hyperparameters_are_those_that_are_set(score, tmp_path):
     found = scores_of(tmp_path / "scores.parquet")
     p = np.exp(TEST.logits.astype(float) / 1000)
     assert np.allclose([found["temperature", id_][0] for id_ in TEST.ids.tolist()], 1 - (p / p.sum(1)[:, None]).max(1))
-    nearest = method("knn")(k=7).fit(TRAIN, toy_head()).score(TEST)
+    nearest = find_method("knn")(k=7).fit(TRAIN, toy_head()).score(TEST)
     assert np.allclose([found["knn", id_][0] for id_ in TEST.ids.tolist()], nearest)
     said = refused(score("--set", "knn.k=401", detectors="knn"))
     assert "k of knn must be a whole number from 1 to the 400 rows it is fitted on, found 401" in said
@@ -305,13 +305,13 @@ def test_without_training_rows_one_half_of_validation_is_fitted_on_and_the_other
     fit, tune = mixed.take(np.sort(fit)), mixed.take(np.sort(tune))
 
     found = scores_of(tmp_path / "scores.parquet")
-    expected = method("mahalanobis")().fit(fit, toy_head()).score(TEST)
+    expected = find_method("mahalanobis")().fit(fit, toy_head()).score(TEST)
     assert np.allclose([found["mahalanobis", id_][0] for id_ in TEST.ids.tolist()], expected)
-    expected = method("temperature")().fit(tune, toy_head()).score(TEST)
+    expected = find_method("temperature")().fit(tune, toy_head()).score(TEST)
     assert np.allclose([found["temperature", id_][0] for id_ in TEST.ids.tolist()], expected)
     with (tmp_path / "scores.search.csv").open(newline="") as file:
         areas = {line["hyperparameters"]: line["auroc_external_validation"] for line in csv.DictReader(file)}
-    nearest = method("knn")(k=1).fit(fit, toy_head())
+    nearest = find_method("knn")(k=1).fit(fit, toy_head())
     by_pairs = area(nearest.score(tune), nearest.score(EXTERNAL))
     assert by_pairs < 1  # 1.0000 if a row may find itself
     assert np.isclose(float(areas["k=1"]), by_pairs)
@@ -383,14 +383,16 @@ def test_mixtures_read_the_scores_of_their_parts(score, tmp_path):
     assert score(detectors="ens_f")[0] == 0
     found = scores_of(tmp_path / "scores.parquet")
     assert {name for name, _ in found} == {"ens_f"}
-    parts = {name: method(name)().fit(TRAIN, toy_head()) for name in METHODS["ens_f"].base_methods}
+    parts = {name: find_method(name)().fit(TRAIN, toy_head()) for name in METHODS["ens_f"].base_methods}
     about = read_scores(tmp_path / "scores.parquet")[1]
     chosen = int(about.hyperparameters["ens_f"]["components"])
 
     def with_scores(features):
         return dataclasses.replace(features, scores={name: part.score(features) for name, part in parts.items()})
 
-    expected = method("ens_f")(components=chosen).fit(with_scores(VALIDATION), toy_head()).score(with_scores(TEST))
+    expected = (
+        find_method("ens_f")(components=chosen).fit(with_scores(VALIDATION), toy_head()).score(with_scores(TEST))
+    )
     assert np.allclose([found["ens_f", id_][0] for id_ in TEST.ids.tolist()], expected)
     # Chosen by hand: fitted on a half of validation, wrong against right rows of the other, pair by pair.
     half = in_fit_half(VALIDATION.ids.tolist(), VALIDATION.labels)
@@ -399,7 +401,7 @@ def test_mixtures_read_the_scores_of_their_parts(score, tmp_path):
     areas = {}
     for components in (10, 1, 2, 5, 20):
         with contextlib.suppress(EvaluationError):  # too few rows for so many
-            detector = method("ens_f")(components=components).fit(fitted_on, toy_head())
+            detector = find_method("ens_f")(components=components).fit(fitted_on, toy_head())
             areas[components] = area(detector.score(judged)[~wrong], detector.score(judged)[wrong])
     assert len(areas) >= 3 and chosen == max(areas, key=areas.get)
     with (tmp_path / "scores.search.csv").open(newline="") as file:

@@ -1,4 +1,4 @@
-"""Detectors as classes: what each declares, how it is fitted, and how it scores.
+"""The base classes of detectors: declarations, hyperparameters, `fit` and `score`.
 
 Tested by `tests/evaluation/detectors/test_registry.py`.
 """
@@ -31,15 +31,15 @@ _COPIES = 6
 
 
 class Range(str):
-    """The values that a hyperparameter may have, in words such as `above 0`, and as a function, which `fit` calls."""
+    """The allowed values of a hyperparameter, in words such as `above 0`, and as a function, which `fit` calls."""
 
     allows: Callable[[float], bool]
 
     def __new__(cls, words: str, allows: Callable[[float], bool]) -> Self:
-        """Make it of both."""
-        made = super().__new__(cls, words)
-        made.allows = allows
-        return made
+        """Make a range of its words and of a function."""
+        self = super().__new__(cls, words)
+        self.allows = allows
+        return self
 
 
 def at_least(least: float, words: str = "") -> Range:
@@ -139,8 +139,11 @@ class Detector(abc.ABC):
     @classmethod
     def parameters(cls) -> dict[str, Any]:
         """Return the hyperparameters by name with their defaults; None is computed from the fitted rows."""
-        known = inspect.signature(cls).parameters.values()
-        return {one.name: one.default for one in known if one.name != "seed" and one.kind is one.POSITIONAL_OR_KEYWORD}
+        return {
+            name: parameter.default
+            for name, parameter in inspect.signature(cls).parameters.items()
+            if name != "seed" and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
+        }
 
 
 class RowDetector(Detector):
@@ -181,7 +184,7 @@ class RowDetector(Detector):
         return self
 
     def _learn(self, features: Any, head: Any) -> None:
-        """Learn from rows that are checked to be labelled and as wide as the head; None for what it does not read."""
+        """Learn from labelled rows of the head's width; None stands for rows or a head that it does not read."""
 
     def score(self, features: Features) -> Scores:
         """See `Detector.score`."""
@@ -195,15 +198,15 @@ class RowDetector(Detector):
             raise EvaluationError(f"{self.name} is not fitted. Call its method fit first.")
 
     def _inputs(self, features: Features) -> dict[str, Floats]:
-        """Return what is read of rows, by its name in errors."""
+        """Return the matrices that are scored, by their name in errors."""
         return self._read(features, self.inputs)
 
     def _read(self, features: Features, names: Sequence[str]) -> dict[str, Floats]:
-        read = {FEATURES: features.penultimate, LOGITS: features.logits}
+        matrices = {FEATURES: features.penultimate, LOGITS: features.logits}
         for name in names:
             if self._widths is not None:
-                require_width(name, read[name], self._widths[name])
-        return {name: read[name] for name in names}
+                require_width(name, matrices[name], self._widths[name])
+        return {name: matrices[name] for name in names}
 
 
 class Together(RowDetector):

@@ -40,19 +40,19 @@ class ScoreMixture(RowDetector):
     seed: int = 0
 
     def _learn(self, features: Features, head: Head | None) -> None:
-        components, parts = int(self.components), self.base_methods
+        components, bases = int(self.components), self.base_methods
         (scores,) = self._inputs(features).values()
         scores = scores[labels_if_correct(features) >= 0]
         # A full covariance of k scores needs k + 1 rows.
-        least = components * (len(parts) + 1)
+        least = components * (len(bases) + 1)
         if len(scores) < least:
             raise EvaluationError(
                 f"{self.name} needs at least {least:,} correctly classified rows to fit {components} components of "
-                f"{len(parts)} scores, found {len(scores):,} of {len(features):,}. Fit on more rows, or give fewer "
+                f"{len(bases)} scores, found {len(scores):,} of {len(features):,}. Fit on more rows, or give fewer "
                 "components."
             )
         self.mean, self.scale = scores.mean(axis=0), scores.std(axis=0)
-        constant = [part for part, deviation in zip(parts, self.scale, strict=True) if not deviation > 0]
+        constant = [base for base, deviation in zip(bases, self.scale, strict=True) if not deviation > 0]
         if constant:
             raise EvaluationError(
                 f"{self.name} cannot be fitted: the scores of {', '.join(constant)} are constant or not finite. Leave "
@@ -68,17 +68,17 @@ class ScoreMixture(RowDetector):
         self.more = 3 * components
 
     def _inputs(self, features: Features) -> dict[str, Floats]:
-        parts = ", ".join(self.base_methods)
-        missing = [part for part in self.base_methods if part not in features.scores]
+        bases = ", ".join(self.base_methods)
+        missing = [base for base in self.base_methods if base not in features.scores]
         if missing:
             raise EvaluationError(
-                f"Scores of {', '.join(missing)} are missing, but the mixture combines {parts}. Score with these, too."
+                f"Scores of {', '.join(missing)} are missing, but the mixture combines {bases}. Score with these, too."
             )
-        return {f"scores of {parts}": np.stack([features.scores[part] for part in self.base_methods], axis=1)}
+        return {f"scores of {bases}": np.stack([features.scores[base] for base in self.base_methods], axis=1)}
 
     def _rows(self, scores: Doubles) -> Scores:
-        found: Scores = -self.mixture.score_samples((scores - self.mean) / self.scale)
-        return found
+        log_densities: Scores = self.mixture.score_samples((scores - self.mean) / self.scale)
+        return -log_densities
 
 
 class EnsV(ScoreMixture):

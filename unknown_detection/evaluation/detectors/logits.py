@@ -38,7 +38,7 @@ _COLDEST, _HOTTEST = 0.05, 100.0
 
 
 def odds_to_greatest(logits: Doubles) -> tuple[Doubles, Doubles]:
-    """Return the odds of each class to the greatest, with 0 in the greatest's place, (n, C), and their sums, (n,)."""
+    """Return the odds of each class to the greatest, 0 for the greatest itself, (n, C), and their sums, (n,)."""
     odds = np.exp(logits - logits.max(axis=1, keepdims=True))
     odds[np.arange(len(odds)), logits.argmax(axis=1)] = 0.0
     return odds, odds.sum(axis=1)
@@ -46,14 +46,14 @@ def odds_to_greatest(logits: Doubles) -> tuple[Doubles, Doubles]:
 
 def msp(logits: Doubles, temperature: float = 1.0) -> Scores:
     """One minus the greatest softmax probability of logits divided by a temperature above 0, (n, C) to (n,)."""
-    _, rest = odds_to_greatest(logits / temperature)
-    return rest / (1 + rest)
+    _, total = odds_to_greatest(logits / temperature)
+    return total / (1 + total)
 
 
 def energy(logits: Doubles, temperature: float = 1.0) -> Scores:
     """Free energy at a temperature T above 0, -T log sum_c exp(l_c / T), of logits (n, C), shape (n,)."""
-    _, rest = odds_to_greatest(logits / temperature)
-    scores: Scores = -(logits.max(axis=1) + temperature * np.log1p(rest))
+    _, total = odds_to_greatest(logits / temperature)
+    scores: Scores = -(logits.max(axis=1) + temperature * np.log1p(total))
     return scores
 
 
@@ -135,9 +135,9 @@ class Entropy(RowDetector):
     name, title, source = "entropy", "Entropy", "Abdelzad et al. 2020, section 4.4"
 
     def _rows(self, logits: Doubles) -> Scores:
-        odds, rest = odds_to_greatest(logits)
+        odds, total = odds_to_greatest(logits)
         below = logits.max(axis=1, keepdims=True) - logits
-        return np.log1p(rest) + dots(odds, below) / (1 + rest)
+        return np.log1p(total) + dots(odds, below) / (1 + total)
 
 
 class Margin(RowDetector):
@@ -150,8 +150,8 @@ class Margin(RowDetector):
     name, title, source = "margin", "Margin", "Abdelzad et al. 2020, section 4.4"
 
     def _rows(self, logits: Doubles) -> Scores:
-        odds, rest = odds_to_greatest(logits)
-        scores: Scores = (rest + odds.max(axis=1)) / (1 + rest)
+        odds, total = odds_to_greatest(logits)
+        scores: Scores = (total + odds.max(axis=1)) / (1 + total)
         return scores
 
 
@@ -168,9 +168,9 @@ class Doctor(RowDetector):
     name, title, source = "doctor", "D_alpha", "Granese et al. 2021, section 3"
 
     def _rows(self, logits: Doubles) -> Scores:
-        odds, rest = odds_to_greatest(logits)
+        odds, total = odds_to_greatest(logits)
         squares = dots(odds, odds)
-        return (2 * rest + (rest * rest - squares)) / (1 + squares)
+        return (2 * total + (total * total - squares)) / (1 + squares)
 
 
 class LogitNorm(RowDetector):
@@ -207,10 +207,10 @@ class GEN(Together):
         """Sort the probabilities once."""
 
         def score(logits: Doubles) -> Doubles:
-            odds, rest = odds_to_greatest(logits)
+            odds, total = odds_to_greatest(logits)
             # p (1 - p) without a subtraction from one: of the greatest probability 1 / (1 + r), and of the others.
-            greatest = rest / (1 + rest) ** 2
-            products = odds * (1 + rest[:, None] - odds) / (1 + rest[:, None]) ** 2
+            greatest = total / (1 + total) ** 2
+            products = odds * (1 + total[:, None] - odds) / (1 + total[:, None]) ** 2
             products[np.arange(len(products)), logits.argmax(axis=1)] = -1.0
             # Up to p = 1/2, that is for all but the greatest, p (1 - p) sorts as p does.
             descending = -np.sort(-products, axis=1)
@@ -240,9 +240,9 @@ class KLMatching(RowDetector):
     fits_on = "validation"
 
     def _learn(self, features: Features, head: Head | None) -> None:
-        found, classes = predicted(features), features.logits.shape[1]
-        sums = class_sums(LOGITS, features.logits, found, classes, features.ids, partial(softmax, axis=1))
-        counts = np.bincount(found, minlength=classes)
+        predictions, classes = predicted(features), features.logits.shape[1]
+        sums = class_sums(LOGITS, features.logits, predictions, classes, features.ids, partial(softmax, axis=1))
+        counts = np.bincount(predictions, minlength=classes)
         means = sums[counts > 0] / counts[counts > 0, None]
         self.typical = np.log(np.maximum(means, np.finfo(float).tiny))
 

@@ -73,8 +73,8 @@ def average(members: Sequence[Features]) -> Features:
     )
     mean = np.empty(first.logits.shape)
     for rows in chunks(len(first), 3 * len(members) * first.logits.shape[1]):
-        named = [as_float64("logits", logits, rows, first.ids) for logits in stacked.members]
-        mean[rows] = log_mean_softmax(np.stack(named))
+        checked = [as_float64("logits", logits, rows, first.ids) for logits in stacked.members]
+        mean[rows] = log_mean_softmax(np.stack(checked))
     return dataclasses.replace(stacked, logits=mean)
 
 

@@ -1,8 +1,8 @@
 """The greatest inner products of rows with a bank of vectors: searched in float32, decided in float64.
 
-A computed product is wrong by at most `Found.error`, so of each row's products only those near the k-th greatest leave
-open which is the k-th. A caller computes these few again, and gets what a search in float64 gives, in half the time on
-a CPU, and on any device of torch.
+A computed product is wrong by at most `TopProducts.error`, so of each row's products only those near the k-th
+greatest leave open which is the k-th. A caller computes these few again, and gets what a search in float64 gives, in
+half the time on a CPU, and on any device of torch.
 
 Tested by `tests/evaluation/detectors/test_neighbors.py`.
 """
@@ -61,13 +61,13 @@ def torch_device(multiplications: int) -> str | None:
 
 
 def cuda_device(multiplications: int) -> str | None:
-    """As `torch_device`, for products in float64, for which torch on a CPU takes as long as NumPy: CUDA alone."""
+    """As `torch_device`, for products in float64: CUDA only, because torch on a CPU takes as long as NumPy."""
     device = torch_device(multiplications)
     return device if device is not None and device.startswith("cuda") else None
 
 
 def search_device(multiplications: int) -> str | None:
-    """As `torch_device`, for a search: None for a CPU, on which NumPy's products and partitions are the fastest."""
+    """As `torch_device`, for a search: None for a CPU, on which NumPy's partitions are faster."""
     device = torch_device(multiplications)
     return None if device == "cpu" else device
 
@@ -112,11 +112,11 @@ class Bank:
 
 
 @dataclass(frozen=True)
-class Found:
+class TopProducts:
     """The greatest products of m rows with a bank, in descending order, and their rows of the bank, both (m, K).
 
     Attributes:
-        products: the products, of which those that are not here are at most the last one, by their computed value.
+        products: the products; all others are at most the last of these, by their computed value.
         index: row of the bank of each.
         error: greatest error of a product.
         whole: whether the bank has no more than these K rows.
@@ -125,59 +125,58 @@ class Found:
     products: Doubles
     index: Integers
     error: float
-    whole: bool
+    complete: bool
 
     def around(self, count: int) -> tuple[Integers, Integers, npt.NDArray[np.bool_]]:
-        """Delimit the places that the vector with the `count`-th greatest product may have, each of shape (m,).
+        """Return between which places the vector with the `count`-th greatest product lies, each of shape (m,).
 
         Returns:
             The first of these places, before which are only vectors with greater products; the place after the last;
-            and whether no vector beyond the K may be meant, too.
+            and whether it is certainly among the K.
         """
         middle = self.products[:, count - 1, None]
         first = (self.products > middle + 2 * self.error).sum(axis=1)
         end = (self.products >= middle - 2 * self.error).sum(axis=1)
-        return first, end, (end < self.products.shape[1]) | self.whole
+        return first, end, (end < self.products.shape[1]) | self.complete
 
 
-def search_bank(z: Doubles, bank: Bank, count: int, *, device: str | None, exact: bool = False) -> Found:
+def search_bank(z: Doubles, bank: Bank, count: int, *, device: str | None, exact: bool = False) -> TopProducts:
     """Find the greatest products of rows, shape (m, D), each of length 1 or 0, with a bank.
 
     Args:
         z: the rows.
         bank: the bank.
-        count: the least number of products to find; a few more are found, so that `Found.around` is certain.
+        count: the least number of products to find; a few more are found, so that `TopProducts.around` is certain.
         device: device of torch; None for NumPy.
         exact: search in float64, with NumPy.
     """
-    spare = max(_SPARE, z.shape[1] // 32, count // 8)
-    wanted = min(count + spare, len(bank))
+    count = min(count + max(_SPARE, z.shape[1] // 32, count // 8), len(bank))
     if device is None:
         vectors = bank.vectors if exact else bank.vectors32
-        products, index = _search_here(z if exact else z.astype(np.float32), bank, vectors, wanted)
+        products, index = _search_with_numpy(z if exact else z.astype(np.float32), bank, vectors, count)
     else:
-        parts = halving(lambda rows: _search_on_device(rows, bank, wanted), device, z)
+        parts = compute_in_halves(lambda rows: _search_on_device(rows, bank, count), device, z)
         products, index = (np.concatenate(column) for column in zip(*parts, strict=True))
     # The bound of a sum of D products in any order, with the roundings of both factors.
     roundings = (z.shape[1] + 4) * 2.0 ** (-53 if exact else -24)
-    return Found(products, index, bank.longest * roundings / (1 - roundings), whole=wanted == len(bank))
+    return TopProducts(products, index, bank.longest * roundings / (1 - roundings), complete=count == len(bank))
 
 
-def _search_here(
+def _search_with_numpy(
     z: npt.NDArray[Any], bank: Bank, vectors: Callable[[slice], npt.NDArray[Any]], count: int
 ) -> tuple[Doubles, Integers]:
     parts = [slice(start, start + _PART) for start in range(0, len(z), _PART)]
-    found = [(np.empty((len(z[part]), 0), z.dtype), np.empty((len(z[part]), 0), dtype=np.int64)) for part in parts]
+    best = [(np.empty((len(z[part]), 0), z.dtype), np.empty((len(z[part]), 0), dtype=np.int64)) for part in parts]
     for rows in bank.pieces(_BANK_ROWS):
         transposed = vectors(rows).T
         for number, part in enumerate(parts):
-            new, (products, index) = z[part] @ transposed, found[number]
+            new, (products, index) = z[part] @ transposed, best[number]
             if products.shape[1] == count:
-                found[number] = _with_greater(products, index, new, rows.start)
+                best[number] = _with_greater(products, index, new, rows.start)
             else:
                 places = np.broadcast_to(np.arange(rows.start, rows.stop), new.shape)
-                found[number] = _greatest(np.hstack((products, new)), np.hstack((index, places)), count)
-    products, index = (np.concatenate(column) for column in zip(*found, strict=True))
+                best[number] = _greatest(np.hstack((products, new)), np.hstack((index, places)), count)
+    products, index = (np.concatenate(column) for column in zip(*best, strict=True))
     order = np.argsort(-products, axis=1)
     return np.take_along_axis(products, order, axis=1).astype(np.float64), np.take_along_axis(index, order, axis=1)
 
@@ -185,7 +184,7 @@ def _search_here(
 def _with_greater(
     products: npt.NDArray[Any], index: Integers, new: npt.NDArray[Any], start: int
 ) -> tuple[npt.NDArray[Any], Integers]:
-    """Put new products, of the bank's rows from `start` on, in the place of the least of each row that they exceed.
+    """Replace the least products of each row by greater new ones, those of the bank's rows from `start` on.
 
     Of random rows, few do, so that one comparison is all that most take.
     """
@@ -194,11 +193,11 @@ def _with_greater(
     row = flat // width
     sizes = np.bincount(row, minlength=rows)
     place = np.arange(count, count + len(flat)) - np.repeat(np.cumsum(sizes) - sizes, sizes)
-    both = np.full((rows, count + sizes.max()), -np.inf, new.dtype)
-    numbers = np.zeros(both.shape, dtype=np.int64)
-    both[:, :count], numbers[:, :count] = products, index
-    both[row, place], numbers[row, place] = new.ravel()[flat], flat - row * width + start
-    return _greatest(both, numbers, count)
+    candidates = np.full((rows, count + sizes.max()), -np.inf, new.dtype)
+    candidate_rows = np.zeros(candidates.shape, dtype=np.int64)
+    candidates[:, :count], candidate_rows[:, :count] = products, index
+    candidates[row, place], candidate_rows[row, place] = new.ravel()[flat], flat - row * width + start
+    return _greatest(candidates, candidate_rows, count)
 
 
 def _greatest(values: npt.NDArray[Any], index: Integers, count: int) -> tuple[npt.NDArray[Any], Integers]:
@@ -208,13 +207,13 @@ def _greatest(values: npt.NDArray[Any], index: Integers, count: int) -> tuple[np
         return values, index
     # NumPy finds the least of them with vector instructions, which `argpartition` does not use.
     least = np.partition(values, -count, axis=1)[:, -count, None]
-    kept = np.flatnonzero(values >= least)
-    if len(kept) != rows * count:  # other values equal the least
-        kept = (np.argpartition(values, -count, axis=1)[:, -count:] + width * np.arange(rows)[:, None]).ravel()
-    return values.ravel()[kept].reshape(rows, count), index[np.divmod(kept, width)].reshape(rows, count)
+    places = np.flatnonzero(values >= least)
+    if len(places) != rows * count:  # other values equal the least
+        places = (np.argpartition(values, -count, axis=1)[:, -count:] + width * np.arange(rows)[:, None]).ravel()
+    return values.ravel()[places].reshape(rows, count), index[np.divmod(places, width)].reshape(rows, count)
 
 
-def halving(compute: Callable[..., Result], device: str, *rows: Doubles) -> list[Result]:
+def compute_in_halves(compute: Callable[..., Result], device: str, *rows: Doubles) -> list[Result]:
     """Compute on a device in float32, on half of the rows at a time when its memory runs out.
 
     `compute` is called with tensors on the device, of the same rows of each matrix; the results are in their order.
@@ -233,7 +232,7 @@ def halving(compute: Callable[..., Result], device: str, *rows: Doubles) -> list
             ) from error
     half = len(rows[0]) // 2
     first, second = (tuple(values[part] for values in rows) for part in (slice(half), slice(half, None)))
-    return halving(compute, device, *first) + halving(compute, device, *second)
+    return compute_in_halves(compute, device, *first) + compute_in_halves(compute, device, *second)
 
 
 def _search_on_device(z: Any, bank: Bank, count: int) -> tuple[Doubles, Integers]:

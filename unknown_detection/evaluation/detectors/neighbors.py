@@ -15,9 +15,9 @@ from unknown_detection.evaluation.detectors.base import POSITIVE, Range, Togethe
 from unknown_detection.evaluation.detectors.logits import energy
 from unknown_detection.evaluation.detectors.nearest import (
     Bank,
-    Found,
     Integers,
-    halving,
+    TopProducts,
+    compute_in_halves,
     search_bank,
     search_device,
     torch_device,
@@ -103,15 +103,18 @@ class KNN(_Nearest):
 
     def _plan(self, detectors: Sequence[KNN], features: Features) -> tuple[Callable[..., Doubles], int]:
         counts, device, doubles = self._search(detectors, features)
-        return lambda z: _decided(_distances, unit(z), self.bank, counts, device), doubles
+        return lambda z: _search_and_decide(_distances, unit(z), self.bank, counts, device), doubles
 
 
-Decide = Callable[[Doubles, Bank, Sequence[int], Found], tuple[Doubles, npt.NDArray[np.bool_]]]
-"""Computes a column for each k from what a search has found, and says of which rows it found enough."""
+Decide = Callable[[Doubles, Bank, Sequence[int], TopProducts], tuple[Doubles, npt.NDArray[np.bool_]]]
+"""Computes a column for each k from the top products, and whether they suffice, for each row."""
 
 
-def _decided(decide: Decide, z: Doubles, bank: Bank, counts: Sequence[int], device: str | None) -> Doubles:
-    """Search for rows, shape (m, D), of length 1 or 0, and again in float64 where many lie in nearly one direction."""
+def _search_and_decide(decide: Decide, z: Doubles, bank: Bank, counts: Sequence[int], device: str | None) -> Doubles:
+    """Search for rows, shape (m, D), of length 1 or 0; in float64 for those whose top products do not suffice.
+
+    These are rows that many rows of the bank are nearly equally far from.
+    """
     values, certain = decide(z, bank, counts, search_bank(z, bank, max(counts), device=device))
     if not certain.all():
         z = z[~certain]
@@ -119,13 +122,15 @@ def _decided(decide: Decide, z: Doubles, bank: Bank, counts: Sequence[int], devi
     return values
 
 
-def _distances(z: Doubles, bank: Bank, counts: Sequence[int], found: Found) -> tuple[Doubles, npt.NDArray[np.bool_]]:
+def _distances(
+    z: Doubles, bank: Bank, counts: Sequence[int], top: TopProducts
+) -> tuple[Doubles, npt.NDArray[np.bool_]]:
     """Return the distances of rows to their k-th nearest row of the bank, shape (m, number of ks)."""
     distances = np.empty((len(z), len(counts)))
     certain = np.ones(len(z), dtype=np.bool_)
     for column, count in enumerate(counts):
-        first, end, sure = found.around(count)
-        distances[:, column] = _kth_distances(z, bank, found.index, first, end, count)
+        first, end, sure = top.around(count)
+        distances[:, column] = _kth_distances(z, bank, top.index, first, end, count)
         certain &= sure
     return distances, certain
 
@@ -176,19 +181,21 @@ class NNGuide(_Nearest):
         counts, device, doubles = self._search(detectors, features)
 
         def score(z: Doubles, logits: Doubles) -> Doubles:
-            return energy(logits)[:, None] * _decided(_guidance, unit(z), self.bank, counts, device)
+            return energy(logits)[:, None] * _search_and_decide(_guidance, unit(z), self.bank, counts, device)
 
         return score, doubles + 4 * features.logits.shape[1]
 
 
-def _guidance(z: Doubles, bank: Bank, counts: Sequence[int], found: Found) -> tuple[Doubles, npt.NDArray[np.bool_]]:
+def _guidance(
+    z: Doubles, bank: Bank, counts: Sequence[int], top: TopProducts
+) -> tuple[Doubles, npt.NDArray[np.bool_]]:
     """Return the mean of the k greatest products of rows with the bank, shape (m, number of ks)."""
     most = max(counts)
-    _, end, certain = found.around(most)
+    _, end, certain = top.around(most)
     places = np.arange(end.max(initial=most))
     products = np.full((len(z), len(places)), -np.inf)
     row, place = np.nonzero(places < end[:, None])
-    index = found.index[row, place]
+    index = top.index[row, place]
     for pairs in chunks(len(row), 3 * z.shape[1]):
         vectors = bank.at(index[pairs]) * bank.factors[index[pairs], None]
         products[row[pairs], place[pairs]] = dots(z[row[pairs]], vectors)
@@ -250,8 +257,8 @@ def _scores(z: Doubles, probabilities: Doubles, detectors: Sequence[Relation], d
             pairwise.append(column)
     if pairwise:
         compute = _relations if device is None else _relations_on_device
-        of_these = partial(compute, detectors=[detectors[column] for column in pairwise])
-        parts = [of_these(z, probabilities)] if device is None else halving(of_these, device, z, probabilities)
+        run = partial(compute, detectors=[detectors[column] for column in pairwise])
+        parts = [run(z, probabilities)] if device is None else compute_in_halves(run, device, z, probabilities)
         total[:, pairwise] = np.concatenate(parts)
     return -total / len(detectors[0].bank)
 

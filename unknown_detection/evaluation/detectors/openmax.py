@@ -126,10 +126,10 @@ class OpenMax(RowDetector):
         weights = self.euclidean_weight, self.cosine_weight
         distances = _distances(logits[:, None, :], self.means[greatest], *weights)
         outlying = -np.expm1(-np.exp(self.tails.log_hazard(distances, greatest)))
-        taken = logits[rows, greatest] * outlying * rank_weights
+        moved = logits[rows, greatest] * outlying * rank_weights
         revised = logits.copy()
-        revised[rows, greatest] -= taken
-        return taken.sum(axis=1), revised
+        revised[rows, greatest] -= moved
+        return moved.sum(axis=1), revised
 
 
 def _distances(logits: Doubles, means: Doubles, euclidean_weight: float, cosine_weight: float) -> Doubles:
@@ -198,12 +198,12 @@ def fit_tails(tails: Doubles, translation: float) -> Tails:
             needs two different distances.
         translation: where each tail is shifted to start, above 0.
     """
-    given = ~np.isnan(tails)
+    present = ~np.isnan(tails)
     least, greatest = np.nanmin(tails, axis=1), np.nanmax(tails, axis=1)
     span = translation + greatest - least
-    logs = np.where(given, np.log1p(np.where(given, tails - greatest[:, None], 0.0) / span[:, None]), -np.inf)
-    finite = np.where(given, logs, 0.0)
-    count = given.sum(axis=1)
+    logs = np.where(present, np.log1p(np.where(present, tails - greatest[:, None], 0.0) / span[:, None]), -np.inf)
+    finite = np.where(present, logs, 0.0)
+    count = present.sum(axis=1)
     mean = finite.sum(axis=1) / count
 
     # The shape is the inverse of the spread of log(distance): these bounds allow tails whose width is 1e-10 to 1e+6 of

@@ -41,26 +41,27 @@ _ROUNDING = 2 * 4096 * 2.0**-24
 4,096 float32 products, the features that AlexNet's and VGG's last layers read, in two orders (Higham, Accuracy and
 Stability of Numerical Algorithms, 2nd edition, section 3.1)."""
 
-_PASSES = [one.image_pass for one in METHODS.values() if issubclass(one, ImageDetector)]
+_PASSES = [kind.image_pass for kind in METHODS.values() if issubclass(kind, ImageDetector)]
 
 _NAME = re.compile(r"[A-Za-z0-9_]+(-[A-Za-z0-9_]+)*")
 
 
 def load_own(spec: str) -> type[Detector]:
     """Load a detector from the user's file, whose code is run: `FILE.py:NAME`, with the name of an `Own` in it."""
-    found, name, path, digest = load_python(spec, "detector")
-    return own_method(found, name=name, source=path.name, digest=digest)
+    own, name, path, digest = load_python(spec, "detector")
+    return own_method(own, name=name, source=path.name, digest=digest)
 
 
-def own_method(found: Own, *, name: str = "", source: str = "the user's own", digest: str = "") -> type[Detector]:
-    """Return the user's class, or one made of an instance, a function or an object that scores, with checks.
+def own_method(own: Own, *, name: str = "", source: str = "the user's own", digest: str = "") -> type[Detector]:
+    """Return a class that checks the scores of the user's class, instance, function or object with `score`.
 
     Without a name of its own it gets `name`; results have `source`, where it comes from, and the digest of its file.
     """
-    given = found if isinstance(found, type) else type(found)
-    name = getattr(found, "name", "") or name or getattr(found, "__name__", given.__name__)
-    kind = _fixed(found) if isinstance(found, Detector) else found
-    kind = kind if isinstance(kind, type) and issubclass(kind, Detector) else _scoring_as(found, name)
+    name = getattr(own, "name", "") or name or getattr(own, "__name__", type(own).__name__)
+    if isinstance(own, Detector):
+        kind = _fixed(own)
+    else:
+        kind = own if isinstance(own, type) and issubclass(own, Detector) else _scoring_as(own, name)
     if not _NAME.fullmatch(name) or name == "all":
         raise EvaluationError(
             f"{one_line(name)!r} cannot be the name of a detector. Name it with letters, digits, underscores and "
@@ -78,20 +79,20 @@ def own_method(found: Own, *, name: str = "", source: str = "the user's own", di
 
 
 def choose(detectors: Sequence[str | Own] | None) -> tuple[list[str] | None, dict[str, type[Detector]]]:
-    """Divide detectors into names and the classes of those that are not built in, or whose hyperparameters are set."""
+    """Return the names of detectors, and the classes of those that are the user's own or have hyperparameters set."""
     if detectors is None:
         return None, {}
     names: list[str] = []
     own: dict[str, type[Detector]] = {}
-    for given in detectors:
-        if isinstance(given, str):
-            names.append(given)
+    for detector in detectors:
+        if isinstance(detector, str):
+            names.append(detector)
             continue
-        kind: type[Any] = given if isinstance(given, type) else type(given)
+        kind: type[Any] = detector if isinstance(detector, type) else type(detector)
         if kind in METHODS.values():
-            kind = _fixed(given) if isinstance(given, Detector) else kind
+            kind = _fixed(detector) if isinstance(detector, Detector) else kind
         elif not issubclass(kind, _OfTheUser):  # what `load_own` returns is checked already
-            kind = own_method(given)
+            kind = own_method(detector)
         if kind.name in names:
             raise EvaluationError(f"Two detectors have the name {kind.name}. Give one of them another.")
         own[kind.name] = kind
@@ -100,29 +101,29 @@ def choose(detectors: Sequence[str | Own] | None) -> tuple[list[str] | None, dic
 
 
 def _fixed(detector: Detector) -> type[Detector]:
-    """Return a class whose instances are copies of a detector: a search has its hyperparameters to try, no others."""
+    """Return a class whose instances are copies of a detector, and whose search tries its hyperparameters only."""
     kind = type(detector)
     values = {name: getattr(detector, name) for name in kind.parameters()}
     values = {name: value for name, value in values.items() if isinstance(value, int | float)}
 
-    def copied(self: Any, **given: float) -> None:
-        vars(self).update(copy.deepcopy(vars(detector)) | given)
+    def copied(self: Any, **hyperparameters: float) -> None:
+        vars(self).update(copy.deepcopy(vars(detector)) | hyperparameters)
 
     body = {"name": detector.name, "__init__": copied, "parameters": classmethod(lambda cls: values)}
     return type(kind.__name__, (kind,), body | {"search": {name: (value,) for name, value in values.items()}})
 
 
-def _scoring_as(found: Any, name: str) -> type[Detector]:
-    """Return a class that scores as a function does, or an object that needs no fitting."""
-    if isinstance(found, type) or not (callable(found) or callable(getattr(found, "score", None))):
+def _scoring_as(scorer: Any, name: str) -> type[Detector]:
+    """Return a detector's class for a function that scores, or for an object with `score` that needs no fitting."""
+    if isinstance(scorer, type) or not (callable(scorer) or callable(getattr(scorer, "score", None))):
         raise EvaluationError(
-            f"{one_line(name)} is {one_line(type(found).__name__)}, not a detector. Make it a subclass of Detector, "
+            f"{one_line(name)} is {one_line(type(scorer).__name__)}, not a detector. Make it a subclass of Detector, "
             "or a function that returns the scores of features."
         )
-    score = found.score if callable(getattr(found, "score", None)) else found
+    score = scorer.score if callable(getattr(scorer, "score", None)) else scorer
     methods = {"score": lambda self, features: score(features)}
-    if callable(getattr(found, "predict", None)):
-        methods["predict"] = lambda self, features: found.predict(features)
+    if callable(getattr(scorer, "predict", None)):
+        methods["predict"] = lambda self, features: scorer.predict(features)
     return type(name, (Detector,), methods)
 
 
@@ -131,14 +132,14 @@ class _OfTheUser(Detector):
 
 
 def _checked(kind: type[Detector], declared: Mapping[str, object]) -> type[Detector]:
-    """Return a subclass whose scores and predictions are checked, of rows with opaque ids."""
+    """Return a subclass that hides the rows' ids and checks the scores and predictions."""
     name = str(declared["name"])
 
     def score(self: Any, features: Features) -> Scores:
         return _scores_of(name, lambda rows: [kind.score(self, rows)], features)[0]
 
     def predict(self: Any, features: Features) -> npt.NDArray[np.int64]:
-        predicted = kind.predict(self, _opaque(features))  # type: ignore[attr-defined]
+        predicted = kind.predict(self, _with_hashed_ids(features))  # type: ignore[attr-defined]
         return _column(f"{name}'s predict", predicted, features, "iu").astype(np.int64)
 
     def score_together(detectors: Sequence[Any], features: Features) -> list[Scores]:
@@ -154,7 +155,7 @@ def _checked(kind: type[Detector], declared: Mapping[str, object]) -> type[Detec
     return type(kind.__name__, (kind, _OfTheUser), body)
 
 
-def _opaque(features: Features) -> Features:
+def _with_hashed_ids(features: Features) -> Features:
     """Replace ids, which may name a row's split and class, by hashes."""
     return dataclasses.replace(features, ids=_opaque_ids(features.ids.tolist()))
 
@@ -167,30 +168,30 @@ def _opaque_ids(ids: Sequence[str]) -> npt.NDArray[np.str_]:
 def _with_opaque_ids(image_pass: ImagePass) -> ImagePass:
     run = image_pass.run
 
-    def opaque(model: Model, images: Any, ids: Sequence[str], **given: Any) -> Columns:
-        return run(model, images, _opaque_ids(ids).tolist(), **given)
+    def opaque(model: Model, images: Any, ids: Sequence[str], **arguments: Any) -> Columns:
+        return run(model, images, _opaque_ids(ids).tolist(), **arguments)
 
     return dataclasses.replace(image_pass, run=opaque)
 
 
 def _scores_of(name: str, score: Callable[[Features], Sequence[object]], features: Features) -> list[Scores]:
-    """Score rows by one or several detectors, and again a few rows alone, in another order."""
-    found = [_scores(name, values, features) for values in score(_opaque(features))]
+    """Score rows by one or several detectors, and check the scores of a few rows by scoring these alone."""
+    scores_of_all = [_scores(name, values, features) for values in score(_with_hashed_ids(features))]
     count = len(features)
     if not count:
-        return found
-    few = np.array([count - 1, count // 2, 0] if count > _ALONE else [count - 1])
-    chosen = features.take(few)
-    for scores, values in zip(found, score(_opaque(chosen)), strict=True):
-        alone = _column(name, values, chosen, "fiu").astype(np.float64)
-        close = np.abs(alone - scores[few]) <= _ROUNDING * np.abs(scores).max()
+        return scores_of_all
+    places = np.array([count - 1, count // 2, 0] if count > _ALONE else [count - 1])
+    sample = features.take(places)
+    for scores, values in zip(scores_of_all, score(_with_hashed_ids(sample)), strict=True):
+        alone = _column(name, values, sample, "fiu").astype(np.float64)
+        close = np.abs(alone - scores[places]) <= _ROUNDING * np.abs(scores).max()
         if not close.all():
             first = int(np.argmin(close))
             raise EvaluationError(
-                f"{name} gives {str(chosen.ids[first])!r} the score {scores[few[first]]:g} among {count:,} rows and "
-                f"{alone[first]:g} among {len(few)}. Mend the detector: a score may depend on its own row only."
+                f"{name} gives {str(sample.ids[first])!r} the score {scores[places[first]]:g} among {count:,} rows "
+                f"and {alone[first]:g} among {len(places)}. Mend the detector: a score may depend on its own row only."
             )
-    return found
+    return scores_of_all
 
 
 def _scores(name: str, returned: object, features: Features) -> Scores:
@@ -205,7 +206,7 @@ def _scores(name: str, returned: object, features: Features) -> Scores:
 
 
 def _column(name: str, returned: Any, features: Features, kinds: str) -> npt.NDArray[Any]:
-    """Return what a detector returned as one number per row."""
+    """Return a detector's result as an array of one number per row; refuse other results."""
     if np.ma.is_masked(returned):
         masked = np.count_nonzero(np.ma.getmaskarray(returned))
         raise EvaluationError(
@@ -217,9 +218,9 @@ def _column(name: str, returned: Any, features: Features, kinds: str) -> npt.NDA
     except (RuntimeError, TypeError, ValueError):  # lists of several lengths; tensors on a GPU or with a gradient
         values = np.asarray(None)
     if values.shape != (len(features),) or values.dtype.kind not in kinds:
-        wanted = "real number" if "f" in kinds else "integer"
+        number = "real number" if "f" in kinds else "integer"
         raise EvaluationError(
             f"{name} returned {one_line(type(returned).__name__)} of shape {values.shape} and type {values.dtype} for "
-            f"{len(features):,} rows. Return an array of one {wanted} per row."
+            f"{len(features):,} rows. Return an array of one {number} per row."
         )
     return values

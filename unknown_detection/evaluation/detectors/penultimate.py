@@ -75,13 +75,13 @@ class _Subspace(RowDetector):
             centred = z - self.origin
             scatter += centred.T @ centred
         eigenvalues, vectors = np.linalg.eigh(scatter)
-        left = width - principal
-        if eigenvalues[:left].max() <= width * np.finfo(float).eps * eigenvalues[-1]:
+        residual_width = width - principal
+        if eigenvalues[:residual_width].max() <= width * np.finfo(float).eps * eigenvalues[-1]:
             raise EvaluationError(
                 f"All {len(features):,} rows lie in the principal subspace of {principal} dimensions that {self.name} "
                 "fits. Fit on more rows, or give a smaller dimension."
             )
-        self.residual = np.ascontiguousarray(vectors[:, :left])
+        self.residual = np.ascontiguousarray(vectors[:, :residual_width])
 
     def _norms(self, z: Doubles) -> Scores:
         norms: Scores = np.linalg.norm((z - self.origin) @ self.residual, axis=1)
@@ -179,21 +179,21 @@ class FDBD(RowDetector):
 
     def _learn(self, features: Features, head: Head) -> None:
         self.weight, self.bias = layer(head)
-        apart = cdist(self.weight, self.weight)
-        np.fill_diagonal(apart, np.inf)
-        if not apart.min() > 0 or len(apart) < 2:
+        distances = cdist(self.weight, self.weight)
+        np.fill_diagonal(distances, np.inf)
+        if not distances.min() > 0 or len(distances) < 2:
             raise EvaluationError(
                 "Two classes of the last layer have the same weights, or there is one only, so that there is no "
                 "boundary between classes. Leave fdbd out."
             )
-        self.inverse, self.more = 1 / apart, 4 * len(apart)
+        self.inverse, self.more = 1 / distances, 4 * len(distances)
         self.origin = mean_features(features) if self.centred else 0.0
 
     def _rows(self, z: Doubles) -> Scores:
         logits = z @ self.weight.T + self.bias
-        ahead = logits.max(axis=1, keepdims=True) - logits
-        total = dots(ahead, self.inverse[logits.argmax(axis=1)])
+        margins = logits.max(axis=1, keepdims=True) - logits
+        relative = dots(margins, self.inverse[logits.argmax(axis=1)])
         deviation = np.linalg.norm(z - self.origin, axis=1)
         with np.errstate(divide="ignore"):  # a row at the origin is refused by the check of all scores
-            scores: Scores = -total / (deviation * (len(self.bias) - 1))
+            scores: Scores = -relative / (deviation * (len(self.bias) - 1))
         return scores

@@ -25,35 +25,35 @@ from unknown_detection.evaluation.errors import require_known
 _FAMILIES = (logits, images, members, openmax, shaping, penultimate, neighbors, mahalanobis, oodl, ensembles)
 
 METHODS: dict[str, type[Detector]] = {
-    one.name: one
+    kind.name: kind
     for family in _FAMILIES
-    for one in vars(family).values()
-    if isinstance(one, type) and issubclass(one, Detector) and one.name and one.__module__ == family.__name__
+    for kind in vars(family).values()
+    if isinstance(kind, type) and issubclass(kind, Detector) and kind.name and kind.__module__ == family.__name__
 }
 """The class of each detector by its name, in the order of the families' modules and within them."""
 
 _READS = {"features": "one pass", "members": "several models", "images": "a second pass over the images"}
 
 
-def method(name: str, own: Mapping[str, type[Detector]] | None = None) -> type[Detector]:
-    """Look up a detector's class."""
-    known = {**METHODS, **(own or {})}
-    require_known("detector", [name], known)
-    return known[name]
+def find_method(name: str, own: Mapping[str, type[Detector]] | None = None) -> type[Detector]:
+    """Return the class of a detector by its name, built in or among the user's `own`."""
+    methods = {**METHODS, **(own or {})}
+    require_known("detector", [name], methods)
+    return methods[name]
 
 
 def table() -> list[dict[str, str]]:
     """Describe every detector: its name, class, title, paper, what it needs and what it is fitted on, in words."""
     return [
         {
-            "name": one.name,
-            "class": one.__name__,
-            "title": one.title,
-            "paper": one.source,
-            "needs": ", ".join([_READS[one.reads], *(["the last layer"] if one.reads_head else []), *one.requires])
-            + (f"; the scores of {', '.join(one.base_methods)}" if one.base_methods else ""),
-            "fitted on": "" if one.fits_on == "none" else one.fits_on,
-            "searched": ", ".join(one.search),
+            "name": kind.name,
+            "class": kind.__name__,
+            "title": kind.title,
+            "paper": kind.source,
+            "needs": ", ".join([_READS[kind.reads], *(["the last layer"] if kind.reads_head else []), *kind.requires])
+            + (f"; the scores of {', '.join(kind.base_methods)}" if kind.base_methods else ""),
+            "fitted on": "" if kind.fits_on == "none" else kind.fits_on,
+            "searched": ", ".join(kind.search),
         }
-        for one in METHODS.values()
+        for kind in METHODS.values()
     ]

@@ -178,7 +178,7 @@ def mean_features(features: Features) -> Doubles:
 
 
 def class_means(name: str, values: Floats, labels: Integers, classes: int, ids: npt.NDArray[np.str_]) -> Doubles:
-    """Average the rows of each class, of which each has one; otherwise as `class_sums`."""
+    """Return the mean row of each class, which has one at least; otherwise as `class_sums`."""
     sums = class_sums(name, values, labels, classes, ids)
     return sums / np.bincount(labels[labels >= 0], minlength=classes)[:, None]
 
@@ -191,7 +191,7 @@ def class_sums(
     ids: npt.NDArray[np.str_],
     of: Callable[[Doubles], Doubles] = lambda chunk: chunk,
 ) -> Doubles:
-    """Add up the rows of each class, or a function `of` rows that keeps their shape; refuse NaN and infinity.
+    """Return the sums of the rows of each class, or of a function `of` them; refuse NaN and infinity.
 
     Args:
         name: description of the values, for the error.
@@ -199,7 +199,7 @@ def class_sums(
         labels: class of each row, 0 to `classes` - 1; rows with -1 are ignored.
         classes: number C of classes; the sums are of shape (C, D).
         ids: the n ids.
-        of: maps rows, shape (m, D).
+        of: maps rows, shape (m, D), to an array of this shape.
     """
     sums = np.zeros((classes, values.shape[1]))
     for rows, chunk in pieces(name, values, ids):

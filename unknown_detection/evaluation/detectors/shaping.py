@@ -32,7 +32,7 @@ Variant = Literal["s", "b", "p"]
 _SHARE = Range("0 to below 1", lambda value: 0 <= value < 1)
 
 _SAMPLE = 1 << 17
-"""Values, about, that a threshold is first looked for among."""
+"""About how many values are sorted to bracket a threshold."""
 
 
 class ShapedEnergy(RowDetector):
@@ -182,15 +182,15 @@ def ash(z: Doubles, pruned: float, variant: Variant = "s") -> Doubles:
         pruned: fraction to set to zero.
         variant: one of the three.
     """
-    kept_count = z.shape[1] - round(pruned * z.shape[1])
-    smallest = np.partition(z, z.shape[1] - kept_count, axis=1)[:, z.shape[1] - kept_count, None]
+    count = z.shape[1] - round(pruned * z.shape[1])
+    smallest = np.partition(z, z.shape[1] - count, axis=1)[:, z.shape[1] - count, None]
     greater, equal = z > smallest, z == smallest
-    missing = kept_count - greater.sum(axis=1, keepdims=True)
-    kept = greater | (equal & (np.cumsum(equal, axis=1) <= missing))
+    missing = count - greater.sum(axis=1, keepdims=True)
+    selected = greater | (equal & (np.cumsum(equal, axis=1) <= missing))
     before = z.sum(axis=1, keepdims=True)
     if variant == "b":
-        return np.where(kept, before / kept_count, 0.0)
-    shaped = np.where(kept, z, 0.0)
+        return np.where(selected, before / count, 0.0)
+    shaped = np.where(selected, z, 0.0)
     return shaped if variant == "p" else _sharpened(shaped, before, shaped.sum(axis=1, keepdims=True))
 
 
@@ -206,9 +206,9 @@ def scale(z: Doubles, pruned: float) -> Doubles:
         z: non-negative activations, shape (n, D), as is the result.
         pruned: fraction of the activations that do not count for s2.
     """
-    left_out = round(pruned * z.shape[1])
-    kept = np.partition(z, left_out, axis=1)[:, left_out:].sum(axis=1, keepdims=True)
-    return _sharpened(z, z.sum(axis=1, keepdims=True), kept)
+    count = round(pruned * z.shape[1])
+    selected = np.partition(z, count, axis=1)[:, count:].sum(axis=1, keepdims=True)
+    return _sharpened(z, z.sum(axis=1, keepdims=True), selected)
 
 
 def _sharpened(z: Doubles, before: Doubles, after: Doubles) -> Doubles:
@@ -228,30 +228,30 @@ def _quantile(values: npt.NDArray[np.floating], quantile: float) -> float:
     place, margin = rank * len(sample) // values.size, round(4 * len(sample) ** 0.5)
     low = sample[place - margin] if place >= margin else -np.inf
     high = sample[place + margin] if place + margin < len(sample) else np.inf
-    found = _between(values, rank, low, high) or _between(values, rank, -np.inf, np.inf)
-    assert found is not None
-    return found[0] + (found[1] - found[0]) * (position - rank) if position > rank else found[0]
+    pair = _between(values, rank, low, high) or _between(values, rank, -np.inf, np.inf)
+    assert pair is not None
+    return pair[0] + (pair[1] - pair[0]) * (position - rank) if position > rank else pair[0]
 
 
 def _between(values: npt.NDArray[np.floating], rank: int, low: float, high: float) -> tuple[float, float] | None:
     """Return the value of a rank, counted from 0, and the next one, if both lie from `low` to `high`; else None."""
     less, upto_low, upto_high, inside = 0, 0, 0, []
     for rows in chunks(len(values), 4 * values.shape[1]):
-        some = values[rows]
-        less += int(np.count_nonzero(some < low))
-        above, upto = some > low, some <= high
+        chunk = values[rows]
+        less += int(np.count_nonzero(chunk < low))
+        above, upto = chunk > low, chunk <= high
         upto_low += above.size - int(np.count_nonzero(above))
         upto_high += int(np.count_nonzero(upto))
-        inside.append(some[above & (some < high)])
-    found = np.concatenate(inside)
+        inside.append(chunk[above & (chunk < high)])
+    between = np.concatenate(inside)
     ranks = [rank, min(rank + 1, values.size - 1)]
     if ranks[0] < less or ranks[1] >= upto_high:
         return None
-    within = sorted({one - upto_low for one in ranks if 0 <= one - upto_low < len(found)})
-    if within:
-        found.partition(within)
+    places = sorted({number - upto_low for number in ranks if 0 <= number - upto_low < len(between)})
+    if places:
+        between.partition(places)
     first, second = (
-        float(low if one < upto_low else found[one - upto_low] if one - upto_low < len(found) else high)
-        for one in ranks
+        float(low if number < upto_low else between[number - upto_low] if number - upto_low < len(between) else high)
+        for number in ranks
     )
     return first, second

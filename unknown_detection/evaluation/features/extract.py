@@ -67,8 +67,8 @@ def extract(
         cache: folder for the features; later calls on the same model and release add splits to it. None for one that
             is deleted with what is returned.
         preprocessing: any callable from an RGB PIL image to a float32 tensor of shape (3, H, W), one of torchvision's
-            weights, or a mapping as for `preprocessing.of_declaration`. None for the model's attribute `preprocessing`,
-            else what timm says of its model.
+            weights, or a mapping as for `preprocessing.of_declaration`. None for the model's attribute
+            `preprocessing`, else what timm says of its model.
         weights: as `path` of `open_model`; this and the next only for a model by name.
         pretrained: as for `open_model`.
         classes: as for `open_model`.

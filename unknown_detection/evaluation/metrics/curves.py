@@ -85,9 +85,9 @@ def aupr(ranking: Ranking, positive: Side, estimator: Estimator) -> float:
     known, unknown = ranking.sizes()
     area = 0.0
     for true, false in ranking.true_and_false_positives(positive):
-        found = true + false
+        predicted = true + false
         # The curve begins at precision 1, where no row is predicted positive.
-        precision = np.divide(true, found, out=np.ones(len(found)), where=found > 0)
+        precision = np.divide(true, predicted, out=np.ones(len(predicted)), where=predicted > 0)
         if estimator == "average_precision":
             heights = precision[1:]
         elif estimator == "trapezoid":

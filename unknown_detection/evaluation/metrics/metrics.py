@@ -222,8 +222,8 @@ _AT_95_TPR: tuple[tuple[str, Side, str, Callable[..., float]], ...] = (
     ("least_detection_error_at_95_tpr", "known", _LEAST, curves.least_detection_error_at_95_tpr),
 )
 for _name, _side, _title, _of in _AT_95_TPR:
-    _found = partial(_of, positive=_side)
-    metric(_title.format(f"{_side} positive"), "lower", name=f"{_name}_{_side}_positive", positive=_side)(_found)
+    _of_side = partial(_of, positive=_side)
+    metric(_title.format(f"{_side} positive"), "lower", name=f"{_name}_{_side}_positive", positive=_side)(_of_side)
 
 # For decisions, a score of two values, the area under the ROC curve is the mean of the rates of right ones.
 metric("Balanced accuracy", "higher", name="balanced_accuracy", takes="rejected")(curves.roc_area)

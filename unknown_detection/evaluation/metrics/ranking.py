@@ -142,10 +142,10 @@ def _counted(unknown: npt.NDArray[np.bool_], places: npt.NDArray[np.bool_] | Non
     return Ranking(rows, below)
 
 
-def unmasked(what: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
+def unmasked(name: str, values: npt.ArrayLike) -> npt.NDArray[Any]:
     """Return values as an array; refuse masked ones, of which `np.asarray` takes what lies under the mask."""
     if np.ma.is_masked(values):
-        raise EvaluationError(f"Some {what} are masked. Leave these rows out of all arguments, or fill them.")
+        raise EvaluationError(f"Some {name} are masked. Leave these rows out of all arguments, or fill them.")
     return np.asarray(values)
 
 

@@ -20,8 +20,8 @@ from typing import Any
 from builders.release.digests import file_sha256
 from unknown_detection.evaluation.errors import EvaluationError, a_kind, first_line
 from unknown_detection.evaluation.files import atomic_path, load_python
-from unknown_detection.evaluation.models import preprocessing, weights
-from unknown_detection.evaluation.models.preprocessing import Preprocessing
+from unknown_detection.evaluation.models import weights
+from unknown_detection.evaluation.models.preprocessing import Preprocessing, of_declaration, of_timm, of_torchvision
 
 _DENSENET = re.compile(r"(denselayer\d+\.(?:norm|relu|conv))\.([12]\.)")
 """The published DenseNets name layers as torch before 0.4 allowed; torchvision renames them so, too."""
@@ -31,7 +31,7 @@ _DENSENET = re.compile(r"(denselayer\d+\.(?:norm|relu|conv))\.([12]\.)")
 class Blueprint:
     """A model before its weights are checked.
 
-    Published weights are loaded already, and `source` says where they are from: `address` (of the model's card, or of
+    It has published weights already, and `source` says where they are from: `address` (of the model's card, or of
     the file), `revision` (a commit, on the Hub only), `file`, its `sha256`, and `accuracy`, top-1 in percent on
     ImageNet-1k's validation images, where its metadata says it.
     """
@@ -43,7 +43,7 @@ class Blueprint:
     source: Mapping[str, str] | None = None
 
 
-def make_blueprint(spec: Any, classes: int, *, pretrained: bool, shown: Any = None) -> Blueprint:
+def make_blueprint(spec: Any, classes: int, *, pretrained: bool, override: Any = None) -> Blueprint:
     """Make a model as `models.open_model` describes it; raises as said there.
 
     Args:
@@ -51,23 +51,23 @@ def make_blueprint(spec: Any, classes: int, *, pretrained: bool, shown: Any = No
         classes: number of logits; a file's function without `num_classes` may make others, and so may `pretrained` and
             a module.
         pretrained: download and load published weights.
-        shown: a preprocessing in place of the model's own, as for `preprocessing.of_declaration`.
+        override: a preprocessing in place of the model's own, as for `preprocessing.of_declaration`.
     """
     if not isinstance(spec, str):
-        return _in_memory(spec, shown)
+        return _in_memory(spec, override)
     kind, _, name = spec.partition(":")
-    made = {"timm": _timm, "torchvision": _torchvision}.get(kind)
-    if made is not None:
-        found = made(name, classes, pretrained=pretrained)
-        return found if shown is None else replace(found, preprocessing=preprocessing.of_declaration(shown, spec))
+    make = {"timm": _timm, "torchvision": _torchvision}.get(kind)
+    if make is not None:
+        blueprint = make(name, classes, pretrained=pretrained)
+        return blueprint if override is None else replace(blueprint, preprocessing=of_declaration(override, spec))
     if ".py:" not in spec:
         raise EvaluationError(f"{spec} does not name a model; write timm:NAME, torchvision:NAME or FILE.py:FUNCTION.")
     if pretrained:
         raise EvaluationError(f"--pretrained is for models of timm and torchvision, not for {spec}. Give --weights.")
-    return _from_file(spec, classes, shown)
+    return _from_file(spec, classes, override)
 
 
-def _in_memory(module: Any, shown: Any) -> Blueprint:
+def _in_memory(module: Any, override: Any) -> Blueprint:
     """Copy a module, whose user may go on to train it, and find its preprocessing: what is given, its own, or timm's.
 
     A module of torchvision does not say which of its weights it has, and so neither how images are preprocessed.
@@ -83,8 +83,8 @@ def _in_memory(module: Any, shown: Any) -> Blueprint:
     kind = type(module)
     config = getattr(module, "pretrained_cfg", None)  # of timm's models
     name = getattr(config, "architecture", None) or (config or {}).get("architecture") or kind.__qualname__
-    given = getattr(module, "preprocessing", None) if shown is None else shown
-    if given is None and config is None:
+    declaration = getattr(module, "preprocessing", None) if override is None else override
+    if declaration is None and config is None:
         raise EvaluationError(
             f"{name} does not say how images become its input. Give preprocessing=, a function from a PIL image to a "
             "tensor; for torchvision's models that of their weights, such as ResNet50_Weights.DEFAULT.transforms()."
@@ -96,9 +96,9 @@ def _in_memory(module: Any, shown: Any) -> Blueprint:
             f"{name} cannot be copied: {first_line(error)}. Give it as FILE.py:FUNCTION, or remove what computes its "
             "weights."
         ) from error
-    chosen = preprocessing.of_timm(copied) if given is None else preprocessing.of_declaration(given, name)
+    preprocessing = of_timm(copied) if declaration is None else of_declaration(declaration, name)
     description = {"model": name, "code": f"{kind.__module__}.{kind.__qualname__}"}
-    return Blueprint(copied, chosen, description, getattr(module, "feature_blocks", None))
+    return Blueprint(copied, preprocessing, description, getattr(module, "feature_blocks", None))
 
 
 def _timm(name: str, classes: int, *, pretrained: bool) -> Blueprint:
@@ -109,20 +109,20 @@ def _timm(name: str, classes: int, *, pretrained: bool) -> Blueprint:
         raise _unknown_model("timm", name, known, "timm.list_models()")
     if not pretrained:
         module = timm.create_model(name, pretrained=False, num_classes=classes)
-        return Blueprint(module, preprocessing.of_timm(module), {"model": f"timm:{name}"})
+        return Blueprint(module, of_timm(module), {"model": f"timm:{name}"})
     config = timm.get_pretrained_cfg(name)
     if config is None or not config.hf_hub_id or not config.num_classes or config.custom_load:
         raise EvaluationError(f"timm publishes no weights of {name} with a classifier on the Hub. Give --weights.")
     path, source = download_timm(config.hf_hub_id, config.hf_hub_filename)
-    found = weights.read_state_dict(path)
+    tensors = weights.read_state_dict(path)
     try:  # timm renames tensors of some checkpoints
-        module = timm.create_model(name, pretrained=True, pretrained_cfg_overlay={"state_dict": found})
+        module = timm.create_model(name, pretrained=True, pretrained_cfg_overlay={"state_dict": tensors})
     except (RuntimeError, KeyError) as error:
         raise EvaluationError(
             f"{path} does not have the tensors of {name}. Install the timm that it was published for."
         ) from error
-    full = name if "." in name or not config.tag else f"{name}.{config.tag}"
-    return Blueprint(module, preprocessing.of_timm(module), {"model": f"timm:{full}"}, source=source)
+    full_name = name if "." in name or not config.tag else f"{name}.{config.tag}"
+    return Blueprint(module, of_timm(module), {"model": f"timm:{full_name}"}, source=source)
 
 
 def _torchvision(name: str, classes: int, *, pretrained: bool) -> Blueprint:
@@ -137,21 +137,21 @@ def _torchvision(name: str, classes: int, *, pretrained: bool) -> Blueprint:
     if tag and tag not in entries.__members__:
         raise _unknown_model("torchvision weights", tag, entries.__members__, f"get_model_weights({base!r})")
     entry = entries[tag] if tag else entries.DEFAULT
-    chosen, description = preprocessing.of_torchvision(entry), {"model": f"torchvision:{base}"}
+    preprocessing, description = of_torchvision(entry), {"model": f"torchvision:{base}"}
     if not pretrained:
-        return Blueprint(models.get_model(base, weights=None, num_classes=classes), chosen, description)
+        return Blueprint(models.get_model(base, weights=None, num_classes=classes), preprocessing, description)
     path, source = download_torchvision(entry)
-    found = weights.read_state_dict(path)
+    tensors = weights.read_state_dict(path)
     if base.startswith("densenet"):
-        found = {_DENSENET.sub(r"\1\2", key): value for key, value in found.items()}
+        tensors = {_DENSENET.sub(r"\1\2", key): value for key, value in tensors.items()}
     # Their builders set this with published weights only.
     transformed = {"transform_input": True} if base in ("googlenet", "inception_v3") else {}
     module = models.get_model(base, weights=None, num_classes=len(entry.meta["categories"]), **transformed)
-    weights.load_weights(module, found, head="", name=base, path=path)
-    return Blueprint(module, chosen, description, source=source)
+    weights.load_weights(module, tensors, head="", name=base, path=path)
+    return Blueprint(module, preprocessing, description, source=source)
 
 
-def _from_file(spec: str, classes: int, shown: Any) -> Blueprint:
+def _from_file(spec: str, classes: int, override: Any) -> Blueprint:
     import torch
 
     make, function, file, digest = load_python(spec, "model")
@@ -166,10 +166,10 @@ def _from_file(spec: str, classes: int, shown: Any) -> Blueprint:
         raise EvaluationError(
             f"{name} returns a {type(module).__name__}, not a torch.nn.Module; return the model itself."
         )
-    wanted = {key: getattr(module, key, getattr(make, key, None)) for key in ("preprocessing", "feature_blocks")}
+    attributes = {key: getattr(module, key, getattr(make, key, None)) for key in ("preprocessing", "feature_blocks")}
     description = {"model": name, "source_sha256": digest}
-    declared = preprocessing.of_declaration(wanted["preprocessing"] if shown is None else shown, name)
-    return Blueprint(module, declared, description, wanted["feature_blocks"])
+    declaration = of_declaration(attributes["preprocessing"] if override is None else override, name)
+    return Blueprint(module, declaration, description, attributes["feature_blocks"])
 
 
 def _unknown_model(kind: str, name: str, known: Any, listing: str) -> EvaluationError:
@@ -200,8 +200,8 @@ def download_timm(repository: str, file: str | None) -> tuple[Path, dict[str, st
     address = f"{api.endpoint}/{repository}"
     try:
         info = api.model_info(repository)
-        there = {one.rfilename for one in info.siblings or ()}
-        chosen = next((name for name in (file, *_FILES) if name in there), None)
+        files = {sibling.rfilename for sibling in info.siblings or ()}
+        chosen = next((name for name in (file, *_FILES) if name in files), None)
         if chosen is None or info.sha is None:
             raise EvaluationError(f"{address} has none of {', '.join(_FILES)}. Give the weights with --weights.")
         path = Path(hf_hub_download(repository, chosen, revision=info.sha))
@@ -220,15 +220,15 @@ def download_torchvision(entry: Any) -> tuple[Path, dict[str, str]]:
     import torch
 
     path = Path(torch.hub.get_dir()) / "checkpoints" / entry.url.rpartition("/")[2]
-    named = _HASH.search(path.name)
+    prefix = _HASH.search(path.name)
     try:
         if not path.exists():
             with atomic_path(path) as temporary:
-                torch.hub.download_url_to_file(entry.url, str(temporary), named and named[1], progress=False)
+                torch.hub.download_url_to_file(entry.url, str(temporary), prefix and prefix[1], progress=False)
         digest = file_sha256(path)
     except (OSError, RuntimeError, ValueError) as error:  # RuntimeError: another hash
         raise EvaluationError(f"Cannot download {entry.url}: {first_line(error)}. {_AGAIN}") from error
-    if named and not digest.startswith(named[1]):
+    if prefix and not digest.startswith(prefix[1]):
         raise EvaluationError(f"{path} has the SHA-256 {digest[:12]}, unlike its name. Delete it and run again.")
     source = {"address": entry.url, "file": path.name, "sha256": digest}
     accuracy = entry.meta.get("_metrics", {}).get("ImageNet-1K", {}).get("acc@1")

@@ -1,4 +1,4 @@
-"""Label maps: which logits of a model are the classes of a release, for a model of more classes than the release."""
+"""Label maps: the logits that are a release's classes, for a model of more classes than the release."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def read_classes(path: Path, names: Sequence[str], width: int) -> tuple[int, ...
         raise EvaluationError(f"Cannot read {where}: {first_line(error)}. Write it as CSV again.") from error
     if not lines or lines[0] != _COLUMNS or any(len(line) != len(_COLUMNS) for line in lines):
         raise EvaluationError(f"{where} must have the two columns class,index, named in its first line. Rewrite it.")
-    found: dict[str, int] = {}
+    indices: dict[str, int] = {}
     known = set(names)
     for number, (name, index) in enumerate(lines[1:], 2):
         if name not in known:
@@ -42,15 +42,15 @@ def read_classes(path: Path, names: Sequence[str], width: int) -> tuple[int, ...
                 f"Line {number} of {where} has the index {one_line(index, 40)!r}, but the model's logits are 0 to "
                 f"{width - 1:,}. Correct it."
             )
-        if name in found or int(index) in found.values():
+        if name in indices or int(index) in indices.values():
             raise EvaluationError(f"Line {number} of {where} repeats a class or an index ({name}, {index}). Keep one.")
-        found[name] = int(index)
-    missing = [name for name in names if name not in found]
+        indices[name] = int(index)
+    missing = [name for name in names if name not in indices]
     if missing:
         raise EvaluationError(
             f"{where} lacks {len(missing):,} of the release's {len(names):,} classes, such as {missing[0]}. Add them."
         )
-    return tuple(found[name] for name in names)
+    return tuple(indices[name] for name in names)
 
 
 def of_wnids(names: Sequence[str], width: int) -> tuple[int, ...] | None:

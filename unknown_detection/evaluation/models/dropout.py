@@ -18,9 +18,9 @@ from unknown_detection.evaluation.errors import EvaluationError
 
 @dataclass
 class DropoutCalls:
-    """What one forward pass drops: the positive rates of calls that can be drawn per image, in their order.
+    """The dropout calls of one forward pass: positive rates of those that can be drawn per image, in their order.
 
-    `always` says whether a call drops values in eval mode, too.
+    `always` is true if a call drops values in eval mode, too.
     """
 
     rates: list[float] = field(default_factory=list)
@@ -64,11 +64,11 @@ def dropout_drawn(generators: Sequence[Any]) -> Iterator[None]:
                 "out."
             )
         # Some transformers divide an image into several consecutive windows.
-        rest = [values.shape[1], *(1 for _ in values.shape[2:])] if by_channel else values.shape[1:]
-        shape = (len(values) // len(generators), *rest)
-        drawn = torch.cat([torch.rand(shape, generator=one, device=one.device) for one in generators])
-        kept = (drawn >= rate).to(values.device, values.dtype)
-        return values * kept / (1 - rate) if rate < 1 else values * 0
+        dropped_shape = [values.shape[1], *(1 for _ in values.shape[2:])] if by_channel else values.shape[1:]
+        shape = (len(values) // len(generators), *dropped_shape)
+        uniform = torch.cat([torch.rand(shape, generator=random, device=random.device) for random in generators])
+        mask = (uniform >= rate).to(values.device, values.dtype)
+        return values * mask / (1 - rate) if rate < 1 else values * 0
 
     with _intercepted(drop):
         yield
@@ -96,9 +96,9 @@ def _intercepted(drop: Callable[[Any, float, bool, bool | None], Any]) -> Iterat
         def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
             if func not in kinds:
                 return func(*args, **(kwargs or {}))
-            told = dict(zip(("input", "p", "training"), args, strict=False)) | (kwargs or {})
+            named = dict(zip(("input", "p", "training"), args, strict=False)) | (kwargs or {})
             return drop(
-                told["input"], told.get("p", 0.5), bool(told.get("training", told.get("train", True))), kinds[func]
+                named["input"], named.get("p", 0.5), bool(named.get("training", named.get("train", True))), kinds[func]
             )
 
     with Intercepting():

@@ -1,4 +1,4 @@
-"""Features of a split: everything that detectors read from one forward pass.
+"""Features of a split: the outputs of one forward pass that detectors read.
 
 Tested by `tests/evaluation/detectors/test_registry.py`.
 """
@@ -31,7 +31,7 @@ class LazyBlocks(Sequence[Floats]):
     def __getitem__(self, number: int | slice) -> Any:
         """Return a block's features by its number, or several blocks' by a slice."""
         chosen = range(self._count)[number]
-        return self._read(chosen) if isinstance(chosen, int) else [self._read(which) for which in chosen]
+        return self._read(chosen) if isinstance(chosen, int) else [self._read(block) for block in chosen]
 
     def take(self, rows: Rows) -> LazyBlocks:
         """Select rows of every block."""

@@ -71,11 +71,11 @@ def find_layers(module: Any, images: Any, *, declared: Sequence[str] | None, nam
     outputs: dict[str, Any] = {}
 
     def keep(key: str) -> Any:
-        def hook(_: Any, given: tuple[Any, ...], output: Any) -> None:
+        def hook(_: Any, arguments: tuple[Any, ...], output: Any) -> None:
             # Removed and added again, so that the keys are in the order of execution.
             outputs.pop(key, None)
             if isinstance(output, torch.Tensor):
-                inputs[key], outputs[key] = given[0] if given else None, output
+                inputs[key], outputs[key] = arguments[0] if arguments else None, output
 
         return hook
 
@@ -93,23 +93,23 @@ def find_layers(module: Any, images: Any, *, declared: Sequence[str] | None, nam
         )
     as_many = [
         key
-        for key, found in outputs.items()
-        if found.numel() == logits.numel()
-        and any(one.ndim > 1 for one in modules[key].parameters(recurse=False))
+        for key, output in outputs.items()
+        if output.numel() == logits.numel()
+        and any(parameter.ndim > 1 for parameter in modules[key].parameters(recurse=False))
         and not _children(modules, key)
     ]
     heads = [key for key in as_many if _is_head(modules[key], inputs[key], outputs[key], logits)]
     head = next(reversed(heads or as_many), "")
-    wanted = list(_blocks(module, modules, head, declared, name))
+    keys = list(_blocks(module, modules, head, declared, name))
     if declared is None:
-        wanted = [one for key in wanted for one in ([key] if key in outputs else _children(modules, key) or [key])]
-    blocks = [key for key in wanted if key in outputs and outputs[key].ndim in (2, 3, 4)]
+        keys = [block for key in keys for block in ([key] if key in outputs else _children(modules, key) or [key])]
+    blocks = [key for key in keys if key in outputs and outputs[key].ndim in (2, 3, 4)]
     if not blocks or (declared and len(blocks) < len(declared)):
         raise EvaluationError(
             f"Only {len(blocks)} blocks of {name} run once and return a tensor of features per image. Name suitable "
             "submodules in the model's attribute `feature_blocks`."
         )
-    skipped = tuple(key for key in wanted if key not in blocks)
+    skipped = tuple(key for key in keys if key not in blocks)
     return Layers(head, tuple(blocks), logits.shape[1], skipped, bool(heads))
 
 
@@ -163,20 +163,20 @@ def check_head(captured: BatchOutputs, weight: Any, bias: Any, name: str) -> Non
         )
 
 
-def _is_head(layer: Any, given: Any, output: Any, logits: Any) -> bool:
+def _is_head(layer: Any, features: Any, output: Any, logits: Any) -> bool:
     """Whether a layer's output is the logits, and its input times its weights, unless these are no numbers."""
     import torch
 
     if (
         not isinstance(layer, torch.nn.Linear | torch.nn.Conv2d)
-        or given.flatten(1).shape[1] != layer.weight[0].numel()
+        or features.flatten(1).shape[1] != layer.weight[0].numel()
     ):
         return False
     if not torch.equal(output.reshape(logits.shape).nan_to_num(), logits.nan_to_num()):
         return False
     # Computed again: a subclass may do something else, and a later layer may have changed the output in place.
     with torch.inference_mode():
-        computed = given.flatten(1) @ layer.weight.flatten(1).T + (0 if layer.bias is None else layer.bias)
+        computed = features.flatten(1) @ layer.weight.flatten(1).T + (0 if layer.bias is None else layer.bias)
     off, largest = _difference(computed, logits)
     return not off > LOGITS_TOLERANCE * max(largest, 1.0)
 
@@ -199,11 +199,11 @@ def _blocks(
     numbered = [f"layer{number}" for number in range(1, 10) if f"layer{number}" in modules]
     if numbered:
         return numbered
-    told = [info["module"] for info in getattr(module, "feature_info", None) or [] if isinstance(info, dict)]
+    stages = [info["module"] for info in getattr(module, "feature_info", None) or [] if isinstance(info, dict)]
     # The stem before the first block does not count.
-    told = [key for key in told if key in modules and not key.startswith("stem")]
-    if told:
-        return told
+    stages = [key for key in stages if key in modules and not key.startswith("stem")]
+    if stages:
+        return stages
     for key in _STAGE_LISTS:
         if key in modules and not head.startswith(f"{key}."):
             return _children(modules, key)

@@ -69,7 +69,7 @@ class Model:
         """The last linear layer, in float32; `NoHead` if the logits are not its output."""
         if not self.layers.linear:
             return NoHead(self.name)
-        return Head(*(np.asarray(one[self._rows].float().cpu().numpy()) for one in self._linear))
+        return Head(*(np.asarray(tensor[self._rows].float().cpu().numpy()) for tensor in self._linear))
 
     @property
     def probe(self) -> Any:
@@ -81,10 +81,10 @@ class Model:
     @property
     def source(self) -> Mapping[str, str]:
         """Where the weights are from, and which logits were chosen; for records."""
-        found = dict(self.origin)
+        source = dict(self.origin)
         if self.classes is not None:
-            found |= {"logits": ",".join(map(str, self.classes)), "width": str(self.layers.classes)}
-        return found
+            source |= {"logits": ",".join(map(str, self.classes)), "width": str(self.layers.classes)}
+        return source
 
     def forward(self, images: Any) -> BatchOutputs:
         """Run the model on preprocessed images of shape (B, 3, H, W), without dropout, and capture its features.
@@ -116,7 +116,7 @@ class Model:
 
     @cached_property
     def dropout(self) -> DropoutCalls:
-        """What a forward pass drops, found by running it once."""
+        """The dropout calls of a forward pass, which is run once to see them."""
         import torch
 
         calls = DropoutCalls()
@@ -156,24 +156,24 @@ def open_model(
             not fit, it gives other logits at every run, or the device is not available.
         TypeError: as for `make_blueprint`.
     """
-    place = pick_device(device)
+    target = pick_device(device)
     named = isinstance(spec, str) and spec.startswith(("timm:", "torchvision:"))
     if (path is not None and pretrained) or (named and path is None and not pretrained):
         raise EvaluationError("A model needs either its weights or published ones: give --weights or --pretrained.")
     if not isinstance(spec, str) and (path is not None or pretrained):
         raise EvaluationError("A module has its weights: leave weights= and pretrained= out, or name the model.")
-    probed = partial(_probed, spec, pretrained=pretrained, shown=preprocessing)
+    probed = partial(_probed, spec, pretrained=pretrained, override=preprocessing)
     blueprint, probe, layers = probed(len(names))
     name = blueprint.description["model"]
     chosen = None
     if path is not None:
         if classes is None:
             chosen = _logits_of(names, layers.classes, None, name)
-        found = weights.read_state_dict(path)
-        width = len(found.get(f"{layers.head}.weight", range(layers.classes)))
+        tensors = weights.read_state_dict(path)
+        width = len(tensors.get(f"{layers.head}.weight", range(layers.classes)))
         if width != layers.classes and (classes is not None or of_wnids(names, width)):
             blueprint, probe, layers = probed(width)
-        weights.load_weights(blueprint.module, found, head=layers.head, name=name, path=path)
+        weights.load_weights(blueprint.module, tensors, head=layers.head, name=name, path=path)
     elif isinstance(spec, str) and not pretrained:
         _require_loaded(blueprint.module, probed(len(names))[0].module, name)
     module = blueprint.module
@@ -189,25 +189,26 @@ def open_model(
     origin = blueprint.source or {}
     if path is None and not published:
         origin = {"state_dict": weights.model_digest(module, {}), "held": "by the module"}
-    return Model(name, module.to(place), blueprint.preprocessing, layers, digest, place, chosen, origin)
+    return Model(name, module.to(target), blueprint.preprocessing, layers, digest, target, chosen, origin)
 
 
-def _probed(spec: Any, classes: int, *, pretrained: bool, shown: Any) -> tuple[Blueprint, Any, Layers]:
-    """Make a model and run it once; returns it, what it was run on and its layers."""
+def _probed(spec: Any, classes: int, *, pretrained: bool, override: Any) -> tuple[Blueprint, Any, Layers]:
+    """Make a model and run it once; return it, the images that it ran on, and its layers."""
     import torch
 
-    made = make_blueprint(spec, classes, pretrained=pretrained, shown=shown)
-    made.module.cpu().eval().requires_grad_(False)
-    size = made.preprocessing(_GREY).shape
+    blueprint = make_blueprint(spec, classes, pretrained=pretrained, override=override)
+    blueprint.module.cpu().eval().requires_grad_(False)
+    size = blueprint.preprocessing(_GREY).shape
     # Two images, so that the batch axis cannot be mistaken for a spatial axis of size one.
     probe = torch.linspace(-1, 1, 2 * size.numel()).reshape(2, *size)
     with dropout_off():
-        return made, probe, find_layers(made.module, probe, declared=made.blocks, name=made.description["model"])
+        name = blueprint.description["model"]
+        return blueprint, probe, find_layers(blueprint.module, probe, declared=blueprint.blocks, name=name)
 
 
-def _require_loaded(module: Any, again: Any, name: str) -> None:
+def _require_loaded(module: Any, second: Any, name: str) -> None:
     """Check that a function returns the same weights twice: those that it loads, and no random ones."""
-    if weights.model_digest(module, {}) != weights.model_digest(again, {}):
+    if weights.model_digest(module, {}) != weights.model_digest(second, {}):
         raise EvaluationError(
             f"{name} returns other weights at every call, so none were loaded. Load them in the function, or give "
             "--weights."
@@ -220,14 +221,14 @@ def _logits_of(
     """Return the logits that are the config's classes; None for all, in their order."""
     if file is None and width == len(names) and not published:
         return None
-    found = of_wnids(names, width) if file is None else read_classes(file, names, width)
-    if found is None:
+    indices = of_wnids(names, width) if file is None else read_classes(file, names, width)
+    if indices is None:
         raise EvaluationError(
             f"{name} has {width:,} logits, but the config has {len(names):,} classes"
             f"{' of other names' * (width == len(names))}. Use a model trained on these classes, or say which logits "
             "they are with --classes."
         )
-    return None if found == tuple(range(width)) else found
+    return None if indices == tuple(range(width)) else indices
 
 
 def _require_repeatable(module: Any, images: Any, name: str) -> None:

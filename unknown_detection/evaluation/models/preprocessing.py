@@ -158,12 +158,12 @@ def of_declaration(values: Any, name: str) -> Preprocessing:
         return of_torchvision(values)
     if callable(values):
         return _of_callable(values, name)
-    wanted = {"size", "mean", "std"}
-    if not isinstance(values, Mapping) or not wanted <= values.keys() <= wanted | {"interpolation", "resize"}:
-        found = ", ".join(sorted(map(str, values))) if isinstance(values, Mapping) else f"a {type(values).__name__}"
+    required = {"size", "mean", "std"}
+    if not isinstance(values, Mapping) or not required <= values.keys() <= required | {"interpolation", "resize"}:
+        keys = ", ".join(sorted(map(str, values))) if isinstance(values, Mapping) else f"a {type(values).__name__}"
         raise EvaluationError(
             f"{name} needs an attribute `preprocessing` that is a callable, or has size, mean, std and optionally "
-            f"interpolation and resize (found: {found if values is not None else 'none'}). Set it on the model or on "
+            f"interpolation and resize (found: {keys if values is not None else 'none'}). Set it on the model or on "
             "the function, or give it to `extract`."
         )
     size = [values["size"]] * 2 if isinstance(values["size"], int) else list(values["size"])
@@ -218,29 +218,29 @@ def _of_callable(transform: Callable[[Any], Any], name: str) -> Preprocessing:
     slope = Image.linear_gradient("L").resize((50, 40))
     turned = Image.linear_gradient("L").transpose(Image.Transpose.ROTATE_90).resize((50, 40))
     pictures += [Image.merge("RGB", (slope, turned, slope))] * _CALLS
-    made = [transform(picture) for picture in pictures]
-    shapes = {tuple(one.shape) if getattr(one, "dtype", None) == torch.float32 else () for one in made}
-    (shape, *others) = shapes
-    if others or len(shape) != 3 or shape[0] != 3:
+    tensors = [transform(picture) for picture in pictures]
+    shapes = {tuple(tensor.shape) if getattr(tensor, "dtype", None) == torch.float32 else () for tensor in tensors}
+    (shape, *other_shapes) = shapes
+    if other_shapes or len(shape) != 3 or shape[0] != 3:
         raise EvaluationError(
             f"`preprocessing` of {name} must turn every RGB image into a float32 tensor of one shape (3, height, "
             "width). Convert, resize and crop in it."
         )
-    if any(not torch.equal(made[3], one) for one in made[4:]):
+    if any(not torch.equal(tensors[3], tensor) for tensor in tensors[4:]):
         raise EvaluationError(
             f"`preprocessing` of {name} makes another tensor of an image at every call. Give the one for evaluation, "
             "without random crops or flips."
         )
     # The text of an object may end in its place in memory.
     text = getattr(transform, "__qualname__", " ".join(re.sub(r" at 0x\w+", "", repr(transform)).split()))
-    digest = hashlib.sha256((made[3].double() * 1000).round().long().numpy().tobytes()).hexdigest()[:16]
+    digest = hashlib.sha256((tensors[3].double() * 1000).round().long().numpy().tobytes()).hexdigest()[:16]
     description: dict[str, Any] = {"from": text, "size": list(shape[1:]), "seen": digest}
-    black, white, fifth = (one.double().mean((1, 2)) for one in made[:3])
+    black, white, fifth = (tensor.double().mean((1, 2)) for tensor in tensors[:3])
     scale = white - black  # 1 / std
     # Constants bring 51 to a fifth of the way from 0 to 255; each image's own mean and deviation do not.
     if scale.min() > 0 and torch.allclose(fifth, black + scale / 5, atol=1e-4):
         description["mean"], description["std"] = (
-            one.numpy().round(6).tolist() for one in (-black / scale, 1 / scale)
+            tensor.numpy().round(6).tolist() for tensor in (-black / scale, 1 / scale)
         )
     return Preprocessing(transform, description, (shape[1], shape[2]))
 
@@ -286,10 +286,10 @@ class _Images:
                 return self._preprocessing(self._images[number]["image"])
         # Returned and not raised, because a worker's exception arrives with its traceback as text.
         except EvaluationError as error:
-            what = f"used: {error}. Build the release again, or get it again."
+            problem = f"used: {error}. Build the release again, or get it again."
         except (*DAMAGED, *_BOMBS) as error:
-            what = f"decoded: {first_line(error)}. Check the release with `python -m hf_scripts.verify`."
-        return EvaluationError(f"The image of row {self._ids[number]['id']} cannot be {what}")
+            problem = f"decoded: {first_line(error)}. Check the release with `python -m hf_scripts.verify`."
+        return EvaluationError(f"The image of row {self._ids[number]['id']} cannot be {problem}")
 
 
 def load_batches(
@@ -329,7 +329,7 @@ def load_batches(
         batch_sampler=[list(piece) for piece in pieces],
         num_workers=count,
         multiprocessing_context="fork" if count and sys.platform == "linux" else None,
-        collate_fn=partial(_filled, batch_size),
+        collate_fn=partial(_collate, batch_size),
         pin_memory=pinned,
     )
     with left_to_the_parent():
@@ -340,7 +340,7 @@ def load_batches(
         yield piece, images
 
 
-def _filled(size: int, images: list[Any]) -> Any:
+def _collate(size: int, images: list[Any]) -> Any:
     """Collate images to one tensor of a fixed batch size; the first error if there is one."""
     import torch
 

@@ -44,7 +44,7 @@ def read_state_dict(path: Path) -> dict[str, Any]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # before it refuses a damaged file, torch warns of what it finds there
-            found: Any = (
+            tensors: Any = (
                 load_file(path)
                 if path.suffix == ".safetensors"
                 else torch.load(path, map_location="cpu", weights_only=True)
@@ -55,17 +55,17 @@ def read_state_dict(path: Path) -> dict[str, Any]:
             f"Neither safetensors nor torch.load(weights_only=True) can read {path}; save the model's state_dict "
             "alone."
         ) from error
-    if isinstance(found, Mapping):
-        found = next((found[key] for key in _WRAPPERS if isinstance(found.get(key), Mapping)), found)
+    if isinstance(tensors, Mapping):
+        tensors = next((tensors[key] for key in _WRAPPERS if isinstance(tensors.get(key), Mapping)), tensors)
     if (
-        not isinstance(found, Mapping)
-        or not found
-        or not all(isinstance(name, str) and isinstance(value, torch.Tensor) for name, value in found.items())
+        not isinstance(tensors, Mapping)
+        or not tensors
+        or not all(isinstance(name, str) and isinstance(value, torch.Tensor) for name, value in tensors.items())
     ):
         raise EvaluationError(f"{path} is not a state dict of tensors; save the model's state_dict alone.")
-    if all(name.startswith(_PARALLEL) for name in found):
-        found = {name.removeprefix(_PARALLEL): value for name, value in found.items()}
-    return dict(found)
+    if all(name.startswith(_PARALLEL) for name in tensors):
+        tensors = {name.removeprefix(_PARALLEL): value for name, value in tensors.items()}
+    return dict(tensors)
 
 
 def load_weights(module: Any, weights: Mapping[str, Any], *, head: str, name: str, path: Path) -> None:
@@ -74,27 +74,27 @@ def load_weights(module: Any, weights: Mapping[str, Any], *, head: str, name: st
     Raises:
         EvaluationError: names are missing or unexpected, or shapes differ.
     """
-    wanted = module.state_dict()
-    shaped = sorted(key for key in wanted.keys() & weights.keys() if wanted[key].shape != weights[key].shape)
-    if wanted.keys() == weights.keys() and {key.rpartition(".")[0] for key in shaped} == {head}:
-        theirs, ours = (len(tensors[f"{head}.weight"]) for tensors in (weights, wanted))
+    expected = module.state_dict()
+    shaped = sorted(key for key in expected.keys() & weights.keys() if expected[key].shape != weights[key].shape)
+    if expected.keys() == weights.keys() and {key.rpartition(".")[0] for key in shaped} == {head}:
+        theirs, ours = (len(tensors[f"{head}.weight"]) for tensors in (weights, expected))
         raise EvaluationError(
             f"{path} has weights for {theirs:,} classes, but {name} needs {ours:,}. Use weights trained on the "
             "classes of this config, or say which of theirs these are with --classes."
         )
     differing = {
-        "missing": sorted(wanted.keys() - weights.keys()),
-        "unknown to the model": sorted(weights.keys() - wanted.keys()),
-        "of another shape": [f"{key} {_shape(weights[key])} for {_shape(wanted[key])}" for key in shaped],
+        "missing": sorted(expected.keys() - weights.keys()),
+        "unknown to the model": sorted(weights.keys() - expected.keys()),
+        "of another shape": [f"{key} {_shape(weights[key])} for {_shape(expected[key])}" for key in shaped],
     }
     problems = [
-        f"{len(names):,} {what} ({', '.join(names[:NAMED])}{more(names)})"
-        for what, names in differing.items()
+        f"{len(names):,} {problem} ({', '.join(names[:NAMED])}{more(names)})"
+        for problem, names in differing.items()
         if names
     ]
     if problems:
         raise EvaluationError(
-            f"{path} does not have exactly the {len(wanted):,} tensors of {name}: {' and '.join(problems)}. Nothing "
+            f"{path} does not have exactly the {len(expected):,} tensors of {name}: {' and '.join(problems)}. Nothing "
             "was loaded; give the weights of this very model."
         )
     module.load_state_dict(weights, strict=True)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from unknown_detection.evaluation.detectors.base import Detector
 from unknown_detection.evaluation.detectors.images import ImageDetector
-from unknown_detection.evaluation.detectors.registry import METHODS, method
+from unknown_detection.evaluation.detectors.registry import METHODS, find_method
 from unknown_detection.evaluation.detectors.rows import Scores, predicted
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.features.cache import FeatureCache, Key
@@ -39,7 +39,7 @@ from unknown_detection.terminal.progress import Log
 
 @dataclass(frozen=True)
 class Trial:
-    """One trial of a hyperparameter search: the AUROC of what `Detector.chosen_by` names, or the problem instead."""
+    """A trial of a hyperparameter search: its AUROC, of what `Detector.chosen_by` names, or the problem."""
 
     hyperparameters: Mapping[str, float]
     auroc: float | None
@@ -58,7 +58,7 @@ class Fitted:
 
 @dataclass
 class Scorer:
-    """Fits methods, each once, on `fit_splits`, and scores splits.
+    """Fits each method once, on `fit_splits`, and scores splits.
 
     `search` looks for hyperparameters, else the defaults count; `settings` has, by detector, the values to search
     among in place of the method's own; `own` are methods of the user's own; `log` receives a line about each method
@@ -85,11 +85,11 @@ class Scorer:
             EvaluationError: there is no such method, its features are not available, or it cannot be fitted.
         """
         if name not in self._fitted:
-            chosen = method(name, self.own)
-            self.cache.check(chosen)
-            for base in chosen.base_methods:
+            method = find_method(name, self.own)
+            self.cache.check(method)
+            for base in method.base_methods:
                 self.fit(base)
-            self._fitted[name] = self._choose(chosen)
+            self._fitted[name] = self._choose(method)
         return self._fitted[name]
 
     def score(self, name: str, key: Key) -> Scores:
@@ -111,11 +111,11 @@ class Scorer:
 
     @property
     def halved(self) -> str:
-        """The split (`config/split`) of these rows; empty for none."""
+        """The split (`config/split`) of the rows of `fit_half`; empty for none."""
         return "/".join(self.fit_splits.validation or ()) if self.fit_half.any() else ""
 
     def fit_half_ids(self) -> frozenset[str]:
-        """Ids of these rows."""
+        """Return the ids of the rows of `fit_half`."""
         if not self.halved or self.fit_splits.validation is None:
             return frozenset()
         return frozenset(self.cache.features(self.fit_splits.validation).ids[self.fit_half].tolist())
@@ -147,116 +147,115 @@ class Scorer:
         """Free the cached scores of a split."""
         self._scores = {pair: scores for pair, scores in self._scores.items() if pair[1] != key}
 
-    def _read(self, chosen: type[Detector], hyperparameters: Mapping[str, float], key: Key) -> Features:
-        features = self.cache.read(chosen, hyperparameters, key)
-        scores = {base: self.score(base, key) for base in chosen.base_methods}
+    def _read(self, method: type[Detector], hyperparameters: Mapping[str, float], key: Key) -> Features:
+        features = self.cache.read(method, hyperparameters, key)
+        scores = {base: self.score(base, key) for base in method.base_methods}
         return dataclasses.replace(features, scores=scores) if scores else features
 
-    def _choose(self, chosen: type[Detector]) -> Fitted:
-        grid = {**chosen.search, **self.settings.get(chosen.name, {})}
+    def _choose(self, method: type[Detector]) -> Fitted:
+        grid = {**method.search, **self.settings.get(method.name, {})}
         sets = [dict(zip(grid, values, strict=True)) for values in itertools.product(*grid.values())]
-        trials, missing = self._trials(chosen, sets) if len(sets) > 1 and self.search else ((), "")
+        trials, missing = self._trials(method, sets) if len(sets) > 1 and self.search else ((), "")
         if not trials:
-            default = Fitted(chosen, self._make(chosen, sets[0]), sets[0])
+            default = Fitted(method, self._make(method, sets[0]), sets[0])
             if missing:
-                self.log(f"{chosen.name}: using the default hyperparameters, because {missing} to search on")
+                self.log(f"{method.name}: using the default hyperparameters, because {missing} to search on")
             return default
         if all(trial.auroc is None for trial in trials):
             raise EvaluationError(trials[0].problem)
         # `max` returns the first of equals, so the default wins ties.
         best = max(trials, key=lambda trial: -1.0 if trial.auroc is None else trial.auroc).hyperparameters
-        return Fitted(chosen, self._make(chosen, best), best, tuple(trials))
+        return Fitted(method, self._make(method, best), best, tuple(trials))
 
-    def _trials(self, chosen: type[Detector], sets: Sequence[Mapping[str, float]]) -> tuple[Sequence[Trial], str]:
-        """Try hyperparameters; returns the trials, or none and what is missing for them."""
-        if chosen.chosen_by == "errors":
-            trials = self._try_on_errors(chosen, sets) if self.fit_splits.validation else []
+    def _trials(self, method: type[Detector], sets: Sequence[Mapping[str, float]]) -> tuple[Sequence[Trial], str]:
+        """Return a trial of each set of hyperparameters, or none and what is missing for them."""
+        if method.chosen_by == "errors":
+            trials = self._try_on_errors(method, sets) if self.fit_splits.validation else []
             return trials, f"there are no features of right and of wrong rows of {VALIDATION}"
         if not (self.fit_splits.validation and self.fit_splits.external):
             return (), f"there are no features of both {VALIDATION} and {EXTERNAL}"
-        alone = chosen.score_together is Detector.score_together
-        together = [[one] for one in sets] if alone else [sets]
-        return [trial for some in together for trial in self._try(chosen, some)], ""
+        shared = method.score_together is not Detector.score_together
+        groups = [sets] if shared else [[hyperparameters] for hyperparameters in sets]
+        return [trial for group in groups for trial in self._try(method, group)], ""
 
-    def _try(self, chosen: type[Detector], sets: Sequence[Mapping[str, float]]) -> list[Trial]:
+    def _try(self, method: type[Detector], sets: Sequence[Mapping[str, float]]) -> list[Trial]:
         """Compute the AUROC of validation against external rows, as in the unified benchmark (section 4).
 
         Several sets of hyperparameters are only for a method whose detectors can score together.
         """
         assert self.fit_splits.validation is not None and self.fit_splits.external is not None
-        made: dict[int, Detector] = {}
-        areas: dict[int, float] = {}
+        detectors: dict[int, Detector] = {}
+        aurocs: dict[int, float] = {}
         problems: dict[int, str] = {}
         for number, hyperparameters in enumerate(sets):
             try:
-                made[number] = self._make(chosen, hyperparameters)
+                detectors[number] = self._make(method, hyperparameters)
             except EvaluationError as error:
                 problems[number] = str(error)
         try:
-            if made:
-                known = self._validation_rows(chosen, sets[0], to_fit=False)
-                unknown = self._read(chosen, sets[0], self.fit_splits.external)
+            if detectors:
+                known = self._validation_rows(method, sets[0], to_fit=False)
+                unknown = self._read(method, sets[0], self.fit_splits.external)
                 truth = np.repeat([False, True], [len(known), len(unknown)])
-                sides = (chosen.score_together([*made.values()], rows.unlabelled()) for rows in (known, unknown))
-                for number, pair in zip(made, zip(*sides, strict=True), strict=True):
-                    areas[number] = auroc(np.concatenate(pair), truth)
+                sides = (method.score_together([*detectors.values()], rows.unlabelled()) for rows in (known, unknown))
+                for number, pair in zip(detectors, zip(*sides, strict=True), strict=True):
+                    aurocs[number] = auroc(np.concatenate(pair), truth)
         except EvaluationError as error:
-            problems |= dict.fromkeys(made, str(error))
-            areas = {}
-        return [Trial(values, areas.get(number), problems.get(number, "")) for number, values in enumerate(sets)]
+            problems |= dict.fromkeys(detectors, str(error))
+            aurocs = {}
+        return [Trial(values, aurocs.get(number), problems.get(number, "")) for number, values in enumerate(sets)]
 
-    def _try_on_errors(self, chosen: type[Detector], sets: Sequence[Mapping[str, float]]) -> list[Trial]:
+    def _try_on_errors(self, method: type[Detector], sets: Sequence[Mapping[str, float]]) -> list[Trial]:
         """Compute the AUROC of right against wrong in-distribution rows, as in BROAD (section 3, tables 6 and 7).
 
         The paper does not say on which rows. Here the detector is fitted on half of the rows that it is fitted on in
         the end, and judged on the other half (ours). No trial is made if that half has no wrong row, or no right one.
         """
-        rows = self._validation_rows(chosen, sets[0], to_fit=False)
+        rows = self._validation_rows(method, sets[0], to_fit=False)
         fits = in_fit_half(rows.ids.tolist(), rows.labels)
         judged = rows.take(~fits)
         wrong = predicted(judged) != judged.labels
         trials: list[Trial] = []
         for values in sets if 0 < wrong.sum() < len(wrong) else ():
             try:
-                detector = chosen(**self._arguments(chosen, values)).fit(rows.take(fits), self._head)
+                detector = method(**self._arguments(method, values)).fit(rows.take(fits), self._head)
                 trials.append(Trial(values, auroc(detector.score(judged), wrong)))
             except EvaluationError as error:
                 trials.append(Trial(values, None, str(error)))
         return trials
 
-    def _make(self, chosen: type[Detector], hyperparameters: Mapping[str, float]) -> Detector:
-        detector = chosen(**self._arguments(chosen, hyperparameters))
-        if chosen.fits_on == "none":
+    def _make(self, method: type[Detector], hyperparameters: Mapping[str, float]) -> Detector:
+        detector = method(**self._arguments(method, hyperparameters))
+        if method.fits_on == "none":
             return detector.fit(None, self._head)
-        key = (chosen.fits_on == "train" and self.fit_splits.train) or self.fit_splits.validation
+        key = (method.fits_on == "train" and self.fit_splits.train) or self.fit_splits.validation
         if key is None:
-            wanted = f"{VALIDATION} or {HELD_OUT}"
-            wanted = f"{TRAIN}, {wanted}" if chosen.fits_on == "train" else wanted
+            train = f"{TRAIN}, " if method.fits_on == "train" else ""
             raise EvaluationError(
-                f"{self.cache.store.root} has no features of {wanted}, on which {chosen.name} is fitted. Extract such "
-                "a split."
+                f"{self.cache.store.root} has no features of {train}{VALIDATION} or {HELD_OUT}, on which "
+                f"{method.name} is fitted. Extract such a split."
             )
         if key == self.fit_splits.validation:
-            features = self._validation_rows(chosen, hyperparameters, to_fit=chosen.fits_on == "train")
+            features = self._validation_rows(method, hyperparameters, to_fit=method.fits_on == "train")
         else:
-            features = _in_distribution(self._read(chosen, hyperparameters, key))
+            features = _in_distribution(self._read(method, hyperparameters, key))
         if not len(features):
             raise EvaluationError(
-                f"{'/'.join(key)} has no labelled rows to fit {chosen.name} on. Choose another config with "
+                f"{'/'.join(key)} has no labelled rows to fit {method.name} on. Choose another config with "
                 "--fit-splits."
             )
         return detector.fit(features, self._head)
 
-    def _arguments(self, chosen: type[Detector], hyperparameters: Mapping[str, float]) -> dict[str, float]:
-        seeded = "seed" in inspect.signature(chosen).parameters
+    def _arguments(self, method: type[Detector], hyperparameters: Mapping[str, float]) -> dict[str, float]:
+        seeded = "seed" in inspect.signature(method).parameters
         return {**hyperparameters, **({"seed": self.cache.seed} if seeded else {})}
 
     def _validation_rows(
-        self, chosen: type[Detector], hyperparameters: Mapping[str, float], *, to_fit: bool
+        self, method: type[Detector], hyperparameters: Mapping[str, float], *, to_fit: bool
     ) -> Features:
         """Read in-distribution validation rows: those to fit on in place of training rows, or those to tune on."""
         assert self.fit_splits.validation is not None
-        features = self._read(chosen, hyperparameters, self.fit_splits.validation)
+        features = self._read(method, hyperparameters, self.fit_splits.validation)
         if to_fit:
             require_two_of_each_class(features.labels, "/".join(self.fit_splits.validation))
             return features.take(self.fit_half)
@@ -270,7 +269,7 @@ def _in_distribution(features: Features) -> Features:
 
 
 def expand(names: Sequence[str] | None, own: Mapping[str, type[Detector]] | None = None) -> tuple[str, ...]:
-    """Return the names of methods; None, or `all` among them, means every one, with those of the user's `own`."""
+    """Check the names of methods; None, or `all` among them, means all built-in ones and the user's `own`."""
     if names is None or "all" in names:
         return (*METHODS, *(own or {}))
-    return tuple(method(name, own).name for name in names)
+    return tuple(find_method(name, own).name for name in names)

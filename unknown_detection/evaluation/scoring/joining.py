@@ -57,7 +57,7 @@ def release_index(release: Release, configs: Sequence[str]) -> ReleaseIndex:
             rows = release.rows(config, split)
             overlap = find_overlaps(rows)
             overlaps |= set() if overlap is None else {config}
-            described = {name: rows[name] for name in ("id", "label", "class_id")} | {
+            columns = {name: rows[name] for name in ("id", "label", "class_id")} | {
                 "config": pa.repeat(config, len(rows)),
                 "split": pa.repeat(split, len(rows)),
                 "role": role_names(rows),
@@ -65,12 +65,12 @@ def release_index(release: Release, configs: Sequence[str]) -> ReleaseIndex:
                 "duplicate": pc.is_in(rows["id"], value_set=in_pairs.get(f"{config}/{split}", _NO_IDS)),
                 "overlap": pa.repeat("", len(rows)) if overlap is None else overlap,
             }
-            parts.append(pa.table(described))
+            parts.append(pa.table(columns))
     table = pa.concat_tables(parts).combine_chunks()
     texts = ("id", "config", "split", "role", "class_id", "source_id", *(["overlap"] if overlaps else []))
-    columns: dict[str, Any] = {name: np.asarray(table[name].to_pylist(), dtype=np.str_) for name in texts}
-    columns |= {"label": table["label"].to_numpy(), "score": np.zeros(len(table))}
-    rows = Rows(**columns, duplicate=None if pairs is None else table["duplicate"].to_numpy())
+    arrays: dict[str, Any] = {name: np.asarray(table[name].to_pylist(), dtype=np.str_) for name in texts}
+    arrays |= {"label": table["label"].to_numpy(), "score": np.zeros(len(table))}
+    rows = Rows(**arrays, duplicate=None if pairs is None else table["duplicate"].to_numpy())
     names = {config: release.label_names(config) for config in configs}
     return ReleaseIndex(table.select(["config", "split", "id", "label"]), rows, names, frozenset(overlaps))
 
@@ -129,14 +129,14 @@ def join_scores(
         EvaluationError: ids are missing, unknown or repeated, a prediction is not a class, or a labelled row has no
             prediction although others have one.
     """
-    known = index["id"].combine_chunks().dictionary_encode()
-    ids = known.dictionary
+    row_ids = index["id"].combine_chunks().dictionary_encode()
+    ids = row_ids.dictionary
     places = pc.index_in(scores["id"].combine_chunks(), value_set=ids)
     if places.null_count:
-        strangers = pc.unique(scores["id"].filter(pc.is_null(places)))
+        unknown_ids = pc.unique(scores["id"].filter(pc.is_null(places)))
         configs = ", ".join(pc.unique(index["config"]).to_pylist())
         raise EvaluationError(
-            f"{where} has {summarize_ids(strangers)} that {configs} of the release does not have. Remove them, or "
+            f"{where} has {summarize_ids(unknown_ids)} that {configs} of the release does not have. Remove them, or "
             "name the config that they belong to."
         )
     detectors = scores["detector"].combine_chunks().dictionary_encode()
@@ -151,20 +151,20 @@ def join_scores(
     counts = np.bincount(cells, minlength=shape[0] * shape[1]).reshape(shape)
     lines = np.zeros(shape, dtype=np.int64)
     lines.reshape(-1)[cells] = np.arange(len(cells))
-    id_of_row = _integers(known.indices)
+    id_of_row = _integers(row_ids.indices)
     fit_row = pc.is_in(index["id"], value_set=fitted_on).to_numpy()
     joined = {}
     for name, count, line in zip(detectors.dictionary.to_pylist(), counts, lines, strict=True):
         if (count > 1).any():
-            twice = summarize_ids(ids.filter(pa.array(count > 1)))
-            raise EvaluationError(f"{where} has several scores of {name} for {twice}; keep one per id.")
+            repeated = summarize_ids(ids.filter(pa.array(count > 1)))
+            raise EvaluationError(f"{where} has several scores of {name} for {repeated}; keep one per id.")
         rows = _scored_rows(index, count[id_of_row] > 0, fit_row, name, where)
-        mine = scores.take(pa.array(line[id_of_row[rows]]))
-        prediction = _predictions(index.take(pa.array(rows)), mine, label_names, f"of {name} in {where}")
+        of_detector = scores.take(pa.array(line[id_of_row[rows]]))
+        prediction = _predictions(index.take(pa.array(rows)), of_detector, label_names, f"of {name} in {where}")
         confidence = None
-        if "confidence" in mine.column_names and mine["confidence"].null_count < len(mine):
-            confidence = np.asarray(mine["confidence"].to_numpy(), dtype=np.float64)  # null becomes NaN
-        joined[name] = JoinedScores(rows, mine["score"].to_numpy(), prediction, confidence)
+        if "confidence" in of_detector.column_names and of_detector["confidence"].null_count < len(of_detector):
+            confidence = np.asarray(of_detector["confidence"].to_numpy(), dtype=np.float64)  # null becomes NaN
+        joined[name] = JoinedScores(rows, of_detector["score"].to_numpy(), prediction, confidence)
     return joined
 
 
@@ -175,14 +175,14 @@ def _scored_rows(
     keys = pc.binary_join_element_wise(index["config"], index["split"], "/").combine_chunks().dictionary_encode()
     key_of_row = _integers(keys.indices)
     for number, key in enumerate(keys.dictionary.to_pylist()):
-        of_split = key_of_row == number
+        in_split = key_of_row == number
         to_fit_and_tune = key.rpartition("/")[2] in FIT_AND_TUNE_SPLITS
-        missing = of_split & ~scored & ~(fit_row & to_fit_and_tune)
-        left_out = to_fit_and_tune and not np.any(of_split & scored)
-        if np.any(missing) and not left_out:
+        missing = in_split & ~scored & ~(fit_row & to_fit_and_tune)
+        whole_split_missing = to_fit_and_tune and not np.any(in_split & scored)
+        if np.any(missing) and not whole_split_missing:
             raise EvaluationError(
                 f"{where} lacks scores of {detector} for {summarize_ids(index['id'].filter(pa.array(missing)))} of "
-                f"the {int(of_split.sum()):,} rows of {key}. Score them, too."
+                f"the {int(in_split.sum()):,} rows of {key}. Score them, too."
             )
     return np.flatnonzero(scored)
 
@@ -194,34 +194,34 @@ def _predictions(
     column = "prediction" if "prediction" in scores.column_names else "class"
     if column not in scores.column_names or scores[column].null_count == len(scores):
         return None
-    found = np.full(len(scores), -1, dtype=np.int64)
+    predictions = np.full(len(scores), -1, dtype=np.int64)
     for config in pc.unique(rows["config"]).to_pylist():
-        mine = pc.equal(rows["config"], config)
-        given, ids, labels = (values.filter(mine) for values in (scores[column], rows["id"], rows["label"]))
-        classes = _class_indices(given, label_names[config])
-        wrong = pc.and_(pc.is_valid(given), pc.is_null(classes))
+        in_config = pc.equal(rows["config"], config)
+        values, ids, labels = (whole.filter(in_config) for whole in (scores[column], rows["id"], rows["label"]))
+        classes = _class_indices(values, label_names[config])
+        wrong = pc.and_(pc.is_valid(values), pc.is_null(classes))
         if pc.any(wrong).as_py():
             raise EvaluationError(
                 f"The {column} {whose} is not one of the {len(label_names[config])} classes of {config}: "
-                f"{given.filter(wrong)[0]} and the like at {summarize_ids(ids.filter(wrong))}. Give the class that "
+                f"{values.filter(wrong)[0]} and the like at {summarize_ids(ids.filter(wrong))}. Give the class that "
                 "the model predicts."
             )
-        missing = pc.and_(pc.is_null(given), pc.greater_equal(labels, 0))
+        missing = pc.and_(pc.is_null(values), pc.greater_equal(labels, 0))
         if pc.any(missing).as_py():
             raise EvaluationError(
                 f"The {column} {whose} is missing for labelled rows: {summarize_ids(ids.filter(missing))}. Give the "
                 "class that the model predicts."
             )
-        found[mine.to_numpy()] = pc.fill_null(classes, -1).to_numpy()
-    return found
+        predictions[in_config.to_numpy()] = pc.fill_null(classes, -1).to_numpy()
+    return predictions
 
 
-def _class_indices(given: pa.ChunkedArray, names: Sequence[str]) -> pa.ChunkedArray:
+def _class_indices(predictions: pa.ChunkedArray, names: Sequence[str]) -> pa.ChunkedArray:
     """Return class indices; null for unknown classes."""
-    if given.type == pa.string():
-        return pc.index_in(given, value_set=pa.array(names, pa.string())).cast(pa.int64())
-    inside = pc.and_(pc.greater_equal(given, -1), pc.less(given, len(names)))  # -1: none of the classes
-    return pc.if_else(inside, given, pa.scalar(None, pa.int64()))
+    if predictions.type == pa.string():
+        return pc.index_in(predictions, value_set=pa.array(names, pa.string())).cast(pa.int64())
+    inside = pc.and_(pc.greater_equal(predictions, -1), pc.less(predictions, len(names)))  # -1: none of the classes
+    return pc.if_else(inside, predictions, pa.scalar(None, pa.int64()))
 
 
 def fit_half_ids(release: Release, key: str) -> pa.Array:

@@ -1,4 +1,4 @@
-"""Finds the rows that figures without duplicates or without overlap leave out, and counts them.
+"""Finds and counts the rows that figures without duplicates or without overlap leave out.
 
 A release has one table of pairs, the config `duplicates` with the split `pairs`. Each line is a pair of rows whose
 images are identical (distance 0) or nearly so.
@@ -78,8 +78,8 @@ class Overlapping:
 
 
 def find_overlaps(rows: pa.Table) -> pa.ChunkedArray | pa.Array | None:
-    """Return the known class that each row of a split overlaps, an empty text where none; None if nothing says."""
-    found = None
+    """Return the known class that each row of a split overlaps, empty where none; None without such a column."""
+    overlaps = None
     for name in (OBJECT_SEEN, ID_OVERLAP):
         if name not in rows.column_names:
             continue
@@ -94,8 +94,8 @@ def find_overlaps(rows: pa.Table) -> pa.ChunkedArray | pa.Array | None:
                 "class's name or null. Run `python -m hf_scripts.verify` to find out what is wrong."
             )
         named = pc.fill_null(values, "")
-        found = named if found is None else pc.if_else(pc.equal(named, ""), found, named)
-    return found
+        overlaps = named if overlaps is None else pc.if_else(pc.equal(named, ""), overlaps, named)
+    return overlaps
 
 
 def made_from_duplicates(rows: Rows) -> npt.NDArray[np.bool_]:
@@ -114,11 +114,11 @@ def count_left_out(rows: Rows, protocol: str) -> list[LeftOut]:
     """Count the rows of each split that figures without duplicates leave out."""
     if rows.duplicate is None or not rows.duplicate.any():
         return []
-    some = (rows, rows.where(rows.duplicate), rows.where(made_from_duplicates(rows)))
-    total, own, made = (_count(one, "config", "split") for one in some)
+    selections = (rows, rows.where(rows.duplicate), rows.where(made_from_duplicates(rows)))
+    total, duplicates, made_from = (_count(selection, "config", "split") for selection in selections)
     return [
-        LeftOut(protocol, config, split, total[config, split], own[config, split], made[config, split])
-        for config, split in sorted(own | made)
+        LeftOut(protocol, config, split, total[config, split], duplicates[config, split], made_from[config, split])
+        for config, split in sorted(duplicates | made_from)
     ]
 
 
@@ -136,34 +136,34 @@ def count_overlaps(rows: Rows, protocol: str) -> list[Overlapping]:
 
 def describe_left_out(left_out: Sequence[LeftOut]) -> str:
     """Summarize in a sentence or two how many rows figures without duplicates leave out, and of which splits all."""
-    splits = {(one.config, one.split): one for one in left_out}
+    splits = {(counts.config, counts.split): counts for counts in left_out}
     if not splits:
         return "None of the evaluated rows is a duplicate, so figures without duplicates equal those on all rows."
-    made = " or are made from rows that do" if any(one.made_from_duplicates for one in splits.values()) else ""
-    rows = sum(one.left_out for one in splits.values())
-    emptied = [f"{config}/{split}" for (config, split), one in splits.items() if one.left_out == one.rows]
+    derived = any(counts.made_from_duplicates for counts in splits.values())
+    rows = sum(counts.left_out for counts in splits.values())
+    emptied = [f"{config}/{split}" for (config, split), counts in splits.items() if counts.left_out == counts.rows]
     return (
         f"Figures without duplicates leave out {quantity(rows, 'row')} of {quantity(len(splits), 'split')} because "
-        f"they appear in a pair of the release's table of duplicates{made}."
+        f"they appear in a pair of the release's table of duplicates{' or are made from rows that do' * derived}."
     ) + _nothing_left(emptied)
 
 
-def describe_overlaps(found: Sequence[Overlapping]) -> str:
+def describe_overlaps(overlapping: Sequence[Overlapping]) -> str:
     """Summarize in a sentence or two how many rows figures without overlap leave out, and of which splits all."""
-    classes = {one.place[1:]: one for one in found}
+    classes = {overlap.place[1:]: overlap for overlap in overlapping}
     if not classes:
         return (
             f"No evaluated row has a class that overlaps a known one according to the column {ID_OVERLAP}, so figures "
             "without overlap equal those on all."
         )
-    left = {f"{one.config}/{one.split}": one.rows for one in found}
-    for one in classes.values():
-        left[f"{one.config}/{one.split}"] -= one.left_out
+    remaining = {f"{overlap.config}/{overlap.split}": overlap.rows for overlap in overlapping}
+    for overlap in classes.values():
+        remaining[f"{overlap.config}/{overlap.split}"] -= overlap.left_out
+    rows = sum(overlap.left_out for overlap in classes.values())
     return (
-        f"Figures without overlap leave out {quantity(sum(one.left_out for one in classes.values()), 'row')} of "
-        f"{quantity(len(left), 'split')} because their class is, holds or shows a known one, according to the column "
-        f"{ID_OVERLAP}."
-    ) + _nothing_left([key for key, rows in left.items() if not rows])
+        f"Figures without overlap leave out {quantity(rows, 'row')} of {quantity(len(remaining), 'split')} because "
+        f"their class is, holds or shows a known one, according to the column {ID_OVERLAP}."
+    ) + _nothing_left([key for key, count in remaining.items() if not count])
 
 
 def _nothing_left(splits: Sequence[str]) -> str:
@@ -175,7 +175,7 @@ def _count(rows: Rows, *columns: str) -> Counter[tuple[str, ...]]:
     return Counter(pd.DataFrame({name: getattr(rows, name) for name in columns}).value_counts().to_dict())
 
 
-def _among(values: npt.NDArray[np.str_], wanted: npt.NDArray[np.str_]) -> npt.NDArray[np.bool_]:
+def _among(values: npt.NDArray[np.str_], members: npt.NDArray[np.str_]) -> npt.NDArray[np.bool_]:
     # Arrow uses a hash table; numpy's isin sorts, which takes ten times longer for text.
-    found = pc.is_in(pa.array(values, pa.string()), value_set=pa.array(wanted, pa.string()))
-    return np.asarray(found.to_numpy(zero_copy_only=False), dtype=np.bool_)
+    among = pc.is_in(pa.array(values, pa.string()), value_set=pa.array(members, pa.string()))
+    return np.asarray(among.to_numpy(zero_copy_only=False), dtype=np.bool_)

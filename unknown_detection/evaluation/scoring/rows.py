@@ -86,13 +86,13 @@ class Rows:
 
 def known_rows(rows: Rows, split: str) -> Rows:
     """Return the in-distribution rows of a split; `EvaluationError` if there are none."""
-    found = rows.where(rows.known & (rows.split == split))
-    if not len(found):
+    selected = rows.where(rows.known & (rows.split == split))
+    if not len(selected):
         raise EvaluationError(
             f"{split} of {' and '.join(rows.by('config'))} has no in-distribution rows among {len(rows):,} rows. "
             "Score that split, too."
         )
-    return found
+    return selected
 
 
 def unknown_splits(rows: Rows, roles: Sequence[str]) -> dict[str, Rows]:
@@ -101,15 +101,15 @@ def unknown_splits(rows: Rows, roles: Sequence[str]) -> dict[str, Rows]:
     Raises:
         EvaluationError: there are none.
     """
-    found = {}
+    splits = {}
     for role in roles:
-        found.update(rows.where(rows.role == role).by("split"))
-    if not found:
+        splits.update(rows.where(rows.role == role).by("split"))
+    if not splits:
         raise EvaluationError(
             f"{' and '.join(rows.by('config'))} has no rows of the role {' or '.join(roles)} (found: "
             f"{', '.join(np.unique(rows.role).tolist())}). Score a split of unknowns, too, or choose another protocol."
         )
-    return found
+    return splits
 
 
 def rank_known_unknown(known: Rows, *unknown: Rows) -> Ranking:

@@ -21,7 +21,7 @@ from unknown_detection.csv_text import csv_text
 from unknown_detection.evaluation.detectors.base import Detector
 from unknown_detection.evaluation.detectors.nearest import on_device
 from unknown_detection.evaluation.detectors.own import Own, choose
-from unknown_detection.evaluation.detectors.registry import METHODS, method
+from unknown_detection.evaluation.detectors.registry import METHODS, find_method
 from unknown_detection.evaluation.errors import EvaluationError, a_kind, require_packages
 from unknown_detection.evaluation.features.cache import FeatureCache, Key
 from unknown_detection.evaluation.features.extract import identity
@@ -100,7 +100,7 @@ def score(
         TypeError: the features are something else.
     """
     file = None if out is None else Path(out)
-    store, *members = _opened(features)
+    store, *members = _open_stores(features)
     runner = runner or store.runner
     if file is not None and file.suffix != ".parquet":
         raise EvaluationError(f"--out must end in .parquet, found {out}. Rename it.")
@@ -109,8 +109,8 @@ def score(
             "Times are measured with the model. Give --release, --model and --weights, or leave out --times."
         )
     fit_configs = [fit_configs] if isinstance(fit_configs, str) else fit_configs
-    named = None if splits is None else choose_splits(store.splits(), splits, str(store.root))
-    keys = choose_keys(store, named, fit_configs)
+    requested = None if splits is None else choose_splits(store.splits(), splits, str(store.root))
+    keys = choose_keys(store, requested, fit_configs)
     chosen = tuple(dict.fromkeys(config for config, _ in keys))
     fit_splits = find_fit_splits(store.splits(), chosen, fit_configs)
     if runner is not None:
@@ -120,11 +120,12 @@ def score(
     _require_packages_of(names, own)
     cache = FeatureCache(store, members, runner, seed, quiet)
     scorer = Scorer(cache, fit_splits, search=search, settings=settings or {}, own=own, log=log)
-    seen = receipt(store, keys) if store.identity.source else Receipt([], [])
-    seen.require(seen.differences if accept else store.accepted())
+    model_receipt = receipt(store, keys) if store.identity.source else Receipt([], [])
+    model_receipt.require(model_receipt.differences if accept else store.accepted())
     _warn_about_environments(log, store, keys)
-    used = {"fitted": scorer.fitted_on, "tuned": scorer.tuned_on, "tuned against": "/".join(fit_splits.external or ())}
-    for line in (*seen.lines, *(f"{what}: {rows or 'no rows'}" for what, rows in used.items())):
+    external = "/".join(fit_splits.external or ())
+    used = {"fitted": scorer.fitted_on, "tuned": scorer.tuned_on, "tuned against": external}
+    for line in (*model_receipt.lines, *(f"{purpose}: {rows or 'no rows'}" for purpose, rows in used.items())):
         say(line)
     if scorer.halved:
         log(
@@ -134,12 +135,12 @@ def score(
     leave_out = listed is None or "all" in listed
     with on_device(device), bar(len(names), "fitting", quiet=quiet, unit=" detectors") as progress:
         fitted = fit_all(scorer, names, leave_out=leave_out, progress=progress.update)
-    for one in fitted:
-        say(describe_fitted(one))
+    for detector in fitted:
+        say(describe_fitted(detector))
     with on_device(device), bar(len(keys), "scoring", quiet=quiet, unit=" splits") as progress:
         scores = score_all(scorer, fitted, keys, progress.update)
         measured = measure_times(scorer, fitted, keys[0]) if times else []
-    provenance = run_provenance(scorer, chosen, fitted, seen)
+    provenance = run_provenance(scorer, chosen, fitted, model_receipt)
     if file is not None:
         write_trials(file.with_suffix(".search.csv"), fitted)
         write_times(file, measured)
@@ -148,12 +149,12 @@ def score(
     return with_provenance(scores, provenance)
 
 
-def _opened(features: Features) -> list[FeatureStore]:
+def _open_stores(features: Features) -> list[FeatureStore]:
     stores = []
-    for one in features if isinstance(features, list | tuple) and features else [features]:
-        if not isinstance(one, FeatureStore | str | Path):
-            raise TypeError(f"Features are what extract returned, or its folder, not {a_kind(one)}.")
-        stores.append(one if isinstance(one, FeatureStore) else FeatureStore.open(Path(one)))
+    for folder in features if isinstance(features, list | tuple) and features else [features]:
+        if not isinstance(folder, FeatureStore | str | Path):
+            raise TypeError(f"Features are what extract returned, or its folder, not {a_kind(folder)}.")
+        stores.append(folder if isinstance(folder, FeatureStore) else FeatureStore.open(Path(folder)))
     return stores
 
 
@@ -161,38 +162,38 @@ def several(detectors: Any) -> list[str | Own] | None:
     """Return one or several detectors as a list, with `NAME,NAME` as two; None for None."""
     if detectors is None:
         return None
-    given: list[Any] = list(detectors) if isinstance(detectors, list | tuple) else [detectors]
-    return [each for one in given for each in (one.split(",") if isinstance(one, str) else [one])]
+    listed: list[Any] = list(detectors) if isinstance(detectors, list | tuple) else [detectors]
+    return [part for detector in listed for part in (detector.split(",") if isinstance(detector, str) else [detector])]
 
 
 def _require_packages_of(names: Sequence[str], own: Mapping[str, type[Detector]]) -> None:
     """Check that what the detectors' fitting imports is installed, before any is fitted."""
-    needing = [(name, method(name, own).requires) for name in names]
+    needing = [(name, find_method(name, own).requires) for name in names]
     modules = sorted({module for _, required in needing for module in required})
     fitted = ", ".join(name for name, required in needing if required)
     require_packages(*modules, to=f"fit {fitted}", instead="choose others with --detectors")
 
 
-def choose_keys(store: FeatureStore, wanted: Iterable[Key] | None, fit_configs: Sequence[str] = ()) -> list[Key]:
+def choose_keys(store: FeatureStore, requested: Iterable[Key] | None, fit_configs: Sequence[str] = ()) -> list[Key]:
     """Choose the splits to score: the given ones, else all of the configs with features of splits to evaluate.
 
     Raises:
         EvaluationError: features of a config that is read are missing or incomplete, or there is no split to evaluate.
     """
-    named = None if wanted is None else list(wanted)
-    configs = list(dict.fromkeys(config for config, _ in named or ()))
-    store.require_whole([*configs, *(f"{config}-train" for config in configs), *fit_configs] if named else ())
-    if named is not None:
-        return named
-    here = store.splits()
-    found = [(one, split) for one, splits in here.items() if {*splits} - {*FIT_AND_TUNE_SPLITS} for split in splits]
-    if not found:
+    listed = None if requested is None else list(requested)
+    configs = list(dict.fromkeys(config for config, _ in listed or ()))
+    store.require_whole([*configs, *(f"{config}-train" for config in configs), *fit_configs] if listed else ())
+    if listed is not None:
+        return listed
+    available = store.splits()
+    evaluated = [config for config, splits in available.items() if {*splits} - {*FIT_AND_TUNE_SPLITS}]
+    if not evaluated:
         raise EvaluationError(
             f"{store.root} has no features of splits to evaluate, only of "
-            f"{', '.join(f'{config}/{split}' for config in here for split in here[config]) or 'none'}. Extract more "
-            "splits."
+            f"{', '.join(f'{config}/{split}' for config in available for split in available[config]) or 'none'}. "
+            "Extract more splits."
         )
-    return found
+    return [(config, split) for config in evaluated for split in available[config]]
 
 
 def fit_all(scorer: Scorer, names: Sequence[str], *, leave_out: bool, progress: Progress) -> list[Fitted]:
@@ -232,14 +233,14 @@ def score_all(scorer: Scorer, fitted: Sequence[Fitted], keys: Sequence[Key], pro
     Returns:
         Columns `id`, `detector`, `score` and `prediction`; detector by detector, rows in the release's order.
     """
-    known: set[str] = set()
+    scored: set[str] = set()
     fitted_on = scorer.fit_half_ids()
-    parts: dict[str, list[pa.Table]] = {one.method.name: [] for one in fitted}
+    parts: dict[str, list[pa.Table]] = {detector.method.name: [] for detector in fitted}
     for key in keys:
         ids = scorer.cache.features(key).ids
-        skipped = known | fitted_on if key[1] in FIT_AND_TUNE_SPLITS else known
+        skipped = scored | fitted_on if key[1] in FIT_AND_TUNE_SPLITS else scored
         new = np.array([id_ not in skipped for id_ in ids.tolist()], dtype=bool)
-        known.update(ids[new].tolist())
+        scored.update(ids[new].tolist())
         for name, tables in parts.items():
             columns = {"id": ids[new], "detector": pa.repeat(name, new.sum())}
             columns |= {"score": scorer.score(name, key)[new], "prediction": scorer.predictions(name, key)[new]}
@@ -251,11 +252,11 @@ def score_all(scorer: Scorer, fitted: Sequence[Fitted], keys: Sequence[Key], pro
 
 def _warn_about_environments(log: Log, store: FeatureStore, keys: Sequence[Key]) -> None:
     """Log a warning if splits were extracted in different environments."""
-    ways = {tuple(sorted(store.row_blocks(*key).environment().items())): key for key in keys}
-    if len(ways) > 1:
+    environments = {tuple(sorted(store.row_blocks(*key).environment().items())): key for key in keys}
+    if len(environments) > 1:
         log(
             "Features were computed in more than one environment (device, batch size, threads or torch version), so "
-            f"rows of {' and '.join('/'.join(key) for key in ways.values())} may differ in their last digits"
+            f"rows of {' and '.join('/'.join(key) for key in environments.values())} may differ in their last digits"
         )
 
 
@@ -263,40 +264,40 @@ _PACKAGES = ("numpy", "scikit-learn", "scipy", "timm", "torch", "torchvision")
 """Packages whose version may affect scores."""
 
 
-def run_provenance(scorer: Scorer, configs: Sequence[str], fitted: Sequence[Fitted], seen: Receipt) -> Provenance:
+def run_provenance(scorer: Scorer, configs: Sequence[str], fitted: Sequence[Fitted], receipt: Receipt) -> Provenance:
     """Return the provenance of a run's scores."""
     cache = scorer.cache
     identities = [store.identity for store in (cache.store, *cache.members)]
-    digests = [one.model_digest for one in identities]
-    members = {"members": float(len(identities))}
-    accepted = [*seen.differences, *(text for store in cache.members for text in store.accepted())]
-    said = {"receipt": "; ".join(seen.lines), "accepted": "; ".join(accepted)}
+    digests = [identity.model_digest for identity in identities]
+    accepted = [*receipt.differences, *(text for store in cache.members for text in store.accepted())]
+    notes = {"receipt": "; ".join(receipt.lines), "accepted": "; ".join(accepted)}
     versions = {"python": platform.python_version()}
     for package in _PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):  # an optional one that this run did not use
             versions[package] = importlib.metadata.version(package)
     prepared = {
-        key: " + ".join(dict.fromkeys(one.prepared.get(key, "") for one in identities))
+        key: " + ".join(dict.fromkeys(identity.prepared.get(key, "") for identity in identities))
         for key in identities[0].prepared
         if key.partition("/")[0] in configs
     }
     return Provenance(
         release_digest=cache.store.identity.release_digest,
         configs=tuple(configs),
-        model=" + ".join(one.model for one in identities),
+        model=" + ".join(identity.model for identity in identities),
         # For several models, a digest over theirs in order.
         model_digest=digests[0] if len(digests) == 1 else hashlib.sha256("\n".join(digests).encode()).hexdigest(),
         seed=cache.seed,
         hyperparameters={
-            one.method.name: {**one.hyperparameters, **(members if one.method.reads == "members" else {})}
-            for one in fitted
+            detector.method.name: dict(detector.hyperparameters)
+            | ({"members": float(len(identities))} if detector.method.reads == "members" else {})
+            for detector in fitted
         },
         versions=versions,
         prepared=prepared,
-        rows={one.method.name: _rows_used(scorer, one) for one in fitted},
-        own={one.method.name: one.method.digest for one in fitted if one.method.digest},
+        rows={detector.method.name: _rows_used(scorer, detector) for detector in fitted},
+        own={detector.method.name: detector.method.digest for detector in fitted if detector.method.digest},
         fit_half=scorer.halved,
-        source=dict(cache.store.identity.source) | {name: text for name, text in said.items() if text},
+        source=dict(cache.store.identity.source) | {name: text for name, text in notes.items() if text},
     )
 
 
@@ -316,18 +317,18 @@ def _rows_used(scorer: Scorer, fitted: Fitted) -> dict[str, str]:
 
 def write_trials(path: Path, fitted: Sequence[Fitted]) -> None:
     """Write the trials of hyperparameter searches as CSV; without any, delete the file of an earlier run."""
-    if not any(one.trials for one in fitted):
+    if not any(detector.trials for detector in fitted):
         path.unlink(missing_ok=True)
         return
-    areas = {"external": "auroc_external_validation", "errors": "auroc_error_detection"}
-    lines: list[list[object]] = [["detector", "hyperparameters", *areas.values(), "chosen", "problem"]]
-    for one in fitted:
-        for trial in one.trials:
-            area = "" if trial.auroc is None else repr(trial.auroc)
-            chosen = int(trial.hyperparameters == one.hyperparameters)
-            values = [area if one.method.chosen_by == way else "" for way in areas]
+    columns = {"external": "auroc_external_validation", "errors": "auroc_error_detection"}
+    lines: list[list[object]] = [["detector", "hyperparameters", *columns.values(), "chosen", "problem"]]
+    for detector in fitted:
+        for trial in detector.trials:
+            auroc = "" if trial.auroc is None else repr(trial.auroc)
+            is_chosen = int(trial.hyperparameters == detector.hyperparameters)
+            values = [auroc if detector.method.chosen_by == criterion else "" for criterion in columns]
             name = format_hyperparameters(trial.hyperparameters)
-            lines.append([one.method.name, name, *values, chosen, trial.problem])
+            lines.append([detector.method.name, name, *values, is_chosen, trial.problem])
     write_text(path, csv_text(lines))
 
 
@@ -340,8 +341,8 @@ def describe_fitted(fitted: Fitted) -> str:
     failed = sum(trial.auroc is None for trial in fitted.trials)
     without = f", {failed} of which cannot be used here" if failed else ""
     where = "of errors in validation" if fitted.method.chosen_by == "errors" else "on external_validation"
-    found = f"the best of {len(fitted.trials)} with AUROC {best.auroc:.4f} {where}{without}"
-    return f"{fitted.method.name}: {values}, {found}"
+    choice = f"the best of {len(fitted.trials)} with AUROC {best.auroc:.4f} {where}{without}"
+    return f"{fitted.method.name}: {values}, {choice}"
 
 
 def format_hyperparameters(hyperparameters: Mapping[str, float]) -> str:

@@ -114,17 +114,17 @@ def write_scores(path: Path, scores: pa.Table, provenance: Provenance) -> None:
 
 def with_provenance(scores: pa.Table, provenance: Provenance) -> pa.Table:
     """Record the provenance of a table of scores in its schema's metadata."""
-    told = json.dumps(msgspec.to_builtins(provenance), sort_keys=True)
-    return scores.replace_schema_metadata({METADATA: told})
+    metadata = json.dumps(msgspec.to_builtins(provenance), sort_keys=True)
+    return scores.replace_schema_metadata({METADATA: metadata})
 
 
 def read_scores(
-    given: Any, columns: Mapping[str, pa.DataType] = COLUMNS, release: Release | None = None
+    source: Any, columns: Mapping[str, pa.DataType] = COLUMNS, release: Release | None = None
 ) -> tuple[pa.Table, Provenance | None]:
     """Read scores from a file, or check those in memory.
 
     Args:
-        given: a Parquet or CSV file; or a pyarrow table, a pandas DataFrame, or a mapping of ids to scores.
+        source: a Parquet or CSV file; or a pyarrow table, a pandas DataFrame, or a mapping of ids to scores.
         columns: the allowed columns and their types, for readers of formats other than `COLUMNS`.
         release: the release that the scores should be of; None for any.
 
@@ -137,10 +137,10 @@ def read_scores(
         EvaluationError: the file cannot be read, has no rows, lacks a column or has one twice, has one named nearly as
             an optional one, has empty ids or non-finite scores, or says that it is of another release.
     """
-    if isinstance(given, str | Path):
-        where, name, table = str(given), file_seed(Path(given))[0], _read_file(Path(given), columns)
+    if isinstance(source, str | Path):
+        where, name, table = str(source), file_seed(Path(source))[0], _read_file(Path(source), columns)
     else:
-        where, name, table = "The table of scores", IN_MEMORY, _from_memory(given)
+        where, name, table = "The table of scores", IN_MEMORY, _from_memory(source)
     provenance = _provenance(table.schema.metadata or {}, where)
     if provenance is not None and release is not None and provenance.release_digest != release.digest:
         raise EvaluationError(
@@ -167,29 +167,29 @@ def _read_file(path: Path, columns: Mapping[str, pa.DataType]) -> pa.Table:
     return table
 
 
-def _from_memory(given: Any) -> pa.Table:
+def _from_memory(values: Any) -> pa.Table:
     try:
-        if isinstance(given, pa.Table):
-            return given
-        if isinstance(given, Mapping):
-            ids, scores = pa.array([*given], pa.string()), pa.array([*given.values()], pa.float64())
+        if isinstance(values, pa.Table):
+            return values
+        if isinstance(values, Mapping):
+            ids, scores = pa.array([*values], pa.string()), pa.array([*values.values()], pa.float64())
             return pa.table({"id": ids, "score": scores})
-        if hasattr(given, "columns"):  # a DataFrame, without an import of pandas
-            return pa.Table.from_pandas(given, preserve_index=False)
+        if hasattr(values, "columns"):  # a DataFrame, without an import of pandas
+            return pa.Table.from_pandas(values, preserve_index=False)
     except (pa.ArrowException, TypeError, ValueError) as error:
         raise EvaluationError(
             f"The scores cannot be read as a table: {first_line(error)}. Ids are text, scores are numbers."
         ) from error
     raise TypeError(
         "Scores are a table or a DataFrame with the columns id and score, a dictionary of id to score, or a file, "
-        f"not {a_kind(given)}."
+        f"not {a_kind(values)}."
     )
 
 
 def file_seed(path: Path) -> tuple[str, int | None]:
     """Divide a file's stem into a detector's name and a seed: `mine-seed2.csv` is seed 2 of `mine`, else None."""
-    found = _OF_SEED.fullmatch(path.stem)
-    return (found["name"], int(found["seed"])) if found else (path.stem, None)
+    match = _OF_SEED.fullmatch(path.stem)
+    return (match["name"], int(match["seed"])) if match else (path.stem, None)
 
 
 def summarize_ids(ids: pa.Array | pa.ChunkedArray) -> str:
@@ -200,8 +200,8 @@ def summarize_ids(ids: pa.Array | pa.ChunkedArray) -> str:
 
 def _checked(table: pa.Table, where: str, columns: Mapping[str, pa.DataType]) -> pa.Table:
     """Check a table's columns and values, and return it with the order and types of `columns`."""
-    found = table.column_names
-    known = _known_names(found, columns, where)
+    all_names = table.column_names
+    known = _known_names(all_names, columns, where)
     table = table.select([place for place, key in enumerate(known) if key]).rename_columns(list(filter(None, known)))
     names = table.column_names
     try:
@@ -237,34 +237,34 @@ def _read_csv(path: Path, columns: Mapping[str, pa.DataType]) -> pa.Table:
         first = file.readline(_LONGEST_LINE).decode("utf-8-sig")
     if not first.strip():
         return pa.csv.read_csv(path)  # raises what is wrong
-    found = next(csv.reader([first]), [])
+    names = next(csv.reader([first]), [])
     kinds = {
-        name: columns[key] for name, key in zip(found, _known_names(found, columns, str(path)), strict=True) if key
+        name: columns[key] for name, key in zip(names, _known_names(names, columns, str(path)), strict=True) if key
     }
     # Explicit types keep ids such as 00017 as text.
     options = pa.csv.ConvertOptions(column_types=kinds, include_columns=list(kinds), strings_can_be_null=True)
     return pa.csv.read_csv(path, convert_options=options)
 
 
-def _known_names(found: Sequence[str], columns: Mapping[str, pa.DataType], where: str) -> list[str]:
+def _known_names(names: Sequence[str], columns: Mapping[str, pa.DataType], where: str) -> list[str]:
     """Return the key of each column of a file in `columns`, without regard to case; empty for others."""
-    keys = [name.strip().lower() for name in found]
+    keys = [name.strip().lower() for name in names]
     known = [key if key in columns else "" for key in keys]
     for key in columns:
         if known.count(key) > 1:
             raise EvaluationError(
-                f"{where} has the column {key} {known.count(key)} times (found: {one_line(', '.join(found))}). Keep "
+                f"{where} has the column {key} {known.count(key)} times (found: {one_line(', '.join(names))}). Keep "
                 "one of them."
             )
+    optional = [name for name in columns if name not in ("id", "score")]
     if not {"id", "score"} <= set(known):
-        others = ", ".join(name for name in columns if name not in ("id", "score"))
         raise EvaluationError(
-            f"{where} needs the columns id and score, and may have {others} (found: {one_line(', '.join(found))}). "
-            "Rename its columns, and in CSV separate them by commas."
+            f"{where} needs the columns id and score, and may have {', '.join(optional)} (found: "
+            f"{one_line(', '.join(names))}). Rename its columns, and in CSV separate them by commas."
         )
-    optional = [name for name in columns if name not in ("id", "score") and name not in keys]
+    absent = [name for name in optional if name not in keys]
     for name, key in zip(keys, known, strict=True):
-        near = [] if key else difflib.get_close_matches(name, optional, n=1, cutoff=0.55)
+        near = [] if key else difflib.get_close_matches(name, absent, n=1, cutoff=0.55)
         if near:
             raise EvaluationError(
                 f"{where} has a column {one_line(name, 60)}, which is not read. Rename it to {near[0]} if that is "

@@ -6,23 +6,23 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 
 from unknown_detection.evaluation.detectors.base import Detector
-from unknown_detection.evaluation.detectors.registry import METHODS, method
+from unknown_detection.evaluation.detectors.registry import METHODS, find_method
 from unknown_detection.evaluation.errors import EvaluationError, one_line, require_known
 
 Settings = Mapping[str, Mapping[str, tuple[float, ...]]]
 """By detector and hyperparameter, the values to search among, the default first."""
 
 
-def settable(chosen: type[Detector]) -> dict[str, tuple[float, ...]]:
+def settable(method: type[Detector]) -> dict[str, tuple[float, ...]]:
     """Return a detector's hyperparameters with the values that a search tries, the default first.
 
     A hyperparameter that is not searched has its default only, or nothing if it is computed from the fitted rows.
     """
-    found = {}
-    for name, default in chosen.parameters().items():
+    values = {}
+    for name, default in method.parameters().items():
         if isinstance(default, int | float | None):
-            found[name] = tuple(map(float, chosen.search.get(name, () if default is None else (default,))))
-    return found
+            values[name] = tuple(map(float, method.search.get(name, () if default is None else (default,))))
+    return values
 
 
 def parse_settings(
@@ -34,7 +34,7 @@ def parse_settings(
         EvaluationError: a text has another form, there is no such detector or hyperparameter, the detector is not
             scored, a value is no number, or a hyperparameter is set twice.
     """
-    found: dict[str, dict[str, tuple[float, ...]]] = {}
+    settings: dict[str, dict[str, tuple[float, ...]]] = {}
     for text in texts:
         key, equals, values = text.partition("=")
         detector, dot, name = key.strip().partition(".")
@@ -42,36 +42,38 @@ def parse_settings(
             raise EvaluationError(
                 f"--set {one_line(text)} does not name a hyperparameter and a value. Write it as in --set knn.k=50."
             )
-        known = settable(method(detector, own))
-        if not known:
+        method = find_method(detector, own)
+        hyperparameters = settable(method)
+        if not hyperparameters:
             raise EvaluationError(f"{detector} has no hyperparameters. Leave --set {one_line(text)} out.")
-        require_known(f"hyperparameter of {detector}", [name], known)
-        if detector not in _with_parts(names, own):
+        require_known(f"hyperparameter of {detector}", [name], hyperparameters)
+        if detector not in _with_bases(names, own):
             raise EvaluationError(
                 f"--set {one_line(text)} is of {detector}, which is not scored. Add it to --detectors."
             )
-        if name in found.get(detector, {}):
+        if name in settings.get(detector, {}):
             raise EvaluationError(f"--set gives {detector}.{name} twice. Write several values to search as A,B,C.")
-        whole = isinstance(method(detector, own).parameters()[name], int)
-        found.setdefault(detector, {})[name] = tuple(_number(value, text, whole=whole) for value in values.split(","))
-    return found
+        whole = isinstance(method.parameters()[name], int)
+        numbers = [_number(value, text, whole=whole) for value in values.split(",")]
+        settings.setdefault(detector, {})[name] = tuple(numbers)
+    return settings
 
 
 def describe_settable() -> list[tuple[str, str]]:
     """Describe each hyperparameter that can be set: its name, and its default, range and searched values."""
     lines = []
-    for chosen in METHODS.values():
-        for name, (*values,) in settable(chosen).items():
+    for method in METHODS.values():
+        for name, (*values,) in settable(method).items():
             parts = [f"{values[0]:g}" if values else "fitted"]
-            parts += [chosen.ranges[name]] if name in chosen.ranges else []
+            parts += [method.ranges[name]] if name in method.ranges else []
             parts += ["searched: " + ", ".join(f"{value:g}" for value in sorted(values))] if len(values) > 1 else []
-            lines.append((f"{chosen.name}.{name}", "; ".join(parts)))
+            lines.append((f"{method.name}.{name}", "; ".join(parts)))
     return lines
 
 
-def _with_parts(names: Sequence[str], own: Mapping[str, type[Detector]] | None) -> set[str]:
+def _with_bases(names: Sequence[str], own: Mapping[str, type[Detector]] | None) -> set[str]:
     """Return detectors and those whose scores they combine."""
-    return {*names, *(part for name in names for part in method(name, own).base_methods)}
+    return {*names, *(base for name in names for base in find_method(name, own).base_methods)}
 
 
 def _number(text: str, where: str, *, whole: bool) -> float:

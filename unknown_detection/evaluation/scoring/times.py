@@ -68,47 +68,49 @@ def measure_times(scorer: Scorer, fitted: Sequence[Fitted], key: Key) -> list[Ma
     _, forward = _timed(lambda: runner.model.logits(images).cpu())
     columns = outputs_of(runner.model)(images, ids)
     blocks = [columns[block_column(number)] for number in range(len(runner.model.layers.blocks))]
-    shown = Features(np.array(ids), rows["label"].to_numpy(), columns["logits"], columns["penultimate"], blocks)
-    known: dict[str, Time] = {}
+    batch = Features(np.array(ids), rows["label"].to_numpy(), columns["logits"], columns["penultimate"], blocks)
+    times: dict[str, Time] = {}
 
     def time_of(name: str) -> Time:
         """Time a detector, and each of those that it combines, once."""
-        if name in known:
-            return known[name]
-        one, features, seconds, own_pass = scorer.fit(name), shown, 0.0, False
-        if issubclass(one.method, ImageDetector):
-            image_pass, given = one.method.image_pass, one.method.of_pass(one.hyperparameters)
-            own_pass = not image_pass.is_ordinary(given)
+        if name in times:
+            return times[name]
+        fit, features, seconds, own_pass = scorer.fit(name), batch, 0.0, False
+        if issubclass(fit.method, ImageDetector):
+            image_pass, hyperparameters = fit.method.image_pass, fit.method.of_pass(fit.hyperparameters)
+            own_pass = not image_pass.is_ordinary(hyperparameters)
             passed: Columns = {"logits": features.logits}
             if own_pass:
                 seed = scorer.cache.seed
-                passed, seconds = _timed(partial(image_pass.run, runner.model, images, ids, seed=seed, **given))
+                passed, seconds = _timed(
+                    partial(image_pass.run, runner.model, images, ids, seed=seed, **hyperparameters)
+                )
             features = replace(features, passed=passed)
-        bases = {base: time_of(base) for base in one.method.base_methods}
+        bases = {base: time_of(base) for base in fit.method.base_methods}
         if bases:
             features = replace(features, scores={base: of.scores for base, of in bases.items()})
-        scores, own = _timed(lambda: one.detector.score(features))
+        scores, own = _timed(lambda: fit.detector.score(features))
         seconds += own + sum(of.seconds for of in bases.values())
         needs_forward = any(of.needs_forward for of in bases.values()) if bases else not own_pass
-        known[name] = Time(seconds, needs_forward, scores)
-        return known[name]
+        times[name] = Time(seconds, needs_forward, scores)
+        return times[name]
 
     def line(name: str, seconds: float) -> Mapping[str, object]:
         return dict(zip(COLUMNS, (name, seconds / forward, seconds, len(ids), runner.model.device), strict=True))
 
-    found = [line("forward", forward)]
-    for name in (one.method.name for one in fitted if one.method.reads != "members"):
-        found.append(line(name, time_of(name).seconds + forward * time_of(name).needs_forward))
-    return found
+    lines = [line("forward", forward)]
+    for name in (detector.method.name for detector in fitted if detector.method.reads != "members"):
+        lines.append(line(name, time_of(name).seconds + forward * time_of(name).needs_forward))
+    return lines
 
 
 def write_times(path: Path, lines: Sequence[Mapping[str, object]]) -> None:
     """Write times beside a scores file, as CSV; without any, delete the file of an earlier run."""
-    beside = path.with_suffix(ENDING)
+    file = path.with_suffix(ENDING)
     if lines:
-        write_text(beside, csv_text([COLUMNS, *([line[name] for name in COLUMNS] for line in lines)]))
+        write_text(file, csv_text([COLUMNS, *([line[name] for name in COLUMNS] for line in lines)]))
     else:
-        beside.unlink(missing_ok=True)
+        file.unlink(missing_ok=True)
 
 
 def read_times(path: Path) -> dict[str, float]:
@@ -117,17 +119,17 @@ def read_times(path: Path) -> dict[str, float]:
     Raises:
         EvaluationError: the file has other columns, or a time that is not above 0.
     """
-    beside = path.with_suffix(ENDING)
-    if not beside.exists():
+    file = path.with_suffix(ENDING)
+    if not file.exists():
         return {}
     try:
         kinds = {"detector": str, "forward_passes": float}
-        table = pd.read_csv(beside, usecols=list(kinds), dtype=kinds, keep_default_na=False)
+        table = pd.read_csv(file, usecols=list(kinds), dtype=kinds, keep_default_na=False)
     except (OSError, ValueError) as error:
-        raise EvaluationError(f"Cannot read {beside}: {first_line(error)}. Score again, or delete it.") from error
+        raise EvaluationError(f"Cannot read {file}: {first_line(error)}. Score again, or delete it.") from error
     passes = table["forward_passes"]
     if not (np.isfinite(passes) & (passes > 0)).all() or (table["detector"] == "").any():
-        raise EvaluationError(f"{beside} has times that are not above 0. Score again, or delete it.")
+        raise EvaluationError(f"{file} has times that are not above 0. Score again, or delete it.")
     return dict(zip(table["detector"], passes.tolist(), strict=True))
 
 
