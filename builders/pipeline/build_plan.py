@@ -1,4 +1,4 @@
-"""What a run was asked for, the plan that both entrances make of it, and where the bytes of its images are.
+"""The request and the plan of a run, from either entrance, and where the bytes of its images are.
 
 Tested by `tests/builders/pipeline/test_run.py`.
 """
@@ -98,9 +98,9 @@ class Run:
 
 
 def compared_with(benchmark: Benchmark, splits: Sequence[str]) -> tuple[str, ...]:
-    """The given splits and those that they are compared with, as `config/split` in declared order.
+    """Return the given splits and those that they are compared with, as `config/split` in declared order.
 
-    They are compared with all that is built if no split is named, whether this run builds it or not.
+    These are all that a build without named splits has, whether this run builds them or not.
     """
     names = {group_name(benchmark, key.partition("/")[0]) for key in splits}
     built = {*splits, *(set(benchmark.usual()) & set(benchmark.ready()))}
@@ -110,26 +110,26 @@ def compared_with(benchmark: Benchmark, splits: Sequence[str]) -> tuple[str, ...
 
 
 def keys_of_parts(benchmark: Benchmark, splits: Sequence[str]) -> tuple[str, ...]:
-    """The keys of what the given splits are made of: of their parts, or their own."""
+    """Return the keys of the parts of the given splits; a split that is not joined has its own."""
     parts = benchmark.parts()
     return tuple(part for key in splits for part in parts[key])
 
 
 def generators_of(benchmark: Benchmark, splits: Sequence[str]) -> dict[str, Generator]:
-    """The generators of the given splits, by their keys; splits whose images are the source's have none."""
+    """Return the generators of the given splits by key, without splits whose images are the source's own."""
     declared = benchmark.by_key()
     generators = {key: declared[key][1].image_generator for key in splits if key in declared}
     return {key: generator for key, generator in generators.items() if generator is not None}
 
 
 def with_parents(benchmark: Benchmark, splits: Sequence[str]) -> tuple[str, ...]:
-    """The keys of the given splits' parts, and of what has its images before them."""
+    """Return the keys of the given splits' parts, each followed by the parts that draw from its images before it."""
     parts = keys_of_parts(benchmark, splits)
     return tuple(dict.fromkeys(key for part in parts for key in (part, *benchmark.drawn_before(part))))
 
 
 def needed_partitions(benchmark: Benchmark, splits: Sequence[str]) -> dict[Source, tuple[str, ...]]:
-    """Partitions by source that the given splits take, with what they are apart from."""
+    """Return the partitions by source that the given splits need, also for parents and originals."""
     declared = benchmark.by_key()
     needed: dict[str, dict[str, None]] = {}
     for key in with_parents(benchmark, splits):
@@ -150,8 +150,8 @@ class BuildPlan:
         draws: the benchmark's draws.
         planned: the rows of every split that is written, or of its parts.
         labels: in-distribution classes by config.
-        adopted: a digest of what each split or part, and each that one is the rest of, is adopted from; or empty.
-        lacking: what the sources lack of each split or part, in sentences, by its key.
+        adopted: the digest of the lists that each split or part and its parents are adopted from, by key; or empty.
+        lacking: sentences on what the sources lack of each split or part, by its key.
         published: the published config whose rows these are; None where they are planned from sources.
     """
 
@@ -165,15 +165,14 @@ class BuildPlan:
     published: Published | None = None
 
     def order(self, key: str, ids: pa.Array) -> Rows:
-        """The order of a joined split's rows (`config/split`), of which `ids` are given part by part.
+        """Return the order of a joined split's rows (`config/split`), given their `ids` part by part.
 
-        It is that of the keyed ranks, or the one in which the rows were published.
+        It is that of the keyed ranks, or that of the published rows.
         """
         if self.published is None:
             return self.draws.rank(key).order(ids)
-        places = pc.index_in(self.published.rows(key)["id"], value_set=ids)
-        found: Rows = places.to_numpy().astype(np.int64)
-        return found
+        order: Rows = pc.index_in(self.published.rows(key)["id"], value_set=ids).to_numpy().astype(np.int64)
+        return order
 
 
 def locate_splits(plan: BuildPlan, splits: Sequence[PlannedSplit]) -> list[ReadPlan]:
@@ -197,9 +196,8 @@ def locate_splits(plan: BuildPlan, splits: Sequence[PlannedSplit]) -> list[ReadP
     )
     parts: dict[str, list[ReadPlan]] = {}
     for split in splits:
-        located = locate(split, places)
-        parts.setdefault(split.split_key, []).append(located)
-    return [join_parts(found, functools.partial(plan.order, key)) for key, found in parts.items()]
+        parts.setdefault(split.split_key, []).append(locate(split, places))
+    return [join_parts(located, functools.partial(plan.order, key)) for key, located in parts.items()]
 
 
 def _refuse_full_disk_for_packs(

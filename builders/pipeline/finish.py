@@ -163,8 +163,8 @@ def _part_entry(planned: PlannedSplit, excluded: Sequence[Exclusion], rows: int,
 
 def _own(part: PartEntry) -> dict[str, Any]:
     """What a split without parts says of itself; of its labels only what its role does not say."""
-    own = {name: getattr(part, name) for name in ("role", "source", "partitions", "adopted")}
-    return own if part.labelled == is_labelled(part.role) else {**own, "labelled": part.labelled}
+    fields = {name: getattr(part, name) for name in ("role", "source", "partitions", "adopted")}
+    return fields if part.labelled == is_labelled(part.role) else {**fields, "labelled": part.labelled}
 
 
 def data_entries(layout: Layout, plan: ReadPlan) -> tuple[FileEntry, ...]:
@@ -187,11 +187,11 @@ def contents_of(run: Run, finished: Sequence[Finished], before: Manifest) -> Con
         before: the manifest of earlier runs, whose other splits stay.
     """
     configs = {
-        config.name: _config_entry(run, config, mine, before.configs.get(config.name))
+        config.name: _config_entry(run, config, config_splits, before.configs.get(config.name))
         for config in run.benchmark.configs
-        if (mine := [split for split in finished if split.plan.config.name == config.name])
+        if (config_splits := [split for split in finished if split.plan.config.name == config.name])
     }
-    used = {source for split in finished for source in split.entry.sources}
+    used_keys = {source for split in finished for source in split.entry.sources}
     sources = {
         source.key: SourceEntry(
             title=source.title,
@@ -202,7 +202,7 @@ def contents_of(run: Run, finished: Sequence[Finished], before: Manifest) -> Con
             citation=source.citation,
         )
         for source in run.benchmark.sources()
-        if source.key in used
+        if source.key in used_keys
     }
     benchmark = BenchmarkEntry(
         title=run.benchmark.title,
@@ -235,17 +235,17 @@ def finish_release(run: Run, before: Manifest, contents: Contents) -> Manifest:
         configs={**before.configs, **contents.configs},
         sources={**before.sources, **contents.sources},
     )
-    origins, listed = list(contents.duplicates), before.duplicates
+    origins, earlier_table = list(contents.duplicates), before.duplicates
     # Another table was written by a run that was killed before its manifest was; all is looked for again.
-    if listed and layout.duplicates.is_file() and file_sha256(layout.duplicates) == listed.sha256:
+    if earlier_table and layout.duplicates.is_file() and file_sha256(layout.duplicates) == earlier_table.sha256:
         origins.insert(0, origin(before, layout.duplicates))
-    found = PixelComparisons(layout, manifest, run.benchmark, run.meter).table(carried(origins, manifest))
-    known = manifest.by_key()
-    table = complete(manifest, lambda key: layout.root / known[key].index.path, origins, found)
-    written = write_duplicates(layout, table)
-    training = {key for key, entry in known.items() if is_training(key, entry)}
+    pixel_pairs = PixelComparisons(layout, manifest, run.benchmark, run.meter).table(carried(origins, manifest))
+    splits = manifest.by_key()
+    table = complete(manifest, lambda key: layout.root / splits[key].index.path, origins, pixel_pairs)
+    duplicates = write_duplicates(layout, table)
+    training = {key for key, entry in splits.items() if is_training(key, entry)}
     run.meter.note(pairs_summary(read_pairs(layout.duplicates), training))
-    manifest = with_samples(layout, msgspec.structs.replace(manifest, duplicates=written), before)
+    manifest = with_samples(layout, msgspec.structs.replace(manifest, duplicates=duplicates), before)
     return card.write_card_and_manifest(layout, manifest, before)
 
 
@@ -254,13 +254,13 @@ def _config_entry(run: Run, config: Config, finished: Sequence[Finished], before
     path = run.layout.excluded(config.name)
     keys = [key for split in finished for key in pieces_by_key(split.plan.key, split.entry)]
     write_excluded(path, [e for split in finished for e in split.exclusions], keys)
-    mine = {split.plan.key.partition("/")[2]: split.entry for split in finished}
+    entries = {split.plan.key.partition("/")[2]: split.entry for split in finished}
     return ConfigEntry(
         benchmark=run.benchmark.name,
         description=config.description,
         label_names=finished[0].plan.parts[0].labels,
         columns=tuple(column_entry(column) for column in config.columns),
-        splits={**before.splits, **mine} if before else mine,
+        splits={**before.splits, **entries} if before else entries,
         excluded=file_entry(run.layout, path),
     )
 
@@ -276,11 +276,11 @@ def _unreadable(planned: PlannedSplit, dropped: Mapping[str, str]) -> list[Exclu
     if not dropped:
         return []
     rows = planned.table.filter(pc.is_in(planned.table["id"], value_set=pa.array(dropped, pa.string())))
-    found = []
+    exclusions = []
     for row in rows.to_pylist():
         rule, evidence = "unreadable", dropped[row["id"]]
-        if known := broken.broken().get(f"{row['source']}/{row['source_id']}"):
-            rule, evidence = broken.RULE, f"{evidence}; {known}"
+        if owner_evidence := broken.broken().get(f"{row['source']}/{row['source_id']}"):
+            rule, evidence = broken.RULE, f"{evidence}; {owner_evidence}"
         place = (planned.key, row["source"], "", row["class_id"], row["class_name"], row["source_id"])
-        found.append(Exclusion(*place, 1, rule, evidence))
-    return found
+        exclusions.append(Exclusion(*place, 1, rule, evidence))
+    return exclusions

@@ -73,7 +73,7 @@ def _nothing_left_out() -> Iterator[None]:
 
 
 def prepare(published: Published, run: Run) -> BuildPlan:
-    """Open the sources that a published config takes, and find its rows in them.
+    """Open the sources of a published config and find its rows in them.
 
     Raises:
         BuildError: a source is missing, or lacks a published image.
@@ -100,24 +100,24 @@ def prepare(published: Published, run: Run) -> BuildPlan:
 def _planned(
     published: Published, benchmark: Benchmark, key: str, indexes: Mapping[str, SourceIndex]
 ) -> list[PlannedSplit]:
-    """The plans that the published rows are, of a split or of each of its parts."""
+    """Return the plan of a published split, or of each of its parts, as its index has the rows."""
     entry, rows = published.entry(), published.rows(key)
     planned = []
-    for part, listed in pieces_by_key(key, published.splits()[key]).items():
+    for part, part_entry in pieces_by_key(key, published.splits()[key]).items():
         config, split = benchmark.by_key()[part]
-        own = [column.name for column in (*config.source_columns, *config.overlap_columns)]
+        own_columns = [column.name for column in (*config.source_columns, *config.overlap_columns)]
         index = indexes[split.source.key]
-        mine = rows
+        part_rows = rows
         if isinstance(split, Part):
             of_role = pc.equal(rows["role"], ROLES.index(split.role))
-            mine = rows.filter(pc.and_(of_role, pc.equal(rows["source"], split.source.key)))
-        places = _places(key, split, mine, index)
+            part_rows = rows.filter(pc.and_(of_role, pc.equal(rows["source"], split.source.key)))
+        numbers = _row_numbers(key, split, part_rows, index)
         if isinstance(split, Part):
             # A role may have several partitions of one source, each a part of its own.
-            of_part = np.isin([piece.partition for piece in index.pieces], split.partitions)
-            inside = pa.array(of_part[index.piece_of(places.to_numpy())])
-            mine, places = mine.filter(inside), places.filter(inside)
-        chosen, table = places.to_numpy().astype(np.int64), mine.select([*PLAN_SCHEMA.names, *own])
+            in_part = np.isin([piece.partition for piece in index.pieces], split.partitions)
+            inside = pa.array(in_part[index.piece_of(numbers.to_numpy())])
+            part_rows, numbers = part_rows.filter(inside), numbers.filter(inside)
+        chosen, table = numbers.to_numpy().astype(np.int64), part_rows.select([*PLAN_SCHEMA.names, *own_columns])
         planned.append(
             PlannedSplit(
                 key=part,
@@ -128,29 +128,29 @@ def _planned(
                 chosen=chosen,
                 listing=as_listed(chosen, table),
                 classes=len(table["class_id"].unique()),
-                available=listed.available,
+                available=part_entry.available,
                 excluded=(),
             )
         )
     return planned
 
 
-def _places(key: str, split: Split, rows: pa.Table, index: SourceIndex) -> pa.Array:
-    """Where some published rows are in a person's source, as row numbers of its index."""
-    places = index.find(rows["source_id"])
-    absent = rows["source_id"].filter(pc.is_null(places))
-    if len(absent):
+def _row_numbers(key: str, split: Split, rows: pa.Table, index: SourceIndex) -> pa.Array:
+    """Return the row numbers of published rows in the index of a person's source."""
+    numbers = index.find(rows["source_id"])
+    missing = rows["source_id"].filter(pc.is_null(numbers))
+    if len(missing):
         raise BuildError(
-            f"{split.source.title} in {index.root} lacks {len(absent):,} of the {rows.num_rows:,} images of {key}, "
-            f"such as {absent[0]}. Give the whole edition ({split.source.edition})."
+            f"{split.source.title} in {index.root} lacks {len(missing):,} of the {rows.num_rows:,} images of {key}, "
+            f"such as {missing[0]}. Give the whole edition ({split.source.edition})."
         )
-    found = index.take(["class_id"], places.to_numpy())["class_id"].cast(pa.string())
-    other = np.flatnonzero(pc.not_equal(found, rows["class_id"]).to_numpy())
-    if len(other):
-        at = int(other[0])
+    class_ids = index.take(["class_id"], numbers.to_numpy())["class_id"].cast(pa.string())
+    differing = np.flatnonzero(pc.not_equal(class_ids, rows["class_id"]).to_numpy())
+    if len(differing):
+        first = int(differing[0])
         raise BuildError(
-            f"{split.source.title} in {index.root} has {rows['source_id'][at]} in the class {found[at]}, and the "
-            f"publisher had it in {rows['class_id'][at]}. Give the edition that the publisher used "
+            f"{split.source.title} in {index.root} has {rows['source_id'][first]} in the class {class_ids[first]}, "
+            f"and the publisher had it in {rows['class_id'][first]}. Give the edition that the publisher used "
             f"({split.source.edition})."
         )
-    return places
+    return numbers

@@ -33,34 +33,31 @@ from builders.sources.base import SourceIndex, open_source
 from builders.sources.editions import refuse_resized
 
 
-def leave_duplicates_out(first: BuildPlan) -> BuildPlan:
-    """Plan again without duplicates, of all splits that are compared with those that are built.
+def leave_duplicates_out(build_plan: BuildPlan) -> BuildPlan:
+    """Plan a run's splits again without images that have duplicates in the splits that they are compared with.
 
     The images are read for it, so the folder must be held.
 
     Raises:
         BuildError: an image is missing or unreadable.
     """
-    run, benchmark, request = first.run, first.run.benchmark, first.run.request
+    run, benchmark, request = build_plan.run, build_plan.run.benchmark, build_plan.run.request
     replan = functools.partial(
         plan,
-        first.draws,
-        first.indexes,
+        build_plan.draws,
+        build_plan.indexes,
         limit_per_class=request.limit_per_class,
         withdrawn=request.withdrawn,
     )
-    every = keys_of_parts(benchmark, compared_with(benchmark, request.splits))
-    survey = Survey(run, first.indexes, lambda splits: locate_splits(first, splits))
-    gone = find_duplicates(benchmark, lambda found: replan(splits=every, duplicates=found), survey, run.meter.note)
-    planned = replan(splits=keys_of_parts(benchmark, request.splits), duplicates=gone)
-    short = short_classes(first.planned, planned)
-    for key, sentence in short.items():
+    compared = keys_of_parts(benchmark, compared_with(benchmark, request.splits))
+    survey = Survey(run, build_plan.indexes, lambda splits: locate_splits(build_plan, splits))
+    removed = find_duplicates(benchmark, lambda ids: replan(splits=compared, duplicates=ids), survey, run.meter.note)
+    planned = replan(splits=keys_of_parts(benchmark, request.splits), duplicates=removed)
+    lacking = dict(build_plan.lacking)
+    for key, sentence in short_classes(build_plan.planned, planned).items():
         run.meter.note(f"{key}: {sentence}")
-    lacking = {
-        split.key: (*first.lacking.get(split.key, ()), *((short[split.key],) if split.key in short else ()))
-        for split in planned
-    }
-    return dataclasses.replace(first, planned=tuple(planned), lacking=lacking)
+        lacking[key] = (*lacking.get(key, ()), sentence)
+    return dataclasses.replace(build_plan, planned=tuple(planned), lacking=lacking)
 
 
 def prepare(run: Run) -> BuildPlan:
@@ -70,15 +67,15 @@ def prepare(run: Run) -> BuildPlan:
         BuildError: a source is missing, of another edition, resized, or short without `allow_partial`.
     """
     benchmark, request = run.benchmark, run.request
-    asked = compared_with(benchmark, request.splits) if request.without_duplicates else request.splits
-    indexes = _open_sources(run, asked)
-    needed = keys_of_parts(benchmark, asked)
-    adopted = _adopted(run, request.adopt, needed, indexes) if request.adopt is not None else {}
+    splits = compared_with(benchmark, request.splits) if request.without_duplicates else request.splits
+    indexes = _open_sources(run, splits)
+    parts = keys_of_parts(benchmark, splits)
+    adopted = _adopted(run, request.adopt, parts, indexes) if request.adopt is not None else {}
     draws = Draws(benchmark, request.seed, adopted)
-    found = _lacking(draws, needed, indexes)
-    lacking = {key: tuple(sentence for sentence, _ in sentences) for key, sentences in found.items()}
-    if found and not request.allow_partial:
-        sentence, root = next(iter(found.values()))[0]
+    shortfalls = _lacking(draws, parts, indexes)
+    lacking = {key: tuple(sentence for sentence, _ in sentences) for key, sentences in shortfalls.items()}
+    if shortfalls and not request.allow_partial:
+        sentence, root = next(iter(shortfalls.values()))[0]
         raise BuildError(
             f"{sentence}, in {root}. Complete that source, or build what there is with --allow-partial (the "
             "manifest will say so)."
@@ -88,7 +85,7 @@ def prepare(run: Run) -> BuildPlan:
     for index in indexes.values():
         if not request.demo and not is_demo(index.root):  # those of a demo are small on purpose
             refuse_resized(index)
-    _note_originals(run, needed, indexes)
+    _note_originals(run, parts, indexes)
     planned = plan(
         draws,
         indexes,
@@ -122,8 +119,8 @@ def _open_sources(run: Run, splits: Sequence[str]) -> dict[str, SourceIndex]:
         where = f" in {root}" if source.on_disk else ""
         run.meter.note(f"{source.title}: indexing {', '.join(partitions)}{where}")
         index = indexes[source.key] = open_source(source, root, partitions)
-        found = ", ".join(f"{partition} as {layout}" for partition, layout in index.layouts.items())
-        run.meter.note(f"{source.title}: {index.num_rows:,} images ({found})")
+        layouts = ", ".join(f"{partition} as {layout}" for partition, layout in index.layouts.items())
+        run.meter.note(f"{source.title}: {index.num_rows:,} images ({layouts})")
     return indexes
 
 
@@ -137,7 +134,7 @@ def _adopted(run: Run, copy: Path, parts: Sequence[str], indexes: Mapping[str, S
 def _lacking(
     draws: Draws, parts: Sequence[str], indexes: Mapping[str, SourceIndex]
 ) -> dict[str, list[tuple[str, Path]]]:
-    """What the sources lack of what each part draws from, by its key: sentences, each with the source's folder."""
+    """Return sentences on what the sources lack of each part's images, with the source's folder, by its key."""
     declared = draws.benchmark.by_key()
     lacking = {}
     for key in parts:
@@ -145,21 +142,21 @@ def _lacking(
         if key in draws.adopted and draws.adopted[key].source_ids is not None:
             continue  # the copy names its images, and each of them was found
         index = indexes[split.source.key]
-        needed = draws.classes(key)
-        if isinstance(split.quota, Listed):
-            sentences = missing_listed(split.quota, index, split.partitions, needed)
-        else:
-            sentences = count_shortfalls(index, split.partitions, needed)
-        short = [(sentence, index.root) for sentence in sentences]
         if (originals := split.originals) is not None:
-            made = indexes[originals.of.key]
+            derived = indexes[originals.of.key]
+            sentences = count_shortfalls(derived, originals.partitions, list(derived.source.classes()))
+            shortfalls = [(sentence, derived.root) for sentence in sentences]
             # Other validation images than the originals may be missing.
-            sentences = count_shortfalls(made, originals.partitions, list(made.source.classes()))
-            short = [(sentence, made.root) for sentence in sentences]
-            if sentence := missing_originals(originals, made, index):
-                short.append((sentence, index.root))
-        if short:
-            lacking[key] = short
+            if sentence := missing_originals(originals, derived, index):
+                shortfalls.append((sentence, index.root))
+        elif isinstance(split.quota, Listed):
+            sentences = missing_listed(split.quota, index, split.partitions, draws.classes(key))
+            shortfalls = [(sentence, index.root) for sentence in sentences]
+        else:
+            sentences = count_shortfalls(index, split.partitions, draws.classes(key))
+            shortfalls = [(sentence, index.root) for sentence in sentences]
+        if shortfalls:
+            lacking[key] = shortfalls
     return lacking
 
 
@@ -167,9 +164,9 @@ def _note_originals(run: Run, parts: Sequence[str], indexes: Mapping[str, Source
     """Say of a split that takes the originals of several partitions whether these share them."""
     declared = run.benchmark.by_key()
     for key in parts:
-        made = declared[key][1].originals
-        if made is not None and len(made.partitions) > 1:
-            run.meter.note(f"{key}: of {made.of.title}, {shared_originals(made, indexes[made.of.key])}")
+        quota = declared[key][1].originals
+        if quota is not None and len(quota.partitions) > 1:
+            run.meter.note(f"{key}: of {quota.of.title}, {shared_originals(quota, indexes[quota.of.key])}")
 
 
 def _refuse_empty(planned: Sequence[PlannedSplit], draws: Draws, indexes: Mapping[str, SourceIndex]) -> None:
@@ -207,8 +204,8 @@ def _why_none(split: PlannedSplit, drawn: Collection[str]) -> str:
 
 def _note_strangers(run: Run, planned: Sequence[PlannedSplit]) -> None:
     """Say which ids of a withdrawal list no chosen split has: they may be misspelt, or of splits built elsewhere."""
-    met = {split.split.row_id(e.image) for split in planned for e in split.excluded if e.rule == "withdrawn"}
-    strangers = sorted(run.request.withdrawn.keys() - met)
-    if strangers:
-        names = ", ".join(strangers[:NAMED]) + more(strangers)
+    withdrawn = {split.split.row_id(e.image) for split in planned for e in split.excluded if e.rule == "withdrawn"}
+    unmatched = sorted(run.request.withdrawn.keys() - withdrawn)
+    if unmatched:
+        names = ", ".join(unmatched[:NAMED]) + more(unmatched)
         run.meter.note(f"--withdraw: no row of these splits has the id {names}; look at the spelling")

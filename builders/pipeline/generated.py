@@ -1,4 +1,4 @@
-"""From read plans to shard tasks that can run: generates images, and brings back the packs that a shard needs.
+"""Turns read plans into shard tasks: generates images, and restores the packs that shards are written from.
 
 Tested by `tests/builders/pipeline/test_run.py`.
 """
@@ -29,7 +29,7 @@ from builders.writing.shards import ShardTask, read_record
 
 
 class ShardWork:
-    """Generates the images that a run's splits store, once, and knows which shards are left to write.
+    """Generates the images of a run's splits, once, and makes the tasks for the shards that are left to write.
 
     Args:
         run: what the images are generated for.
@@ -55,14 +55,14 @@ class ShardWork:
                 name = f"made-{plan.key.replace('/', '-')}"
                 self.batches[plan.key] = cut(plan.table, plan.image_generator, name, self.staging)
                 self.generated[plan.key] = plan
-        left = [(key, batch) for key in self.batches for batch in self.batches[key] if not batch.record.exists()]
-        if left:
-            self._run(left)
+        unfinished = [(key, batch) for key in self.batches for batch in self.batches[key] if not batch.record.exists()]
+        if unfinished:
+            self._run(unfinished)
         return {plan.key: self._with_images(plan) for plan in plans}
 
     def pixels(self, rows: pa.Table) -> npt.NDArray[np.uint8]:
         """Decode generated images; packs that were removed are generated again."""
-        self._bring_back(set(rows["file"].unique().to_pylist()))
+        self._generate_missing(set(rows["file"].unique().to_pylist()))
         return read_pixels(rows, self.staging)
 
     def packs(self) -> list[Path]:
@@ -75,7 +75,7 @@ class ShardWork:
         ]
 
     def tasks(self, plans: Sequence[ReadPlan]) -> list[ShardTask]:
-        """The shards that no earlier run has finished, as tasks that can run, the largest first."""
+        """Return the tasks of the shards that no earlier run has finished, the largest first."""
         unfinished = [
             (plan, shard) for plan in plans for shard in range(plan.shards) if not self._finished(plan, shard)
         ]
@@ -84,16 +84,16 @@ class ShardWork:
         for plan, shard in unfinished:
             data = self.layout.shard("data", plan.key, shard, plan.shards)
             # Pixels that are there stay there, also when this run asks for the index alone.
-            wanted = data if self.run.request.has_pixels(plan.config) or data.exists() else None
+            target = data if self.run.request.has_pixels(plan.config) or data.exists() else None
             part = self.layout.shard(PARTS, plan.key, shard, plan.shards)
-            task = self.task(plan, shard, plan=self.layout.plan(plan.key), data=wanted, part=part)
+            task = self.task(plan, shard, plan=self.layout.plan(plan.key), data=target, part=part)
             sealed = self.layout.shard("sealed", plan.key, shard, plan.shards) if _is_sealed(plan) else None
             tasks.append(dataclasses.replace(task, sealed=sealed))
         # The largest first, so that no worker ends up alone with a large one.
         return sorted(tasks, key=lambda task: -task.size)
 
     def task(self, split: ReadPlan, shard: int, *, plan: Path, data: Path | None, part: Path) -> ShardTask:
-        """The task that writes one shard, or without `data` only looks at its images and writes its index rows."""
+        """Return the task that writes one shard; without `data` it reads its images and writes index rows alone."""
         generator = split.image_generator
         return ShardTask(
             plan=plan,
@@ -113,7 +113,7 @@ class ShardWork:
         )
 
     def _restore(self, shards: Sequence[tuple[ReadPlan, int]]) -> None:
-        """Bring back the packs that some shards are written from, and write the plans that workers read."""
+        """Restore the packs that some shards are written from, and write the plans that workers read."""
         files: set[str] = set()
         for plan, shard in shards:
             if plan.key in self.batches:
@@ -123,12 +123,12 @@ class ShardWork:
                 plan.unpack()
             write_arrow(self.layout.plan(plan.key), plan.table)
         if files:
-            self._bring_back(files)
+            self._generate_missing(files)
 
-    def _run(self, wanted: Sequence[tuple[str, Batch]]) -> None:
+    def _run(self, batches: Sequence[tuple[str, Batch]]) -> None:
         """Generate the images of some batches, each given with the key of its split."""
         tasks = []
-        generators = generators_of(self.run.benchmark, list(dict.fromkeys(key for key, _ in wanted)))
+        generators = generators_of(self.run.benchmark, list(dict.fromkeys(key for key, _ in batches)))
         check_installed(generators)
         for key, generator in generators.items():
             plan = self.generated[key]
@@ -137,8 +137,8 @@ class ShardWork:
             write_arrow(path, plan.table)
             tasks += [
                 BatchTask(path, batch, self.roots, generator, self.run.request.allow_partial, self.versions)
-                for of, batch in wanted
-                if of == key
+                for batch_key, batch in batches
+                if batch_key == key
             ]
         self.run.meter.step("generating images", sum(task.batch.stop - task.batch.start for task in tasks))
         self.run.executor.run(tasks, self.run.meter.advance)
@@ -156,17 +156,17 @@ class ShardWork:
                 table = table.append_column(column.name, absent)
         return dataclasses.replace(plan, table=table, packs=packs)
 
-    def _bring_back(self, files: set[str]) -> None:
-        """Generate the images of those packs, of the ones named, that are no longer there."""
-        lost = [
+    def _generate_missing(self, files: set[str]) -> None:
+        """Generate the images of the named packs again, where these were removed."""
+        missing = [
             (key, batch)
             for key, batches in self.batches.items()
             for batch in batches
             if batch.pack.name in files
             and not (batch.pack.exists() and (batch.sealed.exists() or not _is_sealed(self.generated[key])))
         ]
-        if lost:
-            self._run(lost)
+        if missing:
+            self._run(missing)
 
     def _finished(self, split: ReadPlan, shard: int) -> bool:
         part, data = (self.layout.shard(folder, split.key, shard, split.shards) for folder in (PARTS, "data"))
@@ -199,18 +199,18 @@ def _has_bytes(path: Path, size: int) -> bool:
 
 
 def _refuse_other_images(split: ReadPlan, shard: int, part: Path) -> None:
-    """Refuse a shard that was written of other images than those that the batches' records say.
+    """Refuse a shard that was written of other images than the batches' records list.
 
     Raises:
         BuildError: a source image changed after the shard was written.
     """
     rows = split.rows_of(shard)
-    wanted = rows.filter(pc.equal(rows["unreadable"], ""))
+    expected = rows.filter(pc.equal(rows["unreadable"], ""))
     written = read_parquet(part, ["id", "content_sha256"])
-    if wanted["content_sha256"].equals(written["content_sha256"]):
+    if expected["content_sha256"].equals(written["content_sha256"]):
         return
     digests = dict(zip(written["id"].to_pylist(), written["content_sha256"].to_pylist(), strict=True))
-    images = zip(wanted["id"].to_pylist(), wanted["content_sha256"].to_pylist(), strict=True)
+    images = zip(expected["id"].to_pylist(), expected["content_sha256"].to_pylist(), strict=True)
     changed = next((image for image, digest in images if digests.get(image) != digest), "a row that is now left out")
     raise BuildError(
         f"The source image of {changed} changed since shard {shard} of {split.key} was written. Put it back as it "

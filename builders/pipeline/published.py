@@ -1,4 +1,4 @@
-"""A published config as a build takes it: its rows, its files, and the declaration that it was built from.
+"""A published config as the input of a build: its rows, its files, and the declaration that it was built from.
 
 Tested by `tests/builders/pipeline/test_from_index.py`.
 """
@@ -105,11 +105,11 @@ class Published:
         return origin(self.manifest, Layout(self.root).duplicates)
 
     def adopted(self) -> dict[str, str]:
-        """A digest of what the publisher adopted each split or part from, or empty, by its key."""
+        """Return the digest of the lists that each split or part was adopted from, or an empty text, by its key."""
         return {
-            part: listed.adopted
+            part_key: part.adopted
             for key, split in self.splits().items()
-            for part, listed in pieces_by_key(key, split).items()
+            for part_key, part in pieces_by_key(key, split).items()
         }
 
     def rows(self, key: str) -> pa.Table:
@@ -118,10 +118,10 @@ class Published:
         Raises:
             BuildError: the index is not there or is not the one that the manifest lists.
         """
-        listed = self.entry().splits[key.partition("/")[2]]
-        path = self.root / listed.index.path
+        split = self.entry().splits[key.partition("/")[2]]
+        path = self.root / split.index.path
         if not path.is_file():
-            raise BuildError(f"The published index {listed.index.path} is not in {self.root}. Fetch it again.")
+            raise BuildError(f"The published index {split.index.path} is not in {self.root}. Fetch it again.")
         try:
             rows = read_parquet(path)
             rows.validate(full=True)  # which finds text that is not UTF-8
@@ -132,13 +132,13 @@ class Published:
         expected = arrow_schema(entry.label_names, entry.own_columns(), image=False)
         if not rows.schema.equals(expected) or without_values(rows, entry.own_columns()):
             raise BuildError(
-                f"The published index {listed.index.path} has other columns than its manifest says, or cells without "
+                f"The published index {split.index.path} has other columns than its manifest says, or cells without "
                 "a value. Fetch the release again."
             )
-        if rows_digest(rows) != listed.digest:
+        if rows_digest(rows) != split.digest:
             raise BuildError(
-                f"The published index {listed.index.path} has other rows than its manifest says (digest "
-                f"{listed.digest}). Fetch the release again."
+                f"The published index {split.index.path} has other rows than its manifest says (digest "
+                f"{split.digest}). Fetch the release again."
             )
         return rows.replace_schema_metadata(None)
 
@@ -154,8 +154,8 @@ def benchmark_of(published: Published) -> Benchmark:
     from builders.registry import BENCHMARKS  # all of them, which a build from sources needs not
 
     if name not in BENCHMARKS:
-        known = ", ".join(sorted(BENCHMARKS))
-        raise BuildError(f"These tools do not build the benchmark {name}, only {known}. Update the tools.")
+        names = ", ".join(sorted(BENCHMARKS))
+        raise BuildError(f"These tools do not build the benchmark {name}, only {names}. Update the tools.")
     # What is asked for with flags stands after the plus; a variant without duplicates has the benchmark's declaration.
     plain, _, variants = version.partition("+")
     declared = BENCHMARKS[name]
@@ -173,27 +173,27 @@ def _refuse_undeclared(published: Published, benchmark: Benchmark) -> None:
     """Refuse splits or parts that the benchmark does not declare, or of other sources or partitions."""
     declared = {part: (split.source.key, tuple(split.partitions)) for part, (_, split) in benchmark.by_key().items()}
     for key, entry in published.splits().items():
-        for part, listed in pieces_by_key(key, entry).items():
-            if declared.get(part) != (listed.source, listed.partitions):
+        for part_key, part in pieces_by_key(key, entry).items():
+            if declared.get(part_key) != (part.source, part.partitions):
                 raise BuildError(
-                    f"{part} in {published.name or published.root} has other sources or partitions than version "
+                    f"{part_key} in {published.name or published.root} has other sources or partitions than version "
                     f"{benchmark.version} of the benchmark {benchmark.name} declares, or is not in it. Fetch the "
                     "release again, or use the tools that published it."
                 )
 
 
 def needed_sources(published: Published) -> dict[Source, tuple[str, ...]]:
-    """The sources that a published config takes, each with its partitions."""
+    """Return the sources that a published config needs, each with its partitions."""
     benchmark = benchmark_of(published)
-    wanted: dict[str, dict[str, None]] = {}
+    partitions: dict[str, dict[str, None]] = {}
     entries = published.splits()
     for key in sorted(entries.keys() - recorded_splits(benchmark, entries, published.root)):
         for part in entries[key].pieces():
-            wanted.setdefault(part.source, {}).update(dict.fromkeys(part.partitions))
+            partitions.setdefault(part.source, {}).update(dict.fromkeys(part.partitions))
         companions = benchmark.by_key()[key][1].companions if key in benchmark.by_key() else None
         if companions is not None:
-            wanted.setdefault(companions.of.key, {}).update(dict.fromkeys(companions.partitions))
-    return {source: tuple(wanted[source.key]) for source in benchmark.sources() if source.key in wanted}
+            partitions.setdefault(companions.of.key, {}).update(dict.fromkeys(companions.partitions))
+    return {source: tuple(partitions[source.key]) for source in benchmark.sources() if source.key in partitions}
 
 
 def copy_published(published: Published, run: Run) -> None:
@@ -218,7 +218,7 @@ def with_opened(published: Published, plan: ReadPlan, layout: Layout) -> ReadPla
 
 
 def with_expected(published: Published, plan: ReadPlan) -> ReadPlan:
-    """Add what the publisher has of each row: the config's own columns, and the digest to compare with.
+    """Add the published values of each row: the config's own columns, and the digest to compare with.
 
     Raises:
         BuildError: a generator gives an image another value than was published.
@@ -257,24 +257,26 @@ def published_contents(published: Published, run: Run, written: Sequence[ReadPla
     write_excluded(excluded, lines, list(parts))
     earlier = before.configs[published.config].splits if published.config in before.configs else {}
     config = msgspec.structs.replace(entry, splits={**earlier, **splits}, excluded=file_entry(layout, excluded))
-    theirs = published.manifest
-    used = sorted({key for listed in splits.values() for key in listed.sources})
+    manifest = published.manifest
+    used_keys = sorted({key for listed in splits.values() for key in listed.sources})
     return Contents(
-        benchmark=theirs.benchmarks[run.benchmark.name],
+        benchmark=manifest.benchmarks[run.benchmark.name],
         configs={published.config: config},
-        sources={key: theirs.sources[key] for key in used},
+        sources={key: manifest.sources[key] for key in used_keys},
         duplicates=(published.duplicates(),),
     )
 
 
 def _refuse_other_values(table: pa.Table, rows: pa.Table, name: str) -> None:
-    """Refuse values of a generator that are not those that were published with the same image."""
-    ours, theirs = (values[name].cast(pa.string()) for values in (table, rows))  # as text, in which NaN equals NaN
+    """Refuse values of a generator that differ from those published with the same image."""
+    generated, published = (
+        values[name].cast(pa.string()) for values in (table, rows)
+    )  # as text, in which NaN equals NaN
     same_image = pc.equal(table["content_sha256"], rows["content_sha256"])
-    other = np.flatnonzero(pc.and_(same_image, pc.not_equal(ours, theirs)).to_numpy())
-    if len(other):
-        at = int(other[0])
+    differing = np.flatnonzero(pc.and_(same_image, pc.not_equal(generated, published)).to_numpy())
+    if len(differing):
+        first = int(differing[0])
         raise BuildError(
-            f"{rows['id'][at]} has {name} {ours[at]} when it is generated here, and {theirs[at]} as published. Use "
+            f"{rows['id'][first]} has {name} {generated[first]} when it is generated here, and {published[first]} as published. Use "
             "the tools that published it."
         )

@@ -68,7 +68,7 @@ def recorded_splits(benchmark: Benchmark, entries: Mapping[str, SplitEntry], roo
             )
         _refuse_other_generator(key, published, generator)
     sealed = opened_splits(entries, root)
-    return [key for key, made in generators.items() if made.reproducible == "recorded" and key not in sealed]
+    return [key for key, generator in generators.items() if generator.reproducible == "recorded" and key not in sealed]
 
 
 def _refuse_other_generator(key: str, published: GeneratorEntry, declared: Generator) -> None:
@@ -80,7 +80,7 @@ def _refuse_other_generator(key: str, published: GeneratorEntry, declared: Gener
 
 
 def _compared(entry: GeneratorEntry) -> dict[str, object]:
-    """What has to be the declared generator's: all, or of images that are only copied, the recipe that they followed.
+    """Return what must equal the declared generator's: everything, or of images that are only copied the recipe.
 
     Parameters and weights of a model are those of the person who ran it.
     """
@@ -106,27 +106,33 @@ def with_sealed(benchmark: Benchmark, config: str, entries: Mapping[str, SplitEn
     configs = []
     for declared in benchmark.configs:
         if declared.name == config:
-            found = {split.name: split for split in declared.splits} | _opening(declared, entries)
-            declared = dataclasses.replace(declared, splits=tuple(found.values()))
+            splits = {split.name: split for split in declared.splits} | _opening(declared, entries)
+            declared = dataclasses.replace(declared, splits=tuple(splits.values()))
         configs.append(declared)
     return dataclasses.replace(benchmark, configs=tuple(configs))
 
 
 def _opening(config: Config, entries: Mapping[str, SplitEntry]) -> dict[str, Split]:
-    """The sealed splits of a config, by name; what is declared otherwise is left to others to refuse."""
-    found = {}
+    """Return the sealed splits of a config by name; others refuse what is not declared like this."""
+    splits = {}
     for key, entry in entries.items():
         declared = config.by_key().get(key)
-        like = declared or next((split for split in config.by_key().values() if _is_like(split, entry)), None)
-        made = None if like is None else like.generator
-        if not entry.sealed or entry.generator is None or like is None or made is None or made.sealed is None:
+        template = declared or next((split for split in config.by_key().values() if _is_like(split, entry)), None)
+        generator = None if template is None else template.generator
+        if (
+            not entry.sealed
+            or entry.generator is None
+            or template is None
+            or generator is None
+            or generator.sealed is None
+        ):
             continue
         # The generator of somebody's own model has a name of its own.
-        named = entry.generator if declared else msgspec.structs.replace(entry.generator, name=made.name)
-        _refuse_other_generator(key, named, made)
+        named = entry.generator if declared else msgspec.structs.replace(entry.generator, name=generator.name)
+        _refuse_other_generator(key, named, generator)
         name = key.partition("/")[2]
-        found[name] = dataclasses.replace(like, name=name, generator=residual_opener(made, entry.generator))
-    return found
+        splits[name] = dataclasses.replace(template, name=name, generator=residual_opener(generator, entry.generator))
+    return splits
 
 
 def _is_like(split: Split, entry: SplitEntry) -> bool:
@@ -173,13 +179,13 @@ def with_residuals(plan: ReadPlan, entry: SplitEntry, rows: pa.Table, layout: La
     pack = SealedPack(files, rows["id"], generator.prepared, layout.state / STAGING / f"sealed-{key}{PACK_SUFFIX}")
     sizes = pack.lengths()
     count = rows.num_rows
-    places = [
+    pack_columns = [
         pa.repeat(STAGING, count),
         pa.repeat(pack.path.name, count),
         pa.array(np.cumsum(sizes) - sizes),
         pa.array(sizes),
     ]
-    columns = dict(zip(COMPANION_COLUMNS, places, strict=True))
+    columns = dict(zip(COMPANION_COLUMNS, pack_columns, strict=True))
     for name in (CONTENT, *(column.name for column in generator.columns)):
         columns[f"{COMPANION_VALUE}{name}"] = rows[name]
     table = plan.table

@@ -1,4 +1,4 @@
-"""The one sequence of steps that writes a release folder, wherever its rows come from.
+"""Writes a release folder from a build plan, in one sequence of steps.
 
 Rows come from a person's sources (`builders.pipeline.from_sources`) or from a published index
 (`builders.pipeline.from_index`); both give a `BuildPlan`.
@@ -57,15 +57,15 @@ def write_release(plan: BuildPlan) -> Manifest:
         run.meter.step("writing", sum(task.stop - task.start for task in tasks))
         run.executor.run(tasks, run.meter.advance)
         manifest = _finish(plan, chosen, work)
-        own = (pack.path for split in located for pack in split.packs)
-        remove_packs(layout.state / STAGING, (*own, *work.packs()))
+        unpacked = (pack.path for split in located for pack in split.packs)
+        remove_packs(layout.state / STAGING, (*unpacked, *work.packs()))
     return manifest
 
 
 def _finish(plan: BuildPlan, chosen: Sequence[ReadPlan], work: ShardWork) -> Manifest:
-    """Describe what was written, and add it to the manifest; again if another run changed that meanwhile."""
+    """Describe the written splits and add them to the manifest; again if another run changed that meanwhile."""
     run = plan.run
-    for left in reversed(range(TRIES)):
+    for tries_left in reversed(range(TRIES)):
         run.meter.step("finishing", sum(split.table.num_rows for split in chosen))
         before = read_or_empty(run.layout.root)
         try:
@@ -78,14 +78,14 @@ def _finish(plan: BuildPlan, chosen: Sequence[ReadPlan], work: ShardWork) -> Man
                 _keep_pixels(run, work, split, contents.configs[split.config.name].splits[split.key.partition("/")[2]])
             return finish_release(run, before, contents)
         except ChangedMeanwhileError:  # in a store, which is not locked
-            if not left:
+            if not tries_left:
                 raise
             run.meter.note("another run changed the release at the same time; this one adds its splits to that")
     raise AssertionError("the last try returns or raises")
 
 
 def _keep_pixels(run: Run, work: ShardWork, plan: ReadPlan, entry: SplitEntry) -> None:
-    """Keep what later runs need to compare a split with theirs, where its shards will not have it."""
+    """Store the pixels that later runs compare with theirs, of a split without shards."""
     path = run.layout.pixels(entry.digest)
     if entry.data:
         path.unlink(missing_ok=True)

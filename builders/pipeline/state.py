@@ -1,4 +1,4 @@
-"""What a run leaves beside its release so that a later one can go on: a lock, its choices, the plans' digests.
+"""The state of a release folder, by which later runs continue: a lock, the choices, and the plans' digests.
 
 Tested by `tests/builders/pipeline/test_run.py`.
 """
@@ -45,9 +45,8 @@ def locked(layout: Layout) -> Iterator[None]:
     with store_of(layout.lock).lock(layout.lock, busy):
         store_of(layout.root).remove_temporary(layout.root, (*FOLDERS, STATE))
         yield
-        store_of(layout.root).remove_temporary(
-            layout.root, (*FOLDERS, STATE)
-        )  # left by Ray workers that outlived a killed driver
+        # Ray workers that outlive a killed driver leave some.
+        store_of(layout.root).remove_temporary(layout.root, (*FOLDERS, STATE))
 
 
 class _Recorded(msgspec.Struct, omit_defaults=True):
@@ -65,12 +64,12 @@ class _Recorded(msgspec.Struct, omit_defaults=True):
 
 
 class State:
-    """What earlier runs recorded of a benchmark in an output folder, held against what this run was asked for.
+    """The recorded state of a benchmark in an output folder, compared with this run's request.
 
     Args:
         run: this run.
-        adopted: for each split or part of this run, and each that one is the rest of, a digest of what is adopted for
-            it, or empty. A split and the rest of it must come from the same lists, or they would share images.
+        adopted: `BuildPlan.adopted`. A split and the rest of it must come from the same lists, or they would share
+            images.
 
     Raises:
         BuildError: the state file is damaged.
@@ -129,18 +128,18 @@ class State:
                     f"The sources or the list of withdrawn rows changed since {key} was planned in {self.root}. Give "
                     "another --out, or both as they were."
                 )
-        made = {key: generator.identity() for key, generator in self.generators.items()}
+        identities = {key: generator.identity() for key, generator in self.generators.items()}
         versions = {name: importlib.metadata.version(name) for name in _RECORDED_PACKAGES}
         state = self.choices | {
             "allow_partial": self.run.request.allow_partial,
             "adopted": before.adopted | dict(self.adopted),
             "plans": before.plans | dict(plans),
-            "generators": before.generators | made,
+            "generators": before.generators | identities,
             "versions": versions | {"python": platform.python_version()},
         }
         encoded = msgspec.json.format(msgspec.json.encode(state, order="sorted"))
         try:
-            store_of(self.path).replace(self.path, encoded + b"\n", lambda found: _parse(found, self.path) == before)
+            store_of(self.path).replace(self.path, encoded + b"\n", lambda data: _parse(data, self.path) == before)
         except ChangedMeanwhileError:  # in a store, by a run of other splits
             if not tries:
                 raise
@@ -163,9 +162,9 @@ class State:
 
     def _check_choices(self, manifest: Manifest) -> None:
         recorded = self.recorded if self.recorded.version is not None else None
-        for known in (recorded, manifest.benchmarks.get(self.run.benchmark.name)):
-            for name, value in self.choices.items() if known is not None else ():
-                before = getattr(known, name)
+        for earlier in (recorded, manifest.benchmarks.get(self.run.benchmark.name)):
+            for name, value in self.choices.items() if earlier is not None else ():
+                before = getattr(earlier, name)
                 if before != value:
                     raise BuildError(
                         f"The release in {self.root} was built with the {_CHOICES[name]} {_shown(before)}, and this "
@@ -180,9 +179,9 @@ class State:
     def _check_generators(self, manifest: Manifest) -> None:
         splits = manifest.by_key()
         released = {key: split.generator.identity() for key, split in splits.items() if split.generator is not None}
-        known = self.recorded.generators | released
+        identities = self.recorded.generators | released
         for key, generator in self.generators.items():
-            differing = identity_differences(known.get(key, generator.identity()), generator.identity())
+            differing = identity_differences(identities.get(key, generator.identity()), generator.identity())
             if differing:
                 raise BuildError(
                     f"The images of {key} in {self.root} were generated in another way: this run has "

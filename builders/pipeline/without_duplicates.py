@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 
@@ -25,6 +26,7 @@ import pyarrow.parquet as pq
 from builders.declare.benchmark import Benchmark, group_name
 from builders.duplicates.comparisons import are_compared, compared_by_similarity
 from builders.duplicates.exact import DIGEST, exact_pairs
+from builders.errors import NAMED, more
 from builders.pipeline.build_plan import Run
 from builders.pipeline.generated import ShardWork
 from builders.plan.planner import PlannedSplit, as_listed
@@ -35,123 +37,118 @@ from builders.storage.parquet import read_parquet, write_arrow
 from builders.writing.read_plan import ReadPlan
 from builders.writing.shards import ShardTask
 
-Gone = Mapping[str, Mapping[str, str]]
-"""By the name of what is compared (`group_name`), row ids that are left out and for each the other row's id."""
+Removed = Mapping[str, Mapping[str, str]]
+"""Ids of the rows that are left out, each with the id of a row that shows its picture, by `group_name`."""
 
-Plan = Callable[[Gone], Sequence[PlannedSplit]]
-"""Plans all splits that are compared, without the images that are gone."""
+Plan = Callable[[Removed], Sequence[PlannedSplit]]
+"""Plans all splits that are compared, without the removed rows."""
 
 
-def find_duplicates(benchmark: Benchmark, plan: Plan, survey: Survey, log: Callable[[str], object]) -> Gone:
-    """Plan, look for duplicates, leave them out, and plan again, until there are none.
+def find_duplicates(benchmark: Benchmark, plan: Plan, survey: Survey, log: Callable[[str], object]) -> Removed:
+    """Plan, search for duplicates, leave them out, and plan again, until there are none.
 
     Args:
         benchmark: the declaration.
-        plan: plans without what is gone.
+        plan: plans without the removed rows.
         survey: reads images.
-        log: told of every round.
+        log: called with a line for every round.
     """
-    gone: dict[str, dict[str, str]] = {}
+    removed: dict[str, dict[str, str]] = {}
     near = _NearDuplicates(benchmark, survey)
     while True:
-        planned = plan(gone)
+        planned = plan(removed)
         survey.read(planned, lambda key: are_compared(benchmark, key))
-        found = _round(benchmark, planned, survey, near)
-        found = {name: _with_same_originals(ids, name, benchmark, planned) for name, ids in found.items()}
-        count = sum(map(len, found.values()))
+        added = _round(benchmark, planned, survey, near)
+        added = {name: _with_same_originals(ids, name, benchmark, planned) for name, ids in added.items()}
+        count = sum(map(len, added.values()))
         if not count:
-            return gone
+            return removed
         log(f"--withdraw duplicates: {count:,} images are left out and others move up")
-        for name, images in found.items():
-            gone.setdefault(name, {}).update(images)
+        for name, ids in added.items():
+            removed.setdefault(name, {}).update(ids)
 
 
-def leaving(pairs: Iterable[Pair], training: Set[str]) -> dict[str, str]:
-    """The row ids that go, by the rule above, each with the least id of another row that shows its picture.
+def removed_rows(pairs: Iterable[Pair], training: Set[str]) -> dict[str, str]:
+    """Return the ids of the rows to leave out, each with the least id of another row that shows its picture.
 
     Args:
         pairs: rows that show one picture.
         training: the splits (`config/split`) of in-distribution training images.
     """
-    gone: dict[str, str] = {}
+    removed: dict[str, str] = {}
     for pair in pairs:
         sides = [(pair.id, pair.other_id, pair.split), (pair.other_id, pair.id, pair.other_split)]
         trained = [split in training for split in pair.splits]
         for row, other, split in sides:
             if all(trained) or not any(trained) or split not in training:
-                gone[row] = min(other, gone.get(row, other))
-    return gone
+                removed[row] = min(other, removed.get(row, other))
+    return removed
 
 
 def short_classes(full: Sequence[PlannedSplit], planned: Sequence[PlannedSplit]) -> dict[str, str]:
-    """Which splits have classes with fewer images than with their duplicates, in a sentence each, by key.
+    """Return a sentence, by key, for each split whose classes have fewer images than with their duplicates.
 
     Args:
         full: plans with duplicates.
         planned: the same splits without.
     """
-    found = {}
+    sentences = {}
     for before, after in zip(full, planned, strict=True):
-        counts = [_by_class(split) for split in (before, after)]
-        short = {name: n - counts[1].get(name, 0) for name, n in counts[0].items() if n > counts[1].get(name, 0)}
+        short = Counter(before.table["class_id"].to_pylist()) - Counter(after.table["class_id"].to_pylist())
         if short:
-            names = ", ".join(f"{name} by {short[name]:,}" for name in sorted(short)[:3])
-            more = f" and {len(short) - 3:,} more" if len(short) > 3 else ""
+            names = ", ".join(f"{name} by {short[name]:,}" for name in sorted(short)[:NAMED]) + more(list(short))
             plural = "class is" if len(short) == 1 else "classes are"
-            found[after.key] = f"{len(short):,} {plural} short of images without duplicates: {names}{more}"
-    return found
-
-
-def _by_class(split: PlannedSplit) -> dict[str, int]:
-    counted = split.table.group_by("class_id").aggregate([([], "count_all")])
-    return {row["class_id"]: row["count_all"] for row in counted.to_pylist()}
+            sentences[after.key] = f"{len(short):,} {plural} short of images without duplicates: {names}"
+    return sentences
 
 
 def _round(
     benchmark: Benchmark, planned: Sequence[PlannedSplit], survey: Survey, near: _NearDuplicates
 ) -> dict[str, dict[str, str]]:
-    """Find the images that a plan still has to leave out: row ids by the name of their group (`group_name`)."""
+    """Find the rows that a plan still has to leave out."""
     rows: dict[str, list[PairedRow]] = {}
     for split in planned:
         rows.setdefault(split.split_key, []).extend(_rows(split, survey))
-    together: dict[str, list[str]] = {}
+    groups: dict[str, list[str]] = {}
     for key in rows:
-        together.setdefault(group_name(benchmark, key.partition("/")[0]), []).append(key)
+        groups.setdefault(group_name(benchmark, key.partition("/")[0]), []).append(key)
     training = {
-        key for key, some in rows.items() if key.endswith("/train") and {row.role for row in some} == {KNOWN_ROLE}
+        key
+        for key, split_rows in rows.items()
+        if key.endswith("/train") and {row.role for row in split_rows} == {KNOWN_ROLE}
     }
-    found = {}
-    for name, keys in together.items():
-        some = {key: rows[key] for key in keys}
-        pairs = [*_equal(some, survey.digests, survey.folder), *near.among(some)]
+    removed = {}
+    for name, keys in groups.items():
+        group = {key: rows[key] for key in keys}
+        pairs = [*_equal(group, survey.digests, survey.folder), *near.among(group)]
         if survey.pixel_digests:
             # Generated images have a digest over pixels as their content digest.
-            pairs += _equal(some, survey.digests | survey.pixel_digests, survey.folder)
-        found[name] = leaving(pairs, training)
-    return found
+            pairs += _equal(group, survey.digests | survey.pixel_digests, survey.folder)
+        removed[name] = removed_rows(pairs, training)
+    return removed
 
 
 def _with_same_originals(
-    gone: Mapping[str, str], group: str, benchmark: Benchmark, planned: Sequence[PlannedSplit]
+    removed: Mapping[str, str], group: str, benchmark: Benchmark, planned: Sequence[PlannedSplit]
 ) -> dict[str, str]:
-    """Add to the row ids that go those of the same originals in splits that share a ranking (`Split.ranked_as`).
+    """Add the rows of the same originals in splits that share a ranking (`Split.ranked_as`).
 
-    One of these has the originals as they are, the others have them changed.
+    One of these splits has the originals as they are, the others have them changed.
     """
     splits = [split for split in planned if group_name(benchmark, split.config.name) == group]
     originals: dict[tuple[str, str], str] = {}
     for split in splits:
         columns = (split.table[name].to_pylist() for name in ("id", "source", "source_id"))
         for row, *original in zip(*columns, strict=True):
-            if row in gone:
+            if row in removed:
                 source, image = original
-                originals[source, image] = min(gone[row], originals.get((source, image), gone[row]))
-    found = dict(gone)
+                originals[source, image] = min(removed[row], originals.get((source, image), removed[row]))
+    added = dict(removed)
     for declared in (split.split for split in splits if split.split.ranked_as):
-        for (source, image), other in originals.items():
+        for (source, image), evidence in originals.items():
             if source == declared.source.key:
-                found.setdefault(declared.row_id(image), other)
-    return found
+                added.setdefault(declared.row_id(image), evidence)
+    return added
 
 
 def _rows(split: PlannedSplit, survey: Survey) -> Iterator[PairedRow]:
@@ -164,12 +161,12 @@ def _rows(split: PlannedSplit, survey: Survey) -> Iterator[PairedRow]:
 def _equal(rows: Mapping[str, Sequence[PairedRow]], digests: Mapping[str, str], folder: Path) -> list[Pair]:
     """Pairs of equal digests, as in a release: the rows are written like index files."""
     indexes = {}
-    for number, (key, some) in enumerate(sorted(rows.items())):
+    for number, (key, split_rows) in enumerate(sorted(rows.items())):
         columns = {
-            "id": pa.array([row.id for row in some], pa.string()),
-            "role": pa.array([ROLES.index(row.role) for row in some], pa.int64()),
-            "class_id": pa.array([row.class_id for row in some], pa.string()),
-            DIGEST: pa.array([digests[row.id] for row in some], pa.string()),
+            "id": pa.array([row.id for row in split_rows], pa.string()),
+            "role": pa.array([ROLES.index(row.role) for row in split_rows], pa.int64()),
+            "class_id": pa.array([row.class_id for row in split_rows], pa.string()),
+            DIGEST: pa.array([digests[row.id] for row in split_rows], pa.string()),
         }
         indexes[key] = folder / f"rows-{number}.parquet"
         folder.mkdir(parents=True, exist_ok=True)
@@ -187,17 +184,19 @@ class _NearDuplicates:
 
     def among(self, rows: Mapping[str, Sequence[PairedRow]]) -> Iterator[Pair]:
         """Pairs of the given rows, by `config/split`, of the splits that a release's table compares."""
-        known = {key for key, some in rows.items() if {row.role for row in some} == {KNOWN_ROLE}}
-        for key, of in compared_by_similarity(self.benchmark, rows, known):
+        known_splits = {key for key, split_rows in rows.items() if {row.role for row in split_rows} == {KNOWN_ROLE}}
+        for key, of in compared_by_similarity(self.benchmark, rows, known_splits):
             yield from self._between(key, of, rows)
 
     def _between(self, key: str, of: str, rows: Mapping[str, Sequence[PairedRow]]) -> Iterator[Pair]:
         queries, references = {row.id: row for row in rows[key]}, {row.id: row for row in rows[of]}
-        old, known = self.searched.get((key, of), (set(), set()))
+        old_queries, old_references = self.searched.get((key, of), (set(), set()))
         pairs = self.found.setdefault((key, of), [])
-        pairs += self._search([q for q in queries if q not in old], list(references))
-        pairs += self._search([q for q in queries if q in old], [r for r in references if r not in known])
-        self.searched[key, of] = (old | queries.keys(), known | references.keys())
+        pairs += self._search([q for q in queries if q not in old_queries], list(references))
+        pairs += self._search(
+            [q for q in queries if q in old_queries], [r for r in references if r not in old_references]
+        )
+        self.searched[key, of] = (old_queries | queries.keys(), old_references | references.keys())
         for query, reference, distance in pairs:
             if query in queries and reference in references and query != reference:
                 yield pair_of(queries[query], references[reference], distance)
@@ -208,9 +207,9 @@ class _NearDuplicates:
         from builders.duplicates.search import find_pairs
 
         sides = [np.stack([self.survey.pixels[name] for name in side]) for side in (queries, references)]
-        found = find_pairs(*sides, advance=lambda _: None)
-        places = zip(found.queries.tolist(), found.references.tolist(), found.distances.tolist(), strict=True)
-        return [(queries[query], references[reference], distance) for query, reference, distance in places]
+        pairs = find_pairs(*sides, advance=lambda _: None)
+        numbers = zip(pairs.queries.tolist(), pairs.references.tolist(), pairs.distances.tolist(), strict=True)
+        return [(queries[query], references[reference], distance) for query, reference, distance in numbers]
 
 
 Locate = Callable[[Sequence[PlannedSplit]], list[ReadPlan]]
@@ -235,7 +234,7 @@ class Survey:
         self.pixels: dict[str, npt.NDArray[np.uint8]] = {}
 
     def read(self, planned: Sequence[PlannedSplit], keeps_pixels: Callable[[str], bool]) -> None:
-        """Read the images of some plans that are not known yet.
+        """Read the images of some plans that were not read yet.
 
         Args:
             planned: the plans.
@@ -244,21 +243,21 @@ class Survey:
         Raises:
             BuildError: an image is missing or unreadable (unless partial builds are allowed), or the disk refuses.
         """
-        new = [some for split in planned if (some := self._unknown(split)) is not None]
-        if not new:
+        unread = [part for split in planned if (part := self._unread(split)) is not None]
+        if not unread:
             return
         work = ShardWork(self.run, self.indexes)
-        ready = work.generate(self.locate(new))
+        ready = work.generate(self.locate(unread))
         self._read_copied([split for split in ready.values() if split.image_generator is None], work)
         for key, split in ready.items():
             if split.image_generator is not None:
                 generated = split.table.filter(pc.equal(split.table["unreadable"], ""))
-                self._know(generated, generated[DIGEST])
+                self._add_digests(generated)
                 if keeps_pixels(key):
                     self.pixels |= zip(generated["id"].to_pylist(), work.pixels(generated), strict=True)
 
-    def _unknown(self, split: PlannedSplit) -> PlannedSplit | None:
-        """The part of a plan whose images were not looked at; None where there is none."""
+    def _unread(self, split: PlannedSplit) -> PlannedSplit | None:
+        """Return the part of a plan whose images were not read yet; None where all were."""
         ids = split.table["id"].to_pylist()
         mask = np.array([name not in self.seen for name in ids], bool)
         self.seen.update(ids)
@@ -268,7 +267,7 @@ class Survey:
         return dataclasses.replace(split, chosen=rows, listing=as_listed(rows, table))
 
     def _read_copied(self, splits: Sequence[ReadPlan], work: ShardWork) -> None:
-        """Read images whose bytes pass, as shards without pixels do it; what an earlier run read is there."""
+        """Read images that are not generated, as shards without pixels; those that an earlier run read are there."""
         parts: list[Path] = []
         tasks: list[ShardTask] = []
         for split in splits:
@@ -286,9 +285,9 @@ class Survey:
         self.run.executor.run(tasks, self.run.meter.advance)
         for part in parts:
             rows = read_parquet(part)
-            self._know(rows, rows[DIGEST])
+            self._add_digests(rows)
             if PIXEL_DIGEST in rows.column_names:
                 self.pixel_digests |= zip(rows["id"].to_pylist(), rows[PIXEL_DIGEST].to_pylist(), strict=True)
 
-    def _know(self, rows: pa.Table, digests: pa.ChunkedArray) -> None:
-        self.digests |= zip(rows["id"].to_pylist(), digests.to_pylist(), strict=True)
+    def _add_digests(self, rows: pa.Table) -> None:
+        self.digests |= zip(rows["id"].to_pylist(), rows[DIGEST].to_pylist(), strict=True)

@@ -40,7 +40,7 @@ Int64 = npt.NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Located:
-    """Places of some images: the columns `root`, `file`, `offset`, `size`, and the packs that some of them lie in."""
+    """Where some images are: the columns `root`, `file`, `offset`, `size`, and the packs that some of them lie in."""
 
     columns: Mapping[str, pa.Array]
     sizes: Int64
@@ -68,18 +68,19 @@ class Places:
             BuildError: a file of the index is no longer there or cannot be looked at.
         """
         index = self.indexes[key]
-        places = index.take(["how", "file", "offset", "size"], rows)
-        files = places["file"].combine_chunks()
+        listed = index.take(["how", "file", "offset", "size"], rows)
+        files = listed["file"].combine_chunks()
         roots = pa.array([key] * len(rows), pa.string())
         packs: tuple[Pack, ...] = ()
-        offsets, sizes = places["offset"].to_numpy().copy(), places["size"].to_numpy().copy()
-        how = places["how"].cast(pa.string()).to_numpy(zero_copy_only=False)
+        offsets, sizes = listed["offset"].to_numpy().copy(), listed["size"].to_numpy().copy()
+        how = listed["how"].cast(pa.string()).to_numpy(zero_copy_only=False)
         if (unpacked := self.unpacked.get(key)) is not None:
             inside = np.flatnonzero(~np.isin(how, IN_PLACE))
-            found = unpacked.find(rows[inside])
-            offsets[inside], sizes[inside] = unpacked.offsets[found], unpacked.sizes[found]
-            packs = tuple(unpacked.packs[number] for number in np.unique(unpacked.pack_of[found]))
-            files = _replaced(files, inside, [unpacked.packs[number].path.name for number in unpacked.pack_of[found]])
+            positions = unpacked.find(rows[inside])
+            offsets[inside], sizes[inside] = unpacked.offsets[positions], unpacked.sizes[positions]
+            pack_numbers = unpacked.pack_of[positions]
+            packs = tuple(unpacked.packs[number] for number in np.unique(pack_numbers))
+            files = _replaced(files, inside, [unpacked.packs[number].path.name for number in pack_numbers])
             roots = _replaced(roots, inside, [STAGING] * len(inside))
         look_up_sizes(index, files, np.flatnonzero((how == "file") & (sizes < 0)), sizes, self.advance)
         columns = {"root": roots, "file": files, "offset": pa.array(offsets), "size": pa.array(sizes)}
@@ -93,14 +94,14 @@ class Places:
         """
         index = self.indexes[companions.of.key]
         rows = companion_rows(index, companions.partitions[0], planned.table["source_id"])
-        found = self.find(companions.of.key, rows)
-        columns = {f"companion_{name}": column for name, column in found.columns.items()}
+        located = self.find(companions.of.key, rows)
+        columns = {f"companion_{name}": column for name, column in located.columns.items()}
         hashes = index.take(["original_hash"], rows)["original_hash"].combine_chunks()
-        return Located({**columns, f"{COMPANION_VALUE}original_hash": hashes}, found.sizes, found.packs)
+        return Located({**columns, f"{COMPANION_VALUE}original_hash": hashes}, located.sizes, located.packs)
 
 
 def rows_taken(indexes: Mapping[str, SourceIndex], splits: Sequence[PlannedSplit], key: str) -> list[Int64]:
-    """The rows of a source that some splits take, each split's own and those of its companions."""
+    """Return the rows of a source that some splits need, for their own images and for companions."""
     rows = [split.rows for split in splits if split.split.source.key == key]
     for split in splits:
         companions = split.split.companions
@@ -109,14 +110,14 @@ def rows_taken(indexes: Mapping[str, SourceIndex], splits: Sequence[PlannedSplit
     return rows
 
 
-def packed_rows(index: SourceIndex, taken: Sequence[Int64]) -> Int64:
-    """The rows among those taken of an index that lie in containers, ascending."""
-    if not taken or all(piece.how in IN_PLACE for piece in index.pieces):
+def packed_rows(index: SourceIndex, row_sets: Sequence[Int64]) -> Int64:
+    """Return those of some sets of an index's rows that lie in containers, ascending and each once."""
+    if not row_sets or all(piece.how in IN_PLACE for piece in index.pieces):
         return np.zeros(0, np.int64)
-    rows = np.unique(np.concatenate(taken))
+    rows = np.unique(np.concatenate(row_sets))
     in_place = np.array([piece.how in IN_PLACE for piece in index.pieces])
-    wanted: Int64 = rows[~in_place[index.piece_of(rows)]]
-    return wanted
+    packed: Int64 = rows[~in_place[index.piece_of(rows)]]
+    return packed
 
 
 def _replaced(column: pa.Array, rows: Int64, values: list[str]) -> pa.Array:
@@ -208,7 +209,7 @@ class Unpacked:
     packs: tuple[Pack, ...]
 
     def find(self, rows: Int64) -> Int64:
-        """Positions of some rows of the index in the arrays of this value."""
+        """Return the positions of some rows of the index in these arrays."""
         positions: Int64 = np.searchsorted(self.rows, rows)
         return positions
 
@@ -225,28 +226,28 @@ def unpack_containers(index: SourceIndex, rows: Int64, staging: Path, advance: C
     Raises:
         BuildError: a container cannot be read, or a row has no image bytes.
     """
-    places = index.take(["file", "offset", "how"], rows)
-    files = places["file"].combine_chunks().dictionary_encode()
-    hows = places["how"].cast(pa.string())
-    codes, inside = files.indices.to_numpy(), places["offset"].to_numpy()
+    columns = index.take(["file", "offset", "how"], rows)
+    files = columns["file"].combine_chunks().dictionary_encode()
+    hows = columns["how"].cast(pa.string())
+    codes, inside = files.indices.to_numpy(), columns["offset"].to_numpy()
     pack_of, offsets, sizes = (np.zeros(len(rows), dtype=np.int64) for _ in range(3))
     packs: list[Pack] = []
     for name, code in sorted((name, code) for code, name in enumerate(files.dictionary.to_pylist())):
-        here = np.flatnonzero(codes == code)
-        here = here[np.argsort(inside[here], kind="stable")]
-        pack = Pack.of(index, hows[int(here[0])].as_py(), name, inside[here], staging)
+        positions = np.flatnonzero(codes == code)
+        positions = positions[np.argsort(inside[positions], kind="stable")]
+        pack = Pack.of(index, hows[int(positions[0])].as_py(), name, inside[positions], staging)
         lengths = pack.lengths()
-        pack_of[here] = len(packs)
-        sizes[here] = lengths
-        offsets[here] = np.cumsum(lengths) - lengths
+        pack_of[positions] = len(packs)
+        sizes[positions] = lengths
+        offsets[positions] = np.cumsum(lengths) - lengths
         packs.append(pack)
-        advance(len(here))
+        advance(len(positions))
     return Unpacked(rows, pack_of, offsets, sizes, tuple(packs))
 
 
 def remove_packs(staging: Path, own: Iterable[Path]) -> None:
     """Remove the packs of a finished build, with their sealed residuals; the lengths are kept.
 
-    On this machine all that are there go, in a store this run's `own` alone.
+    On this machine all of them go, in a store this run's `own` alone.
     """
     store_of(staging).remove_staged(staging, (PACK_SUFFIX, SEALED_SUFFIX), own)

@@ -1,4 +1,4 @@
-"""From a planned split to shard tasks: where each image's bytes are, how many there are, and where shards begin.
+"""Turns a planned split into a read plan: where each image's bytes are, how many there are, where shards begin.
 
 Shards are cut by real bytes, so sizes are looked up for the rows of the plan alone, never for a whole source. Images
 in containers are unpacked first (`builders.writing.places`).
@@ -91,19 +91,19 @@ def locate(planned: PlannedSplit, places: Places) -> ReadPlan:
         BuildError: a file of the index is no longer there or cannot be looked at.
     """
     key = planned.split.source.key
-    found, companions = places.find(key, planned.rows), planned.split.companions
-    beside = places.find_companions(companions, planned) if companions is not None else None
+    located, companions = places.find(key, planned.rows), planned.split.companions
+    located_companions = places.find_companions(companions, planned) if companions is not None else None
     form = places.indexes[key].take(["form"], planned.rows)["form"].cast(pa.string())
-    columns = {**found.columns, "form": form, **(beside.columns if beside else {})}
+    columns = {**located.columns, "form": form, **(located_companions.columns if located_companions else {})}
     table = planned.table
     for name, column in columns.items():
         table = table.append_column(name, column)
     generator = planned.split.image_generator
     # Generated images are cut by their pixels: their encoded bytes are not known yet, and may differ with the
     # encoder's version.
-    sizes = found.sizes if generator is None else np.full(len(form), generator.nominal_bytes, dtype=np.int64)
+    sizes = located.sizes if generator is None else np.full(len(form), generator.nominal_bytes, dtype=np.int64)
     starts = shard_starts(sizes, SHARD_BYTES)
-    packs = found.packs + (beside.packs if beside else ())
+    packs = located.packs + (located_companions.packs if located_companions else ())
     return ReadPlan((planned,), table, starts, _digest(planned.config, planned.table, starts), packs)
 
 
@@ -118,8 +118,8 @@ def join_parts(parts: Sequence[ReadPlan], order: Callable[[pa.Array], Int64]) ->
         ValueError: a part makes its images; their packs have other columns than a source's files.
     """
     if not isinstance(parts[0].parts[0].split, Part):
-        (whole,) = parts
-        return whole
+        (plan,) = parts
+        return plan
     if any(part.image_generator is not None for part in parts):
         raise ValueError(f"a part of {parts[0].key} makes its images")
     table = pa.concat_tables(part.table for part in parts)
@@ -156,7 +156,7 @@ def shard_starts(sizes: Int64, shard_bytes: int) -> tuple[int, ...]:
 
 def _digest(config: Config, plan: pa.Table, starts: tuple[int, ...]) -> str:
     rows = lines_digest(plan, ("id", "label", "role", "class_id"))
-    if own := [column.name for column in (*config.source_columns, *config.overlap_columns)]:
+    if own_columns := [column.name for column in (*config.source_columns, *config.overlap_columns)]:
         # A source's list or annotations, or the table of overlaps, may change while its images stay.
-        rows += f" {json.dumps(plan.select(own).to_pydict())}"
+        rows += f" {json.dumps(plan.select(own_columns).to_pydict())}"
     return hashlib.sha256(f"{rows} {starts}".encode()).hexdigest()

@@ -83,8 +83,8 @@ class GroupImages:
         self.rows, self.roots, self.progress = rows, roots, progress
         self.dropped: list[tuple[str, str]] = []
         # The digests in a plan from a published index; none in other plans.
-        there = "expected_sha256" in rows.column_names
-        self.expected: list[str] = rows["expected_sha256"].to_pylist() if there else []
+        has_expected = "expected_sha256" in rows.column_names
+        self.expected: list[str] = rows["expected_sha256"].to_pylist() if has_expected else []
 
     def copied(self, reader: Reader, *, decode: bool, drop_unreadable: bool) -> Iterator[Group]:
         """Read images that are stored as their sources have them.
@@ -100,7 +100,7 @@ class GroupImages:
         count = Counted(self.rows.num_rows, self.progress)
         expected = self.expected
         # A published image was readable to its publisher, so only its digest is compared.
-        known = set() if expected else known_broken(self.rows)
+        broken = set() if expected else known_broken(self.rows)
         roots, files, offsets, sizes = (self.rows[name].to_pylist() for name in ("root", "file", "offset", "size"))
         # A Path costs more than reading the file.
         paths = [os.path.join(self.roots[root], file) for root, file in zip(roots, files, strict=True)]  # noqa: PTH118
@@ -115,12 +115,12 @@ class GroupImages:
             count.one(size)
             pixels = ""
             try:
-                if decode or number in known:
+                if decode or number in broken:
                     mended, pixels = images.check_pixels(buffer.view(start))
                 else:
                     mended = images.check_image(buffer.view(start))
             except images.UnreadableImageError as error:
-                if not drop_unreadable and number not in known:
+                if not drop_unreadable and number not in broken:
                     raise unreadable_image(self.rows, number, path, error) from error
                 self.dropped.append((self.rows["id"][number].as_py(), str(error)))
                 buffer.filled = start
@@ -152,16 +152,16 @@ class GroupImages:
         if failed.num_rows:
             self.progress(failed.num_rows, 0)
         numbers = np.flatnonzero(pc.equal(self.rows["unreadable"], "").to_numpy())
-        kept = self.rows.take(pa.array(numbers))
-        digests, expected = kept["content_sha256"].to_pylist(), self.expected
-        ends = np.cumsum(kept["size"].to_numpy())
+        readable = self.rows.take(pa.array(numbers))
+        digests, expected = readable["content_sha256"].to_pylist(), self.expected
+        ends = np.cumsum(readable["size"].to_numpy())
         first = 0
         while first < len(numbers):
             before = int(ends[first - 1]) if first else 0
             last = self._end_of_group(first, before, ends, digests)
             size = int(ends[last - 1]) - before
             data = np.empty(size, np.uint8)
-            self._read_generated(kept.slice(first, last - first), data.data, reader)
+            self._read_generated(readable.slice(first, last - first), data.data, reader)
             for number, digest in zip(numbers[first:last].tolist(), digests[first:last], strict=True):
                 if expected and digest != expected[number]:
                     raise self._other_content(number, digest, self._path(self.rows, number))

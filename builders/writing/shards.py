@@ -106,8 +106,7 @@ class ShardRecord:
     """The record of a finished shard, stored in the metadata of its part file.
 
     `bytes` and `sha256` are those of the data file (0 and empty without pixels), `sealed_bytes` those of the sealed
-    residuals; `decoded` says whether every image
-    was decoded; `dropped` has the row id and the reason of each image left out as unreadable.
+    residuals; `decoded` says whether every image was decoded; `dropped` has the row id and the reason of each image left out as unreadable.
     """
 
     rows: int
@@ -214,7 +213,7 @@ def _index_rows(task: ShardTask, rows: pa.Table, group: Group) -> pa.Table:
 
 
 def write_sealed(rows: pa.Table, roots: Mapping[str, str], target: Path, *, demo: bool) -> int:
-    """Write the sealed residuals of a shard; returns the bytes of the file.
+    """Write the sealed residuals of a shard and return the bytes of the file.
 
     Args:
         rows: the shard's plan: `id`, `root` and `file` (the pack of the image), `unreadable`. A batch's rows stand
@@ -223,12 +222,12 @@ def write_sealed(rows: pa.Table, roots: Mapping[str, str], target: Path, *, demo
         target: the file.
         demo: whether the rows are of demo sources.
     """
-    kept = rows.filter(pc.equal(rows["unreadable"], ""))
-    places = zip(kept["root"].to_pylist(), kept["file"].to_pylist(), strict=True)
-    row_ids = set(kept["id"].to_pylist())
+    readable = rows.filter(pc.equal(rows["unreadable"], ""))
+    packs = zip(readable["root"].to_pylist(), readable["file"].to_pylist(), strict=True)
+    row_ids = set(readable["id"].to_pylist())
     with atomic_path(target) as temporary:
         with SealedWriter(temporary, demo_metadata(demo=demo)) as writer:
-            for root, file in dict.fromkeys(places):
+            for root, file in dict.fromkeys(packs):
                 for row_id, sealed in read_residuals(Batch(0, 0, as_path(roots[root]) / file).sealed):
                     if row_id in row_ids:
                         writer.add(row_id, sealed)

@@ -16,7 +16,7 @@ from builders.facets_benchmark import BENCHMARK as FACETS
 from builders.generate.exact.resize import FIXED_RESIZE
 from builders.imagenet_benchmark import BENCHMARK, main
 from builders.pipeline.build_plan import compared_with
-from builders.pipeline.without_duplicates import leaving
+from builders.pipeline.without_duplicates import removed_rows
 from builders.release.duplicates import PairedRow, pair_of, read_pairs
 from builders.release.manifest import read_manifest
 from builders.release.tables import read_excluded
@@ -38,7 +38,7 @@ def test_the_rule():
     test, near, far = row("x/test", "a"), row("x/near_ood", "b", "near_ood"), row("x/far_ood", "c", "far_ood")
 
     def gone(*pairs):
-        return leaving([pair_of(one, other, 0.0) for one, other in pairs], {"x/train"})
+        return removed_rows([pair_of(one, other, 0.0) for one, other in pairs], {"x/train"})
 
     assert gone((train, test)) == {"a": "t1"}
     assert gone((train, other_train)) == {"t1": "t2", "t2": "t1"}
