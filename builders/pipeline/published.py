@@ -277,6 +277,6 @@ def _refuse_other_values(table: pa.Table, rows: pa.Table, name: str) -> None:
     if len(differing):
         first = int(differing[0])
         raise BuildError(
-            f"{rows['id'][first]} has {name} {generated[first]} when it is generated here, and {published[first]} as published. Use "
-            "the tools that published it."
+            f"{rows['id'][first]} has {name} {generated[first]} when it is generated here, and {published[first]} as "
+            "published. Use the tools that published it."
         )

@@ -180,7 +180,7 @@ class _NearDuplicates:
     def __init__(self, benchmark: Benchmark, survey: Survey) -> None:
         self.benchmark, self.survey = benchmark, survey
         self.searched: dict[tuple[str, str], tuple[set[str], set[str]]] = {}
-        self.found: dict[tuple[str, str], list[tuple[str, str, float]]] = {}
+        self.pairs: dict[tuple[str, str], list[tuple[str, str, float]]] = {}
 
     def among(self, rows: Mapping[str, Sequence[PairedRow]]) -> Iterator[Pair]:
         """Pairs of the given rows, by `config/split`, of the splits that a release's table compares."""
@@ -191,7 +191,7 @@ class _NearDuplicates:
     def _between(self, key: str, of: str, rows: Mapping[str, Sequence[PairedRow]]) -> Iterator[Pair]:
         queries, references = {row.id: row for row in rows[key]}, {row.id: row for row in rows[of]}
         old_queries, old_references = self.searched.get((key, of), (set(), set()))
-        pairs = self.found.setdefault((key, of), [])
+        pairs = self.pairs.setdefault((key, of), [])
         pairs += self._search([q for q in queries if q not in old_queries], list(references))
         pairs += self._search(
             [q for q in queries if q in old_queries], [r for r in references if r not in old_references]

@@ -106,7 +106,8 @@ class ShardRecord:
     """The record of a finished shard, stored in the metadata of its part file.
 
     `bytes` and `sha256` are those of the data file (0 and empty without pixels), `sealed_bytes` those of the sealed
-    residuals; `decoded` says whether every image was decoded; `dropped` has the row id and the reason of each image left out as unreadable.
+    residuals; `decoded` says whether every image was decoded; `dropped` has the row id and the reason of each image
+    left out as unreadable.
     """
 
     rows: int
