@@ -2,7 +2,7 @@
 
 Nothing here selects, reads or writes. A new split is a new entry in a declaration; a new benchmark is a new module
 with one `Benchmark` value, which checks itself on construction. The other types of declarations are defined in
-`builders.declare.splits` and `builders.declare.splits`, and can be imported from here.
+`builders.declare.quotas` and `builders.declare.splits`, and can be imported from here.
 """
 
 from __future__ import annotations
@@ -194,13 +194,14 @@ class Benchmark:
 
         Args:
             values: values by the flags' names.
-            of: names of the configs whose flags are looked at; empty for all.
+            of: names of the configs whose flags count; empty for all.
 
         Raises:
             BuildError: a value cannot be used.
         """
-        wanted = [settings for settings in self.settings if not of or settings.config in of]
-        return self.with_splits({settings.config: settings.splits(values) for settings in wanted})
+        return self.with_splits(
+            {settings.config: settings.splits(values) for settings in self.settings if not of or settings.config in of}
+        )
 
     def with_splits(self, added: Mapping[str, Mapping[str, Split]]) -> Benchmark:
         """The benchmark with more splits, given by config and name, which replace those of the same name."""
@@ -213,26 +214,26 @@ class Benchmark:
         return dataclasses.replace(self, configs=tuple(configs))
 
     def needs(self, key: str) -> str:
-        """What has to be given before a split (`config/split`) can be generated, as flags; empty if nothing."""
+        """Return the flags that must be given before a split (`config/split`) can be generated; empty if none."""
         declared = self.by_key()
         generators = [declared[part][1].image_generator for part in self.parts()[key]]
         return next((generator.needs for generator in generators if generator is not None and generator.needs), "")
 
     def ready(self) -> tuple[str, ...]:
-        """The keys of the splits (`config/split`) for which nothing has to be given."""
+        """Return the keys of the splits (`config/split`) that need no flag."""
         return tuple(key for key in self.parts() if not self.needs(key))
 
     def _read_as(self, variants: Sequence[Variant]) -> Benchmark:
-        other = {key: split for variant in variants for key, split in variant.splits.items()}
+        replaced = {key: split for variant in variants for key, split in variant.splits.items()}
         version = ".".join([f"{self.version}+{variants[0].name}", *(variant.name for variant in variants[1:])])
         added = {config.name: config for variant in variants for config in variant.configs}
-        kept = {
+        configs = {
             config.name: dataclasses.replace(
-                config, splits=tuple(other.get(f"{config.name}/{split.name}", split) for split in config.splits)
+                config, splits=tuple(replaced.get(f"{config.name}/{split.name}", split) for split in config.splits)
             )
             for config in self.configs
         }
-        return dataclasses.replace(self, configs=tuple((kept | added).values()), version=version, variants=())
+        return dataclasses.replace(self, configs=tuple((configs | added).values()), version=version, variants=())
 
     def by_key(self) -> Mapping[str, tuple[Config, Split]]:
         """All splits in declared order by `config/split`, or the parts of a joined one by `config/split.part`."""
@@ -240,10 +241,10 @@ class Benchmark:
 
     def parts(self) -> Mapping[str, tuple[str, ...]]:
         """Keys of the parts of each published split, by `config/split`; a split that is not joined has its own key."""
-        found: dict[str, tuple[str, ...]] = {}
+        parts: dict[str, tuple[str, ...]] = {}
         for key in self.by_key():
-            found[split_of(key)] = (*found.get(split_of(key), ()), key)
-        return found
+            parts[split_of(key)] = (*parts.get(split_of(key), ()), key)
+        return parts
 
     def usual(self) -> tuple[str, ...]:
         """The splits (`config/split`) that are built if none are named: all but those of optional configs."""
@@ -251,7 +252,7 @@ class Benchmark:
         return tuple(key for key in self.parts() if key.partition("/")[0] not in optional)
 
     def published(self) -> Mapping[str, str]:
-        """Place of each split in the authors' archive, by `config/split`; splits that it lacks are missing."""
+        """Return the place of each split in the authors' archive, by `config/split`, without those that it lacks."""
         names = {f"{config.name}/{split.name}": split.published for config in self.configs for split in config.splits}
         return {key: name for key, name in names.items() if name}
 
@@ -273,16 +274,16 @@ class Benchmark:
         )
 
     def drawn_before(self, key: str) -> tuple[str, ...]:
-        """The keys of the splits or parts that draw from the same images before one does, the first last."""
-        declared, found = self.by_key(), []
+        """Return the keys of the splits or parts that draw from the same images before this one, the first last."""
+        declared, parents = self.by_key(), []
         while key := declared[key][1].quota.parent:
-            found.append(key)
-        return tuple(found)
+            parents.append(key)
+        return tuple(parents)
 
     def sources(self) -> tuple[Source, ...]:
         """All sources that the splits need, in order of first use."""
-        needed = [source for _, split in self.by_key().values() for source in split.sources]
-        return tuple({source.key: source for source in needed}.values())
+        sources = [source for _, split in self.by_key().values() for source in split.sources]
+        return tuple({source.key: source for source in sources}.values())
 
 
 def split_of(key: str) -> str:

@@ -28,18 +28,18 @@ def problems(configs: Sequence[Config]) -> Iterator[str]:
     for config in configs:
         yield from _wrong_names(config)
     declared = {key: split for config in configs for key, split in config.by_key().items()}
-    whole = {f"{config.name}/{split.name}" for config in configs for split in config.splits}
+    split_keys = {f"{config.name}/{split.name}" for config in configs for split in config.splits}
     for config in configs:
-        if config.duplicates_of and config.duplicates_of not in whole:
+        if config.duplicates_of and config.duplicates_of not in split_keys:
             yield f"{config.name}: duplicates_of names {config.duplicates_of}, which is no split"
         if isinstance(config.labels, Classes):
-            yield from (f"{config.name}: {problem}" for problem in _wrong_classes(config.labels, whole))
+            yield from (f"{config.name}: {problem}" for problem in _wrong_classes(config.labels, split_keys))
         if len({split.oodness is None for split in config.by_key().values()}) > 1:
             yield f"{config.name}: some of its splits have an oodness and others none"
         yield from _wrong_columns(config)
         yield from _wrong_overlaps(config)
     for key, split in declared.items():
-        yield from (f"{key}: {problem}" for problem in _wrong_split(key, split, declared, whole))
+        yield from (f"{key}: {problem}" for problem in _wrong_split(key, split, declared, split_keys))
 
 
 def _wrong_names(config: Config) -> Iterator[str]:
@@ -85,14 +85,14 @@ def _wrong_overlaps(config: Config) -> Iterator[str]:
         yield f"{config.name}: it has no unknown class to compare with {config.overlaps}"
 
 
-def _wrong_split(key: str, split: Split, declared: Mapping[str, Split], whole: Collection[str]) -> Iterator[str]:
+def _wrong_split(key: str, split: Split, declared: Mapping[str, Split], split_keys: Collection[str]) -> Iterator[str]:
     """Yield mistakes in a split or part: in its partitions and classes, and in the keys that it names."""
-    known = split.source.expected()
+    counts = split.source.expected()
     for partition in split.partitions:
-        if partition not in known:
-            yield f"{split.source.title} has no partition {partition} (it has {', '.join(known)})"
+        if partition not in counts:
+            yield f"{split.source.title} has no partition {partition} (it has {', '.join(counts)})"
     if isinstance(split.classes, Classes):
-        yield from _wrong_classes(split.classes, whole)
+        yield from _wrong_classes(split.classes, split_keys)
     originals = split.originals
     for partition in originals.partitions if originals else ():
         if originals and partition not in originals.of.expected():
@@ -103,38 +103,38 @@ def _wrong_split(key: str, split: Split, declared: Mapping[str, Split], whole: C
         and (not originals or len(originals.partitions) != 1)
     ):
         yield "its generator takes companions, so its quota is the originals of one partition"
-    if split.ranked_as and split.ranked_as not in whole:
+    if split.ranked_as and split.ranked_as not in split_keys:
         yield f"ranked_as names {split.ranked_as}, which is no split"
     if isinstance(split.quota, Listed) and split.quota.of not in LISTS:
         yield f"there is no published list {split.quota.of}"
     if isinstance(split.quota, Largest):
         of_numbers = [column.name for column in split.source.columns if column.type in ("int64", "float64")]
         if split.quota.by not in of_numbers:
-            there = ", ".join(of_numbers) or "none"
-            yield f"{split.source.title} has no column of numbers {split.quota.by} (it has {there})"
+            names = ", ".join(of_numbers) or "none"
+            yield f"{split.source.title} has no column of numbers {split.quota.by} (it has {names})"
     seen = {key}
-    while first := split.quota.parent:
-        if first not in declared:
-            yield f"its quota names {first}, which is no split or part"
+    while parent_key := split.quota.parent:
+        if parent_key not in declared:
+            yield f"its quota names {parent_key}, which is no split or part"
             return
-        if first in seen:
-            yield f"it is drawn after {first}, which is drawn after it"
+        if parent_key in seen:
+            yield f"it is drawn after {parent_key}, which is drawn after it"
             return
         # `Rest` is of equal classes and partitions, any other quota of one source.
-        before, same = declared[first], split.source.key == declared[first].source.key
-        equal = (split.classes, split.partitions) == (before.classes, before.partitions)
-        if not same or (isinstance(split.quota, Rest) and not equal):
-            yield f"it is drawn after {first}, which draws from other images"
-        seen.add(first)
-        split = declared[first]
+        parent, same_source = declared[parent_key], split.source.key == declared[parent_key].source.key
+        same_images = (split.classes, split.partitions) == (parent.classes, parent.partitions)
+        if not same_source or (isinstance(split.quota, Rest) and not same_images):
+            yield f"it is drawn after {parent_key}, which draws from other images"
+        seen.add(parent_key)
+        split = declared[parent_key]
 
 
-def _wrong_classes(classes: Classes, whole: Collection[str]) -> Iterator[str]:
+def _wrong_classes(classes: Classes, split_keys: Collection[str]) -> Iterator[str]:
     if classes.table not in decisions.TABLES:
         yield f"there is no table of decisions {classes.table}"
     elif not classes.candidates():
         yield f"the table {classes.table} decides no class to be {classes.decision}"
-    if classes.draw is not None and classes.draw.key not in whole:
+    if classes.draw is not None and classes.draw.key not in split_keys:
         yield f"the draw of its classes is keyed by {classes.draw.key}, which is no split"
 
 

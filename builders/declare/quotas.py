@@ -194,12 +194,12 @@ class Total(Ranked):
 
         from builders.declare.ranking import largest_remainders
 
-        left = min(self.images, len(candidates.rows) // 2) if self.half else self.images
+        remaining = min(self.images, len(candidates.rows) // 2) if self.half else self.images
         chosen = [np.empty(0, np.int64)]
         for pool in candidates.by_partition():
-            shares = largest_remainders(min(left, len(pool.rows)), pool.sizes().tolist())
+            shares = largest_remainders(min(remaining, len(pool.rows)), pool.sizes().tolist())
             chosen.append(pool.first(np.array(shares, dtype=np.int64)))
-            left -= len(chosen[-1])
+            remaining -= len(chosen[-1])
         return np.sort(np.concatenate(chosen))
 
     def reason(self, before: Sequence[str]) -> tuple[str, str]:

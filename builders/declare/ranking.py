@@ -16,7 +16,7 @@ _BLOCK = 65536
 
 @dataclass(frozen=True)
 class Key:
-    """What ranks ids: the SHA-256 of (seed, config, split, id), lowest first."""
+    """The key of a ranking of ids by the SHA-256 of (seed, config, split, id), lowest first."""
 
     seed: int
     config: str
@@ -106,12 +106,12 @@ def even_shares(total: int, sizes: Sequence[int], names: Sequence[str]) -> list[
         populated get one more where the rest does not divide.
     """
     quotas = [0] * len(sizes)
-    left = min(total, sum(sizes))
+    remaining = min(total, sum(sizes))
     # From the smallest up, each class takes its share of what is left, so a smaller class's rest goes to the others.
     ascending = sorted(range(len(sizes)), key=lambda i: (-sizes[i], names[i]), reverse=True)
-    for place, i in enumerate(ascending):
-        quotas[i] = min(sizes[i], left // (len(sizes) - place))
-        left -= quotas[i]
+    for number, i in enumerate(ascending):
+        quotas[i] = min(sizes[i], remaining // (len(sizes) - number))
+        remaining -= quotas[i]
     return quotas
 
 
@@ -134,8 +134,8 @@ def first_of_each(
     starts = np.searchsorted(in_order[grouped], np.arange(len(quotas)))
     position = np.empty(len(order), dtype=np.int64)
     position[grouped] = np.arange(len(order)) - starts[in_order[grouped]]
-    taken: npt.NDArray[np.int64] = order[position < quotas[in_order]]
-    return taken
+    rows: npt.NDArray[np.int64] = order[position < quotas[in_order]]
+    return rows
 
 
 def _utf8_values(ids: pa.Array) -> list[bytes]:

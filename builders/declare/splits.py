@@ -94,8 +94,8 @@ def class_sizes(source: Source, partitions: Sequence[str], classes: ChosenClasse
             and differ in size, so that the seed would decide.
     """
     expected = [source.expected()[partition] for partition in partitions]
-    known = [partition.per_class for partition in expected if partition.per_class is not None]
-    if len(known) < len(expected):
+    per_class_counts = [partition.per_class for partition in expected if partition.per_class is not None]
+    if len(per_class_counts) < len(expected):
         if isinstance(classes, AllClasses):
             return [sum(partition.total for partition in expected)]
         raise DeclarationError(f"{source.title} has no counts by class in {' or '.join(partitions)}.")
@@ -103,9 +103,9 @@ def class_sizes(source: Source, partitions: Sequence[str], classes: ChosenClasse
         ids = [decided.class_id for decided in classes.candidates()]
     else:
         ids = sorted(source.classes())[: classes.count if isinstance(classes, FirstClasses) else None]
-    if unknown := next((name for name in ids if any(name not in per_class for per_class in known)), None):
+    if unknown := next((name for name in ids if any(name not in per_class for per_class in per_class_counts)), None):
         raise DeclarationError(f"{source.title} has no class {unknown}.")
-    sizes = [sum(per_class[name] for per_class in known) for name in ids]
+    sizes = [sum(per_class[name] for per_class in per_class_counts) for name in ids]
     if not isinstance(classes, Classes) or classes.draw is None:
         return sizes
     if len(set(sizes)) > 1:
@@ -166,11 +166,11 @@ class SourceOrKey:
     def __get__(self, split: Split | None, owner: type) -> Source:
         if split is None:
             raise AttributeError("a class has no source")  # for dataclasses: the field has no default
-        given: Source | str = vars(split)["source"]
-        return source_of(given) if isinstance(given, str) else given
+        source: Source | str = vars(split)["source"]
+        return source_of(source) if isinstance(source, str) else source
 
-    def __set__(self, split: Split, given: Source | str) -> None:
-        vars(split)["source"] = given
+    def __set__(self, split: Split, source: Source | str) -> None:
+        vars(split)["source"] = source
 
 
 @dataclass(frozen=True)
@@ -232,8 +232,8 @@ class Split:
     @property
     def columns(self) -> tuple[Column, ...]:
         """Columns that its rows have from their source and from what makes their images."""
-        made = self.image_generator.columns if self.image_generator is not None else ()
-        return self.source.columns + made
+        generated = self.image_generator.columns if self.image_generator is not None else ()
+        return self.source.columns + generated
 
     def row_id(self, source_id: str) -> str:
         """Id of the row of an image of the source."""
@@ -317,14 +317,14 @@ class Config:
 
     def by_key(self) -> dict[str, Split]:
         """The units of planning: splits by `config/split`, parts by `config/split.part`."""
-        found: dict[str, Split] = {}
+        splits: dict[str, Split] = {}
         for split in self.splits:
             key = f"{self.name}/{split.name}"
             if isinstance(split, JoinedSplit):
-                found |= {f"{key}.{part.name}": part for part in split.parts}
+                splits |= {f"{key}.{part.name}": part for part in split.parts}
             else:
-                found[key] = split
-        return found
+                splits[key] = split
+        return splits
 
     def has_labels(self, split: Split) -> bool:
         """Whether rows of a split or part have labels: in-distribution ones do, and shifted ones of their classes.

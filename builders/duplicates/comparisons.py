@@ -57,13 +57,13 @@ class PixelComparisons:
 
     def _near_duplicates(self, known: frozenset[Comparison]) -> PairTable:
         known_splits = {key for key, entry in self.entries.items() if entry.roles == (KNOWN_ROLE,)}
-        wanted = [
-            both
-            for both in compared_by_similarity(self.benchmark, self.entries, known_splits)
-            if comparison(SIMILARITY, *both) not in known
+        missing = [
+            keys
+            for keys in compared_by_similarity(self.benchmark, self.entries, known_splits)
+            if comparison(SIMILARITY, *keys) not in known
         ]
-        readable = [both for both in wanted if all(map(self._has_pixels, both))]
-        for key, of in wanted:
+        readable = [keys for keys in missing if all(map(self._has_pixels, keys))]
+        for key, of in missing:
             if (key, of) not in readable:
                 where = f"the pixels of one of them are not in {self.layout.root}"
                 self.meter.note(f"{key} is not compared with the images of {of}: {where}")
@@ -78,9 +78,9 @@ class PixelComparisons:
         for key, of in readable:
             if of not in references:
                 references = {of: self._pixels(of)}
-            found = find_pairs(self._pixels(key), references[of], advance=self.meter.advance)
-            pairs += near_pairs(found, (key, self._index(key)), (of, self._index(of)))
-        return PairTable(tuple(pairs), frozenset(comparison(SIMILARITY, *both) for both in readable))
+            numbers = find_pairs(self._pixels(key), references[of], advance=self.meter.advance)
+            pairs += near_pairs(numbers, (key, self._index(key)), (of, self._index(of)))
+        return PairTable(tuple(pairs), frozenset(comparison(SIMILARITY, *keys) for keys in readable))
 
     def _equal_pixels(self) -> PairTable:
         """Compare decoded (`--check decode`) and generated images by digests over pixels."""
@@ -92,7 +92,7 @@ class PixelComparisons:
             if digests:
                 digests |= {key: index_digests(self._index(key)) for key in keys if self.entries[key].made is not None}
             pairs += exact_pairs({key: self._index(key) for key in sorted(digests)}, digests)
-            comparisons |= {comparison("pixels", one, other) for one in digests for other in digests}
+            comparisons |= {comparison("pixels", split, other_split) for split in digests for other_split in digests}
         return PairTable(tuple(pairs), frozenset(comparisons))
 
     def _decoded(self, key: str) -> pa.ChunkedArray | None:
@@ -118,8 +118,8 @@ class PixelComparisons:
         """Load the images of a split in the order of its rows: (n, 32, 32, 3)."""
         entry = self.entries[key]
         if not entry.data:
-            kept: Pixels = store_of(self.layout.root).array(self.layout.pixels(entry.digest))
-            return kept
+            stored: Pixels = store_of(self.layout.root).array(self.layout.pixels(entry.digest))
+            return stored
         pixels = np.zeros((entry.rows, SIDE, SIDE, 3), np.uint8)
         number = 0
         for file in entry.data:
@@ -134,7 +134,7 @@ class PixelComparisons:
 def compared_by_similarity(
     benchmark: Benchmark, keys: Collection[str], known: Collection[str]
 ) -> Iterator[tuple[str, str]]:
-    """Yield pairs of splits (`config/split`): one that is searched for near-duplicates, and its reference.
+    """Yield each split (`config/split`) that is searched for near-duplicates, with the split it is compared with.
 
     Each split of a config with `duplicates_of` is compared with the training images, and with every in-distribution
     split of the config: with those of `known`, itself included. The distance is not symmetric; of two in-distribution
@@ -143,18 +143,18 @@ def compared_by_similarity(
 
     Args:
         benchmark: the declaration.
-        keys: the splits that there are.
-        known: those of in-distribution rows alone.
+        keys: the existing splits.
+        known: those with in-distribution rows alone.
     """
     for config in benchmark.configs:
         if not config.duplicates_of:
             continue
-        mine = [key for key in keys if key.startswith(f"{config.name}/")]
-        done: set[frozenset[str]] = set()
-        for of in [config.duplicates_of, *sorted(key for key in mine if key in known)]:
-            for key in mine:
-                if of in keys and frozenset((key, of)) not in done:
-                    done.add(frozenset((key, of)))
+        config_keys = [key for key in keys if key.startswith(f"{config.name}/")]
+        yielded: set[frozenset[str]] = set()
+        for of in [config.duplicates_of, *sorted(key for key in config_keys if key in known)]:
+            for key in config_keys:
+                if of in keys and frozenset((key, of)) not in yielded:
+                    yielded.add(frozenset((key, of)))
                     yield key, of
 
 

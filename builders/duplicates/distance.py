@@ -83,18 +83,18 @@ def scaled(image: Image.Image) -> Images:
 
 def details(images: Images, scale: float, dtype: npt.DTypeLike) -> Details:
     """Detail of images (n, 32, 32, 3) that are enlarged by a factor first; shape (n, 3, 32, 32)."""
-    found = _differences(images, scale, dtype)
+    differences = _differences(images, scale, dtype)
     nearby = _NEARBY.astype(dtype)
-    squares = nearby @ np.square(found).mean(axis=1, keepdims=True) @ nearby.T
-    found /= np.sqrt(squares + _CONTRAST_FLOOR**2)
-    return found
+    squares = nearby @ np.square(differences).mean(axis=1, keepdims=True) @ nearby.T
+    differences /= np.sqrt(squares + _CONTRAST_FLOOR**2)
+    return differences
 
 
 def contrasts(images: Images) -> Floats64:
     """Contrasts of images (n, 32, 32, 3), in levels; shape (n,)."""
     centres = _differences(images, 1.0, np.float64)[:, :, MARGIN:-MARGIN, MARGIN:-MARGIN]
-    found: Floats64 = np.sqrt(np.square(centres).mean(axis=(1, 2, 3)))
-    return found
+    levels: Floats64 = np.sqrt(np.square(centres).mean(axis=(1, 2, 3)))
+    return levels
 
 
 def scarcity(contrast: npt.ArrayLike) -> Floats64:
@@ -116,10 +116,10 @@ def distance(query: Images, reference: Images) -> float:
     """
     contrast = contrasts(np.stack([query, reference])).min()
     by_detail = _detail_distance(query, reference)
-    found = by_detail * float(scarcity(contrast))
+    shortest = by_detail * float(scarcity(contrast))
     if contrast <= RICH or by_detail <= AGREEING:
-        found = min(found, float(outline_distances(query[None], reference[None])[0]))
-    return max(LEAST, found)
+        shortest = min(shortest, float(outline_distances(query[None], reference[None])[0]))
+    return max(LEAST, shortest)
 
 
 def _detail_distance(query: Images, reference: Images) -> float:
@@ -140,15 +140,15 @@ def _differences(images: Images, scale: float, dtype: npt.DTypeLike) -> Details:
     """Differences of the two blurred copies of images (n, 32, 32, 3); shape (n, 3, 32, 32), in levels."""
     channels = np.ascontiguousarray(images.transpose(0, 3, 1, 2), dtype)
     fine, coarse = (matrix.astype(dtype) for matrix in _FILTERS[scale])
-    found: Details = fine @ channels @ fine.T - coarse @ channels @ coarse.T
-    return found
+    differences: Details = fine @ channels @ fine.T - coarse @ channels @ coarse.T
+    return differences
 
 
 def _filters(scale: float) -> tuple[Floats64, Floats64]:
     """The matrices that enlarge a column of 32 pixels about its middle, linearly, and then blur it."""
     middle = (SIDE - 1) / 2
-    places = np.clip(middle + (np.arange(SIDE) - middle) / scale, 0, SIDE - 1)
-    enlarge = np.maximum(0, 1 - np.abs(places[:, None] - np.arange(SIDE)))
+    positions = np.clip(middle + (np.arange(SIDE) - middle) / scale, 0, SIDE - 1)
+    enlarge = np.maximum(0, 1 - np.abs(positions[:, None] - np.arange(SIDE)))
     fine, coarse = (_blur(sigma) @ enlarge for sigma in _SIGMAS)
     return fine, coarse
 
@@ -158,8 +158,8 @@ def _blur(sigma: float) -> Floats64:
     reach = round(4 * sigma)
     matrix = np.zeros((SIDE, SIDE))
     for offset in range(-reach, reach + 1):
-        places = np.clip(np.arange(SIDE) + offset, 0, SIDE - 1)
-        matrix[np.arange(SIDE), places] += np.exp(-((offset / sigma) ** 2) / 2)
+        positions = np.clip(np.arange(SIDE) + offset, 0, SIDE - 1)
+        matrix[np.arange(SIDE), positions] += np.exp(-((offset / sigma) ** 2) / 2)
     normalised: Floats64 = matrix / matrix.sum(axis=1, keepdims=True)
     return normalised
 

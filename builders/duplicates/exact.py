@@ -74,39 +74,41 @@ def index_digests(path: Path) -> Digests:
 
 def rows_at(path: Path, key: str, numbers: npt.NDArray[np.int64]) -> list[PairedRow]:
     """Read rows of an index file by ascending row numbers."""
-    found: list[PairedRow] = []
+    rows: list[PairedRow] = []
     if not len(numbers):
-        return found
+        return rows
     first = 0
     with open_streamed(path) as opened:
         for batch in row_batches(opened, _BATCH_ROWS, ["id", "role", "class_id"]):
             inside = numbers[(numbers >= first) & (numbers < first + batch.num_rows)] - first
             if len(inside):
-                found += [_row(key, row) for row in batch.take(pa.array(inside)).to_pylist()]
+                rows += [_row(key, row) for row in batch.take(pa.array(inside)).to_pylist()]
             first += batch.num_rows
-    return found
+    return rows
 
 
 def rows_with_digests(path: Path, key: str, numbers: npt.NDArray[np.int64]) -> list[tuple[PairedRow, str]]:
     """Read rows of an index file by number, in the order of the numbers, each with its content digest."""
-    some, places = np.unique(numbers, return_inverse=True)
-    rows = list(zip(rows_at(path, key, some), _taken(index_digests(path)(), some), strict=True))
-    return [rows[place] for place in places.tolist()]
+    distinct, positions = np.unique(numbers, return_inverse=True)
+    rows = list(zip(rows_at(path, key, distinct), _taken(index_digests(path)(), distinct), strict=True))
+    return [rows[position] for position in positions.tolist()]
 
 
-def near_pairs(found: Pairs, query: tuple[str, Path], reference: tuple[str, Path]) -> Iterator[Pair]:
+def near_pairs(pairs: Pairs, query: tuple[str, Path], reference: tuple[str, Path]) -> Iterator[Pair]:
     """Yield the pairs of a search in which ids and content differ; equal content is found by digests.
 
     Args:
-        found: row numbers of queries and references, and their distances.
+        pairs: row numbers of queries and references, and their distances.
         query: key and index file of the queries' split.
         reference: those of the references' split.
     """
-    rows = rows_with_digests(query[1], query[0], found.queries)
-    others = rows_with_digests(reference[1], reference[0], found.references)
-    for (row, digest), (other, other_digest), distance in zip(rows, others, found.distances.tolist(), strict=True):
-        if digest != other_digest and row.id != other.id:
-            yield pair_of(row, other, distance)
+    rows = rows_with_digests(query[1], query[0], pairs.queries)
+    other_rows = rows_with_digests(reference[1], reference[0], pairs.references)
+    for (row, digest), (other_row, other_digest), distance in zip(
+        rows, other_rows, pairs.distances.tolist(), strict=True
+    ):
+        if digest != other_digest and row.id != other_row.id:
+            yield pair_of(row, other_row, distance)
 
 
 def paired_ids(pairs: Iterable[Pair]) -> dict[str, set[str]]:
@@ -137,12 +139,12 @@ def rows_of_pairs(
 
 def rows_named(path: Path, key: str, ids: Iterable[str]) -> dict[str, tuple[PairedRow, str]]:
     """Read rows of an index file by id, each with its content digest; missing ids are left out."""
-    wanted, found = pa.array(sorted(set(ids)), pa.string()), {}
+    names, rows = pa.array(sorted(set(ids)), pa.string()), {}
     with open_streamed(path) as opened:
         for batch in row_batches(opened, _BATCH_ROWS, ["id", "role", "class_id", DIGEST]):
-            for row in batch.filter(pc.is_in(batch.column("id"), value_set=wanted)).to_pylist():
-                found[row["id"]] = (_row(key, row), row[DIGEST] or "")
-    return found
+            for row in batch.filter(pc.is_in(batch.column("id"), value_set=names)).to_pylist():
+                rows[row["id"]] = (_row(key, row), row[DIGEST] or "")
+    return rows
 
 
 def _row(key: str, row: Mapping[str, Any]) -> PairedRow:
@@ -153,18 +155,18 @@ def _row(key: str, row: Mapping[str, Any]) -> PairedRow:
 
 
 def _candidates(digests: Mapping[str, Digests]) -> dict[str, npt.NDArray[np.int64]]:
-    """Row numbers by split of the digests that share their prefix with another one."""
+    """Return by split the row numbers of digests that share their prefix with another row's."""
     nothing = np.zeros(0, np.uint64)
     prefixes = {key: np.concatenate([nothing, *map(_prefixes, read())]) for key, read in digests.items()}
-    every = np.sort(np.concatenate([nothing, *prefixes.values()]))
-    repeated = np.unique(every[1:][every[1:] == every[:-1]])
+    sorted_prefixes = np.sort(np.concatenate([nothing, *prefixes.values()]))
+    repeated = np.unique(sorted_prefixes[1:][sorted_prefixes[1:] == sorted_prefixes[:-1]])
     if not len(repeated):
         return {}
-    found = {}
-    for key, some in prefixes.items():
-        places = np.minimum(np.searchsorted(repeated, some), len(repeated) - 1)
-        found[key] = np.flatnonzero(repeated[places] == some)
-    return found
+    candidates = {}
+    for key, split_prefixes in prefixes.items():
+        positions = np.minimum(np.searchsorted(repeated, split_prefixes), len(repeated) - 1)
+        candidates[key] = np.flatnonzero(repeated[positions] == split_prefixes)
+    return candidates
 
 
 def _prefixes(digests: pa.Array) -> npt.NDArray[np.uint64]:
@@ -176,27 +178,25 @@ def _prefixes(digests: pa.Array) -> npt.NDArray[np.uint64]:
     _, offsets, values = padded.buffers()
     first = np.frombuffer(offsets, np.int32)[padded.offset]
     letters = np.frombuffer(values, np.uint8, len(padded) * _PREFIX, first) if len(padded) else np.zeros(0, np.uint8)
-    found = np.zeros(len(padded), np.uint64)
+    prefixes = np.zeros(len(padded), np.uint64)
     for column in letters.reshape(-1, _PREFIX).T:
-        found = (found << np.uint64(4)) | _NIBBLES[column]
-    return found
+        prefixes = (prefixes << np.uint64(4)) | _NIBBLES[column]
+    return prefixes
 
 
 def _taken(batches: Iterable[pa.Array], numbers: npt.NDArray[np.int64]) -> list[str]:
     """Read values of a batched column by ascending row numbers."""
-    found: list[str] = []
+    values: list[str] = []
     first = 0
     for batch in batches:
         inside = numbers[(numbers >= first) & (numbers < first + len(batch))] - first
-        found += batch.take(pa.array(inside)).to_pylist()
+        values += batch.take(pa.array(inside)).to_pylist()
         first += len(batch)
-    return found
+    return values
 
 
 def _pairs(members: list[PairedRow]) -> Iterator[Pair]:
-    chosen = itertools.combinations(members, 2)
-    if len(members) > ALL_PAIRS:
-        chosen = ((members[0], member) for member in members[1:])  # type: ignore[assignment]
-    for one, other in chosen:
-        if one.id != other.id:
-            yield pair_of(one, other, 0.0)
+    with_first = itertools.product(members[:1], members[1:])
+    for row, other_row in with_first if len(members) > ALL_PAIRS else itertools.combinations(members, 2):
+        if row.id != other_row.id:
+            yield pair_of(row, other_row, 0.0)

@@ -68,29 +68,29 @@ def of_variants(images: Images) -> Vectors:
 def gaps(variants: Vectors, references: Vectors) -> Floats:
     """Gaps of k pairs, shape (k,), from outlines (k, 18, 84) and (k, 84)."""
     differences = variants.astype(np.float64) - references[:, None].astype(np.float64)
-    found: Floats = np.sqrt(np.square(differences).sum(axis=2).min(axis=1))
-    return found
+    lengths: Floats = np.sqrt(np.square(differences).sum(axis=2).min(axis=1))
+    return lengths
 
 
 def squares(queries: Images, references: Images) -> Floats:
     """Squares of k pairs, shape (k,), from images (k, 32, 32, 3)."""
     centres = _crop(_window_sums(references.astype(np.int32)), _CENTRE, _CENTRE)
     variants = _variants(_window_sums(queries.astype(np.int32)), range(2 * _CENTRE + 1))
-    found: Floats = np.min([_squares(blocks, centres) for blocks in variants], axis=0)
-    return found
+    least: Floats = np.min([_squares(blocks, centres) for blocks in variants], axis=0)
+    return least
 
 
-def _squares(blocks: Sums, others: Sums) -> Floats:
+def _squares(query_blocks: Sums, reference_blocks: Sums) -> Floats:
     """P² + C² + w S² of k pairs of block sums (k, 7, 7, 3)."""
-    greys, other_greys = blocks.sum(axis=3, dtype=np.int32), others.sum(axis=3, dtype=np.int32)
-    found: Floats = np.square(_outlines(greys, np.float64) - _outlines(other_greys, np.float64)).sum(axis=1)
-    levels = blocks - others
-    colours = 3 * levels - (greys - other_greys)[..., None]
-    found += _mean_square(colours, 1) / (_UNITS * _COLOUR_LEVELS) ** 2
-    rough = np.maximum(_roughness(greys), _roughness(other_greys))
+    query_greys, reference_greys = (blocks.sum(axis=3, dtype=np.int32) for blocks in (query_blocks, reference_blocks))
+    sums: Floats = np.square(_outlines(query_greys, np.float64) - _outlines(reference_greys, np.float64)).sum(axis=1)
+    levels = query_blocks - reference_blocks
+    colours = 3 * levels - (query_greys - reference_greys)[..., None]
+    sums += _mean_square(colours, 1) / (_UNITS * _COLOUR_LEVELS) ** 2
+    rough = np.maximum(_roughness(query_greys), _roughness(reference_greys))
     plain = _mean_square(levels, 3) / (_CHANNEL_UNITS * _PLAIN_LEVELS) ** 2
-    found += np.maximum(0.0, 1.0 - rough / _ROUGH_LEVELS) * plain
-    return found
+    sums += np.maximum(0.0, 1.0 - rough / _ROUGH_LEVELS) * plain
+    return sums
 
 
 def _mean_square(blocks: Sums, channels: int) -> Floats:

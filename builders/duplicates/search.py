@@ -114,35 +114,35 @@ class Index:
 
 def find_in(index: Index, queries: Images, *, threshold: float = THRESHOLD, advance: Callable[[int], object]) -> Pairs:
     """Find every pair of queries and indexed references; see `find_pairs`."""
-    found: list[tuple[int, float, int]] = []
-    for part in _parts(len(queries), _QUERIES):
-        some = queries[part]
-        rows, columns = _within_reach(index, some)
-        for chosen in _likely(some, index.images, rows, columns, threshold):
-            row, column = int(rows[chosen]), int(columns[chosen])
-            measured = distance(some[row], index.images[column])
+    rows_and_distances: list[tuple[int, float, int]] = []
+    for block_rows in _parts(len(queries), _QUERIES):
+        block = queries[block_rows]
+        rows, columns = _within_reach(index, block)
+        for pair in _likely(block, index.images, rows, columns, threshold):
+            row, column = int(rows[pair]), int(columns[pair])
+            measured = distance(block[row], index.images[column])
             if measured <= threshold:
-                found.append((row + part.start, float(np.float32(measured)), column))
-        advance(len(some))
-    found.sort()
-    table = np.array(found).reshape(-1, 3)
+                rows_and_distances.append((row + block_rows.start, float(np.float32(measured)), column))
+        advance(len(block))
+    rows_and_distances.sort()
+    table = np.array(rows_and_distances).reshape(-1, 3)
     return Pairs(table[:, 0].astype(np.int64), table[:, 2].astype(np.int64), table[:, 1].astype(np.float32))
 
 
 def _within_reach(index: Index, queries: Images) -> tuple[Rows, Rows]:
     """Rows of the queries and references whose gap is at most `REACH`."""
-    found: list[tuple[Rows, Rows]] = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
-    for some in _parts(len(queries), _AT_ONCE):
-        variants = outlines.of_variants(queries[some])
+    near_pairs: list[tuple[Rows, Rows]] = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
+    for block in _parts(len(queries), _AT_ONCE):
+        variants = outlines.of_variants(queries[block])
         points = variants.transpose(1, 0, 2).reshape(-1, outlines.STEPS)
         left = np.column_stack([points, (REACH**2 - _squares(points)) / 2, np.ones(len(points), np.float32)])
         for part in _parts(len(index.images), _REFERENCES):
             products = (left @ index.outlines[:, part]).reshape(outlines.VARIANTS, len(variants), -1).max(axis=0)
             rows, columns = np.nonzero(products >= -_SLACK / 2)
-            others = index.outlines[: outlines.STEPS, part][:, columns].T
-            near = outlines.gaps(variants[rows], others) <= REACH
-            found.append((rows[near] + some.start, columns[near] + part.start))
-    rows, columns = (np.concatenate(parts) for parts in zip(*found, strict=True))
+            near_outlines = index.outlines[: outlines.STEPS, part][:, columns].T
+            near = outlines.gaps(variants[rows], near_outlines) <= REACH
+            near_pairs.append((rows[near] + block.start, columns[near] + part.start))
+    rows, columns = (np.concatenate(parts) for parts in zip(*near_pairs, strict=True))
     return rows, columns
 
 
@@ -150,23 +150,23 @@ def _likely(queries: Images, references: Images, rows: Rows, columns: Rows, thre
     """Yield the numbers of those pairs whose distance may be at most the threshold."""
     order = np.argsort(rows, kind="stable")
     for part in _parts(len(order), _CANDIDATES):
-        some = order[part]
-        asked, query = np.unique(rows[some], return_inverse=True)
-        known, reference = np.unique(columns[some], return_inverse=True)
-        spectra, lengths = _query_spectra(queries[asked])
-        centres, norms = _reference_spectra(references[known])
-        best = np.full(len(some), -1.0, np.float32)
+        pairs = order[part]
+        query_rows, query = np.unique(rows[pairs], return_inverse=True)
+        reference_rows, reference = np.unique(columns[pairs], return_inverse=True)
+        spectra, lengths = _query_spectra(queries[query_rows])
+        centres, norms = _reference_spectra(references[reference_rows])
+        best = np.full(len(pairs), -1.0, np.float32)
         for version in range(spectra.shape[1]):
             products = (spectra[query, version] * centres[reference]).sum(axis=1)
             moved = fft.irfft2(products, s=(SIDE, SIDE))[:, _MOVES[:, None], _MOVES]
             similar = moved / np.sqrt(lengths[query, version] * norms[reference][:, None, None])
             np.maximum(best, similar.max(axis=(1, 2)), out=best)
-        contrast = np.minimum(contrasts(queries[asked])[query], contrasts(references[known])[reference])
-        likely = best >= 1 - threshold / scarcity(contrast) - _SLACK
-        shaped = np.flatnonzero(~likely & ((contrast <= RICH + _SLACK) | (best >= 1 - AGREEING - _SLACK)))
-        by_outline = outline_distances(queries[rows[some[shaped]]], references[columns[some[shaped]]])
-        likely[shaped] = by_outline <= threshold + _SLACK
-        yield from some[likely].tolist()
+        contrast = np.minimum(contrasts(queries[query_rows])[query], contrasts(references[reference_rows])[reference])
+        is_likely = best >= 1 - threshold / scarcity(contrast) - _SLACK
+        shaped = np.flatnonzero(~is_likely & ((contrast <= RICH + _SLACK) | (best >= 1 - AGREEING - _SLACK)))
+        by_outline = outline_distances(queries[rows[pairs[shaped]]], references[columns[pairs[shaped]]])
+        is_likely[shaped] = by_outline <= threshold + _SLACK
+        yield from pairs[is_likely].tolist()
 
 
 def _query_spectra(images: Images) -> tuple[npt.NDArray[np.complex64], Floats]:
@@ -174,8 +174,8 @@ def _query_spectra(images: Images) -> tuple[npt.NDArray[np.complex64], Floats]:
 
     The versions are five scales of the image and of its mirror image; the lengths have the shape (n, 10, 7, 7).
     """
-    both = (images, images[:, :, ::-1])
-    versions = np.stack([details(some, scale, np.float32) for some in both for scale in SCALES], axis=1)
+    mirrored = images[:, :, ::-1]
+    versions = np.stack([details(view, scale, np.float32) for view in (images, mirrored) for scale in SCALES], axis=1)
     sums = np.zeros((*versions.shape[:2], SIDE + 1, SIDE + 1))
     sums[:, :, 1:, 1:] = np.square(versions).sum(axis=2).cumsum(axis=2, dtype=np.float64).cumsum(axis=3)
     first = MARGIN + np.sort(_MOVES)

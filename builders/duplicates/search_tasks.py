@@ -46,8 +46,8 @@ class SearchTask:
         with threadpool_limits(1, user_api="blas"):
             index = once_per_worker(_PreparedIndex(self.references))
             queries = store_of(self.queries).array(self.queries, mapped=True)[self.start : self.stop]
-            found = find_in(index, np.asarray(queries), advance=lambda count: progress(count, 0))
-        return Pairs(found.queries + self.start, found.references, found.distances)
+            pairs = find_in(index, np.asarray(queries), advance=lambda count: progress(count, 0))
+        return Pairs(pairs.queries + self.start, pairs.references, pairs.distances)
 
 
 def find_in_files(queries: Path, references: Path, executor: Executor, meter: Meter) -> Pairs:
@@ -63,10 +63,10 @@ def find_in_files(queries: Path, references: Path, executor: Executor, meter: Me
     tasks = [
         SearchTask(queries, references, start, min(start + _QUERIES, count)) for start in range(0, count, _QUERIES)
     ]
-    found = [Pairs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))]
-    found += executor.run(tasks, meter.advance)
+    results = [Pairs(np.zeros(0, np.int64), np.zeros(0, np.int64), np.zeros(0, np.float32))]
+    results += executor.run(tasks, meter.advance)
     return Pairs(
-        np.concatenate([part.queries for part in found]),
-        np.concatenate([part.references for part in found]),
-        np.concatenate([part.distances for part in found]),
+        np.concatenate([part.queries for part in results]),
+        np.concatenate([part.references for part in results]),
+        np.concatenate([part.distances for part in results]),
     )

@@ -8,6 +8,7 @@ order of runs.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -62,26 +63,26 @@ def origin(manifest: Manifest, table: Path) -> Origin:
     )
 
 
-def unchanged(before: Manifest, now: Manifest) -> frozenset[str]:
-    """Keys (`config/split`) of the splits that have the same rows in an earlier release."""
-    known = before.by_key()
-    return frozenset(key for key, entry in now.by_key().items() if key in known and known[key].digest == entry.digest)
+def unchanged(before: Manifest, manifest: Manifest) -> frozenset[str]:
+    """Return the keys (`config/split`) of the splits that have the same rows in an earlier release."""
+    digests = {key: entry.digest for key, entry in before.by_key().items()}
+    return frozenset(key for key, entry in manifest.by_key().items() if digests.get(key) == entry.digest)
 
 
 def carried(origins: Iterable[Origin], manifest: Manifest) -> frozenset[Comparison]:
-    """Comparisons of earlier tables that are valid for the splits of a manifest."""
-    found: set[Comparison] = set()
+    """Return the comparisons of earlier tables that are valid for the splits of a manifest."""
+    comparisons: set[Comparison] = set()
     for earlier in origins:
-        same = unchanged(earlier.manifest, manifest)
-        found.update(c for c in earlier.table.comparisons if {c.one, c.other} <= same)
-    return frozenset(found)
+        unchanged_keys = unchanged(earlier.manifest, manifest)
+        comparisons.update(c for c in earlier.table.comparisons if {c.one, c.other} <= unchanged_keys)
+    return frozenset(comparisons)
 
 
 def complete(
     manifest: Manifest,
     index: IndexPath,
     origins: Sequence[Origin] = (),
-    found: PairTable | None = None,
+    pixel_pairs: PairTable | None = None,
     *,
     trusting: bool = False,
 ) -> PairTable:
@@ -91,41 +92,40 @@ def complete(
         manifest: the release's manifest, with all its splits.
         index: the index files of the splits.
         origins: earlier tables, of this release or of others that its splits come from.
-        found: pairs that a build found by pixels.
+        pixel_pairs: pairs that a build found by pixels.
         trusting: do not read the index files of splits that one origin has already compared with each other.
 
     Returns:
         The table. Equal content digests are searched for again. Of the origins' pairs those are kept that have
         different digests, whose rows still exist, and whose splits have not changed.
     """
-    found = found or PairTable()
-    pairs, compared = list(found.pairs), set(found.comparisons)
+    pixel_pairs = pixel_pairs or PairTable()
+    pairs, compared = list(pixel_pairs.pairs), set(pixel_pairs.comparisons)
     for keys in groups(manifest):
         by_digest = digest_comparisons(manifest, keys)
-        whole = next((o for o in origins if trusting and by_digest <= carried([o], manifest)), None)
-        if whole is None:
+        reused = next((o for o in origins if trusting and by_digest <= carried([o], manifest)), None)
+        if reused is None:
             pairs += exact_pairs({key: index(key) for key in keys})
             compared |= by_digest
         else:
-            pairs += [pair for pair in whole.table.pairs if set(pair.splits) <= set(keys)]
-            compared |= {c for c in whole.table.comparisons if {c.one, c.other} <= set(keys)}
+            pairs += [pair for pair in reused.table.pairs if set(pair.splits) <= set(keys)]
+            compared |= {c for c in reused.table.comparisons if {c.one, c.other} <= set(keys)}
     comparisons = set(compared)
     for earlier in origins:
         staying = carried([earlier], manifest) - compared
-        places = {(c.one, c.other) for c in staying}
-        pairs += _still_there([pair for pair in earlier.table.pairs if pair.splits in places], index)
+        splits = {(c.one, c.other) for c in staying}
+        pairs += _still_there([pair for pair in earlier.table.pairs if pair.splits in splits], index)
         comparisons |= staying
     return PairTable(tuple(pairs), frozenset(comparisons))
 
 
 def digest_comparisons(manifest: Manifest, keys: Sequence[str]) -> set[Comparison]:
-    """Comparisons made by equal content digests: of pixels if both splits have generated images, else of bytes."""
-    known = manifest.by_key()
-    generated = {key for key in keys if known[key].made is not None}
+    """Return the comparisons by content digest: of pixels if both splits have generated images, else of bytes."""
+    entries = manifest.by_key()
+    generated = {key for key in keys if entries[key].made is not None}
     return {
-        comparison("pixels" if {one, other} <= generated else "bytes", one, other)
-        for number, one in enumerate(keys)
-        for other in keys[number:]
+        comparison("pixels" if generated.issuperset(splits) else "bytes", *splits)
+        for splits in itertools.combinations_with_replacement(keys, 2)
     }
 
 
@@ -152,9 +152,9 @@ def table_entry(layout: Layout, table: PairTable) -> DuplicatesEntry:
 def _still_there(pairs: Sequence[Pair], index: IndexPath) -> list[Pair]:
     """Return the pairs whose rows still exist and differ in digest, with their current roles and classes."""
     rows = rows_of_pairs(pairs, index)
-    found = []
+    existing = []
     for pair in pairs:
-        one, other = rows.get((pair.split, pair.id)), rows.get((pair.other_split, pair.other_id))
-        if one and other and one[1] != other[1]:
-            found.append(pair_of(one[0], other[0], pair.distance))
-    return found
+        row, other_row = rows.get((pair.split, pair.id)), rows.get((pair.other_split, pair.other_id))
+        if row and other_row and row[1] != other_row[1]:
+            existing.append(pair_of(row[0], other_row[0], pair.distance))
+    return existing

@@ -1,4 +1,4 @@
-"""What a split draws from: its classes, and their images as arrays of the index, in the order of keyed ranks.
+"""The candidates of a split: its classes, and their images as arrays of the index, in the order of keyed ranks.
 
 Tested by `tests/builders/plan/test_planner.py`.
 """
@@ -52,11 +52,11 @@ class IndexArrays:
 
     def rows(self, class_ids: Sequence[str], partitions: Sequence[str]) -> Rows:
         """Ascending row numbers of the images of some classes in some partitions."""
-        wanted = np.isin(self.class_ids, list(class_ids))
+        in_classes = np.isin(self.class_ids, list(class_ids))
         return np.concatenate(
             [np.empty(0, np.int64)]
             + [
-                np.flatnonzero(wanted[self.class_codes[start:stop]]) + start
+                np.flatnonzero(in_classes[self.class_codes[start:stop]]) + start
                 for start, stop in self._bounds(partitions)
             ]
         )
@@ -71,13 +71,13 @@ class IndexArrays:
 
     def ids(self, rows: Rows) -> pa.Array:
         """Source ids of some rows."""
-        found = self.index.take(["source_id"], rows)["source_id"].combine_chunks()
-        return pa.concat_arrays(found.chunks) if isinstance(found, pa.ChunkedArray) else found
+        ids = self.index.take(["source_id"], rows)["source_id"].combine_chunks()
+        return pa.concat_arrays(ids.chunks) if isinstance(ids, pa.ChunkedArray) else ids
 
     def values(self, column: str) -> npt.NDArray[np.float64]:
         """The values of one of the source's own columns of numbers."""
-        found: npt.NDArray[np.float64] = self.index.table[column].to_numpy().astype(np.float64)
-        return found
+        values: npt.NDArray[np.float64] = self.index.table[column].to_numpy().astype(np.float64)
+        return values
 
     def _bounds(self, partitions: Sequence[str]) -> list[tuple[int, int]]:
         """First row of each of some partitions, and the first behind it."""
@@ -86,9 +86,9 @@ class IndexArrays:
 
     def mask(self, rows: Rows) -> npt.NDArray[np.bool_]:
         """Mask of some rows over all images."""
-        found = np.zeros(len(self.class_codes), np.bool_)
-        found[rows] = True
-        return found
+        mask = np.zeros(len(self.class_codes), np.bool_)
+        mask[rows] = True
+        return mask
 
     def tally(self, rows: Rows) -> npt.NDArray[np.int64]:
         """Count ascending rows by partition and class; shape (partitions, classes)."""
@@ -125,8 +125,8 @@ class KeyedRanks:
             return self.known[rows]
         words = np.empty(len(rows), np.uint64)
         for start in range(0, len(rows), _READ_TOGETHER):
-            some = slice(start, start + _READ_TOGETHER)
-            words[some] = self.key.words(self.view.ids(rows[some]))
+            block = slice(start, start + _READ_TOGETHER)
+            words[block] = self.key.words(self.view.ids(rows[block]))
         return words
 
     def ordered(self, rows: Rows, words: npt.NDArray[np.uint64]) -> Rows:
@@ -135,17 +135,17 @@ class KeyedRanks:
 
 
 def first_by_rank(view: IndexArrays, rows: Rows, quotas: npt.NDArray[np.int64], ranks: KeyedRanks) -> Rows:
-    """The first rows of each class by rank, up to its quota; takes and returns ascending rows.
+    """Return the first rows of each class by rank, up to its quota; takes and returns ascending rows.
 
-    Of so many rows at a time only those are kept that can be among the first, so memory follows the quotas.
+    After every block only rows that can be among the first are kept, so memory follows the quotas.
     """
-    kept, words = np.empty(0, np.int64), np.empty(0, np.uint64)
+    first, words = np.empty(0, np.int64), np.empty(0, np.uint64)
     for start in range(0, len(rows), _RANKED_TOGETHER):
-        some = rows[start : start + _RANKED_TOGETHER]
-        kept, words = np.concatenate([kept, some]), np.concatenate([words, ranks.words(some)])
-        mask = view.mask(first_of_each(view.class_codes, ranks.ordered(kept, words), quotas))[kept]
-        kept, words = kept[mask], words[mask]
-    return kept
+        block = rows[start : start + _RANKED_TOGETHER]
+        first, words = np.concatenate([first, block]), np.concatenate([words, ranks.words(block)])
+        mask = view.mask(first_of_each(view.class_codes, ranks.ordered(first, words), quotas))[first]
+        first, words = first[mask], words[mask]
+    return first
 
 
 @dataclass(frozen=True)
@@ -190,10 +190,10 @@ class RankedCandidates:
 
     def listed(self, ids: Sequence[str], *, by_name: bool) -> Rows:
         """The candidates with some source ids, or with these as the last part of their ids."""
-        found, known = self.view.ids(self.rows), pa.array(ids, pa.string())
-        mask = pc.is_in(names_of(found) if by_name else found, value_set=known)
-        listed: Rows = self.rows[mask.to_numpy(zero_copy_only=False)]
-        return listed
+        own_ids = self.view.ids(self.rows)
+        mask = pc.is_in(names_of(own_ids) if by_name else own_ids, value_set=pa.array(ids, pa.string()))
+        rows: Rows = self.rows[mask.to_numpy(zero_copy_only=False)]
+        return rows
 
 
 def names_of(ids: pa.Array) -> pa.Array:
@@ -238,8 +238,8 @@ def split_classes(split: Split, *, seed: int) -> list[str]:
     """Sorted ids of the classes that a split draws from by rule."""
     if isinstance(split.classes, Classes):
         return class_ids(split.classes, seed=seed)
-    every = sorted(split.source.classes())
-    return every[: split.classes.count] if isinstance(split.classes, FirstClasses) else every
+    all_classes = sorted(split.source.classes())
+    return all_classes[: split.classes.count] if isinstance(split.classes, FirstClasses) else all_classes
 
 
 @dataclass(frozen=True)

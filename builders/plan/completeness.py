@@ -1,4 +1,4 @@
-"""Compares copies of sources, and draws from them, with the counts and lists of their owners and authors.
+"""Compares copies of sources with their owners' counts and lists, and splits with their authors' lists.
 
 A copy with only the needed classes is enough for a build. So missing images of a class that no split draws from do not
 count, and its surplus images do not hide missing images of another class.
@@ -22,7 +22,7 @@ from builders.sources.base import Expected, PartitionIndex, SourceIndex
 from taxonomy import lists
 
 
-def count_shortfalls(index: SourceIndex, partitions: Collection[str], needed: Collection[str]) -> list[str]:
+def count_shortfalls(index: SourceIndex, partitions: Collection[str], class_ids: Collection[str]) -> list[str]:
     """Compare the needed classes of some partitions with the owner's counts.
 
     Counts by class come from the source's declaration, or from the owner's list of images if the copy has one of the
@@ -33,7 +33,7 @@ def count_shortfalls(index: SourceIndex, partitions: Collection[str], needed: Co
     Args:
         index: the source as found.
         partitions: the partitions to compare.
-        needed: ids of the classes that are drawn from.
+        class_ids: the classes that are drawn from.
 
     Returns:
         One sentence for each partition with too few or too many images. Releases quote it, so it has no path and no
@@ -41,12 +41,12 @@ def count_shortfalls(index: SourceIndex, partitions: Collection[str], needed: Co
     """
     expected = index.source.expected()
     pieces = [piece for piece in index.pieces if piece.partition in partitions]
-    found = [_compare(index, piece, expected[piece.partition], needed) for piece in pieces]
-    return [sentence for sentence in found if sentence is not None]
+    sentences = [_compare(index, piece, expected[piece.partition], class_ids) for piece in pieces]
+    return [sentence for sentence in sentences if sentence is not None]
 
 
 def missing_listed(
-    quota: Listed, index: SourceIndex, partitions: Collection[str], needed: Collection[str]
+    quota: Listed, index: SourceIndex, partitions: Collection[str], class_ids: Collection[str]
 ) -> list[str]:
     """Compare the images of a published list with those that a source has; other images may be missing.
 
@@ -54,13 +54,13 @@ def missing_listed(
         quota: says which list.
         index: the source as found.
         partitions: the partitions to look in.
-        needed: ids of the classes that are drawn from; listed images of others do not count.
+        class_ids: the classes that are drawn from; listed images of others do not count.
 
     Returns:
         A sentence as `count_shortfalls` gives, or none if every image is there once.
     """
-    others = index.source.classes().keys() - set(needed)
-    listed = pa.array([image for image, of in lists.load(quota.of).items() if of not in others], pa.string())
+    other_classes = index.source.classes().keys() - set(class_ids)
+    listed = pa.array([image for image, of in lists.load(quota.of).items() if of not in other_classes], pa.string())
     pieces = [piece for piece in index.pieces if piece.partition in partitions]
     ids = pa.chunked_array([piece.table["source_id"].combine_chunks() for piece in pieces], pa.string())
     names = names_of(ids) if quota.by_name else ids
@@ -75,20 +75,20 @@ def missing_listed(
     return []
 
 
-def _compare(index: SourceIndex, piece: PartitionIndex, expected: Expected, needed: Collection[str]) -> str | None:
+def _compare(index: SourceIndex, piece: PartitionIndex, expected: Expected, class_ids: Collection[str]) -> str | None:
     counts = piece.images_by_class
-    listed = expected.per_class or _listed(piece, expected.total)
-    if listed is not None:
-        wanted = {class_id: (listed[class_id], listed[class_id]) for class_id in needed}
+    exact = expected.per_class or _listed(piece, expected.total)
+    if exact is not None:
+        limits = {class_id: (exact[class_id], exact[class_id]) for class_id in class_ids}
     elif expected.class_sizes is not None:
-        wanted = dict.fromkeys(needed, expected.class_sizes)
+        limits = dict.fromkeys(class_ids, expected.class_sizes)
     else:
-        wanted = {}
-    wrong = sorted(c for c, (least, most) in wanted.items() if not least <= counts.get(c, 0) <= most)
+        limits = {}
+    wrong = sorted(c for c, (least, most) in limits.items() if not least <= counts.get(c, 0) <= most)
     if wrong:
-        sentence = _worst(index, piece, expected, wanted, counts, wrong)
+        sentence = _worst(index, piece, expected, limits, counts, wrong)
     else:
-        sentence = "" if listed is not None else _wrong_total(index, piece, expected, counts, needed)
+        sentence = "" if exact is not None else _wrong_total(index, piece, expected, counts, class_ids)
     return f"{index.source.title}, {piece.partition} ({piece.layout}): {sentence}" if sentence else None
 
 
@@ -98,9 +98,13 @@ def _listed(piece: PartitionIndex, total: int) -> Mapping[str, int] | None:
 
 
 def _wrong_total(
-    index: SourceIndex, piece: PartitionIndex, expected: Expected, counts: Mapping[str, int], needed: Collection[str]
+    index: SourceIndex,
+    piece: PartitionIndex,
+    expected: Expected,
+    counts: Mapping[str, int],
+    class_ids: Collection[str],
 ) -> str:
-    """Compare totals where no counts by class are known; returns an empty text if they fit."""
+    """Compare totals where no counts by class are known; return an empty text if they fit."""
     classes = index.source.classes()
     least, most = expected.class_sizes or (0, 0)
     if expected.class_sizes is None or all(least <= counts.get(class_id, 0) <= most for class_id in classes):
@@ -109,25 +113,27 @@ def _wrong_total(
             return ""
         return f"expected {expected.total:,} images, found {rows:,}{_absent(piece, '')}"
     # Other classes were left out, wholly or in part. In a complete copy their total lies between these bounds.
-    others = len(classes) - len(needed)
-    lowest, highest = expected.total - others * most, expected.total - others * least
-    found = sum(counts[class_id] for class_id in needed)
-    if lowest <= found <= highest:
+    other_classes = len(classes) - len(class_ids)
+    lowest, highest = expected.total - other_classes * most, expected.total - other_classes * least
+    images = sum(counts[class_id] for class_id in class_ids)
+    if lowest <= images <= highest:
         return ""
-    return f"expected {lowest:,} to {highest:,} images in the {len(needed)} classes that are needed, found {found:,}"
+    return (
+        f"expected {lowest:,} to {highest:,} images in the {len(class_ids)} classes that are needed, found {images:,}"
+    )
 
 
 def _worst(
     index: SourceIndex,
     piece: PartitionIndex,
     expected: Expected,
-    wanted: Mapping[str, tuple[int, int]],
+    limits: Mapping[str, tuple[int, int]],
     counts: Mapping[str, int],
     wrong: list[str],
 ) -> str:
     """Describe the class with the most missing images, or the first with too many if none lacks any."""
-    worst = min(wrong, key=lambda c: (counts.get(c, 0) - wanted[c][0], c))
-    least, most = wanted[worst]
+    worst = min(wrong, key=lambda c: (counts.get(c, 0) - limits[c][0], c))
+    least, most = limits[worst]
     number = f"{least:,}" if least == most else f"{least:,} to {most:,}"
     others = f" and {len(wrong) - 1:,} more classes differ" if len(wrong) > 1 else ""
     total = ", although the total is right" if piece.table.num_rows == expected.total else ""
@@ -144,8 +150,8 @@ def _absent(piece: PartitionIndex, class_id: str) -> str:
     """
     of_class = piece.missing.filter(pc.match_substring(piece.missing, f"{class_id}/"))
     first = next(iter(of_class if len(of_class) else piece.missing), None)
-    listed = f"; the first that its list names and the copy lacks is {first}" if first is not None else ""
-    return listed + (f"; {piece.hint}" if piece.hint else "")
+    first_missing = f"; the first that its list names and the copy lacks is {first}" if first is not None else ""
+    return first_missing + (f"; {piece.hint}" if piece.hint else "")
 
 
 def agreement(draws: Draws, plan: PlannedSplit, authors: AuthorsImages, index: SourceIndex) -> str:
@@ -158,18 +164,18 @@ def agreement(draws: Draws, plan: PlannedSplit, authors: AuthorsImages, index: S
         index: the source that it is planned from.
     """
     view, listed = IndexArrays(index), authors.listed()
-    there = len(listed.keys() & set(index.table["source_id"].to_pylist()))
+    present = len(listed.keys() & set(index.table["source_id"].to_pylist()))
     shared = len(listed.keys() & set(plan.table["source_id"].to_pylist()))
     text = f"{plan.key}: {shared:,} of its {plan.size:,} images are on the authors' list of {len(listed):,}"
-    text += f", of which the source has {there:,}" if there < len(listed) else ""
+    text += f", of which the source has {present:,}" if present < len(listed) else ""
     if authors.other_column:
-        other = _otherwise(draws, plan, view, authors.other_column)
-        text += f"; by {authors.other_column} it would be {len(listed.keys() & other):,}"
+        alternative = _otherwise(draws, plan, view, authors.other_column)
+        text += f"; by {authors.other_column} it would be {len(listed.keys() & alternative):,}"
     return text + _other_counts(plan, listed)
 
 
 def _otherwise(draws: Draws, plan: PlannedSplit, view: IndexArrays, column: str) -> set[str]:
-    """The images that the split would have by its authors' other column."""
+    """Return the images that the split would have by its authors' other column."""
     split = plan.split
     if not isinstance(split.quota, Largest):
         raise ValueError(f"{plan.key} has another column to draw by, but no quota of the largest values")
@@ -180,11 +186,11 @@ def _otherwise(draws: Draws, plan: PlannedSplit, view: IndexArrays, column: str)
 
 
 def _other_counts(plan: PlannedSplit, listed: Mapping[str, str]) -> str:
-    """The classes of which the split has another number of images than the list, if that names classes."""
-    theirs = Counter(class_id for class_id in listed.values() if class_id)
-    ours = Counter(plan.table["class_id"].to_pylist())
-    differ = [name for name in sorted(theirs | ours) if ours[name] != theirs[name]] if theirs else []
-    if not differ:
+    """Name the classes of which the split has another number of images than the list, if that names classes."""
+    list_counts = Counter(class_id for class_id in listed.values() if class_id)
+    split_counts = Counter(plan.table["class_id"].to_pylist())
+    differ = [name for name in sorted(list_counts | split_counts) if split_counts[name] != list_counts[name]]
+    if not list_counts or not differ:
         return ""
-    counts = ", ".join(f"{name} {ours[name]:,} ({theirs[name]:,})" for name in differ[:NAMED])
+    counts = ", ".join(f"{name} {split_counts[name]:,} ({list_counts[name]:,})" for name in differ[:NAMED])
     return f"; other numbers than the list's: {counts}{more(differ)}"

@@ -1,4 +1,4 @@
-"""Which images of a source another source's images are made of, such as the originals of published adversarial images.
+"""Relates images to the originals in another source that they are made of, such as published adversarial images.
 
 Tested by `tests/builders/broad/test_adopted.py`.
 """
@@ -29,47 +29,46 @@ def original_ids(index: SourceIndex, partitions: Sequence[str]) -> pa.Array:
 
 
 def companion_rows(index: SourceIndex, partition: str, source_ids: pa.ChunkedArray) -> npt.NDArray[np.int64]:
-    """Rows of an index with the images of a partition that are made of the given originals, in their order.
+    """Return the rows of a partition's images that are made of the given originals, in their order.
 
     Raises:
         BuildError: it has none that is made of one of them.
     """
     number = [piece.partition for piece in index.pieces].index(partition)
-    places = pc.index_in(source_ids, value_set=index.pieces[number].table[ORIGINAL_ID].combine_chunks())
-    if places.null_count:
-        lost = source_ids.filter(pc.is_null(places))
+    positions = pc.index_in(source_ids, value_set=index.pieces[number].table[ORIGINAL_ID].combine_chunks())
+    if positions.null_count:
+        missing = source_ids.filter(pc.is_null(positions))
         raise BuildError(
-            f"{index.source.title} in {index.root} has no image in {partition} that is made of {lost[0]}, nor of "
-            f"{len(lost) - 1:,} others. Give the edition that the publisher used ({index.source.edition})."
+            f"{index.source.title} in {index.root} has no image in {partition} that is made of {missing[0]}, nor of "
+            f"{len(missing) - 1:,} others. Give the edition that the publisher used ({index.source.edition})."
         )
-    rows: npt.NDArray[np.int64] = places.to_numpy().astype(np.int64) + index.starts[number]
+    rows: npt.NDArray[np.int64] = positions.to_numpy().astype(np.int64) + index.starts[number]
     return rows
 
 
-def missing_originals(quota: Originals, made: SourceIndex, source: SourceIndex) -> str:
+def missing_originals(quota: Originals, derived: SourceIndex, source: SourceIndex) -> str:
     """Say which originals a source lacks, as a sentence without a full stop; empty if it has all."""
-    wanted = original_ids(made, quota.partitions)
-    lost = wanted.filter(pc.is_null(source.find(wanted)))
-    if not len(lost):
+    originals = original_ids(derived, quota.partitions)
+    missing = originals.filter(pc.is_null(source.find(originals)))
+    if not len(missing):
         return ""
     return (
-        f"{source.source.title} lacks {len(lost):,} of the {len(wanted):,} images from which "
-        f"{quota.of.title} has images in {', '.join(quota.partitions)}, such as {lost[0]}"
+        f"{source.source.title} lacks {len(missing):,} of the {len(originals):,} images from which "
+        f"{quota.of.title} has images in {', '.join(quota.partitions)}, such as {missing[0]}"
     )
 
 
-def shared_originals(quota: Originals, made: SourceIndex) -> str:
+def shared_originals(quota: Originals, derived: SourceIndex) -> str:
     """Say whether some partitions share their originals, and how many a class has."""
-    sets = {name: set(original_ids(made, [name]).to_pylist()) for name in quota.partitions}
-    every, common = set.union(*sets.values()), set.intersection(*sets.values())
-    if every == common:
-        shared = f"all {len(sets)} partitions share the same {len(every):,} originals"
+    sets = {name: set(original_ids(derived, [name]).to_pylist()) for name in quota.partitions}
+    originals, common = set.union(*sets.values()), set.intersection(*sets.values())
+    if originals == common:
+        shared = f"all {len(sets)} partitions share the same {len(originals):,} originals"
     else:
         counts = ", ".join(f"{name} {len(ids):,}" for name, ids in sets.items())
-        shared = (
-            f"the partitions do not share all originals: {len(every):,} in total, {len(common):,} in all ({counts})"
-        )
-    classes = dict(zip(made.table[ORIGINAL_ID].to_pylist(), made.table["class_id"].to_pylist(), strict=True))
-    sizes = Counter(Counter(classes[image] for image in every).values())
+        shared = f"the partitions do not share all originals: {len(originals):,} in total, "
+        shared += f"{len(common):,} in all ({counts})"
+    classes = dict(zip(derived.table[ORIGINAL_ID].to_pylist(), derived.table["class_id"].to_pylist(), strict=True))
+    sizes = Counter(Counter(classes[image] for image in originals).values())
     by_class = ", ".join(f"{images} in {number:,}" for images, number in sorted(sizes.items()))
     return f"{shared}; images a class: {by_class} {'class' if sizes.total() == 1 else 'classes'}"

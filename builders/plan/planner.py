@@ -69,7 +69,7 @@ class PlannedSplit:
 
 
 def as_listed(rows: Rows, table: pa.Table) -> Callable[[], tuple[Rows, pa.Table]]:
-    """A `PlannedSplit.listing` of rows and a table that are there already."""
+    """Return a `PlannedSplit.listing` of existing rows and their table."""
     return lambda: (rows, table)
 
 
@@ -127,16 +127,16 @@ class _Planner:
         ranks = self.ranks(key)
         drawn = self.select(key)
         withdrawn = self.named(split, drawn, self.withdrawn)
-        kept = left = drawn[~view.mask(withdrawn)[drawn]]
+        chosen = publishable = drawn[~view.mask(withdrawn)[drawn]]
         if self.limit is not None:
-            kept = first_by_rank(view, left, np.full(len(view.class_ids), self.limit), ranks)
-        twice = self.named(split, self.candidates(key), duplicates) if duplicates else drawn[:0]
+            chosen = first_by_rank(view, publishable, np.full(len(view.class_ids), self.limit), ranks)
+        duplicated = self.named(split, self.candidates(key), duplicates) if duplicates else drawn[:0]
         accounts = Accounts(key, split, view)
         before = self.benchmark.drawn_before(key)
         reasons = reasons_by_class(split, view.names, self.draws.classes(key), adopted, before)
-        counted = accounts.by_class(np.sort(np.concatenate([drawn, twice])), reasons)
+        counted = accounts.by_class(np.sort(np.concatenate([drawn, duplicated])), reasons)
         if self.limit is not None:
-            counted += accounts.beyond_limit(left, kept, self.limit)
+            counted += accounts.beyond_limit(publishable, chosen, self.limit)
         counted += accounts.strays()
         labels = tuple(self.draws.label_names(config))
         return PlannedSplit(
@@ -145,14 +145,14 @@ class _Planner:
             split=split,
             count=self.benchmark.count(key),
             labels=labels,
-            chosen=kept,
-            listing=functools.cache(functools.partial(self.listing, key, kept, labels)),
-            classes=int(np.count_nonzero(view.sizes(kept))),
+            chosen=chosen,
+            listing=functools.cache(functools.partial(self.listing, key, chosen, labels)),
+            classes=int(np.count_nonzero(view.sizes(chosen))),
             available=view.available(split.partitions),
             excluded=(
                 *sorted(counted, key=lambda e: (e.source, e.partition, e.class_id, e.image, e.rule)),
                 *accounts.one_by_one(withdrawn, self.withdrawn, rule="withdrawn"),
-                *accounts.one_by_one(twice, duplicates, rule="duplicate"),
+                *accounts.one_by_one(duplicated, duplicates, rule="duplicate"),
             ),
         )
 
@@ -165,12 +165,12 @@ class _Planner:
         return rows, spilled(planned_table(config, split, view, block, labels, adopted) for block in blocks)
 
     def candidates(self, key: str) -> Rows:
-        """Ascending rows of the images that a split may draw."""
+        """Return the ascending rows of the images that a split may draw."""
         _, split = self.declared[key]
         return self.views[split.source.key].rows(self.draws.classes(key), split.partitions)
 
     def select(self, key: str) -> Rows:
-        """Ascending rows that a split takes, or would take without a limit and withdrawn rows; selected once."""
+        """Return the ascending rows of a split's quota, before a limit and withdrawn rows; selected once."""
         if key in self.selected:
             return self.selected[key]
         config, split = self.declared[key]
@@ -178,17 +178,18 @@ class _Planner:
         candidates = self.candidates(key)
         duplicates = self.duplicates.get(group_name(self.benchmark, config.name), {})
         candidates = candidates[~view.mask(self.named(split, candidates, duplicates))[candidates]]
-        listed = None if adopted is None or adopted.source_ids is None else pa.array(adopted.source_ids, pa.string())
-        only = listed
-        if only is None and (originals := split.originals) is not None:
-            only = original_ids(self.views[originals.of.key].index, originals.partitions)
-        if only is not None:
-            keep = pc.is_in(view.ids(candidates), value_set=only)
+        source_ids = None if adopted is None else adopted.source_ids
+        adopted_ids = None if source_ids is None else pa.array(source_ids, pa.string())
+        allowed = adopted_ids
+        if allowed is None and (originals := split.originals) is not None:
+            allowed = original_ids(self.views[originals.of.key].index, originals.partitions)
+        if allowed is not None:
+            keep = pc.is_in(view.ids(candidates), value_set=allowed)
             candidates = candidates[keep.to_numpy(zero_copy_only=False)]
         else:
             for first in self.benchmark.drawn_before(key):
                 candidates = candidates[~view.mask(self.select(first))[candidates]]
-        if listed is None:
+        if adopted_ids is None:
             candidates = split.quota.take(RankedCandidates(view, candidates, self.ranks(key), split.partitions))
         self.selected[key] = candidates
         return candidates
@@ -200,17 +201,17 @@ class _Planner:
         if not split.ranked_as:
             return KeyedRanks(view, self.draws.rank(split_of(key)))
         # Many splits of a large source share this ranking, so all its images are ranked once.
-        place = (split.source.key, split.ranked_as)
+        words_key = (split.source.key, split.ranked_as)
         rank = self.draws.rank(split.ranked_as)
-        if place not in self.words:
-            self.words[place] = KeyedRanks(view, rank).words(np.arange(view.index.num_rows))
-        return KeyedRanks(view, rank, self.words[place])
+        if words_key not in self.words:
+            self.words[words_key] = KeyedRanks(view, rank).words(np.arange(view.index.num_rows))
+        return KeyedRanks(view, rank, self.words[words_key])
 
     def named(self, split: Split, rows: Rows, ids: Mapping[str, str]) -> Rows:
-        """Rows whose ids are among the given ones."""
+        """Return those rows whose ids are among the given ones."""
         if not ids:
             return rows[:0]
-        own = row_ids(split, self.views[split.source.key].ids(rows))
-        mask = pc.is_in(own, value_set=pa.array(list(ids), pa.string()))
-        found: Rows = rows[mask.to_numpy(zero_copy_only=False)]
-        return found
+        own_ids = row_ids(split, self.views[split.source.key].ids(rows))
+        mask = pc.is_in(own_ids, value_set=pa.array(list(ids), pa.string()))
+        named: Rows = rows[mask.to_numpy(zero_copy_only=False)]
+        return named

@@ -50,16 +50,16 @@ def planned_table(
         table = table.append_column(OODNESS.name, pa.array(by_code[view.class_codes[rows]]))
     if config.overlaps:
         of_class = _overlaps(config, split, labels)
-        found = [of_class.get(str(class_id), (None, None)) for class_id in view.class_ids]
-        for column, per_class in zip(config.overlap_columns, zip(*found, strict=True), strict=False):
+        overlapped = [of_class.get(str(class_id), (None, None)) for class_id in view.class_ids]
+        for column, per_class in zip(config.overlap_columns, zip(*overlapped, strict=True), strict=False):
             by_class = pa.array(per_class, column.arrow)
             table = table.append_column(column.name, by_class.take(pa.array(view.class_codes[rows])))
     for column in config.source_columns:
         if column in split.source.columns:
-            own = view.index.take([column.name], rows)[column.name]
+            values = view.index.take([column.name], rows)[column.name]
         else:
-            own = pa.repeat(pa.scalar(column.absent, column.arrow), len(rows))
-        table = table.append_column(column.name, own)
+            values = pa.repeat(pa.scalar(column.absent, column.arrow), len(rows))
+        table = table.append_column(column.name, values)
     return table
 
 
@@ -103,7 +103,7 @@ def _oodness(split: Split, adopted: Adopted | None) -> Mapping[str, float]:
 
 
 def _overlaps(config: Config, split: Split, labels: Sequence[str]) -> Mapping[str, tuple[str, str]]:
-    """The known class that each unknown class of a split overlaps most closely, and how, by class id.
+    """Return the known class that each unknown class of a split overlaps most closely, and how, by class id.
 
     Empty for known classes; compared by name, they have no kind.
     """
@@ -117,7 +117,7 @@ def _overlaps(config: Config, split: Split, labels: Sequence[str]) -> Mapping[st
 
 
 def remarks_on_classes(config: Config, split: Split) -> tuple[str, ...] | None:
-    """What the comparison of a split's classes by WordNet and name cannot tell, in sentences; None if a table has it.
+    """Return sentences on what comparing a split's classes by WordNet and name cannot tell; None if a table has it.
 
     Of a known split, these are its classes that are not in WordNet, or several times.
     """
@@ -149,8 +149,8 @@ class Accounts:
             accounted: rows drawn for the split, and rows listed one by one, ascending.
             reasons: rule and evidence by class id, from `reasons_by_class`.
         """
-        left = self.view.tally_all(self.split.partitions) - self.view.tally(accounted)
-        return self._counted(left, reasons.__getitem__)
+        excluded = self.view.tally_all(self.split.partitions) - self.view.tally(accounted)
+        return self._counted(excluded, reasons.__getitem__)
 
     def beyond_limit(self, drawn: Rows, kept: Rows, limit: int) -> list[Exclusion]:
         """Count by class the images that a limit of so many images a class cuts off."""
@@ -159,13 +159,13 @@ class Accounts:
 
     def one_by_one(self, rows: Rows, evidence: Mapping[str, str], *, rule: str) -> list[Exclusion]:
         """List images that a rule leaves out one by one; `evidence` is by row id."""
-        view, found, ids = self.view, [], self.view.ids(rows)
-        places = zip(view.index.piece_of(rows).tolist(), view.class_codes[rows].tolist(), strict=True)
+        view, exclusions, ids = self.view, [], self.view.ids(rows)
+        positions = zip(view.index.piece_of(rows).tolist(), view.class_codes[rows].tolist(), strict=True)
         rows_by_id = zip(ids.to_pylist(), row_ids(self.split, ids).to_pylist(), strict=True)
-        for (piece, code), (image, row_id) in zip(places, rows_by_id, strict=True):
+        for (piece, code), (image, row_id) in zip(positions, rows_by_id, strict=True):
             class_id = str(view.class_ids[code])
-            found.append(self._exclusion(view.partitions[piece], class_id, image, 1, (rule, evidence[row_id])))
-        return sorted(found, key=lambda e: e.image)
+            exclusions.append(self._exclusion(view.partitions[piece], class_id, image, 1, (rule, evidence[row_id])))
+        return sorted(exclusions, key=lambda e: e.image)
 
     def strays(self) -> list[Exclusion]:
         """List stray files; a stray is not an image of the source, so it counts 0 images and the sum stays right."""
@@ -177,11 +177,12 @@ class Accounts:
         ]
 
     def _counted(self, counts: npt.NDArray[np.int64], reason: Callable[[str], tuple[str, str]]) -> list[Exclusion]:
-        found = []
+        exclusions = []
         for p, c in zip(*np.nonzero(counts), strict=True):
             class_id = str(self.view.class_ids[c])
-            found.append(self._exclusion(self.view.partitions[p], class_id, "", int(counts[p, c]), reason(class_id)))
-        return found
+            partition, images = self.view.partitions[p], int(counts[p, c])
+            exclusions.append(self._exclusion(partition, class_id, "", images, reason(class_id)))
+        return exclusions
 
     def _exclusion(self, partition: str, class_id: str, image: str, images: int, reason: tuple[str, str]) -> Exclusion:
         rule, evidence = reason
@@ -190,18 +191,18 @@ class Accounts:
 
 
 def reasons_by_class(
-    split: Split, names: Mapping[str, str], chosen: Sequence[str], adopted: Adopted | None, before: Sequence[str]
+    split: Split, names: Mapping[str, str], class_ids: Sequence[str], adopted: Adopted | None, before: Sequence[str]
 ) -> dict[str, tuple[str, str]]:
     """Return rule and evidence by class id that explain why images of a class are not in a split.
 
     Args:
         split: the declaration.
         names: the source's classes.
-        chosen: ids of the classes that the split draws from.
+        class_ids: the classes that the split draws from.
         adopted: the adopted classes and images, if the split is adopted.
         before: keys of the splits that draw from the same images before.
     """
-    drawn = set(chosen)
+    drawn = set(class_ids)
     beyond = split.quota.reason(before)
     if adopted is not None:
         rule = ("not-adopted", "not in the copy of the published benchmark that was adopted")
@@ -210,8 +211,8 @@ def reasons_by_class(
     if isinstance(split.classes, AllClasses):
         return dict.fromkeys(drawn, beyond)
     if isinstance(split.classes, FirstClasses):
-        others = ("demo-classes", f"beyond the first {split.classes.count} classes, of which a demo makes images")
-        return {name: beyond if name in drawn else others for name in names}
+        outside = f"beyond the first {split.classes.count} classes, of which a demo makes images"
+        return {name: beyond if name in drawn else ("demo-classes", outside) for name in names}
     outside = f"not one of the classes that the rules of the table {split.classes.table} look at"
     reasons = dict.fromkeys(names, ("outside", outside))
     for decision in decisions.load(split.classes.table):

@@ -80,15 +80,15 @@ class Comparison(NamedTuple):
     other: str
 
 
-def pair_of(one: PairedRow, other: PairedRow, distance: float) -> Pair:
+def pair_of(row: PairedRow, other_row: PairedRow, distance: float) -> Pair:
     """The pair of two rows, ordered by split and id."""
-    a, b = sorted((one, other))
+    a, b = sorted((row, other_row))
     return Pair(a.id, b.id, a.split, b.split, a.role, b.role, a.class_id, b.class_id, distance)
 
 
-def comparison(by: By, one: str, other: str) -> Comparison:
+def comparison(by: By, split: str, other_split: str) -> Comparison:
     """The comparison of two splits, in either order."""
-    return Comparison(by, min(one, other), max(one, other))
+    return Comparison(by, min(split, other_split), max(split, other_split))
 
 
 def schema() -> pa.Schema:
@@ -148,7 +148,7 @@ def read_pairs(path: Path) -> list[Pair]:
         columns = one_line(", ".join(table.column_names), _SHOWN)
         raise _not_pairs(path, f"has the columns {columns}, not those of a table of duplicates")
     # A file has its metadata twice. Readers of features take one of them, a table of rows has the other.
-    if not all(found.equals(schema(), check_metadata=True) for found in (parquet.schema_arrow, table.schema)):
+    if not all(described.equals(schema(), check_metadata=True) for described in (parquet.schema_arrow, table.schema)):
         raise _not_pairs(path, "has other metadata than a table of duplicates")
     if any(column.null_count for column in table.columns):
         raise _not_pairs(path, "has cells without a value")
@@ -160,44 +160,44 @@ def _not_pairs(path: Path, reason: str) -> BuildError:
 
 
 def groups(manifest: Manifest) -> list[tuple[str, ...]]:
-    """Groups of splits that are compared with each other, as sorted keys (`config/split`).
+    """Return the groups of splits that are compared with each other, as sorted keys (`config/split`).
 
     A group is all splits of a benchmark, or those of one config if the benchmark has `roles_by_config`.
     """
-    found: dict[tuple[str, str], list[str]] = {}
+    keys_by_group: dict[tuple[str, str], list[str]] = {}
     for name, config in sorted(manifest.configs.items()):
         alone = manifest.benchmarks[config.benchmark].roles_by_config
-        mine = found.setdefault((config.benchmark, name if alone else ""), [])
-        mine += [f"{name}/{split}" for split in config.splits]
-    return [tuple(sorted(keys)) for _, keys in sorted(found.items())]
+        keys = keys_by_group.setdefault((config.benchmark, name if alone else ""), [])
+        keys += [f"{name}/{split}" for split in config.splits]
+    return [tuple(sorted(keys)) for _, keys in sorted(keys_by_group.items())]
 
 
 def compared_entries(comparisons: Iterable[Comparison]) -> tuple[ComparedEntry, ...]:
-    """Comparisons as a manifest lists them: an entry stands for all pairs of one of `splits` and one of `others`."""
+    """Return comparisons as a manifest lists them: an entry compares all of its `splits` with all of its `others`."""
     partners: dict[tuple[By, str], set[str]] = {}
-    for by, one, other in comparisons:
-        partners.setdefault((by, one), set()).add(other)
-        partners.setdefault((by, other), set()).add(one)
+    for by, split, other_split in comparisons:
+        partners.setdefault((by, split), set()).add(other_split)
+        partners.setdefault((by, other_split), set()).add(split)
     alike: dict[tuple[By, tuple[str, ...]], list[str]] = {}
-    for (by, key), found in sorted(partners.items()):
-        alike.setdefault((by, tuple(sorted(found))), []).append(key)
-    listed: list[ComparedEntry] = []
+    for (by, key), partner_keys in sorted(partners.items()):
+        alike.setdefault((by, tuple(sorted(partner_keys))), []).append(key)
+    entries: list[ComparedEntry] = []
     for (by, others), keys in sorted(alike.items(), key=lambda item: (METHODS.index(item[0][0]), item[1])):
-        if ComparedEntry(by, others, tuple(keys)) not in listed:  # the same pairs from the other side
-            listed.append(ComparedEntry(by, tuple(keys), others))
-    return tuple(listed)
+        if ComparedEntry(by, others, tuple(keys)) not in entries:  # the same pairs from the other side
+            entries.append(ComparedEntry(by, tuple(keys), others))
+    return tuple(entries)
 
 
 def listed_comparisons(compared: Iterable[ComparedEntry]) -> Iterator[Comparison]:
-    """The single comparisons that a manifest lists; some may be repeated."""
+    """Yield the single comparisons that a manifest lists; some may be repeated."""
     for entry in compared:
-        for one in entry.splits:
-            for other in entry.others:
-                yield comparison(entry.by, one, other)
+        for split in entry.splits:
+            for other_split in entry.others:
+                yield comparison(entry.by, split, other_split)
 
 
 def counted(pairs: Iterable[Pair]) -> tuple[PairCount, ...]:
-    """Number of pairs of each two splits, sorted, with the numbers of those of two roles and of two classes."""
+    """Count the pairs of each two splits, sorted, and among them those of two roles and of two classes."""
     counts: dict[tuple[str, str], list[int]] = {}
     for pair in pairs:
         count = counts.setdefault(pair.splits, [0, 0, 0])
@@ -213,7 +213,7 @@ def is_known_and_unknown(pair: Pair) -> bool:
 
 
 def pairs_summary(pairs: Sequence[Pair], training: Set[str]) -> str:
-    """One line with the number of pairs, how sure they are, and their roles.
+    """Return one line with the number of pairs, how sure they are, and their roles.
 
     Args:
         pairs: the table.

@@ -261,11 +261,11 @@ LEAVE_OUT = ", or leave it out with --allow-partial"
 
 def unreadable_image(rows: pa.Table, number: int, path: str, error: Exception) -> BuildError:
     """The error for an image that cannot be read or is damaged."""
-    place = image_place(rows, number, path)
-    return BuildError(f"{place} cannot be used ({error}). Replace it with a good copy{LEAVE_OUT}.")
+    where = image_place(rows, number, path)
+    return BuildError(f"{where} cannot be used ({error}). Replace it with a good copy{LEAVE_OUT}.")
 
 
 def image_place(rows: pa.Table, number: int, path: str) -> str:
-    """The place of an image in messages: its file, and its id if the file holds many images."""
+    """Return where an image is, for messages: its file, and its id if the file holds many images."""
     source_id = rows["source_id"][number].as_py()
     return path if path.endswith(source_id.rpartition("/")[2]) else f"{path} ({source_id})"

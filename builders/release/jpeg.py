@@ -102,7 +102,7 @@ def has_hole(data: bytes | memoryview, header: JpegHeader) -> bool:
     for start, stop in header.huffman:
         first_symbols |= _first_symbols(bytes(data[start:stop]))
     # The low half of a component's second byte is the number of its AC table.
-    tables = [_AC | both & 0x0F for both in bytes(data[slice(*header.components)])[1::2]]
+    tables = [_AC | selectors & 0x0F for selectors in bytes(data[slice(*header.components)])[1::2]]
     if not any(first_symbols.get(table, _END_OF_BLOCK) != _END_OF_BLOCK for table in tables):
         return False
     scan = bytes(data[header.scan :])
@@ -113,12 +113,12 @@ def has_hole(data: bytes | memoryview, header: JpegHeader) -> bool:
 
 def _first_symbols(tables: bytes) -> dict[int, int]:
     """The first symbol of each table of a segment (B.2.4.2); a table is its number, 16 counts, and symbols by code."""
-    found = {}
+    first_symbols = {}
     position = 0
     while position + 17 < len(tables):
-        found[tables[position]] = tables[position + 17]
+        first_symbols[tables[position]] = tables[position + 17]
         position += 17 + sum(tables[position + 1 : position + 17])
-    return found
+    return first_symbols
 
 
 def _end_of_scans(data: memoryview, start: int) -> int | None:

@@ -82,8 +82,8 @@ def read_manifest(root: Path, name: str = "") -> Manifest:
         data = read_regular(path, MOST_BYTES)
     except (FileNotFoundError, NotADirectoryError) as error:
         if not name and not root.is_dir():
-            what = "is a file, not a folder" if root.exists() else "does not exist"
-            raise BuildError(f"{root} {what}. Give the folder of a release.") from error
+            state = "is a file, not a folder" if root.exists() else "does not exist"
+            raise BuildError(f"{root} {state}. Give the folder of a release.") from error
         raise BuildError(
             f"{name or root} is not a release: it has no manifest.json. Build one there first."
         ) from error
@@ -121,9 +121,9 @@ def parse(data: bytes, where: str) -> Manifest:
     except ValueError as error:
         raise ManifestError(where, f"it is not valid JSON ({error})") from error
     if isinstance(parsed, dict):
-        found = parsed.get("format")
-        if type(found) is not int or found != FORMAT:
-            shown = printable(str(found))[:_SHOWN] if isinstance(found, int | float | str) else "not a number"
+        version = parsed.get("format")
+        if type(version) is not int or version != FORMAT:
+            shown = printable(str(version))[:_SHOWN] if isinstance(version, int | float | str) else "not a number"
             raise BuildError(
                 f"Cannot read {where}: its format is {shown}, and this version reads {FORMAT}. Use the version that "
                 "wrote it."
@@ -167,17 +167,17 @@ def write_manifest(root: Path, manifest: Manifest, before: Manifest | None = Non
     store_of(path).replace(
         path,
         text.encode("utf-8"),
-        lambda found: before in (None, EMPTY if found is None else parse(found, str(path))),
+        lambda data: before in (None, EMPTY if data is None else parse(data, str(path))),
     )
 
 
 def _without_repeated_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+    mapping = dict(pairs)
+    if len(mapping) != len(pairs):
         seen: set[str] = set()
         repeated = next(key for key, _ in pairs if key in seen or seen.add(key))  # type: ignore[func-returns-value]
         raise ValueError(f"the key {repeated!r} is repeated in one object")
-    return found
+    return mapping
 
 
 # Naming the place
@@ -189,15 +189,15 @@ def _explained(message: str, parsed: Any) -> str:
     msgspec (0.22) names struct fields and list positions, but not the mapping keys on the way to the place (it writes
     `[...]`), nor the key that is wrong.
     """
-    what, _, place = message.partition(" - at ")
-    path = place.removeprefix("`key` in ").strip("`")
+    problem, _, location = message.partition(" - at ")
+    path = location.removeprefix("`key` in ").strip("`")
     named, node = _place(path, parsed)
     for pattern, words in PATTERNS.items():
-        if what == f"Expected `str` matching regex {pattern!r}":
-            what = f"expected {words}"
-            if path != place.strip("`"):
-                what += f", found the key {next(key for key in node if not re.search(pattern, key))!r}"
-    return f"{named}{': ' if named else ''}{what[:1].lower()}{what[1:]}"
+        if problem == f"Expected `str` matching regex {pattern!r}":
+            problem = f"expected {words}"
+            if path != location.strip("`"):
+                problem += f", found the key {next(key for key in node if not re.search(pattern, key))!r}"
+    return f"{named}{': ' if named else ''}{problem[:1].lower()}{problem[1:]}"
 
 
 def _place(path: str, parsed: Any) -> tuple[str, Any]:
@@ -241,13 +241,13 @@ def _converts(parsed: Any) -> bool:
 
 
 def _contradictions(manifest: Manifest) -> Iterator[str]:
-    """Messages for references that do not resolve, paths outside the folders, and counts that do not add up."""
+    """Yield references that do not resolve, paths outside the folders, and counts that do not add up."""
     if not manifest.configs:
         yield "it has no config"
     for name, config in sorted(manifest.configs.items()):
-        for own, of in _OWN_CONFIGS.items():
-            if name == own or (own != CONFIG and name.endswith(own)):
-                yield f"{name} cannot name a config: the card has one of that name for {of}"
+        for reserved, config_kind in _OWN_CONFIGS.items():
+            if name == reserved or (reserved != CONFIG and name.endswith(reserved)):
+                yield f"{name} cannot name a config: the card has one of that name for {config_kind}"
         if config.benchmark not in manifest.benchmarks:
             yield f"{name} belongs to the benchmark {config.benchmark}, which it does not describe"
         yield from _wrong_config(name, config)
@@ -255,14 +255,14 @@ def _contradictions(manifest: Manifest) -> Iterator[str]:
         yield from _wrong_split(key, split, manifest.sources)
         yield from _wrong_sealing(key, config, split)
         yield from _wrong_samples(key, split, manifest.sources)
-    known = manifest.by_key()
+    splits = manifest.by_key()
     for row in manifest.withdrawn:
-        if row.split not in known:
+        if row.split not in splits:
             yield f"{row.id} is withdrawn from {row.split or 'no split'}, which it does not describe"
     if manifest.duplicates is not None and not _is_inside(manifest.duplicates.path):
         yield _elsewhere(manifest.duplicates.path, "the table of duplicates")
     for audit_key, audit in sorted(manifest.audits.items()):
-        yield from _wrong_audit(audit_key, audit, known)
+        yield from _wrong_audit(audit_key, audit, splits)
     for file in manifest.files():
         if shows_images(file.path):
             yield f"it lists {file.path}, a picture of images, which is never published"
@@ -292,23 +292,23 @@ def _wrong_config(name: str, config: ConfigEntry) -> Iterator[str]:
 
 
 def _wrong_columns(name: str, config: ConfigEntry) -> Iterator[str]:
-    found = []
+    names = []
     for column in config.columns:
         try:
-            found.append(listed_column(column).name)
+            names.append(listed_column(column).name)
         except ValueError as error:
             yield f"columns of {name}: {error}"
-    if len(set(found)) != len(found):
-        yield f"columns of {name}: a name is repeated in {', '.join(found)}"
+    if len(set(names)) != len(names):
+        yield f"columns of {name}: a name is repeated in {', '.join(names)}"
 
 
 def _wrong_split(key: str, split: SplitEntry, sources: Mapping[str, SourceEntry]) -> Iterator[str]:
-    own = (split.role, split.source, split.partitions, split.adopted)
-    if split.parts is None and None in own:
+    own_fields = (split.role, split.source, split.partitions, split.adopted)
+    if split.parts is None and None in own_fields:
         yield f"{key} has neither parts nor a role, source, partitions and adoption of its own"
         return
     if split.parts is not None:
-        if own != (None, None, None, None):
+        if own_fields != (None, None, None, None):
             yield f"{key} has parts, and a role, source, partitions or adoption of its own"
         names = [part.name for part in split.parts]
         if not names or "" in names or len(set(names)) != len(names):

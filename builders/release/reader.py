@@ -35,7 +35,7 @@ class RowGroup:
         path: the shard.
         group: number of the row group.
         rows: ascending numbers of the rows within the row group.
-        first: place of the first of them among all rows that were asked for, which follow one another there.
+        first: position of the first of them in the `rows` given to `row_groups`.
     """
 
     path: Path
@@ -49,28 +49,28 @@ class RowGroup:
         Raises:
             BuildError: the shard cannot be read.
         """
-        wanted, start = np.array(self.rows, np.int64), 0
+        numbers, start = np.array(self.rows, np.int64), 0
         try:
             with open_streamed(self.path) as opened:
                 for batch in row_batches(opened, _BATCH_ROWS, ["image"], [self.group]):
-                    some = wanted[(wanted >= start) & (wanted < start + batch.num_rows)] - start
-                    for data in pc.struct_field(batch.column(0).take(pa.array(some)), "bytes"):
+                    in_batch = numbers[(numbers >= start) & (numbers < start + batch.num_rows)] - start
+                    for data in pc.struct_field(batch.column(0).take(pa.array(in_batch)), "bytes"):
                         yield data.as_py() or b""  # empty only in a damaged shard
                     start += batch.num_rows
-                    if start > wanted[-1]:  # a few rows of a large row group are read without the rest
+                    if start > numbers[-1]:  # a few rows of a large row group are read without the rest
                         return
         except (OSError, pa.ArrowException) as error:
             raise unreadable_file(self.path, error) from error
 
     def each(self, make: Callable[[bytes], Made]) -> Iterator[Made]:
-        """What a function that decodes an image makes of each of the encoded images.
+        """Apply a function that decodes an image to each of the encoded images.
 
         Raises:
             BuildError: the shard cannot be read, or an image does not decode.
         """
         for number, data in enumerate(self.images()):
             try:
-                made = make(data)
+                decoded = make(data)
             except images.DECODE_ERRORS as error:
                 # Pillow's message for unknown bytes ends with the address of a buffer.
                 reason = one_line(str(error).partition(" <_io.BytesIO")[0])
@@ -78,17 +78,17 @@ class RowGroup:
                     f"The image of row {self.rows[number]:,} of row group {self.group} in {self.path} does not decode "
                     f"({reason}). Check the release with python -m hf_scripts.verify."
                 ) from error
-            yield made
+            yield decoded
 
 
 def rgb_images(root: Path, key: str, split: SplitEntry, rows: Rows) -> Iterator[Image.Image]:
-    """The images of some rows of a split as RGB, in order; arguments and errors as of `row_groups`, and `each`'s."""
+    """Yield the images of some rows of a split as RGB, in order; arguments and errors as of `row_groups`."""
     for group in row_groups(root, key, split, rows):
         yield from group.each(lambda data: images.decode(data).convert("RGB"))
 
 
 def read_index(root: Path, split: SplitEntry, names: Sequence[str]) -> pa.Table:
-    """Read columns of a split's index, in which no cell lacks a value but where it may, and roles are known.
+    """Read columns of a split's index; only nullable columns lack values, and every role is known.
 
     Raises:
         BuildError: the index cannot be read, lacks one of them, has another number of rows than the manifest says, or
@@ -140,7 +140,7 @@ def row_groups(root: Path, key: str, split: SplitEntry, rows: Rows) -> list[RowG
     """
     if not split.data:
         raise BuildError(f"{key} has no images in {root}, only an index. Build it without --index-only.")
-    found, start, done = [], 0, 0
+    groups, start, first = [], 0, 0
     for file in split.data:
         path = root / file.path
         check_columns(path, ["image"])
@@ -151,16 +151,16 @@ def row_groups(root: Path, key: str, split: SplitEntry, rows: Rows) -> list[RowG
             raise unreadable_file(path, error) from error
         for group in range(metadata.num_row_groups):
             stop = start + metadata.row_group(group).num_rows
-            some = rows[(rows >= start) & (rows < stop)] - start
-            if len(some):
-                found.append(RowGroup(path, group, tuple(some.tolist()), done))
-            start, done = stop, done + len(some)
-    if done != len(rows):
+            in_group = rows[(rows >= start) & (rows < stop)] - start
+            if len(in_group):
+                groups.append(RowGroup(path, group, tuple(in_group.tolist()), first))
+            start, first = stop, first + len(in_group)
+    if first != len(rows):
         raise BuildError(
             f"The shards of {key} have {start:,} rows, fewer than its index. Check the release with python -m "
             f"hf_scripts.verify {root}."
         )
-    return found
+    return groups
 
 
 def unreadable_file(path: Path, error: Exception) -> BuildError:

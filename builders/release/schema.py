@@ -159,7 +159,7 @@ def demo_metadata(*, demo: bool) -> dict[str, str]:
 
 
 def without_values(rows: pa.Table | pa.RecordBatch, columns: Sequence[Column] = ()) -> list[str]:
-    """The columns in which a row lacks a value; `columns` are those beside the common ones, and say where it may."""
+    """Return the columns in which a row lacks a value, but for those of `columns` that are nullable."""
     nullable = {column.name for column in columns if column.nullable}
     return [name for name in rows.schema.names if name not in nullable and rows[name].null_count]
 

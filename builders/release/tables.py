@@ -70,10 +70,10 @@ def write_excluded(path: Path, exclusions: Sequence[Exclusion], replaced: Sequen
         ChangedMeanwhileError: another run wrote lines of other splits at the same time, in a store.
     """
     before = read_regular(path) if path.exists() else None
-    kept = [] if before is None else [line for line in read_excluded(path) if line.split not in replaced]
-    lines = sorted([*kept, *exclusions], key=lambda e: (e.split, e.source, e.partition, e.class_id, e.image, e.rule))
+    lines = [] if before is None else [line for line in read_excluded(path) if line.split not in replaced]
+    lines = sorted([*lines, *exclusions], key=lambda e: (e.split, e.source, e.partition, e.class_id, e.image, e.rule))
     text = csv_text([_COLUMNS, *(list(asdict(line).values()) for line in lines)])
-    store_of(path).replace(path, text.encode("utf-8"), lambda found: found == before)
+    store_of(path).replace(path, text.encode("utf-8"), lambda data: data == before)
 
 
 def read_excluded(path: Path) -> list[Exclusion]:
@@ -83,13 +83,13 @@ def read_excluded(path: Path) -> list[Exclusion]:
         TableError: the file is not such a table.
         OSError: it cannot be opened.
     """
-    found = []
+    exclusions = []
     for line, row in _read_lines(path):
         # int() also takes signs, blanks, underscores and digits of other scripts.
         if not (row["images"].isascii() and row["images"].isdecimal() and len(row["images"]) <= _MOST_DIGITS):
             raise TableError(path, f"line {line}: the number of images is {row['images'][:_SHOWN]!r}")
-        found.append(Exclusion(**{**row, "images": int(row["images"])}))  # type: ignore[arg-type]
-    return found
+        exclusions.append(Exclusion(**{**row, "images": int(row["images"])}))  # type: ignore[arg-type]
+    return exclusions
 
 
 def _read_lines(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
