@@ -31,7 +31,7 @@ def command(folder: Path, check: bool) -> int:
     layout = Layout(folder)
     with os_errors_as_build_errors("read the release and write its card"):
         manifest = read_manifest(folder)
-        rendered = {layout.card: card.render(manifest), layout.croissant: croissant_text(manifest)}
+        rendered = {layout.card: card.card_text(manifest), layout.croissant: croissant_text(manifest)}
         outdated = [line for path, text in rendered.items() if (line := _outdated(path, text))]
         if manifest.croissant is None:
             outdated.append(f"{layout.manifest} does not list {layout.croissant.name}")

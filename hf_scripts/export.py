@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import click
 
-from builders.cli.console import aligned, check_json, exit_code, json_option, print_document
+from builders.cli.console import aligned_lines, check_json, exit_code, json_option, print_document
 from builders.cli.split_choice import chosen_splits, splits_option
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.release.entries import Manifest
@@ -151,7 +151,7 @@ def _table(done: Mapping[str, SplitResult]) -> list[str]:
     lines = [["split", "rows", "files", "bytes", "state"]]
     for key, (split, state) in done.items():
         lines.append([key, f"{split.rows:,}", f"{split.files:,}", f"{split.size:,}", state])
-    return aligned(lines)
+    return aligned_lines(lines)
 
 
 def _totals(done: Mapping[str, SplitResult]) -> dict[str, int]:

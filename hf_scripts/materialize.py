@@ -12,7 +12,7 @@ from typing import Any
 import click
 
 from builders.cli.build_options import BuildFlags, parsed
-from builders.cli.console import aligned, check_json, exit_code, json_option, print_document
+from builders.cli.console import aligned_lines, check_json, exit_code, json_option, print_document
 from builders.cli.executor_flags import EXECUTOR_FLAGS, EXECUTOR_OPTIONS
 from builders.cli.source_flags import (
     cache_option,
@@ -25,7 +25,7 @@ from builders.cli.source_flags import (
     sources_option,
 )
 from builders.cli.split_choice import chosen_splits, splits_option
-from builders.commands.summary import loading
+from builders.commands.summary import loading_line
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.executors.processes import without_pandas
 from builders.hub.client import hub_settings
@@ -81,14 +81,14 @@ def _command(target: str, revision: str | None, **values: Any) -> None:
         print_document("materialize", where | {"rows": sum(split.rows for split in found.values()), "splits": splits})
     elif flags.dry_run:
         lines = [[key, f"{split.rows:,}", split.digest[:12]] for key, split in found.items()]
-        click.echo("\n".join(aligned([["split", "rows", "digest"], *lines])))
+        click.echo("\n".join(aligned_lines([["split", "rows", "digest"], *lines])))
         click.echo(f"dry run: nothing was written; the sources have all images of {flags.out}")
     else:
         for key, split in found.items():
             click.echo(f"{key}: {split.rows:,} rows, digest {split.digest[:12]} as published")
         config, _, name = min(found).partition("/")
         click.echo(f"built {flags.out}")
-        click.echo(loading(flags.out, config, name, found[f"{config}/{name}"]))
+        click.echo(loading_line(flags.out, config, name, found[f"{config}/{name}"]))
 
 
 @contextlib.contextmanager

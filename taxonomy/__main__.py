@@ -10,7 +10,7 @@ from taxonomy import freeze as frozen
 from taxonomy.errors import ERRORS
 from taxonomy.explain import explain as explanation
 from unknown_detection.help import HelpGroup
-from unknown_detection.terminal.command_line import exit_code
+from unknown_detection.terminal.command_line import run_command_line
 
 
 @click.group("python -m taxonomy", cls=HelpGroup, examples=("python -m taxonomy explain caltech256 lightning",))
@@ -50,7 +50,7 @@ def freeze(check: bool) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns its exit code."""
-    return exit_code(command, argv, ERRORS, stopped="stopped; run the same command again.")
+    return run_command_line(command, argv, ERRORS, stopped="stopped; run the same command again.")
 
 
 if __name__ == "__main__":

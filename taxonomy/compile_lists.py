@@ -15,7 +15,7 @@ import click
 from taxonomy.errors import ERRORS, TaxonomyError
 from taxonomy.lists import LISTS, file_name
 from unknown_detection.help import helpful
-from unknown_detection.terminal.command_line import exit_code
+from unknown_detection.terminal.command_line import run_command_line
 
 
 def compiled(name: str, path: Path) -> bytes:
@@ -71,7 +71,7 @@ def command(name: str, file: Path, check: bool) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns its exit code."""
-    return exit_code(command, argv, ERRORS, stopped="stopped; run the same command again.")
+    return run_command_line(command, argv, ERRORS, stopped="stopped; run the same command again.")
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ from taxonomy.errors import ERRORS
 from taxonomy.wordnet.compile import compile_nouns
 from taxonomy.wordnet.nouns import DATA_FILE
 from unknown_detection.help import helpful
-from unknown_detection.terminal.command_line import exit_code
+from unknown_detection.terminal.command_line import run_command_line
 
 
 @helpful(
@@ -48,7 +48,7 @@ def command(wordnet: Path, out: Path) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command line; returns its exit code."""
-    return exit_code(command, argv, ERRORS, stopped="stopped; run the same command again.")
+    return run_command_line(command, argv, ERRORS, stopped="stopped; run the same command again.")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from benchmarks.soak.trial import Verdict
-from builders.cli.console import aligned
+from builders.cli.console import aligned_lines
 
 HEAD = ["operation", "fault", "tried", "struck", "survived", "failed"]
 
@@ -20,7 +20,9 @@ def table(verdicts: Iterable[Verdict]) -> list[str]:
             counts[1] += verdict.struck
             counts[3 if verdict.problems else 2] += 1
     ordered = sorted(counted, key=lambda key: (key[0] == "all", key))
-    return aligned([HEAD, *([operation, kind, *map(str, counted[operation, kind])] for operation, kind in ordered)])
+    return aligned_lines(
+        [HEAD, *([operation, kind, *map(str, counted[operation, kind])] for operation, kind in ordered)]
+    )
 
 
 def last_line(verdicts: list[Verdict], minutes: float) -> str:

@@ -136,7 +136,7 @@ def _refuse_shared(benchmark: Benchmark, found: Mapping[str, Adopted], lists: Ma
                     )
 
 
-def read_lines(path: Path) -> Iterator[Line]:
+def read_list(path: Path) -> Iterator[Line]:
     """Yield the parsed lines of a list; blank lines are skipped.
 
     Raises:
@@ -181,7 +181,7 @@ class _ListReader:
         self.parts = {part: declared[part][1] for part in benchmark.parts()[key]}
 
     def adopt(self) -> dict[str, Adopted]:
-        lines = list(read_lines(self.path))
+        lines = list(read_list(self.path))
         if not lines:
             raise BuildError(f"{self.path} has no lines of `{_FORM}`. Give a whole list.")
         binary = all(line.oodness in (0, 1) for line in lines)

@@ -14,7 +14,7 @@ from PIL import Image
 from builders.audit.chart import HeatCell, heat_table
 from builders.audit.measures import NUMBERS, Float64, MeasureTask
 from builders.audit.record import Findings
-from builders.audit.smoothness import auroc, without_known
+from builders.audit.smoothness import mann_whitney_auroc, without_known
 from builders.card.pictures import first_rows
 from builders.errors import BuildError
 from builders.executors.base import Executor, Meter
@@ -109,7 +109,7 @@ def sampled(root: Path, manifest: Manifest, keys: Sequence[str], sample: int) ->
     return columns
 
 
-def measure(
+def measure_rows(
     root: Path, manifest: Manifest, chosen: Mapping[RoleRows, npt.NDArray[np.int64]], executor: Executor, meter: Meter
 ) -> dict[RoleRows, Float64]:
     """Measure the images of some rows.
@@ -159,7 +159,7 @@ def _separation(rows: RoleRows, number: str, known: Float64, others: Float64) ->
     known, others = known[~np.isnan(known)], others[~np.isnan(others)]
     if not len(known) or not len(others):
         return Separation(rows, number, None, "", len(others), len(known))
-    area = auroc(known, others)
+    area = mann_whitney_auroc(known, others)
     direction = "" if area == 0.5 else "higher" if area > 0.5 else "lower"
     return Separation(rows, number, max(area, 1 - area), direction, len(others), len(known))
 
@@ -227,7 +227,7 @@ def _cell(one: Separation) -> HeatCell:
     return HeatCell(f"{one.auroc:.2f}{sign}", 2 * one.auroc - 1, one.flagged)
 
 
-def table_lines(found: Sequence[Separation]) -> Iterator[list[str]]:
+def separation_lines(found: Sequence[Separation]) -> Iterator[list[str]]:
     """The lines of a terminal's table: the numbers of each split that separate best, most first."""
     yield ["split", "role", "images", "number", "AUROC", "direction", "verdict"]
     for rows in sorted({one.rows for one in found}):

@@ -28,7 +28,7 @@ _FRAMED = "Framed images are unknown: their classes are not among the in-distrib
 _SAMPLE = "Each row shows the first images of its split, which is a random sample, sorted by class."
 
 
-def sheet(root: Path, manifest: Manifest, config: str, splits: Sequence[str], count: int) -> Findings:
+def contact_sheet(root: Path, manifest: Manifest, config: str, splits: Sequence[str], count: int) -> Findings:
     """Draw the first images of some splits of a config, by role; rows stand in keyed order, so they are random.
 
     Args:

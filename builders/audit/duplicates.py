@@ -18,7 +18,7 @@ from PIL import Image
 
 from builders.audit.chart import HeatCell, heat_table
 from builders.audit.record import Findings
-from builders.audit.thumbnails import thumbnails
+from builders.audit.thumbnails import write_thumbnails
 from builders.duplicates.exact import DIGEST, exact_pairs, near_pairs
 from builders.duplicates.search import THRESHOLD
 from builders.duplicates.search_tasks import find_in_files
@@ -51,7 +51,7 @@ class ReleaseSplit:
 
 
 @dataclass(frozen=True)
-class FoundPairs:
+class Duplicates:
     """Duplicates of a release, or of two.
 
     Attributes:
@@ -69,7 +69,7 @@ class FoundPairs:
     without_images: tuple[str, ...] = ()
 
 
-def parts_of(root: Path, manifest: Manifest, before: str = "") -> dict[str, ReleaseSplit]:
+def release_splits(root: Path, manifest: Manifest, before: str = "") -> dict[str, ReleaseSplit]:
     """The splits of a release by name."""
     return {f"{before}{key}": ReleaseSplit(root, entry) for key, entry in manifest.by_key().items()}
 
@@ -116,8 +116,8 @@ def exact(parts: Mapping[str, ReleaseSplit]) -> list[Pair]:
 
 
 def find_near(
-    found: FoundPairs, wanted: Sequence[tuple[str, str]], scratch: Path, executor: Executor, meter: Meter
-) -> FoundPairs:
+    found: Duplicates, wanted: Sequence[tuple[str, str]], scratch: Path, executor: Executor, meter: Meter
+) -> Duplicates:
     """Add the near-duplicates of some pairs of splits.
 
     Args:
@@ -135,7 +135,7 @@ def find_near(
     lacking = sorted({name for both in wanted for name in both if not parts[name].entry.data})
     names = list(dict.fromkeys(name for both in searched for name in both))
     splits = [(parts[name].root, name.removeprefix(AGAINST), parts[name].entry) for name in names]
-    files = dict(zip(names, thumbnails(splits, scratch, executor, meter), strict=True)) if names else {}
+    files = dict(zip(names, write_thumbnails(splits, scratch, executor, meter), strict=True)) if names else {}
     meter.step("comparing with training images", sum(parts[key].entry.rows for _, key in searched))
     near: list[Pair] = []
     for train, key in searched:
@@ -144,11 +144,11 @@ def find_near(
     return dataclasses.replace(found, near=tuple(near), searched=tuple(searched), without_images=tuple(lacking))
 
 
-def findings(found: FoundPairs) -> Findings:
+def findings(found: Duplicates) -> Findings:
     """The table, chart and summary of a release's duplicates."""
     return Findings(
         key=KEY,
-        summary=summary(found),
+        summary=duplicates_summary(found),
         splits=tuple(found.parts),
         columns=("kind", "distance", *Pair._fields[:-1]),
         rows=table_rows(found),
@@ -156,7 +156,7 @@ def findings(found: FoundPairs) -> Findings:
     )
 
 
-def table_rows(found: FoundPairs) -> list[tuple[str | float, ...]]:
+def table_rows(found: Duplicates) -> list[tuple[str | float, ...]]:
     """The rows of the table, sorted: the kind, the distance and both sides of each pair."""
     kinds = (("exact", found.exact), ("near", found.near))
     return [
@@ -166,7 +166,7 @@ def table_rows(found: FoundPairs) -> list[tuple[str | float, ...]]:
     ]
 
 
-def counts(found: FoundPairs) -> dict[tuple[str, str], tuple[int, int, int]]:
+def counts(found: Duplicates) -> dict[tuple[str, str], tuple[int, int, int]]:
     """Exact pairs, near pairs, and those of a known and an unknown row, of every two splits that have any, sorted."""
     exact, near, torn = (
         Counter(pair.splits for pair in pairs)
@@ -175,7 +175,7 @@ def counts(found: FoundPairs) -> dict[tuple[str, str], tuple[int, int, int]]:
     return {splits: (exact[splits], near[splits], torn[splits]) for splits in sorted(exact.keys() | near.keys())}
 
 
-def summary(found: FoundPairs) -> str:
+def duplicates_summary(found: Duplicates) -> str:
     """Summarise the duplicates in sentences for the card."""
     torn = sum(map(is_known_and_unknown, (*found.exact, *found.near)))
     text = f"Duplicates: {_pairs(found.exact)} with equal content among {len(found.parts):,} splits"
@@ -206,7 +206,7 @@ def _is_between(pair: Pair) -> bool:
     return pair.split.startswith(AGAINST) != pair.other_split.startswith(AGAINST)
 
 
-def _chart(found: FoundPairs) -> Image.Image:
+def _chart(found: Duplicates) -> Image.Image:
     lines = []
     for (one, other), (exact, near, torn) in counts(found).items():
         rows = min(found.parts[one].entry.rows, found.parts[other].entry.rows)

@@ -48,7 +48,9 @@ class SplitComparison:
         return Counter(kind for _, kind in self.differences)
 
 
-def compare(root: Path, manifest: Manifest, key: str, copy: Path, advance: Callable[[int], object]) -> SplitComparison:
+def compare_split(
+    root: Path, manifest: Manifest, key: str, copy: Path, advance: Callable[[int], object]
+) -> SplitComparison:
     """Compare the images and the list of a split with those of a copy.
 
     Images are equal if their bytes are, or if they are after the same metadata is removed that the release removed.

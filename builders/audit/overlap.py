@@ -65,13 +65,13 @@ def count_overlap(root: Path, manifest: Manifest) -> list[SplitOverlap]:
     return found
 
 
-def remarks(manifest: Manifest) -> list[str]:
+def comparison_limits(manifest: Manifest) -> list[str]:
     """Limits of the comparison of classes, in sentences with their split."""
     return [f"`{key}`: {remark}" for key, split in manifest.by_key().items() for remark in split.compared or ()]
 
 
 def findings(counted: list[SplitOverlap], said: Sequence[str] = ()) -> Findings:
-    """The table, chart and summary of the overlap of some splits; `said` are the `remarks`."""
+    """The table, chart and summary of the overlap of some splits; `said` are the `comparison_limits`."""
     lines = [
         (split.key, known, unknown, name, rows, split.rows)
         for split in counted

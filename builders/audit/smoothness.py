@@ -63,7 +63,7 @@ def smoothness_score(variations: Float64, known_mean: float) -> Float64:
     return scores
 
 
-def auroc(known: Float64, unknown: Float64) -> float:
+def mann_whitney_auroc(known: Float64, unknown: Float64) -> float:
     """Return the probability that an unknown image scores above a known one (Mann-Whitney; ties count half).
 
     Args:
@@ -84,7 +84,7 @@ def has_known_test(manifest: Manifest, config: str) -> bool:
     return test is not None and "in_distribution" in test.roles
 
 
-def table_lines(
+def smoothness_lines(
     release: Path, manifest: Manifest, config: str, names: Sequence[str], threshold: float
 ) -> Iterator[list[str]]:
     """Yield the table's lines for one config: its known test images, and each unknown role of the named splits.
@@ -113,7 +113,7 @@ def table_lines(
         if role == "in_distribution" or key.partition("/")[2] not in names:
             continue
         unknown = variations[key, role]
-        area = auroc(known, smoothness_score(unknown, mean))
+        area = mann_whitney_auroc(known, smoothness_score(unknown, mean))
         verdict = "SEPARABLE by smoothness alone" if max(area, 1 - area) >= threshold else "not separable"
         yield [key, role, f"{len(unknown):,}", f"{np.mean(unknown):.4f}", f"{area:.3f}", verdict]
 

@@ -49,7 +49,7 @@ class ThumbnailTask:
         place.flush()
 
 
-def thumbnails(
+def write_thumbnails(
     splits: Sequence[tuple[Path, str, SplitEntry]], scratch: Path, executor: Executor, meter: Meter
 ) -> list[Path]:
     """Write the thumbnails of some splits into .npy files, (rows, 32, 32, 3) each.

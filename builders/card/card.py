@@ -44,7 +44,7 @@ def write_card_and_manifest(layout: Layout, manifest: Manifest, before: Manifest
     )
     manifest = without_outdated_audits(msgspec.structs.replace(manifest, withdrawn=withdrawn))
     write_text(layout.croissant, croissant_text(manifest))
-    write_text(layout.card, render(manifest))
+    write_text(layout.card, card_text(manifest))
     manifest = msgspec.structs.replace(
         manifest, card=file_entry(layout, layout.card), croissant=file_entry(layout, layout.croissant)
     )
@@ -52,7 +52,7 @@ def write_card_and_manifest(layout: Layout, manifest: Manifest, before: Manifest
     return manifest
 
 
-def render(manifest: Manifest) -> str:
+def card_text(manifest: Manifest) -> str:
     """Render the card of a manifest."""
     text: str = _template().render(
         front_matter=Markup(front_matter_text(manifest)),
@@ -69,7 +69,7 @@ def render(manifest: Manifest) -> str:
 def _said(manifest: Manifest) -> dict[str, object]:
     """Values of the card's templates that concern the whole release."""
     described = facts.benchmarks(manifest)
-    loading = facts.loading(manifest)
+    loading = facts.configs_to_load(manifest)
     return {
         "benchmarks": described,
         "loading": loading,

@@ -86,7 +86,7 @@ def by_role(config: ConfigEntry) -> list[tuple[str, SplitEntry]]:
     return sorted(config.splits.items(), key=lambda item: (ROLES.index(item[1].roles[0]), item[0]))
 
 
-def loading(manifest: Manifest) -> list[Loading]:
+def configs_to_load(manifest: Manifest) -> list[Loading]:
     """The configs of the release; one without images is loaded by its index. Those for evaluation come first."""
     found = []
     for name, config in sorted(manifest.configs.items()):
@@ -130,7 +130,7 @@ class Labels(NamedTuple):
     are_wnids: bool
 
 
-def labels(manifest: Manifest) -> list[Labels]:
+def label_sets(manifest: Manifest) -> list[Labels]:
     """The label names of the release; configs with the same ones are named together."""
     found: dict[tuple[str, ...], list[str]] = {}
     for name, config in sorted(manifest.configs.items()):
@@ -179,7 +179,7 @@ def remarks(config: ConfigEntry) -> Remarks:
     return Remarks(reasons, [*heads.items(), *tails.items()], prepared, recorded)
 
 
-def shortfalls(manifest: Manifest) -> Sentences:
+def missing_images(manifest: Manifest) -> Sentences:
     """Images that the sources lacked, with the splits (`config/split`) that each sentence concerns."""
     found: Sentences = {}
     for key, split in sorted(manifest.by_key().items()):

@@ -92,7 +92,7 @@ class _Canvas:
             self._text(note, self._caption, _SOFT)
 
     def _text(self, text: str, font: Font, colour: tuple[int, int, int]) -> None:
-        lines = wrapped(text, self.width - 2 * _GAP, len(text), font.getlength)
+        lines = wrapped_lines(text, self.width - 2 * _GAP, len(text), font.getlength)
         for line in lines:
             self._draw.text((_GAP, self.top), line, fill=colour, font=font)
             self.top += _line_height(font)
@@ -122,7 +122,7 @@ class _Canvas:
     def _line(self, texts: Sequence[str], most: int) -> None:
         """Texts side by side, each centred in the width of a cell, in as many lines as the longest needs."""
         font, height = self._caption, _line_height(self._caption)
-        all_lines = [wrapped(text, CELL + _GAP - 4, most, font.getlength) for text in texts]
+        all_lines = [wrapped_lines(text, CELL + _GAP - 4, most, font.getlength) for text in texts]
         for place, lines in enumerate(all_lines):
             for number, line in enumerate(lines):
                 left = _GAP + place * (CELL + _GAP) + (CELL - font.getlength(line)) / 2
@@ -148,7 +148,7 @@ def _line_height(font: Font) -> int:
 _BREAKS = re.compile(r"[^\s/_,.-]*[/_,.-]*|\s+")
 
 
-def wrapped(text: str, width: float, lines: int, length: Callable[[str], float]) -> list[str]:
+def wrapped_lines(text: str, width: float, lines: int, length: Callable[[str], float]) -> list[str]:
     """Break a text into lines that fit a width, at spaces and after `/`, `_`, `,`, `.` and `-`.
 
     Args:

@@ -16,7 +16,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from builders.card.facts import COLLECTION_TYPE, benchmarks, labels, statements
+from builders.card.facts import COLLECTION_TYPE, benchmarks, label_sets, statements
 from builders.card.words import ROLE_MEANINGS
 from builders.release.duplicates import CONFIG, SPLIT
 from builders.release.entries import ConfigEntry, Manifest
@@ -154,7 +154,7 @@ def _file_sets(manifest: Manifest) -> Iterable[Json]:
 
 
 def _label_sets(manifest: Manifest) -> Iterable[Json]:
-    for one in labels(manifest):
+    for one in label_sets(manifest):
         rows = [(number, label, name) for number, (label, name) in enumerate(one.names)]
         text = f"Classes of the column label in {', '.join(one.configs)}."
         yield _enumeration(f"labels/{one.configs[0]}", text, ("label", "class_id", "name"), rows)

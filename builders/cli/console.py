@@ -12,15 +12,15 @@ from typing import Any
 import click
 
 from builders.errors import BuildError
-from unknown_detection.terminal import command_line
+from unknown_detection.terminal.command_line import run_command_line
 
 
 def exit_code(command: click.Command, argv: Sequence[str] | None, *, stopped: str) -> int:
     """Run a command line whose errors for the user are `BuildError`s; return its exit code."""
-    return command_line.exit_code(command, argv, (BuildError,), stopped=stopped)
+    return run_command_line(command, argv, (BuildError,), stopped=stopped)
 
 
-def aligned(lines: Sequence[Sequence[str]]) -> list[str]:
+def aligned_lines(lines: Sequence[Sequence[str]]) -> list[str]:
     """Return the lines of a table, with words aligned left and numbers right."""
     widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
     numeric = [all(line[i].replace(",", "").lstrip("+-").isdigit() for line in lines[1:]) for i in range(len(widths))]

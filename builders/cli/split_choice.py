@@ -60,7 +60,7 @@ def _splits_there(ctx: click.Context) -> list[str]:
         return []
 
 
-def named(wanted: Sequence[str]) -> list[str]:
+def split_names(wanted: Sequence[str]) -> list[str]:
     """The names in the option's values, which may be given several times.
 
     Raises:
@@ -75,12 +75,12 @@ def named(wanted: Sequence[str]) -> list[str]:
     return names
 
 
-def is_named(key: str, names: Collection[str]) -> bool:
+def is_selected(key: str, names: Collection[str]) -> bool:
     """Whether a split (`config/split`) or its config is among some names."""
     return key in names or key.partition("/")[0] in names
 
 
-def refuse_unknown(names: Iterable[str], keys: Sequence[str], where: str) -> None:
+def refuse_unknown_splits(names: Iterable[str], keys: Sequence[str], where: str) -> None:
     """Refuse names that are neither a split nor a config.
 
     Args:
@@ -114,6 +114,6 @@ def chosen_splits(wanted: Sequence[str], keys: Sequence[str], where: str) -> tup
     Raises:
         BuildError: a name is empty, or neither a config nor a split.
     """
-    names = named(wanted)
-    refuse_unknown(names, keys, where)
-    return tuple(key for key in keys if not names or is_named(key, names))
+    names = split_names(wanted)
+    refuse_unknown_splits(names, keys, where)
+    return tuple(key for key in keys if not names or is_selected(key, names))

@@ -11,8 +11,8 @@ from typing import Any
 import click
 
 from builders.audit.record import Findings, audited, paths, picture_format, record, save_picture, table_text
-from builders.audit.smoothness import SEPARABLE, has_known_test, table_lines
-from builders.cli.console import aligned, exit_code
+from builders.audit.smoothness import SEPARABLE, has_known_test, smoothness_lines
+from builders.cli.console import aligned_lines, exit_code
 from builders.cli.split_choice import chosen_splits, splits_option
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.executors.cores import usable_cores
@@ -98,8 +98,8 @@ def smoothness(release: Path, splits: Sequence[str], threshold: float) -> None:
             )
         lines = [["split", "role", "images", "variation", "AUROC", "verdict"]]
         for config, names in with_known.items():
-            lines += table_lines(release, manifest, config, names, threshold)
-    click.echo("\n".join(aligned(lines)))
+            lines += smoothness_lines(release, manifest, config, names, threshold)
+    click.echo("\n".join(aligned_lines(lines)))
 
 
 def _by_config(release: Path, manifest: Manifest, wanted: Sequence[str]) -> dict[str, list[str]]:
@@ -119,7 +119,7 @@ def _by_config(release: Path, manifest: Manifest, wanted: Sequence[str]) -> dict
 @_dry_run
 def overlap(release: Path, dry_run: bool) -> None:
     """Count the unknown rows whose class overlaps a known class, by split and known class."""
-    from builders.audit.overlap import count_overlap, findings, remarks
+    from builders.audit.overlap import comparison_limits, count_overlap, findings
 
     with audited(release, dry_run=dry_run) as manifest:
         counted = count_overlap(release, manifest)
@@ -127,8 +127,8 @@ def overlap(release: Path, dry_run: bool) -> None:
         for split in counted:
             known = sorted({name for name, _, _ in split.classes})
             lines.append([split.key, f"{split.rows:,}", f"{split.overlapping:,}", ", ".join(known) or "none"])
-        click.echo("\n".join(aligned(lines)))
-        _finish(release, manifest, findings(counted, remarks(manifest)), dry_run=dry_run)
+        click.echo("\n".join(aligned_lines(lines)))
+        _finish(release, manifest, findings(counted, comparison_limits(manifest)), dry_run=dry_run)
 
 
 @command.command(
@@ -155,20 +155,20 @@ def duplicates(
     # With --against or --out nothing is written into the release.
     _check_file(out)
     with audited(release, dry_run=dry_run or against is not None or out is not None) as manifest:
-        parts = audit.parts_of(release, manifest)
+        parts = audit.release_splits(release, manifest)
         other = None
         if against is not None:
             with audited(against, dry_run=True) as other:
-                parts |= audit.parts_of(against, other, audit.AGAINST)
-        pairs = audit.FoundPairs(parts, tuple(audit.exact(parts)), ())
+                parts |= audit.release_splits(against, other, audit.AGAINST)
+        pairs = audit.Duplicates(parts, tuple(audit.exact(parts)), ())
         wanted = [] if only_exact else audit.searches(manifest, other)
         if wanted:
             with _working(workers) as (executor, meter), scratch_folder("audit") as scratch:
                 pairs = audit.find_near(pairs, wanted, scratch, executor, meter)
         lines = [["split", "and split", "exact", "near", "known and unknown"]]
         lines += [[*splits, *(f"{number:,}" for number in numbers)] for splits, numbers in audit.counts(pairs).items()]
-        click.echo("\n".join(aligned(lines)))
-        click.echo(audit.summary(pairs))
+        click.echo("\n".join(aligned_lines(lines)))
+        click.echo(audit.duplicates_summary(pairs))
         if out is not None and not dry_run:
             with os_errors_as_build_errors("write the table"):
                 write_text(out, table_text(audit.findings(pairs)))
@@ -210,7 +210,7 @@ def openood(release: Path, copy: Path, splits: Sequence[str], out: Path | None) 
                 "OpenOOD's downloads filled, usually OpenOOD/data."
             )
         with bar(sum(manifest.by_key()[key].rows for key in keys), "compare") as shown:
-            compared = [audit.compare(release, manifest, key, copy, shown.update) for key in keys]
+            compared = [audit.compare_split(release, manifest, key, copy, shown.update) for key in keys]
         lines = [["split", "rows", "equal", audit.MISSING, audit.OTHER, "list"]]
         for split in compared:
             missing, other = (split.counts[kind] for kind in (audit.MISSING, audit.OTHER))
@@ -218,7 +218,7 @@ def openood(release: Path, copy: Path, splits: Sequence[str], out: Path | None) 
             says = f"{quantity(of_list, 'difference')}" if of_list else "equal"
             numbers = (split.rows, split.rows - missing - other, missing, other)
             lines.append([split.key, *(f"{number:,}" for number in numbers), says if split.listed else "none"])
-        click.echo("\n".join(aligned(lines)))
+        click.echo("\n".join(aligned_lines(lines)))
         rows = [(split.key, path, kind) for split in compared for path, kind in split.differences]
         for key, path, kind in rows[:_SHOWN]:
             click.echo(f"{key}: {path}: {kind}")
@@ -259,9 +259,9 @@ def artifacts(release: Path, splits: Sequence[str], sample: int, workers: int, d
             chosen = audit.sampled(release, manifest, sorted({*keys, reference.split}), sample)
             chosen = {rows: numbers for rows, numbers in chosen.items() if rows.split in keys or rows == reference}
             with _working(workers) as (executor, meter):
-                measured = audit.measure(release, manifest, chosen, executor, meter)
+                measured = audit.measure_rows(release, manifest, chosen, executor, meter)
             found = audit.separations(measured, reference)
-            click.echo("\n".join(aligned(list(audit.table_lines(found)))))
+            click.echo("\n".join(aligned_lines(list(audit.separation_lines(found)))))
             manifest = _finish(release, manifest, audit.findings(config, found, reference, sample), dry_run=dry_run)
 
 
@@ -282,13 +282,15 @@ def sheet(release: Path, splits: Sequence[str], out: Path | None, images: int, d
     Rows are sorted by a keyed hash (SHA-256 of seed, split and id), so the first ones are a random sample.
     Images of unknown classes have a frame.
     """
-    from builders.audit.contact_sheet import sheet as draw
+    from builders.audit.contact_sheet import contact_sheet
 
     with _drawing(release, out, dry_run=dry_run) as manifest:
         chosen = _by_config(release, manifest, splits)
         _refuse_several(out, len(chosen))
         for config, names in chosen.items():
-            manifest = _keep(release, manifest, draw(release, manifest, config, names, images), out, dry_run=dry_run)
+            manifest = _keep(
+                release, manifest, contact_sheet(release, manifest, config, names, images), out, dry_run=dry_run
+            )
 
 
 @command.command(

@@ -23,7 +23,7 @@ from builders.cli.source_flags import (
     refuse_wrong_folders,
     source_folders,
 )
-from builders.cli.split_choice import is_named, named, refuse_unknown
+from builders.cli.split_choice import is_selected, refuse_unknown_splits, split_names
 from builders.commands.build_splits import ModelsOfDemo, listed_in_demo, note_left_out, splits_to_build
 from builders.commands.summary import built_text, dry_run_document, dry_run_text
 from builders.declare.benchmark import Benchmark, split_of
@@ -98,7 +98,7 @@ def with_demo_models(
     """
     if not models.wanted:
         return benchmark
-    check_installed({key: made for key, made in models.generators.items() if is_named(key, names)})
+    check_installed({key: made for key, made in models.generators.items() if is_selected(key, names)})
     with _demo_folder("demo-models", flags, cleanup) as folder:
         return models.added_to(benchmark, folder)
 
@@ -161,12 +161,12 @@ def build(declared: Benchmark, module: str, flags: BuildFlags) -> None:
     """
     declared.check()
     benchmark, flags = chosen_reading(declared, flags)
-    names = named(flags.splits)
+    names = split_names(flags.splits)
     refuse_replaced(declared, flags)
     configs = {name.partition("/")[0] for name in names}
     models = ModelsOfDemo.of(declared, configs, flags)
     benchmark = benchmark.with_settings(flags.settings, configs)
-    refuse_unknown(names, [*benchmark.parts(), *models.generators], f"The benchmark {benchmark.name}")
+    refuse_unknown_splits(names, [*benchmark.parts(), *models.generators], f"The benchmark {benchmark.name}")
     check_json(as_json=flags.as_json, dry_run=flags.dry_run)
     store_of(flags.out).require_access(flags.out)
     refuse_foreign(flags.out)

@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from builders.cli.build_options import DUPLICATES, BuildFlags, is_given, replaced_configs
-from builders.cli.split_choice import is_named
+from builders.cli.split_choice import is_selected
 from builders.declare.benchmark import Benchmark, DemoModels, Listed, Settings, Split
 from builders.demo.base import DemoFiles
 from builders.errors import BuildError
@@ -155,7 +155,7 @@ def _wanted_splits(benchmark: Benchmark, names: Sequence[str]) -> tuple[str, ...
             raise BuildError(f"All splits of this benchmark need a model: give {needed}.")
         return usual
     for name in names:
-        inside = [key for key in declared if is_named(key, [name])]
+        inside = [key for key in declared if is_selected(key, [name])]
         if not set(inside) & set(ready):
             raise BuildError(
                 f"--splits {name} cannot be generated yet: {inside[0]} is made with {benchmark.needs(inside[0])}. Add "

@@ -118,7 +118,7 @@ HEADINGS = ("source", "needed by (splits)", "size", "licence", "may publish", "f
 """The first line of the table."""
 
 
-def overview(source: Source, folder: Path | HubPlace | None = None, *, scan: bool = False) -> Overview:
+def describe_source(source: Source, folder: Path | HubPlace | None = None, *, scan: bool = False) -> Overview:
     """Describe a source and its copy on this machine.
 
     Args:

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import click
 
-from builders.cli.console import aligned, exit_code
+from builders.cli.console import aligned_lines, exit_code
 from builders.cli.source_flags import listed_sources, sources_option
-from builders.commands.source_overview import HEADINGS, MAY_PUBLISH, overview
+from builders.commands.source_overview import HEADINGS, MAY_PUBLISH, describe_source
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.fetch.get import cautions, free_bytes, get, needed_bytes, states, toml_line
 from builders.sources.base import Source
@@ -38,11 +38,11 @@ def command(context: click.Context, sources: Path | None, scan: bool, as_json: b
         return
     with os_errors_as_build_errors("read the sources"):
         folders = listed_sources(sources)
-        found = [overview(source, folders.get(key), scan=scan) for key, source in SOURCES.items()]
+        found = [describe_source(source, folders.get(key), scan=scan) for key, source in SOURCES.items()]
     if as_json:
         click.echo(json.dumps([one.as_json() for one in found], indent=2))
         return
-    for line in aligned([HEADINGS, *(one.cells() for one in found)]):
+    for line in aligned_lines([HEADINGS, *(one.cells() for one in found)]):
         click.echo(line)
 
 
@@ -52,7 +52,7 @@ def command(context: click.Context, sources: Path | None, scan: bool, as_json: b
 def show(context: click.Context, name: str) -> None:
     """Show one source: its splits, licence, files with checksums, and the layouts that are recognised."""
     source = SOURCES[name]
-    one = overview(source)
+    one = describe_source(source)
     click.echo(f"{source.title}; {source.edition}")
     for benchmark, splits in one.needed_by.items():
         click.echo(f"needed by  {benchmark}: {', '.join(splits)}")
@@ -114,7 +114,7 @@ def _dry_run(chosen: Sequence[Source], into: Path) -> None:
         (one.source.key, one.file.name, f"{one.file.size:,}" if one.file.size else "not published", one.words)
         for one in found
     ]
-    for line in aligned(lines):
+    for line in aligned_lines(lines):
         click.echo(line)
     needed, free = needed_bytes(found), free_bytes(into)
     fits = "there is room" if needed <= free else "there is no room"

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from builders.cli.console import aligned
+from builders.cli.console import aligned_lines
 from builders.declare.benchmark import Benchmark, Part, Split
 from builders.pipeline.build_plan import BuildPlan
 from builders.plan.planner import PlannedSplit
@@ -52,10 +52,10 @@ def built_text(benchmark: Benchmark, manifest: Manifest, out: Path, splits: Sequ
         lines += ["Built from demo sources: small on purpose, to try the tools and never for a result.", ""]
     elif lacking:
         lines += [f"not complete: {sentence}" for sentence in lacking] + [""]
-    return "\n".join([*lines, f"built {out}", loading(out, config, split, entries[splits[0]])])
+    return "\n".join([*lines, f"built {out}", loading_line(out, config, split, entries[splits[0]])])
 
 
-def loading(out: Path, config: str, split: str, entry: SplitEntry) -> str:
+def loading_line(out: Path, config: str, split: str, entry: SplitEntry) -> str:
     """The line of Python that loads a split of what was built. `datasets` reads no card in a store."""
     if store_of(out).is_local:
         suffix = "" if entry.data else INDEX_SUFFIX
@@ -84,7 +84,7 @@ def dry_run_text(planned: BuildPlan) -> str:
         lines.append([split.key, byte_text(size), f"{sum(by_rule.values()):,}", rules or "-"])
     closing = f"dry run: nothing was written; the release would take about {byte_text(total)}"
     return "\n".join(
-        [counts_table(planned.run.benchmark, rows), *parts_table(parts), "", *aligned(lines), "", closing]
+        [counts_table(planned.run.benchmark, rows), *parts_table(parts), "", *aligned_lines(lines), "", closing]
     )
 
 
@@ -153,7 +153,7 @@ def counts_table(benchmark: Benchmark, built: Mapping[str, int], digests: Mappin
     notes: dict[str, list[str]] = {}
     for key in built:
         notes.setdefault(counts[key].why, []).append(key)
-    return "\n".join([*aligned(lines), *(f"{', '.join(keys)}: {why}" for why, keys in notes.items() if why)])
+    return "\n".join([*aligned_lines(lines), *(f"{', '.join(keys)}: {why}" for why, keys in notes.items() if why)])
 
 
 def parts_table(parts: Sequence[tuple[str, Split, int, int]]) -> list[str]:
@@ -169,7 +169,7 @@ def parts_table(parts: Sequence[tuple[str, Split, int, int]]) -> list[str]:
         pairs = ((classes, split.paper.classes), (rows, split.paper.rows))
         numbers = [text for ours, paper in pairs for text in (f"{ours:,}", f"{paper:,}", _difference(ours, paper))]
         lines.append([key, split.role, split.source.key, *numbers])
-    return ["", *aligned(lines)]
+    return ["", *aligned_lines(lines)]
 
 
 def _difference(found: int, wanted: int) -> str:

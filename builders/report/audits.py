@@ -40,7 +40,7 @@ class Audit:
     command: str = ""
 
 
-def overlap(root: Path, manifest: Manifest) -> Audit:
+def overlap_audit(root: Path, manifest: Manifest) -> Audit:
     """The audit of unknown classes that overlap known ones.
 
     Raises:
@@ -92,7 +92,7 @@ def _kinds(root: Path, split: SplitEntry) -> Counter[str]:
     return Counter(kinds.drop_null().to_pylist())
 
 
-def artifacts(root: Path, manifest: Manifest, config: str) -> Audit:
+def artifacts_audit(root: Path, manifest: Manifest, config: str) -> Audit:
     """The audit of a config for numbers that separate splits without a model: a table of splits by numbers.
 
     Raises:
@@ -118,13 +118,13 @@ def artifacts(root: Path, manifest: Manifest, config: str) -> Audit:
     return Audit(config, plain(entry.summary), (table,))
 
 
-def others(manifest: Manifest) -> list[tuple[str, AuditEntry]]:
+def other_audits(manifest: Manifest) -> list[tuple[str, AuditEntry]]:
     """The audits that the page has no table for, with the paths of theirs."""
     own = {"overlap", *(f"{config}/artifacts" for config in manifest.configs)}
     return [(key, audit) for key, audit in sorted(manifest.audits.items()) if key not in own]
 
 
-def duplicates(root: Path, manifest: Manifest) -> tuple[Table, int] | None:
+def duplicates_table(root: Path, manifest: Manifest) -> tuple[Table, int] | None:
     """Pairs of rows with the same picture by splits, and how many are of a known and an unknown row.
 
     Returns:

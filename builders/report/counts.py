@@ -28,7 +28,7 @@ class Reason:
     sentences: tuple[str, ...]
 
 
-def overview(manifest: Manifest) -> Table:
+def configs_table(manifest: Manifest) -> Table:
     """The configs with their rows, bytes, and the shares of each role."""
     rows: list[list[Value | Cell]] = []
     for name, config in sorted(manifest.configs.items()):

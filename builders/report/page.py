@@ -24,7 +24,7 @@ from builders.report.charts import chip
 from builders.report.class_data import class_data
 from builders.report.classes import class_trees
 from builders.report.pictures import PictureChoice, Thumbnail, may_be_published, pictured_sources, thumbnails
-from builders.report.rows import read_rows
+from builders.report.rows import read_split_rows
 from builders.sources.registry import SOURCES
 from unknown_detection.pages.content import Entry, anchor
 from unknown_detection.pages.render import render
@@ -55,7 +55,7 @@ def page(root: Path, manifest: Manifest, pictures: PictureChoice) -> str:
         BuildError: a file of the release cannot be read.
     """
     pictured = pictured_sources(manifest, pictures)
-    read = [read_rows(root, key, split, pictured) for key, _, split in manifest.splits()]
+    read = [read_split_rows(root, key, split, pictured) for key, _, split in manifest.splits()]
     excluded = _excluded(root, manifest)
     titles = {key: source.title for key, source in manifest.sources.items()}
     found = thumbnails(root, manifest, read)
@@ -78,7 +78,7 @@ def page(root: Path, manifest: Manifest, pictures: PictureChoice) -> str:
         local=_local(manifest, found),
         chip=chip,
         roles=[role for role in ROLE_NAMES if any(role in split.roles for _, _, split in manifest.splits())],
-        overview=counts.overview(manifest),
+        overview=counts.configs_table(manifest),
         splits={name: counts.splits_table(manifest, name) for name in manifest.configs},
         reasons={name: counts.reasons(manifest, name) for name in manifest.configs},
         pictures={name: _pictures(name, config, found, pictures) for name, config in manifest.configs.items()},
@@ -92,10 +92,10 @@ def page(root: Path, manifest: Manifest, pictures: PictureChoice) -> str:
             "sources": counts.sources_table(manifest),
             "overlapping": audits.overlapping_rows(root, manifest),
         },
-        overlap=audits.overlap(root, manifest),
-        artifacts=[audits.artifacts(root, manifest, name) for name in sorted(manifest.configs)],
-        other_audits=audits.others(manifest),
-        duplicates=audits.duplicates(root, manifest),
+        overlap=audits.overlap_audit(root, manifest),
+        artifacts=[audits.artifacts_audit(root, manifest, name) for name in sorted(manifest.configs)],
+        other_audits=audits.other_audits(manifest),
+        duplicates=audits.duplicates_table(root, manifest),
         compared=audits.compared(manifest),
         plain=audits.plain,
         loading=_loading(root, manifest),
@@ -175,7 +175,7 @@ def _pictures(
 
 def _loading(root: Path, manifest: Manifest) -> str:
     lines = ["from datasets import load_dataset", ""]
-    for one in sorted(facts.loading(manifest), key=lambda one: one.config):
+    for one in sorted(facts.configs_to_load(manifest), key=lambda one: one.config):
         name = one.config.removesuffix(INDEX_SUFFIX).replace("-", "_")
         lines.append(f'{name} = load_dataset({json.dumps(str(root))}, "{one.config}", split="{one.shown}")')
     return "\n".join(lines)

@@ -44,7 +44,7 @@ class SplitRows:
     first: dict[Role, Rows]
 
 
-def read_rows(root: Path, key: str, split: SplitEntry, pictured: Set[str]) -> SplitRows:
+def read_split_rows(root: Path, key: str, split: SplitEntry, pictured: Set[str]) -> SplitRows:
     """Read the index of a split.
 
     Args:

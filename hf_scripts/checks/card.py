@@ -45,7 +45,7 @@ def check_card(root: Path, manifest: Manifest) -> Problems:
     if not found.startswith(front):
         problems.add("card", _first_difference(front, found))
     elif manifest.card is not None and file_sha256(path) != manifest.card.sha256:
-        expected = card.render(manifest)
+        expected = card.card_text(manifest)
         same = "README.md: the SHA-256 is not the one that manifest.json lists"
         problems.add("card", same if found == expected else _first_difference(expected, found))
     return problems

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from builders.cli.console import aligned
+from builders.cli.console import aligned_lines
 from builders.cli.split_choice import chosen_splits
 from builders.release.entries import Manifest
 from hf_scripts.checks.manifest import files_in
@@ -112,7 +112,7 @@ class Verified:
         for split in self.splits:
             numbers = [f"{split[name]:,}" for name in ("rows", "files", "bytes")]
             lines.append([split["split"], numbers[0], split["digest"][:12], *numbers[1:]])
-        return aligned(lines)
+        return aligned_lines(lines)
 
     def _summary(self) -> str:
         if self.manifest is None or self.scope is None:

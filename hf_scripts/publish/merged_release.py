@@ -265,7 +265,7 @@ def differences(merged: MergedRelease, last: Snapshot) -> Changes:
     shown = replace(merged.manifest, version=last.manifest.version, repository=last.manifest.repository)
     layout = Layout(merged.root)
     entries = []
-    for name, text in ((CARD, card.render(shown)), (CROISSANT, croissant_text(shown))):
+    for name, text in ((CARD, card.card_text(shown)), (CROISSANT, croissant_text(shown))):
         path = layout.inside(f"of-the-last-version/{name}")
         write_text(path, text)
         entries.append(file_entry(layout, path))

@@ -215,7 +215,7 @@ def test_an_index_only_release_shows_how_to_load_its_index(cifar_release):
     manifest = json.loads((cifar_release / "manifest.json").read_text(encoding="utf-8"))
     for split in manifest["configs"]["cifar"]["splits"].values():
         split["data"] = []
-    front, text = front_of(card.render(typed(manifest)))
+    front, text = front_of(card.card_text(typed(manifest)))
     assert "cifar" not in {config["config_name"] for config in front["configs"]}
     assert 'load_dataset(str(Path.cwd()), "cifar-index", split="test")' in text
     assert "This release has rows without images" not in text  # cifar-train has some
@@ -229,7 +229,7 @@ def test_withdrawn_rows_and_the_version_are_named(cifar_release):
         "reason": "its owner asked",
     }
     published = {"withdrawn": [row], "version": "2.0.0", "repository": "org/name"}
-    _, text = front_of(card.render(typed(manifest | published)))
+    _, text = front_of(card.card_text(typed(manifest | published)))
     assert f"- `{row['id']}` (cifar/far_ood_dtd): its owner asked" in text
     assert "**Version 2.0.0.**" in text
     assert 'load_dataset("org/name", "cifar", split="test", revision="v2.0.0")' in text
@@ -354,7 +354,7 @@ def test_neither_depends_on_the_order_in_the_manifest(broad_release):
     manifest = manifest_of(broad_release)
     turned = json.loads(json.dumps(manifest), object_pairs_hook=lambda pairs: dict(reversed(pairs)))
     assert list(turned["sources"]) == list(manifest["sources"])[::-1]
-    assert card.render(typed(turned)) == (broad_release / "README.md").read_text(encoding="utf-8")
+    assert card.card_text(typed(turned)) == (broad_release / "README.md").read_text(encoding="utf-8")
     assert croissant_text(typed(turned)) == (broad_release / "croissant.json").read_text(encoding="utf-8")
 
 
@@ -391,7 +391,7 @@ def test_texts_of_a_manifest_are_no_html_in_the_card(tmp_path):
     manifest["sources"]["source"]["licence"] |= {"statement": html, "name": html}
     manifest["configs"]["bench"]["splits"]["test"] |= {"why": html, "shortfalls": [html]}
     manifest["configs"]["bench"]["label_names"] = ["`</code><b>", "n02"]
-    front, text = front_of(card.render(typed(manifest)))
+    front, text = front_of(card.card_text(typed(manifest)))
     assert front["size_categories"] == ["n<1K"]  # YAML, which is no Markdown
     assert "&lt;img src=x onerror=alert(1)>&lt;!-- &lt;/details> --> 1 &lt; 2 & &lt;b>" in text
     ours = {"<details>", "<summary>", "</summary>", "</details>"}

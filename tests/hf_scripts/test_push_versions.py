@@ -90,8 +90,8 @@ def test_nothing_new_is_no_version(push, hub, release):
 
 
 def test_a_card_that_shows_its_version_is_nothing_new(push, hub, release, monkeypatch):
-    rendered = card.render
-    monkeypatch.setattr(card, "render", lambda manifest: f"{rendered(manifest)}\n{manifest.version}\n")
+    rendered = card.card_text
+    monkeypatch.setattr(card, "card_text", lambda manifest: f"{rendered(manifest)}\n{manifest.version}\n")
     assert push("release").code == 0
     assert hub.read(REPO, "README.md").endswith(b"\n1.0.0\n")
     assert "Nothing differs from v1.0.0" in push("release", tag="v1.0.1").error
@@ -100,8 +100,8 @@ def test_a_card_that_shows_its_version_is_nothing_new(push, hub, release, monkey
 def test_another_card_is_a_patch(push, hub, release, monkeypatch):
     """As of a later template."""
     push("release")
-    rendered = card.render
-    monkeypatch.setattr(card, "render", lambda manifest: f"{rendered(manifest)}\nMore words.\n")
+    rendered = card.card_text
+    monkeypatch.setattr(card, "card_text", lambda manifest: f"{rendered(manifest)}\nMore words.\n")
     assert push("release", tag="v1.0.1").code == 0
     assert hub.read(REPO, "README.md").endswith(b"\nMore words.\n")
     assert "- Metadata: `README.md`." in changelog_at(hub)

@@ -11,7 +11,7 @@ import click
 from builders.errors import BuildError
 from unknown_detection.evaluation.errors import EXTRA, EvaluationError, not_installed_message
 from unknown_detection.help import HelpGroup, as_helpful
-from unknown_detection.terminal.command_line import exit_code
+from unknown_detection.terminal.command_line import run_command_line
 
 # Commands are imported on use: `--help` works without torch and matplotlib.
 COMMANDS = {
@@ -73,7 +73,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     Returns:
         0 on success, 2 for an error that the user can fix, 130 after Ctrl-C, or the command's own code.
     """
-    return exit_code(command, argv, (EvaluationError, BuildError), stopped="stopped; run the same command again.")
+    return run_command_line(
+        command, argv, (EvaluationError, BuildError), stopped="stopped; run the same command again."
+    )
 
 
 if __name__ == "__main__":

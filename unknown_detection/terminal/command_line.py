@@ -12,7 +12,7 @@ from unknown_detection.terminal.interrupts import run_stoppable
 from unknown_detection.words import printable
 
 
-def exit_code(
+def run_command_line(
     command: click.Command, argv: Sequence[str] | None, errors: tuple[type[Exception], ...], *, stopped: str
 ) -> int:
     """Run a command line and return its exit code.

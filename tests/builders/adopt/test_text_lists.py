@@ -3,7 +3,7 @@
 import pyarrow.parquet as pq
 import pytest
 
-from builders.adopt.text_lists import read_lines
+from builders.adopt.text_lists import read_list
 from builders.errors import BuildError
 from builders.facets_benchmark import BENCHMARK, main
 from taxonomy import tables
@@ -202,7 +202,7 @@ def test_a_list_that_is_no_text_is_refused(tmp_path, content, words):
     path = tmp_path / "facets_ood_val_t1.txt"
     path.write_bytes(content)
     with pytest.raises(BuildError) as caught:
-        list(read_lines(path))
+        list(read_list(path))
     assert str(caught.value).startswith(words.format(path=path))
 
 
@@ -230,7 +230,7 @@ def test_lines_are_read_with_blanks_backslashes_and_spaces(tmp_path):
     (tmp_path / "x.txt").write_bytes(text.encode())
     found = [
         (line.number, line.oodness, line.dataset, line.class_index, line.name)
-        for line in read_lines(tmp_path / "x.txt")
+        for line in read_list(tmp_path / "x.txt")
     ]
     assert found == [
         (1, 0.0, "places_val", 165, "Places365_val_00000067.jpg"),

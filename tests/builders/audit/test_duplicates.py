@@ -137,11 +137,11 @@ def test_the_same_rows_in_two_releases_are_no_pairs(planted, tmp_path, capsys):
 def test_splits_without_images_are_named(tmp_path, capsys):
     root = make_release(tmp_path / "release", {"bench-train/train": range(3), "bench/test": range(4, 6)})
     manifest = read_manifest(root)
-    parts = duplicates.parts_of(root, manifest)
+    parts = duplicates.release_splits(root, manifest)
     assert duplicates.searches(manifest) == [("bench-train/train", "bench/test")]
     parts["bench/test"] = duplicates.ReleaseSplit(root, replace(parts["bench/test"].entry, data=()))
     found = duplicates.find_near(
-        duplicates.FoundPairs(parts, (), ()), duplicates.searches(manifest), tmp_path, None, NoMeter()
+        duplicates.Duplicates(parts, (), ()), duplicates.searches(manifest), tmp_path, None, NoMeter()
     )
     assert found.searched == () and found.without_images == ("bench/test",)
     assert "Not searched, since there are no images here: `bench/test`." in duplicates.summary(found)

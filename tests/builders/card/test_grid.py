@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from PIL import Image, ImageFont
 
-from builders.card.grid import CELL, COLUMNS, GridImage, Stack, Strip, fitted, grid, wrapped
+from builders.card.grid import CELL, COLUMNS, GridImage, Stack, Strip, fitted, grid, wrapped_lines
 from builders.card.words import ROLE_MEANINGS, ROLE_NAMES
 from builders.release.schema import ROLES, UNKNOWN_ROLES
 
@@ -48,13 +48,13 @@ def test_a_row_of_many_images_goes_on_below():
 
 def test_lines_fit_and_keep_every_letter():
     length = ImageFont.load_default(12).getlength
-    lines = wrapped(LONG, 90, 99, length)
+    lines = wrapped_lines(LONG, 90, 99, length)
     assert all(length(line) <= 90 for line in lines)
     assert "".join("".join(lines).split()) == "".join(LONG.split())
-    assert wrapped("far_ood_caltech45/some", 9, 9, len) == ["far_ood_", "caltech45", "/some"]
-    assert wrapped("abcdefgh", 3, 9, len) == ["abc", "def", "gh"]
-    assert wrapped("one two three", 5, 2, len) == ["one", "two\u2026"]
-    assert wrapped("  ", 5, 2, len) == []
+    assert wrapped_lines("far_ood_caltech45/some", 9, 9, len) == ["far_ood_", "caltech45", "/some"]
+    assert wrapped_lines("abcdefgh", 3, 9, len) == ["abc", "def", "gh"]
+    assert wrapped_lines("one two three", 5, 2, len) == ["one", "two\u2026"]
+    assert wrapped_lines("  ", 5, 2, len) == []
 
 
 def test_every_role_is_explained():

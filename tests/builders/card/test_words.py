@@ -43,7 +43,7 @@ def test_a_size_is_the_same_text_on_the_card_and_on_the_page():
     files = {"data": [manifests.file("data/bench/test-00000-of-00001.parquet", size=4_567)]}
     split = manifests.split(rows=2, index=manifests.file("index/bench/test.parquet", size=0), **files)
     manifest = manifests.typed(manifests.manifest({"bench": manifests.config({"test": split})}))
-    text = card.render(manifest)
+    text = card.card_text(manifest)
     assert "(4.57 kB in all)" in text
     assert "| `bench` | `test` | 2 | 4.57 kB |" in text
-    assert [row[3].text for row in counts.overview(manifest).rows] == ["4.57 kB"]
+    assert [row[3].text for row in counts.configs_table(manifest).rows] == ["4.57 kB"]

@@ -37,13 +37,13 @@ def with_audit(root, key, text):
 def test_an_audit_that_was_not_run_gives_its_command(small, tmp_path):
     manifest = read_manifest(small)
     folder = tmp_path / "with a space"
-    assert shlex.split(audits.overlap(folder, manifest).command)[3:] == ["overlap", str(folder)]
-    words = shlex.split(audits.artifacts(folder, manifest, "bench").command)
+    assert shlex.split(audits.overlap_audit(folder, manifest).command)[3:] == ["overlap", str(folder)]
+    words = shlex.split(audits.artifacts_audit(folder, manifest, "bench").command)
     assert words[3:] == ["artifacts", str(folder), "--splits", "bench"]
 
 
 def test_overlapping_classes_are_listed_with_their_rows(small):
-    found = audits.overlap(small, with_audit(small, "overlap", OVERLAP))
+    found = audits.overlap_audit(small, with_audit(small, "overlap", OVERLAP))
     assert not found.command
     assert texts(found.tables[0]) == [
         ["bench/near_ood", "a class (unknown)", "n01", 3],
@@ -52,7 +52,7 @@ def test_overlapping_classes_are_listed_with_their_rows(small):
 
 
 def test_artifacts_are_a_table_of_splits_by_numbers(small):
-    found = audits.artifacts(small, with_audit(small, "bench/artifacts", ARTIFACTS), "bench")
+    found = audits.artifacts_audit(small, with_audit(small, "bench/artifacts", ARTIFACTS), "bench")
     (table,) = found.tables
     assert [column.title for column in table.columns] == ["split", "role", "width", "jpeg quality"]
     near, test = texts(table)
@@ -66,22 +66,22 @@ def test_artifacts_are_a_table_of_splits_by_numbers(small):
 
 def test_a_table_that_is_none_is_refused(small):
     with pytest.raises(BuildError, match=r"artifacts\.csv lacks the columns"):
-        audits.artifacts(small, with_audit(small, "bench/artifacts", "a,b\n"), "bench")
+        audits.artifacts_audit(small, with_audit(small, "bench/artifacts", "a,b\n"), "bench")
 
 
 def test_other_audits_are_named(small):
     manifest = with_audit(small, "bench/sheet", "split,row,id\n")
-    assert [key for key, _ in audits.others(manifest)] == ["bench/sheet"]
-    assert audits.others(with_audit(small, "overlap", OVERLAP)) == []
+    assert [key for key, _ in audits.other_audits(manifest)] == ["bench/sheet"]
+    assert audits.other_audits(with_audit(small, "overlap", OVERLAP)) == []
 
 
 def test_duplicates_are_counted_from_their_table(imagenet_release, manifest):
-    table, known_and_unknown = audits.duplicates(imagenet_release, manifest)
+    table, known_and_unknown = audits.duplicates_table(imagenet_release, manifest)
     # The README's lines of verify, of the same build.
     assert ["imagenet/near_ood", "imagenet/test", 1, 1, 1] in texts(table)
     assert sum(row[2] for row in texts(table)) == 6
     assert known_and_unknown == 4
-    assert audits.duplicates(imagenet_release, msgspec.structs.replace(manifest, duplicates=None)) is None
+    assert audits.duplicates_table(imagenet_release, msgspec.structs.replace(manifest, duplicates=None)) is None
     assert {by for by, _ in audits.compared(manifest)} == {"bytes"}
 
 

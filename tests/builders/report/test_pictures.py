@@ -11,12 +11,12 @@ from PIL import Image
 from builders.errors import BuildError
 from builders.release.manifest import read_manifest
 from builders.report.pictures import BUDGET, may_be_published, pictured_sources, thumbnails
-from builders.report.rows import FIRST, read_rows
+from builders.report.rows import FIRST, read_split_rows
 
 
 def read(root, manifest, shown="all"):
     sources = pictured_sources(manifest, shown)
-    return [read_rows(root, key, split, sources) for key, _, split in manifest.splits()]
+    return [read_split_rows(root, key, split, sources) for key, _, split in manifest.splits()]
 
 
 def decoded(thumbnail):

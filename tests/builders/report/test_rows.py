@@ -6,7 +6,7 @@ import pytest
 
 from builders.errors import BuildError
 from builders.release.manifest import read_manifest
-from builders.report.rows import FIRST, read_rows
+from builders.report.rows import FIRST, read_split_rows
 
 KEY = "imagenet/near_ood"
 
@@ -14,14 +14,14 @@ KEY = "imagenet/near_ood"
 def test_rows_are_counted_by_class_and_the_first_are_found(imagenet_release, manifest):
     split = manifest.by_key()[KEY]
     index = pq.read_table(imagenet_release / split.index.path).to_pylist()
-    read = read_rows(imagenet_release, KEY, split, {"imagenet"})
+    read = read_split_rows(imagenet_release, KEY, split, {"imagenet"})
     assert {one.class_id: one.rows for one in read.classes} == Counter(row["class_id"] for row in index)
     assert {one.role for one in read.classes} == {"near_ood"}
     assert {role: rows.tolist() for role, rows in read.first.items()} == {"near_ood": list(range(FIRST))}
 
 
 def test_rows_of_sources_that_are_not_shown_are_passed_over(imagenet_release, manifest):
-    assert read_rows(imagenet_release, KEY, manifest.by_key()[KEY], {"food101"}).first == {}
+    assert read_split_rows(imagenet_release, KEY, manifest.by_key()[KEY], {"food101"}).first == {}
 
 
 @pytest.mark.parametrize(
@@ -41,5 +41,5 @@ def test_an_index_that_contradicts_the_manifest_is_refused(small, column, value,
     changed = pa.array([value] * table.num_rows, table.schema.field(column).type)
     pq.write_table(table.set_column(place, table.schema.field(column), changed), path)
     with pytest.raises(BuildError, match=reason) as refused:
-        read_rows(small, "bench/test", split, set())
+        read_split_rows(small, "bench/test", split, set())
     assert "hf_scripts.verify" in str(refused.value)

@@ -77,7 +77,7 @@ TARGETS = (
         "authors-list",
         "x.txt",
         lambda: variants(AUTHORS),
-        lambda folder: list(text_lists.read_lines(folder / "x.txt")),
+        lambda folder: list(text_lists.read_list(folder / "x.txt")),
     ),
     Target(
         "adopted-classes",

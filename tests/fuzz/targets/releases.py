@@ -18,7 +18,7 @@ from builders.release.duplicates import PairedRow, pair_of, read_pairs, write_pa
 from builders.release.manifest import read_manifest
 from builders.report.classes import class_trees
 from builders.report.pictures import thumbnails
-from builders.report.rows import read_rows
+from builders.report.rows import read_split_rows
 from hf_scripts import verify
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks.problems import Problems
@@ -132,7 +132,7 @@ def paged(folder: Path) -> object:
     """Read the indexes of a release and the first images of each role, as its page does."""
     manifest = read_manifest(folder)
     sources = frozenset(manifest.sources)
-    rows = [read_rows(folder, key, split, sources) for key, _, split in manifest.splits()]
+    rows = [read_split_rows(folder, key, split, sources) for key, _, split in manifest.splits()]
     return class_trees(dict.fromkeys(sources, "a source"), rows, []), thumbnails(folder, manifest, rows)
 
 
