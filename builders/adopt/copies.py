@@ -58,47 +58,47 @@ def adopt(
             not an image of the source.
     """
     declared = benchmark.by_key()
-    parents = [first for key in splits for first in benchmark.drawn_before(key)]
-    wanted = list(dict.fromkeys([*splits, *parents, *sharing_draws(benchmark, splits)]))
-    numbered = [key for key in wanted if are_listed(declared[key][1])]
-    lists = find_lists(benchmark, numbered, copy)
-    found = {key: adopt_list(declared[key][1], path, indexes) for key, path in lists.items()}
-    others = [key for key in wanted if key not in numbered]
+    parents = [parent for key in splits for parent in benchmark.drawn_before(key)]
+    keys = list(dict.fromkeys([*splits, *parents, *sharing_draws(benchmark, splits)]))
+    listed_keys = [key for key in keys if are_listed(declared[key][1])]
+    lists = find_lists(benchmark, listed_keys, copy)
+    adopted = {key: adopt_list(declared[key][1], path, indexes) for key, path in lists.items()}
+    folder_keys = [key for key in keys if key not in listed_keys]
     if copy.is_file() and copy not in lists.values():
-        found |= _from_lists(benchmark, others, copy)
-    elif copy.is_dir() and any(declared[key][1].published for key in others):
-        found |= _from_folders(benchmark, others, copy, indexes, log)
-    if not found:
+        adopted |= _from_lists(benchmark, folder_keys, copy)
+    elif copy.is_dir() and any(declared[key][1].published for key in folder_keys):
+        adopted |= _from_folders(benchmark, folder_keys, copy, indexes, log)
+    if not adopted:
         raise BuildError(
-            f"{copy} has no set of {', '.join(wanted[:NAMED])}{more(wanted)}. "
+            f"{copy} has no set of {', '.join(keys[:NAMED])}{more(keys)}. "
             "Build those splits without --adopt, or give a copy that has them."
         )
-    follow_draws(benchmark, wanted, copy, found)
-    follow_rests(benchmark, wanted, splits, found, seed)
-    for key in wanted:
-        log(_summary(key, declared[key][1], found.get(key)))
-    return found
+    follow_draws(benchmark, keys, copy, adopted)
+    follow_rests(benchmark, keys, splits, adopted, seed)
+    for key in keys:
+        log(_summary(key, declared[key][1], adopted.get(key)))
+    return adopted
 
 
 def adoption_digest(adopted: Adopted) -> str:
     """Digest of the classes and images adopted for a split."""
-    said: list[object] = [adopted.class_ids, adopted.source_ids]
+    content: list[object] = [adopted.class_ids, adopted.source_ids]
     if adopted.oodness is not None:
-        said.append(adopted.oodness)
-    return hashlib.sha256(json.dumps(said).encode()).hexdigest()
+        content.append(adopted.oodness)
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
-def _from_lists(benchmark: Benchmark, wanted: Sequence[str], path: Path) -> dict[str, Adopted]:
+def _from_lists(benchmark: Benchmark, keys: Sequence[str], path: Path) -> dict[str, Adopted]:
     mentioned: dict[str, dict[str, str]] = defaultdict(dict)
-    for line, keys, name in _read_lists(path, benchmark):
-        for key in keys:
+    for line, mentioned_keys, name in _read_lists(path, benchmark):
+        for key in mentioned_keys:
             mentioned[key].setdefault(name, f"line {line} of {path}")
-    found = {}
-    for key in wanted:
+    adopted = {}
+    for key in keys:
         if key in mentioned:
             config, split = benchmark.by_key()[key]
-            found[key] = adopt_classes(config, split, mentioned[key].items())
-    return found
+            adopted[key] = adopt_classes(config, split, mentioned[key].items())
+    return adopted
 
 
 def _read_lists(path: Path, benchmark: Benchmark) -> Iterator[tuple[int, list[str], str]]:
@@ -126,7 +126,7 @@ def _read_lists(path: Path, benchmark: Benchmark) -> Iterator[tuple[int, list[st
 
 def _from_folders(
     benchmark: Benchmark,
-    wanted: Sequence[str],
+    keys: Sequence[str],
     copy: Path,
     indexes: Mapping[str, SourceIndex],
     log: Log,
@@ -137,27 +137,27 @@ def _from_folders(
         for unused in sorted(set(_folders(place)) - published):
             log(f"{escape_name(str(unused))}: not a set of this benchmark, so it is not used")
     matchers: dict[str, Matcher] = {}
-    found = {}
-    for key in wanted:
+    adopted = {}
+    for key in keys:
         config, split = benchmark.by_key()[key]
         folder = root / split.published
         if not split.published or not folder.is_dir():
             continue
         if split.image_generator is not None:
-            adopted = adopt_class_folders(config, split, folder, indexes[split.source.key], log)
-            if adopted is not None:
-                found[key] = adopted
+            choice = adopt_class_folders(config, split, folder, indexes[split.source.key], log)
+            if choice is not None:
+                adopted[key] = choice
         else:
             index = indexes[split.source.key]
             if split.source.key not in matchers:
                 matchers[split.source.key] = Matcher(index)
-            found[key] = adopt_folder(config, split, folder, index, matchers[split.source.key], log)
-    return found
+            adopted[key] = adopt_folder(config, split, folder, index, matchers[split.source.key], log)
+    return adopted
 
 
 def _root(copy: Path, benchmark: Benchmark) -> Path:
     published = [split.published for split in _kept_in_folders(benchmark)]
-    roots = [place for place in (copy, *_folders(copy)) if any((place / name).is_dir() for name in published)]
+    roots = [folder for folder in (copy, *_folders(copy)) if any((folder / name).is_dir() for name in published)]
     if copy in roots:
         return copy
     if len(roots) > 1:
@@ -177,9 +177,9 @@ def _kept_in_folders(benchmark: Benchmark) -> list[Split]:
     return [split for _, split in benchmark.by_key().values() if split.published and not are_listed(split)]
 
 
-def _folders(place: Path) -> list[Path]:
-    with reading_copy(place):
-        return sorted(child for child in place.iterdir() if child.is_dir()) if place.is_dir() else []
+def _folders(folder: Path) -> list[Path]:
+    with reading_copy(folder):
+        return sorted(child for child in folder.iterdir() if child.is_dir()) if folder.is_dir() else []
 
 
 def _summary(key: str, split: Split, adopted: Adopted | None) -> str:
@@ -187,8 +187,8 @@ def _summary(key: str, split: Split, adopted: Adopted | None) -> str:
         return f"{key}: not in the adopted copy, so it is drawn by rule"
     text = f"{key}: adopted {len(adopted.class_ids):,} classes"
     by_rule = decided_classes(split.classes) if isinstance(split.classes, Classes) else split.source.classes()
-    strange = len(set(adopted.class_ids) - set(by_rule))
-    text += f" ({strange:,} of them not by our rule)" if strange else ""
+    other_classes = len(set(adopted.class_ids) - set(by_rule))
+    text += f" ({other_classes:,} of them not by our rule)" if other_classes else ""
     if adopted.source_ids is None:
         return f"{text}, their images drawn by rule"
     images = len(adopted.source_ids)
@@ -196,7 +196,7 @@ def _summary(key: str, split: Split, adopted: Adopted | None) -> str:
 
 
 def sharing_draws(benchmark: Benchmark, splits: Sequence[str]) -> list[str]:
-    """Keys of all splits that share the draw of classes which gives the given splits their labels."""
+    """Return the keys of all splits that share the draws of classes from which the given splits have their labels."""
     declared = benchmark.by_key()
     drawn = [labels for key in splits if (labels := declared[key][0].drawn_labels) is not None]
     draws = {labels.draw.key for labels in drawn if labels.draw is not None}
@@ -208,33 +208,34 @@ def _draw_key(split: Split) -> str:
     return draw.key if draw is not None else ""
 
 
-def follow_draws(benchmark: Benchmark, wanted: Sequence[str], copy: Path, found: dict[str, Adopted]) -> None:
+def follow_draws(benchmark: Benchmark, keys: Sequence[str], copy: Path, adopted: dict[str, Adopted]) -> None:
     """Apply the copy's choice of in-distribution classes to all splits that share the draw."""
     declared = benchmark.by_key()
     for labels in dict.fromkeys(config.drawn_labels for config in benchmark.configs):
         if labels is None:
             continue
-        sharing = [key for key in wanted if labels.draw is not None and _draw_key(declared[key][1]) == labels.draw.key]
-        known = {key: set(found[key].class_ids) for key in sharing if key in found and _draws_labels(declared, key)}
-        others = {key: set(found[key].class_ids) for key in sharing if key in found and key not in known}
-        if not known and not others:
+        draw_keys = [key for key in keys if labels.draw is not None and _draw_key(declared[key][1]) == labels.draw.key]
+        class_ids = {key: set(adopted[key].class_ids) for key in draw_keys if key in adopted}
+        if not class_ids:
             continue
-        everything = set(decided_classes(labels))
-        chosen = next(iter(known.values())) if known else everything - next(iter(others.values()))
-        for key, classes in {**known, **others}.items():
-            odd = classes ^ chosen if key in known else classes & chosen
-            if odd:
-                first = next(iter(known or others))
-                same = key in known or not known
-                rule, place = ("have the same classes", "in only one") if same else ("share no class", "in both")
+        known = [key for key in class_ids if _draws_labels(declared, key)]
+        unknown = [key for key in class_ids if key not in known]
+        first = [*known, *unknown][0]
+        candidates = set(decided_classes(labels))
+        label_ids = class_ids[first] if known else candidates - class_ids[first]
+        for key in (*known, *unknown):
+            conflicting = class_ids[key] ^ label_ids if key in known else class_ids[key] & label_ids
+            if conflicting:
+                equal = key in known or not known
+                rule, place = ("have the same classes", "in only one") if equal else ("share no class", "in both")
                 raise BuildError(
                     f"{declared[first][1].published} and {declared[key][1].published} of {copy} must {rule}, but "
-                    f"{sorted(odd)[0]}{more(sorted(odd), 1)} is {place} of them. Complete the copy."
+                    f"{sorted(conflicting)[0]}{more(sorted(conflicting), 1)} is {place} of them. Complete the copy."
                 )
-        for key in sharing:
-            if key not in found:
-                side = chosen if _draws_labels(declared, key) else everything - chosen
-                found[key] = Adopted(tuple(sorted(side)))
+        for key in draw_keys:
+            if key not in adopted:
+                chosen = label_ids if _draws_labels(declared, key) else candidates - label_ids
+                adopted[key] = Adopted(tuple(sorted(chosen)))
 
 
 def _draws_labels(declared: Mapping[str, tuple[Config, Split]], key: str) -> bool:
@@ -243,21 +244,21 @@ def _draws_labels(declared: Mapping[str, tuple[Config, Split]], key: str) -> boo
 
 
 def follow_rests(
-    benchmark: Benchmark, wanted: Sequence[str], splits: Sequence[str], found: dict[str, Adopted], seed: int
+    benchmark: Benchmark, keys: Sequence[str], splits: Sequence[str], adopted: dict[str, Adopted], seed: int
 ) -> None:
     """Keep a split disjoint from the split whose rest it takes, whichever of the two the copy has."""
     declared = benchmark.by_key()
-    for key in wanted:
+    for key in keys:
         _, split = declared[key]
         if not isinstance(split.quota, Rest):
             continue
-        first, here = found.get(split.quota.parent), found.get(key)
-        if first is None and here is not None and here.source_ids is not None and split.quota.parent in splits:
+        parent, rest = adopted.get(split.quota.parent), adopted.get(key)
+        if parent is None and rest is not None and rest.source_ids is not None and split.quota.parent in splits:
             published = declared[split.quota.parent][1].published
             raise BuildError(
                 f"The adopted copy has {split.published} but not {published}, and {split.quota.parent} drawn by rule "
                 f"would share images with it. Add {published} to the copy, or build other splits with --splits."
             )
         # The rest has the same classes. If the copy's are the rule's, the rule explains what is left out.
-        if first is not None and here is None and list(first.class_ids) != split_classes(split, seed=seed):
-            found[key] = Adopted(first.class_ids)
+        if parent is not None and rest is None and list(parent.class_ids) != split_classes(split, seed=seed):
+            adopted[key] = Adopted(parent.class_ids)

@@ -37,7 +37,7 @@ class FileListing:
 
     File i is `names[i]` in `folders[folder_of[i]]`. `classes` gives for each of `folders` the class that it is named
     after, as a path, or "" for a folder that is not named after one. `empty` lists class folders without images.
-    `others` lists the entries left out: hidden ones, and files with neither the extension nor the signature of an
+    `ignored` lists the entries left out: hidden ones, and files with neither the extension nor the signature of an
     image.
     """
 
@@ -46,7 +46,7 @@ class FileListing:
     folder_of: npt.NDArray[np.int64]
     names: pa.Array = field(repr=False)
     empty: tuple[tuple[str, Path], ...]
-    others: tuple[Path, ...]
+    ignored: tuple[Path, ...]
 
     def __len__(self) -> int:
         return len(self.names)
@@ -66,47 +66,47 @@ def list_images(folder: Path) -> FileListing:
     """
     folders, classes, counts, names = [], [], [], []
     empty: list[tuple[str, Path]] = []
-    others: list[Path] = []
+    ignored: list[Path] = []
     seen = set()
     pending: list[tuple[Path, tuple[str, ...]]] = [(folder, ())]
     while pending:
-        place, above = pending.pop()
-        with reading_copy(place):
-            status = place.stat()
-            inner, images, odd = _children(place)
+        current, parents = pending.pop()
+        with reading_copy(current):
+            status = current.stat()
+            subfolders, images, strays = _children(current)
         if (status.st_dev, status.st_ino) in seen:
             continue
         seen.add((status.st_dev, status.st_ino))
-        others += [place / name for name in odd]
-        pending += [(place / name, (*above, name)) for name in reversed(inner)]
-        named_after = "" if above[:1] == (UNLABELLED,) else "/".join(above[above[:1] == (LABELLED,) :])
+        ignored += [current / name for name in strays]
+        pending += [(current / name, (*parents, name)) for name in reversed(subfolders)]
+        named_after = "" if parents[:1] == (UNLABELLED,) else "/".join(parents[parents[:1] == (LABELLED,) :])
         if images:
-            folders.append(place)
+            folders.append(current)
             classes.append(named_after)
             counts.append(len(images))
             names.append(pa.array(images, pa.binary()))
-        elif named_after and not inner:
-            empty.append((named_after, place))
-    joined = pa.concat_arrays(names) if names else pa.array([], pa.binary())
-    of = np.repeat(np.arange(len(folders), dtype=np.int64), np.array(counts, dtype=np.int64))
-    return FileListing(tuple(folders), tuple(classes), of, joined, tuple(empty), tuple(others))
+        elif named_after and not subfolders:
+            empty.append((named_after, current))
+    all_names = pa.concat_arrays(names) if names else pa.array([], pa.binary())
+    folder_of = np.repeat(np.arange(len(folders), dtype=np.int64), np.array(counts, dtype=np.int64))
+    return FileListing(tuple(folders), tuple(classes), folder_of, all_names, tuple(empty), tuple(ignored))
 
 
-def _children(place: Path) -> tuple[list[str], list[bytes], list[str]]:
+def _children(folder: Path) -> tuple[list[str], list[bytes], list[str]]:
     """Names of the folders, images and other files in a folder, each sorted."""
-    inner, images, odd = [], [], []
-    with os.scandir(os.fsencode(place)) as entries:
+    subfolders, images, strays = [], [], []
+    with os.scandir(os.fsencode(folder)) as entries:
         for entry in entries:
             # Desktops leave hidden entries: macOS writes `._x.JPEG` beside x.JPEG on foreign disks.
             if entry.name.startswith(_HIDDEN):
-                odd.append(os.fsdecode(entry.name))
+                strays.append(os.fsdecode(entry.name))
             elif entry.is_dir():
-                inner.append(os.fsdecode(entry.name))
+                subfolders.append(os.fsdecode(entry.name))
             elif entry.name.lower().endswith(_SUFFIXES) or _is_signed(entry):
                 images.append(entry.name)
             else:
-                odd.append(os.fsdecode(entry.name))
-    return sorted(inner), sorted(images), sorted(odd)
+                strays.append(os.fsdecode(entry.name))
+    return sorted(subfolders), sorted(images), sorted(strays)
 
 
 def _is_signed(entry: os.DirEntry[bytes]) -> bool:

@@ -39,18 +39,18 @@ def find_lists(benchmark: Benchmark, keys: list[str], copy: Path) -> dict[str, P
     Raises:
         BuildError: there are two lists of one split.
     """
-    found = {}
+    lists = {}
     for key in keys:
         name = benchmark.by_key()[key][1].published
         with reading_copy(copy):
             folders = [copy, *sorted(path for path in copy.iterdir() if path.is_dir())] if copy.is_dir() else []
-        places = [copy] if copy.name == name and copy.is_file() else []
-        places += [folder / name for folder in folders if (folder / name).is_file()]
-        if len(places) > 1:
-            raise BuildError(f"There are two lists of {key}: {places[0]} and {places[1]}. Give the folder of one.")
-        if places:
-            found[key] = places[0]
-    return found
+        paths = [copy] if copy.name == name and copy.is_file() else []
+        paths += [folder / name for folder in folders if (folder / name).is_file()]
+        if len(paths) > 1:
+            raise BuildError(f"There are two lists of {key}: {paths[0]} and {paths[1]}. Give the folder of one.")
+        if paths:
+            lists[key] = paths[0]
+    return lists
 
 
 def adopt_list(split: Split, path: Path, indexes: Mapping[str, SourceIndex]) -> Adopted:
@@ -65,25 +65,25 @@ def adopt_list(split: Split, path: Path, indexes: Mapping[str, SourceIndex]) -> 
     title = split.source.title
     try:
         with reading_copy(path):
-            listed = msgspec.json.decode(read_regular(path), type=dict[str, list[int]])
+            by_label = msgspec.json.decode(read_regular(path), type=dict[str, list[int]])
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BuildError(
             f'{path} is not a list of image numbers by label, such as {{"-1": [397, 450]}} ({error}). Give the '
             "authors' own file."
         ) from error
-    numbers = [number for group in listed.values() for number in group]
+    numbers = [number for group in by_label.values() for number in group]
     if not numbers:
         raise BuildError(f"{path} lists no image. Give the authors' own file.")
-    number, times = Counter(numbers).most_common(1)[0]
-    if times > 1:
+    number, count = Counter(numbers).most_common(1)[0]
+    if count > 1:
         raise BuildError(f"{path} lists the image {number} twice. Give the authors' own file.")
     ids = pa.array(sorted(map(split.authors.source_id, numbers)), pa.string())
     rows = index.find(ids)
-    lacking = ids.filter(pc.is_null(rows))
-    if len(lacking):
+    missing = ids.filter(pc.is_null(rows))
+    if len(missing):
         raise BuildError(
-            f"{title}: {index.root} lacks {len(lacking):,} of the {len(ids):,} images that {path} lists, for instance "
-            f"{lacking[0]}. Complete the source, or remove them from the list."
+            f"{title}: {index.root} lacks {len(missing):,} of the {len(ids):,} images that {path} lists, for instance "
+            f"{missing[0]}. Complete the source, or remove them from the list."
         )
     class_ids = index.take(["class_id"], rows.to_numpy())["class_id"].to_pylist()
     return Adopted(tuple(np.unique(class_ids).tolist()), tuple(ids.to_pylist()))

@@ -37,34 +37,34 @@ def adopt_folder(
     classes = ClassNames(index.source)
     listing = list_images(folder)
     log(f"{folder}: {len(listing):,} images in {len(listing.folders):,} folders")
-    if listing.others:
-        names = ", ".join(escape_name(path.name) for path in listing.others[:NAMED])
-        log(f"{folder}: left out {len(listing.others):,} entries that are not images ({names}{more(listing.others)})")
+    if listing.ignored:
+        names = ", ".join(escape_name(path.name) for path in listing.ignored[:NAMED]) + more(listing.ignored)
+        log(f"{folder}: left out {len(listing.ignored):,} entries that are not images ({names})")
     if not len(listing):
         if not listing.empty:
             raise BuildError(
                 f"{folder} has neither images nor class folders. Complete the copy, or remove that folder so that the "
                 "split is drawn by rule."
             )
-        named = [(classes.of_folder(name) or name, str(place)) for name, place in listing.empty]
+        named = [(classes.of_folder(name) or name, str(path)) for name, path in listing.empty]
         return adopt_classes(config, split, named)
     if listing.empty:
         log(f"{folder}: {len(listing.empty):,} class folders have no images and add nothing")
     known = {name: class_id for name in listing.classes if (class_id := classes.of_folder(name))}
-    strange = sorted({name for name in listing.classes if name and name not in known})
-    if strange:
-        names = ", ".join(map(escape_name, strange[:NAMED]))
-        log(f"{folder}: {len(strange):,} folders not named after one class ({names}{more(strange)})")
-    matched = matcher.match(listing, known, split.partitions, log, _ruled_out(config, split))
-    _refuse_unmatched(split, folder, index, listing, matched, log)
-    if are_numbered(strange) and not known:
-        told: dict[str, set[str]] = {name: set() for name in strange}
-        for file, row in enumerate(matched.rows.tolist()):
+    unknown_names = sorted({name for name in listing.classes if name and name not in known})
+    if unknown_names:
+        names = ", ".join(map(escape_name, unknown_names[:NAMED]))
+        log(f"{folder}: {len(unknown_names):,} folders not named after one class ({names}{more(unknown_names)})")
+    match = matcher.match(listing, known, split.partitions, log, _ruled_out(config, split))
+    _refuse_unmatched(split, folder, index, listing, match, log)
+    if are_numbered(unknown_names) and not known:
+        classes_by_number: dict[str, set[str]] = {name: set() for name in unknown_names}
+        for file, row in enumerate(match.rows.tolist()):
             name = listing.classes[int(listing.folder_of[file])]
             if name:
-                told[name].add(matcher.class_ids[int(matcher.class_codes[row])])
-        classes_in_label_order(index.source.title, folder, told)
-    return _adopt_images(config, split, matcher, listing, matched, log)
+                classes_by_number[name].add(matcher.class_ids[int(matcher.class_codes[row])])
+        classes_in_label_order(index.source.title, folder, classes_by_number)
+    return _adopt_images(config, split, matcher, listing, match, log)
 
 
 def adopt_class_folders(config: Config, split: Split, folder: Path, index: SourceIndex, log: Log) -> Adopted | None:
@@ -83,25 +83,25 @@ def adopt_class_folders(config: Config, split: Split, folder: Path, index: Sourc
     log(f"{folder}: {len(named):,} class folders; its images are generated again from the source")
     classes = ClassNames(split.source)
     if are_numbered(named) and not any(map(classes.of_folder, named)) and split.source.arrays:
-        found = {piece.partition for piece in index.pieces} & set(split.partitions)
-        if not found:
+        partitions = {piece.partition for piece in index.pieces} & set(split.partitions)
+        if not partitions:
             log(f"{folder}: its class folders are numbers, and this run reads no images that would identify them")
             return None
-        told = classes_in_label_order(split.source.title, folder, classes_by_pixels(listing, index, found))
-        named = sorted(told.values())
+        class_of = classes_in_label_order(split.source.title, folder, classes_by_pixels(listing, index, partitions))
+        named = sorted(class_of.values())
     return adopt_classes(config, split, [(classes.of_folder(name) or name, str(folder)) for name in named])
 
 
 def _refuse_unmatched(
-    split: Split, folder: Path, index: SourceIndex, listing: FileListing, matched: Matched, log: Log
+    split: Split, folder: Path, index: SourceIndex, listing: FileListing, match: Matched, log: Log
 ) -> None:
-    files = np.flatnonzero(matched.rows < 0).tolist()
+    files = np.flatnonzero(match.rows < 0).tolist()
     if not files:
         return
     for file in files[:_LISTED]:
         log(f"no image of {index.source.title}: {escape_name(str(listing.path(file)))}")
     names = ", ".join(escape_name(listing.path(file).relative_to(folder).as_posix()) for file in files[:NAMED])
-    alike = f"; {matched.alike:,} of them are named by a number that another image there has" if matched.alike else ""
+    alike = f"; {match.alike:,} of them are named by a number that another image there has" if match.alike else ""
     raise BuildError(
         f"{index.source.title}: {index.root} (partition {' or '.join(split.partitions)}) lacks {len(files):,} of the "
         f"{len(listing):,} images of {folder}, by name and by content ({names}{more(files)}){alike}. Complete the "
@@ -110,41 +110,41 @@ def _refuse_unmatched(
 
 
 def _adopt_images(
-    config: Config, split: Split, matcher: Matcher, listing: FileListing, matched: Matched, log: Log
+    config: Config, split: Split, matcher: Matcher, listing: FileListing, match: Matched, log: Log
 ) -> Adopted:
-    rows, first = np.unique(matched.rows, return_index=True)
+    rows, first = np.unique(match.rows, return_index=True)
     if len(rows) < len(listing):
         log(f"{split.published}: {len(listing) - len(rows):,} files repeat an image, which is taken once")
-    if matched.twins:
+    if match.twins:
         log(
-            f"{split.published}: {matched.twins:,} images occur several times in the source and less often in the "
+            f"{split.published}: {match.twins:,} images occur several times in the source and less often in the "
             "copy, which does not say which of them it has; the first by id is taken"
         )
-    codes, example = np.unique(matcher.class_codes[rows], return_index=True)
-    places = (str(listing.path(int(first[place]))) for place in example.tolist())
-    found = dict(zip((matcher.class_ids[code] for code in codes.tolist()), places, strict=True))
-    _refuse_roles(config, split, found)
-    return Adopted(tuple(sorted(found)), tuple(matcher.source_ids(rows)))
+    codes, first_of_class = np.unique(matcher.class_codes[rows], return_index=True)
+    paths = (str(listing.path(file)) for file in first[first_of_class].tolist())
+    example_paths = dict(zip((matcher.class_ids[code] for code in codes.tolist()), paths, strict=True))
+    _refuse_roles(config, split, example_paths)
+    return Adopted(tuple(sorted(example_paths)), tuple(matcher.source_ids(rows)))
 
 
-def adopt_classes(config: Config, split: Split, mentioned: Iterable[tuple[str, str]]) -> Adopted:
-    """Adopt classes alone; `mentioned` gives each class name and where it stands."""
+def adopt_classes(config: Config, split: Split, mentions: Iterable[tuple[str, str]]) -> Adopted:
+    """Adopt classes alone; `mentions` gives each class name and where it stands."""
     classes = ClassNames(split.source)
-    found: dict[str, str] = {}
-    for name, where in mentioned:
-        found.setdefault(classes.of_name(name, where), where)
-    _refuse_roles(config, split, found)
-    return Adopted(tuple(sorted(found)))
+    where_named: dict[str, str] = {}
+    for name, where in mentions:
+        where_named.setdefault(classes.of_name(name, where), where)
+    _refuse_roles(config, split, where_named)
+    return Adopted(tuple(sorted(where_named)))
 
 
-def _refuse_roles(config: Config, split: Split, found: Mapping[str, str]) -> None:
-    """Refuse classes that the split's role rules out; `found` says where each class stands."""
-    wrong = sorted(found.keys() & _ruled_out(config, split))
-    if wrong:
+def _refuse_roles(config: Config, split: Split, where_named: Mapping[str, str]) -> None:
+    """Refuse classes that the split's role rules out; `where_named` says where each class stands."""
+    ruled_out = sorted(where_named.keys() & _ruled_out(config, split))
+    if ruled_out:
         verdict = "not in-distribution" if split.role == "in_distribution" else "in-distribution"
         raise BuildError(
-            f"{split.published or split.name} must not have the class {wrong[0]}{more(wrong, 1)}, which is {verdict} "
-            f"({found[wrong[0]]}). Check that this is a copy of this benchmark."
+            f"{split.published or split.name} must not have the class {ruled_out[0]}{more(ruled_out, 1)}, which is "
+            f"{verdict} ({where_named[ruled_out[0]]}). Check that this is a copy of this benchmark."
         )
 
 
@@ -180,8 +180,8 @@ class ClassNames:
     def of_folder(self, name: str) -> str | None:
         """Id of the class that a folder is named after, by its own name or with its parents (`a/airfield`)."""
         for part in (name, name.partition("/")[0], name.rpartition("/")[2]):
-            if len(found := self.candidates(part)) == 1:
-                return found[0]
+            if len(class_ids := self.candidates(part)) == 1:
+                return class_ids[0]
         return None
 
     def of_name(self, name: str, where: str) -> str:

@@ -79,26 +79,26 @@ class Matcher:
         code_of = {class_id: code for code, class_id in enumerate(self.class_ids)}
         by_folder = [code_of.get(folder_classes.get(name, ""), -1) for name in listing.classes]
         file_classes = np.array(by_folder, dtype=np.int64)[listing.folder_of]
-        unwanted = np.isin(self.class_ids, list(ruled_out))
-        search = _ImageSearch(self, listing, file_classes, partitions, unwanted, log)
+        excluded_classes = np.isin(self.class_ids, list(ruled_out))
+        search = _ImageSearch(self, listing, file_classes, partitions, excluded_classes, log)
         search.by_name()
-        if len(search.open) and search.packed:
+        if len(search.unmatched) and search.packed:
             raise BuildError(
-                f"{self.index.source.title}: {len(search.open):,} files such as "
-                f"{listing.path(int(search.open[0]))} can only be identified by content, which takes hours with the "
-                f"Parquet files in {self.index.root}. Give folders or archives with --{self.index.source.key}."
+                f"{self.index.source.title}: {len(search.unmatched):,} files such as "
+                f"{listing.path(int(search.unmatched[0]))} can only be identified by content, which takes hours with "
+                f"the Parquet files in {self.index.root}. Give folders or archives with --{self.index.source.key}."
             )
         search.by_content()
-        return Matched(search.found, search.twins, search.alike())
+        return Matched(search.rows, search.twins, search.alike())
 
     def in_partitions(self, partitions: Sequence[str]) -> npt.NDArray[np.bool_]:
-        """Mask of the rows that are in one of some partitions."""
-        wanted = np.array([name in partitions for name in self.partitions], dtype=bool)
-        mask: npt.NDArray[np.bool_] = wanted[self.partition_codes]
+        """Return the mask of the rows of some partitions."""
+        in_partition = np.array([name in partitions for name in self.partitions], dtype=bool)
+        mask: npt.NDArray[np.bool_] = in_partition[self.partition_codes]
         return mask
 
     def source_ids(self, rows: Int64) -> list[str]:
-        """Sorted ids of some rows: the order of rows depends on the source's layout."""
+        """Return the ids of some rows, sorted, since the order of rows depends on the source's layout."""
         ids = self.ids.take(pa.array(rows)).combine_chunks()
         names: list[str] = ids.take(pc.array_sort_indices(ids)).to_pylist()
         return names
@@ -109,7 +109,7 @@ class Matcher:
 
 
 class _ImageSearch:
-    """Matches one set's files; `open` holds those not matched yet."""
+    """Matches one set's files; `unmatched` holds those not matched yet."""
 
     def __init__(
         self,
@@ -117,26 +117,26 @@ class _ImageSearch:
         listing: FileListing,
         file_classes: Int64,
         partitions: Sequence[str],
-        unwanted: npt.NDArray[np.bool_],
+        excluded_classes: npt.NDArray[np.bool_],
         log: Log,
     ) -> None:
         self.matcher, self.listing, self.file_classes, self.log = matcher, listing, file_classes, log
-        self.partitions, self.unwanted = partitions, unwanted
+        self.partitions, self.excluded_classes = partitions, excluded_classes
         self.allowed = matcher.in_partitions(partitions)
         pieces = [piece for piece in matcher.index.pieces if piece.partition in partitions]
         self.packed = any(piece.how not in IN_PLACE for piece in pieces)
-        self.found = np.full(len(listing), -1, dtype=np.int64)
-        self.open = np.arange(len(listing), dtype=np.int64)
+        self.rows = np.full(len(listing), -1, dtype=np.int64)
+        self.unmatched = np.arange(len(listing), dtype=np.int64)
         self.twins = 0
         names = listing.names.dictionary_encode()
         digits = pc.match_substring_regex(names.dictionary, r"^[0-9]+(\.[^.]*)?$").to_numpy(zero_copy_only=False)
         self.file_names = names.indices.to_numpy().astype(np.int64)
         self.file_keys = self._in_class(self.file_names, file_classes)
-        self.telling = ~digits[self.file_names] | self.packed
+        self.distinctive = ~digits[self.file_names] | self.packed
         codes = pc.fill_null(pc.index_in(matcher.names, value_set=names.dictionary), -1).to_numpy()
-        self.same_name = np.flatnonzero(codes >= 0)
-        self.row_names = codes[self.same_name].astype(np.int64)
-        self.row_keys = self._in_class(self.row_names, matcher.class_codes[self.same_name])
+        self.named_rows = np.flatnonzero(codes >= 0)
+        self.row_names = codes[self.named_rows].astype(np.int64)
+        self.row_keys = self._in_class(self.row_names, matcher.class_codes[self.named_rows])
 
     def _in_class(self, names: Int64, classes: npt.NDArray[np.integer]) -> Int64:
         """Combine name and class into one number, which no image has for a file without a class."""
@@ -147,69 +147,70 @@ class _ImageSearch:
         """Match files by distinctive names, and by class if the file has one."""
         by_name, images = _only(self.file_names, self.row_names)
         by_key, _ = _only(self.file_keys, self.row_keys)
-        place = np.where(self.file_classes >= 0, by_key, by_name)
-        known = np.flatnonzero(self.telling & (place >= 0))
-        self.found[known] = self.same_name[place[known]]
-        astray = np.flatnonzero(self.telling & (place < 0) & (images == 1))
-        if len(astray):
-            self.refuse_class(int(astray[0]), int(self.same_name[by_name[astray[0]]]))
-        self.refuse_partition(known[~self.allowed[self.found[known]]])
-        self.open = np.flatnonzero(self.found < 0)
+        position = np.where(self.file_classes >= 0, by_key, by_name)
+        known = np.flatnonzero(self.distinctive & (position >= 0))
+        self.rows[known] = self.named_rows[position[known]]
+        misplaced = np.flatnonzero(self.distinctive & (position < 0) & (images == 1))
+        if len(misplaced):
+            self.refuse_class(int(misplaced[0]), int(self.named_rows[by_name[misplaced[0]]]))
+        self.refuse_partition(known[~self.allowed[self.rows[known]]])
+        self.unmatched = np.flatnonzero(self.rows < 0)
 
     def by_content(self) -> None:
         """Compare contents: with images of the same name first, then with all, then with other partitions' images."""
-        if len(self.open):
-            same = np.isin(self.row_keys, self.file_keys[self.open])
-            same |= np.isin(self.row_names, self.file_names[self.open[self.file_classes[self.open] < 0]])
-            likely = self.same_name[same]
+        if len(self.unmatched):
+            same_name = np.isin(self.row_keys, self.file_keys[self.unmatched])
+            unclassed = self.unmatched[self.file_classes[self.unmatched] < 0]
+            same_name |= np.isin(self.row_names, self.file_names[unclassed])
+            likely = self.named_rows[same_name]
             self.compare(likely[self.allowed[likely]])
         self.compare(np.flatnonzero(self.allowed))
-        left = self.open
+        before = self.unmatched
         elsewhere = [p for p in self.matcher.index.pieces if p.partition not in self.partitions and p.how in IN_PLACE]
         self.compare(np.flatnonzero(self.matcher.in_partitions([piece.partition for piece in elsewhere])))
-        self.refuse_partition(left[self.found[left] >= 0])
+        self.refuse_partition(before[self.rows[before] >= 0])
 
     def alike(self) -> int:
         """Count open files that share name and class with an image."""
-        same = np.isin(self.file_keys[self.open], self.row_keys)
-        same |= (self.file_classes[self.open] < 0) & np.isin(self.file_names[self.open], self.row_names)
-        return int(same.sum())
+        same_name = np.isin(self.file_keys[self.unmatched], self.row_keys)
+        same_name |= (self.file_classes[self.unmatched] < 0) & np.isin(self.file_names[self.unmatched], self.row_names)
+        return int(same_name.sum())
 
     def compare(self, rows: Int64) -> None:
         """Match open files with images of the same bytes; only images and files of equal size are read."""
-        if not len(self.open) or not len(rows):
+        if not len(self.unmatched) or not len(rows):
             return
-        self.log(f"comparing {len(self.open):,} files with {len(rows):,} images, by size and then by content")
+        self.log(f"comparing {len(self.unmatched):,} files with {len(rows):,} images, by size and then by content")
         sizes, read = image_sizes(self.matcher.index, rows)
-        files = {file: _size(self.listing.path(file)) for file in self.open.tolist()}
+        files = {file: _size(self.listing.path(file)) for file in self.unmatched.tolist()}
         common = np.intersect1d(sizes, np.array([size for size in files.values() if size > 0], dtype=np.int64))
         images: dict[bytes, list[int]] = defaultdict(list)
-        for place in np.flatnonzero(np.isin(sizes, common)).tolist():
-            images[hashlib.sha256(read(place)).digest()].append(int(rows[place]))
-        taken = set(self.found[self.found >= 0].tolist())
+        for position in np.flatnonzero(np.isin(sizes, common)).tolist():
+            images[hashlib.sha256(read(position)).digest()].append(int(rows[position]))
+        taken = set(self.rows[self.rows >= 0].tolist())
         shared = set(common.tolist())
         choices: dict[bytes, Sequence[int]] = {}
         for file, size in files.items():
             digest = _digest(self.listing.path(file)) if size in shared else b""
             if digest in images:
-                self.found[file] = self.choose(file, images[digest], taken)
-                taken.add(int(self.found[file]))
+                self.rows[file] = self.choose(file, images[digest], taken)
+                taken.add(int(self.rows[file]))
                 choices[digest] = self.possible(images[digest])
-        self.twins += sum(not taken.issuperset(same) for same in choices.values())
-        self.open = np.flatnonzero(self.found < 0)
+        self.twins += sum(not taken.issuperset(rows_of_digest) for rows_of_digest in choices.values())
+        self.unmatched = np.flatnonzero(self.rows < 0)
 
-    def choose(self, file: int, same: Sequence[int], taken: set[int]) -> int:
+    def choose(self, file: int, equal_rows: Sequence[int], taken: set[int]) -> int:
         """Choose among images of equal bytes: in the file's class, not taken yet, with the least id."""
-        wanted, codes = int(self.file_classes[file]), self.matcher.class_codes
-        rows = same if wanted >= 0 else self.possible(same)
-        row = min(rows, key=lambda row: (wanted not in (-1, codes[row]), row in taken, self.matcher.id_of(row)))
-        if wanted not in (-1, codes[row]):
+        class_code, codes = int(self.file_classes[file]), self.matcher.class_codes
+        rows = equal_rows if class_code >= 0 else self.possible(equal_rows)
+        row = min(rows, key=lambda row: (class_code not in (-1, codes[row]), row in taken, self.matcher.id_of(row)))
+        if class_code not in (-1, codes[row]):
             self.refuse_class(file, row)
         return row
 
-    def possible(self, same: Sequence[int]) -> Sequence[int]:
+    def possible(self, equal_rows: Sequence[int]) -> Sequence[int]:
         """Keep the images whose class the set can have; all of them, if it can have none."""
-        return [row for row in same if not self.unwanted[self.matcher.class_codes[row]]] or same
+        return [row for row in equal_rows if not self.excluded_classes[self.matcher.class_codes[row]]] or equal_rows
 
     def refuse_class(self, file: int, row: int) -> None:
         """Refuse a file that lies in another class's folder than its image in the source."""
@@ -226,7 +227,7 @@ class _ImageSearch:
         if not len(files):
             return
         matcher, file = self.matcher, int(files[0])
-        row = int(self.found[file])
+        row = int(self.rows[file])
         others = f", and so are {len(files) - 1:,} more files" if len(files) > 1 else ""
         raise BuildError(
             f"{matcher.index.source.title}: {self.listing.path(file)} is {matcher.id_of(row)} of the partition "
@@ -245,15 +246,15 @@ def _digest(path: Path) -> bytes:
         return hashlib.sha256(opened.read()).digest()
 
 
-def _only(wanted: Int64, offered: Int64) -> tuple[Int64, Int64]:
-    """For each wanted number, the position of its only equal among those offered, or -1, and the count of equals."""
+def _only(numbers: Int64, offered: Int64) -> tuple[Int64, Int64]:
+    """Return for each number the position of its only equal among those offered, or -1, and the count of equals."""
     order = np.argsort(offered, kind="stable")
     ranked = offered[order]
-    first = np.searchsorted(ranked, wanted, side="left")
-    count = np.searchsorted(ranked, wanted, side="right") - first
-    place = np.full(len(wanted), -1, dtype=np.int64)
-    place[count == 1] = order[first[count == 1]]
-    return place, count
+    first = np.searchsorted(ranked, numbers, side="left")
+    count = np.searchsorted(ranked, numbers, side="right") - first
+    position = np.full(len(numbers), -1, dtype=np.int64)
+    position[count == 1] = order[first[count == 1]]
+    return position, count
 
 
 def _codes(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.int32], tuple[str, ...]]:

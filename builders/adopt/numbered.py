@@ -30,33 +30,33 @@ def are_numbered(names: Collection[str]) -> bool:
     return bool(names) and sorted(names) == sorted(map(str, range(len(names))))
 
 
-def classes_in_label_order(title: str, folder: Path, found: Mapping[str, Collection[str]]) -> dict[str, str]:
+def classes_in_label_order(title: str, folder: Path, classes_of: Mapping[str, Collection[str]]) -> dict[str, str]:
     """Return the class of each numbered folder.
 
     Args:
         title: the source's title.
         folder: the set's folder, for messages.
-        found: the classes of each folder's images, by the folder's number.
+        classes_of: the classes of each folder's images, by the folder's number.
 
     Raises:
         BuildError: a folder has images of no class or of several, or the numbers are not positions in the sorted list.
     """
-    numbers = sorted(found, key=int)
+    numbers = sorted(classes_of, key=int)
     for number in numbers:
-        if len(found[number]) != 1:
-            named = " and ".join(sorted(found[number])[:NAMED])
-            holds = f"images of {named}" if named else f"no image of {title}"
+        if len(classes_of[number]) != 1:
+            class_names = " and ".join(sorted(classes_of[number])[:NAMED])
+            holds = f"images of {class_names}" if class_names else f"no image of {title}"
             raise BuildError(
                 f"{title}: the class folders of {folder} are numbers, and {number} holds {holds}, so its class is "
                 "unclear. Name the folders after their classes."
             )
-    classes = {number: next(iter(found[number])) for number in numbers}
+    classes = {number: next(iter(classes_of[number])) for number in numbers}
     if len(set(classes.values())) < len(classes):
-        twice = next(name for name in classes.values() if list(classes.values()).count(name) > 1)
-        same = " and ".join([number for number in numbers if classes[number] == twice][:NAMED])
+        repeated = next(name for name in classes.values() if list(classes.values()).count(name) > 1)
+        holders = " and ".join([number for number in numbers if classes[number] == repeated][:NAMED])
         raise BuildError(
-            f"{title}: the class folders of {folder} are numbers, and {same} hold images of the same class {twice}. "
-            "Name the folders after their classes."
+            f"{title}: the class folders of {folder} are numbers, and {holders} hold images of the same class "
+            f"{repeated}. Name the folders after their classes."
         )
     for number, expected in zip(numbers, sorted(classes.values()), strict=True):
         if classes[number] != expected:
@@ -79,16 +79,17 @@ def classes_by_pixels(listing: FileListing, index: SourceIndex, partitions: Coll
         partitions: the partitions that the set may come from.
     """
     known = _classes_of_pixels(index, partitions)
-    told: dict[str, set[str]] = {name: set() for name in (*listing.classes, *(name for name, _ in listing.empty))}
-    strange = set()
+    names = (*listing.classes, *(name for name, _ in listing.empty))
+    classes_of: dict[str, set[str]] = {name: set() for name in names}
+    with_unknown = set()
     for file in range(len(listing)):
         name = listing.classes[int(listing.folder_of[file])]
         classes = known.get(_digest(listing.path(file)), set())
         if not classes:
-            strange.add(name)
+            with_unknown.add(name)
         elif len(classes) == 1:
-            told[name] |= classes
-    return {name: set() if name in strange else classes for name, classes in told.items()}
+            classes_of[name] |= classes
+    return {name: set() if name in with_unknown else classes for name, classes in classes_of.items()}
 
 
 def _digest(path: Path) -> str:

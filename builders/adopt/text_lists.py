@@ -64,24 +64,24 @@ def adopt_indexes(
         BuildError: there is no list of a chosen split, a line is malformed or names an image that the source lacks,
             or two lists share an image.
     """
-    chosen = dict.fromkeys(key for key, names in benchmark.parts().items() if set(names) & set(parts))
-    lists = _find(copy, {key: name for key, name in benchmark.published().items() if key in chosen}, benchmark)
-    _refuse_half(chosen, lists, copy)
+    keys = dict.fromkeys(key for key, names in benchmark.parts().items() if set(names) & set(parts))
+    lists = _find(copy, {key: name for key, name in benchmark.published().items() if key in keys}, benchmark)
+    _refuse_half(keys, lists, copy)
     finders: dict[tuple[str, str], _Finder] = {}
-    found: dict[str, Adopted] = {}
-    for key in chosen:
+    adopted: dict[str, Adopted] = {}
+    for key in keys:
         if key not in lists:
             log(f"{key}: no list in the adopted copy, so it is drawn by rule")
             continue
         reader = _ListReader(benchmark, key, lists[key], indexes, finders)
-        adopted = reader.adopt()
-        found |= adopted
-        images = sum(len(part.source_ids or ()) for part in adopted.values())
+        of_parts = reader.adopt()
+        adopted |= of_parts
+        images = sum(len(part.source_ids or ()) for part in of_parts.values())
         paper = benchmark.count(key).paper
-        differs = f" (the paper: {paper:,})" * (images != paper)
-        log(f"{key}: adopted {images:,} images from {lists[key]}{differs}")
-    _refuse_shared(benchmark, found, lists)
-    return found
+        difference = f" (the paper: {paper:,})" * (images != paper)
+        log(f"{key}: adopted {images:,} images from {lists[key]}{difference}")
+    _refuse_shared(benchmark, adopted, lists)
+    return adopted
 
 
 def _find(copy: Path, names: Mapping[str, str], benchmark: Benchmark) -> dict[str, Path]:
@@ -91,27 +91,27 @@ def _find(copy: Path, names: Mapping[str, str], benchmark: Benchmark) -> dict[st
     by_name: dict[str, list[Path]] = defaultdict(list)
     for path in files:
         by_name[path.name].append(path)
-    found = {key: by_name[name] for key, name in names.items() if name in by_name}
-    for key, paths in found.items():
+    paths_of = {key: by_name[name] for key, name in names.items() if name in by_name}
+    for key, paths in paths_of.items():
         if len(paths) > 1:
             raise BuildError(
                 f"There are two lists of {key}: {paths[0]} and {paths[1]}. Give the folder of one of them."
             )
-    if not found:
+    if not paths_of:
         published = dict.fromkeys(benchmark.published().values())
-        wanted = ", ".join(f"{name} for {key}" for key, name in names.items()) or ", ".join(published)
+        expected = ", ".join(f"{name} for {key}" for key, name in names.items()) or ", ".join(published)
         raise BuildError(
-            f"{copy} has no list of the chosen splits ({wanted}), but "
+            f"{copy} has no list of the chosen splits ({expected}), but "
             f"{', '.join(path.name for path in files[:NAMED]) or 'no text file'}{more(files)}. Give the lists these "
             "names, choose other --splits, or build without --adopt."
         )
-    return {key: paths[0] for key, paths in found.items()}
+    return {key: paths[0] for key, paths in paths_of.items()}
 
 
-def _refuse_half(chosen: Mapping[str, None], lists: Mapping[str, Path], copy: Path) -> None:
+def _refuse_half(keys: Mapping[str, None], lists: Mapping[str, Path], copy: Path) -> None:
     """Refuse to draw one split of a config by rule if another one is adopted: they would share images."""
     adopted = {key.partition("/")[0]: key for key in lists}
-    for key in chosen:
+    for key in keys:
         config = key.partition("/")[0]
         if key not in lists and config in adopted:
             raise BuildError(
@@ -120,19 +120,19 @@ def _refuse_half(chosen: Mapping[str, None], lists: Mapping[str, Path], copy: Pa
             )
 
 
-def _refuse_shared(benchmark: Benchmark, found: Mapping[str, Adopted], lists: Mapping[str, Path]) -> None:
+def _refuse_shared(benchmark: Benchmark, adopted: Mapping[str, Adopted], lists: Mapping[str, Path]) -> None:
     """Refuse two lists of one config that share an image."""
     declared = benchmark.by_key()
-    seen: dict[tuple[str, str, str], str] = {}
+    key_of: dict[tuple[str, str, str], str] = {}
     for key in lists:
         for part in benchmark.parts()[key]:
             config, split = declared[part]
-            for source_id in found[part].source_ids or ():
-                other = seen.setdefault((config.name, split.source.key, source_id), key)
-                if other != key:
+            for source_id in adopted[part].source_ids or ():
+                other_key = key_of.setdefault((config.name, split.source.key, source_id), key)
+                if other_key != key:
                     raise BuildError(
-                        f"{other} and {key} must not share images, but {source_id} of {split.source.title} is in "
-                        f"{lists[other]} and {lists[key]}. Give lists that belong together."
+                        f"{other_key} and {key} must not share images, but {source_id} of {split.source.title} is in "
+                        f"{lists[other_key]} and {lists[key]}. Give lists that belong together."
                     )
 
 
@@ -201,8 +201,8 @@ class _ListReader:
             if split.source.key == source and partition in split.partitions
         }
         if not fitting:
-            wanted = [word for word, place in self.words.items() if self._has(*place)]
-            raise self._wrong(line, f"{self.key} does not draw from {line.dataset}, but from {', '.join(wanted)}")
+            words = [word for word, place in self.words.items() if self._has(*place)]
+            raise self._wrong(line, f"{self.key} does not draw from {line.dataset}, but from {', '.join(words)}")
         for part, split in fitting.items():
             limit = 0.0 if binary or split.oodness is None else split.oodness.known
             if (line.oodness <= limit) == (split.role == "in_distribution"):
@@ -215,10 +215,10 @@ class _ListReader:
 
     def _adopted(self, split: Split, lines: Sequence[Line]) -> Adopted:
         (partition,) = split.partitions
-        place = (split.source.key, partition)
-        if place not in self.finders:
-            self.finders[place] = _Finder(self.indexes[split.source.key], partition)
-        finder = self.finders[place]
+        finder_key = (split.source.key, partition)
+        if finder_key not in self.finders:
+            self.finders[finder_key] = _Finder(self.indexes[split.source.key], partition)
+        finder = self.finders[finder_key]
         for line in lines:
             if line.class_index >= len(finder.classes):
                 last = len(finder.classes) - 1
@@ -228,15 +228,15 @@ class _ListReader:
             if source_id is None:
                 named = f"{one_line(line.name)} of class {line.class_index} ({finder.classes[line.class_index]})"
                 raise self._wrong(line, f"{named} is not an image of {split.source.title}: it {finder.why_not(line)}")
-        first: dict[str | None, Line] = {}
+        first_lines: dict[str | None, Line] = {}
         of_class: dict[int, Line] = {}
         for line, source_id in zip(lines, source_ids, strict=True):
-            if first.setdefault(source_id, line) is not line:
-                raise self._wrong(line, f"{one_line(line.name)} is already in line {first[source_id].number}")
-            before = of_class.setdefault(line.class_index, line)
-            if before.oodness != line.oodness:
-                earlier = f"{before.oodness:g} in line {before.number}"
-                raise self._wrong(line, f"oodness {line.oodness:g} of a class that has {earlier}")
+            if first_lines.setdefault(source_id, line) is not line:
+                raise self._wrong(line, f"{one_line(line.name)} is already in line {first_lines[source_id].number}")
+            earlier = of_class.setdefault(line.class_index, line)
+            if earlier.oodness != line.oodness:
+                earlier_text = f"{earlier.oodness:g} in line {earlier.number}"
+                raise self._wrong(line, f"oodness {line.oodness:g} of a class that has {earlier_text}")
         oodness = {finder.classes[index]: line.oodness for index, line in of_class.items()}
         ids = sorted(oodness)
         return Adopted(
@@ -263,13 +263,13 @@ class _Finder:
 
     def find(self, lines: Sequence[Line]) -> list[str | None]:
         """Return the source id of each line's image, None if the source lacks it."""
-        wanted = pa.array([f"{self.classes[line.class_index]}\t{line.name}" for line in lines], pa.string())
-        found: list[str | None] = self.ids.take(pc.index_in(wanted, value_set=self.keys)).to_pylist()
-        return found
+        keys = pa.array([f"{self.classes[line.class_index]}\t{line.name}" for line in lines], pa.string())
+        source_ids: list[str | None] = self.ids.take(pc.index_in(keys, value_set=self.keys)).to_pylist()
+        return source_ids
 
     def why_not(self, line: Line) -> str:
         """Say why an image was not found."""
-        same = np.flatnonzero(pc.equal(self.names, line.name).to_numpy(zero_copy_only=False))
-        if len(same):
-            return f"is of class {self.class_ids[int(same[0])]} in {self.root}"
+        rows = np.flatnonzero(pc.equal(self.names, line.name).to_numpy(zero_copy_only=False))
+        if len(rows):
+            return f"is of class {self.class_ids[int(rows[0])]} in {self.root}"
         return f"is not in {self.root}"
