@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import math
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -65,7 +65,7 @@ class Separation:
 
 
 def known_test(manifest: Manifest, config: str) -> RoleRows:
-    """The known test images that a config is compared with: its own, or else the only ones of its benchmark.
+    """Return the known test images that a config is compared with: its own, or else the only ones of its benchmark.
 
     Raises:
         BuildError: there are none, or those of several other configs.
@@ -79,8 +79,8 @@ def known_test(manifest: Manifest, config: str) -> RoleRows:
     if config in with_known:
         return RoleRows(f"{config}/{TEST}", KNOWN)
     if len(with_known) != 1:
-        found = f"configs with one: {', '.join(with_known)}" if with_known else "no config of its benchmark has one"
-        raise BuildError(f"{config} has no in-distribution split `test` ({found}). Audit a config that has one.")
+        hint = f"configs with one: {', '.join(with_known)}" if with_known else "no config of its benchmark has one"
+        raise BuildError(f"{config} has no in-distribution split `test` ({hint}). Audit a config that has one.")
     return RoleRows(f"{with_known[0]}/{TEST}", KNOWN)
 
 
@@ -101,12 +101,12 @@ def sampled(root: Path, manifest: Manifest, keys: Sequence[str], sample: int) ->
     Raises:
         BuildError: an index cannot be read.
     """
-    known = manifest.by_key()
-    columns: dict[RoleRows, npt.NDArray[np.int64]] = {}
+    entries = manifest.by_key()
+    samples: dict[RoleRows, npt.NDArray[np.int64]] = {}
     for key in keys:
-        first = first_rows(read_index(root, known[key], ["role"]), sample)
-        columns |= {RoleRows(key, role): rows for role, rows in first.items()}
-    return columns
+        first = first_rows(read_index(root, entries[key], ["role"]), sample)
+        samples |= {RoleRows(key, role): numbers for role, numbers in first.items()}
+    return samples
 
 
 def measure_rows(
@@ -124,18 +124,18 @@ def measure_rows(
     Returns:
         An array (n, `NUMBERS`) for each.
     """
-    known = manifest.by_key()
+    entries = manifest.by_key()
     groups: list[tuple[RoleRows, RowGroup]] = [
         (rows, group)
         for rows, numbers in chosen.items()
-        for group in row_groups(root, rows.split, known[rows.split], numbers)
+        for group in row_groups(root, rows.split, entries[rows.split], numbers)
     ]
     meter.step("measuring", sum(len(numbers) for numbers in chosen.values()))
     results = executor.run([MeasureTask(group) for _, group in groups], meter.advance)
-    found = {rows: np.zeros((len(numbers), len(NUMBERS))) for rows, numbers in chosen.items()}
+    measured = {rows: np.zeros((len(numbers), len(NUMBERS))) for rows, numbers in chosen.items()}
     for (rows, group), values in zip(groups, results, strict=True):
-        found[rows][group.first : group.first + len(values)] = values
-    return found
+        measured[rows][group.first : group.first + len(values)] = values
+    return measured
 
 
 def separations(measured: Mapping[RoleRows, Float64], reference: RoleRows) -> list[Separation]:
@@ -155,41 +155,41 @@ def separations(measured: Mapping[RoleRows, Float64], reference: RoleRows) -> li
     ]
 
 
-def _separation(rows: RoleRows, number: str, known: Float64, others: Float64) -> Separation:
-    known, others = known[~np.isnan(known)], others[~np.isnan(others)]
-    if not len(known) or not len(others):
-        return Separation(rows, number, None, "", len(others), len(known))
-    area = mann_whitney_auroc(known, others)
+def _separation(rows: RoleRows, number: str, known: Float64, values: Float64) -> Separation:
+    known, values = known[~np.isnan(known)], values[~np.isnan(values)]
+    if not len(known) or not len(values):
+        return Separation(rows, number, None, "", len(values), len(known))
+    area = mann_whitney_auroc(known, values)
     direction = "" if area == 0.5 else "higher" if area > 0.5 else "lower"
-    return Separation(rows, number, max(area, 1 - area), direction, len(others), len(known))
+    return Separation(rows, number, max(area, 1 - area), direction, len(values), len(known))
 
 
-def findings(config: str, found: Sequence[Separation], reference: RoleRows, sample: int) -> Findings:
-    """The table, chart and summary of a config's separations."""
+def findings(config: str, separations: Sequence[Separation], reference: RoleRows, sample: int) -> Findings:
+    """Return the table, chart and summary of a config's separations."""
     return Findings(
         key=f"{config}/artifacts",
-        summary=_summary(config, found, reference, sample),
-        splits=tuple(sorted({reference.split, *(one.rows.split for one in found)})),
+        summary=_summary(config, separations, reference, sample),
+        splits=tuple(sorted({reference.split, *(separation.rows.split for separation in separations)})),
         columns=("split", "role", "number", "auroc", "direction", "flagged", "images", "known_images"),
         rows=[
             (
-                one.rows.split,
-                one.rows.role,
-                one.number,
-                "" if one.auroc is None else f"{one.auroc:.4f}",
-                one.direction,
-                "yes" if one.flagged else "no",
-                one.images,
-                one.known_images,
+                separation.rows.split,
+                separation.rows.role,
+                separation.number,
+                "" if separation.auroc is None else f"{separation.auroc:.4f}",
+                separation.direction,
+                "yes" if separation.flagged else "no",
+                separation.images,
+                separation.known_images,
             )
-            for one in found
+            for separation in separations
         ],
-        picture=_chart(config, found, reference),
+        picture=_chart(config, separations, reference),
     )
 
 
-def _summary(config: str, found: Sequence[Separation], reference: RoleRows, sample: int) -> str:
-    flagged = sorted((one for one in found if one.flagged), key=lambda one: (-(one.auroc or 0), one.rows, one.number))
+def _summary(config: str, separations: Sequence[Separation], reference: RoleRows, sample: int) -> str:
+    flagged = sorted((separation for separation in separations if separation.flagged), key=_strongest_first)
     compared = f"the known rows of `{reference.split}` (the first {sample:,} rows of each role and split at most)"
     if not flagged:
         return (
@@ -197,8 +197,9 @@ def _summary(config: str, found: Sequence[Separation], reference: RoleRows, samp
             f"from {compared} with an AUROC above {FLAGGED}."
         )
     named = [
-        f"`{one.rows.split.partition('/')[2]}` by {one.number.replace('_', ' ')} ({one.auroc:.3f}, {one.direction})"
-        for one in flagged[:_MOST_NAMED]
+        f"`{separation.rows.split.partition('/')[2]}` by {separation.number.replace('_', ' ')} "
+        f"({separation.auroc:.3f}, {separation.direction})"
+        for separation in flagged[:_MOST_NAMED]
     ]
     more = f", and {len(flagged) - _MOST_NAMED:,} more in the table" if len(flagged) > _MOST_NAMED else ""
     return (
@@ -207,10 +208,10 @@ def _summary(config: str, found: Sequence[Separation], reference: RoleRows, samp
     )
 
 
-def _chart(config: str, found: Sequence[Separation], reference: RoleRows) -> Image.Image:
+def _chart(config: str, separations: Sequence[Separation], reference: RoleRows) -> Image.Image:
     lines = [
-        (f"{rows.split.partition('/')[2]} ({rows.role})", [_cell(one) for one in found if one.rows == rows])
-        for rows in sorted({one.rows for one in found})
+        (f"{rows.split.partition('/')[2]} ({rows.role})", list(map(_cell, group)))
+        for rows, group in _by_rows(separations).items()
     ]
     return heat_table(
         f"{config}: AUROC of single numbers against {reference.split}",
@@ -220,19 +221,30 @@ def _chart(config: str, found: Sequence[Separation], reference: RoleRows) -> Ima
     )
 
 
-def _cell(one: Separation) -> HeatCell:
-    if one.auroc is None:
+def _cell(separation: Separation) -> HeatCell:
+    if separation.auroc is None:
         return HeatCell("none")
-    sign = {"higher": " +", "lower": " -"}.get(one.direction, "")
-    return HeatCell(f"{one.auroc:.2f}{sign}", 2 * one.auroc - 1, one.flagged)
+    sign = {"higher": " +", "lower": " -"}.get(separation.direction, "")
+    return HeatCell(f"{separation.auroc:.2f}{sign}", 2 * separation.auroc - 1, separation.flagged)
 
 
-def separation_lines(found: Sequence[Separation]) -> Iterator[list[str]]:
-    """The lines of a terminal's table: the numbers of each split that separate best, most first."""
+def separation_lines(separations: Sequence[Separation]) -> Iterator[list[str]]:
+    """Yield the lines of a terminal's table: the numbers that separate each split best, the best first."""
     yield ["split", "role", "images", "number", "AUROC", "direction", "verdict"]
-    for rows in sorted({one.rows for one in found}):
-        mine = [one for one in found if one.rows == rows and one.auroc is not None]
-        mine.sort(key=lambda one: (-(one.auroc or math.nan), one.number))
-        for one in [one for one in mine if one.flagged] or mine[:1]:
-            verdict = f"SEPARATES above {FLAGGED}" if one.flagged else "the best; not flagged"
-            yield [rows.split, rows.role, f"{one.images:,}", one.number, f"{one.auroc:.3f}", one.direction, verdict]
+    for rows, group in _by_rows(separations).items():
+        measured = sorted((one for one in group if one.auroc is not None), key=_strongest_first)
+        for best in [one for one in measured if one.flagged] or measured[:1]:
+            verdict = f"SEPARATES above {FLAGGED}" if best.flagged else "the best; not flagged"
+            auroc = f"{best.auroc:.3f}"
+            yield [rows.split, rows.role, f"{best.images:,}", best.number, auroc, best.direction, verdict]
+
+
+def _by_rows(separations: Sequence[Separation]) -> dict[RoleRows, list[Separation]]:
+    groups: dict[RoleRows, list[Separation]] = defaultdict(list)
+    for separation in sorted(separations, key=lambda separation: separation.rows):
+        groups[separation.rows].append(separation)
+    return groups
+
+
+def _strongest_first(separation: Separation) -> tuple[float, RoleRows, str]:
+    return -(separation.auroc or 0), separation.rows, separation.number

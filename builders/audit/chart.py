@@ -52,8 +52,8 @@ def heat_table(title: str, columns: Sequence[str], lines: Sequence[Line], note: 
         math.ceil(max(font.getlength(cell.text) for cell in column)) + 2 * _PADDING
         for column in zip(*cells, strict=True)
     ]
-    text = math.ceil(max(font.getlength(title), font.getlength(note)))
-    width = max(sum(widths), text) + 2 * _PADDING
+    text_width = math.ceil(max(font.getlength(title), font.getlength(note)))
+    width = max(sum(widths), text_width) + 2 * _PADDING
     picture = Image.new("RGB", (width, (len(cells) + 2) * _LINE + 2 * _PADDING), _PAPER)
     draw = ImageDraw.Draw(picture)
     draw.text((_PADDING, _PADDING), title, fill=_TEXT, font=font)

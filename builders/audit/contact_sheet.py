@@ -42,22 +42,24 @@ def contact_sheet(root: Path, manifest: Manifest, config: str, splits: Sequence[
         BuildError: a split has no images here, or a file cannot be read.
     """
     blocks: dict[tuple[int, str], list[RowPicture]] = {}
-    of: dict[tuple[int, str], int] = {}
+    sizes: dict[tuple[int, str], int] = {}
     entries = manifest.configs[config].splits
     for name in sorted(splits):
         index = read_index(root, entries[name], ["role"])
-        of |= {(row["values"], name): row["counts"] for row in index["role"].value_counts().to_pylist()}
+        sizes |= {(row["values"], name): row["counts"] for row in index["role"].value_counts().to_pylist()}
         numbers = np.sort(np.concatenate([np.zeros(0, np.int64), *first_rows(index, count).values()]))
         for picture in read_pictures(root, f"{config}/{name}", entries[name], numbers):
             blocks.setdefault((ROLES.index(picture.role), name), []).append(picture)
     rows = [
         Strip(
-            f"{name}: {ROLE_NAMES[ROLES[role]]}, {len(some):,} of {of[role, name]:,} images",
-            tuple(Stack((one.shown,)) for one in sorted(some, key=lambda one: (one.class_name.casefold(), one.row))),
+            f"{name}: {ROLE_NAMES[ROLES[role]]}, {len(pictures):,} of {sizes[role, name]:,} images",
+            tuple(Stack((picture.shown,)) for picture in sorted(pictures, key=_by_class)),
         )
-        for (role, name), some in sorted(blocks.items())
+        for (role, name), pictures in sorted(blocks.items())
     ]
-    drawn = [(f"{config}/{name}", one.row, one.id) for (_, name), some in sorted(blocks.items()) for one in some]
+    drawn = [
+        (f"{config}/{name}", picture.row, picture.id) for (_, name), pictures in blocks.items() for picture in pictures
+    ]
     return Findings(
         key=f"{config}/sheet",
         summary=f"Contact sheet of `{config}`: the first rows of {quantity(len(splits), 'split')}, "
@@ -67,6 +69,10 @@ def contact_sheet(root: Path, manifest: Manifest, config: str, splits: Sequence[
         rows=sorted(drawn),
         picture=grid(rows, f"{_SAMPLE} {_FRAMED}"),
     )
+
+
+def _by_class(picture: RowPicture) -> tuple[str, int]:
+    return picture.class_name.casefold(), picture.row
 
 
 def pairs_sheet(root: Path, manifest: Manifest, key: str, count: int) -> Findings:
@@ -81,21 +87,21 @@ def pairs_sheet(root: Path, manifest: Manifest, key: str, count: int) -> Finding
     Raises:
         BuildError: the split has no duplicates, the release has no table of them, or a file cannot be read.
     """
-    known = manifest.by_key()
+    entries = manifest.by_key()
     nearest = _nearest(_table(root, manifest), key)
     if not nearest:
         raise BuildError(f"{key} has no duplicates in the table of {root}. Choose another split with --splits.")
     drawn = sorted(nearest.items(), key=lambda item: (-item[1][0], item[0]))[:count]
-    wanted: dict[str, set[str]] = {key: {row for row, _ in drawn}}
+    ids_of: dict[str, set[str]] = {key: {row for row, _ in drawn}}
     for _, (_, place, partner) in drawn:
-        wanted.setdefault(place, set()).add(partner)
-    pictures = {place: _by_id(root, place, known[place], ids) for place, ids in wanted.items()}
+        ids_of.setdefault(place, set()).add(partner)
+    pictures = {place: _by_id(root, place, entries[place], ids) for place, ids in ids_of.items()}
     config, _, split = key.partition("/")
     return Findings(
         key=f"{config}/pairs_{split}",
         summary=f"Pairs of `{key}`: {len(drawn):,} of its {len(nearest):,} images with a duplicate in the table of "
         f"duplicates, each with the nearest; the least similar pairs are drawn first. {_LOCAL}",
-        splits=tuple(sorted(wanted)),
+        splits=tuple(sorted(ids_of)),
         columns=("split", "id", "distance", "other_split", "other_id"),
         rows=[(key, row, f"{distance:.4f}", place, partner) for row, (distance, place, partner) in drawn],
         picture=grid(_pair_rows(key, drawn, pictures), f"Distance 0: equal pixels or equal bytes. {_FRAMED}"),
@@ -106,10 +112,10 @@ _Nearest = tuple[str, tuple[float, str, str]]
 """The id of a row, and its nearest duplicate: distance, split and id."""
 
 
-def _pair_rows(key: str, drawn: Sequence[_Nearest], pictures: Mapping[str, Mapping[str, RowPicture]]) -> list[Strip]:
-    """A row for each other split, those with the least similar pair first."""
+def _pair_rows(key: str, pairs: Sequence[_Nearest], pictures: Mapping[str, Mapping[str, RowPicture]]) -> list[Strip]:
+    """Return a row for each other split; the splits with the least similar pairs come first."""
     by_place: dict[str, list[Stack]] = {}
-    for row, (distance, place, partner) in drawn:
+    for row, (distance, place, partner) in pairs:
         images = (pictures[key][row].shown, pictures[place][partner].shown)
         by_place.setdefault(place, []).append(Stack(images, f"distance {distance:.3f}"))
     return [
@@ -119,20 +125,20 @@ def _pair_rows(key: str, drawn: Sequence[_Nearest], pictures: Mapping[str, Mappi
 
 
 def _nearest(pairs: Iterable[Pair], key: str) -> dict[str, tuple[float, str, str]]:
-    """The nearest duplicate of each row of a split that has one, by id: distance, split and id."""
+    """Return the nearest duplicate of each row of a split, by the row's id: distance, split and id."""
     nearest: dict[str, tuple[float, str, str]] = {}
     for pair in pairs:
-        for row_split, row, other in (
+        for row_split, row, partner in (
             (pair.split, pair.id, (pair.distance, pair.other_split, pair.other_id)),
             (pair.other_split, pair.other_id, (pair.distance, pair.split, pair.id)),
         ):
             if row_split == key:
-                nearest[row] = min(other, nearest.get(row, other))
+                nearest[row] = min(partner, nearest.get(row, partner))
     return nearest
 
 
 def with_duplicates(root: Path, manifest: Manifest) -> set[str]:
-    """The splits (`config/split`) that have rows in the table of duplicates.
+    """Return the splits (`config/split`) that have rows in the table of duplicates.
 
     Raises:
         BuildError: the release has no such table, or it cannot be read.
@@ -146,7 +152,7 @@ def _table(root: Path, manifest: Manifest) -> list[Pair]:
     return read_pairs(Layout(root).duplicates)
 
 
-def _by_id(root: Path, key: str, split: SplitEntry, wanted: set[str]) -> dict[str, RowPicture]:
+def _by_id(root: Path, key: str, split: SplitEntry, wanted_ids: set[str]) -> dict[str, RowPicture]:
     ids = read_index(root, split, ["id"])["id"].to_pylist()
-    rows = np.array([row for row, name in enumerate(ids) if name in wanted], np.int64)
+    rows = np.array([row for row, name in enumerate(ids) if name in wanted_ids], np.int64)
     return {image.id: image for image in read_pictures(root, key, split, rows)}

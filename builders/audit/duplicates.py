@@ -55,74 +55,74 @@ class Duplicates:
     """Duplicates of a release, or of two.
 
     Attributes:
-        parts: the compared splits by name, which is `config/split`, after `AGAINST` in the other release.
+        splits: the compared splits by name, which is `config/split`, after `AGAINST` in the other release.
         exact: pairs of rows with equal content.
         near: pairs of rows with other content, whose distance is at most `THRESHOLD`.
         searched: pairs of splits that were searched for near-duplicates, the training split first.
         without_images: splits that would have been searched but have no images here.
     """
 
-    parts: Mapping[str, ReleaseSplit]
+    splits: Mapping[str, ReleaseSplit]
     exact: tuple[Pair, ...]
     near: tuple[Pair, ...]
     searched: tuple[tuple[str, str], ...] = ()
     without_images: tuple[str, ...] = ()
 
 
-def release_splits(root: Path, manifest: Manifest, before: str = "") -> dict[str, ReleaseSplit]:
-    """The splits of a release by name."""
-    return {f"{before}{key}": ReleaseSplit(root, entry) for key, entry in manifest.by_key().items()}
+def release_splits(root: Path, manifest: Manifest, prefix: str = "") -> dict[str, ReleaseSplit]:
+    """Return the splits of a release by name; `prefix` begins each name."""
+    return {f"{prefix}{key}": ReleaseSplit(root, entry) for key, entry in manifest.by_key().items()}
 
 
-def searches(mine: Manifest, other: Manifest | None = None) -> list[tuple[str, str]]:
-    """The pairs of splits to search for near-duplicates: in-distribution training images, and other images.
+def searches(manifest: Manifest, other: Manifest | None = None) -> list[tuple[str, str]]:
+    """Return the pairs of splits to search for near-duplicates: in-distribution training images, and other images.
 
     Args:
-        mine: a release's manifest.
+        manifest: a release's manifest.
         other: that of another one, to which it is compared instead of to itself.
 
     Returns:
         Names of splits; two training splits are one pair.
     """
-    ours = [key for key, entry in mine.by_key().items() if is_training(key, entry)]
+    trains = [key for key, entry in manifest.by_key().items() if is_training(key, entry)]
     if other is None:
-        wanted = [(train, key) for keys in groups(mine) for train in ours if train in keys for key in keys]
+        candidates = [(train, key) for keys in groups(manifest) for train in trains if train in keys for key in keys]
     else:
-        theirs = [key for key, entry in other.by_key().items() if is_training(key, entry)]
-        wanted = [(train, f"{AGAINST}{key}") for train in ours for key in other.by_key()]
-        wanted += [(f"{AGAINST}{train}", key) for train in theirs for key in mine.by_key()]
-    found: list[tuple[str, str]] = []
-    for train, key in wanted:
-        if train != key and (train, key) not in found and (key, train) not in found:
-            found.append((train, key))
-    return found
+        other_trains = [key for key, entry in other.by_key().items() if is_training(key, entry)]
+        candidates = [(train, f"{AGAINST}{key}") for train in trains for key in other.by_key()]
+        candidates += [(f"{AGAINST}{train}", key) for train in other_trains for key in manifest.by_key()]
+    searched: list[tuple[str, str]] = []
+    for train, key in candidates:
+        if train != key and (train, key) not in searched and (key, train) not in searched:
+            searched.append((train, key))
+    return searched
 
 
-def exact(parts: Mapping[str, ReleaseSplit]) -> list[Pair]:
+def exact(splits: Mapping[str, ReleaseSplit]) -> list[Pair]:
     """Find rows with equal content digests; between two releases only pairs of both.
 
     Raises:
         BuildError: an index cannot be read.
     """
-    for part in parts.values():
+    for split in splits.values():
         for name in ("id", "role", "class_id", DIGEST):  # one after the other, for the memory of a large index
-            read_index(part.root, part.entry, [name])
+            read_index(split.root, split.entry, [name])
     try:
-        pairs = exact_pairs({name: part.index for name, part in parts.items()})
+        pairs = exact_pairs({name: split.index for name, split in splits.items()})
     except (OSError, pa.ArrowException) as error:
-        raise unreadable_file(next(iter(parts.values())).root, error) from error
-    two = any(name.startswith(AGAINST) for name in parts)
-    return [pair for pair in pairs if not two or _is_between(pair)]
+        raise unreadable_file(next(iter(splits.values())).root, error) from error
+    two_releases = any(name.startswith(AGAINST) for name in splits)
+    return [pair for pair in pairs if not two_releases or _is_between(pair)]
 
 
 def find_near(
-    found: Duplicates, wanted: Sequence[tuple[str, str]], scratch: Path, executor: Executor, meter: Meter
+    duplicates: Duplicates, searches: Sequence[tuple[str, str]], scratch: Path, executor: Executor, meter: Meter
 ) -> Duplicates:
     """Add the near-duplicates of some pairs of splits.
 
     Args:
-        found: what was found by digests.
-        wanted: the pairs of splits, from `searches`.
+        duplicates: what was found by digests.
+        searches: the pairs of splits, from `searches`.
         scratch: an empty folder for 3 KB an image of the splits.
         executor: runs the tasks.
         meter: shows progress.
@@ -130,35 +130,37 @@ def find_near(
     Raises:
         BuildError: a shard cannot be read, or an image does not decode.
     """
-    parts = found.parts
-    searched = [both for both in wanted if all(parts[name].entry.data for name in both)]
-    lacking = sorted({name for both in wanted for name in both if not parts[name].entry.data})
-    names = list(dict.fromkeys(name for both in searched for name in both))
-    splits = [(parts[name].root, name.removeprefix(AGAINST), parts[name].entry) for name in names]
+    entries = duplicates.splits
+    searched = [pair for pair in searches if all(entries[name].entry.data for name in pair)]
+    without_images = sorted({name for pair in searches for name in pair if not entries[name].entry.data})
+    names = list(dict.fromkeys(name for pair in searched for name in pair))
+    splits = [(entries[name].root, name.removeprefix(AGAINST), entries[name].entry) for name in names]
     files = dict(zip(names, write_thumbnails(splits, scratch, executor, meter), strict=True)) if names else {}
-    meter.step("comparing with training images", sum(parts[key].entry.rows for _, key in searched))
+    meter.step("comparing with training images", sum(entries[key].entry.rows for _, key in searched))
     near: list[Pair] = []
     for train, key in searched:
         pairs = find_in_files(files[key], files[train], executor, meter)
-        near += near_pairs(pairs, (key, parts[key].index), (train, parts[train].index))
-    return dataclasses.replace(found, near=tuple(near), searched=tuple(searched), without_images=tuple(lacking))
-
-
-def findings(found: Duplicates) -> Findings:
-    """The table, chart and summary of a release's duplicates."""
-    return Findings(
-        key=KEY,
-        summary=duplicates_summary(found),
-        splits=tuple(found.parts),
-        columns=("kind", "distance", *Pair._fields[:-1]),
-        rows=table_rows(found),
-        picture=_chart(found),
+        near += near_pairs(pairs, (key, entries[key].index), (train, entries[train].index))
+    return dataclasses.replace(
+        duplicates, near=tuple(near), searched=tuple(searched), without_images=tuple(without_images)
     )
 
 
-def table_rows(found: Duplicates) -> list[tuple[str | float, ...]]:
-    """The rows of the table, sorted: the kind, the distance and both sides of each pair."""
-    kinds = (("exact", found.exact), ("near", found.near))
+def findings(duplicates: Duplicates) -> Findings:
+    """Return the table, chart and summary of a release's duplicates."""
+    return Findings(
+        key=KEY,
+        summary=duplicates_summary(duplicates),
+        splits=tuple(duplicates.splits),
+        columns=("kind", "distance", *Pair._fields[:-1]),
+        rows=table_rows(duplicates),
+        picture=_chart(duplicates),
+    )
+
+
+def table_rows(duplicates: Duplicates) -> list[tuple[str | float, ...]]:
+    """Return the rows of the table, sorted: the kind, the distance and both sides of each pair."""
+    kinds = (("exact", duplicates.exact), ("near", duplicates.near))
     return [
         (kind, f"{pair.distance:.4f}", *pair[:-1])
         for kind, pairs in kinds
@@ -166,32 +168,31 @@ def table_rows(found: Duplicates) -> list[tuple[str | float, ...]]:
     ]
 
 
-def counts(found: Duplicates) -> dict[tuple[str, str], tuple[int, int, int]]:
-    """Exact pairs, near pairs, and those of a known and an unknown row, of every two splits that have any, sorted."""
-    exact, near, torn = (
-        Counter(pair.splits for pair in pairs)
-        for pairs in (found.exact, found.near, filter(is_known_and_unknown, (*found.exact, *found.near)))
-    )
+def counts(duplicates: Duplicates) -> dict[tuple[str, str], tuple[int, int, int]]:
+    """Count the exact pairs, the near ones, and those of a known and an unknown row, by the two splits, sorted."""
+    conflicting = filter(is_known_and_unknown, (*duplicates.exact, *duplicates.near))
+    counted = [Counter(pair.splits for pair in pairs) for pairs in (duplicates.exact, duplicates.near, conflicting)]
+    exact, near, torn = counted
     return {splits: (exact[splits], near[splits], torn[splits]) for splits in sorted(exact.keys() | near.keys())}
 
 
-def duplicates_summary(found: Duplicates) -> str:
+def duplicates_summary(duplicates: Duplicates) -> str:
     """Summarise the duplicates in sentences for the card."""
-    torn = sum(map(is_known_and_unknown, (*found.exact, *found.near)))
-    text = f"Duplicates: {_pairs(found.exact)} with equal content among {len(found.parts):,} splits"
-    if found.searched:
-        trains = list(dict.fromkeys(train for train, _ in found.searched))
+    conflicting = sum(map(is_known_and_unknown, (*duplicates.exact, *duplicates.near)))
+    text = f"Duplicates: {_pairs(duplicates.exact)} with equal content among {len(duplicates.splits):,} splits"
+    if duplicates.searched:
+        trains = list(dict.fromkeys(train for train, _ in duplicates.searched))
         text += (
-            f", and {_pairs(found.near)} of nearly equal images (distance at most {THRESHOLD}) between "
-            f"{' and '.join(f'`{train}`' for train in trains)} and {len({key for _, key in found.searched}):,} other "
-            "splits"
+            f", and {_pairs(duplicates.near)} of nearly equal images (distance at most {THRESHOLD}) between "
+            f"{' and '.join(f'`{train}`' for train in trains)} and "
+            f"{len({key for _, key in duplicates.searched}):,} other splits"
         )
-    text += f"; {torn:,} of a known and an unknown row." if found.exact or found.near else "."
-    if not found.searched:
+    text += f"; {conflicting:,} of a known and an unknown row." if duplicates.exact or duplicates.near else "."
+    if not duplicates.searched:
         text += " Near-duplicates were not searched for."
-    if found.without_images:
-        named = ", ".join(f"`{name}`" for name in found.without_images[:_MOST_NAMED])
-        more = len(found.without_images) - _MOST_NAMED
+    if duplicates.without_images:
+        named = ", ".join(f"`{name}`" for name in duplicates.without_images[:_MOST_NAMED])
+        more = len(duplicates.without_images) - _MOST_NAMED
         others = f" and {more:,} more" if more > 0 else ""
         text += f" Not searched, since there are no images here: {named}{others}."
     return text
@@ -206,12 +207,12 @@ def _is_between(pair: Pair) -> bool:
     return pair.split.startswith(AGAINST) != pair.other_split.startswith(AGAINST)
 
 
-def _chart(found: Duplicates) -> Image.Image:
+def _chart(duplicates: Duplicates) -> Image.Image:
     lines = []
-    for (one, other), (exact, near, torn) in counts(found).items():
-        rows = min(found.parts[one].entry.rows, found.parts[other].entry.rows)
-        cells = [HeatCell(f"{number:,}", number / rows if rows else 0.0) for number in (exact, near, torn)]
-        lines.append((one if one == other else f"{one} and {other}", cells))
+    for (split, other_split), (exact, near, conflicting) in counts(duplicates).items():
+        rows = min(duplicates.splits[split].entry.rows, duplicates.splits[other_split].entry.rows)
+        cells = [HeatCell(f"{number:,}", number / rows if rows else 0.0) for number in (exact, near, conflicting)]
+        lines.append((split if split == other_split else f"{split} and {other_split}", cells))
     return heat_table(
         "Pairs of rows with the same picture" if lines else "No two rows with the same picture were found",
         ["exact", "near", "known and unknown"],

@@ -115,10 +115,10 @@ class MeasureTask:
         Raises:
             BuildError: the shard cannot be read, or an image does not decode.
         """
-        counted, found = Counted(len(self.group.rows), progress), []
+        counted, measured = Counted(len(self.group.rows), progress), []
         for size, numbers in self.group.each(
             lambda data: (len(data), [*header_numbers(data), *pixel_numbers(images.decode(data))])
         ):
-            found.append(numbers)
+            measured.append(numbers)
             counted.one(size)
-        return np.array(found, np.float64).reshape(-1, len(NUMBERS))
+        return np.array(measured, np.float64).reshape(-1, len(NUMBERS))

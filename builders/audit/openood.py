@@ -74,13 +74,10 @@ def compare_split(
     comparison = SplitComparison(key, len(rows), listed is not None)
     with ThreadPoolExecutor() as threads:  # hashing and reading leave the interpreter
         for start in range(0, len(rows), _TOGETHER):
-            some, paths = (
-                rows[start : start + _TOGETHER],
-                ["/".join(place) for place in places[start : start + _TOGETHER]],
-            )
-            files = [inside(copy, path) for path in paths]
-            states = threads.map(_state, files, [digest for *_, digest, _ in some], [stored for *_, stored in some])
-            for path, state in zip(paths, states, strict=True):
+            batch, batch_paths = rows[start : start + _TOGETHER], paths[start : start + _TOGETHER]
+            files = [inside(copy, path) for path in batch_paths]
+            states = threads.map(_state, files, [digest for *_, digest, _ in batch], [stored for *_, stored in batch])
+            for path, state in zip(batch_paths, states, strict=True):
                 if state != EQUAL:
                     comparison.differences.append((path, state))
                 advance(1)
@@ -107,7 +104,7 @@ def _state(path: Path, digest: str, stored: str) -> str:
 
 
 def _labels(path: Path) -> dict[str, str] | None:
-    """The label of each path in a list; None where there is no list.
+    """Read the label of each path in a list; None where there is no list.
 
     Raises:
         BuildError: it is not text.

@@ -51,39 +51,39 @@ def count_overlap(root: Path, manifest: Manifest) -> list[SplitOverlap]:
     Raises:
         BuildError: no split has the column, or an index cannot be read.
     """
-    found = []
+    overlaps = []
     for key, split in manifest.by_key().items():
         columns = manifest.configs[key.partition("/")[0]].own_columns()
         if split.roles != (KNOWN_ROLE,) and any(column.name == COLUMN for column in columns):
             table = read_index(root, split, [COLUMN, "class_id", "class_name"])
-            found.append(SplitOverlap(key, table.num_rows, _classes(table)))
-    if not found:
+            overlaps.append(SplitOverlap(key, table.num_rows, _classes(table)))
+    if not overlaps:
         raise BuildError(
             f"No unknown split of {root} has the column {COLUMN}, so nothing is known of overlapping classes. Build "
             "it again with this version, into another --out."
         )
-    return found
+    return overlaps
 
 
 def comparison_limits(manifest: Manifest) -> list[str]:
-    """Limits of the comparison of classes, in sentences with their split."""
+    """Return the limits of the comparison of classes, in sentences with their split."""
     return [f"`{key}`: {remark}" for key, split in manifest.by_key().items() for remark in split.compared or ()]
 
 
-def findings(counted: list[SplitOverlap], said: Sequence[str] = ()) -> Findings:
-    """The table, chart and summary of the overlap of some splits; `said` are the `comparison_limits`."""
+def findings(overlaps: list[SplitOverlap], limits: Sequence[str] = ()) -> Findings:
+    """Return the table, chart and summary of the overlap of some splits; `limits` are the `comparison_limits`."""
     lines = [
-        (split.key, known, unknown, name, rows, split.rows)
-        for split in counted
-        for (known, unknown, name), rows in sorted(split.classes.items())
+        (overlap.key, known, unknown, name, rows, overlap.rows)
+        for overlap in overlaps
+        for (known, unknown, name), rows in sorted(overlap.classes.items())
     ]
     return Findings(
         key=KEY,
-        summary=" ".join([_summary(counted), *said]),
-        splits=tuple(split.key for split in counted),
+        summary=" ".join([_summary(overlaps), *limits]),
+        splits=tuple(overlap.key for overlap in overlaps),
         columns=("split", "known_class", "unknown_class", "unknown_class_name", "rows", "rows_of_split"),
         rows=lines,
-        picture=_chart(counted),
+        picture=_chart(overlaps),
     )
 
 
@@ -101,14 +101,16 @@ def _classes(table: pa.Table) -> Counter[tuple[str, str, str]]:
     )
 
 
-def _summary(counted: list[SplitOverlap]) -> str:
-    some = [split for split in counted if split.overlapping]
-    if not some:
-        splits = f"the {quantity(len(counted), 'split')} with the column `{COLUMN}`"
+def _summary(overlaps: list[SplitOverlap]) -> str:
+    overlapping = [overlap for overlap in overlaps if overlap.overlapping]
+    if not overlapping:
+        splits = f"the {quantity(len(overlaps), 'split')} with the column `{COLUMN}`"
         return f"Overlap: no row of {splits} has a known class there."
-    others = len(counted) - len(some)
-    parts = [f"{split.overlapping:,} of {split.rows:,} rows of `{split.key}` ({_named(split)})" for split in some]
-    none = f"; none in {quantity(others, 'other split')} with that column" if others else ""
+    remaining = len(overlaps) - len(overlapping)
+    parts = [
+        f"{split.overlapping:,} of {split.rows:,} rows of `{split.key}` ({_named(split)})" for split in overlapping
+    ]
+    none = f"; none in {quantity(remaining, 'other split')} with that column" if remaining else ""
     listed = "; ".join(parts)
     return f"Overlap: the class of some unknown rows overlaps a known class (column `{COLUMN}`): {listed}{none}."
 
@@ -122,21 +124,21 @@ def _named(split: SplitOverlap) -> str:
         row.wnid: f"{row.name} ({row.wnid})" for row in tables.imagenet1k()
     }  # a synset's id says nothing to a reader
     shown = ", ".join(f"{names.get(name, name)} {rows:,}" for name, rows in first[:_MOST_NAMED])
-    others = len(first) - _MOST_NAMED
-    return f"{shown}, and {others:,} more known classes" if others > 0 else shown
+    unnamed = len(first) - _MOST_NAMED
+    return f"{shown}, and {unnamed:,} more known classes" if unnamed > 0 else shown
 
 
-def _chart(counted: list[SplitOverlap]) -> Image.Image:
+def _chart(overlaps: list[SplitOverlap]) -> Image.Image:
     lines = []
-    for split in counted:
-        share = split.overlapping / split.rows if split.rows else 0.0
-        known = len({name for name, _, _ in split.classes})
+    for overlap in overlaps:
+        share = overlap.overlapping / overlap.rows if overlap.rows else 0.0
+        known = len({name for name, _, _ in overlap.classes})
         lines.append(
             (
-                split.key,
+                overlap.key,
                 [
-                    HeatCell(f"{split.rows:,}"),
-                    HeatCell(f"{split.overlapping:,}", share),
+                    HeatCell(f"{overlap.rows:,}"),
+                    HeatCell(f"{overlap.overlapping:,}", share),
                     HeatCell(f"{share:.1%}", share),
                     HeatCell(f"{known:,}"),
                 ],

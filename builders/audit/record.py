@@ -133,8 +133,8 @@ def picture_format(path: Path) -> str:
     Raises:
         BuildError: its suffix names no format that is written here.
     """
-    found = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}.get(path.suffix.lower())
-    if found is None:
+    name = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}.get(path.suffix.lower())
+    if name is None:
         named = f"ends in {path.suffix}" if path.suffix else "has no extension"
         raise BuildError(f"The picture {path} {named}, which names no format. End it in .png or .jpg.")
-    return found
+    return name

@@ -100,8 +100,8 @@ def smoothness_lines(
         BuildError: the release has no known test images, or a file cannot be read.
     """
     splits = manifest.configs[config].splits
-    read = sorted({*names, "test", *(["validation"] if "validation" in splits else [])})
-    variations = _variations(release, manifest, [f"{config}/{name}" for name in read])
+    measured = sorted({*names, "test", *(["validation"] if "validation" in splits else [])})
+    variations = _variations(release, manifest, [f"{config}/{name}" for name in measured])
     # The mean comes from other known images than those of the test split, if there are any.
     known_test = variations.get((f"{config}/test", "in_distribution"))
     if known_test is None:
@@ -128,14 +128,14 @@ def without_known(key: str) -> BuildError:
 
 def _variations(release: Path, manifest: Manifest, keys: Sequence[str]) -> dict[tuple[str, str], Float64]:
     """Total variation of every image of some splits, by split (`config/split`) and role."""
-    known = manifest.by_key()
-    found: dict[tuple[str, str], list[float]] = {}
-    total = sum(known[key].rows for key in keys)
-    with bar(total, "measuring") as shown:
+    entries = manifest.by_key()
+    variations: dict[tuple[str, str], list[float]] = {}
+    total = sum(entries[key].rows for key in keys)
+    with bar(total, "measuring") as progress:
         for key in keys:
-            roles = read_index(release, known[key], ["role"])["role"].to_pylist()
-            drawn = rgb_images(release, key, known[key], np.arange(len(roles)))
-            for role, image in zip(roles, drawn, strict=True):
-                found.setdefault((key, ROLES[role]), []).append(total_variation(np.asarray(image)))
-                shown.update()
-    return {key: np.array(values) for key, values in found.items()}
+            roles = read_index(release, entries[key], ["role"])["role"].to_pylist()
+            images = rgb_images(release, key, entries[key], np.arange(len(roles)))
+            for role, image in zip(roles, images, strict=True):
+                variations.setdefault((key, ROLES[role]), []).append(total_variation(np.asarray(image)))
+                progress.update()
+    return {key: np.array(values) for key, values in variations.items()}

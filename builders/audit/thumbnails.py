@@ -40,13 +40,13 @@ class ThumbnailTask:
         """
         counted = Counted(len(self.group.rows), progress)
         pixels = np.empty((len(self.group.rows), SIDE, SIDE, 3), np.uint8)
-        made = self.group.each(lambda data: (len(data), scaled(images.decode(data))))
-        for number, (size, small) in enumerate(made):
-            pixels[number] = small
+        thumbnails = self.group.each(lambda data: (len(data), scaled(images.decode(data))))
+        for number, (size, thumbnail) in enumerate(thumbnails):
+            pixels[number] = thumbnail
             counted.one(size)
-        place = np.lib.format.open_memmap(self.array, "r+")
-        place[self.group.first : self.group.first + len(pixels)] = pixels
-        place.flush()
+        array = np.lib.format.open_memmap(self.array, "r+")
+        array[self.group.first : self.group.first + len(pixels)] = pixels
+        array.flush()
 
 
 def write_thumbnails(

@@ -44,12 +44,12 @@ _workers = click.option(
 )
 
 
-def _out(what: str) -> Callable[[Any], Any]:
+def _out(content: str) -> Callable[[Any], Any]:
     return click.option(
         "--out",
         type=LOCAL,
         metavar="FILE",
-        help=f"Write the {what} to this file alone, and leave the release as it is.",
+        help=f"Write the {content} to this file alone, and leave the release as it is.",
     )
 
 
@@ -91,10 +91,10 @@ def smoothness(release: Path, splits: Sequence[str], threshold: float) -> None:
         with_known = {config: names for config, names in chosen.items() if has_known_test(manifest, config)}
         if not with_known or (splits and len(with_known) < len(chosen)):
             config = next(config for config in chosen if config not in with_known)
-            found = ", ".join(sorted(manifest.configs[config].splits))
+            existing = ", ".join(sorted(manifest.configs[config].splits))
             raise BuildError(
-                f"{config} in {release} has no in-distribution split `test` (splits: {found}). Build it, or choose a "
-                "config that has one with --splits."
+                f"{config} in {release} has no in-distribution split `test` (splits: {existing}). Build it, or choose "
+                "a config that has one with --splits."
             )
         lines = [["split", "role", "images", "variation", "AUROC", "verdict"]]
         for config, names in with_known.items():
@@ -102,13 +102,13 @@ def smoothness(release: Path, splits: Sequence[str], threshold: float) -> None:
     click.echo("\n".join(aligned_lines(lines)))
 
 
-def _by_config(release: Path, manifest: Manifest, wanted: Sequence[str]) -> dict[str, list[str]]:
-    """The names of the splits that `--splits` chooses, by config."""
-    found: dict[str, list[str]] = {}
-    for key in chosen_splits(wanted, list(manifest.by_key()), str(release)):
+def _by_config(release: Path, manifest: Manifest, selection: Sequence[str]) -> dict[str, list[str]]:
+    """Return the names of the splits that `--splits` chooses, by config."""
+    names_of: dict[str, list[str]] = {}
+    for key in chosen_splits(selection, list(manifest.by_key()), str(release)):
         config, _, name = key.partition("/")
-        found.setdefault(config, []).append(name)
-    return found
+        names_of.setdefault(config, []).append(name)
+    return names_of
 
 
 @command.command(
@@ -122,13 +122,13 @@ def overlap(release: Path, dry_run: bool) -> None:
     from builders.audit.overlap import comparison_limits, count_overlap, findings
 
     with audited(release, dry_run=dry_run) as manifest:
-        counted = count_overlap(release, manifest)
+        overlaps = count_overlap(release, manifest)
         lines = [["split", "rows", "overlapping", "known classes"]]
-        for split in counted:
+        for split in overlaps:
             known = sorted({name for name, _, _ in split.classes})
             lines.append([split.key, f"{split.rows:,}", f"{split.overlapping:,}", ", ".join(known) or "none"])
         click.echo("\n".join(aligned_lines(lines)))
-        _finish(release, manifest, findings(counted, comparison_limits(manifest)), dry_run=dry_run)
+        _finish(release, manifest, findings(overlaps, comparison_limits(manifest)), dry_run=dry_run)
 
 
 @command.command(
@@ -156,15 +156,15 @@ def duplicates(
     _check_file(out)
     with audited(release, dry_run=dry_run or against is not None or out is not None) as manifest:
         parts = audit.release_splits(release, manifest)
-        other = None
+        other_manifest = None
         if against is not None:
-            with audited(against, dry_run=True) as other:
-                parts |= audit.release_splits(against, other, audit.AGAINST)
+            with audited(against, dry_run=True) as other_manifest:
+                parts |= audit.release_splits(against, other_manifest, audit.AGAINST)
         pairs = audit.Duplicates(parts, tuple(audit.exact(parts)), ())
-        wanted = [] if only_exact else audit.searches(manifest, other)
-        if wanted:
+        searches = [] if only_exact else audit.searches(manifest, other_manifest)
+        if searches:
             with _working(workers) as (executor, meter), scratch_folder("audit") as scratch:
-                pairs = audit.find_near(pairs, wanted, scratch, executor, meter)
+                pairs = audit.find_near(pairs, searches, scratch, executor, meter)
         lines = [["split", "and split", "exact", "near", "known and unknown"]]
         lines += [[*splits, *(f"{number:,}" for number in numbers)] for splits, numbers in audit.counts(pairs).items()]
         click.echo("\n".join(aligned_lines(lines)))
@@ -197,13 +197,13 @@ def openood(release: Path, copy: Path, splits: Sequence[str], out: Path | None) 
     _check_file(out)
     with os_errors_as_build_errors("compare the copy"):
         manifest = read_manifest(release)
-        known = [key for key in manifest.by_key() if key in LISTS]
-        if not known:
+        listed = [key for key in manifest.by_key() if key in LISTS]
+        if not listed:
             raise BuildError(
                 f"{release} has no split that OpenOOD has a list of. "
                 "Build one with `python -m builders.openood_benchmark`."
             )
-        keys = chosen_splits(splits, known, f"{release}, of those that OpenOOD has lists of")
+        keys = chosen_splits(splits, listed, f"{release}, of those that OpenOOD has lists of")
         if not any((copy / folder).is_dir() for folder in ("images_largescale", "images_classic")):
             raise BuildError(
                 f"{copy} is no copy of OpenOOD's images: it has no folder images_largescale. Name the folder that "
@@ -260,9 +260,10 @@ def artifacts(release: Path, splits: Sequence[str], sample: int, workers: int, d
             chosen = {rows: numbers for rows, numbers in chosen.items() if rows.split in keys or rows == reference}
             with _working(workers) as (executor, meter):
                 measured = audit.measure_rows(release, manifest, chosen, executor, meter)
-            found = audit.separations(measured, reference)
-            click.echo("\n".join(aligned_lines(list(audit.separation_lines(found)))))
-            manifest = _finish(release, manifest, audit.findings(config, found, reference, sample), dry_run=dry_run)
+            separations = audit.separations(measured, reference)
+            click.echo("\n".join(aligned_lines(list(audit.separation_lines(separations)))))
+            findings = audit.findings(config, separations, reference, sample)
+            manifest = _finish(release, manifest, findings, dry_run=dry_run)
 
 
 @command.command(
@@ -288,9 +289,8 @@ def sheet(release: Path, splits: Sequence[str], out: Path | None, images: int, d
         chosen = _by_config(release, manifest, splits)
         _refuse_several(out, len(chosen))
         for config, names in chosen.items():
-            manifest = _keep(
-                release, manifest, contact_sheet(release, manifest, config, names, images), out, dry_run=dry_run
-            )
+            findings = contact_sheet(release, manifest, config, names, images)
+            manifest = _keep(release, manifest, findings, out, dry_run=dry_run)
 
 
 @command.command(
@@ -335,12 +335,12 @@ def _refuse_several(out: Path | None, pictures: int) -> None:
         raise BuildError(f"--out {out} names one file for {pictures} pictures. Choose one with --splits.")
 
 
-def _keep(release: Path, manifest: Manifest, found: Findings, out: Path | None, *, dry_run: bool) -> Manifest:
+def _keep(release: Path, manifest: Manifest, findings: Findings, out: Path | None, *, dry_run: bool) -> Manifest:
     """Record a picture in the release, or write it to `out`; returns the manifest as it is then."""
     if out is None or dry_run:
-        return _finish(release, manifest, found, dry_run=dry_run, quiet=out is not None)
+        return _finish(release, manifest, findings, dry_run=dry_run, quiet=out is not None)
     with os_errors_as_build_errors("write the picture"):
-        save_picture(found.picture, out)
+        save_picture(findings.picture, out)
     click.echo(f"wrote {out}")
     return manifest
 
@@ -356,19 +356,19 @@ def _check_file(out: Path | None) -> None:
         raise BuildError(f"--out {out} cannot be written: {inside} is a file. Give a file in a folder.")
 
 
-def _finish(release: Path, manifest: Manifest, found: Findings, *, dry_run: bool, quiet: bool = False) -> Manifest:
+def _finish(release: Path, manifest: Manifest, findings: Findings, *, dry_run: bool, quiet: bool = False) -> Manifest:
     """Record an audit, or print what would be written; `quiet` leaves out the summary.
 
     Returns:
         The manifest as it is then.
     """
     if not quiet:
-        click.echo(found.summary)
+        click.echo(findings.summary)
     if dry_run:
-        click.echo(f"would write {', '.join(paths(release, found))} in {release} (--dry-run)")
+        click.echo(f"would write {', '.join(paths(release, findings))} in {release} (--dry-run)")
         return manifest
-    manifest = record(release, manifest, found)
-    click.echo(f"wrote {', '.join(paths(release, found))} in {release}")
+    manifest = record(release, manifest, findings)
+    click.echo(f"wrote {', '.join(paths(release, findings))} in {release}")
     return manifest
 
 
