@@ -59,24 +59,24 @@ def card_text(manifest: Manifest) -> str:
         manifest=manifest,
         facts=facts,
         words=words,
-        said=_said(manifest),
+        release=_release_values(manifest),
     )
     # What a template leaves out leaves blank lines behind; those of examples stay.
     pieces = re.split(r"(^```.*?^```$)", text, flags=re.M | re.S)
-    return "".join(one if one.startswith("```") else re.sub(r"\n{3,}", "\n\n", one) for one in pieces)
+    return "".join(piece if piece.startswith("```") else re.sub(r"\n{3,}", "\n\n", piece) for piece in pieces)
 
 
-def _said(manifest: Manifest) -> dict[str, object]:
-    """Values of the card's templates that concern the whole release."""
+def _release_values(manifest: Manifest) -> dict[str, object]:
+    """Return the values of the card's templates that concern the whole release."""
     described = facts.benchmarks(manifest)
     loading = facts.configs_to_load(manifest)
     return {
         "benchmarks": described,
         "loading": loading,
-        "first": loading[0],
+        "example": loading[0],
         # An unpublished release is loaded from the folder that one works in; `load_dataset(".")` fails (datasets 5.2).
-        "here": not manifest.version,
-        "where": f'"{manifest.repository or "ORG/NAME"}"' if manifest.version else "str(Path.cwd())",
+        "unpublished": not manifest.version,
+        "address": f'"{manifest.repository or "ORG/NAME"}"' if manifest.version else "str(Path.cwd())",
         "indexes": [f"{name}{INDEX_SUFFIX}" for name in sorted(manifest.configs)],
         "by_key": manifest.by_key(),
         "overlapping": [(key, entry) for key, entry in manifest.by_key().items() if entry.overlaps],

@@ -59,13 +59,13 @@ def benchmarks(manifest: Manifest) -> list[BenchmarkFacts]:
 
 def links(citation: str) -> list[tuple[str, str]]:
     """Links of a BibTeX entry, as text and address: its DOI, its arXiv number and its URL."""
-    found = []
+    addresses = []
     for name, base in (("doi", "https://doi.org/"), ("eprint", "https://arxiv.org/abs/"), ("url", "")):
-        value = re.search(_FIELD.format(name), citation)
-        if value is not None:
+        match = re.search(_FIELD.format(name), citation)
+        if match is not None:
             text = {"doi": "DOI", "eprint": "arXiv", "url": "page"}[name]
-            found.append((text, f"{base}{value[1].strip()}"))
-    return found
+            addresses.append((text, f"{base}{match[1].strip()}"))
+    return addresses
 
 
 class Loading(NamedTuple):
@@ -88,7 +88,7 @@ def by_role(config: ConfigEntry) -> list[tuple[str, SplitEntry]]:
 
 def configs_to_load(manifest: Manifest) -> list[Loading]:
     """The configs of the release; one without images is loaded by its index. Those for evaluation come first."""
-    found = []
+    loadings = []
     for name, config in sorted(manifest.configs.items()):
         pixels = {split: entry for split, entry in by_role(config) if entry.data}
         entries = pixels or dict(by_role(config))
@@ -96,29 +96,29 @@ def configs_to_load(manifest: Manifest) -> list[Loading]:
         rows = sum(entry.rows for entry in entries.values())
         loaded = name if pixels else f"{name}{INDEX_SUFFIX}"
         shown = "test" if "test" in entries else next(iter(entries))
-        found.append(Loading(loaded, tuple(entries), rows, byte_text(sum(file.size for file in files)), shown))
-    return sorted(found, key=lambda one: (one.splits == ("train",), one.config))
+        loadings.append(Loading(loaded, tuple(entries), rows, byte_text(sum(file.size for file in files)), shown))
+    return sorted(loadings, key=lambda loading: (loading.splits == ("train",), loading.config))
 
 
 def own_columns(manifest: Manifest) -> dict[tuple[str, ...], list[Column]]:
     """The columns beside the common ones, by the names of the configs that have them."""
-    having: dict[Column, list[str]] = {}
+    configs_of: dict[Column, list[str]] = {}
     for name, config in sorted(manifest.configs.items()):
         for column in config.own_columns():
-            having.setdefault(column, []).append(name)
-    found: dict[tuple[str, ...], list[Column]] = {}
-    for column, configs in having.items():
-        found.setdefault(tuple(configs), []).append(column)
-    return found
+            configs_of.setdefault(column, []).append(name)
+    columns_of: dict[tuple[str, ...], list[Column]] = {}
+    for column, configs in configs_of.items():
+        columns_of.setdefault(tuple(configs), []).append(column)
+    return columns_of
 
 
 def roles(manifest: Manifest) -> list[tuple[int, Role, Sequence[str]]]:
     """The roles in the release: code, name, and the splits (`config/split`) with rows of it."""
     pieces = [(key, piece.role) for key, split in manifest.by_key().items() for piece in split.pieces()]
     return [
-        (code, role, tuple(dict.fromkeys(key for key, found in pieces if found == role)))
+        (code, role, tuple(dict.fromkeys(key for key, other_role in pieces if other_role == role)))
         for code, role in enumerate(ROLES)
-        if any(found == role for _, found in pieces)
+        if any(other_role == role for _, other_role in pieces)
     ]
 
 
@@ -132,13 +132,13 @@ class Labels(NamedTuple):
 
 def label_sets(manifest: Manifest) -> list[Labels]:
     """The label names of the release; configs with the same ones are named together."""
-    found: dict[tuple[str, ...], list[str]] = {}
+    configs_of: dict[tuple[str, ...], list[str]] = {}
     for name, config in sorted(manifest.configs.items()):
-        found.setdefault(config.label_names, []).append(name)
-    known = {one.wnid: one.name for one in tables.imagenet1k()}
+        configs_of.setdefault(config.label_names, []).append(name)
+    synsets = {synset.wnid: synset.name for synset in tables.imagenet1k()}
     return [
-        Labels(configs, [(label, known.get(label, label)) for label in names], all(map(_WNID.fullmatch, names)))
-        for names, configs in found.items()
+        Labels(configs, [(label, synsets.get(label, label)) for label in names], all(map(_WNID.fullmatch, names)))
+        for names, configs in configs_of.items()
     ]
 
 
@@ -147,11 +147,11 @@ Sentences = dict[str, list[str]]
 
 
 class Remarks(NamedTuple):
-    """What is said of the splits of a config, each sentence once.
+    """What the manifest says of the splits of a config, each sentence once.
 
-    Why their counts differ from the paper's; how their images were made, first what stands before a colon and then
-    what follows it; the input sizes of models that they are prepared for; and the settings and weights of images that
-    cannot be made again.
+    `reasons` say why counts differ from the paper's. `made` says how images were made: first what stands before a
+    colon, then what follows it. `prepared` has the input sizes of models that images are prepared for, and `recorded`
+    the settings and weights of images that cannot be made again.
     """
 
     reasons: Sentences
@@ -161,14 +161,14 @@ class Remarks(NamedTuple):
 
 
 def remarks(config: ConfigEntry) -> Remarks:
-    """What is said of the splits of a config."""
+    """Collect what the manifest says of the splits of a config."""
     reasons, heads, tails, recorded = (defaultdict[str, list[str]](list) for _ in range(4))
     prepared = defaultdict[int, list[str]](list)
     for name, split in sorted(config.splits.items()):
         head, _, tail = (split.made or "").partition(": ")
-        for sentence, found in ((split.why, reasons), (head, heads), (tail, tails)):
+        for sentence, group in ((split.why, reasons), (head, heads), (tail, tails)):
             if sentence:
-                found[sentence].append(name)
+                group[sentence].append(name)
         generator = split.generator
         if generator is not None and generator.prepared:
             prepared[generator.prepared].append(name)
@@ -181,11 +181,11 @@ def remarks(config: ConfigEntry) -> Remarks:
 
 def missing_images(manifest: Manifest) -> Sentences:
     """Images that the sources lacked, with the splits (`config/split`) that each sentence concerns."""
-    found: Sentences = {}
+    sentences: Sentences = {}
     for key, split in sorted(manifest.by_key().items()):
         for sentence in split.shortfalls:
-            found.setdefault(sentence, []).append(key)
-    return found
+            sentences.setdefault(sentence, []).append(key)
+    return sentences
 
 
 class Shift(NamedTuple):
@@ -201,15 +201,16 @@ class Shift(NamedTuple):
 def shifts(manifest: Manifest) -> list[Shift]:
     """Count the rows of each kind of shift over all configs; kinds without a split are left out."""
     pieces = [(key, piece) for key, split in manifest.by_key().items() for piece in split.pieces()]
-    found = []
+    counted = []
     for kind in SHIFT_ROLES:
-        mine = [(key, piece) for key, piece in pieces if piece.role == kind]
-        if mine:
+        of_kind = [piece for _, piece in pieces if piece.role == kind]
+        if of_kind:
+            splits = tuple(dict.fromkeys(key for key, piece in pieces if piece.role == kind))
             rows, expected, paper = (
-                sum(numbers) for numbers in zip(*((p.rows, p.expected, p.paper) for _, p in mine), strict=True)
+                sum(getattr(piece, n) for piece in of_kind) for n in ("rows", "expected", "paper")
             )
-            found.append(Shift(kind, tuple(dict.fromkeys(key for key, _ in mine)), rows, expected, paper))
-    return found
+            counted.append(Shift(kind, splits, rows, expected, paper))
+    return counted
 
 
 def rules(manifest: Manifest) -> list[tuple[str, str, int]]:
@@ -269,21 +270,21 @@ def statements(manifest: Manifest) -> list[Statement]:
     )
     external = any(split.roles == ("external",) for split in splits)
     uses = (_EVALUATION, *[_EXTERNAL] * external, _NOT_SAFE)
-    made = dict.fromkeys(f"{split.made}." for split in splits if split.made)
+    preparation = dict.fromkeys(f"{split.made}." for split in splits if split.made)
     overlaps = any("id_overlap" in config.columns for config in manifest.configs.values())
-    found = [
+    listed_statements = [
         Statement("dataUseCases", "Intended uses", uses),
         Statement("dataCollection", "Collection", (collection,)),
         Statement("dataCollectionMissingData", "Missing data", (" ".join(_missing(manifest)),)),
-        Statement("dataPreprocessingProtocol", "Preprocessing", (_AS_STORED, *made)),
+        Statement("dataPreprocessingProtocol", "Preprocessing", (_AS_STORED, *preparation)),
         Statement("dataAnnotationProtocol", "Annotation", (_CLASSES, *[_OVERLAPS] * overlaps)),
         Statement("dataBiases", "Biases", _biases(manifest)),
         Statement("dataLimitations", "Limitations", _limitations(manifest)),
         Statement("personalSensitiveInformation", "Personal and sensitive information", (_PERSONAL,)),
     ]
     if manifest.version is not None:
-        found.append(Statement("dataReleaseMaintenancePlan", "Maintenance", (_MAINTENANCE,)))
-    return found
+        listed_statements.append(Statement("dataReleaseMaintenancePlan", "Maintenance", (_MAINTENANCE,)))
+    return listed_statements
 
 
 def _missing(manifest: Manifest) -> tuple[str, ...]:
@@ -311,14 +312,14 @@ def _biases(manifest: Manifest) -> tuple[str, ...]:
 
 def _limitations(manifest: Manifest) -> tuple[str, ...]:
     texts = [
-        f"{one.title} is built from demo sources: made-up images, for trying the tools and never for a result."
-        for _, one in sorted(manifest.benchmarks.items())
-        if one.demo
+        f"{benchmark.title} is built from demo sources: made-up images, for trying the tools and never for a result."
+        for _, benchmark in sorted(manifest.benchmarks.items())
+        if benchmark.demo
     ]
     texts += [
-        f"{one.title} is limited to {quantity(one.limit_per_class, 'image')} of each class."
-        for _, one in sorted(manifest.benchmarks.items())
-        if one.limit_per_class is not None
+        f"{benchmark.title} is limited to {quantity(benchmark.limit_per_class, 'image')} of each class."
+        for _, benchmark in sorted(manifest.benchmarks.items())
+        if benchmark.limit_per_class is not None
     ]
     if any(split.generator and split.generator.reproducible == "recorded" for split in manifest.by_key().values()):
         texts.append("Some images depend on the device and the libraries that made them and cannot be made again.")

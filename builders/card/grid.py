@@ -104,11 +104,11 @@ class _Canvas:
         for level in range(max(len(column.images) for column in columns)):
             shown = [column.images[level] if level < len(column.images) else None for column in columns]
             self.top += _FRAME
-            for place, one in enumerate(shown):
-                if one is not None:
-                    self._image(one, _GAP + place * (CELL + _GAP))
+            for place, image in enumerate(shown):
+                if image is not None:
+                    self._image(image, _GAP + place * (CELL + _GAP))
             self.top += CELL + _FRAME + 2
-            self._line([one.caption if one is not None else "" for one in shown], _CAPTION_LINES)
+            self._line([image.caption if image is not None else "" for image in shown], _CAPTION_LINES)
         self.top += _GAP
 
     def _image(self, shown: GridImage, left: int) -> None:
@@ -157,23 +157,23 @@ def wrapped_lines(text: str, width: float, lines: int, length: Callable[[str], f
         lines: the most lines; a longer text ends in an ellipsis.
         length: gives the width of a text.
     """
-    found, line = [], ""
+    wrapped, line = [], ""
     for piece in filter(None, _BREAKS.findall(" ".join(text.split()))):
         if length((line + piece).rstrip()) <= width:
             line += piece if line or not piece.isspace() else ""
             continue
         if line.strip():
-            found.append(line.rstrip())
+            wrapped.append(line.rstrip())
         line = piece.lstrip()
         while length(line) > width and len(line) > 1:  # a word longer than a line
-            fit = next(end for end in range(len(line) - 1, 0, -1) if end == 1 or length(line[:end]) <= width)
-            found.append(line[:fit])
-            line = line[fit:]
+            end = next(end for end in range(len(line) - 1, 0, -1) if end == 1 or length(line[:end]) <= width)
+            wrapped.append(line[:end])
+            line = line[end:]
     if line.strip():
-        found.append(line.rstrip())
-    if len(found) > lines:
-        last = found[lines - 1]
+        wrapped.append(line.rstrip())
+    if len(wrapped) > lines:
+        last = wrapped[lines - 1]
         while last and length(f"{last}\u2026") > width:
             last = last[:-1]
-        found = [*found[: lines - 1], f"{last.rstrip()}\u2026"]
-    return found
+        wrapped = [*wrapped[: lines - 1], f"{last.rstrip()}\u2026"]
+    return wrapped

@@ -94,13 +94,13 @@ def croissant_text(manifest: Manifest) -> str:
 
 def _dataset(manifest: Manifest) -> Json:
     described = benchmarks(manifest)
-    found: Json = {
+    dataset: Json = {
         "@context": _CONTEXT,
         "@type": "sc:Dataset",
         "conformsTo": list(CONFORMS_TO),
         "name": "unknown-detection",
         "description": "Images for evaluating out-of-distribution (unknown) detection: "
-        + "; ".join(one.entry.title for one in described)
+        + "; ".join(benchmark.entry.title for benchmark in described)
         + ".",
         "keywords": ["out-of-distribution detection", "unknown detection", "image classification", "benchmark"],
         "license": sorted({source.licence.url or source.licence.name for source in manifest.sources.values()}),
@@ -109,22 +109,22 @@ def _dataset(manifest: Manifest) -> Json:
             for _, source in sorted(manifest.sources.items())
         ],
     }
-    if cited := [one.entry.citation for one in described if one.published]:
-        found["citeAs"] = "\n".join(dict.fromkeys(cited))
+    if cited := [benchmark.entry.citation for benchmark in described if benchmark.published]:
+        dataset["citeAs"] = "\n".join(dict.fromkeys(cited))
     if manifest.version is not None:
-        found["version"] = manifest.version
+        dataset["version"] = manifest.version
     if manifest.repository is not None:
-        found["url"] = f"https://huggingface.co/datasets/{manifest.repository}"
-    found["rai:dataCollectionType"] = COLLECTION_TYPE
+        dataset["url"] = f"https://huggingface.co/datasets/{manifest.repository}"
+    dataset["rai:dataCollectionType"] = COLLECTION_TYPE
     for statement in statements(manifest):
-        found[f"rai:{statement.name}"] = statement.texts[0] if len(statement.texts) == 1 else list(statement.texts)
+        dataset[f"rai:{statement.name}"] = statement.texts[0] if len(statement.texts) == 1 else list(statement.texts)
     # The list of versions is no data, and changes with every version.
     files = [file for file in manifest.files() if file not in (manifest.changelog or ())]
-    found["distribution"] = [*map(_file, files), *_file_sets(manifest)]
+    dataset["distribution"] = [*map(_file, files), *_file_sets(manifest)]
     codes = [(code, role, ROLE_MEANINGS[role]) for code, role in enumerate(ROLES)]
     roles = _enumeration("roles", "Codes of the column role.", ("code", "name", "meaning"), codes)
-    found["recordSet"] = [roles, *_label_sets(manifest), *_record_sets(manifest)]
-    return found
+    dataset["recordSet"] = [roles, *_label_sets(manifest), *_record_sets(manifest)]
+    return dataset
 
 
 def _file(file: FileEntry) -> Json:
@@ -154,10 +154,10 @@ def _file_sets(manifest: Manifest) -> Iterable[Json]:
 
 
 def _label_sets(manifest: Manifest) -> Iterable[Json]:
-    for one in label_sets(manifest):
-        rows = [(number, label, name) for number, (label, name) in enumerate(one.names)]
-        text = f"Classes of the column label in {', '.join(one.configs)}."
-        yield _enumeration(f"labels/{one.configs[0]}", text, ("label", "class_id", "name"), rows)
+    for labels in label_sets(manifest):
+        rows = [(number, label, name) for number, (label, name) in enumerate(labels.names)]
+        text = f"Classes of the column label in {', '.join(labels.configs)}."
+        yield _enumeration(f"labels/{labels.configs[0]}", text, ("label", "class_id", "name"), rows)
 
 
 def _enumeration(name: str, description: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Json:
@@ -171,8 +171,8 @@ def _enumeration(name: str, description: str, columns: Sequence[str], rows: Sequ
         "dataType": "sc:Enumeration",
         "key": {"@id": ids[0]},
         "field": [
-            {"@type": "cr:Field", "@id": one, "name": one, "dataType": "sc:Text" if number else "sc:Integer"}
-            for number, one in enumerate(ids)
+            {"@type": "cr:Field", "@id": field, "name": field, "dataType": "sc:Text" if number else "sc:Integer"}
+            for number, field in enumerate(ids)
         ],
         "data": [dict(zip(ids, row, strict=True)) for row in rows],
     }

@@ -53,10 +53,10 @@ def first_rows(index: pa.Table, count: int, sources: Collection[str] | None = No
         Ascending row numbers, for each role that has any.
     """
     codes = index["role"].to_numpy()
-    taken = np.ones(len(codes), bool)
+    is_taken = np.ones(len(codes), bool)
     if sources is not None:
-        taken = pc.is_in(index["source"], pa.array(sorted(sources), pa.string())).to_numpy()
-    by_role = {role: np.flatnonzero(taken & (codes == code))[:count] for code, role in enumerate(ROLES)}
+        is_taken = pc.is_in(index["source"], pa.array(sorted(sources), pa.string())).to_numpy()
+    by_role = {role: np.flatnonzero(is_taken & (codes == code))[:count] for code, role in enumerate(ROLES)}
     return {role: rows for role, rows in by_role.items() if len(rows)}
 
 
@@ -85,9 +85,9 @@ def with_samples(layout: Layout, manifest: Manifest, before: Manifest) -> Manife
     Returns:
         The manifest, which lists the pictures.
     """
-    known, pictures = before.by_key(), dict[str, FileEntry | None]()
+    earlier_splits, pictures = before.by_key(), dict[str, FileEntry | None]()
     for key, _, split in manifest.splits():
-        earlier = known.get(key)
+        earlier = earlier_splits.get(key)
         if earlier is not None and earlier.data == split.data and layout.inside(samples_path(key)).is_file():
             pictures[key] = earlier.samples
         pictures[key] = pictures.get(key) or _draw(layout, key, split, manifest.sources)

@@ -71,15 +71,15 @@ def overlapping_rows(root: Path, manifest: Manifest) -> Table:
     Raises:
         BuildError: an index cannot be read.
     """
-    found = [
+    splits = [
         (key, _kinds(root, split) if ID_OVERLAP_KIND.name in config.columns else {}, split)
         for key, config, split in manifest.splits()
         if split.overlaps is not None and split.roles != (KNOWN_ROLE,)
     ]
-    kinds = [kind for kind in CLOSENESS if any(kind in counted for _, counted, _ in found)]
+    kinds = [kind for kind in CLOSENESS if any(kind in rows_by_kind for _, rows_by_kind, _ in splits)]
     rows: list[list[Value | Cell]] = [
-        [Cell(key, style="code"), split.overlaps, *(counted.get(kind) for kind in kinds), split.rows]
-        for key, counted, split in found
+        [Cell(key, style="code"), split.overlaps, *(rows_by_kind.get(kind) for kind in kinds), split.rows]
+        for key, rows_by_kind, split in splits
     ]
     titles = ("overlapping", *kinds, "rows")
     columns = [Column("split"), *(Column(title, numeric=True) for title in titles)]
@@ -109,8 +109,8 @@ def artifacts_audit(root: Path, manifest: Manifest, config: str) -> Audit:
         style: Style = "strong" if line["flagged"] == "yes" else ""
         cells.setdefault((line["split"], line["role"]), {})[line["number"]] = Cell(area, style=style)
     rows: list[list[Value | Cell]] = [
-        [Cell(split.partition("/")[2], style="code"), _role(role), *(found.get(name) for name in numbers)]
-        for (split, role), found in cells.items()
+        [Cell(split.partition("/")[2], style="code"), _role(role), *(numbers_of.get(name) for name in numbers)]
+        for (split, role), numbers_of in cells.items()
     ]
     columns = [Column("split"), Column("role"), *(Column(name.replace("_", " "), numeric=True) for name in numbers)]
     caption = f"AUROC of single numbers in {config}, without a model; 0.5 is chance, bold is flagged"

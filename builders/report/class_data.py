@@ -53,16 +53,16 @@ class _Data:
 
     def branch(self, branch: Branch) -> dict[str, Any]:
         """A branch, whose classes are numbered."""
-        below = [self.branch(one) for one in branch.branches]
+        below = [self.branch(child) for child in branch.branches]
         first = len(self.classes)
         self.classes += map(self.leaf, branch.leaves)
         return {"title": branch.title, "branches": below, "classes": list(range(first, len(self.classes)))}
 
     def leaf(self, leaf: Leaf) -> dict[str, Any]:
         """A class, with places in the lists of texts."""
-        kept = [[self.splits[key], ROLES.index(role), rows] for (key, role), rows in leaf.kept.items()]
-        left = [
+        included = [[self.splits[key], ROLES.index(role), rows] for (key, role), rows in leaf.kept.items()]
+        excluded = [
             [self.splits[line.split], self.rules[line.rule], self.evidence[line.evidence], line.images]
             for line in leaf.left
         ]
-        return {"id": leaf.class_id, "name": leaf.name, "kept": kept, "left": left}
+        return {"id": leaf.class_id, "name": leaf.name, "kept": included, "left": excluded}

@@ -49,7 +49,7 @@ class Leaf:
     @property
     def roles(self) -> list[Role]:
         """The roles of its rows, in the format's order."""
-        return [role for role in ROLES if any(role == found for _, found in self.kept)]
+        return [role for role in ROLES if any(role == row_role for _, row_role in self.kept)]
 
 
 @dataclass
@@ -71,16 +71,16 @@ def class_trees(
         splits: what is read of the indexes.
         excluded: what was left out; lines of single images and stray files are passed over.
     """
-    found: dict[str, dict[str, Leaf]] = {key: {} for key in sorted(titles)}
+    leaves_of: dict[str, dict[str, Leaf]] = {key: {} for key in sorted(titles)}
     for split in splits:
-        for one in split.classes:
-            leaf = found[one.source].setdefault(one.class_id, Leaf(one.class_id, one.name))
-            leaf.kept[split.key, one.role] = leaf.kept.get((split.key, one.role), 0) + one.rows
+        for counted in split.classes:
+            leaf = leaves_of[counted.source].setdefault(counted.class_id, Leaf(counted.class_id, counted.name))
+            leaf.kept[split.key, counted.role] = leaf.kept.get((split.key, counted.role), 0) + counted.rows
     for line in excluded:
-        if line.class_id and not line.image and line.source in found:
-            leaf = found[line.source].setdefault(line.class_id, Leaf(line.class_id, line.class_name))
+        if line.class_id and not line.image and line.source in leaves_of:
+            leaf = leaves_of[line.source].setdefault(line.class_id, Leaf(line.class_id, line.class_name))
             leaf.left.append(line)
-    return {key: _tree(titles[key], list(leaves.values())) for key, leaves in found.items() if leaves}
+    return {key: _tree(titles[key], list(leaves.values())) for key, leaves in leaves_of.items() if leaves}
 
 
 def _tree(title: str, leaves: list[Leaf]) -> Branch:
@@ -100,11 +100,11 @@ def _outcome(leaf: Leaf) -> str:
 
 
 def _grouped(leaves: Iterable[Leaf], groups: Mapping[str, str]) -> list[Branch]:
-    found: dict[str, Branch] = {}
+    branches: dict[str, Branch] = {}
     for leaf in sorted(leaves, key=_by_name):
         title = groups[leaf.class_id].replace("_", " ")
-        found.setdefault(title, Branch(title)).leaves.append(leaf)
-    return [found[title] for title in sorted(found, key=lambda title: (title == LEFT_OUT, title))]
+        branches.setdefault(title, Branch(title)).leaves.append(leaf)
+    return [branches[title] for title in sorted(branches, key=lambda title: (title == LEFT_OUT, title))]
 
 
 def _by_name(leaf: Leaf) -> tuple[str, str]:
@@ -146,14 +146,14 @@ def _below(node: _Node) -> tuple[list[Branch], list[Leaf]]:
     wordnet = load()
     branches: list[Branch] = []
     leaves = [node.leaf] if node.leaf is not None else []
-    for above, under in node.children.items():
-        row, child = _narrowest(above, under)
-        below, own = _below(child)
+    for row_above, node_below in node.children.items():
+        row, child = _narrowest(row_above, node_below)
+        branches_below, leaves_below = _below(child)
         if child.leaves < _SMALLEST or child.dominated:
-            branches += below
-            leaves += own
+            branches += branches_below
+            leaves += leaves_below
         else:
-            branches.append(Branch(wordnet.lemmas(row)[0], below, own))
+            branches.append(Branch(wordnet.lemmas(row)[0], branches_below, leaves_below))
     return sorted(branches, key=lambda branch: branch.title.casefold()), sorted(leaves, key=_by_name)
 
 

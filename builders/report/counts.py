@@ -86,7 +86,7 @@ def reasons(manifest: Manifest, name: str) -> list[Reason]:
     """Why the splits of a config have other rows than published, in the order of its table."""
     config = manifest.configs[name]
     published = bool(manifest.benchmarks[config.benchmark].citation)
-    found = []
+    explained = []
     for split, entry in sorted(config.splits.items()):
         difference = _difference(entry.rows - entry.paper) if published else ""
         why = dict.fromkeys([entry.why, *(piece.why for piece in entry.pieces())])
@@ -96,8 +96,8 @@ def reasons(manifest: Manifest, name: str) -> list[Reason]:
         if difference and not sentences:
             sentences.append("the manifest gives no reason")
         if sentences:
-            found.append(Reason(split, difference, tuple(sentences)))
-    return found
+            explained.append(Reason(split, difference, tuple(sentences)))
+    return explained
 
 
 def _difference(rows: int) -> str:

@@ -30,7 +30,10 @@ from unknown_detection.pages.content import Entry, anchor
 from unknown_detection.pages.render import render
 from unknown_detection.words import byte_text, quantity
 
-_HERE = Path(__file__).parent
+_FOLDER = Path(__file__).parent
+
+Thumbnails = Mapping[tuple[str, Role], Sequence[Thumbnail]]
+"""Thumbnails by split (`config/split`) and role."""
 
 
 @dataclass(frozen=True)
@@ -55,18 +58,18 @@ def page(root: Path, manifest: Manifest, pictures: PictureChoice) -> str:
         BuildError: a file of the release cannot be read.
     """
     pictured = pictured_sources(manifest, pictures)
-    read = [read_split_rows(root, key, split, pictured) for key, _, split in manifest.splits()]
+    split_rows = [read_split_rows(root, key, split, pictured) for key, _, split in manifest.splits()]
     excluded = _excluded(root, manifest)
     titles = {key: source.title for key, source in manifest.sources.items()}
-    found = thumbnails(root, manifest, read)
+    thumbnails_of = thumbnails(root, manifest, split_rows)
     files = manifest.files_and_card()
-    cited = [benchmark.citation for _, benchmark in sorted(manifest.benchmarks.items())]
-    cited += [source.citation for _, source in sorted(manifest.sources.items())]
+    citations = [benchmark.citation for _, benchmark in sorted(manifest.benchmarks.items())]
+    citations += [source.citation for _, source in sorted(manifest.sources.items())]
     return render(
         "release.html.j2",
-        folders=[_HERE],
-        style=(_HERE / "release.css").read_text(encoding="utf-8"),
-        script=(_HERE / "classes.js").read_text(encoding="utf-8"),
+        folders=[_FOLDER],
+        style=(_FOLDER / "release.css").read_text(encoding="utf-8"),
+        script=(_FOLDER / "classes.js").read_text(encoding="utf-8"),
         title=f"{root.resolve().name}{f' {manifest.version}' if manifest.version else ''}",
         contents=_contents(manifest),
         manifest=manifest,
@@ -75,14 +78,14 @@ def page(root: Path, manifest: Manifest, pictures: PictureChoice) -> str:
         facts=_figures(manifest, sum(file.size for file in files), len(files)),
         demo=any(benchmark.demo for benchmark in manifest.benchmarks.values()),
         partial=[key for key, _, split in manifest.splits() if split.shortfalls],
-        local=_local(manifest, found),
+        local=_local(manifest, thumbnails_of),
         chip=chip,
         roles=[role for role in ROLE_NAMES if any(role in split.roles for _, _, split in manifest.splits())],
         overview=counts.configs_table(manifest),
         splits={name: counts.splits_table(manifest, name) for name in manifest.configs},
         reasons={name: counts.reasons(manifest, name) for name in manifest.configs},
-        pictures={name: _pictures(name, config, found, pictures) for name, config in manifest.configs.items()},
-        class_data=class_data(class_trees(titles, read, excluded).values()),
+        pictures={name: _pictures(name, config, thumbnails_of, pictures) for name, config in manifest.configs.items()},
+        class_data=class_data(class_trees(titles, split_rows, excluded).values()),
         tables={
             "rules": counts.rules_table(manifest),
             "images": counts.images_table(excluded),
@@ -100,21 +103,21 @@ def page(root: Path, manifest: Manifest, pictures: PictureChoice) -> str:
         plain=audits.plain,
         loading=_loading(root, manifest),
         rebuilding=_rebuilding(manifest),
-        citations=list(dict.fromkeys(text.strip() for text in cited if text.strip())),
+        citations=list(dict.fromkeys(text.strip() for text in citations if text.strip())),
     )
 
 
 def _excluded(root: Path, manifest: Manifest) -> list[Exclusion]:
-    found = []
+    exclusions = []
     for _, config in sorted(manifest.configs.items()):
         path = Layout(root).inside(config.excluded.path)
         try:
-            found += read_excluded(path)
+            exclusions += read_excluded(path)
         except OSError as error:
             raise BuildError(
                 f"Cannot read {path}: {error.strerror}. Check the release with python -m hf_scripts.verify {root}."
             ) from error
-    return found
+    return exclusions
 
 
 def _contents(manifest: Manifest) -> list[Entry]:
@@ -145,20 +148,20 @@ def _figures(manifest: Manifest, size: int, files: int) -> list[tuple[str, str |
     ]
 
 
-def _local(manifest: Manifest, found: Mapping[tuple[str, Role], Sequence[Thumbnail]]) -> list[str]:
+def _local(manifest: Manifest, thumbnails_of: Thumbnails) -> list[str]:
     """Titles of the sources whose pictures the page shows although they may not be published."""
     by_key = manifest.by_key()
-    shown = {source for (key, _), some in found.items() if some for source in by_key[key].sources}
+    shown = {source for (key, _), images in thumbnails_of.items() if images for source in by_key[key].sources}
     return [manifest.sources[key].title for key in sorted(shown) if not may_be_published(key)]
 
 
 def _pictures(
-    name: str, config: ConfigEntry, found: Mapping[tuple[str, Role], Sequence[Thumbnail]], pictures: PictureChoice
+    name: str, config: ConfigEntry, thumbnails_of: Thumbnails, pictures: PictureChoice
 ) -> list[PicturedRole]:
-    listed = []
+    pictured = []
     for split, entry in sorted(config.splits.items()):
         for role in entry.roles:
-            some = found.get((f"{name}/{split}", role), ())
+            shown = thumbnails_of.get((f"{name}/{split}", role), ())
             if pictures == "none":
                 why = "the page was made without pictures"
             elif not entry.data:
@@ -169,21 +172,21 @@ def _pictures(
                 why = "not everybody may be shown images of its sources"
             else:
                 why = "the page has no room for more pictures"
-            listed.append(PicturedRole(split, role, some, "" if some else why))
-    return listed
+            pictured.append(PicturedRole(split, role, shown, "" if shown else why))
+    return pictured
 
 
 def _loading(root: Path, manifest: Manifest) -> str:
     lines = ["from datasets import load_dataset", ""]
-    for one in sorted(facts.configs_to_load(manifest), key=lambda one: one.config):
-        name = one.config.removesuffix(INDEX_SUFFIX).replace("-", "_")
-        lines.append(f'{name} = load_dataset({json.dumps(str(root))}, "{one.config}", split="{one.shown}")')
+    for loading in sorted(facts.configs_to_load(manifest), key=lambda loading: loading.config):
+        name = loading.config.removesuffix(INDEX_SUFFIX).replace("-", "_")
+        lines.append(f'{name} = load_dataset({json.dumps(str(root))}, "{loading.config}", split="{loading.shown}")')
     return "\n".join(lines)
 
 
 def _rebuilding(manifest: Manifest) -> list[tuple[str, str]]:
     """The command that builds each benchmark's configs again, by its title."""
-    found = []
+    commands = []
     for described in facts.benchmarks(manifest):
         key, benchmark = described.key, described.entry
         words = ["python", "-m", "builders.folder_benchmark"]
@@ -194,8 +197,8 @@ def _rebuilding(manifest: Manifest) -> list[tuple[str, str]]:
             words += ["--seed", str(benchmark.seed)]
         if benchmark.limit_per_class is not None:
             words += ["--limit-per-class", str(benchmark.limit_per_class)]
-        found.append((f"{benchmark.title}, {benchmark.version}", shlex.join([*words, "--out", "build/again"])))
-    return found
+        commands.append((f"{benchmark.title}, {benchmark.version}", shlex.join([*words, "--out", "build/again"])))
+    return commands
 
 
 def _source_flags(configs: Iterable[ConfigEntry]) -> list[str]:

@@ -84,15 +84,15 @@ def thumbnails(
     """
     groups = sum(len(split.first) for split in splits)
     most = max(1, min(FIRST, budget // (_TYPICAL * max(groups, 1))))
-    entries, made = manifest.by_key(), {}
+    entries, by_role = manifest.by_key(), {}
     for split in splits:
         chosen = {role: rows[:most] for role, rows in split.first.items()}
         if chosen:
             rows = np.sort(np.concatenate(list(chosen.values())))
-            drawn = {one.row: one for one in read_pictures(root, split.key, entries[split.key], rows)}
+            pictures = {picture.row: picture for picture in read_pictures(root, split.key, entries[split.key], rows)}
             for role, numbers in chosen.items():
-                made[split.key, role] = [_thumbnail(drawn[number]) for number in numbers.tolist()]
-    return _within(made, budget)
+                by_role[split.key, role] = [_thumbnail(pictures[number]) for number in numbers.tolist()]
+    return _within(by_role, budget)
 
 
 def _thumbnail(picture: RowPicture) -> Thumbnail:
@@ -110,16 +110,16 @@ def _thumbnail(picture: RowPicture) -> Thumbnail:
 
 
 def _within(
-    made: Mapping[tuple[str, Role], Sequence[Thumbnail]], budget: int
+    groups: Mapping[tuple[str, Role], Sequence[Thumbnail]], budget: int
 ) -> dict[tuple[str, Role], list[Thumbnail]]:
     """Select thumbnails within the budget: the first of every group, then the second, and so on."""
-    kept: dict[tuple[str, Role], list[Thumbnail]] = {group: [] for group in made}
+    selected: dict[tuple[str, Role], list[Thumbnail]] = {group: [] for group in groups}
     used = 0
-    for line in itertools.zip_longest(*made.values()):
-        for group, thumbnail in zip(made, line, strict=True):
+    for next_ones in itertools.zip_longest(*groups.values()):
+        for group, thumbnail in zip(groups, next_ones, strict=True):
             if thumbnail is not None:
                 used += len(thumbnail.uri)
                 if used > budget:
-                    return kept
-                kept[group].append(thumbnail)
-    return kept
+                    return selected
+                selected[group].append(thumbnail)
+    return selected

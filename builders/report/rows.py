@@ -67,8 +67,8 @@ def read_split_rows(root: Path, key: str, split: SplitEntry, pictured: Set[str])
 
 def _classes(table: pa.Table) -> tuple[ClassRows, ...]:
     counted = table.group_by(list(_COLUMNS)).aggregate([([], "count_all")]).to_pylist()
-    found = [
+    classes = [
         ClassRows(row["source"], row["class_id"], row["class_name"], ROLES[row["role"]], row["count_all"])
         for row in counted
     ]
-    return tuple(sorted(found, key=lambda one: (one.source, one.class_id, one.name, ROLES.index(one.role))))
+    return tuple(sorted(classes, key=lambda one: (one.source, one.class_id, one.name, ROLES.index(one.role))))
