@@ -56,8 +56,8 @@ def _asked_for(values: Mapping[str, Any]) -> dict[str, Split]:
     splits = {}
     if (folder := values["biggan"]) is not None:
         splits["biggan"] = _of_biggan(generator=biggan.with_weights(folder, values["device"]))
-    if (given := values["stable-diffusion"]) is not None:
-        generator = stable_diffusion.with_weights(given, values["device"])
+    if (model := values["stable-diffusion"]) is not None:
+        generator = stable_diffusion.with_weights(model, values["device"])
         splits["stable_diffusion"] = _of_stable_diffusion(generator=generator)
     return splits
 

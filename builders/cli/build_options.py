@@ -5,7 +5,6 @@ Tested by `tests/builders/commands/test_build.py` and `tests/builders/test_cifar
 
 from __future__ import annotations
 
-import contextlib
 import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -23,6 +22,7 @@ from builders.cli.source_flags import (
     cache_option,
     default_cache,
     given_places,
+    recognised_partitions,
     sources_option,
 )
 from builders.cli.split_choice import splits_option
@@ -36,12 +36,12 @@ from builders.storage.text_files import read_csv
 from unknown_detection.help import no_sync_option
 
 if TYPE_CHECKING:
-    from builders.sources.base import Source
+    pass
 
 
 @dataclass(frozen=True)
 class BuildFlags:
-    """Values of a build's flags. A flag that a command lacks has the value of one that is not given.
+    """Values of a build's flags. A flag that a command lacks has its default.
 
     Attributes:
         out: the release's folder, or its address in a store.
@@ -157,7 +157,7 @@ def source_choices(benchmark: Benchmark) -> list[Callable[[Any], Any]]:
 
 
 def parameter(flag: str) -> str:
-    """The name that click gives the value of a flag."""
+    """Return the name that click gives the value of a flag."""
     return flag.replace("-", "_")
 
 
@@ -175,21 +175,21 @@ def parsed(
         variants: the variants for which it has some.
         settings: its flags whose values make generators.
     """
-    rest = dict(values)
-    places = {key: rest.pop(key) for key in sources}
-    chosen = {variant.name: rest.pop(parameter(variant.name)) for variant in variants}
+    remaining = dict(values)
+    places = {key: remaining.pop(key) for key in sources}
+    chosen = {variant.name: remaining.pop(parameter(variant.name)) for variant in variants}
     return BuildFlags(
-        settings={flag.name: rest.pop(parameter(flag.name)) for flag in settings},
-        executor=ExecutorFlags(**{name: rest.pop(name) for name in EXECUTOR_FLAGS}, dry_run=rest["dry_run"]),
+        settings={flag.name: remaining.pop(parameter(flag.name)) for flag in settings},
+        executor=ExecutorFlags(**{name: remaining.pop(name) for name in EXECUTOR_FLAGS}, dry_run=remaining["dry_run"]),
         folders={key: place for key, place in places.items() if place is not None},
         # The flag of a variant without a folder is True or False.
         variants={name: "" if text is True else text for name, text in chosen.items() if text not in (None, False)},
-        **rest,
+        **remaining,
     )
 
 
 def replaced_configs(benchmark: Benchmark, flags: BuildFlags) -> dict[str, str]:
-    """The flag of the chosen variant that takes a config's images from its own folder, by the config's name."""
+    """Return the flags of the chosen variants that take a config's images from a folder, by the config's name."""
     chosen = [variant for variant in benchmark.variants if variant.name in flags.variants]
     return {config.name: f"--{variant.name}" for variant in chosen for config in variant.configs}
 
@@ -216,7 +216,7 @@ def is_given(flag: Flag, value: Any) -> bool:
 
 
 def setting_option(flag: Flag) -> Callable[[Any], Any]:
-    """The flag of a setting, whose value makes a generator."""
+    """Return the option of a flag whose value makes a generator."""
     if flag.default is False:
         return click.option(f"--{flag.name}", is_flag=True, help=flag.help)
     kind: Any = click.Choice(flag.choices) if flag.choices else str if flag.default is None else type(flag.default)
@@ -234,7 +234,7 @@ def setting_option(flag: Flag) -> Callable[[Any], Any]:
 
 
 def variant_option(variant: Variant) -> Callable[[Any], Any]:
-    """The flag of a variant."""
+    """Return the option of a variant."""
     if variant.source is None:
         return click.option(f"--{variant.name}", is_flag=True, help=variant.help)
     # Its folder may be left out where the source's own flag, a sources file or --demo gives it.
@@ -250,43 +250,34 @@ def chosen_reading(benchmark: Benchmark, flags: BuildFlags) -> tuple[Benchmark, 
         BuildError: a folder is given for an unused source.
     """
     for variant in benchmark.variants:
-        flags = _with_found(variant, flags)
+        flags = _select_by_folder(variant, flags)
     for variant in benchmark.variants:
         flags = _with_folder(variant, flags)
     return benchmark.with_variants(flags.variants), flags
 
 
-def _with_found(variant: Variant, flags: BuildFlags) -> BuildFlags:
-    """Select the variant whose source is what the given folder holds."""
-    usual, own = variant.instead_of, variant.source
-    if usual is None or own is None or flags.demo or variant.name in flags.variants or own.key in flags.folders:
+def _select_by_folder(variant: Variant, flags: BuildFlags) -> BuildFlags:
+    """Select a variant whose source the folder of the usual one holds instead."""
+    usual, other = variant.instead_of, variant.source
+    if usual is None or other is None or flags.demo or variant.name in flags.variants or other.key in flags.folders:
         return flags
     root = given_places([usual], flags).get(usual)
-    if root is None or isinstance(root, HubPlace) or not _holds(own, root) or _holds(usual, root):
+    if root is None or isinstance(root, HubPlace):
         return flags
-    click.echo(f"{root} holds {own.title}, not {usual.title}: read as with --{variant.name}", err=True)
+    if not any(recognised_partitions(other, root)) or any(recognised_partitions(usual, root)):
+        return flags
+    click.echo(f"{root} holds {other.title}, not {usual.title}: read as with --{variant.name}", err=True)
     return dataclasses.replace(flags, variants={**flags.variants, variant.name: str(root)})
-
-
-def _holds(source: Source, root: Path) -> bool:
-    """Whether a folder has a partition of a source, complete or not."""
-    if not root.is_dir():
-        return False
-    for partition in source.expected():
-        with contextlib.suppress(BuildError):
-            source.scan(root, (partition,))
-            return True
-    return False
 
 
 def _with_folder(variant: Variant, flags: BuildFlags) -> BuildFlags:
     """Take the folder of a variant's source from the variant's own flag, where it is given there."""
     if variant.source is None:
         return flags
-    key, given = variant.source.key, flags.variants.get(variant.name)
-    if given is None and key in flags.folders:
+    key, folder = variant.source.key, flags.variants.get(variant.name)
+    if folder is None and key in flags.folders:
         raise BuildError(f"--{key} is only used with --{variant.name}. Add that, or leave --{key} out.")
-    return dataclasses.replace(flags, folders={**flags.folders, key: as_place(given)}) if given else flags
+    return dataclasses.replace(flags, folders={**flags.folders, key: as_place(folder)}) if folder else flags
 
 
 DUPLICATES = "duplicates"
@@ -301,12 +292,12 @@ def read_withdrawn(path: Path) -> dict[str, str]:
             reasons.
     """
     if not path.is_file():
-        what = "it is a folder" if path.is_dir() else "no such file"
-        raise BuildError(f"Cannot read {path}: {what}. Give --withdraw a CSV of id,reason, or {DUPLICATES}.")
-    found: dict[str, str] = {}
+        problem = "it is a folder" if path.is_dir() else "no such file"
+        raise BuildError(f"Cannot read {path}: {problem}. Give --withdraw a CSV of id,reason, or {DUPLICATES}.")
+    reasons: dict[str, str] = {}
     for line, row in read_csv(path, ("id", "reason"), "Give a CSV in UTF-8 with these two columns."):
         if not row["id"] or not row["reason"]:
             raise BuildError(f"Line {line} of {path} lacks an id or a reason. Add it.")
-        if found.setdefault(row["id"], row["reason"]) != row["reason"]:
+        if reasons.setdefault(row["id"], row["reason"]) != row["reason"]:
             raise BuildError(f"Line {line} of {path} gives {one_line(row['id'])} a second reason. Keep one of them.")
-    return found
+    return reasons

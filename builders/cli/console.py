@@ -20,15 +20,15 @@ def exit_code(command: click.Command, argv: Sequence[str] | None, *, stopped: st
     return run_command_line(command, argv, (BuildError,), stopped=stopped)
 
 
-def aligned_lines(lines: Sequence[Sequence[str]]) -> list[str]:
+def aligned_lines(rows: Sequence[Sequence[str]]) -> list[str]:
     """Return the lines of a table, with words aligned left and numbers right."""
-    widths = [max(len(cell) for cell in column) for column in zip(*lines, strict=True)]
-    numeric = [all(line[i].replace(",", "").lstrip("+-").isdigit() for line in lines[1:]) for i in range(len(widths))]
+    widths = [max(len(cell) for cell in column) for column in zip(*rows, strict=True)]
+    numeric = [all(line[i].replace(",", "").lstrip("+-").isdigit() for line in rows[1:]) for i in range(len(widths))]
     return [
         "  ".join(
             cell.rjust(w) if right else cell.ljust(w) for cell, w, right in zip(line, widths, numeric, strict=True)
         ).rstrip()
-        for line in lines
+        for line in rows
     ]
 
 

@@ -5,10 +5,11 @@ Tested by `tests/builders/commands/test_build.py` and `tests/builders/cli/test_s
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
 import tomllib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,9 +30,9 @@ Place = Path | HubPlace
 
 
 def default_cache() -> Path:
-    """The folder for downloads from the Hub, in the user's cache folder (XDG Base Directory Specification)."""
-    named = os.environ.get("XDG_CACHE_HOME", "")
-    home = Path(named) if Path(named).is_absolute() else Path.home() / ".cache"
+    """Return the folder for downloads from the Hub, in the user's cache folder (XDG Base Directory Specification)."""
+    cache_home = os.environ.get("XDG_CACHE_HOME", "")
+    home = Path(cache_home) if Path(cache_home).is_absolute() else Path.home() / ".cache"
     return home / "unknown-detection"
 
 
@@ -110,7 +111,7 @@ def source_folders(
     flags: BuildFlags,
     log: Callable[[str], object],
 ) -> dict[str, Path]:
-    """A folder for each source, by its key; what is on the Hub is downloaded, what is in a store is not.
+    """Return a folder for each source, by its key; what is on the Hub is downloaded, what is in a store is not.
 
     Args:
         places: where each source is. Folders are checked first.
@@ -130,16 +131,16 @@ def source_folders(
     from builders.hub.client import hub_settings
 
     with hub_settings():
-        wanted = {
+        downloads = {
             source: mirror.mirror_files(source, place, partitions.get(source, ()), flags.cache, log)
             for source, place in remote.items()
         }
-    absent = {source: files for source, files in wanted.items() if files.absent}
+    absent = {source: files for source, files in downloads.items() if files.absent}
     if flags.dry_run and absent:
         lines = [f"{source.key}: {files.describe()}" for source, files in absent.items()]
         head = "A dry run downloads nothing, and the cache lacks files to plan from. A build would download"
         raise BuildError("\n".join([f"{head}:", *lines, "Leave out --dry-run, or give folders."]))
-    for source, files in wanted.items():
+    for source, files in downloads.items():
         roots[source.key] = mirror.download_mirror(source, files, log, quiet=flags.quiet)
     return roots
 
@@ -165,13 +166,22 @@ sources_option: Callable[[Any], Any] = click.option(
 )
 
 
-def listed_sources(given: Path | None) -> dict[str, Place]:
+def recognised_partitions(source: Source, folder: Path) -> Iterator[str]:
+    """Yield the partitions of a source that a folder has, complete or not."""
+    if folder.is_dir():
+        for partition in source.expected():
+            with contextlib.suppress(BuildError):
+                source.scan(folder, (partition,))
+                yield partition
+
+
+def listed_sources(file: Path | None) -> dict[str, Place]:
     """Read places by source key from a file; without one, from `SOURCES_FILE` if that exists.
 
     Raises:
         BuildError: the file has other lines than `source = "DIR"`, or names no source.
     """
-    path = given or (SOURCES_FILE if SOURCES_FILE.is_file() else None)
+    path = file or (SOURCES_FILE if SOURCES_FILE.is_file() else None)
     if path is None:
         return {}
     text = "\n".join(read_text_lines(path, "Correct it."))
@@ -205,7 +215,7 @@ def _placed(key: str, value: str, path: Path) -> Place:
 
 
 def given_places(sources: Iterable[Source], flags: BuildFlags) -> dict[Source, Place]:
-    """The places of some sources, by their flags or the sources file; sources that neither names are missing.
+    """Return the places of some sources by flags or the sources file; sources that neither names are missing.
 
     Raises:
         BuildError: as for `listed_sources`.
@@ -220,12 +230,12 @@ def refuse_sources_of_demo(flags: BuildFlags, log: Callable[[str], object]) -> N
     Raises:
         BuildError: a flag names a copy or a file that names copies.
     """
-    given = [f"--{key}" for key in flags.folders] + ["--sources"] * (flags.sources is not None)
-    if given:
-        named = " and ".join(given)
+    conflicting = [f"--{key}" for key in flags.folders] + ["--sources"] * (flags.sources is not None)
+    if conflicting:
+        names = " and ".join(conflicting)
         raise BuildError(
-            f"--demo makes up all sources, so {named} cannot be given with it. Leave out --demo to build from your "
-            f"own copies, or {named} to try the tools."
+            f"--demo makes up all sources, so {names} cannot be given with it. Leave out --demo to build from your "
+            f"own copies, or {names} to try the tools."
         )
     if SOURCES_FILE.is_file():
         log(f"--demo makes up all sources; {SOURCES_FILE} is not read")
@@ -243,12 +253,12 @@ def missing_sources(missing: Iterable[tuple[Source, str]]) -> list[str]:
 
 
 def listed_once(source: Source) -> str:
-    """How to list the folders for all later commands, with a source as the example."""
+    """Say how to list the folders for all later commands, with a source as the example."""
     return f'Folders can also be listed once in {SOURCES_FILE}, a line such as {source.key} = "DIR" for each'
 
 
 def _shorter_ways(source: Source) -> list[str]:
-    """Ways to get a source with one command or one flag."""
+    """List the ways to get a source with one command or one flag."""
     obtain, ways = source.obtain, []
     if obtain is not None and obtain.is_plain:
         ways.append(f"or run python -m builders.commands.sources get {source.key} --into DIR")

@@ -28,7 +28,7 @@ def splits_option(
     """
 
     def complete(ctx: click.Context, _: click.Parameter, incomplete: str) -> list[str]:
-        return offered(keys or _splits_there(ctx), incomplete)
+        return offered(keys or _splits_of_release(ctx), incomplete)
 
     return click.option(
         "--splits",
@@ -40,36 +40,36 @@ def splits_option(
 
 
 def offered(keys: Sequence[str], incomplete: str) -> list[str]:
-    """Completions of a value for the shell: configs, and splits once their config is written."""
-    before, comma, last = incomplete.rpartition(",")
+    """Return a shell's completions of a value: configs, and splits once their config is written."""
+    prefix, comma, last = incomplete.rpartition(",")
     configs = dict.fromkeys(key.partition("/")[0] for key in keys)
     names = [*configs, *(key for key in keys if last.startswith(f"{key.partition('/')[0]}/"))]
-    return [before + comma + name for name in names if name.startswith(last)]
+    return [prefix + comma + name for name in names if name.startswith(last)]
 
 
-def _splits_there(ctx: click.Context) -> list[str]:
-    """The splits of the release folder that is the first argument of a command line; none if there is no such."""
+def _splits_of_release(ctx: click.Context) -> list[str]:
+    """Return the splits of the release folder that a command line's first argument names; none if there is none."""
     from builders.release.manifest import read_manifest  # not for `--help`
 
     arguments = [str(param.name) for param in ctx.command.params if isinstance(param, click.Argument)]
     # click leaves arguments unread where the option at the end still lacks its value.
-    given = next((value for value in (*(ctx.params.get(name) for name in arguments[:1]), *ctx.args) if value), "")
+    release = next((value for value in (*(ctx.params.get(name) for name in arguments[:1]), *ctx.args) if value), "")
     try:
-        return list(read_manifest(Path(str(given))).by_key())
+        return list(read_manifest(Path(str(release))).by_key())
     except BuildError:
         return []
 
 
-def split_names(wanted: Sequence[str]) -> list[str]:
-    """The names in the option's values, which may be given several times.
+def split_names(values: Sequence[str]) -> list[str]:
+    """Return the names in the option's values, which may be given several times.
 
     Raises:
         BuildError: a value has an empty name, such as that of a variable that is not set.
     """
-    names = [name.strip() for value in wanted for name in value.split(",")]
+    names = [name.strip() for value in values for name in value.split(",")]
     if "" in names:
         raise BuildError(
-            f"--splits {one_line(repr(','.join(wanted)))} has an empty name. Give CONFIG or CONFIG/SPLIT, with a "
+            f"--splits {one_line(repr(','.join(values)))} has an empty name. Give CONFIG or CONFIG/SPLIT, with a "
             "comma between two of them, or leave --splits out."
         )
     return names
@@ -84,7 +84,7 @@ def refuse_unknown_splits(names: Iterable[str], keys: Sequence[str], where: str)
     """Refuse names that are neither a split nor a config.
 
     Args:
-        names: what was asked for.
+        names: the requested names.
         keys: all splits, as `config/split`.
         where: what has these splits, for the message.
 
@@ -103,17 +103,17 @@ def refuse_unknown_splits(names: Iterable[str], keys: Sequence[str], where: str)
             )
 
 
-def chosen_splits(wanted: Sequence[str], keys: Sequence[str], where: str) -> tuple[str, ...]:
-    """The splits that the option's values choose, in the order of `keys`; all of them if it is not given.
+def chosen_splits(values: Sequence[str], keys: Sequence[str], where: str) -> tuple[str, ...]:
+    """Return the splits that the option's values choose, in the order of `keys`; all of them if it is not given.
 
     Args:
-        wanted: the option's values.
+        values: the option's values.
         keys: all splits, as `config/split`.
         where: what has these splits, for the message.
 
     Raises:
         BuildError: a name is empty, or neither a config nor a split.
     """
-    names = split_names(wanted)
+    names = split_names(values)
     refuse_unknown_splits(names, keys, where)
     return tuple(key for key in keys if not names or is_selected(key, names))

@@ -41,12 +41,14 @@ def run_command(benchmark: Benchmark, argv: Sequence[str] | None) -> int:
 
 
 def make_command(benchmark: Benchmark) -> click.Command:
-    """The click command of one builder: shared flags, and one flag for each of its sources."""
+    """Return the click command of one builder: shared flags, and one flag for each of its sources."""
     module = f"python -m builders.{benchmark.name}_benchmark"
     sources: dict[str, str] = {}
     for _, split in benchmark.by_key().values():
         sources |= split.folders
-    sources |= {one.source.key: one.source.title for one in benchmark.variants if one.source is not None}
+    for variant in benchmark.variants:
+        if variant.source is not None:
+            sources[variant.source.key] = variant.source.title
     settings = list(dict.fromkeys(flag for settings in benchmark.settings for flag in settings.flags))
     variants = [parameter(variant.name) for variant in benchmark.variants]
 

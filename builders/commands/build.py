@@ -51,7 +51,7 @@ from unknown_detection.words import quantity
 def given_sources(
     benchmark: Benchmark, module: str, splits: Sequence[str], flags: BuildFlags, note: Callable[[str], object]
 ) -> dict[str, Path]:
-    """Folders of the sources that the splits need, by source key; what is on the Hub is downloaded.
+    """Return the folders of the sources that the splits need, by source key; what is on the Hub is downloaded.
 
     Args:
         benchmark: the declaration.
@@ -65,8 +65,8 @@ def given_sources(
     """
     needing = _on_disk(benchmark, splits)
     places = given_places(needing, flags)
-    given = {source: flags.folders[source.key] for source in benchmark.sources() if source.key in flags.folders}
-    refuse_wrong_folders(given | places)  # also of sources that these splits do not need
+    flagged = {source: flags.folders[source.key] for source in benchmark.sources() if source.key in flags.folders}
+    refuse_wrong_folders(flagged | places)  # also of sources that these splits do not need
     missing = [source for source in needing if source not in places]
     if missing:
         lines = [f"No folder was given for {quantity(len(missing), 'source')} of these splits:"]
@@ -80,7 +80,7 @@ def given_sources(
 def demo_sources(
     benchmark: Benchmark, splits: Sequence[str], flags: BuildFlags, cleanup: contextlib.ExitStack
 ) -> dict[str, Path]:
-    """Folders with the demo's copies of the sources that the splits need, by source key."""
+    """Write the demo's copies of the sources that the splits need, and return their folders by source key."""
     from builders.demo.write import keep_demo
 
     keys = [source.key for source in _on_disk(benchmark, splits)]
@@ -91,14 +91,14 @@ def demo_sources(
 def with_demo_models(
     benchmark: Benchmark, models: ModelsOfDemo, names: Sequence[str], flags: BuildFlags, cleanup: contextlib.ExitStack
 ) -> Benchmark:
-    """The benchmark with the splits that a demo's models make, which are written first.
+    """Write a demo's models, and return the benchmark with the splits that they make.
 
     Raises:
-        BuildError: a split that is named takes packages that are not installed.
+        BuildError: a named split takes packages that are not installed.
     """
-    if not models.wanted:
+    if not models.settings:
         return benchmark
-    check_installed({key: made for key, made in models.generators.items() if is_selected(key, names)})
+    check_installed({key: generator for key, generator in models.generators.items() if is_selected(key, names)})
     with _demo_folder("demo-models", flags, cleanup) as folder:
         return models.added_to(benchmark, folder)
 
@@ -116,7 +116,7 @@ def _demo_folder(name: str, flags: BuildFlags, cleanup: contextlib.ExitStack) ->
 
 
 def any_demo(roots: Mapping[str, Path]) -> bool:
-    """Whether a source is made up, also where its folder is given by a flag."""
+    """Return whether a source is made up, also where a flag gives its folder."""
     from builders.demo.write import is_demo
 
     return any(is_demo(root) for root in roots.values())
@@ -126,13 +126,13 @@ def _in_few_words(benchmark: Benchmark, parts: Sequence[str]) -> str:
     """Name the configs, or the splits of a single config, that some parts of splits belong to."""
     splits = list(dict.fromkeys(map(split_of, parts)))
     configs = list(dict.fromkeys(key.partition("/")[0] for key in splits))
-    whole = len(splits) == sum(key.partition("/")[0] in configs for key in benchmark.usual())
-    names = configs if whole or len(configs) > 1 else splits
+    all_chosen = len(splits) == sum(key.partition("/")[0] in configs for key in benchmark.usual())
+    names = configs if all_chosen or len(configs) > 1 else splits
     return ", ".join(names[:NAMED]) + more(names)
 
 
 def _on_disk(benchmark: Benchmark, splits: Sequence[str]) -> dict[Source, list[str]]:
-    """The sources of the splits that are folders, each with the parts that need it."""
+    """Return the sources of some splits that lie in folders, each with the parts that need it."""
     needing: dict[Source, list[str]] = {}
     declared = benchmark.by_key()
     for key in keys_of_parts(benchmark, splits):
@@ -185,7 +185,7 @@ def build(declared: Benchmark, module: str, flags: BuildFlags) -> None:
         if not names and any_demo(roots):
             splits = listed_in_demo(benchmark, splits)
         note_left_out(benchmark, models, names, meter.note)
-        gpus = max((made.resources.gpus for made in generators_of(benchmark, splits).values()), default=0)
+        gpus = max((generator.resources.gpus for generator in generators_of(benchmark, splits).values()), default=0)
         with flags.executor.started(gpus=gpus, preload=WORKER_IMPORTS) as executor:
             started = time.monotonic()
             planned = prepare(Run.of(benchmark, _request(flags, splits, roots), executor, meter))

@@ -25,14 +25,15 @@ from builders.generate.extra import INSTALL, check_installed, not_installed, wit
 from builders.pipeline.build_plan import compared_with, generators_of
 from unknown_detection.durable import make_folder
 
-Wanted = tuple[tuple[Settings, DemoModels], ...]
+DemoSettings = tuple[tuple[Settings, DemoModels], ...]
+"""Settings of a benchmark, each with the models that a demo makes for it."""
 
 
 @dataclass(frozen=True)
 class ModelsOfDemo:
     """The models that a demo makes for some settings of a benchmark, given the values of the settings' flags."""
 
-    wanted: Wanted
+    settings: DemoSettings
     values: Mapping[str, Any]
 
     @classmethod
@@ -45,21 +46,21 @@ class ModelsOfDemo:
                 no models.
             flags: the build's flags.
         """
-        wanted = []
+        selected = []
         for settings in benchmark.settings if flags.demo else ():
             demo, config = settings.demo, settings.config
             if demo is None or config in replaced_configs(benchmark, flags) or (configs and config not in configs):
                 continue
-            own = [flag for flag in settings.flags if flag.name in demo.flags]
-            if not any(is_given(flag, flags.settings[flag.name]) for flag in own):
-                wanted.append((settings, demo))
-        return cls(tuple(wanted), flags.settings)
+            model_flags = [flag for flag in settings.flags if flag.name in demo.flags]
+            if not any(is_given(flag, flags.settings[flag.name]) for flag in model_flags):
+                selected.append((settings, demo))
+        return cls(tuple(selected), flags.settings)
 
     @property
     def generators(self) -> dict[str, Generator]:
-        """By the splits (`config/split`) that the models make, a generator that takes the same packages."""
+        """A generator that takes the same packages as the models, by the splits (`config/split`) that they make."""
         return {
-            f"{settings.config}/{name}": made for settings, demo in self.wanted for name, made in demo.makes.items()
+            f"{settings.config}/{name}": made for settings, demo in self.settings for name, made in demo.makes.items()
         }
 
     def added_to(self, benchmark: Benchmark, folder: Path) -> Benchmark:
@@ -73,16 +74,16 @@ class ModelsOfDemo:
             BuildError: a value of a flag cannot be used.
         """
         added = {}
-        for settings, demo in self.wanted:
+        for settings, demo in self.settings:
             names = [name for name in demo.makes if not without_packages({name: demo.makes[name]})]
             if names:
                 place = folder / settings.config
                 make_folder(place)
                 given = {flag.name for flag in settings.flags if is_given(flag, self.values[flag.name])}
-                own = {name: value for name, value in demo.write(place, names).items() if name not in given}
-                made = settings.splits({**self.values, **own})
+                demo_values = {name: value for name, value in demo.write(place, names).items() if name not in given}
+                splits = settings.splits({**self.values, **demo_values})
                 added[settings.config] = {
-                    name: dataclasses.replace(split, classes=demo.classes) for name, split in made.items()
+                    name: dataclasses.replace(split, classes=demo.classes) for name, split in splits.items()
                 }
         return benchmark.with_splits(added)
 
@@ -104,26 +105,26 @@ def left_out(generators: Mapping[str, Generator]) -> Iterator[str]:
     keys: dict[str, list[str]] = {}
     for key, generator in generators.items():
         keys.setdefault(not_installed([generator]), []).append(key)
-    for what, some in keys.items():
-        yield f"left out {', '.join(some)}: {what}. For these, too: {INSTALL}"
+    for missing, splits in keys.items():
+        yield f"left out {', '.join(splits)}: {missing}. For these, too: {INSTALL}"
 
 
 def splits_to_build(
     benchmark: Benchmark, models: ModelsOfDemo, names: Sequence[str], flags: BuildFlags
 ) -> tuple[Benchmark, tuple[str, ...]]:
-    """The splits to build as `config/split`, and the benchmark as the installed packages let it be generated.
+    """Return the benchmark as the installed packages let it be generated, and the splits to build (`config/split`).
 
     A demo leaves out, and compares with nothing, what takes packages that are not installed.
 
     Raises:
-        BuildError: something has to be given, or installed, before a wanted split can be generated.
+        BuildError: something has to be given, or installed, before a named split can be generated.
     """
-    splits = _wanted_splits(benchmark, names)
+    splits = _named_splits(benchmark, names)
     if not flags.dry_run:
         splits = _installed_splits(benchmark, models, splits, flags)
     if flags.demo:
-        others = {key: made for key, made in generators_of(benchmark, benchmark.usual()).items() if key not in splits}
-        benchmark = without(benchmark, without_packages(others))
+        unbuilt = [key for key in benchmark.usual() if key not in splits]
+        benchmark = without(benchmark, without_packages(generators_of(benchmark, unbuilt)))
     if flags.withdraw == DUPLICATES and not flags.dry_run:
         _check_compared(benchmark, splits)
     return benchmark, splits
@@ -133,14 +134,14 @@ def note_left_out(
     benchmark: Benchmark, models: ModelsOfDemo, names: Sequence[str], note: Callable[[str], object]
 ) -> None:
     """Say which of the usual splits are left out since a flag is missing, if no splits were named."""
-    lacking = without_packages(models.generators) if models.wanted else {}
+    lacking = without_packages(models.generators) if models.settings else {}
     for key in () if names else benchmark.usual():
         if benchmark.needs(key) and key not in lacking:
             note(f"{key}: left out, since it is made with {benchmark.needs(key)}")
 
 
-def _wanted_splits(benchmark: Benchmark, names: Sequence[str]) -> tuple[str, ...]:
-    """Names as `config/split`, in declared order; the usual ones that can be generated if none are named.
+def _named_splits(benchmark: Benchmark, names: Sequence[str]) -> tuple[str, ...]:
+    """Return the named splits as `config/split`, in declared order; the usual ones that can be generated if none are.
 
     A config stands for its splits that can be generated.
 
@@ -167,7 +168,7 @@ def _wanted_splits(benchmark: Benchmark, names: Sequence[str]) -> tuple[str, ...
 def _installed_splits(
     benchmark: Benchmark, models: ModelsOfDemo, splits: tuple[str, ...], flags: BuildFlags
 ) -> tuple[str, ...]:
-    """The splits whose generators' packages are installed, if all of a demo is built; otherwise all must be."""
+    """Return the splits whose packages are installed, if all of a demo is built; otherwise check that all are."""
     generators = generators_of(benchmark, splits)
     if not flags.demo or flags.splits:
         if generators:
@@ -180,10 +181,10 @@ def _installed_splits(
 
 
 def listed_in_demo(benchmark: Benchmark, splits: tuple[str, ...]) -> tuple[str, ...]:
-    """The splits without those that take listed images of which the demo of their source has none."""
+    """Return the splits without those of listed images of which the demo of their source has none."""
     from builders.demo.write import DEMOS  # which draws images, and only a demo asks it
 
-    declared, keys = benchmark.by_key(), []
+    declared, kept_keys = benchmark.by_key(), []
     for key in splits:
         split = declared[benchmark.parts()[key][0]][1]
         if isinstance(split.quota, Listed):
@@ -191,8 +192,8 @@ def listed_in_demo(benchmark: Benchmark, splits: tuple[str, ...]) -> tuple[str, 
             if isinstance(demo, DemoFiles) and not any(split.quota.has(image.source_id) for image in demo.images()):
                 click.echo(f"{key}: left out, since the demo has none of the listed images", err=True)
                 continue
-        keys.append(key)
-    return tuple(keys)
+        kept_keys.append(key)
+    return tuple(kept_keys)
 
 
 def _check_compared(benchmark: Benchmark, splits: Sequence[str]) -> None:

@@ -25,12 +25,12 @@ from unknown_detection.help import helpful
 def command(folder: Path, seed: int) -> None:
     """Write small made-up copies of all sources to DIR, to try every command without a download."""
     with os_errors_as_build_errors("write the demo sources"):
-        written = write_demo(folder, seed=seed, progress=True)
-    for key, place in written.items():
+        folders = write_demo(folder, seed=seed, progress=True)
+    for key, place in folders.items():
         click.echo(f"{key}: {place}")
     for name, benchmark in BENCHMARKS.items():
-        given = [(f"--{source.key}", str(folder / source.key)) for source in benchmark.sources() if source.on_disk]
-        flags = shlex.join(word for flag in given for word in flag)
+        sources = [(f"--{source.key}", str(folder / source.key)) for source in benchmark.sources() if source.on_disk]
+        flags = shlex.join(word for flag in sources for word in flag)
         click.echo(f"Next: python -m builders.{name}_benchmark {flags}")
 
 

@@ -45,7 +45,7 @@ def run_command(argv: Sequence[str] | None) -> int:
 
 
 def make_command() -> click.Command:
-    """The click command."""
+    """Return the click command."""
     command = helpful(
         MODULE,
         help="Build a benchmark of your own images: in-distribution classes, and folders of unknowns.",
@@ -92,10 +92,10 @@ def _command(in_distribution: Path, unknown: Sequence[str], name: str, **values:
             f"--name {one_line(name)} cannot name this benchmark: use lower-case letters, digits and hyphens, and "
             f"none of {', '.join(BENCHMARKS)}."
         )
-    folders = [_unknown(given) for given in unknown]
+    folders = [_unknown(value) for value in unknown]
     names = [folder.split for folder in folders]
-    if twice := [split for split in names if names.count(split) > 1]:
-        raise BuildError(f"--unknown gives two folders for {twice[0]}. Name them, as in far:textures=DIR.")
+    if repeated := [split for split in names if names.count(split) > 1]:
+        raise BuildError(f"--unknown gives two folders for {repeated[0]}. Name them, as in far:textures=DIR.")
     with os_errors_as_build_errors("read the folders"):
         known = find_images(in_distribution)
         _check_images([known, *(folder.images for folder in folders)], flags)
@@ -106,17 +106,17 @@ def _command(in_distribution: Path, unknown: Sequence[str], name: str, **values:
         build(benchmark, MODULE, dataclasses.replace(flags, folders=places))
 
 
-def _unknown(given: str) -> Unknown:
+def _unknown(value: str) -> Unknown:
     """Read one value of `--unknown`."""
-    found = _GIVEN.fullmatch(given)
-    if found is None:
+    match = _GIVEN.fullmatch(value)
+    if match is None:
         raise BuildError(
-            f"--unknown {one_line(given)} is not near=DIR, far=DIR or external=DIR, or one of these with a name such "
+            f"--unknown {one_line(value)} is not near=DIR, far=DIR or external=DIR, or one of these with a name such "
             "as far:textures=DIR (a-z, 0-9, underscores between). Write it so."
         )
-    role, split = _ROLES[found["kind"]]
-    name = f"{split}_{found['name']}" if found["name"] else split
-    return Unknown(name, role, find_images(as_path(found["folder"]), flat=name))
+    role, split = _ROLES[match["kind"]]
+    name = f"{split}_{match['name']}" if match["name"] else split
+    return Unknown(name, role, find_images(as_path(match["folder"]), flat=name))
 
 
 def _check_images(folders: Sequence[FolderImages], flags: BuildFlags) -> None:
@@ -124,8 +124,8 @@ def _check_images(folders: Sequence[FolderImages], flags: BuildFlags) -> None:
 
     What a store has is read once only, so there a build names the first.
     """
-    if flags.dry_run or flags.allow_partial or any(not store_of(found.root).is_local for found in folders):
+    if flags.dry_run or flags.allow_partial or any(not store_of(folder.root).is_local for folder in folders):
         return
-    images = sum(len(files) for found in folders for files in found.files.values())
+    images = sum(len(files) for folder in folders for files in folder.files.values())
     with bar(images, "checking", quiet=flags.quiet) as shown:
         refuse_unreadable(folders, decode=flags.check == "decode", progress=shown.update)

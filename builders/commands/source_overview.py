@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from builders.cli.source_flags import recognised_partitions
 from builders.declare.benchmark import Benchmark
-from builders.errors import BuildError
 from builders.hub.place import HubPlace
 from builders.pipeline.build_plan import needed_partitions
 from builders.registry import BENCHMARKS
@@ -37,14 +36,14 @@ class Overview:
         needed_by: the splits that need it, by benchmark; with a flag of a variant behind the benchmark's name.
         folder: where the copy is, or an address on the Hub; None if none is named.
         folder_exists: whether the folder exists; None on the Hub, or in a store that was not asked.
-        found: the partitions that were recognised there; None if nobody looked.
+        partitions: the partitions that were recognised there; None if nobody looked.
     """
 
     source: Source
     needed_by: Mapping[str, tuple[str, ...]]
     folder: Path | HubPlace | None = None
     folder_exists: bool | None = None
-    found: tuple[str, ...] | None = None
+    partitions: tuple[str, ...] | None = None
 
     @property
     def size(self) -> str:
@@ -55,7 +54,7 @@ class Overview:
         return byte_text(sum(sizes)) + ("" if all(sizes) else " and more")
 
     @property
-    def how(self) -> str:
+    def ways(self) -> str:
         """Ways to get it: the command `get`, the Hub, or by hand."""
         obtain = self.source.obtain
         ways = ["get"] if obtain and obtain.is_plain else []
@@ -64,25 +63,26 @@ class Overview:
         return ", ".join(ways) or "by hand"
 
     @property
-    def here(self) -> str:
+    def location(self) -> str:
         """Whether it is on this machine."""
         if self.folder is None:
             return "no"
         if self.folder_exists is False:
             return f"no folder {self.folder}"
-        if self.found is None:
+        if self.partitions is None:
             return str(self.folder)
-        return f"{self.folder} ({', '.join(self.found) or 'not recognised'})"
+        return f"{self.folder} ({', '.join(self.partitions) or 'not recognised'})"
 
     def cells(self) -> list[str]:
-        """The source's line of the table."""
+        """Return the source's line of the table."""
         needed = ", ".join(f"{name} ({len(splits)})" for name, splits in self.needed_by.items())
         licence = self.source.licence
-        named = licence.name if len(licence.name) <= _LICENCE else f"{licence.name[: _LICENCE - 3]}..."
-        return [self.source.key, needed, self.size, named, MAY_PUBLISH[licence.publish], self.how, self.here]
+        licence_name = licence.name if len(licence.name) <= _LICENCE else f"{licence.name[: _LICENCE - 3]}..."
+        publish = MAY_PUBLISH[licence.publish]
+        return [self.source.key, needed, self.size, licence_name, publish, self.ways, self.location]
 
     def as_json(self) -> dict[str, Any]:
-        """All of it, for programs."""
+        """Return the description for programs."""
         source, obtain = self.source, self.source.obtain
         files = obtain.files if obtain else ()
         mirror = obtain.mirror if obtain else None
@@ -110,7 +110,7 @@ class Overview:
             "hub": {"place": mirror.at, "gated": mirror.gated} if mirror and mirror.at else None,
             "folder": None if self.folder is None else str(self.folder),
             "folder_exists": self.folder_exists,
-            "partitions_found": None if self.found is None else list(self.found),
+            "partitions_found": None if self.partitions is None else list(self.partitions),
         }
 
 
@@ -129,12 +129,12 @@ def describe_source(source: Source, folder: Path | HubPlace | None = None, *, sc
     if folder is None or isinstance(folder, HubPlace) or (not store_of(folder).is_local and not scan):
         return Overview(source, needed_by(source), folder)  # a store is only asked where one waits for it
     exists = folder.is_dir()
-    found = _recognised(source, folder) if scan and exists else None
-    return Overview(source, needed_by(source), folder, exists, found)
+    partitions = _recognised(source, folder) if scan and exists else None
+    return Overview(source, needed_by(source), folder, exists, partitions)
 
 
 def needed_by(source: Source) -> dict[str, tuple[str, ...]]:
-    """The splits that need a source, by benchmark, in declared order."""
+    """Return the splits that need a source, by benchmark, in declared order."""
     needed = {}
     for name, benchmark in BENCHMARKS.items():
         if splits := _splits_of(benchmark, source):
@@ -152,10 +152,5 @@ def _splits_of(benchmark: Benchmark, source: Source) -> tuple[str, ...]:
 
 
 def _recognised(source: Source, folder: Path) -> tuple[str, ...]:
-    found = []
     with store_of(folder).cached_listings(folder):
-        for partition in source.expected():
-            with contextlib.suppress(BuildError):
-                source.scan(folder, (partition,))
-                found.append(partition)
-    return tuple(found)
+        return tuple(recognised_partitions(source, folder))

@@ -38,11 +38,11 @@ def command(context: click.Context, sources: Path | None, scan: bool, as_json: b
         return
     with os_errors_as_build_errors("read the sources"):
         folders = listed_sources(sources)
-        found = [describe_source(source, folders.get(key), scan=scan) for key, source in SOURCES.items()]
+        overviews = [describe_source(source, folders.get(key), scan=scan) for key, source in SOURCES.items()]
     if as_json:
-        click.echo(json.dumps([one.as_json() for one in found], indent=2))
+        click.echo(json.dumps([entry.as_json() for entry in overviews], indent=2))
         return
-    for line in aligned_lines([HEADINGS, *(one.cells() for one in found)]):
+    for line in aligned_lines([HEADINGS, *(entry.cells() for entry in overviews)]):
         click.echo(line)
 
 
@@ -52,9 +52,9 @@ def command(context: click.Context, sources: Path | None, scan: bool, as_json: b
 def show(context: click.Context, name: str) -> None:
     """Show one source: its splits, licence, files with checksums, and the layouts that are recognised."""
     source = SOURCES[name]
-    one = describe_source(source)
+    entry = describe_source(source)
     click.echo(f"{source.title}; {source.edition}")
-    for benchmark, splits in one.needed_by.items():
+    for benchmark, splits in entry.needed_by.items():
         click.echo(f"needed by  {benchmark}: {', '.join(splits)}")
     click.echo(f"licence    {source.licence.name} ({source.licence.url}): {source.licence.statement}")
     click.echo(f"publish    {MAY_PUBLISH[source.licence.publish]}")
@@ -98,25 +98,25 @@ def get_command(names: tuple[str, ...], into: Path, dry_run: bool, quiet: bool) 
         if dry_run:
             _dry_run(chosen, into)
             return
-        todo = get(chosen, into, lambda line: None if quiet else click.echo(line, err=True), quiet=quiet)
+        remaining = get(chosen, into, lambda line: None if quiet else click.echo(line, err=True), quiet=quiet)
     for source in chosen:
         if source.obtain and source.obtain.files and all(state.done for state in states(source, into)):
             click.echo(toml_line(source, into))
-    if todo:
+    if remaining:
         after = "Then run the same command again to check them."
-        raise BuildError("\n".join(["Some files must be downloaded by hand:", *todo, after]))
+        raise BuildError("\n".join(["Some files must be downloaded by hand:", *remaining, after]))
 
 
 def _dry_run(chosen: Sequence[Source], into: Path) -> None:
-    found = [state for source in chosen for state in states(source, into)]
+    files = [state for source in chosen for state in states(source, into)]
     lines = [("source", "file", "bytes", "state")]
     lines += [
-        (one.source.key, one.file.name, f"{one.file.size:,}" if one.file.size else "not published", one.words)
-        for one in found
+        (file.source.key, file.file.name, f"{file.file.size:,}" if file.file.size else "not published", file.words)
+        for file in files
     ]
     for line in aligned_lines(lines):
         click.echo(line)
-    needed, free = needed_bytes(found), free_bytes(into)
+    needed, free = needed_bytes(files), free_bytes(into)
     fits = "there is room" if needed <= free else "there is no room"
     click.echo(f"{needed:,} bytes of disk are needed and {free:,} are free in {into}: {fits}")
     for source in chosen:

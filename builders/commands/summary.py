@@ -25,8 +25,8 @@ from unknown_detection.words import byte_text
 
 def built_text(benchmark: Benchmark, manifest: Manifest, out: Path, splits: Sequence[str]) -> str:
     """Return the text after a build: counts, digests, and the line of Python that reads the first split."""
-    known = manifest.by_key()
-    entries = {key: known[key] for key in splits}
+    entry_of = manifest.by_key()
+    entries = {key: entry_of[key] for key in splits}
     rows = {key: entry.rows for key, entry in entries.items()}
     declared = benchmark.by_key()
     parts = [
@@ -39,24 +39,25 @@ def built_text(benchmark: Benchmark, manifest: Manifest, out: Path, splits: Sequ
     table = "\n".join([table, *parts_table(parts)])
     config, split = splits[0].split("/")
     left_out = [
-        f"{key}: {count:,} broken in the owner's archive and left out ({config_of}, by the rule {RULE})"
+        f"{key}: {count:,} broken in the owner's archive and left out (excluded/{key.split('/')[0]}.csv, by the rule "
+        f"{RULE})"
         for key, entry in entries.items()
-        for config_of in [f"excluded/{key.split('/')[0]}.csv"]
         if (count := entry.excluded_by_rule.get(RULE, 0))
     ]
-    bare = [key for key, entry in entries.items() if not entry.data]
-    left_out += [f"{', '.join(bare)}: rows without pixels; --with-images writes these, too"] * bool(bare)
-    lacking = sorted({sentence for entry in entries.values() for sentence in entry.shortfalls})
+    without_pixels = [key for key, entry in entries.items() if not entry.data]
+    if without_pixels:
+        left_out.append(f"{', '.join(without_pixels)}: rows without pixels; --with-images writes these, too")
+    shortfalls = sorted({sentence for entry in entries.values() for sentence in entry.shortfalls})
     lines = [table, *left_out, ""]
     if manifest.benchmarks[benchmark.name].demo:
         lines += ["Built from demo sources: small on purpose, to try the tools and never for a result.", ""]
-    elif lacking:
-        lines += [f"not complete: {sentence}" for sentence in lacking] + [""]
+    elif shortfalls:
+        lines += [f"not complete: {sentence}" for sentence in shortfalls] + [""]
     return "\n".join([*lines, f"built {out}", loading_line(out, config, split, entries[splits[0]])])
 
 
 def loading_line(out: Path, config: str, split: str, entry: SplitEntry) -> str:
-    """The line of Python that loads a split of what was built. `datasets` reads no card in a store."""
+    """Return the line of Python that loads a built split. `datasets` reads no card in a store."""
     if store_of(out).is_local:
         suffix = "" if entry.data else INDEX_SUFFIX
         return f'load_dataset("{out}", "{config}{suffix}", split="{split}")'
@@ -117,7 +118,7 @@ def dry_run_document(planned: BuildPlan) -> dict[str, Any]:
 
 
 def _estimated_bytes(planned: BuildPlan, split: PlannedSplit) -> int:
-    """About how many bytes the images of a split or part take in the release."""
+    """Estimate the bytes that the images of a split or part take in the release."""
     if not planned.run.request.has_pixels(split.config):
         return 0
     generator = split.split.image_generator
@@ -127,7 +128,7 @@ def _estimated_bytes(planned: BuildPlan, split: PlannedSplit) -> int:
 
 
 def _left_out(split: PlannedSplit) -> dict[str, int]:
-    """How many images each rule leaves out of a split or part, by the rule's name."""
+    """Count the images that each rule leaves out of a split or part, by the rule's name."""
     by_rule: Counter[str] = Counter()
     for exclusion in split.excluded:
         by_rule[exclusion.rule] += exclusion.images
@@ -135,7 +136,7 @@ def _left_out(split: PlannedSplit) -> dict[str, int]:
 
 
 def counts_table(benchmark: Benchmark, built: Mapping[str, int], digests: Mapping[str, str] | None = None) -> str:
-    """Rows built beside rows expected, for each split; a line below for each that the paper's table counts otherwise.
+    """Return a table of rows built and expected by split, and a line for each split that the paper counts otherwise.
 
     Args:
         benchmark: the declaration.
@@ -157,7 +158,7 @@ def counts_table(benchmark: Benchmark, built: Mapping[str, int], digests: Mappin
 
 
 def parts_table(parts: Sequence[tuple[str, Split, int, int]]) -> list[str]:
-    """Classes and rows beside the paper's for each part of the splits that are joined; nothing where there is none.
+    """Return the lines with the classes and rows of each part of joined splits, and the paper's; none without parts.
 
     Args:
         parts: key, declaration, and the classes and rows that there are.
@@ -172,5 +173,5 @@ def parts_table(parts: Sequence[tuple[str, Split, int, int]]) -> list[str]:
     return ["", *aligned_lines(lines)]
 
 
-def _difference(found: int, wanted: int) -> str:
-    return f"{found - wanted:+,}" if found != wanted else "0"
+def _difference(count: int, expected: int) -> str:
+    return f"{count - expected:+,}" if count != expected else "0"

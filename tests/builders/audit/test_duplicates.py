@@ -144,7 +144,7 @@ def test_splits_without_images_are_named(tmp_path, capsys):
         duplicates.Duplicates(parts, (), ()), duplicates.searches(manifest), tmp_path, None, NoMeter()
     )
     assert found.searched == () and found.without_images == ("bench/test",)
-    assert "Not searched, since there are no images here: `bench/test`." in duplicates.summary(found)
+    assert "Not searched, since there are no images here: `bench/test`." in duplicates.duplicates_summary(found)
 
 
 class NoMeter:

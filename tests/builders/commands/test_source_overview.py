@@ -31,13 +31,13 @@ def test_every_source_of_a_benchmark_is_needed_by_it(name):
 
 def test_the_copy_on_this_machine_is_named_and_looked_into(demo, tmp_path):
     imagenet = SOURCES["imagenet"]
-    assert describe_source(imagenet).here == "no"
-    assert describe_source(imagenet, tmp_path / "x", scan=True).here == f"no folder {tmp_path / 'x'}"
-    assert describe_source(imagenet, demo["imagenet"]).here == str(demo["imagenet"])
-    assert describe_source(imagenet, demo["imagenet"], scan=True).found == ("train", "val")
-    assert describe_source(imagenet, demo["dtd"], scan=True).here == f"{demo['dtd']} (not recognised)"
+    assert describe_source(imagenet).location == "no"
+    assert describe_source(imagenet, tmp_path / "x", scan=True).location == f"no folder {tmp_path / 'x'}"
+    assert describe_source(imagenet, demo["imagenet"]).location == str(demo["imagenet"])
+    assert describe_source(imagenet, demo["imagenet"], scan=True).partitions == ("train", "val")
+    assert describe_source(imagenet, demo["dtd"], scan=True).location == f"{demo['dtd']} (not recognised)"
     place = parse_place("hf://datasets/ILSVRC/imagenet-1k")
-    assert describe_source(imagenet, place, scan=True).here == "hf://datasets/ILSVRC/imagenet-1k"
+    assert describe_source(imagenet, place, scan=True).location == "hf://datasets/ILSVRC/imagenet-1k"
 
 
 def test_json_has_files_with_digests_and_tells_what_is_not_known(tmp_path):

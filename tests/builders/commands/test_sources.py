@@ -127,7 +127,7 @@ def test_a_folder_that_cannot_be_written_is_one_sentence(kind, run, dtd, tmp_pat
     else:
         (tmp_path / "data").mkdir()
         # Root may write anywhere, so the folder refuses by itself.
-        monkeypatch.setattr("builders.fetch.get.held", refuse)
+        monkeypatch.setattr("builders.fetch.get.file_lock", refuse)
     code, out, err = run("get", "dtd", "--into", "data", "--quiet")
     assert (code, out) == (2, "")
     assert ("is a file" in err) if kind == "file" else ("read-only file system" in err)

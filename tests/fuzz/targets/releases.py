@@ -119,8 +119,8 @@ def audited(folder: Path) -> object:
     """Read a release as audits do: roles, digests, and every image."""
     manifest = read_manifest(folder)
     chosen = artifacts.sampled(folder, manifest, sorted(manifest.by_key()), 10)
-    measured = artifacts.measure(folder, manifest, chosen, LocalExecutor(1), Silent())
-    return measured, duplicates.exact(duplicates.parts_of(folder, manifest))
+    measured = artifacts.measure_rows(folder, manifest, chosen, LocalExecutor(1), Silent())
+    return measured, duplicates.exact(duplicates.release_splits(folder, manifest))
 
 
 def of_audit(name: str, file: str) -> Target:
