@@ -21,9 +21,9 @@ class BuildError(Exception):
     """
 
 
-def more(names: Sequence[object], named: int = NAMED) -> str:
+def more(names: Sequence[object], shown: int = NAMED) -> str:
     """Return " and 5 more" for a message that names only the first items of a list; empty if it names them all."""
-    return f" and {len(names) - named:,} more" if len(names) > named else ""
+    return f" and {len(names) - shown:,} more" if len(names) > shown else ""
 
 
 def one_line(text: object, most: int = 300) -> str:
@@ -54,7 +54,7 @@ def os_errors_as_build_errors(doing: str) -> Iterator[None]:
         raise  # whoever read the output, such as `head`, has seen enough: click ends the command without a word
     except OSError as error:
         # A file that is written has a temporary name (`builders.storage.paths`), which nobody knows.
-        place = re.sub(r"/\.([^/]+)\.\d+\.tmp$", r"/\1", str(error.filename or ""))
+        path = re.sub(r"/\.([^/]+)\.\d+\.tmp$", r"/\1", str(error.filename or ""))
         reason = error.strerror or str(error)
-        why = f"{place}: {reason[:1].lower()}{reason[1:]}" if place else reason
+        why = f"{path}: {reason[:1].lower()}{reason[1:]}" if path else reason
         raise BuildError(f"Cannot {doing}: {why}. Fix this and run the same command again.") from error

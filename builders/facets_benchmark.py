@@ -128,11 +128,11 @@ def _graded(
     """
     table = f"{config}-sun397"
     near, far = Classes(table, KNOWN), Classes(table, UNKNOWN)
-    objects, others = Classes(imagenet, KNOWN), Classes(imagenet, UNKNOWN)
+    known_objects, unknown_objects = Classes(imagenet, KNOWN), Classes(imagenet, UNKNOWN)
     grades, distances = _grades("sun397", facets.GRADE_LIMITS[table][1]), _imagenet_grades(imagenet)
     ours = "the grades are ours: {} {} classes are known by them, by the authors' {}"
-    left = "; the paper's table has one number for both splits, which is the validation split's"
-    sun, val = ours.format(len(near), "SUN397", known) + left, ours.format(len(objects), "ImageNet", 356)
+    note = "; the paper's table has one number for both splits, which is the validation split's"
+    sun, val = ours.format(len(near), "SUN397", known) + note, ours.format(len(known_objects), "ImageNet", 356)
     known_sun, unknown_sun = PaperCount(rows[0], sun, known), PaperCount(rows[1], sun, 397 - known)
     known_val, unknown_val = PaperCount(25 * 356, val, 356), PaperCount(25 * 644, val, 644)
     return _config(
@@ -140,9 +140,9 @@ def _graded(
         description,
         _sun("sun397_known", "in_distribution", classes=near, paper=known_sun, oodness=grades),
         _sun("sun397", "near_ood", classes=far, paper=unknown_sun, oodness=grades),
-        _val("imagenet_val_known", "in_distribution", classes=objects, paper=known_val, oodness=distances),
-        _val("imagenet_val", "near_ood", classes=others, paper=unknown_val, oodness=distances),
-        _train(others, PaperCount(train, classes=644), distances),
+        _val("imagenet_val_known", "in_distribution", classes=known_objects, paper=known_val, oodness=distances),
+        _val("imagenet_val", "near_ood", classes=unknown_objects, paper=unknown_val, oodness=distances),
+        _train(unknown_objects, PaperCount(train, classes=644), distances),
         published=f"facets_ood_{{}}_{config.rpartition('-')[2]}.txt",
     )
 

@@ -126,22 +126,22 @@ def _title(folder: Unknown) -> str:
 
 def _held_out(name: str, known: FolderImages) -> dict[str, tuple[str, Quota]]:
     """Partition and quota of the splits `validation` and `test`; a drawn one names the split that draws before it."""
-    there = known.files
-    if ALL in there:
+    files = known.files
+    if ALL in files:
         few = PerClass(_few(known, ALL))
         return {"validation": (ALL, few), "test": (ALL, PerClass(few.images, parent=f"{name}/validation"))}
-    test = "test" if "test" in there else "validation"
-    if test not in there:
+    test = "test" if "test" in files else "validation"
+    if test not in files:
         raise BuildError(
             f"{known.root} has only training images. Add a folder test, or give the folder of the classes itself, of "
             "which test images are drawn."
         )
-    found: dict[str, tuple[str, Quota]] = {"test": (test, AllImages())}
-    if "validation" in there and test != "validation":
-        found["validation"] = ("validation", AllImages())
-    elif "train" in there:
-        found["validation"] = ("train", PerClass(_few(known, "train")))
-    return dict(sorted(found.items(), reverse=True))
+    splits_of: dict[str, tuple[str, Quota]] = {"test": (test, AllImages())}
+    if "validation" in files and test != "validation":
+        splits_of["validation"] = ("validation", AllImages())
+    elif "train" in files:
+        splits_of["validation"] = ("train", PerClass(_few(known, "train")))
+    return dict(sorted(splits_of.items(), reverse=True))
 
 
 def _training(name: str, source: Source, known: FolderImages) -> Split | None:

@@ -133,8 +133,8 @@ def _from_folders(
 ) -> dict[str, Adopted]:
     root = _root(copy, benchmark)
     published = {root / split.published for split in _kept_in_folders(benchmark)}
-    for place in sorted({path.parent for path in published}):
-        for unused in sorted(set(_folders(place)) - published):
+    for parent in sorted({path.parent for path in published}):
+        for unused in sorted(set(_folders(parent)) - published):
             log(f"{escape_name(str(unused))}: not a set of this benchmark, so it is not used")
     matchers: dict[str, Matcher] = {}
     adopted = {}
@@ -227,10 +227,10 @@ def follow_draws(benchmark: Benchmark, keys: Sequence[str], copy: Path, adopted:
             conflicting = class_ids[key] ^ label_ids if key in known else class_ids[key] & label_ids
             if conflicting:
                 equal = key in known or not known
-                rule, place = ("have the same classes", "in only one") if equal else ("share no class", "in both")
+                rule, extent = ("have the same classes", "in only one") if equal else ("share no class", "in both")
                 raise BuildError(
                     f"{declared[first][1].published} and {declared[key][1].published} of {copy} must {rule}, but "
-                    f"{sorted(conflicting)[0]}{more(sorted(conflicting), 1)} is {place} of them. Complete the copy."
+                    f"{sorted(conflicting)[0]}{more(sorted(conflicting), 1)} is {extent} of them. Complete the copy."
                 )
         for key in draw_keys:
             if key not in adopted:

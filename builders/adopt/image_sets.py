@@ -46,8 +46,8 @@ def adopt_folder(
                 f"{folder} has neither images nor class folders. Complete the copy, or remove that folder so that the "
                 "split is drawn by rule."
             )
-        named = [(classes.of_folder(name) or name, str(path)) for name, path in listing.empty]
-        return adopt_classes(config, split, named)
+        mentions = [(classes.of_folder(name) or name, str(path)) for name, path in listing.empty]
+        return adopt_classes(config, split, mentions)
     if listing.empty:
         log(f"{folder}: {len(listing.empty):,} class folders have no images and add nothing")
     known = {name: class_id for name in listing.classes if (class_id := classes.of_folder(name))}
@@ -76,20 +76,20 @@ def adopt_class_folders(config: Config, split: Split, folder: Path, index: Sourc
         BuildError: a folder's name or images match no class, or a class that does not belong in the split.
     """
     listing = list_images(folder)
-    named = sorted({*filter(None, listing.classes), *(name for name, _ in listing.empty)})
-    if not isinstance(split.classes, Classes) or not named:
+    names = sorted({*filter(None, listing.classes), *(name for name, _ in listing.empty)})
+    if not isinstance(split.classes, Classes) or not names:
         log(f"{folder}: its images are generated again and it gives no choice of classes, so it is not used")
         return None
-    log(f"{folder}: {len(named):,} class folders; its images are generated again from the source")
+    log(f"{folder}: {len(names):,} class folders; its images are generated again from the source")
     classes = ClassNames(split.source)
-    if are_numbered(named) and not any(map(classes.of_folder, named)) and split.source.arrays:
+    if are_numbered(names) and not any(map(classes.of_folder, names)) and split.source.arrays:
         partitions = {piece.partition for piece in index.pieces} & set(split.partitions)
         if not partitions:
             log(f"{folder}: its class folders are numbers, and this run reads no images that would identify them")
             return None
         class_of = classes_in_label_order(split.source.title, folder, classes_by_pixels(listing, index, partitions))
-        named = sorted(class_of.values())
-    return adopt_classes(config, split, [(classes.of_folder(name) or name, str(folder)) for name in named])
+        names = sorted(class_of.values())
+    return adopt_classes(config, split, [(classes.of_folder(name) or name, str(folder)) for name in names])
 
 
 def _refuse_unmatched(

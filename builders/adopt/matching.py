@@ -148,12 +148,12 @@ class _ImageSearch:
         by_name, images = _only(self.file_names, self.row_names)
         by_key, _ = _only(self.file_keys, self.row_keys)
         position = np.where(self.file_classes >= 0, by_key, by_name)
-        known = np.flatnonzero(self.distinctive & (position >= 0))
-        self.rows[known] = self.named_rows[position[known]]
+        matched = np.flatnonzero(self.distinctive & (position >= 0))
+        self.rows[matched] = self.named_rows[position[matched]]
         misplaced = np.flatnonzero(self.distinctive & (position < 0) & (images == 1))
         if len(misplaced):
             self.refuse_class(int(misplaced[0]), int(self.named_rows[by_name[misplaced[0]]]))
-        self.refuse_partition(known[~self.allowed[self.rows[known]]])
+        self.refuse_partition(matched[~self.allowed[self.rows[matched]]])
         self.unmatched = np.flatnonzero(self.rows < 0)
 
     def by_content(self) -> None:
@@ -228,10 +228,10 @@ class _ImageSearch:
             return
         matcher, file = self.matcher, int(files[0])
         row = int(self.rows[file])
-        others = f", and so are {len(files) - 1:,} more files" if len(files) > 1 else ""
+        more_files = f", and so are {len(files) - 1:,} more files" if len(files) > 1 else ""
         raise BuildError(
             f"{matcher.index.source.title}: {self.listing.path(file)} is {matcher.id_of(row)} of the partition "
-            f"{matcher.partitions[int(matcher.partition_codes[row])]}{others}, but this set takes images of "
+            f"{matcher.partitions[int(matcher.partition_codes[row])]}{more_files}, but this set takes images of "
             f"{' or '.join(self.partitions)} only. Remove such files from this set of the copy."
         )
 

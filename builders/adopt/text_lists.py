@@ -201,7 +201,7 @@ class _ListReader:
             if split.source.key == source and partition in split.partitions
         }
         if not fitting:
-            words = [word for word, place in self.words.items() if self._has(*place)]
+            words = [word for word, source_partition in self.words.items() if self._has(*source_partition)]
             raise self._wrong(line, f"{self.key} does not draw from {line.dataset}, but from {', '.join(words)}")
         for part, split in fitting.items():
             limit = 0.0 if binary or split.oodness is None else split.oodness.known
@@ -226,8 +226,8 @@ class _ListReader:
         source_ids = finder.find(lines)
         for line, source_id in zip(lines, source_ids, strict=True):
             if source_id is None:
-                named = f"{one_line(line.name)} of class {line.class_index} ({finder.classes[line.class_index]})"
-                raise self._wrong(line, f"{named} is not an image of {split.source.title}: it {finder.why_not(line)}")
+                image = f"{one_line(line.name)} of class {line.class_index} ({finder.classes[line.class_index]})"
+                raise self._wrong(line, f"{image} is not an image of {split.source.title}: it {finder.why_not(line)}")
         first_lines: dict[str | None, Line] = {}
         of_class: dict[int, Line] = {}
         for line, source_id in zip(lines, source_ids, strict=True):

@@ -196,7 +196,7 @@ def _summary(config: str, separations: Sequence[Separation], reference: RoleRows
             f"Artifacts of `{config}`: no single number, such as an image's size or mean colour, separates a split "
             f"from {compared} with an AUROC above {FLAGGED}."
         )
-    named = [
+    descriptions = [
         f"`{separation.rows.split.partition('/')[2]}` by {separation.number.replace('_', ' ')} "
         f"({separation.auroc:.3f}, {separation.direction})"
         for separation in flagged[:_MOST_NAMED]
@@ -204,7 +204,7 @@ def _summary(config: str, separations: Sequence[Separation], reference: RoleRows
     more = f", and {len(flagged) - _MOST_NAMED:,} more in the table" if len(flagged) > _MOST_NAMED else ""
     return (
         f"Artifacts of `{config}`: **a single number, without a model, separates splits** from {compared}, AUROC "
-        f"above {FLAGGED}: {', '.join(named)}{more}."
+        f"above {FLAGGED}: {', '.join(descriptions)}{more}."
     )
 
 
@@ -232,8 +232,8 @@ def separation_lines(separations: Sequence[Separation]) -> Iterator[list[str]]:
     """Yield the lines of a terminal's table: the numbers that separate each split best, the best first."""
     yield ["split", "role", "images", "number", "AUROC", "direction", "verdict"]
     for rows, group in _by_rows(separations).items():
-        measured = sorted((one for one in group if one.auroc is not None), key=_strongest_first)
-        for best in [one for one in measured if one.flagged] or measured[:1]:
+        measured = sorted((separation for separation in group if separation.auroc is not None), key=_strongest_first)
+        for best in [separation for separation in measured if separation.flagged] or measured[:1]:
             verdict = f"SEPARATES above {FLAGGED}" if best.flagged else "the best; not flagged"
             auroc = f"{best.auroc:.3f}"
             yield [rows.split, rows.role, f"{best.images:,}", best.number, auroc, best.direction, verdict]

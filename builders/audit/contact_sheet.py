@@ -93,9 +93,9 @@ def pairs_sheet(root: Path, manifest: Manifest, key: str, count: int) -> Finding
         raise BuildError(f"{key} has no duplicates in the table of {root}. Choose another split with --splits.")
     drawn = sorted(nearest.items(), key=lambda item: (-item[1][0], item[0]))[:count]
     ids_of: dict[str, set[str]] = {key: {row for row, _ in drawn}}
-    for _, (_, place, partner) in drawn:
-        ids_of.setdefault(place, set()).add(partner)
-    pictures = {place: _by_id(root, place, entries[place], ids) for place, ids in ids_of.items()}
+    for _, (_, other_split, other_id) in drawn:
+        ids_of.setdefault(other_split, set()).add(other_id)
+    pictures = {name: _by_id(root, name, entries[name], ids) for name, ids in ids_of.items()}
     config, _, split = key.partition("/")
     return Findings(
         key=f"{config}/pairs_{split}",
@@ -103,7 +103,7 @@ def pairs_sheet(root: Path, manifest: Manifest, key: str, count: int) -> Finding
         f"duplicates, each with the nearest; the least similar pairs are drawn first. {_LOCAL}",
         splits=tuple(sorted(ids_of)),
         columns=("split", "id", "distance", "other_split", "other_id"),
-        rows=[(key, row, f"{distance:.4f}", place, partner) for row, (distance, place, partner) in drawn],
+        rows=[(key, row, f"{distance:.4f}", *other) for row, (distance, *other) in drawn],
         picture=grid(_pair_rows(key, drawn, pictures), f"Distance 0: equal pixels or equal bytes. {_FRAMED}"),
     )
 
@@ -114,13 +114,13 @@ _Nearest = tuple[str, tuple[float, str, str]]
 
 def _pair_rows(key: str, pairs: Sequence[_Nearest], pictures: Mapping[str, Mapping[str, RowPicture]]) -> list[Strip]:
     """Return a row for each other split; the splits with the least similar pairs come first."""
-    by_place: dict[str, list[Stack]] = {}
-    for row, (distance, place, partner) in pairs:
-        images = (pictures[key][row].shown, pictures[place][partner].shown)
-        by_place.setdefault(place, []).append(Stack(images, f"distance {distance:.3f}"))
+    by_split: dict[str, list[Stack]] = {}
+    for row, (distance, other_split, other_id) in pairs:
+        images = (pictures[key][row].shown, pictures[other_split][other_id].shown)
+        by_split.setdefault(other_split, []).append(Stack(images, f"distance {distance:.3f}"))
     return [
-        Strip(f"{key}: above its duplicates in {'the same split' if place == key else place}", tuple(columns))
-        for place, columns in by_place.items()
+        Strip(f"{key}: above its duplicates in {'the same split' if name == key else name}", tuple(columns))
+        for name, columns in by_split.items()
     ]
 
 

@@ -22,6 +22,7 @@ from builders.audit.thumbnails import write_thumbnails
 from builders.duplicates.exact import DIGEST, exact_pairs, near_pairs
 from builders.duplicates.search import THRESHOLD
 from builders.duplicates.search_tasks import find_in_files
+from builders.errors import more
 from builders.executors.base import Executor, Meter
 from builders.release.duplicates import Pair, groups, is_known_and_unknown
 from builders.release.entries import Manifest
@@ -170,10 +171,9 @@ def table_rows(duplicates: Duplicates) -> list[tuple[str | float, ...]]:
 
 def counts(duplicates: Duplicates) -> dict[tuple[str, str], tuple[int, int, int]]:
     """Count the exact pairs, the near ones, and those of a known and an unknown row, by the two splits, sorted."""
-    conflicting = filter(is_known_and_unknown, (*duplicates.exact, *duplicates.near))
-    counted = [Counter(pair.splits for pair in pairs) for pairs in (duplicates.exact, duplicates.near, conflicting)]
-    exact, near, torn = counted
-    return {splits: (exact[splits], near[splits], torn[splits]) for splits in sorted(exact.keys() | near.keys())}
+    exact, near = (Counter(pair.splits for pair in pairs) for pairs in (duplicates.exact, duplicates.near))
+    mixed = Counter(pair.splits for pair in (*duplicates.exact, *duplicates.near) if is_known_and_unknown(pair))
+    return {splits: (exact[splits], near[splits], mixed[splits]) for splits in sorted(exact.keys() | near.keys())}
 
 
 def duplicates_summary(duplicates: Duplicates) -> str:
@@ -191,10 +191,9 @@ def duplicates_summary(duplicates: Duplicates) -> str:
     if not duplicates.searched:
         text += " Near-duplicates were not searched for."
     if duplicates.without_images:
-        named = ", ".join(f"`{name}`" for name in duplicates.without_images[:_MOST_NAMED])
-        more = len(duplicates.without_images) - _MOST_NAMED
-        others = f" and {more:,} more" if more > 0 else ""
-        text += f" Not searched, since there are no images here: {named}{others}."
+        names = ", ".join(f"`{name}`" for name in duplicates.without_images[:_MOST_NAMED])
+        unnamed = more(duplicates.without_images, _MOST_NAMED)
+        text += f" Not searched, since there are no images here: {names}{unnamed}."
     return text
 
 

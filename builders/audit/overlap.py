@@ -89,8 +89,8 @@ def findings(overlaps: list[SplitOverlap], limits: Sequence[str] = ()) -> Findin
 
 def _classes(table: pa.Table) -> Counter[tuple[str, str, str]]:
     values = table[COLUMN].combine_chunks()
-    named = pc.if_else(values, UNNAMED, "") if pa.types.is_boolean(values.type) else values.cast(pa.string())
-    rows = table.set_column(0, COLUMN, pc.fill_null(named, ""))
+    known_class = pc.if_else(values, UNNAMED, "") if pa.types.is_boolean(values.type) else values.cast(pa.string())
+    rows = table.set_column(0, COLUMN, pc.fill_null(known_class, ""))
     rows = rows.filter(pc.not_equal(rows[COLUMN], ""))
     grouped = rows.group_by([COLUMN, "class_id", "class_name"]).aggregate([([], "count_all")])
     return Counter(
@@ -108,14 +108,15 @@ def _summary(overlaps: list[SplitOverlap]) -> str:
         return f"Overlap: no row of {splits} has a known class there."
     remaining = len(overlaps) - len(overlapping)
     parts = [
-        f"{split.overlapping:,} of {split.rows:,} rows of `{split.key}` ({_named(split)})" for split in overlapping
+        f"{split.overlapping:,} of {split.rows:,} rows of `{split.key}` ({_known_classes(split)})"
+        for split in overlapping
     ]
     none = f"; none in {quantity(remaining, 'other split')} with that column" if remaining else ""
     listed = "; ".join(parts)
     return f"Overlap: the class of some unknown rows overlaps a known class (column `{COLUMN}`): {listed}{none}."
 
 
-def _named(split: SplitOverlap) -> str:
+def _known_classes(split: SplitOverlap) -> str:
     known: Counter[str] = Counter()
     for (name, _, _), rows in split.classes.items():
         known[name] += rows

@@ -111,8 +111,8 @@ def record(root: Path, manifest: Manifest, findings: Findings) -> Manifest:
 def paths(root: Path, findings: Findings) -> list[str]:
     """The files that recording an audit writes, relative to the release folder."""
     layout = Layout(root)
-    own = [layout.audit_table(findings.key), layout.audit_picture(findings.key)]
-    return [layout.relative(path) for path in (*own, layout.card, layout.manifest)]
+    written = [layout.audit_table(findings.key), layout.audit_picture(findings.key)]
+    return [layout.relative(path) for path in (*written, layout.card, layout.manifest)]
 
 
 def table_text(findings: Findings) -> str:
@@ -135,6 +135,6 @@ def picture_format(path: Path) -> str:
     """
     name = {".png": "PNG", ".jpg": "JPEG", ".jpeg": "JPEG"}.get(path.suffix.lower())
     if name is None:
-        named = f"ends in {path.suffix}" if path.suffix else "has no extension"
-        raise BuildError(f"The picture {path} {named}, which names no format. End it in .png or .jpg.")
+        ending = f"ends in {path.suffix}" if path.suffix else "has no extension"
+        raise BuildError(f"The picture {path} {ending}, which names no format. End it in .png or .jpg.")
     return name

@@ -104,9 +104,9 @@ class _Canvas:
         for level in range(max(len(column.images) for column in columns)):
             shown = [column.images[level] if level < len(column.images) else None for column in columns]
             self.top += _FRAME
-            for place, image in enumerate(shown):
+            for column_number, image in enumerate(shown):
                 if image is not None:
-                    self._image(image, _GAP + place * (CELL + _GAP))
+                    self._image(image, _GAP + column_number * (CELL + _GAP))
             self.top += CELL + _FRAME + 2
             self._line([image.caption if image is not None else "" for image in shown], _CAPTION_LINES)
         self.top += _GAP
@@ -123,9 +123,9 @@ class _Canvas:
         """Texts side by side, each centred in the width of a cell, in as many lines as the longest needs."""
         font, height = self._caption, _line_height(self._caption)
         all_lines = [wrapped_lines(text, CELL + _GAP - 4, most, font.getlength) for text in texts]
-        for place, lines in enumerate(all_lines):
+        for column, lines in enumerate(all_lines):
             for number, line in enumerate(lines):
-                left = _GAP + place * (CELL + _GAP) + (CELL - font.getlength(line)) / 2
+                left = _GAP + column * (CELL + _GAP) + (CELL - font.getlength(line)) / 2
                 self._draw.text((left, self.top + number * height), line, fill=_TEXT, font=font)
         self.top += max(map(len, all_lines)) * height
 

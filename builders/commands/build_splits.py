@@ -60,7 +60,9 @@ class ModelsOfDemo:
     def generators(self) -> dict[str, Generator]:
         """A generator that takes the same packages as the models, by the splits (`config/split`) that they make."""
         return {
-            f"{settings.config}/{name}": made for settings, demo in self.settings for name, made in demo.makes.items()
+            f"{settings.config}/{name}": generator
+            for settings, demo in self.settings
+            for name, generator in demo.makes.items()
         }
 
     def added_to(self, benchmark: Benchmark, folder: Path) -> Benchmark:
@@ -77,11 +79,11 @@ class ModelsOfDemo:
         for settings, demo in self.settings:
             names = [name for name in demo.makes if not without_packages({name: demo.makes[name]})]
             if names:
-                place = folder / settings.config
-                make_folder(place)
+                model_folder = folder / settings.config
+                make_folder(model_folder)
                 given = {flag.name for flag in settings.flags if is_given(flag, self.values[flag.name])}
-                demo_values = {name: value for name, value in demo.write(place, names).items() if name not in given}
-                splits = settings.splits({**self.values, **demo_values})
+                demo_values = demo.write(model_folder, names)
+                splits = settings.splits({**self.values, **demo_values, **{name: self.values[name] for name in given}})
                 added[settings.config] = {
                     name: dataclasses.replace(split, classes=demo.classes) for name, split in splits.items()
                 }

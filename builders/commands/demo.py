@@ -26,8 +26,8 @@ def command(folder: Path, seed: int) -> None:
     """Write small made-up copies of all sources to DIR, to try every command without a download."""
     with os_errors_as_build_errors("write the demo sources"):
         folders = write_demo(folder, seed=seed, progress=True)
-    for key, place in folders.items():
-        click.echo(f"{key}: {place}")
+    for key, source_folder in folders.items():
+        click.echo(f"{key}: {source_folder}")
     for name, benchmark in BENCHMARKS.items():
         sources = [(f"--{source.key}", str(folder / source.key)) for source in benchmark.sources() if source.on_disk]
         flags = shlex.join(word for flag in sources for word in flag)

@@ -62,8 +62,8 @@ def loading_line(out: Path, config: str, split: str, entry: SplitEntry) -> str:
         suffix = "" if entry.data else INDEX_SUFFIX
         return f'load_dataset("{out}", "{config}{suffix}", split="{split}")'
     files = [f"{out}/{file.path}" for file in entry.data or (entry.index,)]
-    named = f"{out}/data/{config}/{split}-*.parquet" if len(files) > 1 else files[0]
-    return f'load_dataset("parquet", data_files="{named}", split="train")'
+    pattern = f"{out}/data/{config}/{split}-*.parquet" if len(files) > 1 else files[0]
+    return f'load_dataset("parquet", data_files="{pattern}", split="train")'
 
 
 def dry_run_text(planned: BuildPlan) -> str:

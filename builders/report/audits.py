@@ -120,8 +120,8 @@ def artifacts_audit(root: Path, manifest: Manifest, config: str) -> Audit:
 
 def other_audits(manifest: Manifest) -> list[tuple[str, AuditEntry]]:
     """The audits that the page has no table for, with the paths of theirs."""
-    own = {"overlap", *(f"{config}/artifacts" for config in manifest.configs)}
-    return [(key, audit) for key, audit in sorted(manifest.audits.items()) if key not in own]
+    tabulated = {"overlap", *(f"{config}/artifacts" for config in manifest.configs)}
+    return [(key, audit) for key, audit in sorted(manifest.audits.items()) if key not in tabulated]
 
 
 def duplicates_table(root: Path, manifest: Manifest) -> tuple[Table, int] | None:

@@ -60,9 +60,9 @@ class _Data:
 
     def leaf(self, leaf: Leaf) -> dict[str, Any]:
         """A class, with places in the lists of texts."""
-        included = [[self.splits[key], ROLES.index(role), rows] for (key, role), rows in leaf.kept.items()]
+        included = [[self.splits[key], ROLES.index(role), rows] for (key, role), rows in leaf.rows.items()]
         excluded = [
             [self.splits[line.split], self.rules[line.rule], self.evidence[line.evidence], line.images]
-            for line in leaf.left
+            for line in leaf.exclusions
         ]
         return {"id": leaf.class_id, "name": leaf.name, "kept": included, "left": excluded}

@@ -37,19 +37,19 @@ class Leaf:
     Attributes:
         class_id: its id in the source.
         name: its name there.
-        kept: rows by split (`config/split`) and role.
-        left: what splits or their parts leave out of it, in the order of the tables of exclusions.
+        rows: rows by split (`config/split`) and role.
+        exclusions: what splits or their parts leave out of it, in the order of the tables of exclusions.
     """
 
     class_id: str
     name: str
-    kept: dict[tuple[str, Role], int] = field(default_factory=dict)
-    left: list[Exclusion] = field(default_factory=list)
+    rows: dict[tuple[str, Role], int] = field(default_factory=dict)
+    exclusions: list[Exclusion] = field(default_factory=list)
 
     @property
     def roles(self) -> list[Role]:
         """The roles of its rows, in the format's order."""
-        return [role for role in ROLES if any(role == row_role for _, row_role in self.kept)]
+        return [role for role in ROLES if any(role == row_role for _, row_role in self.rows)]
 
 
 @dataclass
@@ -75,18 +75,18 @@ def class_trees(
     for split in splits:
         for counted in split.classes:
             leaf = leaves_of[counted.source].setdefault(counted.class_id, Leaf(counted.class_id, counted.name))
-            leaf.kept[split.key, counted.role] = leaf.kept.get((split.key, counted.role), 0) + counted.rows
+            leaf.rows[split.key, counted.role] = leaf.rows.get((split.key, counted.role), 0) + counted.rows
     for line in excluded:
         if line.class_id and not line.image and line.source in leaves_of:
             leaf = leaves_of[line.source].setdefault(line.class_id, Leaf(line.class_id, line.class_name))
-            leaf.left.append(line)
+            leaf.exclusions.append(line)
     return {key: _tree(titles[key], list(leaves.values())) for key, leaves in leaves_of.items() if leaves}
 
 
 def _tree(title: str, leaves: list[Leaf]) -> Branch:
     wordnet = load()
-    known = set(wordnet.offsets.tolist())
-    synsets = [leaf for leaf in leaves if _WNID.fullmatch(leaf.class_id) and int(leaf.class_id[1:]) in known]
+    offsets = set(wordnet.offsets.tolist())
+    synsets = [leaf for leaf in leaves if _WNID.fullmatch(leaf.class_id) and int(leaf.class_id[1:]) in offsets]
     if len(synsets) == len(leaves):
         return Branch(title, *_below(_wordnet(leaves)))
     superclasses = {row.fine: row.coarse for row in tables.cifar100()}
