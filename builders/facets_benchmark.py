@@ -94,14 +94,14 @@ def _train(classes: Classes, paper: PaperCount, oodness: Oodness) -> Part:
 
 
 def _config(name: str, description: str, *parts: Part, published: str = "") -> Config:
-    """A validation split of scenes and other parts, and a test split of the rest; `published` names the lists."""
+    """Declare a validation split of scenes and other parts, and a test split of the rest; `published` names lists."""
     validation = JoinedSplit("validation", (PLACES, *parts), published.format("val"))
     test = validation.remainder(name, "test", published.format("test"))
     return Config(name, ClassesOf(PLACES365), description, (validation, test), overlaps="facets")
 
 
 def _wordnet(config: str, known: int, rows: int) -> Config:
-    """A WordNet config, in which the paper has `known` in-distribution classes and `rows` unknown rows a split."""
+    """Declare a WordNet config, in which the paper has `known` known classes and `rows` unknown rows a split."""
     near, limit = Classes(config, KNOWN), facets.THRESHOLDS[config]
     distances = Oodness(lambda: {row.class_id: row.oodness for row in facets.oodness()}, limit)
     why = f"our synsets for Places365 put {len(near)} ImageNet classes within the threshold, the authors' {known}"
@@ -121,7 +121,7 @@ def _wordnet(config: str, known: int, rows: int) -> Config:
 def _graded(
     config: str, description: str, known: int, rows: tuple[int, int], train: int, imagenet: str = GRADED
 ) -> Config:
-    """T1 or T2, in which the paper has `known` in-distribution classes of SUN397.
+    """Declare T1 or T2, in which the paper has `known` in-distribution classes of SUN397.
 
     A split of the paper's has `rows` known and unknown images of SUN397, and `train` of ImageNet's training images.
     `imagenet` is the table that says which ImageNet classes are known.

@@ -125,7 +125,7 @@ def _title(folder: Unknown) -> str:
 
 
 def _held_out(name: str, known: FolderImages) -> dict[str, tuple[str, Quota]]:
-    """Partition and quota of the splits `validation` and `test`; a drawn one names the split that draws before it."""
+    """Return the partition and quota of `validation` and `test`; a drawn one names the split that draws before it."""
     files = known.files
     if ALL in files:
         few = PerClass(_few(known, ALL))
@@ -145,7 +145,7 @@ def _held_out(name: str, known: FolderImages) -> dict[str, tuple[str, Quota]]:
 
 
 def _training(name: str, source: Source, known: FolderImages) -> Split | None:
-    """The split of the images that are left for training; None if the folder is divided and has none."""
+    """Declare the split of the images left for training; None if the folder is divided and has none."""
     if ALL in known.files:
         return _split("train", "in_distribution", source, ALL, Rest(f"{name}/test"))
     if "train" not in known.files:
@@ -161,7 +161,7 @@ def _training(name: str, source: Source, known: FolderImages) -> Split | None:
 
 
 def _few(known: FolderImages, partition: str) -> int:
-    """How many images of each class are drawn for validation, and as many for test."""
+    """Return how many images of each class are drawn for validation, and as many for test."""
     sizes = known.sizes(partition)
     smallest = min(sizes, key=lambda class_id: (sizes[class_id], class_id))
     if sizes[smallest] < HELD_OUT:

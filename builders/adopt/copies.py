@@ -81,7 +81,7 @@ def adopt(
 
 
 def adoption_digest(adopted: Adopted) -> str:
-    """Digest of the classes and images adopted for a split."""
+    """Return the digest of the classes and images adopted for a split."""
     content: list[object] = [adopted.class_ids, adopted.source_ids]
     if adopted.oodness is not None:
         content.append(adopted.oodness)

@@ -52,7 +52,7 @@ class FileListing:
         return len(self.names)
 
     def path(self, file: int) -> Path:
-        """Path of a file, by its number."""
+        """Return the path of a file, by its number."""
         return self.folders[int(self.folder_of[file])] / os.fsdecode(self.names[file].as_py())
 
 

@@ -149,7 +149,7 @@ def _refuse_roles(config: Config, split: Split, where_named: Mapping[str, str]) 
 
 
 def _ruled_out(config: Config, split: Split) -> frozenset[str]:
-    """Ids of the source's classes that the split's role rules out."""
+    """Return the ids of the source's classes that the split's role rules out."""
     if isinstance(config.labels, ClassesOf) or config.labels.draw is not None:
         return frozenset()  # the copy itself says which are in-distribution; `shared_draws` compares its sets
     labels = frozenset(decided_classes(config.labels))
@@ -174,18 +174,18 @@ class ClassNames:
                 self.spelled[spelling].append(class_id)
 
     def candidates(self, name: str) -> list[str]:
-        """Ids of all classes that a name may mean."""
+        """Return the ids of all classes that a name may mean."""
         return [name] if name in self.ids else self.spelled.get(_plain(name), [])
 
     def of_folder(self, name: str) -> str | None:
-        """Id of the class that a folder is named after, by its own name or with its parents (`a/airfield`)."""
+        """Return the id of the class that a folder is named after, alone or with its parents (`a/airfield`)."""
         for part in (name, name.partition("/")[0], name.rpartition("/")[2]):
             if len(class_ids := self.candidates(part)) == 1:
                 return class_ids[0]
         return None
 
     def of_name(self, name: str, where: str) -> str:
-        """Id of the one class that a name means; `where` says where the name stands.
+        """Return the id of the one class that a name means; `where` says where the name stands.
 
         Raises:
             BuildError: the name means no class, or several.

@@ -104,7 +104,7 @@ class Matcher:
         return names
 
     def id_of(self, row: int) -> str:
-        """Id of one row."""
+        """Return the id of one row."""
         return str(self.ids[row].as_py())
 
 

@@ -191,7 +191,7 @@ class _ListReader:
         return {part: self._adopted(split, by_part[part]) for part, split in self.parts.items()}
 
     def _part(self, line: Line, *, binary: bool) -> str:
-        """Key of the part that a line belongs to."""
+        """Return the key of the part that a line belongs to."""
         if line.dataset not in self.words:
             raise self._wrong(line, f"unknown dataset {one_line(line.dataset)} (known: {', '.join(self.words)})")
         source, partition = self.words[line.dataset]

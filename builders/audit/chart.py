@@ -67,7 +67,7 @@ def heat_table(title: str, columns: Sequence[str], lines: Sequence[Line], note: 
 
 
 def colour(heat: float) -> tuple[int, int, int]:
-    """The colour of a heat from 0 to 1, between white and red; values outside are clipped."""
+    """Return the colour of a heat from 0 to 1, between white and red; values outside are clipped."""
     share = min(1.0, max(0.0, heat))
     red, green, blue = (round(paper + share * (hot - paper)) for paper, hot in zip(_PAPER, _HOT, strict=True))
     return red, green, blue

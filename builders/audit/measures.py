@@ -52,7 +52,7 @@ _LUMINANCE = np.array(
 
 
 def _scaled(quality: int) -> npt.NDArray[np.int64]:
-    """The luminance table of libjpeg for a quality (jcparam.c, `jpeg_quality_scaling` and `jpeg_add_quant_table`)."""
+    """Return libjpeg's luminance table for a quality (jcparam.c, `jpeg_quality_scaling`, `jpeg_add_quant_table`)."""
     scale = 5000 // quality if quality < 50 else 200 - 2 * quality
     return np.clip((_LUMINANCE * scale + 50) // 100, 1, 255)
 

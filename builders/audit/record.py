@@ -109,14 +109,14 @@ def record(root: Path, manifest: Manifest, findings: Findings) -> Manifest:
 
 
 def paths(root: Path, findings: Findings) -> list[str]:
-    """The files that recording an audit writes, relative to the release folder."""
+    """Return the files that recording an audit writes, relative to the release folder."""
     layout = Layout(root)
     written = [layout.audit_table(findings.key), layout.audit_picture(findings.key)]
     return [layout.relative(path) for path in (*written, layout.card, layout.manifest)]
 
 
 def table_text(findings: Findings) -> str:
-    """The table of an audit as CSV."""
+    """Return the table of an audit as CSV."""
     return csv_text([findings.columns, *findings.rows])
 
 
@@ -128,7 +128,7 @@ def save_picture(picture: Image.Image, path: Path) -> None:
 
 
 def picture_format(path: Path) -> str:
-    """Pillow's name of the format of a picture file.
+    """Return Pillow's name of the format of a picture file.
 
     Raises:
         BuildError: its suffix names no format that is written here.

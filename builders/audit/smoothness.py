@@ -119,7 +119,7 @@ def smoothness_lines(
 
 
 def without_known(key: str) -> BuildError:
-    """The error for a split of known test images in which no row is one, whatever the manifest says of it."""
+    """Return the error for a split of known test images that has none, whatever the manifest says of it."""
     return BuildError(
         f"{key} has no rows of the role in_distribution to compare others with. Check the release with python -m "
         "hf_scripts.verify."
@@ -127,7 +127,7 @@ def without_known(key: str) -> BuildError:
 
 
 def _variations(release: Path, manifest: Manifest, keys: Sequence[str]) -> dict[tuple[str, str], Float64]:
-    """Total variation of every image of some splits, by split (`config/split`) and role."""
+    """Measure the total variation of every image of some splits, by split (`config/split`) and role."""
     entries = manifest.by_key()
     variations: dict[tuple[str, str], list[float]] = {}
     total = sum(entries[key].rows for key in keys)

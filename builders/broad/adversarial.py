@@ -17,7 +17,7 @@ _NAME = "broad-adversarial"
 
 
 def _attacked(generators: Mapping[str, Generator]) -> dict[str, Split]:
-    """The splits that some generators make, by name."""
+    """Return the splits that some generators make, by name."""
     return {
         name: originals(name, "adversarial", generator=generator, paper=PaperCount(5_000))
         for name, generator in generators.items()

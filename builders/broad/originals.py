@@ -1,4 +1,4 @@
-"""BROAD's originals: the clean side of every comparison, and what is shifted.
+"""BROAD's originals: the clean images of every comparison, of which the shifted ones are made.
 
 A split of images that are generated from them is declared as `originals(name, role, generator=..., paper=...)` in a
 config of its own, and has the same images in the same order.

@@ -1,4 +1,4 @@
-"""What a release says of itself: facts for its card and Croissant metadata, and responsible-AI statements.
+"""Collects facts of a release for its card and Croissant metadata, and responsible-AI statements.
 
 All is computed from the manifest. The statements go by the properties of the Croissant RAI vocabulary 1.0 (MLCommons,
 Croissant RAI Specification 1.0, http://mlcommons.org/croissant/RAI/1.0). Only what the release and its sources show is
@@ -44,7 +44,7 @@ class BenchmarkFacts(NamedTuple):
 
 
 def benchmarks(manifest: Manifest) -> list[BenchmarkFacts]:
-    """The benchmarks of the release by key, each with its configs."""
+    """Return the benchmarks of the release by key, each with its configs."""
     return [
         BenchmarkFacts(
             key,
@@ -58,7 +58,7 @@ def benchmarks(manifest: Manifest) -> list[BenchmarkFacts]:
 
 
 def links(citation: str) -> list[tuple[str, str]]:
-    """Links of a BibTeX entry, as text and address: its DOI, its arXiv number and its URL."""
+    """Return the links of a BibTeX entry, as text and address: its DOI, its arXiv number and its URL."""
     addresses = []
     for name, base in (("doi", "https://doi.org/"), ("eprint", "https://arxiv.org/abs/"), ("url", "")):
         match = re.search(_FIELD.format(name), citation)
@@ -82,12 +82,12 @@ class Loading(NamedTuple):
 
 
 def by_role(config: ConfigEntry) -> list[tuple[str, SplitEntry]]:
-    """The splits of a config: in-distribution ones first, then in the order of the roles, and by name."""
+    """Sort the splits of a config: in-distribution ones first, then in the order of the roles, and by name."""
     return sorted(config.splits.items(), key=lambda item: (ROLES.index(item[1].roles[0]), item[0]))
 
 
 def configs_to_load(manifest: Manifest) -> list[Loading]:
-    """The configs of the release; one without images is loaded by its index. Those for evaluation come first."""
+    """Return how to load each config, those for evaluation first; one without images is loaded by its index."""
     loadings = []
     for name, config in sorted(manifest.configs.items()):
         pixels = {split: entry for split, entry in by_role(config) if entry.data}
@@ -101,7 +101,7 @@ def configs_to_load(manifest: Manifest) -> list[Loading]:
 
 
 def own_columns(manifest: Manifest) -> dict[tuple[str, ...], list[Column]]:
-    """The columns beside the common ones, by the names of the configs that have them."""
+    """Return the columns beside the common ones, by the names of the configs that have them."""
     configs_of: dict[Column, list[str]] = {}
     for name, config in sorted(manifest.configs.items()):
         for column in config.own_columns():
@@ -113,7 +113,7 @@ def own_columns(manifest: Manifest) -> dict[tuple[str, ...], list[Column]]:
 
 
 def roles(manifest: Manifest) -> list[tuple[int, Role, Sequence[str]]]:
-    """The roles in the release: code, name, and the splits (`config/split`) with rows of it."""
+    """List the roles in the release: code, name, and the splits (`config/split`) with rows of it."""
     pieces = [(key, piece.role) for key, split in manifest.by_key().items() for piece in split.pieces()]
     return [
         (code, role, tuple(dict.fromkeys(key for key, other_role in pieces if other_role == role)))
@@ -131,7 +131,7 @@ class Labels(NamedTuple):
 
 
 def label_sets(manifest: Manifest) -> list[Labels]:
-    """The label names of the release; configs with the same ones are named together."""
+    """Return the label names of the release; configs with the same ones share an entry."""
     configs_of: dict[tuple[str, ...], list[str]] = {}
     for name, config in sorted(manifest.configs.items()):
         configs_of.setdefault(config.label_names, []).append(name)
@@ -180,7 +180,7 @@ def remarks(config: ConfigEntry) -> Remarks:
 
 
 def missing_images(manifest: Manifest) -> Sentences:
-    """Images that the sources lacked, with the splits (`config/split`) that each sentence concerns."""
+    """Return what the sources lacked, in sentences with the splits (`config/split`) that they concern."""
     sentences: Sentences = {}
     for key, split in sorted(manifest.by_key().items()):
         for sentence in split.shortfalls:
@@ -214,7 +214,7 @@ def shifts(manifest: Manifest) -> list[Shift]:
 
 
 def rules(manifest: Manifest) -> list[tuple[str, str, int]]:
-    """The rules that leave images out of a split: name, meaning in words, and the images, summed over all splits."""
+    """Count the images that each rule leaves out of any split; returns its name, its meaning and the count."""
     counts: dict[str, int] = {}
     for split in manifest.by_key().values():
         for rule, images in split.excluded_by_rule.items():
@@ -223,7 +223,7 @@ def rules(manifest: Manifest) -> list[tuple[str, str, int]]:
 
 
 def drawn(manifest: Manifest) -> set[str]:
-    """The splits (`config/split`) that were drawn by keyed rank and not adopted from somebody's lists."""
+    """Return the splits (`config/split`) that were drawn by keyed rank and not adopted from somebody's lists."""
     return {
         key
         for key, split in manifest.by_key().items()
@@ -261,7 +261,7 @@ class Statement:
 
 
 def statements(manifest: Manifest) -> list[Statement]:
-    """The statements about a release; a property that its data do not support is left out."""
+    """Return the statements about a release, without properties that its data do not support."""
     splits = manifest.by_key().values()
     titles = ", ".join(source.title for _, source in sorted(manifest.sources.items()))
     collection = (

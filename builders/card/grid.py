@@ -120,7 +120,7 @@ class _Canvas:
         self.picture.paste(small, (left, top))
 
     def _line(self, texts: Sequence[str], most: int) -> None:
-        """Texts side by side, each centred in the width of a cell, in as many lines as the longest needs."""
+        """Draw texts side by side, each centred in the width of a cell, in as many lines as the longest needs."""
         font, height = self._caption, _line_height(self._caption)
         all_lines = [wrapped_lines(text, CELL + _GAP - 4, most, font.getlength) for text in texts]
         for column, lines in enumerate(all_lines):
@@ -131,7 +131,7 @@ class _Canvas:
 
 
 def fitted(image: Image.Image, side: int) -> Image.Image:
-    """An image enlarged by the greatest whole factor that fits into a square, or shrunk into it."""
+    """Enlarge an image by the greatest whole factor that fits into a square, or shrink it into the square."""
     factor = side // max(image.size)
     if factor >= 1:
         return image.resize((image.width * factor, image.height * factor), Image.Resampling.NEAREST)

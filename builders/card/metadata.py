@@ -1,4 +1,4 @@
-"""A release for machines: Croissant metadata (JSON-LD), and the YAML at the head of its dataset card.
+"""Writes Croissant metadata (JSON-LD) of a release, and the YAML at the head of its dataset card.
 
 Both follow from the manifest alone. Dataset search engines index Croissant files, and loaders such as mlcroissant read
 records by them; paths are relative to the file, so they hold for the folder and for any copy of it. `load_dataset` and
@@ -88,7 +88,7 @@ _MEDIA_TYPES = {
 
 
 def croissant_text(manifest: Manifest) -> str:
-    """The Croissant metadata of a manifest, as JSON with a line break at its end."""
+    """Return the Croissant metadata of a manifest, as JSON with a line break at its end."""
     return json.dumps(_dataset(manifest), indent=1, ensure_ascii=False) + "\n"
 
 
@@ -161,7 +161,7 @@ def _label_sets(manifest: Manifest) -> Iterable[Json]:
 
 
 def _enumeration(name: str, description: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Json:
-    """A record set whose rows stand in the file; the first column holds integers and is its key."""
+    """Return a record set whose rows stand in the file; the first column holds integers and is its key."""
     ids = [f"{name}/{column}" for column in columns]
     return {
         "@type": "cr:RecordSet",
@@ -179,7 +179,7 @@ def _enumeration(name: str, description: str, columns: Sequence[str], rows: Sequ
 
 
 def _record_sets(manifest: Manifest) -> Iterable[Json]:
-    """A record set for each config: its rows with images or, if it has none here, those of its index."""
+    """Yield a record set for each config: its rows with images or, if it has none here, those of its index."""
     pixels = card_configs(manifest)
     for name, config in sorted(manifest.configs.items()):
         yield {
@@ -231,14 +231,14 @@ _LARGEST = "1M<n<10M"
 
 
 def front_matter_text(manifest: Manifest) -> str:
-    """The beginning of the card: the YAML between two lines of ---, without anchors."""
+    """Return the beginning of the card: the YAML between two lines of ---, without anchors."""
     import yaml
 
     return f"---\n{yaml.safe_dump(front_matter(manifest), sort_keys=False, allow_unicode=True)}---\n"
 
 
 def front_matter(manifest: Manifest) -> dict[str, Any]:
-    """The card's YAML: licence and tags, and every config with the files, sizes and row counts of its splits.
+    """Return the card's YAML: licence and tags, and every config with the files, sizes and rows of its splits.
 
     It has no features: if the card has none, `datasets` and the Hub's viewer read them from the Parquet schema
     (datasets 5.2, `packaged_modules/parquet`; dataset-viewer, `fill_builder_info`). In the card they would repeat the
@@ -287,7 +287,7 @@ class CardSplit(NamedTuple):
 
 
 def card_configs(manifest: Manifest) -> dict[str, dict[str, CardSplit]]:
-    """The configs of the card with their splits, in its order: images, indexes, sealed residuals, the duplicates.
+    """Return the configs of the card in its order: images, indexes, sealed residuals, the duplicates.
 
     A config without shards (`--index-only`) has only its index in the card: one pattern that matches no file breaks
     every config of a repository.
@@ -310,7 +310,7 @@ def card_configs(manifest: Manifest) -> dict[str, dict[str, CardSplit]]:
 
 
 def data_path(files: Sequence[FileEntry]) -> str | list[str]:
-    """The YAML `path` of a split's files: a file, a pattern for several shards, or a list of files and patterns.
+    """Return the YAML `path` of a split's files: a file, a pattern for several shards, or a list of both.
 
     A pattern contains the number of shards (`train-*-of-00170.parquet`), so that it does not match the shards of an
     earlier build.

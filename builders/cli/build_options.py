@@ -1,4 +1,4 @@
-"""The flags of a build: where to, which rows, of which reading, made by which models, and how; and their values.
+"""The flags of a build and their values: the release's folder, its rows, variants, models, and how it is built.
 
 Tested by `tests/builders/commands/test_build.py` and `tests/builders/test_cifar_benchmark.py`.
 """

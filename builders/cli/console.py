@@ -1,4 +1,4 @@
-"""What commands share: how they run, and how tables and JSON documents are printed.
+"""Runs the commands of builders and hf_scripts, and prints their tables and JSON documents.
 
 Tested by `tests/unknown_detection/terminal/test_interrupts.py` and `tests/builders/cli/test_console.py`.
 """

@@ -1,4 +1,4 @@
-"""Where the copies of sources are, as flags and a file give it: folders, addresses in a store, or places on the Hub.
+"""Flags and a file that say where copies of sources are: folders, addresses in a store, or places on the Hub.
 
 Tested by `tests/builders/commands/test_build.py` and `tests/builders/cli/test_source_flags.py`.
 """

@@ -1,4 +1,4 @@
-"""The splits that a build makes: those that are named, or else the usual ones, as far as they can be generated.
+"""Chooses the splits of a build: the named ones, or else the usual ones that can be generated.
 
 A demo has tiny models of its own where no flag gives one.
 

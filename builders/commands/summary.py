@@ -1,4 +1,4 @@
-"""The text that a build prints: the table of built and expected counts, and how to go on.
+"""Writes the text that a build prints: the table of built and expected counts, and how to load a split.
 
 Tested by `tests/builders/commands/test_build.py`.
 """

@@ -41,7 +41,7 @@ class Audit:
 
 
 def overlap_audit(root: Path, manifest: Manifest) -> Audit:
-    """The audit of unknown classes that overlap known ones.
+    """Return the audit of unknown classes that overlap known ones.
 
     Raises:
         BuildError: its table cannot be read.
@@ -66,7 +66,7 @@ def overlap_audit(root: Path, manifest: Manifest) -> Audit:
 
 
 def overlapping_rows(root: Path, manifest: Manifest) -> Table:
-    """Rows of each split whose class overlaps a known one, as the columns `id_overlap` and `id_overlap_kind` say.
+    """Count the rows of each split whose class overlaps a known one (`id_overlap`, `id_overlap_kind`).
 
     Raises:
         BuildError: an index cannot be read.
@@ -87,13 +87,13 @@ def overlapping_rows(root: Path, manifest: Manifest) -> Table:
 
 
 def _kinds(root: Path, split: SplitEntry) -> Counter[str]:
-    """Rows of a split by the kind of their overlap."""
+    """Count the rows of a split by the kind of their overlap."""
     kinds = read_index(root, split, (ID_OVERLAP_KIND.name,))[ID_OVERLAP_KIND.name]
     return Counter(kinds.drop_null().to_pylist())
 
 
 def artifacts_audit(root: Path, manifest: Manifest, config: str) -> Audit:
-    """The audit of a config for numbers that separate splits without a model: a table of splits by numbers.
+    """Return the audit of a config for numbers that separate splits without a model: splits by numbers.
 
     Raises:
         BuildError: its table cannot be read.
@@ -119,13 +119,13 @@ def artifacts_audit(root: Path, manifest: Manifest, config: str) -> Audit:
 
 
 def other_audits(manifest: Manifest) -> list[tuple[str, AuditEntry]]:
-    """The audits that the page has no table for, with the paths of theirs."""
+    """Return the audits that the page has no table for, with their keys."""
     tabulated = {"overlap", *(f"{config}/artifacts" for config in manifest.configs)}
     return [(key, audit) for key, audit in sorted(manifest.audits.items()) if key not in tabulated]
 
 
 def duplicates_table(root: Path, manifest: Manifest) -> tuple[Table, int] | None:
-    """Pairs of rows with the same picture by splits, and how many are of a known and an unknown row.
+    """Count the pairs of rows with the same picture by splits, and those of a known and an unknown row.
 
     Returns:
         None for releases from before there was a table of duplicates.
@@ -155,7 +155,7 @@ def duplicates_table(root: Path, manifest: Manifest) -> tuple[Table, int] | None
 
 
 def compared(manifest: Manifest) -> list[tuple[str, str]]:
-    """Comparisons made for duplicates: the method, and the splits as text."""
+    """Return the comparisons made for duplicates: the method, and the splits as text."""
     if manifest.duplicates is None:
         return []
     return [
@@ -170,7 +170,7 @@ def compared(manifest: Manifest) -> list[tuple[str, str]]:
 
 
 def plain(summary: str) -> str:
-    """A line of the card without its Markdown."""
+    """Remove the Markdown from a line of the card."""
     return summary.replace("**", "").replace("`", "")
 
 

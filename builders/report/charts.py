@@ -16,12 +16,12 @@ _WIDTH, _HEIGHT = 200, 10
 
 
 def chip(role: Role) -> Markup:
-    """A role in its colour."""
+    """Draw a role in its colour."""
     return Markup('<span class="chip {}">{}</span>').format(role, ROLE_NAMES[role])
 
 
 def stacked(parts: Sequence[tuple[str, str, int]]) -> Markup:
-    """A bar of the shares of some parts in their sum.
+    """Draw a bar of the shares of some parts in their sum.
 
     Args:
         parts: CSS class, name and number of each.
@@ -39,7 +39,7 @@ def stacked(parts: Sequence[tuple[str, str, int]]) -> Markup:
 
 
 def filled(number: int, of: int) -> Markup:
-    """A bar that is filled by the share of a number in another; one that exceeds it fills all."""
+    """Draw a bar that is filled by the share of a number in another, at most fully."""
     share = min(number / of, 1.0) if of else 0.0
     return _bar(
         f"{number:,} of {of:,}",

@@ -1,4 +1,4 @@
-"""The trees of classes as the page's script reads them: rows of each class, and what is left out of it, by split.
+"""Writes the trees of classes as the page's script reads them: rows and exclusions of each class, by split.
 
 As HTML, thousands of classes times dozens of splits would be several MB; the script writes what a reader opens.
 
@@ -16,7 +16,7 @@ from builders.report.classes import Branch, Leaf
 
 
 def class_data(trees: Iterable[Branch]) -> dict[str, Any]:
-    """The classes of some trees.
+    """Return the classes of some trees as JSON values.
 
     Returns:
         Lists of texts (`splits`, `rules`, `evidence`), and `roles` with their names. Each of `classes` has an `id`
@@ -52,14 +52,14 @@ class _Data:
         self.classes: list[dict[str, Any]] = []
 
     def branch(self, branch: Branch) -> dict[str, Any]:
-        """A branch, whose classes are numbered."""
+        """Return a branch, whose classes are numbered."""
         below = [self.branch(child) for child in branch.branches]
         first = len(self.classes)
         self.classes += map(self.leaf, branch.leaves)
         return {"title": branch.title, "branches": below, "classes": list(range(first, len(self.classes)))}
 
     def leaf(self, leaf: Leaf) -> dict[str, Any]:
-        """A class, with places in the lists of texts."""
+        """Return a class, with places in the lists of texts."""
         included = [[self.splits[key], ROLES.index(role), rows] for (key, role), rows in leaf.rows.items()]
         excluded = [
             [self.splits[line.split], self.rules[line.rule], self.evidence[line.evidence], line.images]

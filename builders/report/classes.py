@@ -1,4 +1,4 @@
-"""The classes of a release's sources as trees: which splits have them, and why others leave them out.
+"""Builds trees of the classes of a release's sources: which splits have them, and why others leave them out.
 
 Classes whose ids are synsets of WordNet stand in its tree; those of CIFAR-100 below their superclasses. Other sources
 have no tree: their classes stand below what they are in the release.
@@ -64,7 +64,7 @@ class Branch:
 def class_trees(
     titles: Mapping[str, str], splits: Iterable[SplitRows], excluded: Iterable[Exclusion]
 ) -> dict[str, Branch]:
-    """The tree of each source, sorted by key.
+    """Return the tree of each source, sorted by key.
 
     Args:
         titles: names of the sources by key.
@@ -113,7 +113,7 @@ def _by_name(leaf: Leaf) -> tuple[str, str]:
 
 @dataclass
 class _Node:
-    """A synset on the way to some classes; `leaf` is the class that it is itself."""
+    """A synset above some classes; `leaf` is the class whose id it is, and `leaves` counts the classes."""
 
     children: dict[int, _Node] = field(default_factory=dict)
     leaf: Leaf | None = None
@@ -126,7 +126,7 @@ class _Node:
 
 
 def _wordnet(leaves: Sequence[Leaf]) -> _Node:
-    """The part of WordNet's tree above some classes, each by its shortest path to the root."""
+    """Build the part of WordNet's tree above some classes, each by its shortest path to the root."""
     wordnet, root = load(), _Node()
     for leaf in leaves:
         node = root
@@ -139,7 +139,7 @@ def _wordnet(leaves: Sequence[Leaf]) -> _Node:
 
 
 def _below(node: _Node) -> tuple[list[Branch], list[Leaf]]:
-    """The branches and classes below a synset.
+    """Return the branches and classes below a synset.
 
     Synsets with few classes, and those of which one hyponym has nearly all, are no branches: what they have moves up.
     """
@@ -158,7 +158,7 @@ def _below(node: _Node) -> tuple[list[Branch], list[Leaf]]:
 
 
 def _narrowest(row: int, node: _Node) -> tuple[int, _Node]:
-    """The lowest synset that has all the classes below a synset."""
+    """Return the lowest synset that has all the classes below a synset."""
     while node.leaf is None and len(node.children) == 1:
         ((row, node),) = node.children.items()
     return row, node

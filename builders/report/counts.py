@@ -21,7 +21,7 @@ MOST_IMAGES = 500
 
 @dataclass(frozen=True)
 class Reason:
-    """Why a split, or a part of one, has other rows than the paper's table, or the sources' owners let expect."""
+    """Why the rows of a split differ from the paper's table, or from what complete sources give."""
 
     split: str
     difference: str
@@ -29,7 +29,7 @@ class Reason:
 
 
 def configs_table(manifest: Manifest) -> Table:
-    """The configs with their rows, bytes, and the shares of each role."""
+    """Return the table of configs with their rows, bytes, and the shares of each role."""
     rows: list[list[Value | Cell]] = []
     for name, config in sorted(manifest.configs.items()):
         pieces = [piece for split in config.splits.values() for piece in split.pieces()]
@@ -51,7 +51,7 @@ def configs_table(manifest: Manifest) -> Table:
 
 
 def splits_table(manifest: Manifest, name: str) -> Table:
-    """The splits of a config: what was built, what complete sources give, and what the paper says."""
+    """Return the table of the splits of a config: rows built, of complete sources, and of the paper."""
     config = manifest.configs[name]
     published = bool(manifest.benchmarks[config.benchmark].citation)
     rows: list[list[Value | Cell]] = []
@@ -83,7 +83,7 @@ def splits_table(manifest: Manifest, name: str) -> Table:
 
 
 def reasons(manifest: Manifest, name: str) -> list[Reason]:
-    """Why the splits of a config have other rows than published, in the order of its table."""
+    """Return why splits of a config have other rows than published, in the order of its table."""
     config = manifest.configs[name]
     published = bool(manifest.benchmarks[config.benchmark].citation)
     explained = []
@@ -107,7 +107,7 @@ def _difference(rows: int) -> str:
 
 
 def rules_table(manifest: Manifest) -> Table:
-    """Images left out of each split, by rule."""
+    """Return the table of images left out of each split, by rule."""
     rows: list[list[Value | Cell]] = []
     for key, _, split in manifest.splits():
         for rule, images in sorted(split.excluded_by_rule.items()):
@@ -117,7 +117,7 @@ def rules_table(manifest: Manifest) -> Table:
 
 
 def images_table(excluded: Sequence[Exclusion]) -> Table:
-    """The single images and stray files that are left out."""
+    """Return the table of single images and stray files that are left out."""
     single = [line for line in excluded if line.image]
     rows: list[list[Value | Cell]] = [
         [Cell(line.image, style="code"), Cell(line.split, style="code"), line.rule, line.evidence]
@@ -129,7 +129,7 @@ def images_table(excluded: Sequence[Exclusion]) -> Table:
 
 
 def withdrawn_table(manifest: Manifest) -> Table:
-    """The withdrawn rows."""
+    """Return the table of withdrawn rows."""
     rows: list[list[Value | Cell]] = [
         [Cell(row.id, style="code"), Cell(row.split, style="code"), row.reason] for row in manifest.withdrawn
     ]
@@ -138,7 +138,7 @@ def withdrawn_table(manifest: Manifest) -> Table:
 
 
 def digests_table(manifest: Manifest) -> Table:
-    """The digest of each split's rows."""
+    """Return the table of the digests of each split's rows."""
     rows: list[list[Value | Cell]] = [
         [Cell(key, style="code"), split.rows, Cell(split.digest, style="code")] for key, _, split in manifest.splits()
     ]
@@ -148,7 +148,7 @@ def digests_table(manifest: Manifest) -> Table:
 
 
 def files_table(manifest: Manifest) -> Table:
-    """The files of the release."""
+    """Return the table of the files of the release."""
     rows: list[list[Value | Cell]] = [
         [Cell(file.path, style="code"), file.size, Cell(file.sha256, style="code")]
         for file in sorted(manifest.files_and_card(), key=lambda file: file.path)
@@ -158,7 +158,7 @@ def files_table(manifest: Manifest) -> Table:
 
 
 def sources_table(manifest: Manifest) -> Table:
-    """The sources with their licences, and the rows that come from them."""
+    """Return the table of sources with their licences, and the rows that come from them."""
     by_source: dict[str, int] = {}
     for _, _, split in manifest.splits():
         for piece in split.pieces():

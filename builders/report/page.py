@@ -149,7 +149,7 @@ def _figures(manifest: Manifest, size: int, files: int) -> list[tuple[str, str |
 
 
 def _local(manifest: Manifest, thumbnails_of: Thumbnails) -> list[str]:
-    """Titles of the sources whose pictures the page shows although they may not be published."""
+    """Return the titles of sources whose pictures the page shows although they may not be published."""
     by_key = manifest.by_key()
     shown = {source for (key, _), images in thumbnails_of.items() if images for source in by_key[key].sources}
     return [manifest.sources[key].title for key in sorted(shown) if not may_be_published(key)]
@@ -185,7 +185,7 @@ def _loading(root: Path, manifest: Manifest) -> str:
 
 
 def _rebuilding(manifest: Manifest) -> list[tuple[str, str]]:
-    """The command that builds each benchmark's configs again, by its title."""
+    """Return the command that builds each benchmark's configs again, with its title."""
     commands = []
     for described in facts.benchmarks(manifest):
         key, benchmark = described.key, described.entry

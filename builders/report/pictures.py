@@ -52,7 +52,7 @@ class Thumbnail:
 
 
 def pictured_sources(manifest: Manifest, shown: PictureChoice) -> frozenset[str]:
-    """The sources whose pictures a page shows.
+    """Return the sources whose pictures a page shows.
 
     The licences are those that `builders.sources` declares, and not the manifest's, which anybody can edit. A source
     that is not declared counts as `ids-only`.
