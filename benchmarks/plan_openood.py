@@ -41,7 +41,7 @@ def _sun397() -> Iterator[str]:
 
 
 def _places365() -> Iterator[str]:
-    for category in sorted(set(lists.load("mos_places").values()) - {lists.UNKNOWN}):
+    for category in sorted(set(lists.load_list("mos_places").values()) - {lists.UNKNOWN}):
         for number in range(1, 5_001):
             yield f"data_256{category}/{number:08}.jpg"
     for number in range(1, 36_501):

@@ -76,7 +76,7 @@ def seconds(work: Callable[[], object], repeats: int) -> list[float]:
 def main(folder: Path, pairs: int, repeats: int) -> None:
     """Compare the array similarities with nltk's."""
     start = time.perf_counter()
-    nouns = wordnet.load()
+    nouns = wordnet.load_wordnet()
     print(f"loading WordNet's nouns: {time.perf_counter() - start:.3f} s ({len(nouns):,} synsets)")
     imagenet = [item.wnid for item in tables.imagenet1k()]
     places = [item.wnid for item in tables.places365_wnids()]
@@ -96,7 +96,7 @@ def main(folder: Path, pairs: int, repeats: int) -> None:
     theirs = per_sample / pairs * total
     print(f"nltk: {per_sample:.3f} s for {pairs:,} pairs (median of {repeats}), about {theirs:.0f} s for {total:,}")
     print(f"ratio: {theirs / ours:.0f} times; greatest difference {np.abs(ours_values - theirs_values).max():.1e}")
-    table = statistics.median(seconds(facets_rules.oodness.__wrapped__, repeats))
+    table = statistics.median(seconds(facets_rules.compute_oodness.__wrapped__, repeats))
     print(f"OODness of {len(imagenet):,} classes with their nearest of {len(places)}: {table:.3f} s")
 
 

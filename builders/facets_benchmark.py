@@ -49,7 +49,7 @@ from builders.sources.imagenet import IMAGENET
 from builders.sources.places365 import PLACES365
 from builders.sources.sun397 import SUN397
 from builders.sources.svhn_full import SVHN_FULL
-from taxonomy.decisions import load
+from taxonomy.decisions import load_decisions
 from taxonomy.grading import NO_ANIMALS
 from taxonomy.rules import facets
 from unknown_detection.commands import run_builder
@@ -65,7 +65,7 @@ def _grades(source: str, limit: float) -> Oodness:
 
 
 def _imagenet_grades(table: str) -> Oodness:
-    return Oodness(lambda: {item.class_id: float(item.decision == UNKNOWN) for item in load(table)}, 0.0)
+    return Oodness(lambda: {item.class_id: float(item.decision == UNKNOWN) for item in load_decisions(table)}, 0.0)
 
 
 # The same for all parts of a source's partition. Half of a class's images is its share of either split: 50 of

@@ -23,8 +23,8 @@ from builders.storage.files import write_text
 from builders.storage.paths import LOCAL, PathType
 from hf_scripts.exports import readme
 from hf_scripts.exports.formats import MIN_SHARD_BYTES, SHARD_BYTES, WRITERS, SplitOutput
-from hf_scripts.exports.rows import ImageRow, check_identity, read_rows
-from hf_scripts.exports.state import ExportedSplit, ExportState, Settings, export_lock, remove_leftovers
+from hf_scripts.exports.rows import ImageRow, check_identity, read_image_rows
+from hf_scripts.exports.state import ExportedSplit, ExportState, Settings, export_lock, remove_temporary_files
 from hf_scripts.exports.targets import Target
 from unknown_detection.help import ESSENTIALS, helpful, no_sync_option
 from unknown_detection.terminal.progress import bar
@@ -71,7 +71,7 @@ class Export:
         with contextlib.nullcontext() if dry_run else export_lock(self.out):
             state = self._state()
             if not dry_run and not all(map(state.finished, self.splits)):
-                remove_leftovers(self.out)
+                remove_temporary_files(self.out)
             for key, split in self.splits.items():
                 if state.finished(key):
                     progress(split.rows)
@@ -99,7 +99,7 @@ class Export:
         kinds: Counter[str] = Counter()
 
         def rows() -> Iterator[ImageRow]:
-            for row in read_rows(self.root, key, split):
+            for row in read_image_rows(self.root, key, split):
                 kinds[row.kind] += 1
                 yield row
                 progress(1)

@@ -24,7 +24,7 @@ from hf_scripts.checks import duplicates
 from hf_scripts.checks import manifest as check_manifest
 from hf_scripts.checks import release as check_release
 from hf_scripts.checks.card import check_card, check_croissant
-from hf_scripts.checks.images import Decoded, joined
+from hf_scripts.checks.images import Decoded, concatenate
 from hf_scripts.checks.manifest import files_in
 from hf_scripts.checks.problems import Problems
 from hf_scripts.checks.rows import UNREADABLE, DataTask, FileTask, IndexTask, Outcome
@@ -48,7 +48,7 @@ def verify(
 
     Args:
         root: the release folder.
-        manifest: its manifest, as `hf_scripts.checks.manifest.load` returns it.
+        manifest: its manifest, as `hf_scripts.checks.manifest.load_manifest` returns it.
         scope: what is checked of it.
         workers: number of processes.
         advance: called with the bytes of every file that is checked.
@@ -141,7 +141,7 @@ def _decoded(tasks: Sequence[FileTask], outcomes: Sequence[Outcome]) -> dict[str
     for task, outcome in zip(tasks, outcomes, strict=True):
         if isinstance(task, DataTask) and task.decode and task.split.compared:
             parts.setdefault(task.split.key, []).append(outcome.decoded)
-    return {key: joined(some) for key, some in parts.items()}
+    return {key: concatenate(some) for key, some in parts.items()}
 
 
 def _check_counts(manifest: Manifest, rows: Mapping[str, int | None], problems: Problems) -> None:
@@ -277,7 +277,7 @@ def _check(
     notes: list[str] = []
     scope = None
     _refuse_build_in_progress(folder)  # which may not have written a manifest yet
-    manifest = check_manifest.load(folder, problems)
+    manifest = check_manifest.load_manifest(folder, problems)
     if manifest is not None:
         scope = Scope.of(manifest, decode=decode, splits=splits, name=name)
         size = sum(file.size for file in files_in(manifest, scope.splits))

@@ -8,7 +8,7 @@ import click
 
 from taxonomy import freeze as frozen
 from taxonomy.errors import ERRORS
-from taxonomy.explain import explain as explanation
+from taxonomy.explain import explain_class as explanation
 from unknown_detection.help import HelpGroup
 from unknown_detection.terminal.command_line import run_command_line
 

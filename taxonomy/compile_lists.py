@@ -13,7 +13,7 @@ from pathlib import Path
 import click
 
 from taxonomy.errors import ERRORS, TaxonomyError
-from taxonomy.lists import LISTS, file_name
+from taxonomy.lists import LISTS, list_file
 from unknown_detection.help import helpful
 from unknown_detection.terminal.command_line import run_command_line
 
@@ -58,7 +58,7 @@ def compiled(name: str, path: Path) -> bytes:
 @click.option("--check", is_flag=True, help="Write nothing; exit with 1 if the package's table differs.")
 def command(name: str, file: Path, check: bool) -> None:
     """Write the table of the list NAME from its published FILE into the package."""
-    out = Path(__file__).parent / "data" / file_name(name)
+    out = Path(__file__).parent / "data" / list_file(name)
     content = compiled(name, file)
     if not check:
         out.write_bytes(content)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from taxonomy.errors import TaxonomyError, suggestion
 from taxonomy.grading import GRADING, NO_ANIMALS
-from taxonomy.tables import read_rows
+from taxonomy.tables import read_csv_rows
 
 TABLES = (
     "imagenet",
@@ -109,13 +109,13 @@ class Decision:
     group: str = ""
 
 
-def file_name(table: str) -> str:
+def decisions_file(table: str) -> str:
     """Return the file in `taxonomy/data` that holds a decision table."""
     return f"decisions_{table}.csv"
 
 
 @functools.cache
-def load(table: str) -> tuple[Decision, ...]:
+def load_decisions(table: str) -> tuple[Decision, ...]:
     """Return the frozen decisions of one table, one per class of the source, sorted by `class_id`.
 
     Args:
@@ -129,4 +129,4 @@ def load(table: str) -> tuple[Decision, ...]:
         raise TaxonomyError(
             f"There is no decision table '{table}'{suggestion(table, TABLES)}. The tables are {', '.join(TABLES)}."
         )
-    return tuple(Decision(**row) for row in read_rows(file_name(table)))
+    return tuple(Decision(**row) for row in read_csv_rows(decisions_file(table)))

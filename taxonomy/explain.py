@@ -7,11 +7,10 @@ import itertools
 from collections.abc import Iterable, Iterator
 
 from taxonomy import explain_facets, overlaps
-from taxonomy.decisions import RULES, TABLES, Decision, load
+from taxonomy.decisions import RULES, TABLES, Decision, load_decisions
 from taxonomy.errors import TaxonomyError, suggestion
 from taxonomy.rules import far
-from taxonomy.wordnet.nouns import WordNet
-from taxonomy.wordnet.nouns import load as load_wordnet
+from taxonomy.wordnet.nouns import WordNet, load_wordnet
 from unknown_detection.words import quantity
 
 _OF_WNIDS = (
@@ -80,7 +79,7 @@ SUBJECTS = tuple(dict.fromkeys((*TABLES, *_LISTED_BY, *CONFIGS, *_UNDECIDED)))
 """The sources, decision tables and configs that `explain` knows."""
 
 
-def find(subject: str, wanted: str) -> list[tuple[str, Decision]]:
+def find_decisions(subject: str, wanted: str) -> list[tuple[str, Decision]]:
     """Return the decisions about one class, each with the name of the source or table that it is asked of.
 
     Args:
@@ -107,7 +106,7 @@ def find(subject: str, wanted: str) -> list[tuple[str, Decision]]:
             found += [(asked, decision) for decision in _of_table(subject, asked, wanted)]
     if not found:
         key, tables = _key(wanted), CONFIGS.get(subject, (subject,))
-        decisions = [item for asked in tables for item in load(_LISTED_BY.get(asked, asked))]
+        decisions = [item for asked in tables for item in load_decisions(_LISTED_BY.get(asked, asked))]
         close = suggestion(key, [_key(item.class_name) for item in decisions])
         close = close or suggestion(key, [_key(item.class_id) for item in decisions])
         raise TaxonomyError(f"{subject} has no class '{wanted}'{close}. Give the source's own id or name of a class.")
@@ -120,7 +119,7 @@ def _of_table(subject: str, asked: str, wanted: str) -> list[Decision]:
     Raises:
         TaxonomyError: Several classes have the name.
     """
-    decisions = load(_LISTED_BY.get(asked, asked))
+    decisions = load_decisions(_LISTED_BY.get(asked, asked))
     key = _key(wanted)
     found = [decision for decision in decisions if _key(decision.class_id) == key]
     found = found or [decision for decision in decisions if _key(decision.class_name) == key]
@@ -136,23 +135,23 @@ def _key(name: str) -> str:
     return name.lower().replace(" ", "_")
 
 
-def explain(subject: str, wanted: str, *, every_match: bool = False) -> str:
+def explain_class(subject: str, wanted: str, *, every_match: bool = False) -> str:
     """Explain why a class is selected or not, in several lines: decision, rule, evidence, synsets and their place.
 
     For a source that FACETS uses, FACETS's decisions about the class follow.
 
     Args:
         subject: One of `SUBJECTS`.
-        wanted: See `find`.
+        wanted: See `find_decisions`.
         every_match: List all synsets that the keywords of a far-OoD class match, not the best alone.
 
     Raises:
-        TaxonomyError: See `find`.
+        TaxonomyError: See `find_decisions`.
     """
     if subject in _UNDECIDED:
         return _explain_overlaps(_UNDECIDED[subject], subject, wanted)
     parts = []
-    found = find(subject, wanted)
+    found = find_decisions(subject, wanted)
     if subject in TABLES and all(asked != subject for asked, _ in found):
         others = " and ".join(dict.fromkeys(asked for asked, _ in found))
         parts.append(f"The source {subject} has no class '{wanted}'. The config {subject} has one, of {others}:")
@@ -195,7 +194,7 @@ def _strength(table: str, decision: Decision) -> dict[str, str]:
 
 
 def _explain_overlaps(benchmark: str, source: str, wanted: str) -> str:
-    rows = overlaps.entries(benchmark, source)
+    rows = overlaps.source_overlaps(benchmark, source)
     ids = dict.fromkeys(row.class_id for row in rows)
     named = {_key(name): row.class_id for row in rows for name in (row.class_name, row.class_id)}
     class_id = named.get(_key(wanted), overlaps.EVERY)
@@ -225,7 +224,7 @@ def _explain_decision(table: str, decision: Decision) -> str:
     lines += [f"  {label:<9} {fact}" for label, fact in facts.items() if fact]
     if table in _COMPARED:
         lines += [f"  overlap   {said}" for said in overlaps.describe(*_COMPARED[table], decision.class_id)]
-    tree = draw(wordnet, _paths(wordnet, table, decision), _marks(wordnet, table, decision))
+    tree = draw_tree(wordnet, _paths(wordnet, table, decision), _marks(wordnet, table, decision))
     return "\n".join([*lines, *([""] if tree else []), *(f"  {line}" for line in tree)])
 
 
@@ -284,7 +283,7 @@ def _paths(wordnet: WordNet, table: str, decision: Decision) -> Iterator[list[in
             yield [row, siblings[0]] if siblings else wordnet.path_up(row)
 
 
-def draw(wordnet: WordNet, paths: Iterable[list[int]], marks: dict[int, str]) -> list[str]:
+def draw_tree(wordnet: WordNet, paths: Iterable[list[int]], marks: dict[int, str]) -> list[str]:
     """Draw paths of WordNet as one tree, the root on top.
 
     Args:

@@ -4,11 +4,11 @@ Tested by `tests/taxonomy/test_main.py`.
 """
 
 from taxonomy import overlaps, tables
-from taxonomy.decisions import TABLES, load
+from taxonomy.decisions import TABLES, load_decisions
 from taxonomy.grading import GRADING
 from taxonomy.rules import facets
 from taxonomy.rules.far import say
-from taxonomy.wordnet.nouns import load as load_wordnet
+from taxonomy.wordnet.nouns import load_wordnet
 
 SOURCES = {
     "imagenet": tuple(name for name in TABLES if name.startswith("facets-") and not name.endswith("sun397")),
@@ -31,7 +31,7 @@ def explain_facets(source: str, class_id: str) -> str:
         "places365": _of_places365,
     }[source](class_id)
     for table in SOURCES[source]:
-        found = next(item for item in load(table) if item.class_id == class_id)
+        found = next(item for item in load_decisions(table) if item.class_id == class_id)
         facts[table] = found.decision
     width = max(map(len, facts))
     lines = [*facts.items(), *(("overlap", said) for said in overlaps.describe("facets", source, class_id))]

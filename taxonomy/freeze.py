@@ -11,16 +11,16 @@ from importlib import resources
 from pathlib import Path
 
 from taxonomy import overlaps
-from taxonomy.decisions import TABLES, Decision, file_name
+from taxonomy.decisions import TABLES, Decision, decisions_file
 from taxonomy.rules import facets, facets_rules
 from taxonomy.rules.overlaps import overlaps as compute_overlaps
 from taxonomy.rules.unified import compute
 
-FILES = (facets.OODNESS_FILE, *map(file_name, TABLES), overlaps.FILE)
+FILES = (facets.OODNESS_FILE, *map(decisions_file, TABLES), overlaps.FILE)
 """Names of the files that are written."""
 
 
-def render(rows: Sequence[Decision] | Sequence[facets.ClassOodness] | Sequence[overlaps.Overlap]) -> str:
+def csv_of_rows(rows: Sequence[Decision] | Sequence[facets.ClassOodness] | Sequence[overlaps.Overlap]) -> str:
     """Return rows as the text of their CSV file: a header, one line per class, LF at every line's end."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -32,9 +32,9 @@ def render(rows: Sequence[Decision] | Sequence[facets.ClassOodness] | Sequence[o
 def contents() -> dict[str, bytes]:
     """Compute every file of `FILES`."""
     rendered = [
-        render(facets_rules.oodness()),
-        *(render(compute(table)) for table in TABLES),
-        render(compute_overlaps()),
+        csv_of_rows(facets_rules.compute_oodness()),
+        *(csv_of_rows(compute(table)) for table in TABLES),
+        csv_of_rows(compute_overlaps()),
     ]
     return dict(zip(FILES, (text.encode() for text in rendered), strict=True))
 

@@ -114,13 +114,13 @@ OF_IMAGENET21K = ("ssb_hard", "imagenet_ood")
 """The lists of ImageNet-21k's images."""
 
 
-def file_name(name: str) -> str:
+def list_file(name: str) -> str:
     """Return the file in `taxonomy/data` that holds a list."""
     return f"listed_{name}.csv"
 
 
 @functools.cache
-def load(name: str) -> Mapping[str, str]:
+def load_list(name: str) -> Mapping[str, str]:
     """Return the class of each image of a list by the image's id; `UNKNOWN` where the list does not say it.
 
     Args:
@@ -132,7 +132,7 @@ def load(name: str) -> Mapping[str, str]:
     source_id = LISTS[name].source_id
     return {
         source_id(row["class"], image): row["class"]
-        for row in tables.read_rows(file_name(name))
+        for row in tables.read_csv_rows(list_file(name))
         for image in row["images"].split()
     }
 
@@ -144,4 +144,4 @@ def imagenet_r() -> Mapping[str, int]:
     The counts are those of OpenOOD's list (benchmark_imglist/imagenet/test_imagenet_r.txt). The classes are OpenOOD's
     ImageNet-200, too.
     """
-    return {row["wnid"]: int(row["images"]) for row in tables.read_rows("imagenet_r.csv")}
+    return {row["wnid"]: int(row["images"]) for row in tables.read_csv_rows("imagenet_r.csv")}

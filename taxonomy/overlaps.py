@@ -12,7 +12,7 @@ import functools
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from taxonomy.tables import read_rows
+from taxonomy.tables import read_csv_rows
 
 FILE = "overlaps.csv"
 
@@ -82,20 +82,20 @@ class Overlap:
 
 
 @functools.cache
-def load() -> tuple[Overlap, ...]:
+def load_overlaps() -> tuple[Overlap, ...]:
     """Return the table, sorted by benchmark, source, unknown class and closeness."""
-    return tuple(Overlap(**row) for row in read_rows(FILE))
+    return tuple(Overlap(**row) for row in read_csv_rows(FILE))
 
 
 @functools.cache
 def _by_source() -> Mapping[tuple[str, str], tuple[Overlap, ...]]:
     found: dict[tuple[str, str], list[Overlap]] = {}
-    for row in load():
+    for row in load_overlaps():
         found.setdefault((row.benchmark, row.source), []).append(row)
     return {key: tuple(rows) for key, rows in found.items()}
 
 
-def entries(benchmark: str, source: str) -> tuple[Overlap, ...]:
+def source_overlaps(benchmark: str, source: str) -> tuple[Overlap, ...]:
     """Return the entries of a source's classes in one benchmark, the closest of a class first; () if none."""
     return _by_source().get((benchmark, source), ())
 
@@ -110,7 +110,7 @@ def closest(benchmark: str, source: str, known: Collection[str]) -> dict[str, Ov
     """
     there = frozenset(known)
     found: dict[str, Overlap] = {}
-    for row in entries(benchmark, source):
+    for row in source_overlaps(benchmark, source):
         if row.kind != NONE and row.known in there:
             found.setdefault(row.class_id, row)
     return found
@@ -118,14 +118,14 @@ def closest(benchmark: str, source: str, known: Collection[str]) -> dict[str, Ov
 
 def not_looked_at(benchmark: str, source: str, classes: Collection[str]) -> list[str]:
     """Return the classes of a source that the table says nothing about, sorted."""
-    there = {row.class_id for row in entries(benchmark, source)}
+    there = {row.class_id for row in source_overlaps(benchmark, source)}
     return [] if EVERY in there else sorted(set(classes) - there)
 
 
 def describe(benchmark: str, source: str, class_id: str) -> list[str]:
     """Return what the table says about a class, a line for each entry; [] if nothing."""
     said = []
-    for row in entries(benchmark, source):
+    for row in source_overlaps(benchmark, source):
         if row.class_id == class_id:
             known = row.known if row.known_name in row.known else f"{row.known_name} ({row.known})"
             said.append(f"{row.kind}{f', {known}' if known else ''} ({row.basis}): {row.evidence}")

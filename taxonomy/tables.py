@@ -186,7 +186,7 @@ class ExaminedImage:
     decision: str
 
 
-def read_rows(name: str) -> list[dict[str, str]]:
+def read_csv_rows(name: str) -> list[dict[str, str]]:
     """Read a CSV file of `taxonomy/data` as one dictionary per row.
 
     Raises:
@@ -205,14 +205,14 @@ def imagenet1k() -> tuple[ImageNetClass, ...]:
     """
     return tuple(
         ImageNetClass(index, row["wnid"], row["name"], int(row["train_images"]))
-        for index, row in enumerate(read_rows("imagenet1k.csv"))
+        for index, row in enumerate(read_csv_rows("imagenet1k.csv"))
     )
 
 
 @functools.cache
 def tiny_imagenet200() -> tuple[str, ...]:
     """Return the wnids of Tiny ImageNet's 200 classes, sorted; all are ILSVRC 2012 classes."""
-    return tuple(row["wnid"] for row in read_rows("tiny_imagenet200.csv"))
+    return tuple(row["wnid"] for row in read_csv_rows("tiny_imagenet200.csv"))
 
 
 @functools.cache
@@ -221,33 +221,33 @@ def imagenet_tree() -> tuple[str, ...]:
 
     They hold all ILSVRC 2012 classes but n04399382, the teddy bear.
     """
-    return tuple(row["wnid"] for row in read_rows("imagenet_tree.csv"))
+    return tuple(row["wnid"] for row in read_csv_rows("imagenet_tree.csv"))
 
 
 @functools.cache
 def cifar100() -> tuple[Cifar100Class, ...]:
     """Return CIFAR-100's 100 classes by index, which is alphabetical."""
     return tuple(
-        Cifar100Class(index, row["fine"], row["coarse"]) for index, row in enumerate(read_rows("cifar100.csv"))
+        Cifar100Class(index, row["fine"], row["coarse"]) for index, row in enumerate(read_csv_rows("cifar100.csv"))
     )
 
 
 @functools.cache
 def cifar100_wnids() -> tuple[ClassSynset, ...]:
     """Return the synsets of the CIFAR-100 classes, 103 rows: table, plate and possum have two each."""
-    return tuple(ClassSynset(**row) for row in read_rows("cifar100_wnids.csv"))
+    return tuple(ClassSynset(**row) for row in read_csv_rows("cifar100_wnids.csv"))
 
 
 @functools.cache
 def food101() -> tuple[str, ...]:
     """Return Food-101's 101 class names in byte order, so that cheese_plate comes before cheesecake."""
-    return tuple(row["name"] for row in read_rows("food101.csv"))
+    return tuple(row["name"] for row in read_csv_rows("food101.csv"))
 
 
 @functools.cache
 def dtd() -> tuple[str, ...]:
     """Return the 47 class names of Describable Textures in alphabetical order."""
-    return tuple(row["name"] for row in read_rows("dtd.csv"))
+    return tuple(row["name"] for row in read_csv_rows("dtd.csv"))
 
 
 @functools.cache
@@ -256,34 +256,35 @@ def caltech256() -> tuple[Caltech256Class, ...]:
 
     The image counts are those of two public listings of the archive, which agree file for file.
     """
-    rows = ((row["folder"].split(".", 1), int(row["images"])) for row in read_rows("caltech256.csv"))
+    rows = ((row["folder"].split(".", 1), int(row["images"])) for row in read_csv_rows("caltech256.csv"))
     return tuple(Caltech256Class(int(number), name, images) for (number, name), images in rows)
 
 
 @functools.cache
 def places365() -> tuple[Places365Class, ...]:
     """Return Places365's 365 categories by index."""
-    return tuple(Places365Class(index, row["category"]) for index, row in enumerate(read_rows("places365.csv")))
+    return tuple(Places365Class(index, row["category"]) for index, row in enumerate(read_csv_rows("places365.csv")))
 
 
 @functools.cache
 def places365_wnids() -> tuple[ClassSynset, ...]:
     """Return the synset of each Places365 category, 365 rows in the order of the categories."""
-    return tuple(ClassSynset(**row) for row in read_rows("places365_wnids.csv"))
+    return tuple(ClassSynset(**row) for row in read_csv_rows("places365_wnids.csv"))
 
 
 @functools.cache
 def sun397() -> tuple[Sun397Class, ...]:
     """Return SUN397's 397 categories by index, with the numbers of their images."""
     return tuple(
-        Sun397Class(index, row["category"], int(row["images"])) for index, row in enumerate(read_rows("sun397.csv"))
+        Sun397Class(index, row["category"], int(row["images"]))
+        for index, row in enumerate(read_csv_rows("sun397.csv"))
     )
 
 
 @functools.cache
 def coco80() -> tuple[CocoCategory, ...]:
     """Return COCO's 80 object categories by id."""
-    return tuple(CocoCategory(int(row["id"]), row["name"]) for row in read_rows("coco80.csv"))
+    return tuple(CocoCategory(int(row["id"]), row["name"]) for row in read_csv_rows("coco80.csv"))
 
 
 @functools.cache
@@ -295,14 +296,14 @@ def cocomagenet_images() -> tuple[CocomagenetImage, ...]:
     """
     return tuple(
         CocomagenetImage(int(row["image_id"]), row["split"], row["category"])
-        for row in read_rows("broad_cocomagenet.csv")
+        for row in read_csv_rows("broad_cocomagenet.csv")
     )
 
 
 @functools.cache
 def broken_images() -> tuple[BrokenImage, ...]:
     """Return the images that are known to be broken in their owners' archives."""
-    return tuple(BrokenImage(**row) for row in read_rows("broken_images.csv"))
+    return tuple(BrokenImage(**row) for row in read_csv_rows("broken_images.csv"))
 
 
 @functools.cache
@@ -311,7 +312,7 @@ def inaturalist() -> Mapping[str, str]:
 
     From NINCO's table of labels (data/NINCO-LICENSE.txt); all 110 species are plants.
     """
-    return {row["image"]: row["species"] for row in read_rows("inaturalist.csv")}
+    return {row["image"]: row["species"] for row in read_csv_rows("inaturalist.csv")}
 
 
 @functools.cache
@@ -320,10 +321,10 @@ def examined_images() -> tuple[ExaminedImage, ...]:
 
     From their annotations (data/NINCO-LICENSE.txt).
     """
-    return tuple(ExaminedImage(**row) for row in read_rows("examined_images.csv"))
+    return tuple(ExaminedImage(**row) for row in read_csv_rows("examined_images.csv"))
 
 
 @functools.cache
 def overrides() -> tuple[Override, ...]:
     """Return the decisions that are set by hand."""
-    return tuple(Override(**row) for row in read_rows("overrides.csv"))
+    return tuple(Override(**row) for row in read_csv_rows("overrides.csv"))

@@ -251,13 +251,13 @@ class Listed(Quota):
         """The rows of listed images."""
         from taxonomy import lists
 
-        return candidates.listed(list(lists.load(self.of)), by_name=self.by_name)
+        return candidates.listed(list(lists.load_list(self.of)), by_name=self.by_name)
 
     def has(self, source_id: str) -> bool:
         """Whether the list has an image of the source."""
         from taxonomy import lists
 
-        return (source_id.rpartition("/")[2] if self.by_name else source_id) in lists.load(self.of)
+        return (source_id.rpartition("/")[2] if self.by_name else source_id) in lists.load_list(self.of)
 
     def reason(self, before: Sequence[str]) -> tuple[str, str]:
         """The list does not have it."""

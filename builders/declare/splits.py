@@ -48,7 +48,7 @@ class Classes:
         """The classes with this decision, before the draw."""
         from taxonomy import decisions  # which a command's `--help` does without
 
-        return tuple(row for row in decisions.load(self.table) if row.decision == self.decision)
+        return tuple(row for row in decisions.load_decisions(self.table) if row.decision == self.decision)
 
     def __len__(self) -> int:
         """Number of classes; it does not depend on the seed."""

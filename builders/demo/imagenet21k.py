@@ -16,7 +16,7 @@ _PER_CLASS = (1, 0)
 def _images() -> Iterator[Drawing]:
     for name in lists.OF_IMAGENET21K:  # 29 classes are in both lists, and have an image of each
         first: dict[str, str] = {}
-        for path, wnid in lists.load(name).items():
+        for path, wnid in lists.load_list(name).items():
             first.setdefault(wnid, path)
         for wnid, path in first.items():
             yield Drawing(path, path, wnid)

@@ -14,8 +14,8 @@ _PER_CLASS = (1, 0)
 
 
 def _images() -> Iterator[Drawing]:
-    listed = {name[-13:-5].lstrip("0"): name for name in lists.load("openood_imagenet_c")}
-    for row in tables.read_rows("imagenet_c.csv"):
+    listed = {name[-13:-5].lstrip("0"): name for name in lists.load_list("openood_imagenet_c")}
+    for row in tables.read_csv_rows("imagenet_c.csv"):
         name = listed[row["images"].split()[0]]
         kind, _, file = name.rpartition("/")
         yield Drawing(f"{kind}/{row['wnid']}/{file}", name, row["wnid"])

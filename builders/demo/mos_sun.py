@@ -14,7 +14,7 @@ _PER_CLASS = (40, 0)
 
 
 def _images() -> Iterator[Drawing]:
-    for name in sorted(lists.load("mos_sun"))[: sum(_PER_CLASS)]:
+    for name in sorted(lists.load_list("mos_sun"))[: sum(_PER_CLASS)]:
         # No two show one thing, as the set has no classes.
         yield Drawing(f"SUN/images/{name}", name, name)
 

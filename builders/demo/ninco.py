@@ -21,7 +21,7 @@ _TROUBLES = {f"{_FOLDER}/pseudorca_crassidens/{_GIF}": "gif"}
 
 
 def _images() -> Iterator[Drawing]:
-    for name in (row["class"] for row in tables.read_rows("ninco.csv")):
+    for name in (row["class"] for row in tables.read_csv_rows("ninco.csv")):
         folder = _WITH_SPACES.get(name, name)
         files = [
             f"{folder}_{place:03d}_{int.from_bytes(digest('ninco', name, place)[:4], 'big')}.{ending}"

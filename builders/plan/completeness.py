@@ -60,7 +60,9 @@ def missing_listed(
         A sentence as `count_shortfalls` gives, or none if every image is there once.
     """
     other_classes = index.source.classes().keys() - set(class_ids)
-    listed = pa.array([image for image, of in lists.load(quota.of).items() if of not in other_classes], pa.string())
+    listed = pa.array(
+        [image for image, of in lists.load_list(quota.of).items() if of not in other_classes], pa.string()
+    )
     pieces = [piece for piece in index.pieces if piece.partition in partitions]
     ids = pa.chunked_array([piece.table["source_id"].combine_chunks() for piece in pieces], pa.string())
     names = names_of(ids) if quota.by_name else ids

@@ -110,7 +110,7 @@ def _overlaps(config: Config, split: Split, labels: Sequence[str]) -> Mapping[st
     if split.role not in UNKNOWN_ROLES:
         return {}
     if config.overlaps == overlaps.BY_NAME and isinstance(config.labels, ClassesOf):
-        compared = own_classes.compare(split.source.classes(), config.labels.source.classes()).overlaps
+        compared = own_classes.compare_classes(split.source.classes(), config.labels.source.classes()).overlaps
         return {class_id: (known, "") for class_id, known in compared.items()}
     closest = overlaps.closest(config.overlaps, split.source.key, labels)
     return {class_id: (overlap.known, overlap.kind) for class_id, overlap in closest.items()}
@@ -124,8 +124,8 @@ def remarks_on_classes(config: Config, split: Split) -> tuple[str, ...] | None:
     if config.overlaps != overlaps.BY_NAME or not isinstance(config.labels, ClassesOf):
         return None
     if split.role not in UNKNOWN_ROLES:
-        return own_classes.remarks(split.source.classes())
-    return own_classes.compare(split.source.classes(), config.labels.source.classes()).remarks
+        return own_classes.naming_remarks(split.source.classes())
+    return own_classes.compare_classes(split.source.classes(), config.labels.source.classes()).remarks
 
 
 @dataclass(frozen=True)
@@ -215,7 +215,7 @@ def reasons_by_class(
         return {name: beyond if name in drawn else ("demo-classes", outside) for name in names}
     outside = f"not one of the classes that the rules of the table {split.classes.table} look at"
     reasons = dict.fromkeys(names, ("outside", outside))
-    for decision in decisions.load(split.classes.table):
+    for decision in decisions.load_decisions(split.classes.table):
         if decision.class_id in drawn:
             reasons[decision.class_id] = beyond
         elif decision.decision == split.classes.decision:

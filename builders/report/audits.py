@@ -22,7 +22,7 @@ from builders.report.charts import chip
 from builders.storage.text_files import read_csv
 from taxonomy.overlaps import CLOSENESS
 from unknown_detection.csv_text import plain_text
-from unknown_detection.pages.content import Cell, Column, Style, Table, Value, anchor
+from unknown_detection.pages.content import Cell, PageColumn, PageTable, Style, Value, anchor
 
 _AREA = re.compile(r"[01]\.\d{1,10}")
 _ADVICE = "Run the audit again with python -m builders.commands.audit."
@@ -36,7 +36,7 @@ class Audit:
 
     title: str
     summary: str = ""
-    tables: tuple[Table, ...] = ()
+    tables: tuple[PageTable, ...] = ()
     command: str = ""
 
 
@@ -58,14 +58,19 @@ def overlap_audit(root: Path, manifest: Manifest) -> Audit:
         ]
         for line in _lines(root, entry, _OVERLAP)
     ]
-    columns = [Column("split"), Column("unknown class"), Column("known class"), Column("rows", numeric=True)]
-    table = Table(
+    columns = [
+        PageColumn("split"),
+        PageColumn("unknown class"),
+        PageColumn("known class"),
+        PageColumn("rows", numeric=True),
+    ]
+    table = PageTable(
         "overlap-table", "Unknown classes that overlap a known one", columns, rows, searchable=True, first=12
     )
     return Audit("Overlap", tables=(table,))
 
 
-def overlapping_rows(root: Path, manifest: Manifest) -> Table:
+def overlapping_rows(root: Path, manifest: Manifest) -> PageTable:
     """Count the rows of each split whose class overlaps a known one (`id_overlap`, `id_overlap_kind`).
 
     Raises:
@@ -82,8 +87,8 @@ def overlapping_rows(root: Path, manifest: Manifest) -> Table:
         for key, rows_by_kind, split in splits
     ]
     titles = ("overlapping", *kinds, "rows")
-    columns = [Column("split"), *(Column(title, numeric=True) for title in titles)]
-    return Table("overlapping-rows", "Rows whose class overlaps a known one", columns, rows, first=12)
+    columns = [PageColumn("split"), *(PageColumn(title, numeric=True) for title in titles)]
+    return PageTable("overlapping-rows", "Rows whose class overlaps a known one", columns, rows, first=12)
 
 
 def _kinds(root: Path, split: SplitEntry) -> Counter[str]:
@@ -112,9 +117,13 @@ def artifacts_audit(root: Path, manifest: Manifest, config: str) -> Audit:
         [Cell(split.partition("/")[2], style="code"), _role(role), *(numbers_of.get(name) for name in numbers)]
         for (split, role), numbers_of in cells.items()
     ]
-    columns = [Column("split"), Column("role"), *(Column(name.replace("_", " "), numeric=True) for name in numbers)]
+    columns = [
+        PageColumn("split"),
+        PageColumn("role"),
+        *(PageColumn(name.replace("_", " "), numeric=True) for name in numbers),
+    ]
     caption = f"AUROC of single numbers in {config}, without a model; 0.5 is chance, bold is flagged"
-    table = Table(anchor("artifacts", config), caption, columns, rows)
+    table = PageTable(anchor("artifacts", config), caption, columns, rows)
     return Audit(config, plain(entry.summary), (table,))
 
 
@@ -124,7 +133,7 @@ def other_audits(manifest: Manifest) -> list[tuple[str, AuditEntry]]:
     return [(key, audit) for key, audit in sorted(manifest.audits.items()) if key not in tabulated]
 
 
-def duplicates_table(root: Path, manifest: Manifest) -> tuple[Table, int] | None:
+def duplicates_table(root: Path, manifest: Manifest) -> tuple[PageTable, int] | None:
     """Count the pairs of rows with the same picture by splits, and those of a known and an unknown row.
 
     Returns:
@@ -146,9 +155,9 @@ def duplicates_table(root: Path, manifest: Manifest) -> tuple[Table, int] | None
         ]
         for count in counted(pairs)
     ]
-    numeric = [Column(title, numeric=True) for title in ("pairs", "of two roles", "of two classes")]
-    columns = [Column("split"), Column("and split"), *numeric]
-    table = Table(
+    numeric = [PageColumn(title, numeric=True) for title in ("pairs", "of two roles", "of two classes")]
+    columns = [PageColumn("split"), PageColumn("and split"), *numeric]
+    table = PageTable(
         "pairs", "Pairs of rows that show one picture, or nearly one", columns, rows, searchable=True, first=12
     )
     return table, sum(map(is_known_and_unknown, pairs))

@@ -17,7 +17,7 @@ from builders.release.schema import ROLES, Role
 from builders.release.tables import Exclusion
 from builders.report.rows import SplitRows
 from taxonomy import tables
-from taxonomy.wordnet.nouns import load
+from taxonomy.wordnet.nouns import load_wordnet
 
 _WNID = re.compile(r"n\d{8}")
 
@@ -84,7 +84,7 @@ def class_trees(
 
 
 def _tree(title: str, leaves: list[Leaf]) -> Branch:
-    wordnet = load()
+    wordnet = load_wordnet()
     offsets = set(wordnet.offsets.tolist())
     synsets = [leaf for leaf in leaves if _WNID.fullmatch(leaf.class_id) and int(leaf.class_id[1:]) in offsets]
     if len(synsets) == len(leaves):
@@ -127,7 +127,7 @@ class _Node:
 
 def _wordnet(leaves: Sequence[Leaf]) -> _Node:
     """Build the part of WordNet's tree above some classes, each by its shortest path to the root."""
-    wordnet, root = load(), _Node()
+    wordnet, root = load_wordnet(), _Node()
     for leaf in leaves:
         node = root
         node.leaves += 1
@@ -143,7 +143,7 @@ def _below(node: _Node) -> tuple[list[Branch], list[Leaf]]:
 
     Synsets with few classes, and those of which one hyponym has nearly all, are no branches: what they have moves up.
     """
-    wordnet = load()
+    wordnet = load_wordnet()
     branches: list[Branch] = []
     leaves = [node.leaf] if node.leaf is not None else []
     for row_above, node_below in node.children.items():

@@ -12,7 +12,7 @@ from builders.card.words import ROLE_NAMES, RULE_MEANINGS
 from builders.release.entries import Manifest
 from builders.release.tables import Exclusion
 from builders.report.charts import chip, filled, stacked
-from unknown_detection.pages.content import Cell, Column, Table, Value, anchor
+from unknown_detection.pages.content import Cell, PageColumn, PageTable, Value, anchor
 from unknown_detection.words import byte_text
 
 MOST_IMAGES = 500
@@ -28,7 +28,7 @@ class Reason:
     sentences: tuple[str, ...]
 
 
-def configs_table(manifest: Manifest) -> Table:
+def configs_table(manifest: Manifest) -> PageTable:
     """Return the table of configs with their rows, bytes, and the shares of each role."""
     rows: list[list[Value | Cell]] = []
     for name, config in sorted(manifest.configs.items()):
@@ -46,11 +46,11 @@ def configs_table(manifest: Manifest) -> Table:
                 bar,
             ]
         )
-    columns = [Column("config")] + [Column(title, numeric=True) for title in ("splits", "rows", "size")]
-    return Table("overview", "Configs", [*columns, Column("roles", sortable=False)], rows)
+    columns = [PageColumn("config")] + [PageColumn(title, numeric=True) for title in ("splits", "rows", "size")]
+    return PageTable("overview", "Configs", [*columns, PageColumn("roles", sortable=False)], rows)
 
 
-def splits_table(manifest: Manifest, name: str) -> Table:
+def splits_table(manifest: Manifest, name: str) -> PageTable:
     """Return the table of the splits of a config: rows built, of complete sources, and of the paper."""
     config = manifest.configs[name]
     published = bool(manifest.benchmarks[config.benchmark].citation)
@@ -71,15 +71,15 @@ def splits_table(manifest: Manifest, name: str) -> Table:
                 piece.rows - piece.paper if published else None,
             ]
         )
-    numeric = [Column(title, numeric=True) for title in ("expected", "published", "difference")]
+    numeric = [PageColumn(title, numeric=True) for title in ("expected", "published", "difference")]
     columns = [
-        Column("split"),
-        Column("role"),
-        Column("source"),
-        Column("built", numeric=True),
-        Column("share", sortable=False),
+        PageColumn("split"),
+        PageColumn("role"),
+        PageColumn("source"),
+        PageColumn("built", numeric=True),
+        PageColumn("share", sortable=False),
     ]
-    return Table(anchor("splits", name), "Rows, built and published", [*columns, *numeric], rows)
+    return PageTable(anchor("splits", name), "Rows, built and published", [*columns, *numeric], rows)
 
 
 def reasons(manifest: Manifest, name: str) -> list[Reason]:
@@ -106,17 +106,22 @@ def _difference(rows: int) -> str:
     return f"{abs(rows):,} {'more' if rows > 0 else 'fewer'} than published"
 
 
-def rules_table(manifest: Manifest) -> Table:
+def rules_table(manifest: Manifest) -> PageTable:
     """Return the table of images left out of each split, by rule."""
     rows: list[list[Value | Cell]] = []
     for key, _, split in manifest.splits():
         for rule, images in sorted(split.excluded_by_rule.items()):
             rows.append([Cell(key, style="code"), rule, images, RULE_MEANINGS.get(rule, "")])
-    columns = [Column("split"), Column("rule"), Column("images", numeric=True), Column("what the rule says")]
-    return Table("rules", "Images left out, by rule", columns, rows, searchable=True, first=12)
+    columns = [
+        PageColumn("split"),
+        PageColumn("rule"),
+        PageColumn("images", numeric=True),
+        PageColumn("what the rule says"),
+    ]
+    return PageTable("rules", "Images left out, by rule", columns, rows, searchable=True, first=12)
 
 
-def images_table(excluded: Sequence[Exclusion]) -> Table:
+def images_table(excluded: Sequence[Exclusion]) -> PageTable:
     """Return the table of single images and stray files that are left out."""
     single = [line for line in excluded if line.image]
     rows: list[list[Value | Cell]] = [
@@ -124,40 +129,44 @@ def images_table(excluded: Sequence[Exclusion]) -> Table:
         for line in single[:MOST_IMAGES]
     ]
     note = f"The first {MOST_IMAGES:,} of {len(single):,}; excluded/ has all." if len(single) > MOST_IMAGES else ""
-    columns = [Column("image or file"), Column("split"), Column("rule"), Column("evidence")]
-    return Table("images", "Single images and files left out", columns, rows, note=note, searchable=True, first=12)
+    columns = [PageColumn("image or file"), PageColumn("split"), PageColumn("rule"), PageColumn("evidence")]
+    return PageTable("images", "Single images and files left out", columns, rows, note=note, searchable=True, first=12)
 
 
-def withdrawn_table(manifest: Manifest) -> Table:
+def withdrawn_table(manifest: Manifest) -> PageTable:
     """Return the table of withdrawn rows."""
     rows: list[list[Value | Cell]] = [
         [Cell(row.id, style="code"), Cell(row.split, style="code"), row.reason] for row in manifest.withdrawn
     ]
-    columns = [Column("id"), Column("split"), Column("reason")]
-    return Table("withdrawn", "Withdrawn rows", columns, rows, searchable=True, first=12)
+    columns = [PageColumn("id"), PageColumn("split"), PageColumn("reason")]
+    return PageTable("withdrawn", "Withdrawn rows", columns, rows, searchable=True, first=12)
 
 
-def digests_table(manifest: Manifest) -> Table:
+def digests_table(manifest: Manifest) -> PageTable:
     """Return the table of the digests of each split's rows."""
     rows: list[list[Value | Cell]] = [
         [Cell(key, style="code"), split.rows, Cell(split.digest, style="code")] for key, _, split in manifest.splits()
     ]
-    columns = [Column("split"), Column("rows", numeric=True), Column("SHA-256 over id, label, role and content")]
+    columns = [
+        PageColumn("split"),
+        PageColumn("rows", numeric=True),
+        PageColumn("SHA-256 over id, label, role and content"),
+    ]
     note = "Two releases with equal digests have the same rows with the same images, whatever made them."
-    return Table("split-digests", "Rows of each split", columns, rows, note=note, searchable=True, first=12)
+    return PageTable("split-digests", "Rows of each split", columns, rows, note=note, searchable=True, first=12)
 
 
-def files_table(manifest: Manifest) -> Table:
+def files_table(manifest: Manifest) -> PageTable:
     """Return the table of the files of the release."""
     rows: list[list[Value | Cell]] = [
         [Cell(file.path, style="code"), file.size, Cell(file.sha256, style="code")]
         for file in sorted(manifest.files_and_card(), key=lambda file: file.path)
     ]
-    columns = [Column("file"), Column("bytes", numeric=True), Column("SHA-256")]
-    return Table("files", "Files", columns, rows, searchable=True, first=12)
+    columns = [PageColumn("file"), PageColumn("bytes", numeric=True), PageColumn("SHA-256")]
+    return PageTable("files", "Files", columns, rows, searchable=True, first=12)
 
 
-def sources_table(manifest: Manifest) -> Table:
+def sources_table(manifest: Manifest) -> PageTable:
     """Return the table of sources with their licences, and the rows that come from them."""
     by_source: dict[str, int] = {}
     for _, _, split in manifest.splits():
@@ -173,5 +182,5 @@ def sources_table(manifest: Manifest) -> Table:
         ]
         for key, source in sorted(manifest.sources.items())
     ]
-    columns = [Column(title) for title in ("source", "edition", "licence", "may be published")]
-    return Table("source-table", "Sources", [*columns, Column("rows", numeric=True)], rows)
+    columns = [PageColumn(title) for title in ("source", "edition", "licence", "may be published")]
+    return PageTable("source-table", "Sources", [*columns, PageColumn("rows", numeric=True)], rows)

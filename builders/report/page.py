@@ -27,7 +27,7 @@ from builders.report.pictures import PictureChoice, Thumbnail, may_be_published,
 from builders.report.rows import read_split_rows
 from builders.sources.registry import SOURCES
 from unknown_detection.pages.content import Entry, anchor
-from unknown_detection.pages.render import render
+from unknown_detection.pages.render import render_template
 from unknown_detection.words import byte_text, quantity
 
 _FOLDER = Path(__file__).parent
@@ -65,7 +65,7 @@ def page(root: Path, manifest: Manifest, pictures: PictureChoice) -> str:
     files = manifest.files_and_card()
     citations = [benchmark.citation for _, benchmark in sorted(manifest.benchmarks.items())]
     citations += [source.citation for _, source in sorted(manifest.sources.items())]
-    return render(
+    return render_template(
         "release.html.j2",
         folders=[_FOLDER],
         style=(_FOLDER / "release.css").read_text(encoding="utf-8"),

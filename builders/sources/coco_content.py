@@ -35,7 +35,9 @@ Int64 = npt.NDArray[np.int64]
 @functools.cache
 def shared() -> Mapping[int, tuple[str, str]]:
     """Return name and wnid of the categories that ImageNet shares, by their numbers, ascending."""
-    wnids = {item.class_id: item.matched for item in decisions.load("cocomagenet") if item.decision == "shared"}
+    wnids = {
+        item.class_id: item.matched for item in decisions.load_decisions("cocomagenet") if item.decision == "shared"
+    }
     return {item.id: (item.name, wnids[item.name]) for item in tables.coco80() if item.name in wnids}
 
 

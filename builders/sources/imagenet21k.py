@@ -41,13 +41,13 @@ _WINTER = OwnerFile("winter21_whole.tar.gz", 0, md5="ab313ce03179fd803a401b02c65
 @functools.cache
 def _counts(partition: str) -> Counter[str]:
     """Return how many images a list has of each class."""
-    return Counter(lists.load(partition).values())
+    return Counter(lists.load_list(partition).values())
 
 
 @functools.cache
 def classes() -> Mapping[str, str]:
     """Return the names of the classes that the lists have, by wnid, sorted."""
-    wordnet = nouns.load()
+    wordnet = nouns.load_wordnet()
     wnids = sorted({wnid for name in lists.OF_IMAGENET21K for wnid in _counts(name)})
     return {wnid: ", ".join(wordnet.lemmas(wordnet.row(wnid))) for wnid in wnids}
 
@@ -71,7 +71,7 @@ _IMAGES = Pattern(
 
 def _indexed(partition: str, found: MatchedFiles) -> PartitionIndex | None:
     ids = pc.binary_join_element_wise(found.groups["class_id"], found.groups["file"], "/")
-    piece = _IMAGES.listed(partition, found, ids, lists.load(partition), tuple(classes()))
+    piece = _IMAGES.listed(partition, found, ids, lists.load_list(partition), tuple(classes()))
     return piece and dataclasses.replace(piece, hint=_lacks(partition, piece.missing))
 
 

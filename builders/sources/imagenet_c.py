@@ -52,9 +52,9 @@ _GROUPS = tuple(name.removesuffix(".tar") for name in _NAMES)
 @functools.cache
 def _listed() -> Mapping[str, str]:
     """The class of each listed image by its id, which ends with the number of its photograph."""
-    rows = tables.read_rows("imagenet_c.csv")
+    rows = tables.read_csv_rows("imagenet_c.csv")
     wnids = {f"{number:0>8}.JPEG": row["wnid"] for row in rows for number in row["images"].split()}
-    return {name: wnids[name[-13:]] for name in lists.load("openood_imagenet_c")}
+    return {name: wnids[name[-13:]] for name in lists.load_list("openood_imagenet_c")}
 
 
 @functools.cache

@@ -65,7 +65,7 @@ CONFIDENCE = Column(
 @functools.cache
 def _synsets() -> Mapping[str, tuple[str, ...]]:
     """Synsets of the full ImageNet release outside ImageNet-1k, by their lemmas as file names have them."""
-    wordnet = nouns.load()
+    wordnet = nouns.load_wordnet()
     known = {row.wnid for row in tables.imagenet1k()}
     found: dict[str, list[str]] = {}
     for wnid in tables.imagenet_tree():
@@ -80,7 +80,7 @@ def classes() -> Mapping[str, str]:
 
     A class's id is its wnid; the lemmas are the id where several synsets have them, such as `tooth`.
     """
-    wordnet = nouns.load()
+    wordnet = nouns.load_wordnet()
     found = {}
     for lemmas, wnids in _synsets().items():
         found[_class_id(lemmas)] = ", ".join(wordnet.lemmas(wordnet.row(wnids[0])))

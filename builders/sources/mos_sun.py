@@ -49,7 +49,7 @@ def classes() -> Mapping[str, str]:
 @functools.cache
 def expected() -> Mapping[str, Expected]:
     """Return the size of the only partition, which is that of the published list."""
-    images = len(lists.load(_KEY))
+    images = len(lists.load_list(_KEY))
     return {_PARTITION: Expected(images, {_CLASS: images})}
 
 
@@ -60,7 +60,7 @@ def _indexed(found: MatchedFiles | None) -> PartitionIndex | None:
     """Index the listed images: folders of SUN397 have images under such names, too."""
     if found is None:
         return None
-    listed = pa.array(list(lists.load(_KEY)), pa.string())
+    listed = pa.array(list(lists.load_list(_KEY)), pa.string())
     found = _IMAGES.only(found, found.groups["id"], listed, "not one of the 10,000 images of the subset")
     ids = found.groups["id"]
     column = class_column(tuple(classes()), np.zeros(len(ids), np.int32))

@@ -38,13 +38,13 @@ _PUBLISHED = OwnerFile(
 @functools.cache
 def classes() -> Mapping[str, str]:
     """Return the class names by folder, with underscores for spaces, in byte order."""
-    return {row["class"]: row["name"] for row in tables.read_rows("ninco.csv")}
+    return {row["class"]: row["name"] for row in tables.read_csv_rows("ninco.csv")}
 
 
 @functools.cache
 def expected() -> Mapping[str, Expected]:
     """Return the size of the only partition, as the owners' list of files has it (data/NINCO_OOD_classes.csv)."""
-    counts = {row["class"]: int(row["images"]) for row in tables.read_rows("ninco.csv")}
+    counts = {row["class"]: int(row["images"]) for row in tables.read_csv_rows("ninco.csv")}
     return {_PARTITION: Expected(sum(counts.values()), counts)}
 
 

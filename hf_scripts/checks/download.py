@@ -84,7 +84,7 @@ def _listed_files(
             f"{where} is not a release: it has no manifest.json. Give another --revision, or another repository."
         )
     repository.fetch(tree["manifest.json"], commit, into)
-    manifest = check_manifest.load(into, Problems(), where)
+    manifest = check_manifest.load_manifest(into, Problems(), where)
     if manifest is None:
         return [], Problems()  # checking the folder reports why
     images = {file.path for _, _, split in manifest.splits() for file in (*split.data, *split.sealed)}

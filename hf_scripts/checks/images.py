@@ -36,7 +36,7 @@ class Decoded:
     pixels: npt.NDArray[np.uint8] = field(default_factory=lambda: np.zeros((0, SIDE, SIDE, 3), np.uint8))
 
 
-def joined(parts: Sequence[Decoded]) -> Decoded:
+def concatenate(parts: Sequence[Decoded]) -> Decoded:
     """The rows of all parts, in order."""
     digests = tuple(digest for part in parts for digest in part.digests)
     return Decoded(digests, np.concatenate([Decoded().pixels, *(part.pixels for part in parts)]))

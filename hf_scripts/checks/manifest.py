@@ -27,7 +27,7 @@ _BESIDE = (".cache", ".git", ".gitattributes", ".state")
 `datasets` looks into a hidden folder only where a pattern names it, and no pattern of a card does."""
 
 
-def load(root: Path, problems: Problems, name: str = "") -> Manifest | None:
+def load_manifest(root: Path, problems: Problems, name: str = "") -> Manifest | None:
     """Read the manifest of a release; an invalid one is added to `problems`.
 
     Args:

@@ -18,7 +18,7 @@ from builders.release.digests import rows_digest
 from builders.release.schema import ID_OVERLAP, ROLES, arrow_schema
 from builders.release.split_entries import FileEntry, PartEntry, SplitEntry
 from builders.storage.parquet import open_streamed, row_batches, row_group
-from hf_scripts.checks.images import Decoded, check_images, joined
+from hf_scripts.checks.images import Decoded, check_images, concatenate
 from hf_scripts.checks.manifest import check_file
 from hf_scripts.checks.problems import Problems
 from hf_scripts.checks.values import HEX_SHA256, SplitFacts, check_values
@@ -110,7 +110,7 @@ class DataTask(FileTask):
                 if index is not None:
                     _compare(rows, index.take(batch.num_rows), self, first, problems)
                 first += batch.num_rows
-        return joined(decoded)
+        return concatenate(decoded)
 
 
 _COMPARED = ["id", "role", "class_id", "source", "content_sha256"]

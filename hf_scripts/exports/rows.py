@@ -81,7 +81,7 @@ def check_identity(root: Path, key: str, config: ConfigEntry, split: SplitEntry)
         )
 
 
-def read_rows(root: Path, key: str, split: SplitEntry) -> Iterator[ImageRow]:
+def read_image_rows(root: Path, key: str, split: SplitEntry) -> Iterator[ImageRow]:
     """Read the rows of a split, in order.
 
     Args:

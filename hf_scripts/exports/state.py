@@ -138,7 +138,7 @@ def export_lock(out: Path) -> Iterator[None]:
         yield
 
 
-def remove_leftovers(out: Path) -> None:
+def remove_temporary_files(out: Path) -> None:
     """Remove the temporary files of killed runs."""
     for leftover in sorted(out.rglob(f".*{TEMPORARY}")):
         leftover.unlink()

@@ -68,7 +68,7 @@ def row_changes(split: str, old: Path | None, new: Path | None) -> RowChanges:
     )
 
 
-def write_table(path: Path, changes: Sequence[RowChanges]) -> None:
+def write_changes(path: Path, changes: Sequence[RowChanges]) -> None:
     """Write all ids as CSV, with the columns `split`, `change` and `id`."""
     with atomic_path(path) as temporary, temporary.open("w", encoding="utf-8", newline="") as opened:
         write_csv(opened, [["split", "change", "id"]])

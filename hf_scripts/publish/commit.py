@@ -28,17 +28,17 @@ from hf_scripts.publish.licences import check_declared, with_declared_licences
 from hf_scripts.publish.merged_release import (
     MergedRelease,
     Snapshot,
+    changes_since,
     check_together,
     damaged_folder,
     damaged_repository,
-    differences,
     merge_with_published,
     snapshot,
     write_version,
 )
 from hf_scripts.publish.read_back import read_back
 from hf_scripts.publish.tags import check_moved_tags, publish_title
-from hf_scripts.publish.versions import Changes, Version, check_version, compare, latest
+from hf_scripts.publish.versions import Changes, Version, check_version, compare_manifests, latest
 from unknown_detection.terminal.progress import bar
 from unknown_detection.words import quantity
 
@@ -182,7 +182,7 @@ def _check_published(
     tag = request.version.tag
     there = snapshot(repository, tags[tag], scratch / "tag")
     merged = merge_with_published(request.folder, request.manifest, there, _empty(scratch / "merged"))
-    changes = compare(with_declared_licences(there.manifest), with_declared_licences(merged.manifest))
+    changes = compare_manifests(with_declared_licences(there.manifest), with_declared_licences(merged.manifest))
     _check_access(repository, request, info, there.manifest)
     if changes.level:
         last = latest(tags) or request.version
@@ -224,7 +224,7 @@ def _plan(
         commit = tags[last_version.tag]
         same = base is not None and base.commit == commit
         there = base if base is not None and same else snapshot(repository, commit, scratch / "last")
-        last, changes = (last_version, there), differences(merged, there)
+        last, changes = (last_version, there), changes_since(merged, there)
     check_version(request.version, last_version, changes)
     write_version(merged, repository.name, request.version, last, changes)
     what = f"{changes.level} change since {last_version.tag}: {changes.reason()}" if last_version else "first release"

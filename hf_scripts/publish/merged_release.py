@@ -30,7 +30,7 @@ from hf_scripts.checks.problems import Problems
 from hf_scripts.publish import changelog
 from hf_scripts.publish.changelog import RowChanges, row_changes
 from hf_scripts.publish.merge import merge, part_keys, split_keys
-from hf_scripts.publish.versions import Changes, Version, compare
+from hf_scripts.publish.versions import Changes, Version, compare_manifests
 from unknown_detection.words import quantity
 
 
@@ -259,7 +259,7 @@ def check_together(merged: MergedRelease) -> None:
         )
 
 
-def differences(merged: MergedRelease, last: Snapshot) -> Changes:
+def changes_since(merged: MergedRelease, last: Snapshot) -> Changes:
     """The differences between a published version and the merged release, including the card."""
     # A card may show its version and repository, which alone are no difference.
     shown = replace(merged.manifest, version=last.manifest.version, repository=last.manifest.repository)
@@ -269,7 +269,7 @@ def differences(merged: MergedRelease, last: Snapshot) -> Changes:
         path = layout.inside(f"of-the-last-version/{name}")
         write_text(path, text)
         entries.append(file_entry(layout, path))
-    return compare(last.manifest, replace(merged.manifest, card=entries[0], croissant=entries[1]))
+    return compare_manifests(last.manifest, replace(merged.manifest, card=entries[0], croissant=entries[1]))
 
 
 def write_version(
@@ -299,7 +299,7 @@ def write_version(
         rows = _row_changes(merged, last[1], changes)
     if any(split.total() for split in rows):
         path = layout.changes(version.tag)
-        changelog.write_table(path, rows)
+        changelog.write_changes(path, rows)
         tables.append(merged.add(path))
     text = changelog.entry(version, last[0] if last else None, old, merged.manifest, changes, rows)
     write_text(layout.changelog, changelog.with_entry(before, text))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from builders.errors import BuildError
 from builders.hub.repository import Repository
 from builders.hub.retry import Log
-from hf_scripts.publish.versions import version_of
+from hf_scripts.publish.versions import parse_version
 
 
 def publish_title(tag: str) -> str:
@@ -26,7 +26,7 @@ def moved_tags(repository: Repository, tags: Mapping[str, str]) -> dict[str, str
         The commit that published each such version. A version whose commit is not in the history of the branch main
         (it may have been squashed) is left out.
     """
-    versions = {tag: commit for tag, commit in tags.items() if version_of(tag) is not None}
+    versions = {tag: commit for tag, commit in tags.items() if parse_version(tag) is not None}
     if not versions:
         return {}
     published: dict[str, list[str]] = {}

@@ -55,7 +55,7 @@ class Version(NamedTuple):
         return Version(self.major, self.minor, self.patch + 1)
 
 
-def version_of(tag: str) -> Version | None:
+def parse_version(tag: str) -> Version | None:
     """The version of a tag; None if the tag is not a version."""
     match = _TAG.fullmatch(tag)
     return Version(*map(int, match.groups())) if match else None
@@ -67,7 +67,7 @@ def requested_version(tag: str) -> Version:
     Raises:
         BuildError: the tag is not a version.
     """
-    version = version_of(tag)
+    version = parse_version(tag)
     if version is None:
         raise BuildError(f"The tag {tag} is not a version. Give a v and three numbers with --tag, such as v1.0.0.")
     return version
@@ -75,7 +75,7 @@ def requested_version(tag: str) -> Version:
 
 def latest(tags: Iterable[str]) -> Version | None:
     """The highest version among the tags; others are ignored."""
-    return max((version for tag in tags if (version := version_of(tag))), default=None)
+    return max((version for tag in tags if (version := parse_version(tag))), default=None)
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ class Changes:
         return f"{found[0]}{more}" if found else "nothing differs"
 
 
-def compare(old: Manifest, new: Manifest) -> Changes:
+def compare_manifests(old: Manifest, new: Manifest) -> Changes:
     """Compare a published manifest with one to publish."""
     before, after = old.by_key(), new.by_key()
     major = [f"{key} is gone" for key in before.keys() - after.keys()]

@@ -8,7 +8,7 @@ Tested by `tests/taxonomy/rules/test_broad.py`.
 
 from taxonomy import tables
 from taxonomy.decisions import Decision
-from taxonomy.wordnet.nouns import WordNet, load
+from taxonomy.wordnet.nouns import WordNet, load_wordnet
 
 # Table 3 has skis, though ImageNet's class is ski: the one name of the 17 that is no lemma letter by letter.
 _PLURALS = {"skis": "ski"}
@@ -32,7 +32,7 @@ def cocomagenet() -> tuple[Decision, ...]:
     Returns:
         80 decisions sorted by name, 17 shared and 63 unshared.
     """
-    wordnet = load()
+    wordnet = load_wordnet()
     classes: dict[str, tables.ImageNetClass] = {}
     for item in tables.imagenet1k():
         for lemma in wordnet.lemmas(wordnet.row(item.wnid)):

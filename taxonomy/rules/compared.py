@@ -10,11 +10,11 @@ from dataclasses import dataclass
 
 from taxonomy import decisions, lists, tables
 from taxonomy.rules.keywords import variants
-from taxonomy.wordnet.nouns import load
+from taxonomy.wordnet.nouns import load_wordnet
 
 
 @dataclass(frozen=True)
-class Class:
+class ComparedClass:
     """A class to compare: its id and name, its synsets as rows, and the words that name it."""
 
     id: str
@@ -29,24 +29,24 @@ def _words(names: Iterable[str]) -> frozenset[str]:
     return frozenset(word for name in names for word in variants(name.lower().replace("_", " ")))
 
 
-def _synset(wnid: str, name: str, *, external: bool = False) -> Class:
+def _synset(wnid: str, name: str, *, external: bool = False) -> ComparedClass:
     """A class that is a synset; all its lemmas are names of it."""
-    row = load().row(wnid)
-    return Class(wnid, name, (row,), _words(load().lemmas(row)), external)
+    row = load_wordnet().row(wnid)
+    return ComparedClass(wnid, name, (row,), _words(load_wordnet().lemmas(row)), external)
 
 
-def _named(class_id: str, name: str, wnids: list[str]) -> Class:
+def _named(class_id: str, name: str, wnids: list[str]) -> ComparedClass:
     """A class that has a name, and synsets that were chosen for it; their other lemmas are no names of the class."""
-    return Class(class_id, name, tuple(map(load().row, wnids)), _words([name.split("/")[0]]))
+    return ComparedClass(class_id, name, tuple(map(load_wordnet().row, wnids)), _words([name.split("/")[0]]))
 
 
-def _by_id(classes: Iterable[Class]) -> dict[str, Class]:
+def _by_id(classes: Iterable[ComparedClass]) -> dict[str, ComparedClass]:
     return {item.id: item for item in classes}
 
 
-def _imagenet(*wanted: str) -> dict[str, Class]:
+def _imagenet(*wanted: str) -> dict[str, ComparedClass]:
     """ImageNet's classes with these decisions in the unified benchmark, or all."""
-    of = {row.class_id: row.decision for row in decisions.load("imagenet")}
+    of = {row.class_id: row.decision for row in decisions.load_decisions("imagenet")}
     return _by_id(
         _synset(item.wnid, item.name, external=of[item.wnid] == "external")
         for item in tables.imagenet1k()
@@ -55,22 +55,22 @@ def _imagenet(*wanted: str) -> dict[str, Class]:
 
 
 @functools.cache
-def _imagenet_known() -> dict[str, Class]:
+def _imagenet_known() -> dict[str, ComparedClass]:
     return _imagenet("in_distribution")
 
 
 @functools.cache
-def _imagenet_unknown() -> dict[str, Class]:
+def _imagenet_unknown() -> dict[str, ComparedClass]:
     return _imagenet("near_candidate", "external", "excluded")
 
 
 @functools.cache
-def _imagenet_all() -> dict[str, Class]:
+def _imagenet_all() -> dict[str, ComparedClass]:
     return _imagenet()
 
 
 @functools.cache
-def _cifar100() -> dict[str, Class]:
+def _cifar100() -> dict[str, ComparedClass]:
     wnids: dict[str, list[str]] = {}
     for item in tables.cifar100_wnids():
         wnids.setdefault(item.name, []).append(item.wnid)
@@ -78,24 +78,24 @@ def _cifar100() -> dict[str, Class]:
 
 
 @functools.cache
-def _tiny158() -> dict[str, Class]:
-    rows = decisions.load("tiny158")
+def _tiny158() -> dict[str, ComparedClass]:
+    rows = decisions.load_decisions("tiny158")
     return _by_id(_synset(row.class_id, row.class_name, external=True) for row in rows if row.decision == "keep")
 
 
 @functools.cache
-def _kept(table: str) -> dict[str, Class]:
+def _kept(table: str) -> dict[str, ComparedClass]:
     """The classes of a far set that is known by names alone, but for the scenes."""
-    kept = [row for row in decisions.load(table) if row.decision == "keep"]
+    kept = [row for row in decisions.load_decisions(table) if row.decision == "keep"]
     if table == "places365":
         places = _places365()
         return _by_id(places[row.class_id] for row in kept)
     names = {row.class_id: re.sub(r"-101$", "", row.class_name).replace("-", " ").replace("_", " ") for row in kept}
-    return _by_id(Class(row.class_id, names[row.class_id], (), _words([names[row.class_id]])) for row in kept)
+    return _by_id(ComparedClass(row.class_id, names[row.class_id], (), _words([names[row.class_id]])) for row in kept)
 
 
 @functools.cache
-def _places365() -> dict[str, Class]:
+def _places365() -> dict[str, ComparedClass]:
     # A synset that is only near the name (geological formation for rock_arch) would have classes below it that the
     # place does not.
     own = {item.name: item.wnid for item in tables.places365_wnids() if item.basis not in ("head_word", "nearest")}
@@ -106,41 +106,43 @@ def _places365() -> dict[str, Class]:
 
 
 @functools.cache
-def _sun397() -> dict[str, Class]:
-    return _by_id(Class(item.category, item.name) for item in tables.sun397())
+def _sun397() -> dict[str, ComparedClass]:
+    return _by_id(ComparedClass(item.category, item.name) for item in tables.sun397())
 
 
 @functools.cache
-def _inaturalist() -> dict[str, Class]:
-    wordnet = load()
+def _inaturalist() -> dict[str, ComparedClass]:
+    wordnet = load_wordnet()
     species = sorted(set(tables.inaturalist().values()))
     return _by_id(_named(name, name, [wordnet.wnid(row) for row in wordnet.senses(name)]) for name in species)
 
 
 @functools.cache
-def _imagenet_o() -> dict[str, Class]:
+def _imagenet_o() -> dict[str, ComparedClass]:
     """The synsets that an image of ImageNet-O may have: the full ImageNet release without the 1,000 classes."""
     known = {item.wnid for item in tables.imagenet1k()}
     return _synsets(wnid for wnid in tables.imagenet_tree() if wnid not in known)
 
 
 @functools.cache
-def _listed() -> dict[str, Class]:
+def _listed() -> dict[str, ComparedClass]:
     """The classes of ImageNet-21k that SSB-hard and ImageNet-OOD have images of, as synsets alone."""
-    return _synsets(sorted({wnid for name in lists.OF_IMAGENET21K for wnid in lists.load(name).values()}))
+    return _synsets(sorted({wnid for name in lists.OF_IMAGENET21K for wnid in lists.load_list(name).values()}))
 
 
-def _synsets(wnids: Iterable[str]) -> dict[str, Class]:
-    wordnet = load()
-    return _by_id(Class(wnid, wordnet.lemmas(row)[0], (row,)) for wnid in wnids for row in (wordnet.row(wnid),))
+def _synsets(wnids: Iterable[str]) -> dict[str, ComparedClass]:
+    wordnet = load_wordnet()
+    return _by_id(
+        ComparedClass(wnid, wordnet.lemmas(row)[0], (row,)) for wnid in wnids for row in (wordnet.row(wnid),)
+    )
 
 
 @functools.cache
-def _sun397_by_name() -> dict[str, Class]:
+def _sun397_by_name() -> dict[str, ComparedClass]:
     return _by_id(_named(item.category, item.name, []) for item in tables.sun397())
 
 
-KNOWN: Mapping[str, Callable[[], Mapping[str, Class]]] = {
+KNOWN: Mapping[str, Callable[[], Mapping[str, ComparedClass]]] = {
     "imagenet": _imagenet_known,
     "cifar": _cifar100,
     "facets": _places365,
@@ -148,7 +150,7 @@ KNOWN: Mapping[str, Callable[[], Mapping[str, Class]]] = {
 }
 """The known classes by benchmark."""
 
-UNKNOWN: Mapping[str, Mapping[str, Callable[[], Mapping[str, Class]]]] = {
+UNKNOWN: Mapping[str, Mapping[str, Callable[[], Mapping[str, ComparedClass]]]] = {
     "imagenet": {
         "imagenet": _imagenet_unknown,
         **{name: functools.partial(_kept, name) for name in ("food101", "caltech256", "places365")},

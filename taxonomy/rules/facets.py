@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from taxonomy.errors import TaxonomyError, suggestion
 from taxonomy.grading import GRADED, NO_ANIMALS
-from taxonomy.tables import read_rows
+from taxonomy.tables import read_csv_rows
 
 OODNESS_FILE = "facets_oodness_imagenet.csv"
 
@@ -91,7 +91,7 @@ def oodness() -> tuple[ClassOodness, ...]:
             row["place_wnid"],
             *(float(row[name]) for name in ("path", "leacock_chodorow", "wu_palmer", "oodness")),
         )
-        for row in read_rows(OODNESS_FILE)
+        for row in read_csv_rows(OODNESS_FILE)
     )
 
 
@@ -109,5 +109,5 @@ def grades(source: str) -> tuple[Grade, ...]:
         )
     return tuple(
         Grade(row["class_id"], row["class_name"], int(row["grade"]), row["rule"], row["related"], row["reason"])
-        for row in read_rows(f"facets_grades_{source}.csv")
+        for row in read_csv_rows(f"facets_grades_{source}.csv")
     )

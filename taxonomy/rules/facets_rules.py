@@ -38,13 +38,13 @@ from taxonomy.grading import ANIMAL_RULE, NO_ANIMALS
 from taxonomy.rules import facets
 from taxonomy.rules.far import say
 from taxonomy.wordnet import similarity
-from taxonomy.wordnet.nouns import WordNet, load
+from taxonomy.wordnet.nouns import WordNet, load_wordnet
 
 _SAME = 1e-12
 
 
 @functools.cache
-def oodness() -> tuple[facets.ClassOodness, ...]:
+def compute_oodness() -> tuple[facets.ClassOodness, ...]:
     """Compute the OODness of ImageNet's 1,000 classes from their nearest Places365 class; sorted by wnid."""
     places = tables.places365_wnids()
     classes = tables.imagenet1k()
@@ -81,7 +81,7 @@ def by_wordnet(table: str) -> tuple[Decision, ...]:
         1,000 decisions sorted by wnid, in_distribution or out_of_distribution.
     """
     threshold = facets.THRESHOLDS[table]
-    wordnet = load()
+    wordnet = load_wordnet()
     return tuple(
         Decision(
             item.class_id,
@@ -93,7 +93,7 @@ def by_wordnet(table: str) -> tuple[Decision, ...]:
             keyword=item.place,
             matched=item.place_wnid,
         )
-        for item in oodness()
+        for item in compute_oodness()
     )
 
 
@@ -117,7 +117,7 @@ def inter_dataset() -> tuple[Decision, ...]:
     Returns:
         1,000 decisions sorted by wnid: 32 shared, 968 out_of_distribution.
     """
-    wordnet = load()
+    wordnet = load_wordnet()
     places = _places_by_name()
     wnid_of = {item.name: item.wnid for item in tables.places365_wnids()}
     return tuple(_shared_or_not(wordnet, item, places, wnid_of) for item in tables.imagenet1k())

@@ -19,7 +19,7 @@ import numpy as np
 from taxonomy import tables
 from taxonomy.decisions import Decision
 from taxonomy.rules.keywords import keywords
-from taxonomy.wordnet.nouns import Mask, Rows, WordNet, load
+from taxonomy.wordnet.nouns import Mask, Rows, WordNet, load_wordnet
 
 # Of all matches that remove a class the clearest one is the evidence: being an ImageNet class says more than being
 # above or below one, which says more than having the same hypernym. The decision does not depend on this order.
@@ -51,7 +51,7 @@ class Match:
     @property
     def wnid(self) -> str:
         """The matched synset."""
-        return load().wnid(self.row)
+        return load_wordnet().wnid(self.row)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,9 +70,9 @@ class ImageNetTree:
 
 
 @functools.cache
-def imagenet_tree() -> ImageNetTree:
+def searched_tree() -> ImageNetTree:
     """Return the tree that the far-OoD examination searches."""
-    wordnet = load()
+    wordnet = load_wordnet()
     classes = wordnet.rows(item.wnid for item in tables.imagenet1k())
     release = np.union1d(wordnet.rows(tables.imagenet_tree()), classes)
     return ImageNetTree(
@@ -90,7 +90,7 @@ def say(wordnet: WordNet, row: int) -> str:
 @functools.cache
 def _relation(row: int) -> tuple[str, int]:
     """Return the rule that a node meets and the lowest ImageNet class that it meets it with, or ("", -1)."""
-    wordnet, tree = load(), imagenet_tree()
+    wordnet, tree = load_wordnet(), searched_tree()
     if tree.classes[row]:
         return "i", row
     if tree.near[row]:
@@ -108,7 +108,7 @@ def _first_class(tree: ImageNetTree, rows: Rows) -> int:
 
 def matches(name: str) -> tuple[Match, ...]:
     """Return all nodes that the keywords of a class name match, the best evidence first; those that remove it lead."""
-    wordnet, tree = load(), imagenet_tree()
+    wordnet, tree = load_wordnet(), searched_tree()
     found = []
     for keyword in keywords(name):
         for row, whole in wordnet.containing(keyword).items():
@@ -123,7 +123,7 @@ def lemmas_with(match: Match) -> list[str]:
     """Return the lemmas of a match that have its keyword, those that are nothing else first."""
     tokens = match.keyword.split()
     found = []
-    for lemma in load().lemmas(match.row):
+    for lemma in load_wordnet().lemmas(match.row):
         words = re.split(r"[ _-]+", lemma.lower())
         if any(words[start : start + len(tokens)] == tokens for start in range(len(words))):
             found.append(lemma)
@@ -132,7 +132,7 @@ def lemmas_with(match: Match) -> list[str]:
 
 def evidence(match: Match) -> str:
     """Say in a sentence what a keyword matches, and how that is related to an ImageNet class."""
-    wordnet = load()
+    wordnet = load_wordnet()
     node = f"'{match.keyword}' matches {say(wordnet, match.row)}"
     if match.rule == "i":
         return f"{node}, an ImageNet class."
@@ -153,7 +153,7 @@ def _decide(class_id: str, name: str) -> Decision:
     match = next(iter(matches(name)), None)
     if match is None:
         return Decision(class_id, name, "keep", "no_match", "No keyword of its name matches a node of the tree.")
-    wordnet = load()
+    wordnet = load_wordnet()
     return Decision(
         class_id,
         name,

@@ -11,7 +11,7 @@ from collections import Counter
 
 from taxonomy import lists, tables
 from taxonomy.decisions import Decision
-from taxonomy.wordnet.nouns import load
+from taxonomy.wordnet.nouns import load_wordnet
 
 _RULED_OUT = ("bubbly", "cobwebbed", "honeycombed", "spiralled")
 """The textures of which OpenOOD's list has no image; of the others it has all 120."""
@@ -47,10 +47,10 @@ def of_imagenet21k(name: str, title: str) -> tuple[Decision, ...]:
         name: one of `taxonomy.lists.LISTS`.
         title: whose list it is.
     """
-    wordnet = load()
+    wordnet = load_wordnet()
     return tuple(
         Decision(
             wnid, wordnet.lemmas(wordnet.row(wnid))[0], "keep", "listed", f"{title} list has {images} of its images."
         )
-        for wnid, images in sorted(Counter(lists.load(name).values()).items())
+        for wnid, images in sorted(Counter(lists.load_list(name).values()).items())
     )

@@ -18,9 +18,9 @@ from taxonomy.errors import TaxonomyError
 from taxonomy.grading import GRADED
 from taxonomy.overlaps import CLOSENESS, EVERY, LABEL_SPACES, NONE, Overlap
 from taxonomy.rules import facets
-from taxonomy.rules.compared import KNOWN, UNKNOWN, Class
+from taxonomy.rules.compared import KNOWN, UNKNOWN, ComparedClass
 from taxonomy.rules.far import say
-from taxonomy.wordnet.nouns import WordNet, load
+from taxonomy.wordnet.nouns import WordNet, load_wordnet
 
 BY_HAND_FILE = "overlaps_by_hand.csv"
 
@@ -90,11 +90,11 @@ def _refuse_contradictions(found: Mapping[tuple[str, str, str, str], Overlap]) -
 
 @functools.cache
 def _ancestors(row: int) -> tuple[int, ...]:
-    return tuple(load().ancestors(row).tolist())
+    return tuple(load_wordnet().ancestors(row).tolist())
 
 
 def _computed(
-    benchmark: str, source: str, unknown: Mapping[str, Class], known: Mapping[str, Class]
+    benchmark: str, source: str, unknown: Mapping[str, ComparedClass], known: Mapping[str, ComparedClass]
 ) -> Iterator[Overlap]:
     # ImageNet-O's classes go up to the most general ones, above hundreds of known ones.
     for item, other, kind, evidence in related(unknown, known, above=source != "imagenet_o"):
@@ -105,8 +105,8 @@ def _computed(
 
 
 def related(
-    unknown: Mapping[str, Class], known: Mapping[str, Class], *, above: bool = True
-) -> Iterator[tuple[Class, Class, str, str]]:
+    unknown: Mapping[str, ComparedClass], known: Mapping[str, ComparedClass], *, above: bool = True
+) -> Iterator[tuple[ComparedClass, ComparedClass, str, str]]:
     """Yield what WordNet says of unknown and known classes: an unknown one, a known one, the kind, and the evidence.
 
     Args:
@@ -114,13 +114,13 @@ def related(
         known: the known classes by id; of several with a synset the last counts.
         above: whether an unknown class that is above a known one is of its kind.
     """
-    wordnet = load()
+    wordnet = load_wordnet()
     of_row = {row: item for item in known.values() for row in item.rows}
-    of_word: dict[str, list[Class]] = {}
+    of_word: dict[str, list[ComparedClass]] = {}
     for item in known.values():
         for word in item.words:
             of_word.setdefault(word, []).append(item)
-    below: dict[int, list[tuple[int, Class]]] = {}
+    below: dict[int, list[tuple[int, ComparedClass]]] = {}
     for row, item in of_row.items() if above else ():
         for ancestor in _ancestors(row):
             below.setdefault(ancestor, []).append((row, item))
@@ -131,11 +131,11 @@ def related(
 
 def _related(
     wordnet: WordNet,
-    item: Class,
-    of_row: Mapping[int, Class],
-    of_word: Mapping[str, list[Class]],
-    below: Mapping[int, list[tuple[int, Class]]],
-) -> Iterator[tuple[Class, str, str]]:
+    item: ComparedClass,
+    of_row: Mapping[int, ComparedClass],
+    of_word: Mapping[str, list[ComparedClass]],
+    below: Mapping[int, list[tuple[int, ComparedClass]]],
+) -> Iterator[tuple[ComparedClass, str, str]]:
     for row in item.rows:
         if row in of_row:
             yield of_row[row], "same", f"Both are {say(wordnet, row)}."
@@ -152,8 +152,8 @@ def _related(
 
 
 def _of_one_category(
-    wordnet: WordNet, row: int, below: Mapping[int, list[tuple[int, Class]]]
-) -> Iterator[tuple[Class, str, str]]:
+    wordnet: WordNet, row: int, below: Mapping[int, list[tuple[int, ComparedClass]]]
+) -> Iterator[tuple[ComparedClass, str, str]]:
     """Yield known classes of the same everyday category."""
     above = _ancestors(row)
     for wnid, name in CATEGORIES.items():
@@ -169,7 +169,9 @@ def _path(wordnet: WordNet, row: int, above: int) -> str:
     return " > ".join([say(wordnet, row), *between, say(wordnet, above)])
 
 
-def _graded(source: str, unknown: Mapping[str, Class], known: Mapping[str, Class]) -> Iterator[Overlap]:
+def _graded(
+    source: str, unknown: Mapping[str, ComparedClass], known: Mapping[str, ComparedClass]
+) -> Iterator[Overlap]:
     """Yield what our grades say about a class and Places365; a class that they put far from all of it has none."""
     for grade in facets.grades(source) if source in GRADED else ():
         name, kind = unknown[grade.class_id].name, _GRADES[source].get(grade.rule)
@@ -183,7 +185,7 @@ def _graded(source: str, unknown: Mapping[str, Class], known: Mapping[str, Class
 
 
 def _by_hand() -> Iterator[Overlap]:
-    for row in tables.read_rows(BY_HAND_FILE):
+    for row in tables.read_csv_rows(BY_HAND_FILE):
         benchmark, source, class_id, known = (row[name] for name in ("benchmark", "source", "class_id", "known"))
         where = f"{BY_HAND_FILE}, {class_id} of {source} in {benchmark}"
         if benchmark not in LABEL_SPACES or (known and known not in KNOWN[benchmark]()):

@@ -14,10 +14,10 @@ from dataclasses import dataclass, replace
 
 from taxonomy.errors import TaxonomyError
 from taxonomy.overlaps import CLOSENESS
-from taxonomy.rules.compared import Class
+from taxonomy.rules.compared import ComparedClass
 from taxonomy.rules.keywords import variants
 from taxonomy.rules.overlaps import related
-from taxonomy.wordnet.nouns import load
+from taxonomy.wordnet.nouns import load_wordnet
 
 _WNID = re.compile(r"n[0-9]{8}")
 _NAMED = 300
@@ -43,11 +43,11 @@ class ClassComparison:
 class _Placed:
     """A class with the synset that it is taken for, if any; and all senses of its name, which are none for a wnid."""
 
-    item: Class
+    item: ComparedClass
     senses: tuple[int, ...] = ()
 
 
-def compare(unknown: Mapping[str, str], known: Mapping[str, str]) -> ClassComparison:
+def compare_classes(unknown: Mapping[str, str], known: Mapping[str, str]) -> ClassComparison:
     """Compare unknown classes with known ones.
 
     Args:
@@ -75,7 +75,7 @@ def compare(unknown: Mapping[str, str], known: Mapping[str, str]) -> ClassCompar
     return ClassComparison(overlaps, tuple(remarks))
 
 
-def remarks(classes: Mapping[str, str]) -> tuple[str, ...]:
+def naming_remarks(classes: Mapping[str, str]) -> tuple[str, ...]:
     """Say which classes are no nouns of WordNet, and which have several senses, in sentences; names by id."""
     return tuple(_remarks(_placed(classes)))
 
@@ -97,22 +97,22 @@ def _placed(classes: Mapping[str, str]) -> dict[str, _Placed]:
 
 
 def _place(class_id: str, name: str) -> _Placed:
-    wordnet = load()
+    wordnet = load_wordnet()
     if _WNID.fullmatch(class_id):
         try:
             row = wordnet.row(class_id)
         except TaxonomyError:
-            return _Placed(Class(class_id, name))
-        return _Placed(Class(class_id, name, (row,), _words(wordnet.lemmas(row))))
+            return _Placed(ComparedClass(class_id, name))
+        return _Placed(ComparedClass(class_id, name, (row,), _words(wordnet.lemmas(row))))
     senses = _senses(name)
-    return _Placed(Class(class_id, name, senses[:1], _words([name])), senses)
+    return _Placed(ComparedClass(class_id, name, senses[:1], _words([name])), senses)
 
 
 def _senses(name: str) -> tuple[int, ...]:
     """The synsets of a name as a noun, with or without a plural ending, as separate words or one, the usual first."""
     words = _WORD.findall(name.casefold())
     spelled = (word for joint in (" ", "-", "") for word in variants(joint.join(words)))
-    return next((found for word in spelled if (found := load().senses(word))), ())
+    return next((found for word in spelled if (found := load_wordnet().senses(word))), ())
 
 
 def _words(names: Iterable[str]) -> frozenset[str]:
@@ -121,7 +121,7 @@ def _words(names: Iterable[str]) -> frozenset[str]:
     return frozenset(word for name in plain if name for word in variants(name))
 
 
-def _items(placed: Mapping[str, _Placed], *, every: bool = False) -> dict[str, Class]:
+def _items(placed: Mapping[str, _Placed], *, every: bool = False) -> dict[str, ComparedClass]:
     """The classes by id, with all their senses if `every`."""
     return {
         class_id: replace(one.item, rows=one.senses) if every and one.senses else one.item
@@ -134,5 +134,5 @@ def _listed(names: Sequence[str]) -> str:
     return ", ".join(names[:_NAMED]) + more
 
 
-def _shown(item: Class) -> str:
+def _shown(item: ComparedClass) -> str:
     return item.id if item.id == item.name else f"{item.id} ({item.name})"

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 from taxonomy import tables
 from taxonomy.decisions import Decision
 from taxonomy.rules import broad, facets, facets_rules, far, openood
-from taxonomy.wordnet.nouns import WordNet, load
+from taxonomy.wordnet.nouns import WordNet, load_wordnet
 
 
 def label_text(wordnet: WordNet, row: int) -> str:
@@ -31,7 +31,7 @@ def imagenet() -> tuple[Decision, ...]:
     Returns:
         1,000 decisions sorted by wnid: 200 in_distribution, 405 near_candidate, 394 external, 1 excluded.
     """
-    wordnet = load()
+    wordnet = load_wordnet()
     classes = tables.imagenet1k()
     known = dict.fromkeys(wordnet.rows(tables.tiny_imagenet200()).tolist())
     children_of: dict[int, int] = {}  # hypernym to the first in-distribution class below it
@@ -105,7 +105,7 @@ def tiny158() -> tuple[Decision, ...]:
     Returns:
         200 decisions sorted by wnid: 158 keep, 42 remove (the paper's counts).
     """
-    wordnet = load()
+    wordnet = load_wordnet()
     names = {item.wnid: item.name for item in tables.imagenet1k()}
     cifar = {wordnet.row(item.wnid): item.name for item in tables.cifar100_wnids()}
     return tuple(_tiny_class(wordnet, wnid, names[wnid], cifar) for wnid in tables.tiny_imagenet200())
@@ -130,7 +130,7 @@ def _tiny_class(wordnet: WordNet, wnid: str, name: str, cifar: dict[int, str]) -
     )
 
 
-def cifar100() -> tuple[Decision, ...]:
+def cifar100_superclasses() -> tuple[Decision, ...]:
     """Name the superclass of each CIFAR-100 class; which two of its five are in-distribution is drawn by a builder.
 
     Section 3.1 draws two classes of each superclass at random; its table 3 marks them by colour.
@@ -151,12 +151,12 @@ def cifar100() -> tuple[Decision, ...]:
     )
 
 
-def food101() -> tuple[Decision, ...]:
+def examine_food101() -> tuple[Decision, ...]:
     """Examine Food-101: 101 decisions sorted by name, 32 keep and 69 remove (the paper's counts)."""
     return far.examine("food101", [(name, name) for name in tables.food101()])
 
 
-def caltech256() -> tuple[Decision, ...]:
+def examine_caltech256() -> tuple[Decision, ...]:
     """Examine Caltech-256: 257 decisions sorted by folder, 45 keep (the paper's count) and 212 remove.
 
     The rule alone keeps 44. Three decisions are by hand (ours): clutter, which has no object, is taken out, and
@@ -168,7 +168,7 @@ def caltech256() -> tuple[Decision, ...]:
     return far.examine("caltech256", [(item.folder, item.name) for item in tables.caltech256()])
 
 
-def places365() -> tuple[Decision, ...]:
+def examine_places365() -> tuple[Decision, ...]:
     """Examine Places365: 365 decisions sorted by category, 82 keep (the paper's count) and 283 remove."""
     return far.examine("places365", [(item.category, item.name) for item in tables.places365()])
 
@@ -176,10 +176,10 @@ def places365() -> tuple[Decision, ...]:
 _COMPUTE: dict[str, Callable[[], tuple[Decision, ...]]] = {
     "imagenet": imagenet,
     "tiny158": tiny158,
-    "cifar100": cifar100,
-    "food101": food101,
-    "caltech256": caltech256,
-    "places365": places365,
+    "cifar100": cifar100_superclasses,
+    "food101": examine_food101,
+    "caltech256": examine_caltech256,
+    "places365": examine_places365,
     "facets-inter-dataset": facets_rules.inter_dataset,
     **{table: functools.partial(facets_rules.by_wordnet, table) for table in facets.THRESHOLDS},
     **{table: functools.partial(facets_rules.by_grade, table) for table in facets.GRADE_LIMITS},

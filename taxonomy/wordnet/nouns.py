@@ -24,7 +24,7 @@ Mask = NDArray[np.bool_]
 
 
 class WordNet:
-    """WordNet 3.0's noun synsets. `load` returns the only instance, which never changes.
+    """WordNet 3.0's noun synsets. `load_wordnet` returns the only instance, which never changes.
 
     Attributes:
         offsets: (n,) the numbers in the wnids, ascending.
@@ -246,6 +246,6 @@ def _reach(start: Rows, targets: Rows, rows: Rows) -> Rows:
 
 
 @functools.cache
-def load() -> WordNet:
+def load_wordnet() -> WordNet:
     """Return WordNet 3.0's nouns; they are read once, at the first call."""
     return WordNet.from_package()

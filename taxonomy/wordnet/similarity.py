@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from taxonomy.wordnet.nouns import Rows, WordNet, load
+from taxonomy.wordnet.nouns import Rows, WordNet, load_wordnet
 
 Floats = NDArray[np.float64]
 Small = NDArray[np.uint8]
@@ -83,7 +83,7 @@ def wu_palmer(first: Sequence[str], second: Sequence[str]) -> Floats:
     Raises:
         TaxonomyError: A wnid names no noun synset of WordNet 3.0.
     """
-    wordnet = load()
+    wordnet = load_wordnet()
     rows, columns = _above(wordnet, first), _above(wordnet, second)
     subsumers = _subsumers(wordnet, rows, columns)
     used, place = np.unique(subsumers, return_inverse=True)
@@ -125,7 +125,7 @@ def _above(wordnet: WordNet, wnids: Sequence[str]) -> list[dict[int, int]]:
 
 def _links(first: Sequence[str], second: Sequence[str]) -> Floats:
     """Return the (n, m) lengths of the shortest paths, counted in synsets: 1 for equal synsets."""
-    wordnet = load()
+    wordnet = load_wordnet()
     return _shortest(_above(wordnet, first), _above(wordnet, second)).astype(np.float64) + 1.0
 
 

@@ -74,7 +74,7 @@ def test_generated_images_keep_their_labels_and_verify(demo, shifted, broad_rele
     manifest = build_demo(demo, tmp_path, benchmark=shifted, splits=("broad-resized/resized",))
     assert manifest["configs"]["broad-resized"]["splits"]["resized"]["labelled"] is True
     problems = Problems()
-    listed = check_manifest.load(tmp_path, problems)
+    listed = check_manifest.load_manifest(tmp_path, problems)
     found, _ = verify.verify(tmp_path, listed, Scope.of(listed, decode=False), workers=1, advance=lambda _: None)
     problems.merge(found)
     assert list(problems.lines()) == []
@@ -112,7 +112,7 @@ def test_roles_are_those_that_the_protocol_compares(broad_release):
 
 def test_the_demo_has_every_set_and_verifies(broad_release):
     problems = Problems()
-    manifest = check_manifest.load(broad_release, problems)
+    manifest = check_manifest.load_manifest(broad_release, problems)
     found, notes = verify.verify(
         broad_release, manifest, Scope.of(manifest, decode=True), workers=1, advance=lambda _: None
     )

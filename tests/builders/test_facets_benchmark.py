@@ -255,7 +255,7 @@ def manifest_splits(root):
 
 def test_the_demo_has_every_class_and_verifies(release):
     problems = Problems()
-    manifest = check_manifest.load(release, problems)
+    manifest = check_manifest.load_manifest(release, problems)
     found, notes = verify.verify(release, manifest, Scope.of(manifest, decode=True), workers=1, advance=lambda _: None)
     problems.merge(found)
     assert list(problems.lines()) == []

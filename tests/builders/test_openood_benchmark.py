@@ -169,12 +169,12 @@ def test_an_exported_list_is_the_published_one_byte_for_byte(planned, key):
 def _from_tables(name):
     """Source, id and label of every image of a list, without any copy of a source."""
     if name == "ssb_hard":
-        return [("imagenet21k", source_id, -1) for source_id in lists.load("ssb_hard")]
+        return [("imagenet21k", source_id, -1) for source_id in lists.load_list("ssb_hard")]
     if name == "inaturalist":
         return [("inaturalist", source_id, -1) for source_id in tables.inaturalist()]
     wnids = {"openood_validation": [row.wnid for row in tables.imagenet1k()]}.get(name, sorted(lists.imagenet_r()))
     known = {wnid: label for label, wnid in enumerate(wnids)}
-    return [("imagenet", path, known[of]) for path, of in lists.load("openood_validation").items() if of in known]
+    return [("imagenet", path, known[of]) for path, of in lists.load_list("openood_validation").items() if of in known]
 
 
 @needs_lists
@@ -259,7 +259,7 @@ def _sun(names):
 
 def test_listed_images_that_a_source_lacks_are_counted_and_named():
     quota = Listed("mos_sun", 10_000, by_name=True)
-    names = sorted(lists.load("mos_sun"))
+    names = sorted(lists.load_list("mos_sun"))
     index = _sun(names[1:])
     assert missing_listed(quota, index, ("images",), list(index.source.classes())) == [
         f"SUN397, images: lacks 1 of the 10,000 listed images ({names[0]})"
@@ -268,7 +268,7 @@ def test_listed_images_that_a_source_lacks_are_counted_and_named():
 
 
 def test_a_listed_name_that_a_source_has_twice_is_reported():
-    names = sorted(lists.load("mos_sun"))
+    names = sorted(lists.load_list("mos_sun"))
     index = _sun(names)
     other = tables.sun397()[1].category
     piece = index.pieces[0]
@@ -284,7 +284,7 @@ def test_a_listed_name_that_a_source_has_twice_is_reported():
 def test_images_of_other_classes_do_not_count_as_missing(demo):
     """ImageNet-200's validation is listed with that of ImageNet-1k, whose other classes a copy may lack."""
     source = BENCHMARK.by_key()["openood-imagenet200/validation"][1].source
-    ids = {path: wnid for path, wnid in lists.load("openood_validation").items() if wnid in lists.imagenet_r()}
+    ids = {path: wnid for path, wnid in lists.load_list("openood_validation").items() if wnid in lists.imagenet_r()}
     quota = Listed("openood_validation", 1_000)
     index = named_index(source, {"val": ids})
     assert missing_listed(quota, index, ("val",), lists.imagenet_r()) == []
@@ -299,7 +299,7 @@ def test_the_demo_has_exactly_the_listed_images_that_exist(openood_release, demo
     there |= {f"val/{path.name}" for path in (demo["imagenet"] / "val").rglob("*.JPEG")}
     for key, name in (("openood-imagenet1k/validation", "openood_validation"), ("mos/places", "mos_places")):
         rows = pq.read_table(openood_release / "index" / f"{key}.parquet", columns=["source_id"])
-        assert set(rows["source_id"].to_pylist()) == there & set(lists.load(name))
+        assert set(rows["source_id"].to_pylist()) == there & set(lists.load_list(name))
     configs = manifest_of(openood_release)["configs"]
     rows = {
         f"{config}/{name}": split["rows"] for config in configs for name, split in configs[config]["splits"].items()
@@ -378,8 +378,8 @@ def test_a_demo_leaves_out_a_split_of_whose_list_it_has_no_image(demo, tmp_path,
 
 
 def test_a_split_that_lacks_listed_images_is_refused_by_name(tmp_path, capsys):
-    first, *_ = sorted(lists.load("openood_validation"))
-    folder = tmp_path / "imagenet" / "val" / lists.load("openood_validation")[first]
+    first, *_ = sorted(lists.load_list("openood_validation"))
+    folder = tmp_path / "imagenet" / "val" / lists.load_list("openood_validation")[first]
     folder.mkdir(parents=True)
     (folder / first.rpartition("/")[2]).touch()
     split = "openood-imagenet1k/validation"

@@ -9,7 +9,7 @@ from taxonomy.errors import TaxonomyError
 
 
 def ids(table):
-    return [item.class_id for item in decisions.load(table)]
+    return [item.class_id for item in decisions.load_decisions(table)]
 
 
 def test_every_class_of_each_source_has_one_decision():
@@ -37,14 +37,14 @@ def test_decisions_use_the_vocabulary_and_give_evidence(table):
     }
     usual = {"in_distribution", "out_of_distribution"} if table.startswith("facets-") else {"keep", "remove"}
     allowed = vocabulary.get(table, usual)
-    for item in decisions.load(table):
+    for item in decisions.load_decisions(table):
         assert item.decision in allowed
         assert item.rule in decisions.RULES
         assert item.evidence.endswith(".")
 
 
 def test_every_rule_is_used():
-    used = {item.rule for table in decisions.TABLES for item in decisions.load(table)}
+    used = {item.rule for table in decisions.TABLES for item in decisions.load_decisions(table)}
     assert used == set(decisions.RULES)
 
 
@@ -62,21 +62,21 @@ def test_every_rule_is_used():
     ],
 )
 def test_classes_are_named_as_their_source_names_them(table, class_id, class_name):
-    assert {item.class_id: item.class_name for item in decisions.load(table)}[class_id] == class_name
+    assert {item.class_id: item.class_name for item in decisions.load_decisions(table)}[class_id] == class_name
 
 
 def test_clutter_is_removed_by_a_rule_of_its_own():
-    clutter = decisions.load("caltech256")[-1]
+    clutter = decisions.load_decisions("caltech256")[-1]
     assert (clutter.class_id, clutter.decision, clutter.rule) == ("257.clutter", "remove", "no_object")
 
 
 def test_an_unknown_table_gets_a_suggestion():
     with pytest.raises(TaxonomyError, match=r"no decision table 'food' \(did you mean 'food101'\?\)"):
-        decisions.load("food")
+        decisions.load_decisions("food")
 
 
 def test_loading_decisions_loads_no_wordnet():
-    code = "import sys; from taxonomy import decisions; decisions.load('imagenet'); print('numpy' in sys.modules)"
+    code = "import sys, taxonomy.decisions as d; d.load_decisions('imagenet'); print('numpy' in sys.modules)"
     repository = Path(__file__).parents[2]
     done = subprocess.run([sys.executable, "-c", code], cwd=repository, capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "False"

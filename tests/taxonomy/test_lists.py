@@ -22,7 +22,7 @@ COUNTS = {
 
 
 def test_every_list_has_its_published_number_of_images():
-    assert {name: len(lists.load(name)) for name in lists.LISTS} == COUNTS
+    assert {name: len(lists.load_list(name)) for name in lists.LISTS} == COUNTS
 
 
 @needs_lists
@@ -35,7 +35,7 @@ def test_a_table_is_what_its_published_list_compiles_to(name, capsys):
 @needs_lists
 @pytest.mark.parametrize("name", ["ssb_hard", "imagenet_ood", "openood_imagenet_c"])
 def test_ids_are_the_published_paths_below_the_set(name):
-    assert sorted(lists.load(name)) == published(name)
+    assert sorted(lists.load_list(name)) == published(name)
 
 
 @needs_lists
@@ -43,19 +43,19 @@ def test_mos_names_are_the_ids_of_sun397_and_places365_spelled_flat():
     """`b_badlands_00001234.jpg` is Places365's `b/badlands/00001234.jpg`; validation images keep their names."""
     flat = [
         source_id.removeprefix("val/").removeprefix("train/").replace("/", "_")
-        for source_id in lists.load("mos_places")
+        for source_id in lists.load_list("mos_places")
     ]
     assert sorted(flat) == published("mos_places")
-    assert sorted(lists.load("mos_sun")) == published("mos_sun")
+    assert sorted(lists.load_list("mos_sun")) == published("mos_sun")
 
 
 def test_places_of_mos_are_images_that_places365_can_have():
     """Fifty categories, with numbers of the 3,068 to 5,000 training images, and validation images from 1 to 36,500."""
-    of = Counter(lists.load("mos_places").values())
+    of = Counter(lists.load_list("mos_places").values())
     assert of.pop(lists.UNKNOWN) == 178
     assert len(of) == 50 and of.total() == 9_822
     numbers = {"train": [], "val": []}
-    for source_id in lists.load("mos_places"):
+    for source_id in lists.load_list("mos_places"):
         numbers[source_id.partition("/")[0]].append(int(source_id[-12:-4]))
     assert min(numbers["train"]) >= 1 and max(numbers["train"]) <= 5_000
     assert min(numbers["val"]) >= 1 and max(numbers["val"]) <= 36_500
@@ -64,7 +64,7 @@ def test_places_of_mos_are_images_that_places365_can_have():
 def test_imagenet200_is_among_the_1000_classes_and_validation_has_five_of_each():
     wnids = {row.wnid for row in tables.imagenet1k()}
     assert len(lists.imagenet_r()) == 200 and set(lists.imagenet_r()) < wnids
-    assert Counter(lists.load("openood_validation").values()) == dict.fromkeys(wnids, 5)
+    assert Counter(lists.load_list("openood_validation").values()) == dict.fromkeys(wnids, 5)
 
 
 def test_a_line_of_another_list_is_named_with_its_number(tmp_path, capsys):
@@ -92,4 +92,4 @@ def test_another_list_than_the_packages_is_reported(tmp_path, capsys):
 def test_the_tables_of_lists_are_small():
     """Compressed, as a wheel has them; ours: a third of a megabyte for 115,802 images."""
     data = Path(lists.__file__).parent / "data"
-    assert sum(len(gzip.compress((data / lists.file_name(name)).read_bytes())) for name in lists.LISTS) < 340_000
+    assert sum(len(gzip.compress((data / lists.list_file(name)).read_bytes())) for name in lists.LISTS) < 340_000

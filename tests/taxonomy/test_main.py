@@ -11,7 +11,7 @@ from builders.declare.benchmark import Classes
 from builders.registry import BENCHMARKS
 from taxonomy import compile_wordnet, explain, freeze, tables
 from taxonomy.__main__ import command, main
-from taxonomy.decisions import TABLES, load
+from taxonomy.decisions import TABLES, load_decisions
 from taxonomy.rules import facets
 from tests.taxonomy.rules.test_broad import TABLE_3
 
@@ -80,8 +80,8 @@ def test_classes_are_found_by_id_and_by_name(arguments, expected):
 
 @pytest.mark.parametrize("table", TABLES)
 def test_every_class_can_be_explained(table):
-    for item in load(table):
-        lines = explain.explain(table, item.class_id).splitlines()
+    for item in load_decisions(table):
+        lines = explain.explain_class(table, item.class_id).splitlines()
         for wnid in (item.matched, item.witness):
             assert not wnid or any(f"({wnid})  <- " in line for line in lines), item
 
@@ -213,7 +213,7 @@ def test_the_configs_are_those_of_the_benchmarks_with_their_tables():
 
 def test_every_sun397_class_can_be_explained():
     for item in tables.sun397():
-        assert explain.explain("sun397", item.category).startswith(f"FACETS {item.category}\n  grade  ")
+        assert explain.explain_class("sun397", item.category).startswith(f"FACETS {item.category}\n  grade  ")
 
 
 def test_a_places365_class_is_explained_with_its_synset():
@@ -268,14 +268,16 @@ def test_freeze_writes_what_check_accepts(tmp_path):
 
 
 def test_freeze_check_names_the_table_that_differs(monkeypatch):
-    monkeypatch.setattr(freeze, "compute", lambda table: load(table)[1:] if table == "food101" else load(table))
+    monkeypatch.setattr(
+        freeze, "compute", lambda table: load_decisions(table)[1:] if table == "food101" else load_decisions(table)
+    )
     result = run("freeze", "--check")
     assert result.exit_code == 1
     assert "differ from the rules: decisions_food101.csv." in result.stderr
 
 
 def test_freeze_check_names_the_oodness_that_differs(monkeypatch):
-    monkeypatch.setattr(freeze.facets_rules, "oodness", lambda: facets.oodness()[1:])
+    monkeypatch.setattr(freeze.facets_rules, "compute_oodness", lambda: facets.oodness()[1:])
     result = run("freeze", "--check")
     assert result.exit_code == 1
     assert "differ from the rules: facets_oodness_imagenet.csv, " in result.stderr

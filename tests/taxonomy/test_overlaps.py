@@ -11,28 +11,30 @@ from taxonomy.rules import overlaps as rule
 
 
 def pairs(benchmark, source, kinds=overlaps.CLOSENESS):
-    return {(row.class_name, row.known_name) for row in overlaps.entries(benchmark, source) if row.kind in kinds}
+    return {
+        (row.class_name, row.known_name) for row in overlaps.source_overlaps(benchmark, source) if row.kind in kinds
+    }
 
 
 def test_the_frozen_table_is_what_the_rules_and_the_hand_give():
-    assert rule.overlaps() == overlaps.load()
+    assert rule.overlaps() == overlaps.load_overlaps()
 
 
 def test_every_entry_has_a_kind_a_class_and_evidence():
-    for row in overlaps.load():
+    for row in overlaps.load_overlaps():
         assert row.benchmark in overlaps.LABEL_SPACES
         assert row.kind in (*overlaps.CLOSENESS, overlaps.NONE)
         assert bool(row.known) is bool(row.known_name) is (row.kind != overlaps.NONE), row
         assert row.basis in ("WordNet", "FACETS grade", "by hand")
         assert row.evidence
     alone = {}
-    for row in overlaps.load():
+    for row in overlaps.load_overlaps():
         alone.setdefault((row.benchmark, row.source, row.class_id), []).append(row.kind)
     assert all(kinds == [overlaps.NONE] or overlaps.NONE not in kinds for kinds in alone.values())
 
 
 # Miller et al., WordNet 3.0, read with nltk where its files are installed.
-@pytest.mark.parametrize("row", [row for row in overlaps.load() if row.basis == "WordNet"][::40], ids=str)
+@pytest.mark.parametrize("row", [row for row in overlaps.load_overlaps() if row.basis == "WordNet"][::40], ids=str)
 def test_what_wordnet_says_is_so_by_nltk(row, nltk_wordnet):
     def synset(wnid):
         return nltk_wordnet.synset_from_pos_and_offset("n", int(wnid[1:]))
@@ -127,8 +129,8 @@ def test_a_class_that_nobody_looked_at_is_named():
 def test_a_wrong_line_by_hand_is_refused(line, sentence, monkeypatch):
     names = ("benchmark", "source", "class_id", "known", "kind", "reason")
     row = dict(zip(names, line.split(","), strict=True))
-    read = tables.read_rows
-    monkeypatch.setattr(tables, "read_rows", lambda name: [row] if name == rule.BY_HAND_FILE else read(name))
+    read = tables.read_csv_rows
+    monkeypatch.setattr(tables, "read_csv_rows", lambda name: [row] if name == rule.BY_HAND_FILE else read(name))
     rule.overlaps.cache_clear()
     with pytest.raises(TaxonomyError, match=re.escape(sentence)):
         rule.overlaps()

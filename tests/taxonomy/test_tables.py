@@ -9,7 +9,7 @@ import pytest
 from taxonomy import decisions, overlaps, tables
 from taxonomy.wordnet import nouns
 
-WN = nouns.load()
+WN = nouns.load_wordnet()
 PLACES = overlaps.CLOSENESS | {overlaps.NONE: len(overlaps.CLOSENESS)}
 LISTING = Path(__file__).parents[2] / ".." / "shared" / "reference" / "caltech256_counts.json"
 FILES = sorted(path.name for path in (resources.files("taxonomy") / "data").iterdir() if path.name.endswith(".csv"))
@@ -80,7 +80,7 @@ def test_every_table_is_listed_here():
 
 @pytest.mark.parametrize("name", FILES)
 def test_a_table_has_its_rows_sorted_unique_and_trimmed(name):
-    rows = [tuple(row.values()) for row in tables.read_rows(name)]
+    rows = [tuple(row.values()) for row in tables.read_csv_rows(name)]
     assert name in UNCOUNTED or len(rows) == COUNTS[name]
     # The key is the first column; in these five the second belongs to it.
     double = {"broken_images.csv", "cifar100_wnids.csv", "examined_images.csv", "overrides.csv", "listed_mos_sun.csv"}
@@ -162,7 +162,7 @@ def test_caltech256_counts_are_those_of_the_listings():
 
 def test_the_paper_counts_one_more_for_each_caltech_folder():
     """Kim, Koo and Hwang's table has 4,792 images in 45 classes: what `ls -l | wc -l` says of 45 folders together."""
-    kept = {decision.class_id for decision in decisions.load("caltech256") if decision.decision == "keep"}
+    kept = {decision.class_id for decision in decisions.load_decisions("caltech256") if decision.decision == "keep"}
     images = [item.images for item in tables.caltech256() if item.folder in kept]
     assert (len(images), sum(images), sum(count + 1 for count in images)) == (45, 4_747, 4_792)
 
@@ -223,5 +223,5 @@ def test_the_basis_of_each_synset_holds_in_wordnet(rows):
 def test_overrides_name_classes_and_give_a_reason():
     for item in tables.overrides():
         assert item.table in decisions.TABLES
-        assert item.class_id in {decision.class_id for decision in decisions.load(item.table)}
+        assert item.class_id in {decision.class_id for decision in decisions.load_decisions(item.table)}
         assert len(item.reason) > 20

@@ -32,7 +32,7 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Column:
+class PageColumn:
     """A column of a table.
 
     Numeric ones are aligned to the right; equal neighbouring groups share a heading above. A column of pictures is not
@@ -64,7 +64,7 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Table:
+class PageTable:
     """A table, which a reader can sort, and also search if it is `searchable`.
 
     Attributes:
@@ -79,7 +79,7 @@ class Table:
 
     anchor: str
     caption: str
-    columns: Sequence[Column]
+    columns: Sequence[PageColumn]
     rows: Sequence[Sequence[Value | Cell]]
     note: str = ""
     searchable: bool = False
@@ -101,7 +101,7 @@ def as_cell(value: Value | Cell) -> Cell:
     return value if isinstance(value, Cell) else Cell(value)
 
 
-def shown(value: Value) -> str:
+def display_text(value: Value) -> str:
     """A value as a page shows it: integers with thousands separators, other numbers as Python prints them."""
     if value is None:
         return "–"

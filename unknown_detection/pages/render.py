@@ -18,7 +18,7 @@ from unknown_detection.pages import content
 _HERE = Path(__file__).parent
 
 
-def render(
+def render_template(
     template: str, /, *, folders: Sequence[Path] = (), style: str = "", script: str = "", **context: Any
 ) -> str:
     """Render a template to a page.
@@ -65,7 +65,7 @@ def _environment(folders: tuple[Path, ...]) -> jinja2.Environment:
         "byte_text": words.byte_text,
         "quantity": words.quantity,
         "safe_href": content.safe_href,
-        "shown": content.shown,
+        "shown": content.display_text,
     }
     environment.policies["json.dumps_kwargs"] = {"separators": (",", ":"), "ensure_ascii": False}
     environment.globals["anchor"] = content.anchor

@@ -29,7 +29,7 @@ def class_names(wnid: str) -> tuple[str, ...]:
     They are the lemmas of its synset in WordNet 3.0. A name may stand for two classes: "crane" is all that both the
     bird (n02012849) and the machine (n03126707) have, and "maillot" is a name of both n03710637 and n03710721.
     """
-    wordnet = nouns.load()
+    wordnet = nouns.load_wordnet()
     return wordnet.lemmas(wordnet.row(wnid))
 
 

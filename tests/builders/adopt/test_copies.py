@@ -510,7 +510,7 @@ def test_training_images_stay_apart_from_an_adopted_validation_set(demo, release
 
 
 def test_the_rest_is_of_the_classes_that_the_copy_has(demo, tmp_path):
-    classes = [d.class_id for d in decisions.load("imagenet") if d.decision == "excluded"][:2]
+    classes = [d.class_id for d in decisions.load_decisions("imagenet") if d.decision == "excluded"][:2]
     lines = [f"imagenet/external_validation,{class_id}" for class_id in classes]
     plans = planned(
         demo, write_csv(tmp_path / "list.csv", *lines), ("imagenet/external_validation", "imagenet-external/train")

@@ -85,7 +85,7 @@ def test_labels_count_the_sorted_known_wnids_and_only_known_rows_have_one(planne
 
 
 def test_near_classes_are_200_candidates(planned):
-    candidates = {d.class_id for d in decisions.load("imagenet") if d.decision == "near_candidate"}
+    candidates = {d.class_id for d in decisions.load_decisions("imagenet") if d.decision == "near_candidate"}
     drawn = set(planned["imagenet/near_ood"].table["class_id"].to_pylist())
     assert len(drawn) == 200
     assert drawn < candidates
@@ -93,7 +93,7 @@ def test_near_classes_are_200_candidates(planned):
 
 def test_near_classes_are_drawn_by_their_digests(planned):
     # The formula of the design, without the code that is tested: lowest SHA-256 of (seed, config, split, id) first.
-    candidates = [d.class_id for d in decisions.load("imagenet") if d.decision == "near_candidate"]
+    candidates = [d.class_id for d in decisions.load_decisions("imagenet") if d.decision == "near_candidate"]
     key = {wnid: hashlib.sha256(f"0\0imagenet\0near_ood\0{wnid}".encode()).digest() for wnid in candidates}
     drawn = sorted(candidates, key=key.__getitem__)[:200]
     assert set(planned["imagenet/near_ood"].table["class_id"].to_pylist()) == set(drawn)

@@ -3,7 +3,7 @@ from builders.report.class_data import class_data
 from builders.report.classes import Branch, class_trees
 from builders.report.rows import ClassRows, SplitRows
 from taxonomy import tables
-from taxonomy.wordnet.nouns import load
+from taxonomy.wordnet.nouns import load_wordnet
 
 
 def rows(key, source, names, role="near_ood"):
@@ -29,7 +29,7 @@ def test_every_class_of_imagenet_stands_in_wordnets_tree_once():
     tree = class_trees({"s": "ImageNet"}, [rows("c/near_ood", "s", names)], [])["s"]
     assert sorted(leaf.class_id for leaf in leaves(tree)) == [wnid for wnid, _ in names]
     # All branches above a class name synsets that WordNet has above it; tench is a fish, and a Chihuahua a dog.
-    wordnet, found = load(), paths(tree)
+    wordnet, found = load_wordnet(), paths(tree)
     for wnid in ("n01440764", "n02085620", "n07880968"):
         above = {lemma for row in wordnet.ancestors(wordnet.row(wnid)).tolist() for lemma in wordnet.lemmas(row)}
         assert set(found[wnid][1:]) <= above

@@ -23,8 +23,8 @@ def rows(root):
 def test_class_prediction_and_confidence_are_in_the_name(tmp_path):
     row = rows(tree(tmp_path, {f"imagenet-o/{TETRA}": ""}))[TETRA]
     # WordNet 3.0 has one synset with these lemmas; the folder is the goldfish's.
-    (synset,) = nouns.load().senses("Paracheirodon_axelrodi")
-    assert row["class_id"] == nouns.load().wnid(synset)
+    (synset,) = nouns.load_wordnet().senses("Paracheirodon_axelrodi")
+    assert row["class_id"] == nouns.load_wordnet().wnid(synset)
     assert classes()[row["class_id"]] == "cardinal tetra, Paracheirodon axelrodi"
     assert (row["source_class"], row["predicted_wnid"]) == ("cardinal_tetra_Paracheirodon_axelrodi", "n01443537")
     assert row["confidence"] == 0.99767953

@@ -16,7 +16,7 @@ from tests.builders.trees import opened, refusal, tree
 from tests.manifests import manifest_of
 from tests.published_lists import touched
 
-PLACES = sorted(lists.load("mos_places"))
+PLACES = sorted(lists.load_list("mos_places"))
 
 
 def flat(source_id):
@@ -47,7 +47,7 @@ def test_all_of_places_has_the_ids_of_places365_and_the_published_counts_by_cate
     train, val = open_source(SOURCES["places365"], places, ("train", "val")).pieces
     ids = [*train.table["source_id"].to_pylist(), *val.table["source_id"].to_pylist()]
     assert sorted(ids) == PLACES
-    published = {row["class"]: len(row["images"].split()) for row in tables.read_rows("listed_mos_places.csv")}
+    published = {row["class"]: len(row["images"].split()) for row in tables.read_csv_rows("listed_mos_places.csv")}
     assert published.pop(lists.UNKNOWN) == val.table.num_rows == 178
     assert train.images_by_class == published and len(published) == 50
     # The rule by which the list above was written.
@@ -88,7 +88,7 @@ def test_names_of_no_category_are_strays_of_mos_places(tmp_path):
 
 
 def test_all_of_sun_has_the_published_names_and_no_others(tmp_path, capsys):
-    listed = sorted(lists.load("mos_sun"))
+    listed = sorted(lists.load_list("mos_sun"))
     other = f"sun_{'z' * 16}.jpg"
     touched(tmp_path / "SUN" / "images", [*listed, other])
     (piece,) = opened("mos_sun", tmp_path).pieces
@@ -116,7 +116,7 @@ def test_mos_sun_is_built_of_the_published_archive_if_asked(demo, tmp_path, caps
     out, flags = tmp_path / "out", ["--splits=mos/sun", "--quiet", "--workers=1"]
     assert main([f"--published-sun={demo['mos_sun']}", *flags, f"--out={out}"]) == 0
     rows = pq.read_table(out / "index" / "mos" / "sun.parquet")
-    assert sorted(rows["source_id"].to_pylist()) == sorted(lists.load("mos_sun"))[:40]
+    assert sorted(rows["source_id"].to_pylist()) == sorted(lists.load_list("mos_sun"))[:40]
     assert set(rows["class_id"].to_pylist()) == {"unlabelled"} and rows["id_overlap"].null_count == 40
     assert manifest_of(out)["benchmarks"]["openood"]["version"] == "1.0.0+published-sun"
     assert main([f"--mos_sun={demo['mos_sun']}", *flags, f"--out={tmp_path / 'other'}"]) == 2

@@ -64,7 +64,7 @@ def here(tasks: Sequence[FileTask], workers: int, advance: object) -> list[Outco
 def verified(folder: Path) -> object:
     """Verify a release; its problems are raised as one sentence, which has to be printable as theirs are."""
     problems = Problems()
-    manifest = check_manifest.load(folder, problems)
+    manifest = check_manifest.load_manifest(folder, problems)
     if manifest is not None:
         with mock.patch.object(verify, "_run", here):
             found, _ = verify.verify(

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from hf_scripts.publish.changelog import INLINE, RowChanges, entry, row_changes, with_entry, write_table
+from hf_scripts.publish.changelog import INLINE, RowChanges, entry, row_changes, with_entry, write_changes
 from hf_scripts.publish.versions import Changes, Version
 from tests import manifests
 from tests.manifests import typed
@@ -83,7 +83,7 @@ KINDS = ("added", "removed", "changed")
 def test_the_table_has_every_id(tmp_path):
     path = tmp_path / "changes/v2.0.0.csv"
     many = [f"id {n}, with a comma" for n in range(INLINE + 1)]
-    write_table(path, [changes_of("a/test", removed=["x"], changed=['"y"']), changes_of("b/test", added=many)])
+    write_changes(path, [changes_of("a/test", removed=["x"], changed=['"y"']), changes_of("b/test", added=many)])
     with path.open(newline="") as opened:
         rows = list(csv.reader(opened))
     assert rows[:3] == [["split", "change", "id"], ["a/test", "removed", "x"], ["a/test", "changed", '"y"']]

@@ -6,13 +6,13 @@ import pytest
 
 from builders.errors import BuildError
 from hf_scripts.publish import versions
-from hf_scripts.publish.versions import Changes, Version, check_version, latest, requested_version, version_of
+from hf_scripts.publish.versions import Changes, Version, check_version, latest, parse_version, requested_version
 from tests import manifests
 from tests.manifests import file, typed
 
 
 def compare(old, new):
-    return versions.compare(typed(old), typed(new))
+    return versions.compare_manifests(typed(old), typed(new))
 
 
 def split(digest, *, data=True):
@@ -36,12 +36,12 @@ def new(old):
 
 @pytest.mark.parametrize("tag", ["v1.0.0", "v0.0.0", "v10.20.30"])
 def test_tags_that_are_versions(tag):
-    assert version_of(tag).tag == requested_version(tag).tag == tag
+    assert parse_version(tag).tag == requested_version(tag).tag == tag
 
 
 @pytest.mark.parametrize("tag", ["1.0.0", "v1.0", "v01.0.0", "v1.0.0-rc.1", "v1.0.0+b", "v1.0.0\n", "v１.0.0", "main"])
 def test_tags_that_are_not(tag):
-    assert version_of(tag) is None
+    assert parse_version(tag) is None
     with pytest.raises(
         BuildError, match=r"is not a version\. Give a v and three numbers with --tag, such as v1\.0\.0"
     ):

@@ -35,17 +35,19 @@ TABLE_3 = {
 
 
 def test_the_shared_categories_are_those_of_the_paper():
-    found = {item.class_id: item.matched for item in decisions.load("cocomagenet") if item.decision == "shared"}
+    found = {
+        item.class_id: item.matched for item in decisions.load_decisions("cocomagenet") if item.decision == "shared"
+    }
     assert found == TABLE_3
 
 
 def test_names_of_several_words_are_left_out_with_a_reason_of_their_own():
-    left = {item.class_id for item in decisions.load("cocomagenet") if item.rule == "category_words"}
+    left = {item.class_id for item in decisions.load_decisions("cocomagenet") if item.rule == "category_words"}
     assert left == {"traffic light", "parking meter", "hot dog", "dining table", "teddy bear", "hair drier"}
 
 
 def test_pairs_that_agree_in_spelling_only_say_so():
-    said = {item.class_id for item in decisions.load("cocomagenet") if "by spelling only" in item.evidence}
+    said = {item.class_id for item in decisions.load_decisions("cocomagenet") if "by spelling only" in item.evidence}
     assert said == {"kite", "cup"}
 
 

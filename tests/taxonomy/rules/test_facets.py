@@ -16,7 +16,7 @@ from taxonomy.errors import TaxonomyError
 from taxonomy.grading import ANIMAL_RULE, GRADED, GRADING, NO_ANIMALS
 from taxonomy.rules import facets, facets_rules
 from taxonomy.wordnet import similarity
-from taxonomy.wordnet.nouns import load as load_wordnet
+from taxonomy.wordnet.nouns import load_wordnet
 
 PLACES = [item.category for item in tables.places365()]
 DOCUMENTATION = (Path(__file__).parents[3] / "docs" / "benchmarks" / "facets.md").read_text(encoding="utf-8")
@@ -24,7 +24,7 @@ OUT_GRADES = {"imagenet": 1, "sun397": 3}  # the last grade, which no Places365 
 
 
 def members(table, decision="in_distribution"):
-    return {item.class_id for item in decisions.load(table) if item.decision == decision}
+    return {item.class_id for item in decisions.load_decisions(table) if item.decision == decision}
 
 
 def possible_oodness():
@@ -307,13 +307,15 @@ def test_a_higher_threshold_or_grade_takes_no_class_away():
 @pytest.mark.parametrize("table", facets.THRESHOLDS)
 def test_a_decision_can_be_read_off_the_published_table(table):
     limit = Decimal(repr(facets.THRESHOLDS[table]))
-    rows = tables.read_rows(facets.OODNESS_FILE)
+    rows = tables.read_csv_rows(facets.OODNESS_FILE)
     assert members(table) == {row["class_id"] for row in rows if Decimal(row["oodness"]) <= limit}
 
 
 def test_32_imagenet_classes_bear_a_places365_name():
     """The paper removes 32 and leaves 968 (section IV, table III)."""
-    shared = {item.class_name: item for item in decisions.load("facets-inter-dataset") if item.decision == "shared"}
+    shared = {
+        item.class_name: item for item in decisions.load_decisions("facets-inter-dataset") if item.decision == "shared"
+    }
     assert len(shared) == 32
     assert len(members("facets-inter-dataset", "out_of_distribution")) == 968
     assert {"pier", "grocery store", "wardrobe"} < set(shared)  # homonyms

@@ -5,14 +5,14 @@ from collections import Counter
 import pytest
 
 from taxonomy import lists, overlaps, tables
-from taxonomy.decisions import load
-from taxonomy.explain import explain
+from taxonomy.decisions import load_decisions
+from taxonomy.explain import explain_class
 from taxonomy.wordnet import nouns
 from tests.published_lists import needs_lists, published
 
 
 def kept(table):
-    return [row.class_id for row in load(table) if row.decision == "keep"]
+    return [row.class_id for row in load_decisions(table) if row.decision == "keep"]
 
 
 @needs_lists
@@ -31,10 +31,10 @@ KIN = {"ssb_hard": ((160, 8_000), (32, 1_600)), "imagenet_ood": ((1, 50), (2, 10
 @pytest.mark.parametrize("name", KIN)
 def test_exactly_the_classes_below_and_above_a_known_one_are_kin(name):
     """By WordNet 3.0's hypernyms alone, without the rules of overlaps."""
-    wordnet = nouns.load()
+    wordnet = nouns.load_wordnet()
     known = {wordnet.row(row.wnid) for row in tables.imagenet1k()}
     above = {ancestor for row in known for ancestor in wordnet.ancestors(row).tolist()}
-    images = Counter(lists.load(name).values())
+    images = Counter(lists.load_list(name).values())
     rows = {wnid: wordnet.row(wnid) for wnid in images}
     assert not known & set(rows.values())
     below = [wnid for wnid, row in rows.items() if known & set(wordnet.ancestors(row).tolist())]
@@ -55,12 +55,12 @@ def test_exactly_the_classes_below_and_above_a_known_one_are_kin(name):
     ],
 )
 def test_explain_says_how_a_class_of_ssb_hard_is_kin_to_a_known_one(wanted, line):
-    text = explain("ssb-hard", wanted)
+    text = explain_class("ssb-hard", wanted)
     assert line in text
     assert "SSB-hard's list has 50 of its images." in text
 
 
 def test_explain_says_why_a_texture_is_left_out():
-    text = explain("openood-textures", "bubbly")
+    text = explain_class("openood-textures", "bubbly")
     assert text.startswith("openood-textures bubbly: remove\n")
     assert "overlap   scene holds object, bubble (n09229709) (by hand)" in text

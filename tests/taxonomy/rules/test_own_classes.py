@@ -3,7 +3,7 @@
 import pytest
 
 from taxonomy.rules import own_classes
-from taxonomy.rules.own_classes import compare, remarks
+from taxonomy.rules.own_classes import compare_classes, naming_remarks
 
 KNOWN = {
     "n02099601": "golden retriever",
@@ -21,7 +21,7 @@ def of_ids(*names):
 
 def test_names_are_compared_with_wnids_by_what_is_above_them():
     """Dogs, cats, frogs and trucks among the unknown, where kinds of them are known."""
-    found = compare(of_ids("dog", "Cat", "tree_frogs", "frogs", "truck", "motor-vehicle", "wasp"), KNOWN)
+    found = compare_classes(of_ids("dog", "Cat", "tree_frogs", "frogs", "truck", "motor-vehicle", "wasp"), KNOWN)
     assert found.overlaps == {
         "dog": "n02099601",
         "Cat": "n02123045",
@@ -46,12 +46,12 @@ def test_what_overlaps_is_above_or_below_by_nltk(unknown, known, nltk_wordnet):
 
     first, second = synset(unknown), synset(known)
     assert first in above(second) or second in above(first)
-    assert compare(of_ids(unknown), of_ids(known)).overlaps == {unknown: known}
+    assert compare_classes(of_ids(unknown), of_ids(known)).overlaps == {unknown: known}
 
 
 def test_the_closest_of_several_counts_and_of_these_the_first_known():
     known = of_ids("n02084071", "n02099601", "hound", "golden-retriever")
-    assert compare(of_ids("golden retriever", "Hounds", "dog"), known).overlaps == {
+    assert compare_classes(of_ids("golden retriever", "Hounds", "dog"), known).overlaps == {
         "golden retriever": "n02099601",
         "Hounds": "hound",
         "dog": "n02084071",
@@ -61,11 +61,11 @@ def test_the_closest_of_several_counts_and_of_these_the_first_known():
 def test_spelling_does_not_matter():
     known = {"a": "Tabby cat", "b": "sea-lion", "c": "sea lion", "d": "Stra\u00dfe"}
     unknown = {"e": "tabby_CAT", "f": "Sea Lion", "g": "STRASSE", "h": "tabby cats", "i": "sealion"}
-    assert compare(unknown, known).overlaps == {"e": "a", "f": "b", "g": "d", "h": "a", "i": "b"}
+    assert compare_classes(unknown, known).overlaps == {"e": "a", "f": "b", "g": "d", "h": "a", "i": "b"}
 
 
 def test_what_is_not_in_wordnet_is_compared_by_name_and_listed():
-    found = compare(of_ids("gizmo_x", "far_ood_flat", "n99999999", "banana"), {**KNOWN, "Gizmo-X": "Gizmo-X"})
+    found = compare_classes(of_ids("gizmo_x", "far_ood_flat", "n99999999", "banana"), {**KNOWN, "Gizmo-X": "Gizmo-X"})
     assert found.overlaps == {"gizmo_x": "Gizmo-X", "banana": "n07753592"}
     assert found.remarks[0] == (
         "3 of 4 classes are no nouns of WordNet 3.0 and were compared by name alone: gizmo_x, far_ood_flat, n99999999."
@@ -75,26 +75,26 @@ def test_what_is_not_in_wordnet_is_compared_by_name_and_listed():
 def test_names_with_several_senses_say_so():
     """By WordNet's own `wn seal -over`: the first is sealing wax, and the last the animal, as a sea lion is."""
     known = {"n02077923": "sea lion", "n04179913": "sewing machine"}
-    found = compare(of_ids("seal", "sewing machine"), known)
+    found = compare_classes(of_ids("seal", "sewing machine"), known)
     assert found.overlaps == {"sewing machine": "n04179913"}
     assert found.remarks == (
         "Names with several senses in WordNet were taken in the first one: seal (9).",
         "In other senses of their names these would overlap, and are not counted: seal and n02077923 (sea lion). "
         "Name a folder by its wnid to say which sense is meant.",
     )
-    assert compare({"n02076196": "seal"}, known) == own_classes.ClassComparison({"n02076196": "n02077923"}, ())
+    assert compare_classes({"n02076196": "seal"}, known) == own_classes.ClassComparison({"n02076196": "n02077923"}, ())
 
 
 def test_known_classes_have_remarks_of_their_own():
-    assert remarks(KNOWN) == ()
-    assert remarks(of_ids("banana", "tabby cat")) == (
+    assert naming_remarks(KNOWN) == ()
+    assert naming_remarks(of_ids("banana", "tabby cat")) == (
         "Names with several senses in WordNet were taken in the first one: banana (2).",
     )
-    assert remarks(of_ids("---", "bananas"))[0].endswith("by name alone: ---.")
+    assert naming_remarks(of_ids("---", "bananas"))[0].endswith("by name alone: ---.")
 
 
 def test_a_sentence_names_so_many_classes():
     """A manifest takes 100,000 characters."""
-    (said,) = remarks(of_ids(*(f"no such class {number:0240}" for number in range(400))))
+    (said,) = naming_remarks(of_ids(*(f"no such class {number:0240}" for number in range(400))))
     assert said.endswith(f"{299:0240} and 100 more.")
     assert len(said) < 100_000

@@ -12,7 +12,7 @@ from taxonomy import decisions, freeze, tables
 from taxonomy.rules import far, keywords, unified
 from taxonomy.wordnet import nouns
 
-WN = nouns.load()
+WN = nouns.load_wordnet()
 SHARED = Path(__file__).parents[4] / "shared" / "reference" / "far_ood_classes.csv"
 
 
@@ -94,7 +94,7 @@ def test_the_reason_of_the_overrides_would_keep_more_classes(table, kept):
         "places365": {"/f/forest/broadleaf", "/f/forest_path", "/f/forest_road", "/t/tundra"},
     }[table]
     animal = WN.row("n00015388")
-    found = decisions.load(table)
+    found = decisions.load_decisions(table)
     for item in found:
         if item.class_id in expected:
             removing = [match.row for match in far.matches(item.class_name) if match.rule]
@@ -121,7 +121,7 @@ def test_plural_keywords_would_take_foie_gras_away_and_nothing_else(monkeypatch)
     gone = {
         item.class_id
         for table, classes in sources.items()
-        for item, frozen in zip(far.examine(table, classes), decisions.load(table), strict=True)
+        for item, frozen in zip(far.examine(table, classes), decisions.load_decisions(table), strict=True)
         if item.decision != frozen.decision
     }
     assert gone == {"foie_gras"}
@@ -135,15 +135,15 @@ def test_the_paper_s_examples_of_far_classes():
 
 def test_the_tree_has_its_nodes():
     # Counted independently: the 21,841, the teddy bear and all ancestors.
-    assert far.imagenet_tree().nodes.sum() == 23_547
-    assert far.imagenet_tree().classes.sum() == 1000
+    assert far.searched_tree().nodes.sum() == 23_547
+    assert far.searched_tree().classes.sum() == 1000
 
 
 def test_searching_all_nouns_gives_other_counts(monkeypatch):
     # Counted independently; the docstring of taxonomy.rules.far rests on these numbers (Places365 with three names
     # split).
-    everything = dataclasses.replace(far.imagenet_tree(), nodes=np.ones(len(WN), dtype=np.bool_))
-    monkeypatch.setattr(far, "imagenet_tree", lambda: everything)
+    everything = dataclasses.replace(far.searched_tree(), nodes=np.ones(len(WN), dtype=np.bool_))
+    monkeypatch.setattr(far, "searched_tree", lambda: everything)
     sources = {
         "food": [(name, name) for name in tables.food101()],
         "caltech": [(item.folder, item.name) for item in tables.caltech256()],
@@ -172,7 +172,7 @@ def test_each_removal_has_evidence_that_holds(table):
 
 @pytest.mark.parametrize("table", decisions.TABLES)
 def test_the_frozen_decisions_are_what_the_rules_give(table):
-    assert decisions.load(table) == unified.compute(table)
+    assert decisions.load_decisions(table) == unified.compute(table)
 
 
 def test_no_frozen_file_is_stale():
@@ -182,7 +182,7 @@ def test_no_frozen_file_is_stale():
 @pytest.mark.skipif(not SHARED.is_file(), reason="the independent list of far-OoD decisions is not on this machine")
 def test_far_decisions_equal_an_independent_list():
     number = {item.name: item.folder for item in tables.caltech256()}
-    ours = {(table, item.class_id): item for table in decisions.TABLES for item in decisions.load(table)}
+    ours = {(table, item.class_id): item for table in decisions.TABLES for item in decisions.load_decisions(table)}
     with SHARED.open(encoding="utf-8", newline="") as file:
         theirs = list(csv.DictReader(file))
     assert len(theirs) == 101 + 256 + 365

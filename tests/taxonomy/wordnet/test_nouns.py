@@ -8,7 +8,7 @@ from taxonomy.errors import TaxonomyError
 from taxonomy.wordnet import nouns
 from taxonomy.wordnet.nouns import ROOT
 
-WN = nouns.load()
+WN = nouns.load_wordnet()
 DOG, CAT, CANINE, WOLF = "n02084071", "n02121620", "n02083346", "n02114100"
 rows = st.integers(0, len(WN) - 1)
 

@@ -10,7 +10,7 @@ from taxonomy.errors import TaxonomyError
 from taxonomy.wordnet import nouns, similarity
 from taxonomy.wordnet.nouns import ROOT
 
-WN = nouns.load()
+WN = nouns.load_wordnet()
 DOG, CAT, PHYSICAL_ENTITY = "n02084071", "n02121620", "n00001930"
 MEASURES = {
     similarity.path: 1.0,

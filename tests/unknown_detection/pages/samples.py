@@ -4,8 +4,8 @@ from pathlib import Path
 
 from markupsafe import Markup
 
-from unknown_detection.pages.content import Cell, Column, Entry, Table
-from unknown_detection.pages.render import render
+from unknown_detection.pages.content import Cell, Entry, PageColumn, PageTable
+from unknown_detection.pages.render import render_template
 
 HERE = Path(__file__).parent
 
@@ -13,19 +13,23 @@ HOSTILE = '<script>document.title = "seized"</script><img src=x onerror="documen
 
 PICTURE = Markup('<svg width="2000" height="20"><rect width="2000" height="20" fill="currentColor"/></svg>')
 
-NUMBERS = Table(
+NUMBERS = PageTable(
     "numbers",
     "Numbers",
-    (Column("split"), Column("rows", numeric=True, group="built"), Column("bytes", numeric=True, group="built")),
+    (
+        PageColumn("split"),
+        PageColumn("rows", numeric=True, group="built"),
+        PageColumn("bytes", numeric=True, group="built"),
+    ),
     [["ten", 10, 7.5], ["nine", 9, None], ["thousand", 1000, 12.25]],
     note="A dash says that there is no number.",
     searchable=True,
 )
-WIDE = Table("wide", "Wide", [Column(f"column {n}") for n in range(30)], [[f"value-{n}" for n in range(30)]])
-LONG = Table(
+WIDE = PageTable("wide", "Wide", [PageColumn(f"column {n}") for n in range(30)], [[f"value-{n}" for n in range(30)]])
+LONG = PageTable(
     "long",
     "Long",
-    (Column("row"), Column("text")),
+    (PageColumn("row"), PageColumn("text")),
     [[number, Cell("even" if number % 2 == 0 else "odd", style="code")] for number in range(50)],
     searchable=True,
     first=10,
@@ -42,4 +46,4 @@ def sample(**changes):
         "tables": [NUMBERS, WIDE, LONG],
         "picture": PICTURE,
     }
-    return render("page.html.j2", folders=[HERE], **(context | changes))
+    return render_template("page.html.j2", folders=[HERE], **(context | changes))

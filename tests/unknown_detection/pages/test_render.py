@@ -5,7 +5,7 @@ import pytest
 
 from tests.browser import WIDTHS, assert_accessible, assert_nothing_overflows, look_at
 from tests.unknown_detection.pages.samples import HOSTILE, NUMBERS, sample
-from unknown_detection.pages.render import render
+from unknown_detection.pages.render import render_template
 
 
 @pytest.fixture
@@ -31,7 +31,7 @@ def test_text_is_escaped_everywhere():
 
 def test_a_name_that_is_not_given_is_refused():
     with pytest.raises(jinja2.UndefinedError, match="title"):
-        render("base.html.j2", contents=[])
+        render_template("base.html.j2", contents=[])
 
 
 @pytest.mark.parametrize(

@@ -112,9 +112,9 @@ class ResultTable:
         return aligned_columns([[self.stub.lower(), *head], *body])
 
 
-def as_page(table: ResultTable, first: int = 0) -> content.Table:
+def as_page(table: ResultTable, first: int = 0) -> content.PageTable:
     """Return a table as a page shows it, with so many rows at first."""
-    columns = [content.Column(head.title + _ARROWS[head.better], True, head.group) for head in table.columns]
+    columns = [content.PageColumn(head.title + _ARROWS[head.better], True, head.group) for head in table.columns]
     rows: list[Sequence[content.Value | content.Cell]] = []
     for row, values, texts, bold in zip(table.rows, table.values, table.cells(), table.best(), strict=True):
         cells = [
@@ -123,8 +123,8 @@ def as_page(table: ResultTable, first: int = 0) -> content.Table:
         ]
         name = Markup("{} <small>{}</small>").format(row.name, row.subtitle) if row.subtitle else row.name
         rows.append([name, *cells])
-    columns = [content.Column(table.stub), *columns]
-    return content.Table(content.anchor("table", table.name), table.title, columns, rows, table.note, first=first)
+    columns = [content.PageColumn(table.stub), *columns]
+    return content.PageTable(content.anchor("table", table.name), table.title, columns, rows, table.note, first=first)
 
 
 def as_csv(table: ResultTable) -> str:

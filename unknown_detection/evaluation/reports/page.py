@@ -19,8 +19,8 @@ from unknown_detection.evaluation.protocols.registry import protocol_of
 from unknown_detection.evaluation.protocols.results import COLUMNS
 from unknown_detection.evaluation.reports.inputs import ScoredRun
 from unknown_detection.evaluation.reports.placed import PlacedTable
-from unknown_detection.pages.content import Cell, Column, Entry, Table, Value, anchor
-from unknown_detection.pages.render import render
+from unknown_detection.pages.content import Cell, Entry, PageColumn, PageTable, Value, anchor
+from unknown_detection.pages.render import render_template
 
 PAGE = "report.html"
 
@@ -81,7 +81,7 @@ def render_page(
         below = [Entry(table.anchor, table.caption) for table in section["shown"]]
         entries.append(Entry(section["anchor"], section["title"], below))
     entries.append(Entry("origin", "What the figures are of", [Entry(one.anchor, one.caption) for one in origin]))
-    return render(
+    return render_template(
         "report.html.j2",
         folders=[Path(__file__).parent],
         style=_STYLE,
@@ -114,35 +114,35 @@ def _section(protocol: str, tables: Sequence[PlacedTable], drawn: Sequence[Drawn
     return {**described, "shown": shown, "pictures": pictures, "folded": folded}
 
 
-def _leaderboard(record: Mapping[str, Any], figures: pd.DataFrame) -> list[Table]:
+def _leaderboard(record: Mapping[str, Any], figures: pd.DataFrame) -> list[PageTable]:
     """Lay out OpenOOD's published means beside the report's; nothing where no row of the leaderboard is comparable."""
     weights = {run["run"]: run["weights"] for run in record["runs"]}
     lines = published.compare_with_leaderboard(figures, weights)
     if lines.empty:
         return []
-    columns, rows = [Column("Detector"), Column("Run")], lines[["detector", "run"]].to_numpy().tolist()
+    columns, rows = [PageColumn("Detector"), PageColumn("Run")], lines[["detector", "run"]].to_numpy().tolist()
     for of in ("near", "far"):
-        columns += [Column(name, True, f"{of.title()} AUROC") for name in ("here", "published", "difference")]
+        columns += [PageColumn(name, True, f"{of.title()} AUROC") for name in ("here", "published", "difference")]
         for row, here, there in zip(rows, lines[of], lines[f"published {of}"], strict=True):
             row += [Cell(f"{value:.2f}", order=value) for value in (here, there)]
             row.append(Cell(f"{here - there:+.2f}", order=here - there))
     note = "In percent; the published figures are those of OpenOOD's leaderboard of July 2025, for the same weights."
     others = {name for file in weights.values() for name in published.of_other_version(file)}
     note += "".join(f" {name}'s row is not comparable: {published.OTHER_VERSION[name]}." for name in sorted(others))
-    return [Table("leaderboard", "Beside OpenOOD's leaderboard", columns, rows, note, False, _FIRST)]
+    return [PageTable("leaderboard", "Beside OpenOOD's leaderboard", columns, rows, note, False, _FIRST)]
 
 
-def _runs(record: Mapping[str, Any]) -> Table:
-    columns = [Column(name) for name in ("Run", "Training", "Seed", "Model", "Weights", "Scores file", "SHA-256")]
+def _runs(record: Mapping[str, Any]) -> PageTable:
+    columns = [PageColumn(name) for name in ("Run", "Training", "Seed", "Model", "Weights", "Scores file", "SHA-256")]
     rows = [
         [run["run"], run["variant"], run["seed"], run["model"], Cell(run["model_digest"][:12], style="code"),
          run["scores"], Cell(run["scores_sha256"][:12], style="code")]
         for run in record["runs"]
     ]  # fmt: skip
-    return Table("runs", "Runs", columns, rows, first=_FIRST)
+    return PageTable("runs", "Runs", columns, rows, first=_FIRST)
 
 
-def _fitting(scored: Sequence[ScoredRun]) -> Table:
+def _fitting(scored: Sequence[ScoredRun]) -> PageTable:
     """Tabulate the rows that the first run of each detector used, and the hyperparameters that it found."""
     names = ("Detector", "Fitted on", "Tuned on", "Threshold from", "Hyperparameters of its first run")
     rows: dict[str, Sequence[Value | Cell]] = {}
@@ -153,11 +153,11 @@ def _fitting(scored: Sequence[ScoredRun]) -> Table:
                 values = one.run.hyperparameters.get(name, {}).items()
                 rows[name] = [name, *used, ", ".join(f"{key} {value:g}" for key, value in values) or None]
     note = "A dash: the detector uses no such rows. extract computes in exact float32, without TF32."
-    columns, title = [Column(name) for name in names], "What each detector was fitted and tuned on"
-    return Table("fitting", title, columns, [*rows.values()], note, True, _FIRST)
+    columns, title = [PageColumn(name) for name in names], "What each detector was fitted and tuned on"
+    return PageTable("fitting", title, columns, [*rows.values()], note, True, _FIRST)
 
 
-def _times(scored: Sequence[ScoredRun]) -> Table:
+def _times(scored: Sequence[ScoredRun]) -> PageTable:
     """Lay out table 5 of BROAD: forward passes that each detector takes as long as, by run."""
     timed = [one for one in scored if one.times]
     rows: list[Sequence[Value | Cell]] = []
@@ -166,5 +166,5 @@ def _times(scored: Sequence[ScoredRun]) -> Table:
         title = "Forward pass" if name == "forward" else name
         rows.append([title, *(Cell(f"{time:.2f}", order=time) if time else None for time in times)])
     note = "Relative to a forward pass of the model, on one batch; where a detector reads an ordinary one, with it."
-    columns = [Column("Detector"), *(Column(one.run.name, True) for one in timed)]
-    return Table("times", "Time of each detector", columns, rows, note, True, _FIRST)
+    columns = [PageColumn("Detector"), *(PageColumn(one.run.name, True) for one in timed)]
+    return PageTable("times", "Time of each detector", columns, rows, note, True, _FIRST)
