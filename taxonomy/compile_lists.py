@@ -37,8 +37,8 @@ def compiled(name: str, path: Path) -> bytes:
             continue
         parsed = LISTS[name].parsed(line)
         if parsed is None or parsed[1] in images_of.get(parsed[0], ()):
-            wrong = "is no line of such a list" if parsed is None else "lists an image again"
-            raise TaxonomyError(f"Line {number} of {path} {wrong}: {line!r}. Give {LISTS[name].published}.")
+            problem = "is no line of such a list" if parsed is None else "lists an image again"
+            raise TaxonomyError(f"Line {number} of {path} {problem}: {line!r}. Give {LISTS[name].published}.")
         images_of.setdefault(parsed[0], set()).add(parsed[1])
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")

@@ -1,6 +1,6 @@
-"""The frozen decisions of the rules: for each class, whether it is selected, and why.
+"""The frozen decisions of the rules: whether each class is selected, and why.
 
-Loading reads one small CSV file and no WordNet. `python -m taxonomy freeze` writes the files from
+Loading reads one small CSV file and no WordNet. `python -m taxonomy freeze` writes the files with
 `taxonomy.rules.unified`, and a test recomputes them. Tables that are named after their source belong to the unified
 benchmark.
 """
@@ -35,8 +35,8 @@ TABLES = (
 )
 
 # The rules up to "no_object" are those of Kim, Koo & Hwang (2023), sections 3.1 and 3.2, but for the three marked
-# "ours"; the next are those of FACETS (`taxonomy.rules.facets`), section IV, the four of categories
-# follow BROAD (`taxonomy.rules.broad`), appendix A, and the last two say what published lists have.
+# "ours"; the next are those of FACETS (`taxonomy.rules.facets`), section IV, the four of categories follow BROAD
+# (`taxonomy.rules.broad`), appendix A, and the last two are membership in published lists.
 RULES = {
     "tiny_imagenet": "one of Tiny ImageNet's 200 classes, which are the in-distribution classes",
     "below_parent": "descends from a direct hypernym of an in-distribution class",

@@ -12,20 +12,20 @@ class TaxonomyError(ValueError):
 
 
 ERRORS = (TaxonomyError, OSError)
-"""What the command lines show as a message: a wrong request, or a path that cannot be read or written."""
+"""The errors that the command lines show as messages: a wrong request, or a path that cannot be read or written."""
 
-_MOST = 4  # names suggested; of more the first
-_SHORTEST = 3  # letters that are looked for inside of names
+_MOST = 4  # suggested names; of more the first
+_SHORTEST = 3  # letters of a text that is searched for inside of names
 
 
-def suggestion(wrong: str, known: Iterable[str]) -> str:
-    """Return " (did you mean 'x' or 'y'?)" for the known names that `wrong` may stand for, or "" when none is close.
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """Return " (did you mean 'x' or 'y'?)" for the known names that are close to a wrong one, or "" when none is.
 
-    Names that begin with it come before names that contain it, and these before the one that is nearest by edits.
+    These are the names that begin with it, else those that contain it, else the one that is nearest by edits.
     """
     names = list(dict.fromkeys(known))
-    begun = [name for name in names if wrong and name.startswith(wrong)]
-    close = begun or [name for name in names if len(wrong) >= _SHORTEST and wrong in name]
-    close = sorted(close)[:_MOST] or difflib.get_close_matches(wrong, names, n=1)
-    shown = [f"'{name}'" for name in close]
-    return f" (did you mean {' or '.join(shown)}?)" if close else ""
+    close = [candidate for candidate in names if name and candidate.startswith(name)]
+    close = close or [candidate for candidate in names if len(name) >= _SHORTEST and name in candidate]
+    close = sorted(close)[:_MOST] or difflib.get_close_matches(name, names, n=1)
+    quoted = [f"'{candidate}'" for candidate in close]
+    return f" (did you mean {' or '.join(quoted)}?)" if close else ""

@@ -30,10 +30,10 @@ _COMPARED = (
 """Benchmark and source by which the table of overlaps has the classes of a decision table; FACETS has its own."""
 
 _LISTED_BY = {"sun397": "facets-t1-sun397", "coco2017": "cocomagenet"}
-"""A table with the classes of a source that has no table of its own name."""
+"""The table that has the classes of a source without a table of its own name."""
 
 _BY_MATCH = ("cocomagenet", "coco2017")
-"""Subjects whose classes are found by the wnid of the ImageNet class that they share, too."""
+"""Subjects whose classes can also be given as the wnid of the ImageNet class that they share."""
 
 _BY_KEYWORD = ("food101", "caltech256", "places365")
 """Tables whose classes are decided by the synsets that their keywords match."""
@@ -52,7 +52,7 @@ CONFIGS = {
     "openood-imagenet200": ("openood-imagenet200", "ssb-hard", "openood-textures"),
     "openood-imagenet200-train": ("openood-imagenet200",),
 }
-"""Configs of releases that no table is named after, or more than one table chooses the classes of: those tables."""
+"""The tables that choose the classes of a config, for configs without one table of the same name."""
 
 TAKEN_WHOLE = (
     "facets-baseline",
@@ -73,19 +73,19 @@ _UNDECIDED = {
     **dict.fromkeys(("imagenet_o", "inaturalist", "mos_sun", "ninco", "openimage_o"), "broad"),
     "svhn_full": "facets",
 }
-"""Sources about whose classes no rule decides, with the benchmark that has them: what is known are their overlaps."""
+"""Sources about whose classes no rule decides, with the benchmark in which their overlaps are known."""
 
 SUBJECTS = tuple(dict.fromkeys((*TABLES, *_LISTED_BY, *CONFIGS, *_UNDECIDED)))
 """The sources, decision tables and configs that `explain` knows."""
 
 
-def find_decisions(subject: str, wanted: str) -> list[tuple[str, Decision]]:
-    """Return the decisions about one class, each with the name of the source or table that it is asked of.
+def find_decisions(subject: str, class_: str) -> list[tuple[str, Decision]]:
+    """Return the decisions about one class, each with the name of the source or table that has it.
 
     Args:
-        subject: One of `SUBJECTS`. The tables of a config are searched in turn; a table of that very name goes first,
-            and the others are left alone if it has the class.
-        wanted: The class id or the class name, or the wnid of the ImageNet class that a COCO category is shared with;
+        subject: One of `SUBJECTS`. The tables of a config are searched in turn, the one of the config's own name
+            first; if that has the class, the others are not searched.
+        class_: The class id or the class name, or the wnid of the ImageNet class that a COCO category is shared with;
             case does not matter, and spaces count as underscores.
 
     Raises:
@@ -97,115 +97,116 @@ def find_decisions(subject: str, wanted: str) -> list[tuple[str, Decision]]:
             f"chooses: {', '.join(SUBJECTS)}."
         )
     if subject not in SUBJECTS:
-        close = suggestion(subject, SUBJECTS)
-        known = "" if close else f" Choose one of {', '.join(SUBJECTS)}."
-        raise TaxonomyError(f"There is no source, config or decision table '{subject}'{close}.{known}")
-    found: list[tuple[str, Decision]] = []
-    for asked in CONFIGS.get(subject, (subject,)):
-        if not (found and asked != subject and subject in TABLES):
-            found += [(asked, decision) for decision in _of_table(subject, asked, wanted)]
-    if not found:
-        key, tables = _key(wanted), CONFIGS.get(subject, (subject,))
-        decisions = [item for asked in tables for item in load_decisions(_LISTED_BY.get(asked, asked))]
-        close = suggestion(key, [_key(item.class_name) for item in decisions])
-        close = close or suggestion(key, [_key(item.class_id) for item in decisions])
-        raise TaxonomyError(f"{subject} has no class '{wanted}'{close}. Give the source's own id or name of a class.")
-    return found
+        hint = suggestion(subject, SUBJECTS)
+        known = "" if hint else f" Choose one of {', '.join(SUBJECTS)}."
+        raise TaxonomyError(f"There is no source, config or decision table '{subject}'{hint}.{known}")
+    tables = CONFIGS.get(subject, (subject,))
+    matches: list[tuple[str, Decision]] = []
+    for table in tables:
+        if not (matches and table != subject and subject in TABLES):
+            matches += [(table, decision) for decision in _of_table(subject, table, class_)]
+    if not matches:
+        key = _key(class_)
+        decisions = [decision for table in tables for decision in load_decisions(_LISTED_BY.get(table, table))]
+        hint = suggestion(key, [_key(decision.class_name) for decision in decisions])
+        hint = hint or suggestion(key, [_key(decision.class_id) for decision in decisions])
+        raise TaxonomyError(f"{subject} has no class '{class_}'{hint}. Give the source's own id or name of a class.")
+    return matches
 
 
-def _of_table(subject: str, asked: str, wanted: str) -> list[Decision]:
-    """Return the one decision of a table about a class, or none.
+def _of_table(subject: str, table: str, class_: str) -> list[Decision]:
+    """Return the decision of a table about a class, or [].
 
     Raises:
         TaxonomyError: Several classes have the name.
     """
-    decisions = load_decisions(_LISTED_BY.get(asked, asked))
-    key = _key(wanted)
-    found = [decision for decision in decisions if _key(decision.class_id) == key]
-    found = found or [decision for decision in decisions if _key(decision.class_name) == key]
-    if not found and asked in _BY_MATCH:
-        found = [item for item in decisions if item.decision == "shared" and item.matched == key]
-    if len(found) > 1:
-        ids = " and ".join(decision.class_id for decision in found)
-        raise TaxonomyError(f"{subject} has {len(found)} classes '{wanted}'. Give the id of one of them: {ids}.")
-    return found
+    decisions = load_decisions(_LISTED_BY.get(table, table))
+    key = _key(class_)
+    matches = [decision for decision in decisions if _key(decision.class_id) == key]
+    matches = matches or [decision for decision in decisions if _key(decision.class_name) == key]
+    if not matches and table in _BY_MATCH:
+        matches = [decision for decision in decisions if decision.decision == "shared" and decision.matched == key]
+    if len(matches) > 1:
+        ids = " and ".join(decision.class_id for decision in matches)
+        raise TaxonomyError(f"{subject} has {len(matches)} classes '{class_}'. Give the id of one of them: {ids}.")
+    return matches
 
 
 def _key(name: str) -> str:
     return name.lower().replace(" ", "_")
 
 
-def explain_class(subject: str, wanted: str, *, every_match: bool = False) -> str:
-    """Explain why a class is selected or not, in several lines: decision, rule, evidence, synsets and their place.
+def explain_class(subject: str, class_: str, *, every_match: bool = False) -> str:
+    """Return lines that explain why a class is selected or not: decision, rule, evidence, synsets and their place.
 
     For a source that FACETS uses, FACETS's decisions about the class follow.
 
     Args:
         subject: One of `SUBJECTS`.
-        wanted: See `find_decisions`.
-        every_match: List all synsets that the keywords of a far-OoD class match, not the best alone.
+        class_: See `find_decisions`.
+        every_match: List all synsets that the keywords of a far-OoD class match, not only the best.
 
     Raises:
         TaxonomyError: See `find_decisions`.
     """
     if subject in _UNDECIDED:
-        return _explain_overlaps(_UNDECIDED[subject], subject, wanted)
+        return _explain_overlaps(_UNDECIDED[subject], subject, class_)
     parts = []
-    found = find_decisions(subject, wanted)
-    if subject in TABLES and all(asked != subject for asked, _ in found):
-        others = " and ".join(dict.fromkeys(asked for asked, _ in found))
-        parts.append(f"The source {subject} has no class '{wanted}'. The config {subject} has one, of {others}:")
-    for asked, decision in found:
-        if asked in TABLES or asked not in explain_facets.SOURCES:
-            parts.append(_explain_decision(_LISTED_BY.get(asked, asked), decision))
-        if every_match and asked in _BY_KEYWORD:
+    decisions = find_decisions(subject, class_)
+    if subject in TABLES and all(table != subject for table, _ in decisions):
+        tables = " and ".join(dict.fromkeys(table for table, _ in decisions))
+        parts.append(f"The source {subject} has no class '{class_}'. The config {subject} has one, of {tables}:")
+    for table, decision in decisions:
+        if table in TABLES or table not in explain_facets.SOURCES:
+            parts.append(_explain_decision(_LISTED_BY.get(table, table), decision))
+        if every_match and table in _BY_KEYWORD:
             parts.append(_all_matches(decision))
-        if asked in explain_facets.SOURCES:
-            parts.append(explain_facets.explain_facets(asked, decision.class_id))
+        if table in explain_facets.SOURCES:
+            parts.append(explain_facets.explain_facets(table, decision.class_id))
     return "\n\n".join(parts)
 
 
 def _all_matches(decision: Decision) -> str:
-    """List all synsets that a class's keywords match: those that remove the class first, in each part whole lemmas."""
-    found = far.matches(decision.class_name)
-    lines = [f"{len(found)} {'match' if len(found) == 1 else 'matches'} of {decision.class_id}, the best first"]
-    lines += [f"  {'part ' if match.part else 'whole'}  {far.evidence(match)}" for match in found if match.rule]
+    """List all synsets that a class's keywords match, first those that remove it, in both parts whole lemmas first."""
+    matches = far.matches(decision.class_name)
+    lines = [f"{len(matches)} {'match' if len(matches) == 1 else 'matches'} of {decision.class_id}, the best first"]
+    lines += [f"  {'part ' if match.part else 'whole'}  {far.evidence(match)}" for match in matches if match.rule]
     lines += [
         f"  {'part ' if match.part else 'whole'}  '{match.keyword}' matches {_describe(load_wordnet(), match.wnid)}, "
         "which no ImageNet class is related to."
-        for match in found
+        for match in matches
         if not match.rule
     ]
     return "\n".join(lines)
 
 
 def _strength(table: str, decision: Decision) -> dict[str, str]:
-    """Say how good the evidence of a keyword's match is, and how many matches there are beside it."""
+    """Describe how good the evidence of the best match is, and count the other matches."""
     if table not in _BY_KEYWORD or not decision.matched:
         return {}
-    best, *others = far.matches(decision.class_name)
-    lemmas = far.lemmas_with(best)
-    if best.part:
-        match = f"only part of a lemma: '{best.keyword}' in '{lemmas[0]}'"
+    best_match, *other_matches = far.matches(decision.class_name)
+    lemmas = far.lemmas_with(best_match)
+    if best_match.part:
+        extent = f"only part of a lemma: '{best_match.keyword}' in '{lemmas[0]}'"
     else:
-        match = f"the whole lemma '{lemmas[0]}'"
-    more = f"; {quantity(len(others), 'other')}, shown by --all" if others else "; no other"
-    return {"match": match + more}
+        extent = f"the whole lemma '{lemmas[0]}'"
+    more = f"; {quantity(len(other_matches), 'other')}, shown by --all" if other_matches else "; no other"
+    return {"match": extent + more}
 
 
-def _explain_overlaps(benchmark: str, source: str, wanted: str) -> str:
+def _explain_overlaps(benchmark: str, source: str, class_: str) -> str:
     rows = overlaps.source_overlaps(benchmark, source)
     ids = dict.fromkeys(row.class_id for row in rows)
     named = {_key(name): row.class_id for row in rows for name in (row.class_name, row.class_id)}
-    class_id = named.get(_key(wanted), overlaps.EVERY)
+    class_id = named.get(_key(class_), overlaps.EVERY)
     if class_id not in ids:
         raise TaxonomyError(
-            f"{source} has no class '{wanted}'{suggestion(_key(wanted), list(named))}. Give the source's own id or "
+            f"{source} has no class '{class_}'{suggestion(_key(class_), list(named))}. Give the source's own id or "
             "name of a class."
         )
-    shown = wanted if class_id == overlaps.EVERY else class_id
+    title = class_ if class_id == overlaps.EVERY else class_id
     return "\n".join(
-        [f"{source} {shown}", *(f"  overlap   {said}" for said in overlaps.describe(benchmark, source, class_id))]
+        [f"{source} {title}", *(f"  overlap   {line}" for line in overlaps.describe(benchmark, source, class_id))]
     )
 
 
@@ -223,7 +224,7 @@ def _explain_decision(table: str, decision: Decision) -> str:
     lines = [f"{table} {decision.class_id}{name}: {decision.decision}"]
     lines += [f"  {label:<9} {fact}" for label, fact in facts.items() if fact]
     if table in _COMPARED:
-        lines += [f"  overlap   {said}" for said in overlaps.describe(*_COMPARED[table], decision.class_id)]
+        lines += [f"  overlap   {overlap}" for overlap in overlaps.describe(*_COMPARED[table], decision.class_id)]
     tree = draw_tree(wordnet, _paths(wordnet, table, decision), _marks(wordnet, table, decision))
     return "\n".join([*lines, *([""] if tree else []), *(f"  {line}" for line in tree)])
 
@@ -233,7 +234,7 @@ def _describe(wordnet: WordNet, wnid: str) -> str:
 
 
 def _marks(wordnet: WordNet, table: str, decision: Decision) -> dict[int, str]:
-    """Return the remarks to write beside synsets, by row."""
+    """Return the remarks on synsets, by row."""
     marks: dict[int, list[str]] = {}
     if table in _OF_WNIDS:
         marks.setdefault(wordnet.row(decision.class_id), []).append("this class")
@@ -271,7 +272,8 @@ def _paths(wordnet: WordNet, table: str, decision: Decision) -> Iterator[list[in
         yield wordnet.path_up(above[0])
         yield wordnet.path_up(first, above[0])
     else:
-        shared = [p for p in wordnet.hypernyms(first).tolist() if any(p in wordnet.hypernyms(row) for row in rows[1:])]
+        parents = wordnet.hypernyms(first).tolist()
+        shared = [parent for parent in parents if any(parent in wordnet.hypernyms(row) for row in rows[1:])]
         yield wordnet.path_up(shared[0] if shared else first)
         if shared:
             yield [first, shared[0]]
@@ -279,7 +281,7 @@ def _paths(wordnet: WordNet, table: str, decision: Decision) -> Iterator[list[in
         if row in below:
             yield wordnet.path_up(row, first)
         elif row not in above:
-            siblings = [p for p in wordnet.hypernyms(first).tolist() if p in wordnet.hypernyms(row)]
+            siblings = [parent for parent in wordnet.hypernyms(first).tolist() if parent in wordnet.hypernyms(row)]
             yield [row, siblings[0]] if siblings else wordnet.path_up(row)
 
 
@@ -288,9 +290,9 @@ def draw_tree(wordnet: WordNet, paths: Iterable[list[int]], marks: dict[int, str
 
     Args:
         wordnet: WordNet's nouns.
-        paths: Paths upwards, lowest synset first. The first ends at the root; where a later one meets the tree drawn
-            so far, it joins it.
-        marks: Row to remark. Marked synsets are written with all lemmas and the remark; runs of others on one line.
+        paths: Paths upwards, lowest synset first. The first ends at the root; a later one joins the tree of the
+            earlier ones where it meets it.
+        marks: Remarks by row. Marked synsets are written with all lemmas and the remark, runs of others on one line.
 
     Returns:
         Lines of text; [] without paths.

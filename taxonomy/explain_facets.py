@@ -7,7 +7,7 @@ from taxonomy import overlaps, tables
 from taxonomy.decisions import TABLES, load_decisions
 from taxonomy.grading import GRADING
 from taxonomy.rules import facets
-from taxonomy.rules.far import say
+from taxonomy.rules.far import synset_text
 from taxonomy.wordnet.nouns import load_wordnet
 
 SOURCES = {
@@ -31,10 +31,10 @@ def explain_facets(source: str, class_id: str) -> str:
         "places365": _of_places365,
     }[source](class_id)
     for table in SOURCES[source]:
-        found = next(item for item in load_decisions(table) if item.class_id == class_id)
-        facts[table] = found.decision
+        decision = next(row for row in load_decisions(table) if row.class_id == class_id)
+        facts[table] = decision.decision
     width = max(map(len, facts))
-    lines = [*facts.items(), *(("overlap", said) for said in overlaps.describe("facets", source, class_id))]
+    lines = [*facts.items(), *(("overlap", overlap) for overlap in overlaps.describe("facets", source, class_id))]
     return "\n".join([f"FACETS {class_id}", *(f"  {label:<{width}}  {fact}" for label, fact in lines)])
 
 
@@ -44,7 +44,7 @@ def _of_imagenet(class_id: str) -> dict[str, str]:
     return {
         "OODness": f"{item.oodness:.6f}, 1 less the mean of path {item.path:.6f}, Leacock-Chodorow "
         f"{item.leacock_chodorow:.6f} and Wu-Palmer {item.wu_palmer:.6f}",
-        "nearest": f"{item.place}, {say(wordnet, wordnet.row(item.place_wnid))}",
+        "nearest": f"{item.place}, {synset_text(wordnet, wordnet.row(item.place_wnid))}",
         **_grade("imagenet", class_id),
     }
 
@@ -53,7 +53,7 @@ def _of_places365(class_id: str) -> dict[str, str]:
     wordnet = load_wordnet()
     item = next(item for item in tables.places365_wnids() if item.name == class_id)
     reason = f"{item.basis}: {item.note}" if item.note else item.basis
-    return {"synset": say(wordnet, wordnet.row(item.wnid)), "reason": reason, "all tables": "in_distribution"}
+    return {"synset": synset_text(wordnet, wordnet.row(item.wnid)), "reason": reason, "all tables": "in_distribution"}
 
 
 def _grade(source: str, class_id: str) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""Computes the tables from the rules, and writes them or compares them with the frozen files.
+"""Computes the tables by the rules, and writes them or compares them with the frozen files.
 
 Tested by `tests/taxonomy/test_main.py`.
 """

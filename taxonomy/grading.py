@@ -1,4 +1,4 @@
-"""The rules by which the classes of SUN397 and ImageNet are graded for FACETS, and how they are applied.
+"""The rules by which the classes of SUN397 and ImageNet are graded for FACETS.
 
 Section IV of the paper (`taxonomy.rules.facets` cites it) defines the grades: SUN397's 0 (the very label), 1 (related
 in meaning), 2 (usually has features of an in-distribution class) and 3 (the rest), and ImageNet's 0 (is in Places365,

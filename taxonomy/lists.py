@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from taxonomy import tables
 
 UNKNOWN = "*"
-"""Stands for the class of images of which a list does not say it."""
+"""The class of images whose class a list does not give."""
 
 
 @dataclass(frozen=True)
@@ -26,8 +26,7 @@ class ImageList:
     Attributes:
         published: the published file, and who published it.
         line: what its lines match; the groups of `read` are taken from it.
-        read: gives class and image of a line as the table has them; the class is `UNKNOWN` where the list does not
-            say it.
+        read: gives class and image of a line as the table has them; the class is `UNKNOWN` where the list has none.
         source_id: gives the image's id in its source (of SUN397 the file's name alone), from the table's two columns.
     """
 
@@ -37,7 +36,7 @@ class ImageList:
     source_id: Callable[[str, str], str]
 
     def parsed(self, text: str) -> tuple[str, str] | None:
-        """Class and image of a line of the published file; None if it is no line of such a list."""
+        """Return class and image of a line of the published file; None if it is no line of such a list."""
         match = re.fullmatch(self.line, text, re.ASCII)
         return self.read(match) if match else None
 
@@ -56,7 +55,7 @@ def _wnid_id(wnid: str, image: str) -> str:
 
 @functools.cache
 def _places() -> Mapping[str, str]:
-    """The categories by their names in MOS's files, as b_badlands or c_canal_urban."""
+    """Return the categories by their names in MOS's files, such as b_badlands or c_canal_urban."""
     return {row.category[1:].replace("/", "_"): row.category for row in tables.places365()}
 
 
@@ -121,7 +120,7 @@ def list_file(name: str) -> str:
 
 @functools.cache
 def load_list(name: str) -> Mapping[str, str]:
-    """Return the class of each image of a list by the image's id; `UNKNOWN` where the list does not say it.
+    """Return the class of each image of a list by the image's id; `UNKNOWN` where the list has none.
 
     Args:
         name: one of `LISTS`.

@@ -1,9 +1,9 @@
-"""Which unknown classes share a meaning with known ones: the frozen table `overlaps.csv`, and how it is read.
+"""The frozen table `overlaps.csv`, which lists the unknown classes that share a meaning with known ones.
 
 The papers call a class unknown by a rule about its name or its place in WordNet. Some of these classes are, hold or
-show a known class all the same. The table names them for every unknown class of every config, with the evidence, or
-says that somebody looked and found none. `taxonomy.rules.overlaps` computes it; a release has the result in the
-column `id_overlap`.
+show a known class all the same. The table has entries for every unknown class of every config: its overlaps with
+their evidence, or the result that it has none. `taxonomy.rules.overlaps` computes it; a release has the closest one in
+the column `id_overlap`.
 
 No image was viewed. An entry says what pictures of such a class show in general, and a row that it marks need not.
 """
@@ -37,10 +37,10 @@ CLOSENESS: Mapping[str, int] = {
 """
 
 NONE = "none"
-"""The kind of an entry that says that the class was looked at and has no overlap."""
+"""The kind of an entry for a class that was examined and has no overlap."""
 
 EVERY = "*"
-"""Stands for all classes of a source that are not in the table under their own ids."""
+"""The class id of the entry for all classes of a source that have none of their own."""
 
 LABEL_SPACES: Mapping[str, str] = {
     "imagenet": "the 200 in-distribution classes of ImageNet",
@@ -51,12 +51,12 @@ LABEL_SPACES: Mapping[str, str] = {
 """The known classes that each benchmark's unknown ones are compared with, by the column `benchmark`."""
 
 BY_NAME = "names"
-"""Stands for a benchmark where no table says what overlaps: a person's own classes (`taxonomy.rules.own_classes`)."""
+"""In place of a benchmark: the classes are a person's own, whose overlaps `taxonomy.rules.own_classes` computes."""
 
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """An unknown class and a known one that share a meaning, or an unknown class that was looked at in vain.
+    """An unknown class and a known one that share a meaning, or an unknown class that shares none.
 
     Attributes:
         benchmark: a key of `LABEL_SPACES`.
@@ -89,10 +89,10 @@ def load_overlaps() -> tuple[Overlap, ...]:
 
 @functools.cache
 def _by_source() -> Mapping[tuple[str, str], tuple[Overlap, ...]]:
-    found: dict[tuple[str, str], list[Overlap]] = {}
+    rows_of: dict[tuple[str, str], list[Overlap]] = {}
     for row in load_overlaps():
-        found.setdefault((row.benchmark, row.source), []).append(row)
-    return {key: tuple(rows) for key, rows in found.items()}
+        rows_of.setdefault((row.benchmark, row.source), []).append(row)
+    return {key: tuple(entries) for key, entries in rows_of.items()}
 
 
 def source_overlaps(benchmark: str, source: str) -> tuple[Overlap, ...]:
@@ -101,32 +101,32 @@ def source_overlaps(benchmark: str, source: str) -> tuple[Overlap, ...]:
 
 
 def closest(benchmark: str, source: str, known: Collection[str]) -> dict[str, Overlap]:
-    """Return the closest overlap of each class of a source that has any, by class id.
+    """Return the closest overlap of each class of a source that has one, by class id.
 
     Args:
         benchmark: a key of `LABEL_SPACES`.
         source: key of the source of the unknown classes.
         known: the known classes of the config; entries with others do not count.
     """
-    there = frozenset(known)
-    found: dict[str, Overlap] = {}
+    known_classes = frozenset(known)
+    overlap_of: dict[str, Overlap] = {}
     for row in source_overlaps(benchmark, source):
-        if row.kind != NONE and row.known in there:
-            found.setdefault(row.class_id, row)
-    return found
+        if row.kind != NONE and row.known in known_classes:
+            overlap_of.setdefault(row.class_id, row)
+    return overlap_of
 
 
 def not_looked_at(benchmark: str, source: str, classes: Collection[str]) -> list[str]:
-    """Return the classes of a source that the table says nothing about, sorted."""
-    there = {row.class_id for row in source_overlaps(benchmark, source)}
-    return [] if EVERY in there else sorted(set(classes) - there)
+    """Return the classes of a source that have no entry, sorted."""
+    listed = {row.class_id for row in source_overlaps(benchmark, source)}
+    return [] if EVERY in listed else sorted(set(classes) - listed)
 
 
 def describe(benchmark: str, source: str, class_id: str) -> list[str]:
-    """Return what the table says about a class, a line for each entry; [] if nothing."""
-    said = []
+    """Return a line for each entry of a class."""
+    lines = []
     for row in source_overlaps(benchmark, source):
         if row.class_id == class_id:
             known = row.known if row.known_name in row.known else f"{row.known_name} ({row.known})"
-            said.append(f"{row.kind}{f', {known}' if known else ''} ({row.basis}): {row.evidence}")
-    return said
+            lines.append(f"{row.kind}{f', {known}' if known else ''} ({row.basis}): {row.evidence}")
+    return lines

@@ -49,7 +49,7 @@ def _match(wordnet: WordNet, name: str, classes: dict[str, tables.ImageNetClass]
     item = classes.get(lemma)
     if item is None:
         return Decision(name, name, "unshared", "category_alone", f"No ImageNet class has the lemma '{name}'.")
-    what = f"'{lemma}' is a lemma of the ImageNet class {', '.join(wordnet.lemmas(wordnet.row(item.wnid)))}"
+    match = f"'{lemma}' is a lemma of the ImageNet class {', '.join(wordnet.lemmas(wordnet.row(item.wnid)))}"
     if " " in name:
         decision, rule, more = "unshared", "category_words", "; table 3 of the paper does not have it"
     elif name in _PLURALS:
@@ -57,4 +57,4 @@ def _match(wordnet: WordNet, name: str, classes: dict[str, tables.ImageNetClass]
     else:
         other = _OTHER_SENSES.get(name)
         decision, rule, more = "shared", "category_lemma", f", but by spelling only: {other}" if other else ""
-    return Decision(name, name, decision, rule, f"{what} ({item.wnid}){more}.", keyword=lemma, matched=item.wnid)
+    return Decision(name, name, decision, rule, f"{match} ({item.wnid}){more}.", keyword=lemma, matched=item.wnid)

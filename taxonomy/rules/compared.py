@@ -1,4 +1,4 @@
-"""The classes that are compared for the table of overlaps (`taxonomy.rules.overlaps`), known and unknown.
+"""The known and unknown classes that are compared for the table of overlaps (`taxonomy.rules.overlaps`).
 
 Tested by `tests/taxonomy/test_overlaps.py`.
 """
@@ -25,18 +25,18 @@ class ComparedClass:
 
 
 def _words(names: Iterable[str]) -> frozenset[str]:
-    """The names in lower case, with and without plural endings; of a variant that is no word nothing is found."""
+    """Return the names in lower case, with and without plural endings; a variant that is no word matches nothing."""
     return frozenset(word for name in names for word in variants(name.lower().replace("_", " ")))
 
 
 def _synset(wnid: str, name: str, *, external: bool = False) -> ComparedClass:
-    """A class that is a synset; all its lemmas are names of it."""
+    """Return a class that is a synset; all its lemmas are names of it."""
     row = load_wordnet().row(wnid)
     return ComparedClass(wnid, name, (row,), _words(load_wordnet().lemmas(row)), external)
 
 
 def _named(class_id: str, name: str, wnids: list[str]) -> ComparedClass:
-    """A class that has a name, and synsets that were chosen for it; their other lemmas are no names of the class."""
+    """Return a class that has a name, and synsets chosen for it, whose other lemmas are no names of the class."""
     return ComparedClass(class_id, name, tuple(map(load_wordnet().row, wnids)), _words([name.split("/")[0]]))
 
 
@@ -44,13 +44,13 @@ def _by_id(classes: Iterable[ComparedClass]) -> dict[str, ComparedClass]:
     return {item.id: item for item in classes}
 
 
-def _imagenet(*wanted: str) -> dict[str, ComparedClass]:
-    """ImageNet's classes with these decisions in the unified benchmark, or all."""
-    of = {row.class_id: row.decision for row in decisions.load_decisions("imagenet")}
+def _imagenet(*selected: str) -> dict[str, ComparedClass]:
+    """Return ImageNet's classes with the selected decisions in the unified benchmark, or all."""
+    decision_of = {row.class_id: row.decision for row in decisions.load_decisions("imagenet")}
     return _by_id(
-        _synset(item.wnid, item.name, external=of[item.wnid] == "external")
+        _synset(item.wnid, item.name, external=decision_of[item.wnid] == "external")
         for item in tables.imagenet1k()
-        if not wanted or of[item.wnid] in wanted
+        if not selected or decision_of[item.wnid] in selected
     )
 
 
@@ -84,23 +84,23 @@ def _tiny158() -> dict[str, ComparedClass]:
 
 
 @functools.cache
-def _kept(table: str) -> dict[str, ComparedClass]:
-    """The classes of a far set that is known by names alone, but for the scenes."""
-    kept = [row for row in decisions.load_decisions(table) if row.decision == "keep"]
+def _far(table: str) -> dict[str, ComparedClass]:
+    """Return the classes of a far set, which have names alone, but for the scenes."""
+    rows = [row for row in decisions.load_decisions(table) if row.decision == "keep"]
     if table == "places365":
         places = _places365()
-        return _by_id(places[row.class_id] for row in kept)
-    names = {row.class_id: re.sub(r"-101$", "", row.class_name).replace("-", " ").replace("_", " ") for row in kept}
-    return _by_id(ComparedClass(row.class_id, names[row.class_id], (), _words([names[row.class_id]])) for row in kept)
+        return _by_id(places[row.class_id] for row in rows)
+    names = {row.class_id: re.sub(r"-101$", "", row.class_name).replace("-", " ").replace("_", " ") for row in rows}
+    return _by_id(ComparedClass(row.class_id, names[row.class_id], (), _words([names[row.class_id]])) for row in rows)
 
 
 @functools.cache
 def _places365() -> dict[str, ComparedClass]:
     # A synset that is only near the name (geological formation for rock_arch) would have classes below it that the
     # place does not.
-    own = {item.name: item.wnid for item in tables.places365_wnids() if item.basis not in ("head_word", "nearest")}
+    wnid_of = {item.name: item.wnid for item in tables.places365_wnids() if item.basis not in ("head_word", "nearest")}
     return _by_id(
-        _named(item.category, item.name, [own[item.category]] if item.category in own else [])
+        _named(item.category, item.name, [wnid_of[item.category]] if item.category in wnid_of else [])
         for item in tables.places365()
     )
 
@@ -119,14 +119,14 @@ def _inaturalist() -> dict[str, ComparedClass]:
 
 @functools.cache
 def _imagenet_o() -> dict[str, ComparedClass]:
-    """The synsets that an image of ImageNet-O may have: the full ImageNet release without the 1,000 classes."""
+    """Return the synsets that an image of ImageNet-O may have: the full ImageNet release without the 1,000 classes."""
     known = {item.wnid for item in tables.imagenet1k()}
     return _synsets(wnid for wnid in tables.imagenet_tree() if wnid not in known)
 
 
 @functools.cache
 def _listed() -> dict[str, ComparedClass]:
-    """The classes of ImageNet-21k that SSB-hard and ImageNet-OOD have images of, as synsets alone."""
+    """Return the classes of ImageNet-21k that SSB-hard and ImageNet-OOD have images of, as synsets alone."""
     return _synsets(sorted({wnid for name in lists.OF_IMAGENET21K for wnid in lists.load_list(name).values()}))
 
 
@@ -153,7 +153,7 @@ KNOWN: Mapping[str, Callable[[], Mapping[str, ComparedClass]]] = {
 UNKNOWN: Mapping[str, Mapping[str, Callable[[], Mapping[str, ComparedClass]]]] = {
     "imagenet": {
         "imagenet": _imagenet_unknown,
-        **{name: functools.partial(_kept, name) for name in ("food101", "caltech256", "places365")},
+        **{name: functools.partial(_far, name) for name in ("food101", "caltech256", "places365")},
     },
     "cifar": {"cifar100": _cifar100, "imagenet": _tiny158},
     "facets": {"imagenet": _imagenet_all, "sun397": _sun397},

@@ -1,4 +1,4 @@
-"""The rules of FACETS: which classes of ImageNet and SUN397 count as in-distribution when Places365 is so.
+"""The rules of FACETS, by which classes of ImageNet and SUN397 are in-distribution where those of Places365 are.
 
 `taxonomy.rules.facets` names the source, `taxonomy.grading` defines the grades.
 
@@ -36,11 +36,11 @@ from taxonomy import tables
 from taxonomy.decisions import Decision
 from taxonomy.grading import ANIMAL_RULE, NO_ANIMALS
 from taxonomy.rules import facets
-from taxonomy.rules.far import say
+from taxonomy.rules.far import synset_text
 from taxonomy.wordnet import similarity
 from taxonomy.wordnet.nouns import WordNet, load_wordnet
 
-_SAME = 1e-12
+_SAME = 1e-12  # see "Thresholds and rounding" above
 
 
 @functools.cache
@@ -89,7 +89,7 @@ def by_wordnet(table: str) -> tuple[Decision, ...]:
             "in_distribution" if item.oodness <= threshold else "out_of_distribution",
             "within_threshold" if item.oodness <= threshold else "beyond_threshold",
             f"OODness {item.oodness:.6f}, threshold {threshold:.2f}: nearest to {item.class_name} is "
-            f"{say(wordnet, wordnet.row(item.place_wnid))}, Places365's {item.place}.",
+            f"{synset_text(wordnet, wordnet.row(item.place_wnid))}, Places365's {item.place}.",
             keyword=item.place,
             matched=item.place_wnid,
         )

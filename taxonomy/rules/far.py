@@ -82,8 +82,8 @@ def searched_tree() -> ImageNetTree:
     )
 
 
-def say(wordnet: WordNet, row: int) -> str:
-    """Return a synset for people: its first lemma and its wnid in brackets."""
+def synset_text(wordnet: WordNet, row: int) -> str:
+    """Return a synset as text: its first lemma, and its wnid in brackets."""
     return f"{wordnet.lemmas(row)[0]} ({wordnet.wnid(row)})"
 
 
@@ -109,31 +109,31 @@ def _first_class(tree: ImageNetTree, rows: Rows) -> int:
 def matches(name: str) -> tuple[Match, ...]:
     """Return all nodes that the keywords of a class name match, the best evidence first; those that remove it lead."""
     wordnet, tree = load_wordnet(), searched_tree()
-    found = []
+    node_matches = []
     for keyword in keywords(name):
-        for row, whole in wordnet.containing(keyword).items():
+        for row, is_whole in wordnet.containing(keyword).items():
             if tree.nodes[row]:
                 rule, witness = _relation(row)
                 order = _RULE_ORDER.index(rule) if rule else len(_RULE_ORDER)
-                found.append(Match(not whole, -len(keyword), order, row, witness, keyword))
-    return tuple(sorted(found, key=lambda match: (not match.rule, match)))
+                node_matches.append(Match(not is_whole, -len(keyword), order, row, witness, keyword))
+    return tuple(sorted(node_matches, key=lambda match: (not match.rule, match)))
 
 
 def lemmas_with(match: Match) -> list[str]:
-    """Return the lemmas of a match that have its keyword, those that are nothing else first."""
+    """Return the lemmas of a match that contain its keyword, the shortest first."""
     tokens = match.keyword.split()
-    found = []
+    lemmas = []
     for lemma in load_wordnet().lemmas(match.row):
         words = re.split(r"[ _-]+", lemma.lower())
         if any(words[start : start + len(tokens)] == tokens for start in range(len(words))):
-            found.append(lemma)
-    return sorted(found, key=len)
+            lemmas.append(lemma)
+    return sorted(lemmas, key=len)
 
 
 def evidence(match: Match) -> str:
-    """Say in a sentence what a keyword matches, and how that is related to an ImageNet class."""
+    """Return a sentence on what a keyword matches, and how that is related to an ImageNet class."""
     wordnet = load_wordnet()
-    node = f"'{match.keyword}' matches {say(wordnet, match.row)}"
+    node = f"'{match.keyword}' matches {synset_text(wordnet, match.row)}"
     if match.rule == "i":
         return f"{node}, an ImageNet class."
     if not match.rule:
@@ -144,7 +144,7 @@ def evidence(match: Match) -> str:
         relation = "a sibling"
     else:
         relation = "an ancestor" if match.row in wordnet.ancestors(match.witness) else "a descendant"
-    return f"{node}, {relation} of the ImageNet class {say(wordnet, match.witness)}."
+    return f"{node}, {relation} of the ImageNet class {synset_text(wordnet, match.witness)}."
 
 
 def _decide(class_id: str, name: str) -> Decision:
@@ -179,9 +179,9 @@ def by_rule(classes: list[tuple[str, str]]) -> tuple[Decision, ...]:
 
 
 def examine(table: str, classes: list[tuple[str, str]]) -> tuple[Decision, ...]:
-    """Examine the classes of a dataset by the rule and then set the overrides of `tables.overrides` for `table`.
+    """Examine the classes of a dataset by the rule, and apply the overrides of `tables.overrides` for `table`.
 
-    An overridden decision keeps the keyword, match and witness that it sets aside.
+    An overridden decision keeps the keyword, match and witness of the rule's own.
     """
     by_hand = {item.class_id: item for item in tables.overrides() if item.table == table}
     return tuple(

@@ -27,14 +27,14 @@ def variants(word: str) -> tuple[str, ...]:
 
     A wrong variant ("iri" for "iris") costs nothing, as it matches no lemma.
     """
-    found = [word]
+    spellings = [word]
     if word.endswith("ies"):
-        found.append(word[:-3] + "y")
+        spellings.append(word[:-3] + "y")
     if word.endswith("es"):
-        found.append(word[:-2])
+        spellings.append(word[:-2])
     if word.endswith("s") and not word.endswith("ss"):
-        found += [word[:-1], f"{word[:-1]}'s"]
-    return tuple(found)
+        spellings += [word[:-1], f"{word[:-1]}'s"]
+    return tuple(spellings)
 
 
 def keywords(name: str) -> tuple[str, ...]:
@@ -45,9 +45,9 @@ def keywords(name: str) -> tuple[str, ...]:
             "head-phones", "apartment_building/outdoor".
     """
     words = [word for word in re.split(r"[_\-/ ]+", name.lower()) if word and word not in IGNORED]
-    found = set()
+    phrases = set()
     for spelled in (words, " ".join(SPLIT_NAMES.get(word, word) for word in words).split()):
         for first, last in itertools.combinations(range(len(spelled) + 1), 2):
             for run in itertools.product(*(variants(word) for word in spelled[first:last])):
-                found |= {" ".join(run), "".join(run)}
-    return tuple(sorted(found))
+                phrases |= {" ".join(run), "".join(run)}
+    return tuple(sorted(phrases))

@@ -1,8 +1,7 @@
-"""Which classes the lists of OpenOOD v1.5 and ImageNet-OOD have images of.
+"""Decisions by the published lists of OpenOOD v1.5 and ImageNet-OOD: a class is in if its list has images of it.
 
-Nobody's rule is repeated here: a class is in where the published list names it. SSB-hard's authors chose ImageNet-21k
-classes by their semantic distance from ImageNet-1k (Vaze et al., 2022), and ViM's (Wang et al., 2022) ruled out four
-textures that coincide with classes of ImageNet.
+SSB-hard's authors chose ImageNet-21k classes by their semantic distance from ImageNet-1k (Vaze et al., 2022), and
+ViM's (Wang et al., 2022) ruled out four textures that coincide with classes of ImageNet. Their rules are not repeated.
 
 Tested by `tests/taxonomy/rules/test_openood.py`.
 """
@@ -41,7 +40,7 @@ def imagenet200() -> tuple[Decision, ...]:
 
 
 def of_imagenet21k(name: str, title: str) -> tuple[Decision, ...]:
-    """The classes of a list of ImageNet-21k's images, sorted by wnid; all are kept.
+    """Decide about the classes of a list of ImageNet-21k's images, sorted by wnid; all are kept.
 
     Args:
         name: one of `taxonomy.lists.LISTS`.

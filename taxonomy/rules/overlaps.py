@@ -1,9 +1,9 @@
-"""Computes the table of overlaps (`taxonomy.overlaps`): what WordNet and FACETS's grades say, completed by hand.
+"""Computes the table of overlaps (`taxonomy.overlaps`) from WordNet, FACETS's grades and entries by hand.
 
 WordNet says that two classes have one synset, that one descends from the other, or that they have a lemma in common,
-in the singular or the plural. Classes without a synset of their own are compared by name. What it cannot say, a
-person says in `overlaps_by_hand.csv`: parts, scenes, things of two names, and that a class was looked at and has
-none. An entry by hand takes the place of a computed one of the same two classes.
+in the singular or the plural. Classes without a synset of their own are compared by name. `overlaps_by_hand.csv` has
+what WordNet cannot say: parts, scenes, things of two names, and that a class was examined and has none. An entry by
+hand replaces a computed one of the same two classes.
 
 FACETS's unknown classes were graded by us against Places365 one by one; the grade and its reason are the evidence.
 
@@ -19,14 +19,14 @@ from taxonomy.grading import GRADED
 from taxonomy.overlaps import CLOSENESS, EVERY, LABEL_SPACES, NONE, Overlap
 from taxonomy.rules import facets
 from taxonomy.rules.compared import KNOWN, UNKNOWN, ComparedClass
-from taxonomy.rules.far import say
+from taxonomy.rules.far import synset_text
 from taxonomy.wordnet.nouns import WordNet, load_wordnet
 
 BY_HAND_FILE = "overlaps_by_hand.csv"
 
 CATEGORIES = {"n02084071": "dog", "n01726692": "snake", "n01696633": "crocodilian reptile"}
-"""Everyday categories with known and external classes, by synset. Near classes are related by design, so that only
-external ones are held against them."""
+"""Everyday categories with known and external classes, by synset. Near classes are related by design, so only external
+ones are compared by category."""
 
 _GRADES = {
     "imagenet": {"scene": "kind-of", **dict.fromkeys(("habitat", "grows", "belongs"), "scene holds object")},
@@ -37,7 +37,7 @@ _GRADES = {
         "sight": "scene holds object",
     },
 }
-"""What the rule of a grade (`taxonomy.grading`) says about a class and the Places365 class that decided it."""
+"""The kind of overlap of a class and the Places365 class that decided its grade, by the grade's rule."""
 
 
 @functools.cache
@@ -45,25 +45,25 @@ def overlaps() -> tuple[Overlap, ...]:
     """Compute the table, sorted by benchmark, source, unknown class, closeness and known class.
 
     Raises:
-        TaxonomyError: an entry by hand names a class that is not there, or contradicts another entry.
+        TaxonomyError: an entry by hand names a class that does not exist, or contradicts another entry.
     """
     by_hand = list(_by_hand())
-    found: dict[tuple[str, str, str, str], Overlap] = {}
+    overlap_of: dict[tuple[str, str, str, str], Overlap] = {}
     for benchmark, sources in UNKNOWN.items():
         known = KNOWN[benchmark]()
         for source, classes in sources.items():
             for row in _computed(benchmark, source, classes(), known):
                 key = (row.benchmark, row.source, row.class_id, row.known)
-                if key not in found or _place(row) < _place(found[key]):
-                    found[key] = row
+                if key not in overlap_of or _place(row) < _place(overlap_of[key]):
+                    overlap_of[key] = row
     for row in by_hand:
-        found[row.benchmark, row.source, row.class_id, row.known] = row
-    overlapping = {key[:3] for key, row in found.items() if row.kind != NONE}
-    for key, row in list(found.items()):
+        overlap_of[row.benchmark, row.source, row.class_id, row.known] = row
+    overlapping = {key[:3] for key, row in overlap_of.items() if row.kind != NONE}
+    for key, row in list(overlap_of.items()):
         if row.kind == NONE and row.basis != "by hand" and key[:3] in overlapping:
-            del found[key]  # WordNet or a person knows more than the grade
-    _refuse_contradictions(found)
-    return tuple(sorted(found.values(), key=_order))
+            del overlap_of[key]  # an overlap by WordNet or by hand outweighs a grade that names no class
+    _refuse_contradictions(overlap_of)
+    return tuple(sorted(overlap_of.values(), key=_order))
 
 
 def _place(row: Overlap) -> int:
@@ -74,9 +74,9 @@ def _order(row: Overlap) -> tuple[str, str, str, int, str]:
     return row.benchmark, row.source, row.class_id, _place(row), row.known
 
 
-def _refuse_contradictions(found: Mapping[tuple[str, str, str, str], Overlap]) -> None:
-    overlapping = {key[:3]: row for key, row in found.items() if row.kind != NONE}
-    for benchmark, source, class_id, known in found:
+def _refuse_contradictions(overlap_of: Mapping[tuple[str, str, str, str], Overlap]) -> None:
+    overlapping = {key[:3]: row for key, row in overlap_of.items() if row.kind != NONE}
+    for benchmark, source, class_id, known in overlap_of:
         other = overlapping.get((benchmark, source, class_id))
         if known == "" and other is not None:
             raise TaxonomyError(
@@ -85,7 +85,7 @@ def _refuse_contradictions(found: Mapping[tuple[str, str, str, str], Overlap]) -
             )
 
 
-# ---- what WordNet says
+# ---- by WordNet and grades
 
 
 @functools.cache
@@ -107,12 +107,12 @@ def _computed(
 def related(
     unknown: Mapping[str, ComparedClass], known: Mapping[str, ComparedClass], *, above: bool = True
 ) -> Iterator[tuple[ComparedClass, ComparedClass, str, str]]:
-    """Yield what WordNet says of unknown and known classes: an unknown one, a known one, the kind, and the evidence.
+    """Yield the overlaps by WordNet: an unknown class, a known one, the kind, and the evidence.
 
     Args:
         unknown: the unknown classes by id.
         known: the known classes by id; of several with a synset the last counts.
-        above: whether an unknown class that is above a known one is of its kind.
+        above: whether an unknown class above a known one overlaps it.
     """
     wordnet = load_wordnet()
     of_row = {row: item for item in known.values() for row in item.rows}
@@ -138,7 +138,7 @@ def _related(
 ) -> Iterator[tuple[ComparedClass, str, str]]:
     for row in item.rows:
         if row in of_row:
-            yield of_row[row], "same", f"Both are {say(wordnet, row)}."
+            yield of_row[row], "same", f"Both are {synset_text(wordnet, row)}."
         for above in _ancestors(row):
             if above in of_row:
                 yield of_row[above], "descendant", _path(wordnet, row, above)
@@ -160,28 +160,30 @@ def _of_one_category(
         category = wordnet.row(wnid)
         if category in above:
             for known_row, other in below.get(category, ()):
-                evidence = f"Both are kinds of {name}: {_path(wordnet, row, category)}; {say(wordnet, known_row)}."
+                evidence = (
+                    f"Both are kinds of {name}: {_path(wordnet, row, category)}; {synset_text(wordnet, known_row)}."
+                )
                 yield other, "kind-of", evidence
 
 
 def _path(wordnet: WordNet, row: int, above: int) -> str:
     between = [wordnet.lemmas(node)[0] for node in wordnet.path_up(row, above)[1:-1]]
-    return " > ".join([say(wordnet, row), *between, say(wordnet, above)])
+    return " > ".join([synset_text(wordnet, row), *between, synset_text(wordnet, above)])
 
 
 def _graded(
     source: str, unknown: Mapping[str, ComparedClass], known: Mapping[str, ComparedClass]
 ) -> Iterator[Overlap]:
-    """Yield what our grades say about a class and Places365; a class that they put far from all of it has none."""
+    """Yield the overlaps with Places365 by our grades; a grade that names no class of it gives an entry `NONE`."""
     for grade in facets.grades(source) if source in GRADED else ():
         name, kind = unknown[grade.class_id].name, _GRADES[source].get(grade.rule)
         evidence = f"Grade {grade.grade}: {grade.reason}"
         near = known[grade.related] if kind else None
-        of = (grade.related, near.name, kind) if near and kind else ("", "", NONE)
-        yield Overlap("facets", source, grade.class_id, name, *of, "FACETS grade", f"{evidence}.")
+        overlap = (grade.related, near.name, kind) if near and kind else ("", "", NONE)
+        yield Overlap("facets", source, grade.class_id, name, *overlap, "FACETS grade", f"{evidence}.")
 
 
-# ---- what a person says
+# ---- by hand
 
 
 def _by_hand() -> Iterator[Overlap]:

@@ -1,4 +1,4 @@
-"""The rules that divide ImageNet and Tiny ImageNet, and `compute`, which computes any decision table.
+"""The rules that divide ImageNet and Tiny ImageNet, and the computation of every decision table.
 
 Source: Kim, Koo & Hwang, "A Unified Benchmark for the Unknown Detection Capability of Deep Neural Networks" (Expert
 Systems with Applications 229, 2023; arXiv:2112.00337), section 3.2 for ImageNet and 3.1 for Tiny ImageNet. The paper's
@@ -69,15 +69,15 @@ def _imagenet_class(
             item.name,
             "near_candidate",
             "below_parent",
-            f"{item.name} descends from {far.say(wordnet, parent)}, "
-            f"a hypernym of the in-distribution class {far.say(wordnet, child)}.",
+            f"{item.name} descends from {far.synset_text(wordnet, parent)}, "
+            f"a hypernym of the in-distribution class {far.synset_text(wordnet, child)}.",
             matched=wordnet.wnid(parent),
             witness=wordnet.wnid(child),
         )
-    others = [other for other in same_label if other != row]
-    if others:
+    same_labelled = [other for other in same_label if other != row]
+    if same_labelled:
         text = label_text(wordnet, row)
-        other = wordnet.wnid(others[0])
+        other = wordnet.wnid(same_labelled[0])
         return Decision(
             item.wnid,
             item.name,
@@ -117,23 +117,23 @@ def _tiny_class(wordnet: WordNet, wnid: str, name: str, cifar: dict[int, str]) -
     if not above:
         return Decision(wnid, name, "keep", "no_overlap", f"No CIFAR-100 class is {name} or an ancestor of it.")
     nearest = min(above, key=lambda node: (len(wordnet.path_up(row, node)), node))
-    same = nearest == row
-    found = "is" if same else f"descends from {far.say(wordnet, nearest)},"
+    equal = nearest == row
+    relation = "is" if equal else f"descends from {far.synset_text(wordnet, nearest)},"
     return Decision(
         wnid,
         name,
         "remove",
-        "same_synset" if same else "descendant",
-        f"{name} {found} the synset of the CIFAR-100 class {cifar[nearest]}.",
+        "same_synset" if equal else "descendant",
+        f"{name} {relation} the synset of the CIFAR-100 class {cifar[nearest]}.",
         keyword=cifar[nearest],
         matched=wordnet.wnid(nearest),
     )
 
 
 def cifar100_superclasses() -> tuple[Decision, ...]:
-    """Name the superclass of each CIFAR-100 class; which two of its five are in-distribution is drawn by a builder.
+    """Group CIFAR-100's classes by superclass, of each of which a builder draws two as in-distribution.
 
-    Section 3.1 draws two classes of each superclass at random; its table 3 marks them by colour.
+    Section 3.1 draws them at random; its table 3 marks them by colour.
 
     Returns:
         100 decisions sorted by name, all "candidate".

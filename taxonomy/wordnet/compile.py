@@ -1,7 +1,7 @@
 """Compiles WordNet 3.0's noun files into the array file that is part of the package.
 
-It is run to check or renew `taxonomy/data/wordnet-nouns.npz`; nothing is compiled at install time. The format of the
-input is WordNet's own, described in its manual page wndb(5WN).
+It is run to check or renew `taxonomy/data/wordnet-nouns.npz`; nothing is compiled at install time. The manual page
+wndb(5WN) describes the format of the input.
 """
 
 import hashlib
@@ -37,10 +37,10 @@ def _read_verified(folder: Path, name: str) -> str:
     if not path.is_file():
         raise TaxonomyError(f"{path} is missing. Give --wordnet the `dict` folder of WordNet 3.0, which has {name}.")
     content = path.read_bytes()
-    found = hashlib.sha256(content).hexdigest()
-    if found != SHA256[name]:
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != SHA256[name]:
         raise TaxonomyError(
-            f"{path} is not the file of WordNet 3.0: its SHA-256 is {found}, not {SHA256[name]}. Give --wordnet the "
+            f"{path} is not the file of WordNet 3.0: its SHA-256 is {digest}, not {SHA256[name]}. Give --wordnet the "
             "`dict` folder of version 3.0 (Debian's package wordnet-base has it)."
         )
     return content.decode("ascii")
@@ -75,7 +75,7 @@ def _parse_index(text: str) -> dict[str, list[int]]:
 
 
 def _starts(groups: list[list[int]] | list[list[str]]) -> NDArray[np.int32]:
-    """Return where each group starts in the concatenation of all, and the total: the pointer array of a CSR."""
+    """Return the start of each group in the concatenation of all, and the total: the pointer array of a CSR."""
     return np.concatenate([[0], np.cumsum([len(group) for group in groups])]).astype(np.int32)
 
 

@@ -64,9 +64,9 @@ class WordNet:
         for wnid in wnids:
             if not (len(wnid) == 9 and wnid[0] == "n" and wnid[1:].isascii() and wnid[1:].isdigit()):
                 raise TaxonomyError(f"'{wnid}' is not a wnid: expected 'n' and eight digits, such as {ROOT}.")
-        wanted = np.array([int(wnid[1:]) for wnid in wnids], dtype=np.intp)
-        rows = np.searchsorted(self.offsets, wanted)
-        known = self.offsets[np.minimum(rows, len(self) - 1)] == wanted
+        numbers = np.array([int(wnid[1:]) for wnid in wnids], dtype=np.intp)
+        rows = np.searchsorted(self.offsets, numbers)
+        known = self.offsets[np.minimum(rows, len(self) - 1)] == numbers
         if not known.all():
             unknown = wnids[int(np.argmin(known))]
             raise TaxonomyError(f"{unknown} is no noun of WordNet 3.0; wnids of other WordNet versions differ.")
@@ -90,7 +90,7 @@ class WordNet:
 
     @functools.cached_property
     def _children(self) -> tuple[Rows, Rows]:
-        """Start and rows of each synset's direct hyponyms: the parents' arrays turned around."""
+        """Start and rows of each synset's direct hyponyms: the parents' arrays inverted."""
         links = np.repeat(np.arange(len(self)), np.diff(self.parent_start))
         by_parent = np.argsort(self.parents, kind="stable")
         start = np.searchsorted(self.parents[by_parent], np.arange(len(self) + 1))
@@ -115,8 +115,8 @@ class WordNet:
 
     def siblings(self, row: int) -> Rows:
         """Return the other hyponyms of the synset's hypernyms, ascending."""
-        same = _neighbours(*self._children, self.hypernyms(row))
-        return np.unique(same[same != row])
+        children = _neighbours(*self._children, self.hypernyms(row))
+        return np.unique(children[children != row])
 
     def path_up(self, row: int, ancestor: int | None = None) -> list[int]:
         """Return a shortest path of hypernyms from a synset (first) to an ancestor (last), by default the root.
@@ -220,11 +220,11 @@ class WordNet:
             return {}
         padded = f" {' '.join(tokens)} "
         postings = min((self._by_token.get(token, []) for token in tokens), key=len)
-        found: dict[int, bool] = {}
+        whole_by_row: dict[int, bool] = {}
         for lemma, row in postings:
             if padded in lemma:
-                found[row] = found.get(row, False) or lemma == padded
-        return dict(sorted(found.items()))
+                whole_by_row[row] = whole_by_row.get(row, False) or lemma == padded
+        return dict(sorted(whole_by_row.items()))
 
 
 def _neighbours(start: Rows, targets: Rows, rows: Rows) -> Rows:
@@ -236,13 +236,13 @@ def _neighbours(start: Rows, targets: Rows, rows: Rows) -> Rows:
 
 def _reach(start: Rows, targets: Rows, rows: Rows) -> Rows:
     """Return the rows that are reached from `rows` in one link or more, ascending."""
-    seen = np.zeros(len(start) - 1, dtype=np.bool_)
+    reached = np.zeros(len(start) - 1, dtype=np.bool_)
     frontier = rows
     while len(frontier):
-        found = np.unique(_neighbours(start, targets, frontier))
-        frontier = found[~seen[found]]
-        seen[frontier] = True
-    return np.flatnonzero(seen)
+        next_rows = np.unique(_neighbours(start, targets, frontier))
+        frontier = next_rows[~reached[next_rows]]
+        reached[frontier] = True
+    return np.flatnonzero(reached)
 
 
 @functools.cache

@@ -89,10 +89,10 @@ def wu_palmer(first: Sequence[str], second: Sequence[str]) -> Floats:
     used, place = np.unique(subsumers, return_inverse=True)
     place = place.reshape(subsumers.shape)
     above = [_ancestors(wordnet, node) for node in used.tolist()]
-    left = np.take_along_axis(_shortest(rows, above), place, axis=1)
-    right = np.take_along_axis(_shortest(columns, above), place.T, axis=1).T
+    first_distance = np.take_along_axis(_shortest(rows, above), place, axis=1)
+    second_distance = np.take_along_axis(_shortest(columns, above), place.T, axis=1).T
     doubled = (2.0 * (wordnet.max_depth[used] + 1))[place]
-    similarity: Floats = doubled / (left.astype(np.float64) + right + doubled)
+    similarity: Floats = doubled / (first_distance.astype(np.float64) + second_distance + doubled)
     return similarity
 
 
@@ -141,24 +141,24 @@ class _Upward:
         width = max(map(len, ancestors), default=0)
         self.nodes: Rows = np.zeros((len(ancestors), width), dtype=np.intp)
         self.distance: Small = np.full((len(ancestors), width), _FAR, dtype=np.uint8)
-        for place, found in enumerate(ancestors):
-            self.nodes[place, : len(found)] = list(found)
-            self.distance[place, : len(found)] = list(found.values())
+        for place, distances in enumerate(ancestors):
+            self.nodes[place, : len(distances)] = list(distances)
+            self.distance[place, : len(distances)] = list(distances.values())
 
 
 def _ancestors(wordnet: WordNet, row: int) -> dict[int, int]:
     """Return each ancestor of a synset, itself included, with its shortest distance; nearest first."""
-    found = {row: 0}
+    distances = {row: 0}
     frontier = [row]
     while frontier:
         level = []
         for node in frontier:
             for parent in wordnet.hypernyms(node).tolist():
-                if parent not in found:
-                    found[parent] = found[node] + 1
+                if parent not in distances:
+                    distances[parent] = distances[node] + 1
                     level.append(parent)
         frontier = level
-    return found
+    return distances
 
 
 def _distance_table(columns: list[dict[int, int]], nodes: Rows) -> Small:
@@ -166,8 +166,8 @@ def _distance_table(columns: list[dict[int, int]], nodes: Rows) -> Small:
     table = np.full((len(nodes), len(columns)), _FAR, dtype=np.uint8)
     upward = _Upward(columns)
     place = np.searchsorted(nodes, upward.nodes)
-    wanted = (np.append(nodes, -1)[place] == upward.nodes) & (upward.distance < _FAR)
-    table[place[wanted], np.nonzero(wanted)[0]] = upward.distance[wanted]
+    known = (np.append(nodes, -1)[place] == upward.nodes) & (upward.distance < _FAR)
+    table[place[known], np.nonzero(known)[0]] = upward.distance[known]
     return table
 
 
@@ -184,14 +184,14 @@ def _shortest(rows: list[dict[int, int]], columns: list[dict[int, int]]) -> Smal
 
 def _subsumers(wordnet: WordNet, rows: list[dict[int, int]], columns: list[dict[int, int]]) -> Rows:
     """Return the (n, m) WordNet rows of the subsumers that `wu_palmer` describes."""
-    known = sorted({node for found in rows for node in found})
+    known = sorted({node for distances in rows for node in distances})
     name = {node: wordnet.name(node) for node in known}
     depth = {node: int(wordnet.min_depth[node]) for node in known}
     ordered = []
-    for found in rows:
-        itself = next(iter(found))
-        best_first = sorted(found, key=lambda node: (-depth[node], node != itself, name[node]))
-        ordered.append({node: found[node] for node in best_first})
+    for distances in rows:
+        itself = next(iter(distances))
+        best_first = sorted(distances, key=lambda node: (-depth[node], node != itself, name[node]))
+        ordered.append({node: distances[node] for node in best_first})
     upward = _Upward(ordered)
     nodes, place = np.unique(upward.nodes, return_inverse=True)
     common = _distance_table(columns, nodes) < _FAR
