@@ -49,13 +49,13 @@ def command(folder: Path, check: bool) -> int:
 
 
 def _outdated(path: Path, text: str) -> str:
-    """Where a file differs from what it should be, for the user; empty if it does not."""
+    """Return a sentence on where a file differs from its text; empty if it does not."""
     if not path.is_file():
         return f"{path} is missing"
-    found = read_regular(path).decode(errors="replace")  # a byte that is no UTF-8 differs, as any other edit does
-    if found == text:
+    current = read_regular(path).decode(errors="replace")  # a byte that is no UTF-8 differs, as any other edit does
+    if current == text:
         return ""
-    at = next((i for i, (a, b) in enumerate(zip(found, text, strict=False)) if a != b), min(len(found), len(text)))
+    at = next((i for i, (a, b) in enumerate(zip(current, text, strict=False)) if a != b), min(len(current), len(text)))
     return f"{path} is out of date from line {text.count(chr(10), 0, at) + 1} on"
 
 

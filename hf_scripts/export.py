@@ -61,13 +61,13 @@ class Export:
         return {"format": self.format} | ({"shard-bytes": self.shard_bytes} if self.format == "webdataset" else {})
 
     def run(self, progress: Progress, *, dry_run: bool) -> dict[str, SplitResult]:
-        """Write the splits that are not written yet, or read them and count the files and bytes that they would take.
+        """Write the splits that are not written yet, or with `dry_run` count the files and bytes that they would take.
 
         Raises:
             BuildError: the folder has other content, or the release is damaged.
         """
         self._state()  # raises before a folder is created
-        done: dict[str, SplitResult] = {}
+        results: dict[str, SplitResult] = {}
         with contextlib.nullcontext() if dry_run else export_lock(self.out):
             state = self._state()
             if not dry_run and not all(map(state.finished, self.splits)):
@@ -75,16 +75,16 @@ class Export:
             for key, split in self.splits.items():
                 if state.finished(key):
                     progress(split.rows)
-                    done[key] = SplitResult(state.splits[key], "already there")
+                    results[key] = SplitResult(state.splits[key], "already there")
                 elif dry_run:
-                    done[key] = SplitResult(self._write(key, Target(None), progress), "to be written")
+                    results[key] = SplitResult(self._write(key, Target(None), progress), "to be written")
                 else:
                     state.begin(key, split.digest)
                     state.finish(key, self._write(key, Target(self.out), progress))
-                    done[key] = SplitResult(state.splits[key], "written")
+                    results[key] = SplitResult(state.splits[key], "written")
                 if not dry_run:
                     self._write_readme(state)
-        return done
+        return results
 
     def _state(self) -> ExportState:
         state = ExportState(self.out, self.settings)
@@ -125,37 +125,37 @@ class Export:
 
 
 def _selected_splits(
-    root: Path, manifest: Manifest, wanted: Sequence[str], chosen_format: str
+    root: Path, manifest: Manifest, requested: Sequence[str], chosen_format: str
 ) -> dict[str, SplitEntry]:
-    """The selected splits, sorted; all if none is named, of `openood-tree` all that OpenOOD has lists of."""
+    """Return the requested splits, sorted; without a request all, or for `openood-tree` all that OpenOOD lists."""
     splits = manifest.by_key()
-    chosen = {key: splits[key] for key in chosen_splits(wanted, list(splits), str(root))}
+    selected = {key: splits[key] for key in chosen_splits(requested, list(splits), str(root))}
     if chosen_format == "openood-tree":
-        without = [key for key in chosen if key not in LISTS]
-        if without and (wanted or len(without) == len(chosen)):
+        unlisted = [key for key in selected if key not in LISTS]
+        if unlisted and (requested or len(unlisted) == len(selected)):
             raise BuildError(
-                f"OpenOOD has no list of {without[0]}, and so no place for it in its folders. Leave it out with "
+                f"OpenOOD has no list of {unlisted[0]}, and so no place for it in its folders. Leave it out with "
                 "--splits, or choose --format openood."
             )
-        chosen = {key: split for key, split in chosen.items() if key not in without}
-    for key, split in chosen.items():
+        selected = {key: split for key, split in selected.items() if key not in unlisted}
+    for key, split in selected.items():
         if not split.data:
             raise BuildError(
                 f"{root} has no images of {key}, only its index. Build it without --index-only, or leave it out with "
                 "--splits."
             )
-    return chosen
+    return selected
 
 
-def _table(done: Mapping[str, SplitResult]) -> list[str]:
+def _table(results: Mapping[str, SplitResult]) -> list[str]:
     lines = [["split", "rows", "files", "bytes", "state"]]
-    for key, (split, state) in done.items():
+    for key, (split, state) in results.items():
         lines.append([key, f"{split.rows:,}", f"{split.files:,}", f"{split.size:,}", state])
     return aligned_lines(lines)
 
 
-def _totals(done: Mapping[str, SplitResult]) -> dict[str, int]:
-    splits = [split for split, _ in done.values()]
+def _totals(results: Mapping[str, SplitResult]) -> dict[str, int]:
+    splits = [split for split, _ in results.values()]
     return {
         "rows": sum(split.rows for split in splits),
         "files": sum(split.files for split in splits),
@@ -163,23 +163,23 @@ def _totals(done: Mapping[str, SplitResult]) -> dict[str, int]:
     }
 
 
-def _summary(job: Export, done: Mapping[str, SplitResult], *, dry_run: bool) -> str:
-    rows, files, size = _totals(done).values()
-    counts = ((len(done), "split"), (rows, "row"), (files, "file"), (size, "byte"))
-    what = f"{', '.join(quantity(*count) for count in counts)} as {job.format}"
+def _summary(job: Export, results: Mapping[str, SplitResult], *, dry_run: bool) -> str:
+    rows, files, size = _totals(results).values()
+    counts = ((len(results), "split"), (rows, "row"), (files, "file"), (size, "byte"))
+    contents = f"{', '.join(quantity(*count) for count in counts)} as {job.format}"
     if dry_run:
-        return f"dry run: nothing was written; {job.out} would have {what}"
-    return f"{job.out} has {what}; its {readme.NAME} explains their sources and how to read them"
+        return f"dry run: nothing was written; {job.out} would have {contents}"
+    return f"{job.out} has {contents}; its {readme.NAME} explains their sources and how to read them"
 
 
-def _document(job: Export, done: Mapping[str, SplitResult], notes: Sequence[str]) -> dict[str, Any]:
-    """What `--json` prints of a dry run."""
+def _document(job: Export, results: Mapping[str, SplitResult], notes: Sequence[str]) -> dict[str, Any]:
+    """Return what `--json` prints of a dry run."""
     splits = [
         {"split": key, "rows": split.rows, "files": split.files, "bytes": split.size, "state": state}
-        for key, (split, state) in done.items()
+        for key, (split, state) in results.items()
     ]
-    where = {"release": str(job.root), "out": str(job.out), "format": job.format}
-    return {**where, **_totals(done), "splits": splits, "notes": list(notes)}
+    paths = {"release": str(job.root), "out": str(job.out), "format": job.format}
+    return {**paths, **_totals(results), "splits": splits, "notes": list(notes)}
 
 
 @helpful(
@@ -249,16 +249,16 @@ def command(
         job = Export(folder, manifest, selected, out, chosen_format, shard_bytes or SHARD_BYTES)
         rows = sum(split.rows for split in job.splits.values())
         with bar(rows, "counting" if dry_run else "exporting", quiet=quiet) as shown:
-            done = job.run(shown.update, dry_run=dry_run)
-    mixed = readme.mixed({key: split for key, (split, _) in done.items()}) if chosen_format == "webdataset" else ()
+            results = job.run(shown.update, dry_run=dry_run)
+    mixed = readme.mixed({key: split for key, (split, _) in results.items()}) if chosen_format == "webdataset" else ()
     notes = [f"images of several formats in {text}; {readme.NAME} says how `datasets` reads them" for text in mixed]
     if as_json:
-        print_document("export", _document(job, done, notes))
+        print_document("export", _document(job, results, notes))
         return
-    click.echo("\n".join([*_table(done), ""]))
+    click.echo("\n".join([*_table(results), ""]))
     for note in notes:
         click.echo(f"note: {note}")
-    click.echo(_summary(job, done, dry_run=dry_run))
+    click.echo(_summary(job, results, dry_run=dry_run))
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -74,31 +74,31 @@ def _command(target: str, revision: str | None, **values: Any) -> None:
                     plan_published(published, roots, flags.out, meter, executor)
                 else:
                     write_release(plan_published(published, roots, flags.out, meter, executor))
-        found = {key: split for published in configs for key, split in published.splits().items()}
+        splits = {key: split for published in configs for key, split in published.splits().items()}
     if flags.as_json:
-        where = {"release": target, "revision": revision, "out": str(flags.out)}
-        splits = [{"split": key, "rows": split.rows, "digest": split.digest} for key, split in found.items()]
-        print_document("materialize", where | {"rows": sum(split.rows for split in found.values()), "splits": splits})
+        document = {"release": target, "revision": revision, "out": str(flags.out)}
+        rows = [{"split": key, "rows": split.rows, "digest": split.digest} for key, split in splits.items()]
+        print_document("materialize", document | {"rows": sum(s.rows for s in splits.values()), "splits": rows})
     elif flags.dry_run:
-        lines = [[key, f"{split.rows:,}", split.digest[:12]] for key, split in found.items()]
+        lines = [[key, f"{split.rows:,}", split.digest[:12]] for key, split in splits.items()]
         click.echo("\n".join(aligned_lines([["split", "rows", "digest"], *lines])))
         click.echo(f"dry run: nothing was written; the sources have all images of {flags.out}")
     else:
-        for key, split in found.items():
+        for key, split in splits.items():
             click.echo(f"{key}: {split.rows:,} rows, digest {split.digest[:12]} as published")
-        config, _, name = min(found).partition("/")
+        config, _, name = min(splits).partition("/")
         click.echo(f"built {flags.out}")
-        click.echo(loading_line(flags.out, config, name, found[f"{config}/{name}"]))
+        click.echo(loading_line(flags.out, config, name, splits[f"{config}/{name}"]))
 
 
 @contextlib.contextmanager
 def _published(
-    target: str, wanted: Sequence[str], revision: str | None, meter: TerminalMeter
+    target: str, requested: Sequence[str], revision: str | None, meter: TerminalMeter
 ) -> Iterator[list[Published]]:
-    """The wanted rows of each config, from a release folder, or downloaded from the Hub to a temporary folder."""
+    """Yield the requested rows of each config, from a release folder or from files downloaded for the block."""
     folder = folder_or_repository(target, revision)
     if not isinstance(folder, str):
-        yield _configs(folder, wanted, target)
+        yield _configs(folder, requested, target)
         return
     if revision is None:
         raise BuildError(
@@ -114,9 +114,9 @@ def _published(
             _fetch(repository, commit, [file.path], into)
             shutil.move(into / file.path, to)
 
-        configs = _configs(into, wanted, f"{target} at {revision}", fetch)
-        listed = [one.entry().excluded for one in configs]
-        listed += [split.index for one in configs for split in one.splits().values()]
+        configs = _configs(into, requested, f"{target} at {revision}", fetch)
+        listed = [published.entry().excluded for published in configs]
+        listed += [split.index for published in configs for split in published.splits().values()]
         listed += [table.file] if (table := configs[0].manifest.duplicates) is not None else []
         listed = list(dict.fromkeys(listed))
         _fetch(repository, commit, [file.path for file in listed], into)
@@ -129,33 +129,33 @@ def _published(
         yield configs
 
 
-def _configs(root: Path, wanted: Sequence[str], name: str, fetch: Bring | None = None) -> list[Published]:
-    """The configs of a release, by the values of `--splits`; messages call it by `name`."""
+def _configs(root: Path, requested: Sequence[str], name: str, fetch: Bring | None = None) -> list[Published]:
+    """Return the configs of a release that values of `--splits` name; messages call the release by `name`."""
     shown = "" if fetch is None else name
-    keys = chosen_splits(wanted, list(read_manifest(root, shown).by_key()), name)
+    keys = chosen_splits(requested, list(read_manifest(root, shown).by_key()), name)
     splits: dict[str, set[str]] = {}
     for key in keys:
         config, _, split = key.partition("/")
         splits.setdefault(config, set()).add(split)
-    return [Published(root, config, shown, fetch, frozenset(only)) for config, only in splits.items()]
+    return [Published(root, config, shown, fetch, frozenset(names)) for config, names in splits.items()]
 
 
 def _fetch(repository: Repository, commit: str, paths: Sequence[str], into: Path) -> None:
-    there = repository.tree(commit)
+    tree = repository.tree(commit)
     for path in paths:
-        if path not in there:
+        if path not in tree:
             raise BuildError(f"{repository.name} is not a release: it has no {path}. Give another repository.")
-        repository.fetch(there[path], commit, into)
+        repository.fetch(tree[path], commit, into)
 
 
 def _roots(configs: Sequence[Published], flags: BuildFlags, meter: TerminalMeter) -> dict[str, Path]:
     needing: dict[Source, list[str]] = {}
     partitions: dict[Source, tuple[str, ...]] = {}
     for published in configs:
-        for source, taken in needed_sources(published).items():
+        for source, used in needed_sources(published).items():
             if source.on_disk:
                 needing.setdefault(source, []).append(published.config)
-                partitions[source] = tuple(dict.fromkeys([*partitions.get(source, ()), *taken]))
+                partitions[source] = tuple(dict.fromkeys([*partitions.get(source, ()), *used]))
     places = given_places(needing, flags)
     refuse_wrong_folders(places)
     missing = [source for source in needing if source not in places]
@@ -169,7 +169,7 @@ def _roots(configs: Sequence[Published], flags: BuildFlags, meter: TerminalMeter
 
 
 def make_command() -> click.Command:
-    """The click command, with a flag for each source."""
+    """Make the click command, with a flag for each source."""
     command = helpful(
         "python -m hf_scripts.materialize",
         help=_command.__doc__,

@@ -109,19 +109,19 @@ def command(
         raise BuildError(f"{repo} is not the name of a repository. Give ORG/NAME with --repo.")
     manifest = read_manifest(folder)
     chosen = chosen_part(manifest, splits, str(folder))
-    ours = without_images(chosen) if index_only else chosen
-    request = PublishRequest(folder, ours, version, private, allow_demo, max_files, dry_run, allow_moved_tags)
+    part = without_images(chosen) if index_only else chosen
+    request = PublishRequest(folder, part, version, private, allow_demo, max_files, dry_run, allow_moved_tags)
 
     def check_folder() -> None:
         _check_folder(folder, manifest, decode=check == "decode", workers=workers)
 
     with scratch_folder("push") as scratch, hub_settings():
-        say = log if as_json else result
-        done = publish(Repository(repo, log), request, check_folder, scratch, say)
+        report = log if as_json else result
+        publishing = publish(Repository(repo, log), request, check_folder, scratch, report)
     if as_json:
-        print_document("push", done.document())
-    elif done.tagged:
-        config = front_matter(ours)["configs"][0]
+        print_document("push", publishing.document())
+    elif publishing.tagged:
+        config = front_matter(part)["configs"][0]
         split = config["data_files"][0]["split"]
         click.echo(f'load_dataset("{repo}", "{config["config_name"]}", split="{split}", revision="{tag}")')
     return 0

@@ -1,4 +1,4 @@
-"""Checks every digest, count and image of a release: `python -m hf_scripts.verify DIR`, or `ORG/NAME` on the Hub."""
+"""Check every digest, count and image of a release: `python -m hf_scripts.verify DIR`, or `ORG/NAME` on the Hub."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def _verify(
 
 
 def _tasks(root: Path, manifest: Manifest, scope: Scope) -> list[FileTask]:
-    """One task per file; a file that two configs share is checked once."""
+    """Return a task for each file; a file that two configs share is checked once."""
     tasks: dict[str, FileTask] = {}
     compared = duplicates.compared_by(manifest)
     for key, config, entry in manifest.splits():
@@ -107,16 +107,21 @@ def _tasks(root: Path, manifest: Manifest, scope: Scope) -> list[FileTask]:
         tasks.setdefault(index.path, IndexTask(root, index, split, entry, values=values))
         if key not in scope.splits:
             continue
-        for file, rows, first in _places(root, index, entry.data):
+        for file, rows, first in _index_rows(root, index, entry.data):
             tasks.setdefault(file.path, DataTask(root, file, split, rows, first, scope.decode))
-        for file, rows, first in _places(root, index, entry.sealed):
+        for file, rows, first in _index_rows(root, index, entry.sealed):
             tasks.setdefault(file.path, SealedTask(root, file, split, rows, first))
     files = {file.path: file for file in files_in(manifest, scope.splits)}
     return [tasks.get(path) or FileTask(root, file) for path, file in files.items()]
 
 
-def _places(root: Path, index: FileEntry, files: Sequence[FileEntry]) -> Iterator[tuple[FileEntry, str | None, int]]:
-    """Each file of a split, the index to compare it with if its rows are known there, and the first of them."""
+def _index_rows(
+    root: Path, index: FileEntry, files: Sequence[FileEntry]
+) -> Iterator[tuple[FileEntry, str | None, int]]:
+    """Yield each file of a split, the path of its index, and the number of the file's first row there.
+
+    The path is None where that row is not known.
+    """
     first: int | None = 0
     for file in files:
         compared = index.path if first is not None and (root / index.path).is_file() else None
@@ -136,12 +141,12 @@ def _rows(path: Path) -> int | None:
 
 
 def _decoded(tasks: Sequence[FileTask], outcomes: Sequence[Outcome]) -> dict[str, Decoded]:
-    """The decoded images of splits that were compared by them, by `config/split`; shards are sorted by their names."""
+    """Return the decoded images of splits that were compared by them, by `config/split`, in the order of the rows."""
     parts: dict[str, list[Decoded]] = {}
     for task, outcome in zip(tasks, outcomes, strict=True):
         if isinstance(task, DataTask) and task.decode and task.split.compared:
             parts.setdefault(task.split.key, []).append(outcome.decoded)
-    return {key: concatenate(some) for key, some in parts.items()}
+    return {key: concatenate(shards) for key, shards in parts.items()}
 
 
 def _check_counts(manifest: Manifest, rows: Mapping[str, int | None], problems: Problems) -> None:
@@ -195,7 +200,7 @@ def _notes(manifest: Manifest) -> list[str]:
 
 
 def _grouped(kind: str, lines: Sequence[str]) -> list[str]:
-    """Notes of one kind as one line: how many there are, and the first; one alone as it is."""
+    """Return notes of one kind as one line: their number and the first; a single note as it is."""
     return [f"{kind.format(f'{len(lines):,}')}: {lines[0]}"] if len(lines) > 1 else list(lines)
 
 
@@ -254,8 +259,8 @@ def command(
                 f"{release} is a folder here, to which --revision and --keep do not apply. Omit them, or run from "
                 "another folder to check the repository of that name."
             )
-        found = _check(folder, str(folder), Problems(), splits, decode=decode, workers=workers)
-        return _print(found, found.document(release, None, None) if as_json else None)
+        verified = _check(folder, str(folder), Problems(), splits, decode=decode, workers=workers)
+        return _print(verified, verified.document(release, None, None) if as_json else None)
     # The client takes half a second to import.
     from hf_scripts.checks.download import downloaded
     from hf_scripts.publish.access import exposure_problems
@@ -264,16 +269,16 @@ def command(
         return Scope.of(manifest, decode=decode, splits=splits, name=name).splits
 
     click.echo(f"there is no folder {release}; looking for it on the Hub", err=True)
-    with downloaded(release, revision or "main", keep, log, chosen) as there:
-        there.problems.merge(exposure_problems(there.repository, revision or "main", there.commit))
-        found = _check(there.root, there.name, there.problems, splits, decode=decode, workers=workers)
-        return _print(found, found.document(release, revision or "main", there.commit) if as_json else None)
+    with downloaded(release, revision or "main", keep, log, chosen) as download:
+        download.problems.merge(exposure_problems(download.repository, revision or "main", download.commit))
+        verified = _check(download.root, download.name, download.problems, splits, decode=decode, workers=workers)
+        return _print(verified, verified.document(release, revision or "main", download.commit) if as_json else None)
 
 
 def _check(
     folder: Path, name: str, problems: Problems, splits: Sequence[str], *, decode: bool, workers: int
 ) -> Verified:
-    """Check a folder; the given problems are reported with the new ones, under its name."""
+    """Check a folder, which the result calls `name`; its problems follow the given ones."""
     notes: list[str] = []
     scope = None
     _refuse_build_in_progress(folder)  # which may not have written a manifest yet
@@ -282,19 +287,19 @@ def _check(
         scope = Scope.of(manifest, decode=decode, splits=splits, name=name)
         size = sum(file.size for file in files_in(manifest, scope.splits))
         with bar(size, "checking", unit="B") as shown:
-            found, notes = verify(folder, manifest, scope, workers=workers, advance=shown.update)
-        problems.merge(found)
+            new_problems, notes = verify(folder, manifest, scope, workers=workers, advance=shown.update)
+        problems.merge(new_problems)
     return Verified(name, manifest, scope, decode, problems, tuple(notes))
 
 
-def _print(found: Verified, document: Mapping[str, Any] | None) -> int:
-    """Print what was found, as text or as a document, and return the exit code."""
+def _print(verified: Verified, document: Mapping[str, Any] | None) -> int:
+    """Print the result, or the JSON document if there is one, and return the exit code."""
     if document is not None:
         print_document("verify", document)
     else:
-        for line in found.lines():
+        for line in verified.lines():
             click.echo(line)
-    return 1 if found.problems.total() else 0
+    return 1 if verified.problems.total() else 0
 
 
 def main(argv: Sequence[str] | None = None) -> int:

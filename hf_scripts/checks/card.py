@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from pathlib import Path
 
 from builders.card import card
@@ -36,18 +37,18 @@ def check_card(root: Path, manifest: Manifest) -> Problems:
         problems.add("card", "README.md: is not a regular file")
         return problems
     try:
-        found = read_regular(path, MOST_BYTES).decode("utf-8")
+        card_text = read_regular(path, MOST_BYTES).decode("utf-8")
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else f"it is not UTF-8 text (byte {error.start:,})"
         problems.add("card", f"README.md: cannot be read: {reason}")
         return problems
     front = front_matter_text(manifest)
-    if not found.startswith(front):
-        problems.add("card", _first_difference(front, found))
+    if not card_text.startswith(front):
+        problems.add("card", _first_difference(front, card_text))
     elif manifest.card is not None and file_sha256(path) != manifest.card.sha256:
         expected = card.card_text(manifest)
-        same = "README.md: the SHA-256 is not the one that manifest.json lists"
-        problems.add("card", same if found == expected else _first_difference(expected, found))
+        reason = "README.md: the SHA-256 is not the one that manifest.json lists"
+        problems.add("card", reason if card_text == expected else _first_difference(expected, card_text))
     return problems
 
 
@@ -56,10 +57,9 @@ def check_croissant(root: Path, manifest: Manifest) -> Problems:
     return check_file(root, manifest.croissant) if manifest.croissant is not None else Problems()
 
 
-def _first_difference(expected: str, found: str) -> str:
-    """The first line of a card that is not the expected one."""
-    wanted, there = expected.split("\n"), found.split("\n")
-    pairs = zip([*wanted, ""], [*there, ""], strict=False)
-    line = next((i for i, (a, b) in enumerate(pairs) if a != b), min(len(wanted), len(there)))
-    texts = [lines[line][:_SHOWN] if line < len(lines) else "the end" for lines in (wanted, there)]
-    return f"README.md line {line + 1}: is {texts[1]!r}, not {texts[0]!r} as manifest.json gives"
+def _first_difference(expected: str, card_text: str) -> str:
+    """Describe the first line of a card that is not the expected one."""
+    pairs = enumerate(itertools.zip_longest(card_text.split("\n"), expected.split("\n")), start=1)
+    number, lines = next((number, lines) for number, lines in pairs if lines[0] != lines[1])
+    shown, expected_line = ("the end" if line is None else line[:_SHOWN] for line in lines)
+    return f"README.md line {number}: is {shown!r}, not {expected_line!r} as manifest.json gives"

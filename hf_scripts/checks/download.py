@@ -49,7 +49,8 @@ def downloaded(
         revision: a branch, tag or commit. It is resolved once, and all files are of that commit.
         keep: a new or empty folder for the files; without it they are deleted when the block ends.
         log: prints the source and size of the download, and every wait.
-        chosen: given the manifest and the release's name, the splits (`config/split`) whose images are downloaded.
+        chosen: returns the splits (`config/split`) whose images are downloaded, from the manifest and the release's
+            name.
 
     Raises:
         BuildError: there is no such release, or not enough disk space.
@@ -66,8 +67,8 @@ def downloaded(
             label = f"{name} at {revision} (commit {commit[:12]})"
             files, problems = _listed_files(repository, commit, into, chosen)
             size = sum(file.size for file in files)
-            kept = f"into {keep}" if keep else "into a temporary folder"
-            log(f"downloading {label} from {repository.host}: {len(files):,} files, {size:,} bytes {kept}")
+            destination = f"into {keep}" if keep else "into a temporary folder"
+            log(f"downloading {label} from {repository.host}: {len(files):,} files, {size:,} bytes {destination}")
             _check_disk_space(size, into)
             _download(repository, commit, files, into)
         yield Downloaded(into, label, problems, repository, commit)
@@ -76,7 +77,7 @@ def downloaded(
 def _listed_files(
     repository: Repository, commit: str, into: Path, chosen: Callable[[Manifest, str], Collection[str]]
 ) -> tuple[list[RemoteFile], Problems]:
-    """The files of a commit that its manifest lists for the chosen splits, and its unlisted files as problems."""
+    """Return the files of a commit that its manifest lists for the chosen splits; its unlisted files are problems."""
     tree = repository.tree(commit)
     where = f"{repository.name} at commit {commit[:12]}"
     if "manifest.json" not in tree:
@@ -88,8 +89,8 @@ def _listed_files(
     if manifest is None:
         return [], Problems()  # checking the folder reports why
     images = {file.path for _, _, split in manifest.splits() for file in (*split.data, *split.sealed)}
-    wanted = {file.path for file in check_manifest.files_in(manifest, chosen(manifest, where))}
-    listed = {file.path for file in manifest.files_and_card()} - (images - wanted)
+    selected = {file.path for file in check_manifest.files_in(manifest, chosen(manifest, where))}
+    listed = {file.path for file in manifest.files_and_card()} - (images - selected)
     return [tree[path] for path in sorted(listed & tree.keys())], check_manifest.check_unlisted(tree, manifest)
 
 
@@ -110,7 +111,7 @@ def _download(repository: Repository, commit: str, files: list[RemoteFile], into
             for file, _ in zip(files, pool.map(lambda file: repository.fetch(file, commit, into), files), strict=True):
                 shown.update(file.size)
     except Stopped:
-        wait = False  # for the files under way
+        wait = False  # leaves the downloads under way to end with the process
         raise
     finally:
         pool.shutdown(wait=wait, cancel_futures=True)

@@ -31,13 +31,13 @@ _PROBLEM = "duplicates"
 
 
 def compared_by(manifest: Manifest) -> dict[str, frozenset[By]]:
-    """Methods other than digests by which each split's images were compared, by `config/split`."""
-    found: dict[str, set[By]] = {}
+    """Return the methods other than byte digests by which each split's images were compared, by `config/split`."""
+    methods: dict[str, set[By]] = {}
     for entry in manifest.duplicates.compared if manifest.duplicates is not None else ():
         if entry.by != "bytes":
             for key in (*entry.splits, *entry.others):
-                found.setdefault(key, set()).add(entry.by)
-    return {key: frozenset(by) for key, by in found.items()}
+                methods.setdefault(key, set()).add(entry.by)
+    return {key: frozenset(by) for key, by in methods.items()}
 
 
 def check_duplicates(
@@ -48,12 +48,12 @@ def check_duplicates(
     Args:
         root: the release.
         manifest: its manifest.
-        decoded: the decoded images of splits that were compared by pixels or similarity. Such comparisons are made
-            again where the images of both splits are here, and else not.
+        decoded: the decoded images of splits that were compared by pixels or similarity. Such a comparison is only
+            repeated where the images of both splits are given.
 
     Returns:
-        The problems, and notes: the number of pairs of each two splits, and the splits that were not compared. A
-        release from before there was a table only gets notes.
+        The problems, and notes: the numbers of pairs, and the splits that were not compared. A release from before
+        there was a table only gets notes.
     """
     indexes = {key: root / entry.index.path for key, entry in manifest.by_key().items()}
     exact = [pair for keys in groups(manifest) for pair in exact_pairs({key: indexes[key] for key in keys})]
@@ -73,12 +73,12 @@ def check_duplicates(
         return problems, []
     _check_form(table, pairs, problems)
     _check_rows(indexes, table, pairs, problems)
-    whole = {
+    complete = {  # a build compares all rows of a split, so a part of them cannot repeat its comparisons
         key: images for key, images in (decoded or {}).items() if len(images.digests) == read_row_count(indexes[key])
     }
-    again = Recomparison(manifest, table, indexes, whole)
-    _check_missing(table, [*exact, *again.equal_pixels(), *again.similar()], pairs, problems)
-    _check_distances(table, pairs, again, problems)
+    recomparison = Recomparison(manifest, table, indexes, complete)
+    _check_missing(table, [*exact, *recomparison.equal_pixels(), *recomparison.similar()], pairs, problems)
+    _check_distances(table, pairs, recomparison, problems)
     return problems, [*_counts(manifest, pairs), *_not_compared(manifest, table)]
 
 
@@ -93,16 +93,16 @@ def _check_form(table: DuplicatesEntry, pairs: Sequence[Pair], problems: Problem
         if (pair.split, pair.id) >= (pair.other_split, pair.other_id):
             sides = f"{pair.split} {pair.id} stands before {pair.other_split} {pair.other_id}"
             problems.add(_PROBLEM, f"{path} row {number}: not in the order of split and id: {sides}")
-    for number, (one, other) in enumerate(pairwise(pairs), start=1):
-        if one.place >= other.place:
-            wrong = "repeats" if one.place == other.place else "sorts before"
+    for number, (previous, pair) in enumerate(pairwise(pairs), start=1):
+        if previous.place >= pair.place:
+            wrong = "repeats" if previous.place == pair.place else "sorts before"
             problems.add(_PROBLEM, f"{path} row {number}: the pair {wrong} the pair before it")
 
 
 def _check_rows(
     indexes: Mapping[str, Path], table: DuplicatesEntry, pairs: Sequence[Pair], problems: Problems
 ) -> None:
-    """Check that every pair is of two rows of the release, of splits that were compared, with a possible distance."""
+    """Check that every pair has two rows of the release, from splits that were compared, and a possible distance."""
     rows = rows_of_pairs(pairs, indexes.get)
     compared = set(listed_comparisons(table.compared))
     for number, pair in enumerate(pairs):
@@ -126,7 +126,7 @@ def _check_rows(
 
 
 def _wrong_distance(pair: Pair, ways: Set[str], *, equal: bool) -> str:
-    """The reason why a pair cannot have its distance, given its digests and the comparisons made; empty if it can."""
+    """Return why a pair with equal or other digests cannot have its distance, by the methods used; empty if it can."""
     if not ways:
         return f"{pair.split} and {pair.other_split} were not compared"
     if equal:
@@ -138,12 +138,14 @@ def _wrong_distance(pair: Pair, ways: Set[str], *, equal: bool) -> str:
     return f"the digests differ, and no comparison of the two splits gives distance {pair.distance}"
 
 
-def _check_missing(table: DuplicatesEntry, found: Iterable[Pair], pairs: Iterable[Pair], problems: Problems) -> None:
-    """Check that every pair that a comparison finds again is listed."""
+def _check_missing(
+    table: DuplicatesEntry, expected: Iterable[Pair], pairs: Iterable[Pair], problems: Problems
+) -> None:
+    """Check that every expected pair is listed, if its splits were compared by a method that finds it."""
     compared = {(c.one, c.other) for c in listed_comparisons(table.compared)}
     exactly = {(c.one, c.other) for c in listed_comparisons(table.compared) if c.by != SIMILARITY}
     listed = {pair.place for pair in pairs}
-    for pair in sorted(found):
+    for pair in sorted(expected):
         if pair.splits in (compared if pair.distance else exactly) and pair.place not in listed:
             listed.add(pair.place)  # by another comparison, too
             rows = f"{pair.id} of {pair.split} and {pair.other_id} of {pair.other_split}"
@@ -151,18 +153,20 @@ def _check_missing(table: DuplicatesEntry, found: Iterable[Pair], pairs: Iterabl
             problems.add("unlisted pair", f"{table.path}: lacks the pair {rows}, which are {which}")
 
 
-def _check_distances(table: DuplicatesEntry, pairs: Sequence[Pair], again: Recomparison, problems: Problems) -> None:
+def _check_distances(
+    table: DuplicatesEntry, pairs: Sequence[Pair], recomparison: Recomparison, problems: Problems
+) -> None:
     """Check the distance of every pair with both images decoded."""
     compared = set(listed_comparisons(table.compared))
-    for number, pair, (one, digest), (other, other_digest) in again.named(pairs):
+    for number, pair, (pixels, digest), (other_pixels, other_digest) in recomparison.images_of(pairs):
         if digest == other_digest:
             continue  # the distance of equal pixels is checked with the digests
         if comparison(SIMILARITY, *pair.splits) in compared:
             # The distance is not symmetric, and the table does not record which image was shifted.
-            found_distances = [distance(one, other), distance(other, one)]
-            if any(abs(value - pair.distance) <= ROUNDING for value in found_distances):
+            distances = [distance(pixels, other_pixels), distance(other_pixels, pixels)]
+            if any(abs(value - pair.distance) <= ROUNDING for value in distances):
                 continue
-            measured = f"measured {' or '.join(f'{value:.6g}' for value in found_distances)}"
+            measured = f"measured {' or '.join(f'{value:.6g}' for value in distances)}"
         else:
             measured = "the pixels differ"
         where = f"{table.path} row {number}, {pair.id} and {pair.other_id}"
@@ -170,10 +174,7 @@ def _check_distances(table: DuplicatesEntry, pairs: Sequence[Pair], again: Recom
 
 
 def _counts(manifest: Manifest, pairs: Sequence[Pair]) -> list[str]:
-    """One note for all pairs: their number, how many differ in class or role, and where the most are.
-
-    The table itself has every pair, and a release's card the numbers by splits.
-    """
+    """Return one note on all pairs: their number, how many differ in class or role, and where the most are."""
     if not pairs:
         return []
     training = {key for key, entry in manifest.by_key().items() if is_training(key, entry)}
@@ -185,10 +186,10 @@ def _counts(manifest: Manifest, pairs: Sequence[Pair]) -> list[str]:
         "known and unknown": sum(map(is_known_and_unknown, pairs)),
         "with an in-distribution training image": with_training,
     }
-    facts = ", ".join(f"{number:,} {what}" for what, number in numbers.items() if number)
-    most = max(counts, key=lambda count: count.pairs)  # of several the first
-    one, other = most.split, most.other_split
-    where = f"between {one} and {other}" if one != other else f"within {one}"
+    facts = ", ".join(f"{number:,} {relation}" for relation, number in numbers.items() if number)
+    most = max(counts, key=lambda count: count.pairs)
+    first, second = most.split, most.other_split
+    where = f"between {first} and {second}" if first != second else f"within {first}"
     if len(counts) > 1:
         where = f"in {len(counts):,} pairings of splits, {most.pairs:,} of them {where}"
     return [f"{quantity(len(pairs), 'pair')} of duplicates {where}{f' ({facts})' if facts else ''}"]
@@ -197,13 +198,13 @@ def _counts(manifest: Manifest, pairs: Sequence[Pair]) -> list[str]:
 def _not_compared(manifest: Manifest, table: DuplicatesEntry) -> list[str]:
     compared = {(c.one, c.other) for c in listed_comparisons(table.compared)}
     lacking = [
-        (one, other)
+        (first, second)
         for keys in groups(manifest)
-        for number, one in enumerate(keys)
-        for other in keys[number:]
-        if (one, other) not in compared
+        for number, first in enumerate(keys)
+        for second in keys[number:]
+        if (first, second) not in compared
     ]
     if not lacking:
         return []
-    one, other = lacking[0]
-    return [f"{len(lacking):,} pairs of splits were not compared for duplicates, such as {one} and {other}"]
+    first, second = lacking[0]
+    return [f"{len(lacking):,} pairs of splits were not compared for duplicates, such as {first} and {second}"]

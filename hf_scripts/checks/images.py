@@ -37,7 +37,7 @@ class Decoded:
 
 
 def concatenate(parts: Sequence[Decoded]) -> Decoded:
-    """The rows of all parts, in order."""
+    """Concatenate the rows of all parts."""
     digests = tuple(digest for part in parts for digest in part.digests)
     return Decoded(digests, np.concatenate([Decoded().pixels, *(part.pixels for part in parts)]))
 
@@ -57,7 +57,7 @@ def check_images(
             of generated images, which are over pixels, are not compared either.
 
     Returns:
-        What the comparisons of the split's images with others take of the decoded images.
+        The decoded images, as far as the split was compared by them.
     """
     column = rows.column("image")
     names = pc.struct_field(column, "path").to_pylist()
@@ -68,17 +68,17 @@ def check_images(
         where = f"{path} row {first + i}"
         if not names[i] or "/" in names[i] or "\\" in names[i]:
             problems.add("image.path", f"{where}: image.path is {names[i] or 'empty'}, not a file name")
-        buffer, found, pixel_digest = value.as_buffer(), "", ""
+        buffer, digest, pixel_digest = value.as_buffer(), "", ""
         if buffer is None:
             problems.add("image missing", f"{where}: has no image bytes")
         elif stored[i] not in images.BY_PIXELS:
-            found = hashlib.sha256(buffer).hexdigest()  # which needs no copy of the bytes
+            digest = hashlib.sha256(buffer).hexdigest()  # which needs no copy of the bytes
         if decode and buffer is not None:
             try:
                 image = _decoded(buffer, names[i])
                 if split.compared or stored[i] in images.BY_PIXELS:
                     pixel_digest = images.pixel_sha256(image)
-                    found = found or pixel_digest
+                    digest = digest or pixel_digest
                 if SIMILARITY in split.compared:
                     pixels[i] = scaled(image)
                 if split.prepared and image.size != (split.prepared, split.prepared):
@@ -88,17 +88,17 @@ def check_images(
                 # Pillow's message for unknown bytes ends with the address of a buffer.
                 reason = str(error).split(" <_io.BytesIO")[0] or type(error).__name__
                 problems.add("image decoding", f"{where}: datasets cannot decode the image: {reason}")
-        if found and found != listed[i]:
+        if digest and digest != listed[i]:
             problems.add(
                 "image digest",
-                f"{where}: the image has the digest {found}, not {listed[i]} as in content_sha256",
+                f"{where}: the image has the digest {digest}, not {listed[i]} as in content_sha256",
             )
         digests.append(pixel_digest)
     return Decoded(digests if split.compared else (), pixels)
 
 
 def _decoded(buffer: pa.Buffer, name: str | None) -> PIL.Image.Image:
-    """The image as `datasets` gives it, orientation and all."""
+    """Decode an image as `datasets` does, which also turns it to its orientation."""
     from datasets import Image
 
     with warnings.catch_warnings():

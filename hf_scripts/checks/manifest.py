@@ -22,8 +22,8 @@ from hf_scripts.checks.problems import Problems
 if TYPE_CHECKING:  # the Hub's client, which a folder needs not
     from builders.hub.repository import RemoteFile
 
-_BESIDE = (".cache", ".git", ".gitattributes", ".state")
-"""What lies at a release's root and is no part of it: a build's state, and what git and the Hub's client keep.
+_NOT_RELEASED = (".cache", ".git", ".gitattributes", ".state")
+"""Entries of a release's root that are no part of it: a build's state, and what git and the Hub's client keep.
 `datasets` looks into a hidden folder only where a pattern names it, and no pattern of a card does."""
 
 
@@ -49,7 +49,7 @@ def load_manifest(root: Path, problems: Problems, name: str = "") -> Manifest | 
 
 
 def files_in(manifest: Manifest, splits: Collection[str]) -> list[FileEntry]:
-    """The files of a release without the images and sealed residuals that belong to other splits alone."""
+    """Return the files of a release without the images and sealed residuals that only other splits have."""
     images: dict[str, bool] = {}
     for key, _, split in manifest.splits():
         for file in (*split.data, *split.sealed):
@@ -76,7 +76,7 @@ def check_file(root: Path, listed: FileEntry) -> Problems:
 
 
 def check_strays(root: Path, manifest: Manifest) -> Problems:
-    """Check that the release holds what its manifest lists under the names that releases have, and nothing else.
+    """Check that the manifest lists all files of the release, once each and under the names that builds give them.
 
     Pictures of images (`shows_images`) may be there: a manifest never lists them, and a repository may not have them.
     """
@@ -86,7 +86,7 @@ def check_strays(root: Path, manifest: Manifest) -> Problems:
         if file.path in known:
             problems.add("manifest", f"manifest.json: lists {file.path} twice, with different sizes or digests")
         known.add(file.path)
-    for path in store_of(root).entries(root, _BESIDE):
+    for path in store_of(root).entries(root, _NOT_RELEASED):
         name = path.relative_to(root).as_posix()
         if path.name.startswith(".") and path.name.endswith(TEMPORARY):
             problems.add("temporary file", f"{name}: a temporary file, left by a killed run")
@@ -96,16 +96,16 @@ def check_strays(root: Path, manifest: Manifest) -> Problems:
 
 
 def check_names(manifest: Manifest) -> Problems:
-    """Check that every table has the path that a build gives it, by which shards sort as they are listed."""
+    """Check that every table has the path that a build gives it; so shards sort by name in their listed order."""
     problems = Problems()
-    for found, expected, of in _named(manifest):
-        if found != expected:
-            problems.add("manifest", f"manifest.json: lists {found} as {of}, which must be {expected}")
+    for path, expected, table in _table_paths(manifest):
+        if path != expected:
+            problems.add("manifest", f"manifest.json: lists {path} as {table}, which must be {expected}")
     return problems
 
 
-def _named(manifest: Manifest) -> Iterator[tuple[str, str, str]]:
-    """Each listed table: its path, the path that `Layout` gives it, and what it is."""
+def _table_paths(manifest: Manifest) -> Iterator[tuple[str, str, str]]:
+    """Yield of each listed table its path, the path that a build gives it, and its description."""
     for name, config in sorted(manifest.configs.items()):
         yield config.excluded.path, f"excluded/{name}.csv", f"the exclusions of {name}"
         for split, entry in sorted(config.splits.items()):

@@ -19,7 +19,7 @@ SHOWN = 5
 
 @dataclass
 class Problems:
-    """Problems by kind. Only the first few of a kind keep their message: a shard may have one in every row."""
+    """Problems by kind. Only the first few of a kind keep their message, as a shard may have one in every row."""
 
     sentences: dict[str, list[str]] = field(default_factory=dict)
     counts: dict[str, int] = field(default_factory=dict)
@@ -51,21 +51,18 @@ class Problems:
             self._extend(kind, other.sentences[kind], count)
 
     def total(self) -> int:
-        """Number of problems, including those without a message."""
+        """Return the number of problems, including those without a message."""
         return sum(self.counts.values())
 
     def lines(self) -> Iterator[str]:
-        """The messages by kind, in the order of first occurrence; each kind ends with the count of its others.
-
-        Each is one line of printable text, whatever the release contains.
-        """
-        for kind, kept in self.sentences.items():
-            yield from map(printable, kept)
-            more = self.counts[kind] - len(kept)
+        """Yield printable messages by kind, in the order of first occurrence, and the count of further ones."""
+        for kind, sentences in self.sentences.items():
+            yield from map(printable, sentences)
+            more = self.counts[kind] - len(sentences)
             if more:
                 yield f"and {more:,} more ({kind})"
 
     def _extend(self, kind: str, sentences: list[str], count: int) -> None:
-        kept = self.sentences.setdefault(kind, [])
-        kept += sentences[: SHOWN - len(kept)]
+        known = self.sentences.setdefault(kind, [])
+        known.extend(sentences[: SHOWN - len(known)])
         self.counts[kind] = self.counts.get(kind, 0) + count

@@ -1,4 +1,4 @@
-"""Makes the comparisons of a table of duplicates again, from the images that were decoded for other checks.
+"""Repeats the comparisons of a table of duplicates with the images that were decoded for other checks.
 
 Tested by `tests/hf_scripts/checks/test_duplicates.py`.
 """
@@ -29,7 +29,7 @@ _Image = tuple[npt.NDArray[np.uint8], str]
 
 @dataclass(frozen=True)
 class Recomparison:
-    """Compares the images of splits again that a table's manifest lists as compared.
+    """Repeats the comparisons that a manifest lists for its table of duplicates.
 
     Attributes:
         manifest: the release's manifest.
@@ -44,55 +44,54 @@ class Recomparison:
     decoded: Mapping[str, Decoded]
 
     def equal_pixels(self) -> Iterator[Pair]:
-        """The pairs of rows whose decoded pixels are equal.
+        """Yield the pairs of rows whose decoded pixels are equal.
 
         In a large group of equal images, which pairs are listed depends on all splits that were compared with each
-        other (`builders.duplicates.exact.ALL_PAIRS`), so all of them must be here.
+        other (`builders.duplicates.exact.ALL_PAIRS`), so such a group is skipped unless all of them are decoded.
         """
         compared = self._compared("pixels")
         for group in groups(self.manifest):
-            keys = [key for key in group if any(key in both for both in compared)]
+            keys = [key for key in group if any(key in splits for splits in compared)]
             if all(key in self.decoded for key in keys):
                 digests: dict[str, Digests] = {
                     key: partial(iter, [pa.array(self.decoded[key].digests, pa.string())]) for key in keys
                 }
-                found = exact_pairs({key: self.indexes[key] for key in keys}, digests) if keys else []
-                yield from (pair for pair in found if pair.splits in compared)
+                pairs = exact_pairs({key: self.indexes[key] for key in keys}, digests) if keys else []
+                yield from (pair for pair in pairs if pair.splits in compared)
 
     def similar(self) -> Iterator[Pair]:
-        """The pairs of rows within the threshold whose bytes differ."""
-        for both in sorted(self._compared(SIMILARITY)):
-            if all(key in self.decoded for key in both):
-                yield from self._similar(*sorted(both, key=self._order_as_reference, reverse=True))
+        """Yield the pairs of rows within the threshold whose bytes differ."""
+        for splits in sorted(self._compared(SIMILARITY)):
+            if all(key in self.decoded for key in splits):
+                yield from self._similar(*sorted(splits, key=self._order_as_reference, reverse=True))
 
-    def named(self, pairs: Sequence[Pair]) -> Iterator[tuple[int, Pair, _Image, _Image]]:
-        """Each pair whose images are both here, by number, with its two scaled images and digests of pixels."""
+    def images_of(self, pairs: Sequence[Pair]) -> Iterator[tuple[int, Pair, _Image, _Image]]:
+        """Yield number, pair, and both scaled images with their pixel digests, of each pair that is decoded."""
         ids = paired_ids(pairs)
         images: dict[tuple[str, str], _Image] = {}
         for key in sorted(ids.keys() & self.decoded.keys()):
-            some = self.decoded[key]
+            decoded = self.decoded[key]
             for number, name in enumerate(read_parquet(self.indexes[key], ["id"])["id"].to_pylist()):
-                if name in ids[key] and some.digests[number]:
-                    scaled = some.pixels[number] if len(some.pixels) else np.zeros(0, np.uint8)
-                    images[key, name] = scaled, some.digests[number]
+                if name in ids[key] and decoded.digests[number]:
+                    scaled = decoded.pixels[number] if len(decoded.pixels) else np.zeros(0, np.uint8)
+                    images[key, name] = scaled, decoded.digests[number]
         for number, pair in enumerate(pairs):
             sides = images.get((pair.split, pair.id)), images.get((pair.other_split, pair.other_id))
             if sides[0] is not None and sides[1] is not None:
                 yield number, pair, sides[0], sides[1]
 
     def _compared(self, by: str) -> set[tuple[str, str]]:
-        return {(found.one, found.other) for found in listed_comparisons(self.table.compared) if found.by == by}
+        return {(listed.one, listed.other) for listed in listed_comparisons(self.table.compared) if listed.by == by}
 
     def _order_as_reference(self, key: str) -> tuple[bool, bool, str]:
-        """Sorts the splits of a comparison: the first is the reference, over which a build moves the other's images.
+        """Return the key that sorts the reference of a comparison first, over which a build shifts the other's images.
 
-        It is a training split, or else an in-distribution one; of two such splits it is the first by name.
+        The reference is a training split, or else an in-distribution one; of two such splits the first by name.
         """
         entry = self.manifest.by_key()[key]
         return not is_training(key, entry), entry.roles != (KNOWN_ROLE,), key
 
     def _similar(self, query: str, reference: str) -> Iterator[Pair]:
-        """The similar pairs of two splits."""
         from builders.duplicates.search import THRESHOLD, find_pairs  # SciPy, for which --help should not wait
 
         images = (self.decoded[key].pixels for key in (query, reference))

@@ -1,4 +1,4 @@
-"""Checks what several files of a release say together: exclusions and rows, and ids of different splits."""
+"""Checks files of a release against each other: exclusions against rows, and the ids of different splits."""
 
 from __future__ import annotations
 
@@ -73,18 +73,18 @@ def check_ids(root: Path, manifest: Manifest) -> Problems:
     """Check that no id occurs in two splits of a config. All indexes must be readable."""
     problems = Problems()
     for name, config in sorted(manifest.configs.items()):
-        mine = [(f"{name}/{split}", entry) for split, entry in sorted(config.splits.items())]
-        _check_ids(root, mine, problems)
+        splits = [(f"{name}/{split}", entry) for split, entry in sorted(config.splits.items())]
+        _check_ids(root, splits, problems)
     return problems
 
 
-def _check_ids(root: Path, mine: Sequence[tuple[str, SplitEntry]], problems: Problems) -> None:
-    seen: list[tuple[str, pa.ChunkedArray]] = []
-    for key, split in mine:
+def _check_ids(root: Path, splits: Sequence[tuple[str, SplitEntry]], problems: Problems) -> None:
+    earlier: list[tuple[str, pa.ChunkedArray]] = []
+    for key, split in splits:
         ids = read_parquet(root / split.index.path, ["id"])["id"]
-        for other, others in seen:
-            both = ids.filter(pc.is_in(ids, value_set=others))
-            if len(both):
-                ids_ = f"{len(both):,} ids are" if len(both) > 1 else "1 id is"
-                problems.add("id in two splits", f"{key}: {ids_} also in {other}, for instance {both[0]}")
-        seen.append((key, ids))
+        for other, other_ids in earlier:
+            common = ids.filter(pc.is_in(ids, value_set=other_ids))
+            if len(common):
+                count = f"{len(common):,} ids are" if len(common) > 1 else "1 id is"
+                problems.add("id in two splits", f"{key}: {count} also in {other}, for instance {common[0]}")
+        earlier.append((key, ids))

@@ -58,7 +58,7 @@ class FileTask:
     resources: ClassVar[Resources] = ONE_CORE
 
     def run(self, progress: Progress) -> Outcome:
-        """Check the file, then count its rows and bytes."""
+        """Check the file, and report its rows and bytes as done."""
         problems = check_file(self.root, self.file)
         outcome = Outcome(problems)
         if "file missing" not in problems.counts:
@@ -79,8 +79,8 @@ class FileTask:
 class DataTask(FileTask):
     """Checks one shard.
 
-    Its rows are compared with those of the file `index` from row `first` on, unless `index` is None. `decode` decodes
-    every image, and returns what comparisons of the split take.
+    Its rows are compared with those of the file `index` from row `first` on, unless `index` is None. With `decode`,
+    every image is decoded.
     """
 
     split: SplitFacts
@@ -105,8 +105,9 @@ class DataTask(FileTask):
             for batch in row_batches(parquet, _BATCH_ROWS, groups=[group]):
                 rows = pa.Table.from_batches([batch])
                 check_values(rows.drop_columns("image"), self.split, self.file.path, first, problems)
-                found = check_images(batch, self.file.path, first, problems, split=self.split, decode=self.decode)
-                decoded.append(found)
+                decoded.append(
+                    check_images(batch, self.file.path, first, problems, split=self.split, decode=self.decode)
+                )
                 if index is not None:
                     _compare(rows, index.take(batch.num_rows), self, first, problems)
                 first += batch.num_rows
@@ -129,9 +130,8 @@ class IndexTask(FileTask):
         """Check the schema and structure, the ids, and that the rows are those of the entry and of its parts."""
         with open_streamed(self.root / self.file.path) as parquet:
             _check_structure(parquet, self.file.path, problems)
-            if not _check_schema(parquet.schema_arrow, self.split, self.file.path, problems, image=False):
-                return Outcome(problems)
-            if not self._check_size(parquet, problems):
+            sound = _check_schema(parquet.schema_arrow, self.split, self.file.path, problems, image=False)
+            if not sound or not self._check_size(parquet, problems):
                 return Outcome(problems)
             if self.values:
                 first = 0
@@ -178,23 +178,24 @@ class IndexTask(FileTask):
         counted = rows.group_by(["role", "source"]).aggregate([([], "count_all")])
         present = {(ROLES[row["role"]], row["source"]): row["count_all"] for row in counted.to_pylist()}
         for role, source in sorted(counts.keys() | present.keys()):
-            expected, there = counts[role, source], present.get((role, source), 0)
-            if expected != there:
-                rows_of = f"{there:,} rows of role {role} from {source}"
+            expected, count = counts[role, source], present.get((role, source), 0)
+            if expected != count:
+                rows_of = f"{count:,} rows of role {role} from {source}"
                 problems.add("parts", f"{self.split.key}: has {rows_of}, and its parts have {expected:,}")
 
     def _check_overlaps(self, values: pa.ChunkedArray, problems: Problems) -> None:
         """Check the number of rows whose class overlaps a known one."""
-        found, listed = len(values) - values.null_count, self.entry.overlaps
-        if listed != found:
+        overlapping, listed = len(values) - values.null_count, self.entry.overlaps
+        if listed != overlapping:
             number = "no number" if listed is None else f"{listed:,}"
             problems.add(
-                "overlaps", f"{self.split.key}: {found:,} rows have an id_overlap, and manifest.json lists {number}"
+                "overlaps",
+                f"{self.split.key}: {overlapping:,} rows have an id_overlap, and manifest.json lists {number}",
             )
 
 
 def _is_sound(rows: pa.Table) -> bool:
-    """Whether the cells that splits are compared by all have values of the right form; others report what is wrong."""
+    """Whether the cells by which splits are compared have values of the right form; other checks report wrong ones."""
     roles = rows["role"]
     if any(rows[name].null_count for name in _COMPARED):
         return False
@@ -241,43 +242,46 @@ def _compare(rows: pa.Table, index: pa.Table, task: DataTask, first: int, proble
             "row not in the index", extra, lambda i: f"{path} row {first + i}: the row is not in {task.index}"
         )
     for name in index.column_names:
-        expected, found = index[name].slice(0, count), rows[name].slice(0, count)
-        if not found.equals(expected):
+        expected, values = index[name].slice(0, count), rows[name].slice(0, count)
+        if not values.equals(expected):
             problems.add_rows(
                 f"{name} differs from the index",
-                _differ(found, expected),
-                lambda i, name=name, expected=expected, found=found: (  # type: ignore[misc]
-                    f"{path} row {first + i}: {name} is {found[i]}, and {expected[i]} in {task.index}"
+                _differ(values, expected),
+                lambda i, name=name, expected=expected, values=values: (  # type: ignore[misc]
+                    f"{path} row {first + i}: {name} is {values[i]}, and {expected[i]} in {task.index}"
                 ),
             )
 
 
-def _differ(found: pa.ChunkedArray, expected: pa.ChunkedArray) -> pa.ChunkedArray:
+def _differ(values: pa.ChunkedArray, expected: pa.ChunkedArray) -> pa.ChunkedArray:
     """Whether cells differ; a cell without a value differs from one that has any."""
-    return pc.coalesce(pc.not_equal(found, expected), pc.not_equal(pc.is_null(found), pc.is_null(expected)))
+    return pc.coalesce(pc.not_equal(values, expected), pc.not_equal(pc.is_null(values), pc.is_null(expected)))
 
 
-def _check_schema(found: pa.Schema, split: SplitFacts, path: str, problems: Problems, *, image: bool) -> bool:
-    """Check columns, types and metadata, which has the features; False if the columns or their types are wrong."""
+def _check_schema(schema: pa.Schema, split: SplitFacts, path: str, problems: Problems, *, image: bool) -> bool:
+    """Check columns, types and metadata, which has the features. Returns False for wrong columns or types."""
     expected = arrow_schema(split.label_names, split.columns, image=image, demo=split.demo)
-    if not found.equals(expected):
-        columns = [", ".join(f"{field.name} {field.type}" for field in schema) for schema in (expected, found)]
-        problems.add("columns", f"{path}: wrong columns: expected {columns[0]}; found {columns[1]}")
+    if not schema.equals(expected):
+        problems.add("columns", f"{path}: wrong columns: expected {_columns(expected)}; found {_columns(schema)}")
         return False
-    if not found.equals(expected, check_metadata=True):
-        problems.add("features", f"{path}: {other_metadata(found, expected)}")
+    if not schema.equals(expected, check_metadata=True):
+        problems.add("features", f"{path}: {other_metadata(schema, expected)}")
     return True
 
 
-def other_metadata(found: pa.Schema, expected: pa.Schema) -> str:
-    """Describe how a schema's metadata differs, from which `datasets` reads features."""
-    there, wanted = found.metadata or {}, expected.metadata or {}
-    keys = sorted(key.decode("utf-8", "replace") for key in {*there, *wanted} if there.get(key) != wanted.get(key))
+def _columns(schema: pa.Schema) -> str:
+    return ", ".join(f"{field.name} {field.type}" for field in schema)
+
+
+def other_metadata(schema: pa.Schema, expected: pa.Schema) -> str:
+    """Describe how a schema's metadata, from which `datasets` reads features, differs."""
+    differing = (schema.metadata or {}).items() ^ (expected.metadata or {}).items()
+    keys = sorted({key.decode("utf-8", "replace") for key, _ in differing})
     return f"the schema's metadata is not that of a release (in {', '.join(keys) or 'a column'})"
 
 
 def _check_structure(parquet: pq.ParquetFile, path: str, problems: Problems) -> None:
-    """Check that parts of a file can be read quickly: small row groups and a page index."""
+    """Check that parts of a file can be read quickly, by small row groups and a page index."""
     for group in range(parquet.num_row_groups):
         metadata = row_group(parquet, group)
         for number in range(metadata.num_columns):

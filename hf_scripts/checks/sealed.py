@@ -1,4 +1,4 @@
-"""Checks files of sealed residuals, as far as that can be done without the originals.
+"""Checks files of sealed residuals, as far as possible without the originals.
 
 Tested by `tests/builders/generate/test_sealed_release.py`.
 """
@@ -24,9 +24,9 @@ _BATCH_ROWS = 64
 
 @dataclass(frozen=True)
 class SealedTask(FileTask):
-    """Checks one file of sealed residuals: its columns, the header of each, and that the rows are those of the index.
+    """Checks one file of sealed residuals: its columns, the header of each residual, and its row ids.
 
-    They are compared with the rows of the file `index` from row `first` on, unless `index` is None.
+    The ids are compared with the rows of the file `index` from row `first` on, unless `index` is None.
     """
 
     split: SplitFacts
@@ -34,12 +34,12 @@ class SealedTask(FileTask):
     first: int
 
     def check_contents(self, problems: Problems) -> Outcome:
-        """Check each residual."""
+        """Check the schema, and each residual."""
         path = self.file.path
         with open_parquet(self.root / path, pre_buffer=False) as parquet:
             if not parquet.schema_arrow.equals(SCHEMA):
-                found = ", ".join(f"{field.name} {field.type}" for field in parquet.schema_arrow)
-                problems.add("columns", f"{path}: wrong columns: expected id string, sealed binary; found {found}")
+                columns = ", ".join(f"{field.name} {field.type}" for field in parquet.schema_arrow)
+                problems.add("columns", f"{path}: wrong columns: expected id string, sealed binary; found {columns}")
                 return Outcome(problems)
             expected = SCHEMA.with_metadata(demo_metadata(demo=self.split.demo))
             if not parquet.schema_arrow.equals(expected, check_metadata=True):
@@ -62,11 +62,12 @@ class SealedTask(FileTask):
             first += batch.num_rows
 
     def _compare(self, ids: pa.Array, index: pa.Table, first: int, problems: Problems) -> None:
-        expected = index["id"].to_pylist() if index.num_rows else []
-        for number, (found, wanted) in enumerate(zip(ids.to_pylist(), expected, strict=False), start=first):
-            if found != wanted:
+        expected_ids = index["id"].to_pylist() if index.num_rows else []
+        for number, (row_id, expected_id) in enumerate(zip(ids.to_pylist(), expected_ids, strict=False), start=first):
+            if row_id != expected_id:
                 problems.add(
-                    "id differs from the index", f"{self._row(number)}: id is {found}, and {wanted} in {self.index}"
+                    "id differs from the index",
+                    f"{self._row(number)}: id is {row_id}, and {expected_id} in {self.index}",
                 )
 
     def _check_residual(self, name: str, sealed: bytes, number: int, problems: Problems) -> None:

@@ -51,8 +51,8 @@ class SplitFacts:
 
     `key` is `config/split`. `kinds` has several entries only if the split is joined from parts. `columns` are the
     config's own columns. `prepared` is the width and height of its images if they are prepared for a model's input;
-    `sealed` says whether they are there as sealed residuals, and `demo` whether they are of demo sources.
-    `compared` is how they were compared with other images beyond their digests.
+    `sealed` says whether it has sealed residuals, and `demo` whether it is of demo sources. `compared` are the methods
+    other than byte digests by which its images were compared with others.
     """
 
     key: str
@@ -105,13 +105,13 @@ class _Checker:
         self.problems = problems
 
     def report(self, name: str, kind: str, wrong: pa.ChunkedArray | pa.Array, rule: str) -> None:
-        """Report the marked rows: the value that the column `name` has there, and the rule that it breaks."""
+        """Report the marked rows with their value of the column `name` and the rule that it breaks."""
         self.problems.add_rows(
             kind, wrong, lambda i: f"{self.path} row {self.first + i}: {name} is {self.rows[name][i]}, {rule}"
         )
 
     def missing(self) -> bool:
-        """Report cells without a value; True if there are any, since the other checks need all values."""
+        """Report cells without a value. Returns whether there are any, since the other checks need all values."""
         empty = without_values(self.rows, self.split.columns)
         for name in empty:
             self.problems.add_rows(
@@ -125,10 +125,10 @@ class _Checker:
         label, names = self.rows["label"], self.split.label_names
         for kind in self.split.kinds:
             if not kind.labelled:
-                has_one = pc.and_(self.of(kind), pc.not_equal(label, -1))
-                of = kind.role if len(self.split.kinds) == 1 else f"{kind.role} from {kind.source}"
+                wrong = pc.and_(self.of(kind), pc.not_equal(label, -1))
+                rows = kind.role if len(self.split.kinds) == 1 else f"{kind.role} from {kind.source}"
                 name = "label of an unknown" if kind.role != "in_distribution" else "label of an unlabelled row"
-                self.report("label", name, has_one, f"not -1, although {self.split.key} is {of}")
+                self.report("label", name, wrong, f"not -1, although {self.split.key} is {rows}")
         labelled = [self.of(kind) for kind in self.split.kinds if kind.labelled]
         if not labelled:
             return
@@ -145,7 +145,7 @@ class _Checker:
         )
 
     def of(self, kind: Kind) -> pa.ChunkedArray | pa.Array:
-        """Marks the rows of a kind; if the split has only one kind, all rows, whatever their role and source."""
+        """Mark the rows of a kind; if the split has only one kind, all rows, whatever their role and source."""
         if len(self.split.kinds) == 1:
             return pc.is_valid(self.rows["role"])
         of_role = pc.equal(self.rows["role"], ROLES.index(kind.role))
@@ -174,16 +174,16 @@ class _Checker:
                     f"{self.rows['source'][i]} do not have in {self.split.key}"
                 ),
             )
-        wanted = pc.binary_join_element_wise(self.rows["source"], self.rows["source_id"], "/")
-        made = pc.is_in(self.rows["stored"], value_set=pa.array(sorted(BY_PIXELS)))
-        other = pc.not_equal(self.rows["id"], wanted).to_numpy().copy()
-        for i in np.flatnonzero(other & made.to_numpy()):
+        expected = pc.binary_join_element_wise(self.rows["source"], self.rows["source_id"], "/")
+        generated = pc.is_in(self.rows["stored"], value_set=pa.array(sorted(BY_PIXELS)))
+        differs = pc.not_equal(self.rows["id"], expected).to_numpy().copy()
+        for i in np.flatnonzero(differs & generated.to_numpy()):
             # The id of a generated image continues with the name of its generator.
-            other[i] = not self.rows["id"][i].as_py().startswith(wanted[i].as_py())
+            differs[i] = not self.rows["id"][i].as_py().startswith(expected[i].as_py())
         self.problems.add_rows(
             "id",
-            pa.array(other),
-            lambda i: f"{self.path} row {self.first + i}: id is {self.rows['id'][i]}, not {wanted[i]}",
+            pa.array(differs),
+            lambda i: f"{self.path} row {self.first + i}: id is {self.rows['id'][i]}, not {expected[i]}",
         )
 
     def oodness(self) -> None:
@@ -196,9 +196,9 @@ class _Checker:
         if ID_OVERLAP not in self.split.columns:
             return
         values = self.rows[ID_OVERLAP.name]
-        strangers = pc.invert(pc.is_in(values, value_set=pa.array(self.split.label_names, pa.string())))
+        not_known = pc.invert(pc.is_in(values, value_set=pa.array(self.split.label_names, pa.string())))
         self.report(
-            ID_OVERLAP.name, "overlap", pc.and_(pc.is_valid(values), strangers), f"no known class of {self.split.key}"
+            ID_OVERLAP.name, "overlap", pc.and_(pc.is_valid(values), not_known), f"no known class of {self.split.key}"
         )
         unknown = pa.array([ROLES.index(role) for role in UNKNOWN_ROLES], pa.int64())
         of_known = pc.invert(pc.is_in(self.rows["role"], value_set=unknown))
@@ -226,5 +226,5 @@ class _Checker:
         for name in rows.column_names:
             if pa.types.is_string(rows.schema.field(name).type):
                 pattern = _ABSOLUTE_CLASS if name in ("class_id", "class_name", ID_OVERLAP.name) else _ABSOLUTE
-                found = pc.fill_null(pc.match_substring_regex(rows[name], pattern), False)
-                self.report(name, "absolute path", found, "an absolute path")
+                absolute = pc.fill_null(pc.match_substring_regex(rows[name], pattern), False)
+                self.report(name, "absolute path", absolute, "an absolute path")

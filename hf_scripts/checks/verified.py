@@ -33,7 +33,7 @@ class Scope:
     def of(
         cls, manifest: Manifest, *, decode: bool, splits: Sequence[str] = (), name: object = "The release"
     ) -> Scope:
-        """The scope for values of `--splits`; all splits if there are none.
+        """Return the scope for values of `--splits`; all splits if there are none.
 
         Raises:
             BuildError: the release, which messages call `name`, has no such split.
@@ -80,7 +80,7 @@ class Verified:
         ]
 
     def document(self, release: str, revision: str | None, commit: str | None) -> dict[str, Any]:
-        """What `--json` prints; `release` is a folder, without a revision and a commit, or a repository."""
+        """Return what `--json` prints; `release` is a folder, without a revision and a commit, or a repository."""
         kinds = self.problems.sentences.items()
         return {
             "release": release,
@@ -97,15 +97,17 @@ class Verified:
         }
 
     def lines(self) -> Iterator[str]:
-        """Lines printed without `--json`."""
+        """Yield the lines printed without `--json`."""
         yield from self.problems.lines()
-        whole = not self.problems.total()
-        if whole:
+        complete = not self.problems.total()
+        if complete:
             yield from self._table()
             yield ""
         for note in self.notes:
             yield f"note: {printable(note)}"
-        yield self._summary() if whole else f"{self.name} is not whole: {quantity(self.problems.total(), 'problem')}"
+        yield (
+            self._summary() if complete else f"{self.name} is not whole: {quantity(self.problems.total(), 'problem')}"
+        )
 
     def _table(self) -> list[str]:
         lines = [["split", "rows", "digest", "files", "bytes"]]
@@ -121,9 +123,9 @@ class Verified:
         rows = sum(splits[key].rows for key in self.scope.splits)
         size = sum(file.size for file in files)
         how = "" if self.decode else "; images were not decoded, nor digests over pixels computed (--check fast)"
-        others = len(splits) - len(self.scope.splits)
-        if others:
-            how += f"; images of {quantity(others, 'other split')} were not read (--splits)"
+        not_read = len(splits) - len(self.scope.splits)
+        if not_read:
+            how += f"; images of {quantity(not_read, 'other split')} were not read (--splits)"
         counts = ((len(self.scope.splits), "split"), (rows, "row"), (len(files), "file"), (size, "byte"))
         return (
             f"{self.name} is whole: {', '.join(quantity(*count) for count in counts)}, all as manifest.json lists{how}"

@@ -92,7 +92,7 @@ def write_openood_tree(output: SplitOutput, rows: Iterable[ImageRow], target: Ta
 def write_imagefolder(output: SplitOutput, rows: Iterable[ImageRow], target: Target) -> None:
     """Write images as `<config>/<split>/<class>/<file>`, and a `metadata.jsonl` with all columns.
 
-    JSON Lines instead of CSV, which `datasets` reads with pandas, where empty strings become missing values.
+    JSON Lines keep empty strings, which `datasets` would read from CSV as missing values (it uses pandas).
     """
     folder = output.out / output.config / output.split
     with target.stream(folder / "metadata.jsonl") as table:
@@ -159,7 +159,7 @@ class _Archive:
         self.filled = 0
 
     def size_with(self, sizes: Iterable[int]) -> int:
-        """Bytes of the complete tar if it ended after members of these sizes."""
+        """Return the bytes of the complete tar if it ended after members of these sizes."""
         return _rounded(
             self.filled + sum(tarfile.BLOCKSIZE + _rounded(size, tarfile.BLOCKSIZE) for size in sizes) + _END,
             tarfile.RECORDSIZE,

@@ -17,6 +17,7 @@ from builders.errors import BuildError
 NO_CLASS = "_"
 """The folder of images without a class."""
 
+# Upper limits on characters. Ours: a path below the export's folder stays under the 260 characters of Windows.
 _MAX_FOLDER = 100
 _MAX_STEM = 60
 
@@ -39,7 +40,7 @@ _SIGNATURE_BYTES = 12
 
 
 def class_folder(class_id: str) -> str:
-    """The folder of a class.
+    """Return the folder of a class.
 
     The class id is percent-encoded (RFC 3986): ASCII letters, digits and `-._~` stay, and every other byte of its
     UTF-8 becomes `%XX`. So does a first character that is not a letter or digit, a dot at the end, and the last letter
@@ -65,7 +66,7 @@ def class_folder(class_id: str) -> str:
 
 
 def file_stem(name: str, row_id: str) -> str:
-    """The name of an image's file, without extension.
+    """Return the name of an image's file, without extension.
 
     Args:
         name: the file's name in its source.
@@ -81,7 +82,7 @@ def file_stem(name: str, row_id: str) -> str:
 
 
 def extension(start: bytes, where: str) -> str:
-    """The file extension of an image's actual format, without the dot.
+    """Return the file extension of an image's actual format, without the dot.
 
     Args:
         start: the first 12 bytes of the image.

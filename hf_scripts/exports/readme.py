@@ -67,7 +67,7 @@ load_dataset features with an Image() for each format, or it fails, or drops the
 
 
 def readme(manifest: Manifest, chosen_format: str, splits: Mapping[str, ExportedSplit]) -> str:
-    """Render the text, which depends only on its arguments.
+    """Render the README.
 
     Args:
         manifest: the manifest of the release.
@@ -91,7 +91,7 @@ def readme(manifest: Manifest, chosen_format: str, splits: Mapping[str, Exported
 
 
 def mixed(splits: Mapping[str, ExportedSplit]) -> list[str]:
-    """The splits with images of several formats, as `config/split (jpg, png)`."""
+    """Return the splits with images of several formats, as `config/split (jpg, png)`."""
     return [f"{key} ({', '.join(split.kinds)})" for key, split in sorted(splits.items()) if len(split.kinds) > 1]
 
 

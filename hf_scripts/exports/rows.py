@@ -61,7 +61,9 @@ def check_identity(root: Path, key: str, config: ConfigEntry, split: SplitEntry)
     for file in split.data:
         with _shard(root, file.path) as parquet:
             if not parquet.schema_arrow.equals(expected):
-                names = sorted({one.name for one in {*parquet.schema_arrow} ^ {*expected}}) or ["the order of columns"]
+                names = sorted({column.name for column in {*parquet.schema_arrow} ^ {*expected}}) or [
+                    "the order of columns"
+                ]
                 raise BuildError(
                     f"{root / file.path} has other columns than manifest.json says, or of other types: "
                     f"{one_line(', '.join(names))}. {_see_verify(root)}"
@@ -73,16 +75,16 @@ def check_identity(root: Path, key: str, config: ConfigEntry, split: SplitEntry)
                         f"{root / file.path} has rows without a value in the column {empty[0]}. {_see_verify(root)}"
                     )
                 parts.append(batch.select(_IDENTITY))
-    found = rows_digest(pa.Table.from_batches(parts, pa.schema([expected.field(name) for name in _IDENTITY])))
-    if found != split.digest:
+    digest = rows_digest(pa.Table.from_batches(parts, pa.schema([expected.field(name) for name in _IDENTITY])))
+    if digest != split.digest:
         raise BuildError(
-            f"The shards of {key} in {root} have rows with digest {found[:12]}, not {split.digest[:12]} as in its "
+            f"The shards of {key} in {root} have rows with digest {digest[:12]}, not {split.digest[:12]} as in its "
             f"manifest. {_see_verify(root)}"
         )
 
 
 def read_image_rows(root: Path, key: str, split: SplitEntry) -> Iterator[ImageRow]:
-    """Read the rows of a split, in order.
+    """Yield the rows of a split with their images, in order.
 
     Args:
         root: the release folder.
@@ -106,10 +108,10 @@ def _rows(batch: pa.RecordBatch, key: str, root: Path) -> Iterator[ImageRow]:
     for row, name, value in zip(columns, names, pc.struct_field(encoded, "bytes"), strict=True):
         image = memoryview(value.as_buffer() or b"").cast("B")
         where = f"{row['id']} of {key}"
-        found = _content_sha256(row["stored"], image, where)
-        if found != row["content_sha256"]:
+        digest = _content_sha256(row["stored"], image, where)
+        if digest != row["content_sha256"]:
             raise BuildError(
-                f"The image of row {where} in {root} has the digest {found[:12]}, not its content_sha256 "
+                f"The image of row {where} in {root} has the digest {digest[:12]}, not its content_sha256 "
                 f"{row['content_sha256'][:12]}. {_see_verify(root)}"
             )
         yield ImageRow(row, image, name or "", extension(bytes(image[:12]), where))

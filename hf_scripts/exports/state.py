@@ -75,7 +75,7 @@ class ExportState:
         return all(path.is_file() and path.stat().st_size == size for path, size in paths.items())
 
     def check_release(self, root: Path, digests: Mapping[str, str]) -> None:
-        """Refuse to mix rows of two releases.
+        """Check that all splits of the folder have the rows of one release.
 
         Args:
             root: the release, for the message.
@@ -86,9 +86,9 @@ class ExportState:
         """
         for key, split in sorted(self.splits.items()):
             if digests.get(key) != split.digest:
-                found = f"digest {digests[key][:12]}" if key in digests else "no such split"
+                actual = f"digest {digests[key][:12]}" if key in digests else "no such split"
                 raise BuildError(
-                    f"{self.out} has {key} of another release, with digest {split.digest[:12]}; {root} has {found}. "
+                    f"{self.out} has {key} of another release, with digest {split.digest[:12]}; {root} has {actual}. "
                     "Give another --out."
                 )
 
@@ -98,23 +98,22 @@ class ExportState:
             raise BuildError(f"{self.out} is a file, not a folder. Give another --out.")
         if not path.is_file():
             # A run that was stopped before it recorded anything left only this folder.
-            others = [child.name for child in self.out.iterdir()] if self.out.is_dir() else []
-            if any(name != FOLDER for name in others):
+            if self.out.is_dir() and any(child.name != FOLDER for child in self.out.iterdir()):
                 raise BuildError(
                     f"{self.out} has other files, and is not an export. Give an empty or new folder with --out."
                 )
             return
         try:
-            found = msgspec.json.decode(path.read_bytes(), type=_Record)
+            record = msgspec.json.decode(path.read_bytes(), type=_Record)
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise BuildError(f"{path} is not the record of an export: {error}. Give another --out.") from error
         for name, value in self.settings.items():
-            if found.settings.get(name) != value:
+            if record.settings.get(name) != value:
                 raise BuildError(
-                    f"{self.out} has an export with {name} {found.settings.get(name)}, not {value}. Give another "
+                    f"{self.out} has an export with {name} {record.settings.get(name)}, not {value}. Give another "
                     "--out, or the same settings as before."
                 )
-        self.splits = found.splits
+        self.splits = record.splits
 
     def _save(self) -> None:
         record = msgspec.to_builtins(_Record(self.settings, self.splits))
@@ -127,7 +126,7 @@ class ExportState:
 
 @contextlib.contextmanager
 def export_lock(out: Path) -> Iterator[None]:
-    """Lock the folder for this run.
+    """Lock an export's folder.
 
     Raises:
         BuildError: another run has locked it.

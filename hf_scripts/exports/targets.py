@@ -27,7 +27,7 @@ class Sink:
     Args:
         path: the file.
         opened: the open file; None only counts bytes.
-        compares: read `opened`, and refuse other bytes than are given.
+        compares: read `opened` and compare its bytes, instead of writing them.
     """
 
     def __init__(self, path: Path, opened: IO[bytes] | None, *, compares: bool) -> None:
@@ -38,7 +38,7 @@ class Sink:
         """Write the next bytes.
 
         Raises:
-            BuildError: the file of an earlier run has others.
+            BuildError: the file of an earlier run has other bytes.
         """
         self.bytes += len(data)
         if self._opened is not None and self._compares:
@@ -47,12 +47,12 @@ class Sink:
             self._opened.write(data)
 
     def end(self) -> None:
-        """Refuse a file of an earlier run that goes on here."""
+        """Check that a file of an earlier run ends here."""
         if self._opened is not None and self._compares:
             self._refuse_other(self._opened.read(1), b"")
 
-    def _refuse_other(self, found: bytes, data: Bytes) -> None:
-        if found != data:
+    def _refuse_other(self, existing: bytes, data: Bytes) -> None:
+        if existing != data:
             raise BuildError(
                 f"{self.path} has other bytes than this export would write. Remove it and run the same command again."
             )

@@ -79,7 +79,7 @@ def check_published_images(
 
 
 def exposure_problems(repository: Repository, revision: str, commit: str) -> Problems:
-    """The images of a revision and of all tags that licences do not allow in the repository, as problems."""
+    """Return the images that licences do not allow in the repository as problems, of a revision and of all tags."""
     problems = Problems()
     revisions = {revision: commit, **repository.tags()}
     for sentence in exposed_images(repository, repository.info(), revisions).values():
@@ -96,8 +96,8 @@ def exposed_images(repository: Repository, info: Info | None, revisions: Mapping
         revisions: commits by tag or other revision.
 
     Returns:
-        A sentence for each such revision, with images and licences. Revisions that are no release, or none that this
-        version reads, are left out.
+        A sentence with images and licences for each such revision. Those that this version reads no release from are
+        skipped.
     """
     if info is None or info.access == "private":
         return {}  # no licence forbids it
@@ -114,7 +114,7 @@ def exposed_images(repository: Repository, info: Info | None, revisions: Mapping
 
 
 def _forbidden(repository: Repository, commit: str, access: Access, folder: Path) -> str:
-    """The images of a commit that may not be read with this access, in words; empty if there are none known."""
+    """Describe the images of a commit that licences do not allow with this access; empty if it has none."""
     tree = repository.tree(commit, recursive=False)
     if _MANIFEST not in tree:
         return ""

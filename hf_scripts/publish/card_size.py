@@ -77,5 +77,5 @@ def validate_on_hub(text: str, repository: Repository) -> None:
 
 
 def front_matter_bytes(text: str) -> int:
-    """Bytes of a card's YAML, between its first two `---` lines."""
+    """Return the bytes of a card's YAML, between its first two `---` lines."""
     return len(text.split("---\n", 2)[1].encode())

@@ -52,8 +52,8 @@ def row_changes(split: str, old: Path | None, new: Path | None) -> RowChanges:
         new: its new index; None for a removed split.
     """
     before, after = _identities(old), _identities(new)
-    there = pc.is_in(after["id"], value_set=before["id"])
-    common = after.filter(there).append_column("place", pa.array(range(pc.sum(there).as_py() or 0), pa.int64()))
+    in_both = pc.is_in(after["id"], value_set=before["id"])
+    common = after.filter(in_both).append_column("place", pa.array(range(pc.sum(in_both).as_py() or 0), pa.int64()))
     joined = common.join(before, keys="id", right_suffix=" before").sort_by("place")
     differs = pa.chunked_array([pa.repeat(False, joined.num_rows)])
     for name in ("label", "role", "content_sha256"):
@@ -61,7 +61,7 @@ def row_changes(split: str, old: Path | None, new: Path | None) -> RowChanges:
     return RowChanges(
         split,
         {
-            "added": after["id"].filter(pc.invert(there)),
+            "added": after["id"].filter(pc.invert(in_both)),
             "removed": before["id"].filter(pc.invert(pc.is_in(before["id"], value_set=after["id"]))),
             "changed": joined["id"].filter(differs),
         },
@@ -86,7 +86,7 @@ def entry(
     changes: Changes,
     rows: Sequence[RowChanges],
 ) -> str:
-    """The changelog entry of one version.
+    """Return the changelog entry of a version.
 
     Args:
         version: the version to publish.
@@ -105,9 +105,9 @@ def entry(
     else:
         lines = [f"## {version.tag}", "", f"Since {previous.tag}:", ""]
         lines += [line for split in rows for line in _split_lines(split, old, new)]
-        told = {*changes.added, *changes.removed, *changes.changed}
-        others = [text for text in (*changes.major, *changes.minor) if text.split(" ")[0] not in told]
-        lines += [f"- `{place}` {words}." for place, _, words in (text.partition(" ") for text in others)]
+        described = {split.split for split in rows}
+        others = (text.partition(" ") for text in (*changes.major, *changes.minor))
+        lines += [f"- `{place}` {change}." for place, _, change in others if place not in described]
         lines += [f"- Metadata: `{place}`." for place in changes.patch]
     known = {(row.split, row.id) for row in old.withdrawn}
     if withdrawn := [row for row in new.withdrawn if (row.split, row.id) not in known]:
@@ -116,7 +116,7 @@ def entry(
 
 
 def with_entry(before: str, text: str) -> str:
-    """A changelog with a new entry on top; `before` is the previous text, or empty."""
+    """Return a changelog with a new entry on top; `before` is the previous text, or empty."""
     _, mark, entries = before.partition("\n## ")
     return f"{_HEAD}\n{text}" + (f"\n## {entries}" if mark else "")
 
@@ -130,18 +130,18 @@ def _identities(path: Path | None) -> pa.Table:
 
 
 def _split_lines(rows: RowChanges, old: Manifest, new: Manifest) -> Iterator[str]:
-    was, now = old.by_key().get(rows.split), new.by_key().get(rows.split)
-    if now is None:
-        if was is None:
+    before, after = old.by_key().get(rows.split), new.by_key().get(rows.split)
+    if after is None:
+        if before is None:
             raise ValueError(f"{rows.split} is in neither version")
-        text = f"is gone: {quantity(was.rows, 'row')}, digest `{was.digest[:12]}`"
-    elif was is None:
-        text = f"is new: {quantity(now.rows, 'row')}, digest `{now.digest[:12]}`"
+        text = f"is gone: {quantity(before.rows, 'row')}, digest `{before.digest[:12]}`"
+    elif before is None:
+        text = f"is new: {quantity(after.rows, 'row')}, digest `{after.digest[:12]}`"
     else:
         counts = ", ".join(f"{len(ids):,} {kind}" for kind, ids in rows.ids.items()) if rows.total() else "other order"
         text = (
-            f"has other rows: {was.rows:,} before, {now.rows:,} now ({counts}), digest `{was.digest[:12]}` "
-            f"before, `{now.digest[:12]}` now"
+            f"has other rows: {before.rows:,} before, {after.rows:,} now ({counts}), digest `{before.digest[:12]}` "
+            f"before, `{after.digest[:12]}` now"
         )
     yield f"- `{rows.split}` {text}."
     if rows.total() <= INLINE:

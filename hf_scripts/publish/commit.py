@@ -79,9 +79,9 @@ class CommitPlan:
 
 @dataclass(frozen=True)
 class Publishing:
-    """Result of publishing or of a dry run: `plan` is None where the tag has this release already.
+    """Result of publishing or of a dry run.
 
-    `tagged` says whether the tag names the release now.
+    `plan` is None where the tag named this release before. `tagged` says whether it does now.
     """
 
     repository: str
@@ -91,7 +91,7 @@ class Publishing:
     tagged: bool
 
     def document(self) -> dict[str, Any]:
-        """What `--json` prints of a dry run."""
+        """Return what `--json` prints of a dry run."""
         plan = self.plan
         return {
             "repository": self.repository,
@@ -123,7 +123,7 @@ def publish(
         log: prints what will be done and what was done.
 
     Returns:
-        What was published, or what would be.
+        What was published, or with a dry run would be.
 
     Raises:
         BuildError: the release cannot be published; the message says why and what to do.
@@ -178,12 +178,12 @@ def _check_published(
     scratch: Path,
     log: Log,
 ) -> None:
-    """Check that an existing tag names this very release."""
+    """Check that an existing tag names this release."""
     tag = request.version.tag
-    there = snapshot(repository, tags[tag], scratch / "tag")
-    merged = merge_with_published(request.folder, request.manifest, there, _empty(scratch / "merged"))
-    changes = compare_manifests(with_declared_licences(there.manifest), with_declared_licences(merged.manifest))
-    _check_access(repository, request, info, there.manifest)
+    published = snapshot(repository, tags[tag], scratch / "tag")
+    merged = merge_with_published(request.folder, request.manifest, published, _empty(scratch / "merged"))
+    changes = compare_manifests(with_declared_licences(published.manifest), with_declared_licences(merged.manifest))
+    _check_access(repository, request, info, published.manifest)
     if changes.level:
         last = latest(tags) or request.version
         free = last.next(changes.level).tag
@@ -192,14 +192,14 @@ def _check_published(
             f"never changes: publish with --tag {free} or higher."
         )
     files = read_back(
-        repository, tag, tags[tag], there.fetch("manifest.json"), lambda _: None, _empty(scratch / "back")
+        repository, tag, tags[tag], published.fetch("manifest.json"), lambda _: None, _empty(scratch / "back")
     )
     log(f"{repository.name} {tag} is commit {tags[tag][:12]} and has this release already; nothing was changed")
     log(f"its {files:,} files, read back, match manifest.json")
 
 
 def _newest(repository: Repository, info: Info | None, scratch: Path) -> Snapshot | None:
-    """The release at the newest commit. Files that belong to no release are not ours to delete, and are refused."""
+    """Return the release at the newest commit, of which each file must be part: a push deletes what its own lacks."""
     if info is None:
         return None
     base = snapshot(repository, info.head, scratch / "head")
@@ -216,20 +216,21 @@ def _plan(
     scratch: Path,
     log: Log,
 ) -> CommitPlan:
-    ours = with_declared_licences(request.manifest)
-    merged = merge_with_published(request.folder, ours, base, _empty(scratch / "merged"))
+    manifest = with_declared_licences(request.manifest)
+    merged = merge_with_published(request.folder, manifest, base, _empty(scratch / "merged"))
     last_version = latest(tags)
     last, changes = None, Changes()
     if last_version is not None:
         commit = tags[last_version.tag]
-        same = base is not None and base.commit == commit
-        there = base if base is not None and same else snapshot(repository, commit, scratch / "last")
-        last, changes = (last_version, there), changes_since(merged, there)
+        published = base if base and base.commit == commit else snapshot(repository, commit, scratch / "last")
+        last, changes = (last_version, published), changes_since(merged, published)
     check_version(request.version, last_version, changes)
     write_version(merged, repository.name, request.version, last, changes)
-    what = f"{changes.level} change since {last_version.tag}: {changes.reason()}" if last_version else "first release"
-    log(f"{request.version.tag}: {what}")
-    return _changed_files(merged, what)
+    change = (
+        f"{changes.level} change since {last_version.tag}: {changes.reason()}" if last_version else "first release"
+    )
+    log(f"{request.version.tag}: {change}")
+    return _changed_files(merged, change)
 
 
 def _changed_files(merged: MergedRelease, change: str) -> CommitPlan:
@@ -252,7 +253,7 @@ def _changed_files(merged: MergedRelease, change: str) -> CommitPlan:
 
 def _check_staying(merged: MergedRelease) -> None:
     """Check that the repository has the files that the merged release keeps from it."""
-    staying = [f for f in merged.manifest.files() if merged.local(f.path) is None]
+    staying = [file for file in merged.manifest.files() if merged.local(file.path) is None]
     if staying and merged.base is not None:
         problems = Problems()
         for file in staying:
@@ -281,7 +282,7 @@ def _log_plan(plan: CommitPlan, request: PublishRequest, log: Log) -> None:
 
 
 def _commit(repository: Repository, request: PublishRequest, info: Info | None, plan: CommitPlan, log: Log) -> str:
-    """Upload contents and commit; returns the commit."""
+    """Upload contents, and return the commit that has them."""
     if info is None:
         repository.create(private=request.private)
         info = repository.info()
@@ -299,13 +300,13 @@ def _commit(repository: Repository, request: PublishRequest, info: Info | None, 
         return commit
     # `parent` is outdated: either this very commit was made and its answer lost, or somebody else committed.
     newest = _existing(repository.info()).head
-    if newest != parent and _has(repository, newest, plan):
+    if newest != parent and _is_planned(repository, newest, plan):
         log("the answer to the commit was lost, but the commit was made")
         return newest
     raise _conflict(repository)
 
 
-def _has(repository: Repository, commit: str, plan: CommitPlan) -> bool:
+def _is_planned(repository: Repository, commit: str, plan: CommitPlan) -> bool:
     """Whether a commit has the planned release, by its manifest, which has the digests of all other files."""
     manifest = repository.tree(commit).get("manifest.json")
     return manifest is not None and manifest.has_content_of(plan.merged.root / "manifest.json")

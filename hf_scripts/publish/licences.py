@@ -30,17 +30,17 @@ _MAY_READ: Mapping[str, tuple[Access, ...]] = {
 
 
 def sources_of_images(manifest: Manifest) -> dict[str, list[str]]:
-    """Splits with pixels (`config/split`) by the key of their source, generated images included."""
-    found: dict[str, list[str]] = {}
+    """Return the splits with pixels (`config/split`) by the key of their source, generated images included."""
+    splits_of_source: dict[str, list[str]] = {}
     for key, _, split in manifest.splits():
         if split.data:
             for source in split.sources:
-                found.setdefault(source, []).append(key)
-    return found
+                splits_of_source.setdefault(source, []).append(key)
+    return splits_of_source
 
 
 def with_declared_licences(manifest: Manifest) -> Manifest:
-    """A manifest with the licences that its sources declare. Unknown sources keep theirs, as `ids-only`."""
+    """Return a manifest with the licences that its sources declare. Unknown sources keep theirs, as `ids-only`."""
     return replace(manifest, sources={key: _declared_entry(key, entry) for key, entry in manifest.sources.items()})
 
 
@@ -71,15 +71,15 @@ def check_declared(folder: Path, manifest: Manifest) -> None:
             except UNREADABLE:
                 continue
             if marked != demo:
-                said, found = ("demo", "real") if demo else ("real", "demo")
+                stated, actual = ("demo", "real") if demo else ("real", "demo")
                 raise BuildError(
-                    f"The manifest.json of {folder} says that {config.benchmark} is built from {said} sources, but "
-                    f"{file.path} of {key} has rows of {found} ones. Build the release again."
+                    f"The manifest.json of {folder} says that {config.benchmark} is built from {stated} sources, but "
+                    f"{file.path} of {key} has rows of {actual} ones. Build the release again."
                 )
 
 
 def forbidden_images(manifest: Manifest, access: Access) -> str:
-    """The images that licences do not allow with this access, with the licences, in words; empty if there are none."""
+    """Describe the images that licences do not allow with this access, and the licences; empty if there are none."""
     wrong = _forbidden(manifest, access)
     entries = {key: _declared_entry(key, manifest.sources[key]) for key in sorted(wrong)}
     return "; ".join(
@@ -97,7 +97,7 @@ def check_licences(manifest: Manifest, access: Access, where: str) -> None:
         where: the repository's name.
 
     Raises:
-        BuildError: some licence does not; the message names each such source, its licence, and the alternatives.
+        BuildError: a licence does not; the message names each such source, its licence, and the alternatives.
     """
     wrong = _forbidden(manifest, access)
     if not wrong:
@@ -131,7 +131,7 @@ def _declared(key: str) -> Source | None:
 
 
 def _publish_class(key: str) -> str:
-    """How images of a source may be published; a source that this version does not know, as strictly as any."""
+    """Return how images of a source may be published: the strictest class for a source unknown to this version."""
     source = _declared(key)
     return source.licence.publish if source is not None else "ids-only"
 
@@ -146,7 +146,7 @@ def _declared_entry(key: str, entry: SourceEntry) -> SourceEntry:
 
 
 def _forbidden(manifest: Manifest, access: Access) -> dict[str, list[str]]:
-    """Splits with images that may not be read with this access, by the key of their source."""
+    """Return the splits with images that may not be read with this access, by the key of their source."""
     return {
         key: splits
         for key, splits in sources_of_images(manifest).items()

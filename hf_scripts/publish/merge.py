@@ -17,18 +17,18 @@ from hf_scripts.publish.versions import unpublished, without_unused
 _IDENTITY = ("seed", "limit_per_class", "demo")
 
 
-def chosen_part(manifest: Manifest, wanted: Sequence[str], where: str) -> Manifest:
-    """The manifest of some splits, with the benchmarks and sources that they use.
+def chosen_part(manifest: Manifest, requested: Sequence[str], where: str) -> Manifest:
+    """Return the manifest of some splits, with the benchmarks and sources that they use.
 
     Args:
         manifest: the manifest of a release.
-        wanted: values of `--splits`; empty for all splits.
+        requested: values of `--splits`; empty for all splits.
         where: the release, for messages.
 
     Raises:
         BuildError: the release has no such config or split.
     """
-    keys = set(chosen_splits(wanted, list(manifest.by_key()), where))
+    keys = set(chosen_splits(requested, list(manifest.by_key()), where))
     configs = {}
     for name, config in manifest.configs.items():
         splits = {split: entry for split, entry in config.splits.items() if f"{name}/{split}" in keys}
@@ -39,7 +39,7 @@ def chosen_part(manifest: Manifest, wanted: Sequence[str], where: str) -> Manife
 
 
 def without_images(manifest: Manifest) -> Manifest:
-    """The manifest of the same rows without pixels, like that of a build with --index-only."""
+    """Return the manifest of the same rows without pixels, like that of a build with --index-only."""
     configs = {
         name: replace(
             config, splits={key: replace(split, data=(), samples=None) for key, split in config.splits.items()}
@@ -49,92 +49,91 @@ def without_images(manifest: Manifest) -> Manifest:
     return replace(manifest, configs=configs)
 
 
-def split_keys(manifest: Manifest, config: str) -> list[str]:
-    """The splits of a config as `config/split`; empty if there is no such config."""
-    return [f"{config}/{name}" for name in _splits_of(manifest, config)]
-
-
 def part_keys(manifest: Manifest, config: str) -> list[str]:
-    """The keys of the parts of a config's splits, as in its exclusions; empty if there is no such config."""
+    """Return the keys of the parts of a config's splits, as its exclusions have them; empty without such a config."""
     splits = _splits_of(manifest, config)
     return [part for name, split in splits.items() for part in pieces_by_key(f"{config}/{name}", split)]
 
 
-def merge(there: Manifest, ours: Manifest, where: str) -> Manifest:
+def merge(published: Manifest, release: Manifest, where: str) -> Manifest:
     """Merge the manifest of a release into that of a repository.
 
     Splits, configs, sources and audits of the release replace those of the same name. The entries `excluded`, `audit`
     and `duplicates` are taken from one side; `merged_release` merges the tables that they name.
 
     Args:
-        there: the manifest of the repository.
-        ours: the manifest of the release.
+        published: the manifest of the repository.
+        release: the manifest of the release.
         where: the repository, for messages.
 
     Raises:
         BuildError: remaining splits have other labels or columns, or were drawn with other choices.
     """
-    mine = ours.by_key()
-    staying = {key: config for key, config, _ in there.splits() if key not in mine}
-    _check_configs(ours, staying, where)
-    _check_benchmarks(there, ours, staying, where)
+    staying = {key: config for key, config, _ in published.splits() if key not in release.by_key()}
+    _check_configs(release, staying, where)
+    _check_benchmarks(published, release, staying, where)
     configs = {
-        name: replace(now, splits={**_splits_of(there, name), **now.splits}) for name, now in ours.configs.items()
+        name: replace(config, splits={**_splits_of(published, name), **config.splits})
+        for name, config in release.configs.items()
     }
-    withdrawn = [row for row in there.withdrawn if row.split in staying] + list(ours.withdrawn)
+    withdrawn = [row for row in published.withdrawn if row.split in staying] + list(release.withdrawn)
     merged = replace(
-        unpublished(ours),
-        benchmarks={**there.benchmarks, **_newest(there.benchmarks, ours.benchmarks)},
-        sources={**there.sources, **ours.sources},
-        configs={**there.configs, **configs},
+        unpublished(release),
+        benchmarks={**published.benchmarks, **_newest(published.benchmarks, release.benchmarks)},
+        sources={**published.sources, **release.sources},
+        configs={**published.configs, **configs},
         withdrawn=tuple(sorted(withdrawn, key=lambda row: (row.split, row.id))),
-        duplicates=ours.duplicates or there.duplicates,
-        audits={**there.audits, **ours.audits},
+        duplicates=release.duplicates or published.duplicates,
+        audits={**published.audits, **release.audits},
     )
     return without_unused(merged)
 
 
-def _newest(there: Mapping[str, BenchmarkEntry], ours: Mapping[str, BenchmarkEntry]) -> dict[str, BenchmarkEntry]:
-    """The benchmarks of the release, each with the higher version of both sides."""
+def _newest(
+    published: Mapping[str, BenchmarkEntry], release: Mapping[str, BenchmarkEntry]
+) -> dict[str, BenchmarkEntry]:
+    """Return the benchmarks of the release, each with the higher version of both sides."""
     return {
-        name: replace(now, version=max(now.version, there[name].version, key=_numbers)) if name in there else now
-        for name, now in ours.items()
+        name: replace(entry, version=max(entry.version, published[name].version, key=_numbers))
+        if name in published
+        else entry
+        for name, entry in release.items()
     }
 
 
-def _check_configs(ours: Manifest, staying: Mapping[str, ConfigEntry], where: str) -> None:
-    for key, was in sorted(staying.items()):
+def _check_configs(release: Manifest, staying: Mapping[str, ConfigEntry], where: str) -> None:
+    for key, published in sorted(staying.items()):
         name = key.partition("/")[0]
-        now = ours.configs.get(name)
-        if now is None:
+        config = release.configs.get(name)
+        if config is None:
             continue
-        for words, differ in (
-            ("benchmarks", now.benchmark != was.benchmark),
-            ("label names", now.label_names != was.label_names),
-            ("columns", now.columns != was.columns),
+        for field, differ in (
+            ("benchmarks", config.benchmark != published.benchmark),
+            ("label names", config.label_names != published.label_names),
+            ("columns", config.columns != published.columns),
         ):
             if differ:
                 raise BuildError(
-                    f"Config {name} of this release has other {words} than {key}, which stays in {where}. Push all "
+                    f"Config {name} of this release has other {field} than {key}, which stays in {where}. Push all "
                     "splits of the config together, or push to another repository."
                 )
 
 
-def _check_benchmarks(there: Manifest, ours: Manifest, staying: Mapping[str, ConfigEntry], where: str) -> None:
+def _check_benchmarks(published: Manifest, release: Manifest, staying: Mapping[str, ConfigEntry], where: str) -> None:
     for key, config in sorted(staying.items()):
         name = config.benchmark
-        if name not in ours.benchmarks:
+        if name not in release.benchmarks:
             continue
-        was, now = there.benchmarks[name], ours.benchmarks[name]
-        differ = [field for field in _IDENTITY if getattr(was, field) != getattr(now, field)]
+        before, after = published.benchmarks[name], release.benchmarks[name]
+        differ = [field for field in _IDENTITY if getattr(before, field) != getattr(after, field)]
         # A minor version of a benchmark adds splits and leaves the rows of the others.
-        if _numbers(was.version)[:1] != _numbers(now.version)[:1] or _variant(was) != _variant(now):
+        if _numbers(before.version)[:1] != _numbers(after.version)[:1] or _variant(before) != _variant(after):
             differ.insert(0, "version")
         if differ:
             field = differ[0]
             raise BuildError(
-                f"Benchmark {name} was built with {field.replace('_', ' ')} {getattr(now, field)} here, and with "
-                f"{getattr(was, field)} for {key}, which stays in {where}. Build with the same choices, push all "
+                f"Benchmark {name} was built with {field.replace('_', ' ')} {getattr(after, field)} here, and with "
+                f"{getattr(before, field)} for {key}, which stays in {where}. Build with the same choices, push all "
                 "splits of the benchmark together, or push to another repository."
             )
 
@@ -144,7 +143,7 @@ def _numbers(version: str) -> tuple[int, ...]:
 
 
 def _variant(benchmark: BenchmarkEntry) -> str:
-    """The suffix of a benchmark's version after the plus, which names another choice of rows."""
+    """Return the suffix of a benchmark's version after the plus, which names another choice of rows."""
     return benchmark.version.partition("+")[2]
 
 

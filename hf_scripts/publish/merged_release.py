@@ -29,7 +29,7 @@ from hf_scripts.checks import release
 from hf_scripts.checks.problems import Problems
 from hf_scripts.publish import changelog
 from hf_scripts.publish.changelog import RowChanges, row_changes
-from hf_scripts.publish.merge import merge, part_keys, split_keys
+from hf_scripts.publish.merge import merge, part_keys
 from hf_scripts.publish.versions import Changes, Version, compare_manifests
 from unknown_detection.words import quantity
 
@@ -45,7 +45,7 @@ class Snapshot:
     root: Path
 
     def fetch(self, path: str) -> Path:
-        """The local path of a file, which is downloaded at the first call.
+        """Return the local path of a file, which is downloaded at the first call.
 
         Raises:
             BuildError: the commit has no such file, or one that does not match the manifest.
@@ -86,21 +86,20 @@ def snapshot(repository: Repository, commit: str, root: Path) -> Snapshot:
 
 
 def first_problem(problems: Problems) -> str:
-    """The first problem, and the number of others."""
-    others = problems.total() - 1
-    more = f", and {quantity(others, 'more problem')}" if others else ""
-    return f"{next(problems.lines())}{more}"
+    """Return the first problem, and the number of others."""
+    more = problems.total() - 1
+    return next(problems.lines()) + (f", and {quantity(more, 'more problem')}" if more else "")
 
 
 def damaged_repository(where: str, problems: Problems) -> BuildError:
-    """The error for a damaged release in a repository, with its first problem."""
+    """Return the error for a damaged release in a repository, with its first problem."""
     return BuildError(
         f"The release in {where} is damaged: {first_problem(problems)}. Repair the repository, or push to another."
     )
 
 
 def damaged_folder(folder: Path, problems: Problems) -> BuildError:
-    """The error for a damaged release folder, with its first problem."""
+    """Return the error for a damaged release folder, with its first problem."""
     return BuildError(
         f"The release in {folder} is damaged: {first_problem(problems)}. List all problems with python -m "
         f"hf_scripts.verify {folder}, and build it again."
@@ -111,7 +110,7 @@ def damaged_folder(folder: Path, problems: Problems) -> BuildError:
 class MergedRelease:
     """A release to publish.
 
-    `folder` is the release folder, `ours` the part of its manifest to publish, `base` the release in the repository,
+    `folder` is the release folder, `part` the part of its manifest to publish, `base` the release in the repository,
     and `manifest` the merged manifest. `root` has the merged tables, of which `written` are the paths.
     """
 
@@ -119,27 +118,27 @@ class MergedRelease:
     root: Path
     base: Snapshot | None
     manifest: Manifest
-    ours: Manifest
+    part: Manifest
     written: list[str] = field(default_factory=list)
 
     @functools.cached_property
-    def mine(self) -> dict[str, FileEntry]:
+    def part_files(self) -> dict[str, FileEntry]:
         """The files of `folder` to publish, by path."""
-        return {file.path: file for file in self.ours.files()}
+        return {file.path: file for file in self.part.files()}
 
     def local(self, path: str) -> Path | None:
-        """The local path of a file of the release; None if only the repository has it."""
+        """Return the local path of a file of the release; None if only the repository has it."""
         if path in self.written:
             return self.root / path
-        return self.folder / path if path in self.mine else None
+        return self.folder / path if path in self.part_files else None
 
     def fetch(self, path: str) -> Path:
-        """The local path of a file of the release, which is checked, and downloaded if necessary.
+        """Check a file of the release, downloaded if necessary, and return its local path.
 
         Raises:
             BuildError: the file does not match the manifest.
         """
-        if path in self.mine and path not in self.written:
+        if path in self.part_files and path not in self.written:
             return self.checked(path)
         local = self.local(path)
         if local is None and self.base is not None:
@@ -147,12 +146,12 @@ class MergedRelease:
         return local or self.root / path
 
     def checked(self, path: str) -> Path:
-        """The path of a file of `folder`, which is checked.
+        """Check a file of `folder`, and return its path.
 
         Raises:
             BuildError: the file does not match the folder's manifest.
         """
-        problems = check_manifest.check_file(self.folder, self.mine[path])
+        problems = check_manifest.check_file(self.folder, self.part_files[path])
         if problems.total():
             raise damaged_folder(self.folder, problems)
         return self.folder / path
@@ -164,40 +163,40 @@ class MergedRelease:
         return entry
 
 
-def merge_with_published(folder: Path, ours: Manifest, base: Snapshot | None, root: Path) -> MergedRelease:
+def merge_with_published(folder: Path, part: Manifest, base: Snapshot | None, root: Path) -> MergedRelease:
     """Merge a release folder with a published release, including the tables of exclusions and duplicates.
 
     Args:
         folder: the release folder.
-        ours: the part of its manifest to publish.
+        part: the part of its manifest to publish.
         base: the published release; None if there is no repository.
         root: an empty folder for the merged tables.
     """
-    there = base.manifest if base else EMPTY
+    published = base.manifest if base else EMPTY
     where = base.repository.name if base else ""
-    merged = MergedRelease(folder, root, base, merge(there, ours, where), ours)
-    configs = {name: _with_tables(merged, name) for name in sorted(ours.configs)}
+    merged = MergedRelease(folder, root, base, merge(published, part, where), part)
+    configs = {name: _with_tables(merged, name) for name in sorted(part.configs)}
     merged.manifest = replace(merged.manifest, configs={**merged.manifest.configs, **configs})
     _merge_duplicates(merged)
     return merged
 
 
 def _with_tables(merged: MergedRelease, name: str) -> ConfigEntry:
-    """Merge a config's table of exclusions; returns its entry with the merged table."""
-    layout, mine = Layout(merged.root), merged.ours.configs[name]
-    was = merged.base.manifest.configs.get(name) if merged.base else None
-    path = _copied(merged, was.excluded if was else None, layout.excluded(name))
-    parts = part_keys(merged.ours, name)
-    lines = read_excluded(merged.checked(mine.excluded.path))
+    """Merge a config's table of exclusions, and return its entry with the merged table."""
+    layout, config = Layout(merged.root), merged.part.configs[name]
+    published = merged.base.manifest.configs.get(name) if merged.base else None
+    path = _copied(merged, published.excluded if published else None, layout.excluded(name))
+    parts = part_keys(merged.part, name)
+    lines = read_excluded(merged.checked(config.excluded.path))
     write_excluded(path, [line for line in lines if line.split in parts], parts)
     return replace(merged.manifest.configs[name], excluded=merged.add(path))
 
 
-def _copied(merged: MergedRelease, there: FileEntry | None, path: Path) -> Path:
-    """The path for a merged table, with a copy of the repository's table if it has one."""
+def _copied(merged: MergedRelease, table: FileEntry | None, path: Path) -> Path:
+    """Copy the repository's table, if it has one, to the path of the merged table, and return that."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    if merged.base is not None and there is not None:
-        path.write_bytes(merged.base.fetch(there.path).read_bytes())
+    if merged.base is not None and table is not None:
+        path.write_bytes(merged.base.fetch(table.path).read_bytes())
     return path
 
 
@@ -210,7 +209,7 @@ def _merge_duplicates(merged: MergedRelease) -> None:
     origins, tables = [], []
     for manifest, fetch in (
         (merged.base.manifest if merged.base else EMPTY, merged.base.fetch if merged.base else merged.checked),
-        (merged.ours, merged.checked),
+        (merged.part, merged.checked),
     ):
         if manifest.duplicates is not None:
             tables.append(fetch(manifest.duplicates.path))
@@ -222,35 +221,35 @@ def _merge_duplicates(merged: MergedRelease) -> None:
     layout = Layout(merged.root)
     write_duplicates(layout, table)
     # Another version of pyarrow writes the same pairs with other bytes, which would be an empty change.
-    same = next((path for path in tables if read_pairs(path) == read_pairs(layout.duplicates)), None)
-    if same is not None:
-        layout.duplicates.write_bytes(same.read_bytes())
+    equal = next((path for path in tables if read_pairs(path) == read_pairs(layout.duplicates)), None)
+    if equal is not None:
+        layout.duplicates.write_bytes(equal.read_bytes())
     listed = table_entry(layout, table)
     merged.manifest = replace(merged.manifest, duplicates=listed)
     merged.written.append(listed.path)
 
 
 def check_together(merged: MergedRelease) -> None:
-    """Check splits that were built separately against each other: their exclusions add up, and no id occurs twice.
+    """Check that the exclusions of splits that were built separately add up, and that no id occurs twice.
 
     The indexes of remaining splits are downloaded. Nothing is done if no split of the same benchmark remains.
 
     Raises:
         BuildError: they do not fit; the message has the first problem.
     """
-    mine = {config.benchmark for config in merged.ours.configs.values()}
-    configs = {name: config for name, config in merged.manifest.configs.items() if config.benchmark in mine}
-    benchmarks = {name: merged.manifest.benchmarks[name] for name in mine}
-    part = replace(merged.manifest, configs=configs, benchmarks=benchmarks)
-    if all(key in split_keys(merged.ours, name) for name in configs for key in split_keys(part, name)):
+    names = {config.benchmark for config in merged.part.configs.values()}
+    configs = {name: config for name, config in merged.manifest.configs.items() if config.benchmark in names}
+    benchmarks = {name: merged.manifest.benchmarks[name] for name in names}
+    together = replace(merged.manifest, configs=configs, benchmarks=benchmarks)
+    if together.by_key().keys() <= merged.part.by_key().keys():
         return
-    for _, _, split in part.splits():
+    for _, _, split in together.splits():
         path = Layout(merged.root).inside(split.index.path)
         if not path.exists():
             path.parent.mkdir(parents=True, exist_ok=True)
             path.symlink_to(merged.fetch(split.index.path).resolve())
-    problems = release.check_excluded(merged.root, part)
-    problems.merge(release.check_ids(merged.root, part))
+    problems = release.check_excluded(merged.root, together)
+    problems.merge(release.check_ids(merged.root, together))
     if problems.total():
         where = merged.base.repository.name if merged.base else ""
         raise BuildError(
@@ -260,7 +259,7 @@ def check_together(merged: MergedRelease) -> None:
 
 
 def changes_since(merged: MergedRelease, last: Snapshot) -> Changes:
-    """The differences between a published version and the merged release, including the card."""
+    """Return the differences between a published version and the merged release, including the card."""
     # A card may show its version and repository, which alone are no difference.
     shown = replace(merged.manifest, version=last.manifest.version, repository=last.manifest.repository)
     layout = Layout(merged.root)
@@ -315,12 +314,12 @@ def write_version(
 
 
 def _row_changes(merged: MergedRelease, last: Snapshot, changes: Changes) -> list[RowChanges]:
-    before, now = last.manifest.by_key(), merged.manifest.by_key()
+    before, after = last.manifest.by_key(), merged.manifest.by_key()
     return [
         row_changes(
             key,
             last.fetch(before[key].index.path) if key in before else None,
-            merged.fetch(now[key].index.path) if key in now else None,
+            merged.fetch(after[key].index.path) if key in after else None,
         )
         for key in sorted({*changes.added, *changes.removed, *changes.changed})
     ]

@@ -69,10 +69,11 @@ def _check_small(
     problems: Problems,
 ) -> None:
     for file in manifest.files_and_card():
-        stored = tree[file.path]
-        if stored.sha256:
+        remote = tree[file.path]
+        if remote.sha256:
             continue  # compared already, in the tree
-        ours = local(file.path)
-        path = ours if ours is not None and stored.has_content_of(ours) else repository.fetch(stored, commit, root)
+        path = local(file.path)
+        if path is None or not remote.has_content_of(path):
+            path = repository.fetch(remote, commit, root)
         if (digest := file_sha256(path)) != file.sha256:
             problems.add("file digest", f"{file.path}: has the SHA-256 {digest}, not {file.sha256}")

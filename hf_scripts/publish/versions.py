@@ -47,7 +47,7 @@ class Version(NamedTuple):
         return f"{self.major}.{self.minor}.{self.patch}"
 
     def next(self, level: str) -> Version:
-        """The lowest version after this one for a change of the given level."""
+        """Return the lowest version after this one for a change of the given level."""
         if level == "major":
             return Version(self.major + 1, 0, 0)
         if level == "minor":
@@ -56,13 +56,13 @@ class Version(NamedTuple):
 
 
 def parse_version(tag: str) -> Version | None:
-    """The version of a tag; None if the tag is not a version."""
+    """Return the version of a tag; None if the tag is not a version."""
     match = _TAG.fullmatch(tag)
     return Version(*map(int, match.groups())) if match else None
 
 
 def requested_version(tag: str) -> Version:
-    """The version of a tag given on the command line.
+    """Return the version of a tag given on the command line.
 
     Raises:
         BuildError: the tag is not a version.
@@ -74,7 +74,7 @@ def requested_version(tag: str) -> Version:
 
 
 def latest(tags: Iterable[str]) -> Version | None:
-    """The highest version among the tags; others are ignored."""
+    """Return the highest version among the tags; other tags are ignored."""
     return max((version for tag in tags if (version := parse_version(tag))), default=None)
 
 
@@ -98,10 +98,10 @@ class Changes:
         return next((level for level in ("major", "minor", "patch") if getattr(self, level)), "")
 
     def reason(self) -> str:
-        """The first change of the highest level, and the number of others."""
-        found = getattr(self, self.level) if self.level else ()
-        more = f" and {quantity(len(found) - 1, 'more such change')}" if len(found) > 1 else ""
-        return f"{found[0]}{more}" if found else "nothing differs"
+        """Return the first change of the highest level, and the number of others."""
+        changes = getattr(self, self.level) if self.level else ()
+        more = f" and {quantity(len(changes) - 1, 'more such change')}" if len(changes) > 1 else ""
+        return f"{changes[0]}{more}" if changes else "nothing differs"
 
 
 def compare_manifests(old: Manifest, new: Manifest) -> Changes:
@@ -111,31 +111,31 @@ def compare_manifests(old: Manifest, new: Manifest) -> Changes:
     minor = [f"{key} is new" for key in after.keys() - before.keys()]
     changed = []
     for key in sorted(before.keys() & after.keys()):
-        was, now = before[key], after[key]
-        if was.digest != now.digest:
+        old_split, new_split = before[key], after[key]
+        if old_split.digest != new_split.digest:
             changed.append(key)
             major.append(f"{key} has other rows")
-        if was.data and not now.data:
+        if old_split.data and not new_split.data:
             major.append(f"{key} loses its images")
-        if now.data and not was.data:
+        if new_split.data and not old_split.data:
             minor.append(f"{key} gets its images")
-        if was.sealed and not now.sealed:
+        if old_split.sealed and not new_split.sealed:
             major.append(f"{key} loses its sealed residuals")
-        if now.sealed and not was.sealed:
+        if new_split.sealed and not old_split.sealed:
             minor.append(f"{key} gets sealed residuals")
     if new.duplicates is not None and old.duplicates is None:
         minor.append(f"{CONFIG} is new")
-    kept = before.keys() & after.keys() - set(changed)
+    unchanged = before.keys() & after.keys() - set(changed)
     for name in sorted(old.configs.keys() & new.configs.keys()):
-        had, has = ({(c.name, c.type) for c in m.configs[name].own_columns()} for m in (old, new))
+        old_columns, new_columns = ({(c.name, c.type) for c in m.configs[name].own_columns()} for m in (old, new))
         if old.configs[name].label_names != new.configs[name].label_names:
             major.append(f"{name} has other label names")
-        major += [f"{name} loses the column {column}" for column, _ in had - has]
-        minor += [f"{name} gets the column {column}" for column, _ in has - had]
+        major += [f"{name} loses the column {column}" for column, _ in old_columns - new_columns]
+        minor += [f"{name} gets the column {column}" for column, _ in new_columns - old_columns]
     return Changes(
         tuple(sorted(major)),
         tuple(sorted(minor)),
-        tuple(_metadata(old, new, kept)),
+        tuple(_metadata(old, new, unchanged)),
         added=tuple(sorted(after.keys() - before.keys())),
         removed=tuple(sorted(before.keys() - after.keys())),
         changed=tuple(changed),
@@ -168,12 +168,12 @@ def check_version(requested: Version, last: Version | None, changes: Changes) ->
 
 
 def unpublished(manifest: Manifest) -> Manifest:
-    """A manifest without the fields that publishing sets, and without the card, which is rendered from the others."""
+    """Return a manifest without the fields that publishing sets, and without the card, which follows from the rest."""
     return replace(manifest, card=None, croissant=None, repository=None, version=None, previous=None, changelog=None)
 
 
 def without_unused(manifest: Manifest) -> Manifest:
-    """A manifest without the benchmarks and sources that no split uses, and without audits of other rows."""
+    """Return a manifest without the benchmarks and sources that no split uses, and without audits of other rows."""
     benchmarks = {config.benchmark for config in manifest.configs.values()}
     sources = {source for _, _, split in manifest.splits() for source in split.sources}
     return replace(
@@ -183,20 +183,18 @@ def without_unused(manifest: Manifest) -> Manifest:
     )
 
 
-def _metadata(old: Manifest, new: Manifest, kept: Set[str]) -> list[str]:
-    """Paths of differing values in the manifests, ignoring all splits but those in `kept`."""
-    found = sorted(_differences(_described(old, kept), _described(new, kept), ""))
+def _metadata(old: Manifest, new: Manifest, unchanged: Set[str]) -> list[str]:
+    """Return the paths of differing values in the manifests, ignoring all splits but those in `unchanged`."""
+    paths = sorted(_differences(_described(old, unchanged), _described(new, unchanged), ""))
     rendered = ((CARD, old.card, new.card), (CROISSANT, old.croissant, new.croissant))
-    return found or [
-        path for path, was, now in rendered if was is not None and now is not None and was.sha256 != now.sha256
-    ]
+    return paths or [path for path, before, after in rendered if before and after and before.sha256 != after.sha256]
 
 
-def _described(manifest: Manifest, kept: Set[str]) -> object:
-    """A manifest as JSON, without the fields that publishing sets, and with only the splits in `kept`."""
+def _described(manifest: Manifest, selected: Set[str]) -> object:
+    """Return a manifest as JSON, without the fields that publishing sets, and with only the splits in `selected`."""
     configs = {}
     for name, config in manifest.configs.items():
-        splits = {split: entry for split, entry in config.splits.items() if f"{name}/{split}" in kept}
+        splits = {split: entry for split, entry in config.splits.items() if f"{name}/{split}" in selected}
         if splits:
             configs[name] = replace(config, splits=splits)
     return msgspec.to_builtins(without_unused(replace(unpublished(manifest), configs=configs)))
