@@ -18,7 +18,7 @@ COMPLETE_VARIABLE = "_UNKNOWN_DETECTION_COMPLETE"
 """The environment variable by which a shell asks for completions (click's convention)."""
 
 OWN_PROCESS = "own process"
-"""The context's object where the process was started for the command, which may then keep pandas out (as
+"""The context's object where the process was started for the command, which may then do without pandas (as
 `builders.executors.processes.without_pandas` explains)."""
 
 SHELLS = ("bash", "zsh", "fish")
@@ -67,33 +67,33 @@ def _module(command: Command, ctx: click.Context) -> Any:
 
 
 def click_command(command: Command, ctx: click.Context) -> click.Command:
-    """The click command that a module's `main` runs, for completion and for tests of its help."""
+    """Return the click command that a module's `main` runs, for completion and for tests of its help."""
     module = _module(command, ctx)
     if command.made_in:
         declared = [module.BENCHMARK] if hasattr(module, "BENCHMARK") else []
-        made = importlib.import_module(command.made_in).make_command(*declared)
+        outer = importlib.import_module(command.made_in).make_command(*declared)
     else:
-        made = module.command if hasattr(module, "command") else module.make_command()
-    found: click.Command = made.get_command(click.Context(made), command.inside) if command.inside else made
-    return found
+        outer = module.command if hasattr(module, "command") else module.make_command()
+    inner: click.Command = outer.get_command(click.Context(outer), command.inside) if command.inside else outer
+    return inner
 
 
 class _Table(HelpGroup):
-    """The commands of the table whose names begin with some words."""
+    """A group with the commands of the table whose names begin with a prefix."""
 
     def __init__(self, name: str, prefix: str, text: str) -> None:
         super().__init__(name, help=text, subcommand_metavar="COMMAND ...", options_metavar="")
         self.prefix = prefix
-        self.found = {c.name.removeprefix(prefix): c for c in COMMANDS if c.name.startswith(prefix)}
+        self.listed = {c.name.removeprefix(prefix): c for c in COMMANDS if c.name.startswith(prefix)}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
-        """The next words, in the order of the table."""
-        return [*dict.fromkeys(name.partition(" ")[0] for name in self.found), *self.commands]
+        """Return the next words, in the order of the table."""
+        return [*dict.fromkeys(name.partition(" ")[0] for name in self.listed), *self.commands]
 
     def get_command(self, ctx: click.Context, name: str) -> click.Command | None:
-        """The command, or the group of commands that begin with this word; completion gets the module's own."""
-        if name in self.found:
-            command = self.found[name]
+        """Return the command, or the group of commands that begin with this word; completion gets the module's own."""
+        if name in self.listed:
+            command = self.listed[name]
             return click_command(command, ctx) if ctx.resilient_parsing else _Leaf(command, name)
         if not self.prefix and name in GROUPS:
             return _Table(name, f"{name} ", GROUPS[name])
@@ -103,14 +103,14 @@ class _Table(HelpGroup):
         """Complete names from the table, so that no module is imported for it."""
         if incomplete.startswith("-"):
             return super().shell_complete(ctx, incomplete)
-        lines = {name: line for some in self.lines().values() for name, line in some.items()}
+        lines = {name: line for section in self.lines().values() for name, line in section.items()}
         lines |= {name: command.get_short_help_str(70) for name, command in self.commands.items()}
         return [CompletionItem(name, help=line) for name, line in lines.items() if name.startswith(incomplete)]
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """Find the command of the first word; a wrong word gets the nearest name."""
+        """Return the command of the first word; the error for a wrong word suggests the nearest name."""
         names = self.list_commands(ctx)
         if args and args[0] not in names and not args[0].startswith("-") and not ctx.resilient_parsing:
             near = difflib.get_close_matches(args[0], names, n=1)
@@ -119,9 +119,9 @@ class _Table(HelpGroup):
         return super().resolve_command(ctx, args)
 
     def lines(self) -> dict[str, dict[str, str]]:
-        """Summaries by name, by the headings that they stand under."""
+        """Return summaries by name, by their headings in the overview."""
         sections: dict[str, dict[str, str]] = {}
-        for name, command in self.found.items():
+        for name, command in self.listed.items():
             word, _, more = name.partition(" ")
             sections.setdefault(command.section, {})[word] = GROUPS[word] if more else command.summary
         return sections
@@ -144,7 +144,7 @@ class _Table(HelpGroup):
 
 
 def version() -> str:
-    """The version of the installed project, or of this checkout."""
+    """Return the version of the installed project, or of this checkout."""
     import tomllib
     from importlib import metadata
     from pathlib import Path
@@ -156,14 +156,14 @@ def version() -> str:
         return str(tomllib.loads(project.read_text(encoding="utf-8"))["project"]["version"])
 
 
-def _show_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
-    if wanted and not ctx.resilient_parsing:
+def _show_version(ctx: click.Context, _: click.Parameter, requested: bool) -> None:
+    if requested and not ctx.resilient_parsing:
         click.echo(f"{PROGRAM} {version()}")
         ctx.exit()
 
 
 def make_command() -> click.Group:
-    """The whole command line."""
+    """Make the whole command line."""
     overview = _Table(PROGRAM, "", "Rebuild benchmarks for out-of-distribution detection from your own datasets.")
     overview.params.append(
         click.Option(["--version"], is_flag=True, expose_value=False, is_eager=True, callback=_show_version)
@@ -176,11 +176,11 @@ def make_command() -> click.Group:
 @click.argument("shell", type=click.Choice(SHELLS))
 def _completion(shell: str) -> None:
     """Print a completion script for bash, zsh or fish."""
-    found = get_completion_class(shell)
-    if found is None:
+    completion_class = get_completion_class(shell)
+    if completion_class is None:
         raise click.ClickException(f"This version of click completes nothing in {shell}.")
     click.echo(f"# {_START[shell]}")
-    click.echo(found(make_command(), {}, PROGRAM, COMPLETE_VARIABLE).source())
+    click.echo(completion_class(make_command(), {}, PROGRAM, COMPLETE_VARIABLE).source())
 
 
 def main(argv: Sequence[str] | None = None) -> int:

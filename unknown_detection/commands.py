@@ -32,10 +32,10 @@ class Command:
         name: its words, such as `build imagenet`.
         module: the module that `python -m` runs; its function `main` takes the arguments and returns the exit code.
         summary: its line in the overview, in the imperative.
-        section: the heading that it stands under in the overview.
+        section: its heading in the overview.
         inside: for one of several commands of a module, its name there.
         made_in: for a module that only declares a benchmark, the module whose `make_command` makes its click command
-            (of the declared `BENCHMARK`, if there is one). Else the module itself has it as `command`, or makes it.
+            (of the declared `BENCHMARK`, if there is one). Else the module itself has `command` or `make_command`.
     """
 
     name: str
@@ -47,7 +47,7 @@ class Command:
 
     @property
     def python(self) -> str:
-        """How Python starts it."""
+        """The command line that starts it with Python."""
         if self.module.startswith("unknown_detection."):
             return f"{MODULE} {self.name}"
         return f"python -m {self.module} {self.inside}".rstrip()
@@ -141,7 +141,7 @@ _NAMED = re.compile(
 
 
 def own_process() -> bool:
-    """Whether Python was started for a module of the table, and not for somebody's program that imports one."""
+    """Whether Python was started for a module of the table, and not for another program that imports one."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     return spec is not None and spec.name in {command.entry for command in COMMANDS}
 
@@ -149,7 +149,7 @@ def own_process() -> bool:
 def run_builder(argv: Sequence[str] | None, *declared: Any) -> int:
     """Run the command line that builds a declared benchmark, or without one, a person's folders.
 
-    A declaration stands below the commands, so the command is found by its name as all others are.
+    Declarations are a layer below the commands, whose modules are therefore imported by name.
 
     Returns:
         The exit code.
@@ -159,7 +159,7 @@ def run_builder(argv: Sequence[str] | None, *declared: Any) -> int:
 
 
 def program() -> str:
-    """How the user started `unknown-detection`; empty where Python runs another module, or a test or notebook."""
+    """Return how the user started `unknown-detection`; empty where Python runs another module or a notebook."""
     started = Path(sys.argv[0])
     if started.name == "__main__.py":
         return MODULE if started.parent.name in _OVERVIEWS else ""
@@ -167,9 +167,9 @@ def program() -> str:
 
 
 def as_started(text: str) -> str:
-    """Text in which every `python -m MODULE` of the table is named as the command that the user started.
+    """Return a text with every `python -m MODULE` of the table replaced by the command as the user started it.
 
-    Only what is printed goes through this. A file says `python -m`, so that its bytes are the same for everybody.
+    This is for printed texts only. Files have `python -m`, so that their bytes are the same for everybody.
     """
     started = program()
-    return _NAMED.sub(lambda found: f"{started} {_BY_PYTHON[found[0]]}".rstrip(), text) if started else text
+    return _NAMED.sub(lambda match: f"{started} {_BY_PYTHON[match[0]]}".rstrip(), text) if started else text

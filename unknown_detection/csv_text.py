@@ -1,7 +1,7 @@
-"""CSV whose texts no spreadsheet takes for formulas: names of folders and detectors are anybody's, and `=` begins one.
+"""CSV whose texts no spreadsheet takes for formulas, as the names of others' folders and detectors could be.
 
 A text that begins with one of `= + - @`, a tab or a carriage return (OWASP, "CSV Injection") gets an apostrophe before
-it, unless it is a number; so does one with apostrophes before such a sign, so that `plain_text` gives every text back.
+it, unless it is a number; so does one with apostrophes before such a sign, so that `plain_text` restores every text.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def write_csv(file: IO[str], lines: Iterable[Sequence[object]]) -> None:
 
 
 def plain_text(cell: str) -> str:
-    """The text of which `write_csv` made a cell."""
+    """Return the text that `write_csv` wrote as a cell."""
     return cell[1:] if _MARKED.match(cell) else cell
 
 

@@ -1,4 +1,4 @@
-"""Makes files durable: what has its final name is on the disk, also after a power cut.
+"""Makes files durable: a file with its final name is on the disk, also after a power cut.
 
 A kill takes what a process holds in its memory; a power cut takes what the system holds in its own, too. POSIX
 promises nothing of bytes before `fsync` of their file, nor of a new name before `fsync` of its folder, and not even
@@ -18,17 +18,17 @@ from pathlib import Path
 NO_SYNC = "UNKNOWN_DETECTION_NO_SYNC"
 """Environment variable: 1 skips all flushing. `unflushed` sets it, since processes that are started have to know."""
 
-_TOGETHER = 32
-"""Files that are flushed at a time. A journal commits together what waits for it: here (ext4) 12,661 small files took
-37 s one after the other, 1.5 s by 8 and 1.0 s by 32 at a time."""
+_THREADS = 32
+"""Files that are flushed at a time. A journal commits waiting files together: on ext4 12,661 small files took 37 s one
+after the other, 1.5 s by 8 and 1.0 s by 32 at a time."""
 
 _CANNOT_FLUSH = (errno.EINVAL, errno.ENOTSUP)
-"""What `fsync` of a folder gives on file systems that have none, such as some of FUSE and of networks."""
+"""Errors of `fsync` of a folder on file systems without it, such as some of FUSE and of networks."""
 
 
 @contextlib.contextmanager
 def unflushed() -> Iterator[None]:
-    """Flush nothing inside of the block, in this process and in those that it starts."""
+    """Skip all flushing inside the block, in this process and in those that it starts."""
     before = os.environ.get(NO_SYNC)
     os.environ[NO_SYNC] = "1"
     try:
@@ -44,7 +44,7 @@ def flush(path: Path) -> None:
     """Return once a file's bytes, or the names in a folder, are on the disk.
 
     Raises:
-        OSError: the disk is full or failing, or the path is not there.
+        OSError: the disk is full or failing, or the path does not exist.
     """
     if os.environ.get(NO_SYNC) == "1":
         return
@@ -64,18 +64,18 @@ def flush_all(paths: Iterable[Path]) -> None:
     Raises:
         OSError: as of `flush`.
     """
-    with ThreadPoolExecutor(_TOGETHER) as threads:
+    with ThreadPoolExecutor(_THREADS) as threads:
         for _ in threads.map(flush, paths):
             pass
 
 
 def flush_tree(path: Path) -> None:
-    """Flush a file, or a folder with all that is below it, but for the name of `path` itself."""
-    flush_all(found for found in (path, *sorted(path.rglob("*"))) if not found.is_symlink())
+    """Flush a file, or a folder with all that is below it, but not the name of `path` itself."""
+    flush_all(entry for entry in (path, *sorted(path.rglob("*"))) if not entry.is_symlink())
 
 
 def make_folder(path: Path) -> None:
-    """Create a folder with its parents, durably; one that is there may stay."""
+    """Create a folder with its parents, durably, unless it exists."""
     if path.is_dir():
         return
     if not path.parent.exists():
@@ -107,7 +107,7 @@ def replacing(path: Path, temporary: Path, *, durable: bool = True) -> Iterator[
     Args:
         path: the file to write or replace; its folder is created.
         temporary: a path beside it.
-        durable: whether it is on the disk when the block has ended (`finish`). Else the caller flushes it.
+        durable: whether to `finish` it. Else the caller flushes it.
     """
     make_folder(path.parent)
     try:

@@ -15,7 +15,7 @@ from unknown_detection.durable import unflushed
 CONTEXT_SETTINGS = {"help_option_names": ["-h", "--help"]}
 
 _CONTINUED = " \\"
-"""What ends a line of an example that goes on in the next."""
+"""The end of a line that continues in the next."""
 
 ESSENTIALS, OTHERS = "Essential options", "Other options"
 
@@ -33,7 +33,7 @@ class HelpCommand(click.Command):
     """A command whose help has sections and examples.
 
     Args:
-        sections: parameter names by the title of a section. Options that are in none stand in the last one.
+        sections: parameter names by the title of a section. Other options get a section of their own at the end.
         examples: commands that run, as `python -m` starts them.
     """
 
@@ -55,12 +55,12 @@ class HelpCommand(click.Command):
         options = [param for param in self.get_params(ctx) if isinstance(param, click.Option)]
         records = {param.name: record for param in options if (record := param.get_help_record(ctx)) is not None}
         placed = {name for names in self.sections.values() for name in names}
-        others = [str(param.name) for param in options if param.name in records and param.name not in placed]
+        unplaced = [str(param.name) for param in options if param.name in records and param.name not in placed]
         sections = {title: list(names) for title, names in self.sections.items()}
-        if sections and [param.opts[-1] for param in options if param.name in others] == ["--help"]:
-            sections[list(sections)[-1]] += others
+        if sections and [param.opts[-1] for param in options if param.name in unplaced] == ["--help"]:
+            sections[list(sections)[-1]] += unplaced
         else:
-            sections[OTHERS if sections else "Options"] = others
+            sections[OTHERS if sections else "Options"] = unplaced
         for title, names in sections.items():
             lines = [records[name] for name in names if name in records]
             if lines:
@@ -107,9 +107,8 @@ def write_examples(formatter: click.HelpFormatter, examples: Sequence[str]) -> N
     with formatter.section("Examples" if len(examples) > 1 else "Example"):
         indent = " " * formatter.current_indent
         for example in examples:
-            together = re.sub(r"( --?\w[\w-]*) (?!-)", "\\1\0", as_started(example))  # an option and its value
             lines = textwrap.wrap(
-                together,
+                re.sub(r"( --?\w[\w-]*) (?!-)", "\\1\0", as_started(example)),  # keeps a value with its option
                 formatter.width - len(indent) - len(_CONTINUED),
                 subsequent_indent="    ",
                 break_long_words=False,
@@ -138,11 +137,11 @@ no_sync_option = click.option(
     help="Do not wait until each finished file is on the disk. A killed run still resumes; after a power cut, remove "
     "what was written and begin again.",
 )
-"""The option of commands whose files outlive a power cut."""
+"""The option of commands that flush their files to the disk."""
 
 
 def as_helpful(command: click.Command) -> HelpCommand:
-    """A plain click command as a `HelpCommand`: required options first, and its epilog, `Example: ...`, as example."""
+    """Make a `HelpCommand` of a click command: required options first, and its epilog, `Example: ...`, as example."""
     if isinstance(command, HelpCommand):
         return command
     required = [str(param.name) for param in command.params if isinstance(param, click.Option) and param.required]
@@ -158,7 +157,7 @@ def as_helpful(command: click.Command) -> HelpCommand:
 
 
 def usage_error(error: click.ClickException) -> str:
-    """The line for an error that click found in the arguments: what is wrong, and where to read on."""
+    """Return the line for an error that click found in the arguments: what is wrong, and which help to read."""
     message = error.format_message()
     context = error.ctx if isinstance(error, click.UsageError) else None
     if context is None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 FLOAT32 = "ieee"
-"""What is recorded of the precision, by torch's name."""
+"""The recorded precision, by torch's name."""
 
 
 @contextmanager
@@ -18,7 +18,7 @@ def exact_float32() -> Iterator[None]:
     """Compute products and convolutions within the block in full float32, and deterministically on a GPU.
 
     By default cuDNN may round inputs to a 10-bit mantissa (TF32) and choose algorithms by timing them, and a program
-    may allow the same for matrix products, or bfloat16 on a CPU. The settings of before are restored.
+    may allow the same for matrix products, or bfloat16 on a CPU. The earlier settings are restored.
     """
     before = []
     for place, name, value in _settings():
@@ -32,17 +32,18 @@ def exact_float32() -> Iterator[None]:
 
 
 def _settings() -> list[tuple[Any, str, Any]]:
-    """Return the settings: where each is, its name and its value within the block.
+    """Return the object, name and value within the block of each setting.
 
-    Each operation's own is set, because torch refuses to read what operations share once they differ.
+    Each operation's own is set, because torch refuses to read a shared setting once the operations' own differ.
     """
     from torch import backends
 
-    found: list[tuple[Any, str, Any]] = [(backends.cudnn, "benchmark", False), (backends.cudnn, "deterministic", True)]
+    cudnn = backends.cudnn
+    settings: list[tuple[Any, str, Any]] = [(cudnn, "benchmark", False), (cudnn, "deterministic", True)]
     if not hasattr(backends.cudnn, "conv"):  # before torch 2.9
-        return [*found, (backends.cuda.matmul, "allow_tf32", False), (backends.cudnn, "allow_tf32", False)]
+        return [*settings, (backends.cuda.matmul, "allow_tf32", False), (backends.cudnn, "allow_tf32", False)]
     operations = [backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn]
     operations += [
         getattr(backends.mkldnn, name) for name in ("matmul", "conv", "rnn") if hasattr(backends.mkldnn, name)
     ]
-    return found + [(operation, "fp32_precision", FLOAT32) for operation in operations]
+    return settings + [(operation, "fp32_precision", FLOAT32) for operation in operations]

@@ -1,6 +1,6 @@
 """Lets Ctrl-C end a command of ours properly from its first import on; in any other process it changes nothing.
 
-Every package with commands imports this first. What comes before, Python's own start, is out of our hands.
+Every package with commands imports this first. Ctrl-C during Python's own start cannot be handled.
 
 Tested by `tests/unknown_detection/terminal/test_interrupts.py`.
 """

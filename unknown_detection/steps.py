@@ -1,4 +1,4 @@
-"""Building, checking and materializing a release from Python: the commands of these names, with keywords for flags.
+"""Runs `build`, `materialize` and `verify` from Python: the commands of these names, with keywords for flags.
 
 The commands are found by name, as the overview of `unknown-detection` finds them. Without `workers=`, they work in the
 caller's process: further ones import the caller's program, which then has to do its work under
@@ -120,18 +120,18 @@ def _run(name: str, *words: str, **flags: Any) -> tuple[int, str]:
         with contextlib.redirect_stdout(printed):
             code = command.main([*words, *arguments], prog_name=name, standalone_mode=False)
     except click.NoSuchOption as error:
-        told = error.format_message().replace("--", "")
-        raise TypeError(f"{name}: {told}") from None
+        message = error.format_message().replace("--", "")
+        raise TypeError(f"{name}: {message}") from None
     except click.ClickException as error:
         raise ValueError(f"{name}: {error.format_message()}") from None
     return int(code or 0), printed.getvalue()
 
 
 def _arguments(flags: dict[str, Any]) -> list[str]:
-    """Return keywords as a command line has them."""
-    found = []
+    """Return keywords as arguments of a command line."""
+    arguments = []
     for name, value in flags.items():
         flag = f"--{name.replace('_', '-')}"
-        for one in value if isinstance(value, list | tuple) else [value]:
-            found += [] if one is None or one is False else [flag] if one is True else [flag, str(one)]
-    return found
+        for item in value if isinstance(value, list | tuple) else [value]:
+            arguments += [] if item is None or item is False else [flag] if item is True else [flag, str(item)]
+    return arguments

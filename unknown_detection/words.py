@@ -1,4 +1,4 @@
-"""Text for readers: numbers of bytes and of things with their units, and text of others made safe to print."""
+"""Formats numbers of bytes and of things with their units, and makes text of others safe to print."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ UNPRINTABLE = r"\x00-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028\u2029\u202a-\u202e\u2
 
 
 def byte_text(size: int) -> str:
-    """A number of bytes in the decimal unit that leaves one to three digits before the point, as in `4.57 kB`."""
+    """Format bytes in the decimal unit that leaves one to three digits before the point, as in `4.57 kB`."""
     if size < 1000:
         return quantity(size, "byte")
     number, unit = size / 1000, "kB"
@@ -23,7 +23,7 @@ def byte_text(size: int) -> str:
 
 
 def quantity(number: int, noun: str) -> str:
-    """How many there are of something, as in `1 image` and `4,041 images`; the noun's plural ends in s."""
+    """Format a count with its noun, as in `1 image` and `4,041 images`; the noun's plural ends in s."""
     return f"{number:,} {noun}{'' if number == 1 else 's'}"
 
 

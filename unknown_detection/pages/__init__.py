@@ -1,1 +1,1 @@
-"""HTML pages that hold all they need: the template, style and script that our reports share."""
+"""The template, style and script of all reports, which are single HTML files."""

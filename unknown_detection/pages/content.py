@@ -1,4 +1,4 @@
-"""What a page is made of, as values that its templates show: contents, tables, cells and links.
+"""The parts of a page as values that its templates show: contents, tables, cells and links.
 
 All text is data. The templates escape it, so it may come from anyone; only `markupsafe.Markup` passes as it is.
 """
@@ -18,8 +18,8 @@ Value = str | int | float | None
 Style = Literal["", "code", "strong", "muted"]
 
 _URL = re.compile(r"https?://[^\s<>\"'`\\]+")
-_BESIDE = re.compile(r"#[\w.-]+|(?!/)[\w./-]+")
-"""A place on the page, or a file beside it or below it. Without a colon it names no scheme."""
+_RELATIVE = re.compile(r"#[\w.-]+|(?!/)[\w./-]+")
+"""An anchor of the page, or a file beside it or below it. Without a colon it has no scheme."""
 
 
 @dataclass(frozen=True)
@@ -47,13 +47,12 @@ class PageColumn:
 
 @dataclass(frozen=True)
 class Cell:
-    """A cell of a table that is more than a value.
+    """A cell of a table with a link, a style or a sort key.
 
     Attributes:
-        text: what it shows; numbers are shown with thousands separators.
-        order: what it is sorted by, if not by `text`.
-        href: where it leads: a web address, an anchor of the page (`#...`) or a file beside the page. Others are shown
-            without a link.
+        text: its value; numbers are shown with thousands separators.
+        order: the value that it is sorted by, if not by `text`.
+        href: its link: a web address, an anchor of the page (`#...`) or a file beside the page. Others are dropped.
         style: `code`, `strong` (bold), or `muted`.
     """
 
@@ -74,7 +73,7 @@ class PageTable:
         rows: the cells of each row, as many as there are columns.
         note: a sentence below it.
         searchable: it has a field to search its rows.
-        first: with more rows than these, only so many are shown until the reader asks for all; 0 shows all.
+        first: the number of rows that are shown until the reader asks for all; 0 shows all.
     """
 
     anchor: str
@@ -86,23 +85,23 @@ class PageTable:
     first: int = 0
 
     def groups(self) -> list[tuple[str, int]]:
-        """The headings above the columns, with the number of columns below each; empty if no column has a group."""
-        found: list[tuple[str, int]] = []
+        """Return the headings above the columns with their numbers of columns; empty if no column has a group."""
+        groups: list[tuple[str, int]] = []
         for column in self.columns:
-            if found and found[-1][0] == column.group:
-                found[-1] = (column.group, found[-1][1] + 1)
+            if groups and groups[-1][0] == column.group:
+                groups[-1] = (column.group, groups[-1][1] + 1)
             else:
-                found.append((column.group, 1))
-        return found if any(name for name, _ in found) else []
+                groups.append((column.group, 1))
+        return groups if any(name for name, _ in groups) else []
 
 
 def as_cell(value: Value | Cell) -> Cell:
-    """A value as a cell."""
+    """Return a value as a cell."""
     return value if isinstance(value, Cell) else Cell(value)
 
 
 def display_text(value: Value) -> str:
-    """A value as a page shows it: integers with thousands separators, other numbers as Python prints them."""
+    """Return a value as a page shows it: integers with thousands separators, other numbers as Python prints them."""
     if value is None:
         return "–"
     if isinstance(value, Markup):
@@ -111,13 +110,13 @@ def display_text(value: Value) -> str:
 
 
 def anchor(*parts: str) -> str:
-    """An id made of names: lower-case letters, digits and hyphens. Other characters become hyphens."""
+    """Return an id made of names: lower-case letters and digits; other characters become hyphens."""
     return "-".join(re.sub(r"[^a-z0-9]+", "-", part.lower()).strip("-") for part in parts)
 
 
 def safe_href(url: str) -> str:
-    """The address, if it is a web address, an anchor or a file beside the page; otherwise an empty text.
+    """Return a web address, an anchor or the path of a file beside the page; for any other text an empty one.
 
-    A link to `javascript:` or `file:` that somebody wrote into a manifest leads nowhere.
+    So a link to `javascript:` or `file:` in a manifest leads nowhere.
     """
-    return url if _URL.fullmatch(url) or (_BESIDE.fullmatch(url) and ".." not in url) else ""
+    return url if _URL.fullmatch(url) or (_RELATIVE.fullmatch(url) and ".." not in url) else ""

@@ -78,9 +78,9 @@ def _text(name: str) -> str:
 
 
 def _policy(scripts: Iterable[str]) -> str:
-    """The Content-Security-Policy: no network at all, and no script but ours, which are named by their digests.
+    """Return the Content-Security-Policy: no network, and only the scripts with these digests.
 
-    Styles may stand in the page, since inline SVG has some; without a network they can send nothing.
+    Inline styles are allowed, since inline SVG has some; without a network they can send nothing.
     """
     digests = [base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts]
     allowed = " ".join(f"'sha256-{digest}'" for digest in digests)

@@ -1,1 +1,1 @@
-"""How every command ends on Ctrl-C, and draws progress on a terminal; imported by all packages, and imports none."""
+"""Ctrl-C and progress on a terminal, for the commands of all packages; imports none of them."""

@@ -1,9 +1,9 @@
-"""Ctrl-C ends a command with one line on stderr and exit code 130, at whatever moment it comes.
+"""Ends a command on Ctrl-C with one line on stderr and exit code 130, at whatever moment it comes.
 
-While a command imports what it needs, nothing has been done yet, so it prints the line and exits at once: a
-`KeyboardInterrupt` there would come out as a traceback, or be lost in a library's own handling of failed imports.
-While the command works, `Stopped` is raised, so that everything that it holds is closed. Afterwards, while Python
-ends, the process exits at once with the code that the command has; in the last moments it ends by itself.
+During a command's imports, which change nothing, it prints the line and exits at once: a `KeyboardInterrupt` there
+would end as a traceback, or be lost in a library's own handling of failed imports. While the command works, `Stopped`
+is raised, so that everything that it has open is closed. Afterwards, while Python ends, the process exits at once with
+the command's exit code; in the last moments it ends by itself.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from types import FrameType
 from typing import Any
 
 EXIT_CODE = 130
-"""The exit code after Ctrl-C: what a shell reports of a process that SIGINT ended, 128 + 2."""
+"""The exit code after Ctrl-C, with which a shell reports a process that SIGINT ended: 128 + 2."""
 
 _RETRY_SECONDS = 0.05
-"""How long after Python has swallowed `Stopped`, in a callback or a `__del__`, it is raised again."""
+"""Delay before `Stopped` is raised again that Python has swallowed, in a callback or a `__del__`. Ours."""
 
 
 class Stopped(BaseException):
-    """Ctrl-C while a command works.
+    """Raised by Ctrl-C while a command works.
 
     Not a `KeyboardInterrupt`, before which click prints an empty line.
 
@@ -38,11 +38,12 @@ class Stopped(BaseException):
 
 
 class _Process:
-    """What Ctrl-C does now.
+    """The state of this process, by which SIGINT is handled.
 
     Attributes:
         watched: whether the process runs a command of ours from its first import on.
-        running: whether a command works, so that `Stopped` has somebody who catches it.
+        running: whether a command works, so that `Stopped` is caught.
+        came: whether SIGINT came while the command worked.
         code: the exit code after the command; None before.
     """
 
@@ -56,7 +57,7 @@ class _Process:
     def interrupted(self, number: int, frame: FrameType | None) -> None:
         """Handle SIGINT in the main thread."""
         if os.getpid() != self.pid:
-            return  # a forked worker, which ends when its parent closes the pipe
+            return  # a forked worker, which ends once its parent closes the pipe
         if self.running:
             self.came = True
             raise Stopped
@@ -75,7 +76,7 @@ def watch() -> None:
     _process.watched, _process.pid = True, os.getpid()
     signal.signal(signal.SIGINT, _process.interrupted)
     sys.excepthook = _uncaught
-    # Behind its last exit handler, Python gives up ours and keeps this one: all is done, and the exit code stays.
+    # After its last exit handler, Python drops handlers in Python but keeps SIG_IGN, so that the exit code stays.
     atexit.register(signal.signal, signal.SIGINT, signal.SIG_IGN)
 
 
@@ -99,12 +100,12 @@ def run_stoppable(work: Callable[[], int], says: str) -> int:
         code = work()
         _flush()
         _process.running = False
-        if _process.came:  # a library has lost it
+        if _process.came:  # a library has swallowed `Stopped`
             code = EXIT_CODE
             _say(says)
     except BaseException as error:
         _process.running = False
-        # Libraries turn it into errors of their own.
+        # Libraries turn `Stopped` into errors of their own.
         if not _process.came and not isinstance(error, Stopped | KeyboardInterrupt):
             raise
         code = EXIT_CODE
@@ -121,11 +122,7 @@ def run_stoppable(work: Callable[[], int], says: str) -> int:
 
 @contextlib.contextmanager
 def stopping_says(text: str) -> Iterator[None]:
-    """Tell what is kept if Ctrl-C comes inside this block.
-
-    Args:
-        text: the line for the user.
-    """
+    """Set the line that Ctrl-C inside this block prints, on what is kept; that of an inner block counts."""
     try:
         yield
     except Stopped as stopped:
@@ -137,7 +134,7 @@ def stopping_says(text: str) -> Iterator[None]:
 def left_to_the_parent() -> Iterator[None]:
     """Keep Ctrl-C, which the terminal sends to all processes, from those that are started inside this block.
 
-    The main process is told of it when the block ends.
+    This process handles it when the block ends.
     """
     if not hasattr(signal, "pthread_sigmask"):
         yield
@@ -150,9 +147,9 @@ def left_to_the_parent() -> Iterator[None]:
 
 
 def _may_handle(*own: object) -> bool:
-    # Whoever ignores SIGINT (a shell, for what it runs in the background) or handles it, has a reason.
-    mine = (signal.default_int_handler, *own)
-    return threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) in mine
+    # A handler of another program, or SIGINT ignored (by a shell, for background jobs), is left alone.
+    replaceable = (signal.default_int_handler, *own)
+    return threading.current_thread() is threading.main_thread() and signal.getsignal(signal.SIGINT) in replaceable
 
 
 def _say(line: str) -> None:
@@ -167,13 +164,13 @@ def _say(line: str) -> None:
     except RuntimeError:  # Ctrl-C came while something was written there
         os.write(sys.stderr.fileno(), text.encode())
     except (OSError, ValueError):
-        pass  # nobody reads it any more
+        pass  # stderr is closed
 
 
 def _flush() -> None:
     for stream in (sys.stdout, sys.stderr):
         if stream is not None:  # as under pythonw
-            with contextlib.suppress(OSError, ValueError, RuntimeError):  # closed, or interrupted in the middle
+            with contextlib.suppress(OSError, ValueError, RuntimeError):  # closed, or interrupted while flushing
                 stream.flush()
 
 
@@ -185,20 +182,20 @@ def _uncaught(kind: type[BaseException], error: BaseException, trace: Any) -> No
 
 
 def _unraisable(before: Callable[[Any], object]) -> Callable[[Any], object]:
-    """Return a hook for exceptions that Python cannot raise, which has `Stopped` raised again a moment later."""
+    """Return a hook for exceptions that Python cannot raise, which raises `Stopped` again a moment later."""
 
-    def hook(what: Any) -> None:
-        if isinstance(what.exc_value, Stopped):
-            again = threading.Timer(_RETRY_SECONDS, _again)
-            again.daemon = True
-            again.start()
+    def hook(unraisable: Any) -> None:
+        if isinstance(unraisable.exc_value, Stopped):
+            timer = threading.Timer(_RETRY_SECONDS, _interrupt_again)
+            timer.daemon = True
+            timer.start()
         else:
-            before(what)
+            before(unraisable)
 
     return hook
 
 
-def _again() -> None:
+def _interrupt_again() -> None:
     if _process.running:
         if hasattr(signal, "pthread_kill"):
             signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)

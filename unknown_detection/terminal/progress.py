@@ -25,8 +25,8 @@ Progress = Callable[[int], object]
 def bar(total: int, title: str, *, quiet: bool = False, unit: str = " images", done: int = 0) -> Iterator[Any]:
     """Draw a bar with count, rate and remaining time on a terminal until the block ends; nothing elsewhere.
 
-    At the end of the block the bar is full, since some items, such as those of an earlier run, may not have been
-    counted. After an exception it stays where it is.
+    At the end of the block the bar is full, since items of an earlier run may not have been counted. After an
+    exception it stays where it is.
 
     Args:
         total: number of items; without any there is no bar.
@@ -44,7 +44,7 @@ def bar(total: int, title: str, *, quiet: bool = False, unit: str = " images", d
 
 
 def open_bar(total: int, title: str, *, quiet: bool = False, unit: str = " images", done: int = 0) -> Any:
-    """Return a bar, for steps that are no block; `fill` and `close` end it."""
+    """Return a bar, for steps that are no `with` block; `fill` and `close` end it."""
     # None: hidden where stderr is no terminal.
     hidden = True if quiet or not total else None
     return tqdm(
