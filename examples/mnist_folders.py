@@ -20,7 +20,7 @@ from PIL import Image
 Pixels = npt.NDArray[np.uint8]
 
 _PARTS = {"train": "train", "test": "t10k"}
-"""Partitions, and what their files are called."""
+"""Partitions, with the first word of their files' names."""
 
 
 def read_idx(folder: Path, name: str, dimensions: int) -> Pixels:
@@ -29,7 +29,7 @@ def read_idx(folder: Path, name: str, dimensions: int) -> Pixels:
     Raises:
         click.UsageError: there is no such file, or it is no array of bytes with so many dimensions.
     """
-    path = next((one for one in (folder / name, folder / f"{name}.gz") if one.is_file()), None)
+    path = next((file for file in (folder / name, folder / f"{name}.gz") if file.is_file()), None)
     if path is None:
         raise click.UsageError(f"There is no {name} or {name}.gz in {folder}. Put the dataset's four files there.")
     try:
@@ -65,22 +65,22 @@ def noise(kind: str, number: int) -> Pixels:
 @click.option("--noise", "noisy", type=click.Path(path_type=Path), help="Folder for the noises gaussian and uniform.")
 def main(idx: Path, out: Path, noisy: Path | None) -> None:
     """Write the images of idx files as PNGs in class folders."""
-    found = {}
+    partitions = {}
     for part, stem in _PARTS.items():
         images, labels = read_idx(idx, f"{stem}-images-idx3-ubyte", 3), read_idx(idx, f"{stem}-labels-idx1-ubyte", 1)
         if len(images) != len(labels):
             raise click.UsageError(
                 f"{idx} has {len(images):,} {part} images and {len(labels):,} labels. Get it again."
             )
-        found[part] = images, labels
-    for part, (images, labels) in found.items():
+        partitions[part] = images, labels
+    for part, (images, labels) in partitions.items():
         for number, (pixels, label) in enumerate(zip(images, labels.tolist(), strict=True)):
             save(out / part / str(label) / f"{number:05d}.png", pixels)
     if noisy is not None:
         for kind in ("gaussian", "uniform"):
-            for number in range(len(found["test"][0])):
+            for number in range(len(partitions["test"][0])):
                 save(noisy / kind / f"{number:05d}.png", noise(kind, number))
-    click.echo(f"{len(found['train'][0]):,} training and {len(found['test'][0]):,} test images are in {out}")
+    click.echo(f"{len(partitions['train'][0]):,} training and {len(partitions['test'][0]):,} test images are in {out}")
 
 
 if __name__ == "__main__":

@@ -3,13 +3,13 @@
     python examples/reproduce.py --release build/unknown-detection --config cifar --out runs/cifar \
         --devices cuda:0,cuda:1
 
-Each step is a command that you could type, of `examples/train.py` or `python -m unknown_detection evaluate`.
-`OUT/logs` has what they print, first the command itself. What is finished is not done again, so the same command goes
-on after an interruption. With several devices, one process works on each; with `--executor ray --devices cuda`, each
-training has a GPU of a Ray cluster. The margins of energy are chosen with seed 0 from the range of Liu et al. by the
-AUROC of validation against external_validation images, as `score` chooses the hyperparameters of detectors, and the
-objective of EDL, a method for misclassifications, by the accuracy on validation images (section 4). `OUT/table.md`
-sets the means over seeds beside the published ones, and `OUT/table.csv` has both.
+Each step is a command that you could type, of `examples/train.py` or `python -m unknown_detection evaluate`;
+`OUT/logs` has each with its output. Finished steps are skipped, so the same command resumes after an interruption.
+With several devices, one process works on each; with `--executor ray --devices cuda`, each training has a GPU of a Ray
+cluster. The margins of energy are chosen with seed 0 from the range of Liu et al. by the AUROC of validation against
+external_validation images, as `score` chooses the hyperparameters of detectors, and the objective of EDL, a method for
+misclassifications, by the accuracy on validation images (section 4). `OUT/table.md` has the means over seeds beside
+the published ones, and `OUT/table.csv` has both.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from unknown_detection.evaluation.scoring.scores import read_scores
 HERE = Path(__file__).parent
 PUBLISHED = HERE / "published_unified.csv"
 
-# The paper's rows, in its order: what is trained, and the detector that scores it.
+# The paper's rows, in its order: the training method, and the detector that scores its models.
 ROWS = {
     "MCP": ("ce", "msp"),
     "CRL": ("crl", "msp"),
@@ -68,7 +68,7 @@ MARGINS = tuple(itertools.product((-27, -23, -19, -15), (-5, -3, -7)))
 OBJECTIVES = ("log", "digamma", "mse")
 
 Choice = tuple[float, float] | str
-"""What is chosen among for a method: margins of energy, or an objective of EDL."""
+"""A hyperparameter that is chosen by validation: margins of energy, or an objective of EDL."""
 
 Column = tuple[str, str, str]
 """Setting, unknown split (empty if there are several) and metric of a figure."""
@@ -108,7 +108,7 @@ def _killed_with_parent() -> None:
 
 @dataclass(frozen=True)
 class Grid:
-    """The trainings of a config, and the folder that they are in."""
+    """The trainings of a config, and their folder."""
 
     release: str
     config: str
@@ -123,7 +123,7 @@ class Grid:
     execute: Callable[[Sequence[str], Path], None] = execute
 
     def run(self, executor: Executor | None = None) -> None:
-        """Train, extract and score everything that is not there yet, in an executor's tasks if one is given."""
+        """Train, extract and score all that is not finished, in an executor's tasks if one is given."""
         for folder in ("logs", "models", "features", "scores"):
             (self.out / folder).mkdir(parents=True, exist_ok=True)
         plain = [method for method in self.methods if method not in self._searched]
@@ -134,9 +134,9 @@ class Grid:
                 chosen = self._chosen(method)
                 self._work([Training(self, method, seed, chosen) for seed in self._all], executor)
         if "ce" in self.methods and self.seeds > 1:
-            first, *others = (str(self.out / "features" / f"ce-seed{seed}") for seed in self._all)
-            members = [word for other in others for word in ("--member", other)]
-            self._score("ensemble", "ensemble", ["--features", first, *members, "--quiet"])
+            reference, *member_features = (str(self.out / "features" / f"ce-seed{seed}") for seed in self._all)
+            members = [word for folder in member_features for word in ("--member", folder)]
+            self._score("ensemble", "ensemble", ["--features", reference, *members, "--quiet"])
 
     @property
     def _all(self) -> range:
@@ -144,34 +144,36 @@ class Grid:
 
     @property
     def _searched(self) -> Mapping[str, Sequence[Choice]]:
-        """The methods with a hyperparameter that is chosen, and what among; energy starts from models of ce."""
+        """The choices for each method with a chosen hyperparameter; energy is last, as it starts from models of ce."""
         return {"edl": self.objectives, "energy": self.margins}
 
     def _chosen(self, method: str) -> Choice:
-        """The best choice with seed 0: of EDL by accuracy on validation images, of energy by external ones."""
+        """Return the best choice with seed 0: of EDL by accuracy on validation images, of energy by external ones."""
         return max(self._searched[method], key=self._validation_accuracy if method == "edl" else self._external_auroc)
 
     def scores(self) -> dict[str, list[Path]]:
-        """The scores files of each training method, seed by seed; `ensemble` has one."""
-        found = {method: [self._scores(f"{method}-seed{seed}") for seed in self._all] for method in self.methods}
+        """Return the scores files of each training method, seed by seed; `ensemble` has one."""
+        files = {method: [self._scores(f"{method}-seed{seed}") for seed in self._all] for method in self.methods}
         for method in self._searched:
-            if method in found:
+            if method in files:
                 chosen = self._chosen(method)
-                found[method] = [self._scores(_name(method, seed, chosen)) for seed in self._all]
-        if "ce" in found and self.seeds > 1:
-            found["ensemble"] = [self._scores("ensemble")]
-        return found
+                files[method] = [self._scores(_name(method, seed, chosen)) for seed in self._all]
+        if "ce" in files and self.seeds > 1:
+            files["ensemble"] = [self._scores("ensemble")]
+        return files
 
     def _scores(self, name: str) -> Path:
         return self.out / "scores" / f"{name}.parquet"
 
     def _work(self, trainings: Sequence[Training], executor: Executor | None) -> None:
-        left = [one for one in trainings if not self._scores(one.name).exists()]
+        pending = [training for training in trainings if not self._scores(training.name).exists()]
         if executor is None:
-            self._on_devices([one.on for one in left])
+            self._on_devices([training.on for training in pending])
         else:
-            done = itertools.count(1)
-            executor.run(left, lambda models, size: click.echo(f"{next(done)} of {len(left)} trained and scored"))
+            finished = itertools.count(1)
+            executor.run(
+                pending, lambda models, size: click.echo(f"{next(finished)} of {len(pending)} trained and scored")
+            )
 
     def _on_devices(self, jobs: Sequence[Callable[[str], None]]) -> None:
         """Give every job a device of its own while it runs."""
@@ -190,10 +192,10 @@ class Grid:
             list(threads.map(on_a_device, jobs))
 
     def train(self, training: Training, device: str) -> None:
-        """Train a model, unless it is there; extract its features and score them. Each step resumes."""
+        """Train a model, extract its features and score them. Finished steps are skipped, and others resume."""
         method, seed, name = training.method, training.seed, training.name
         trained, features = self.out / "models" / name, self.out / "features" / name
-        # train.py takes the network with dropout by itself, but not from somebody's own file.
+        # train.py adds the dropout to the names of its own networks alone, not to a function of another file.
         model = self.model + "_dropout" * (method == "mcdropout" and ":" in self.model)
         command = ["--release", self.release, "--known", f"{self.config}-train", "--method", method]
         command += ["--seed", str(seed), "--model", model, "--device", device, "--out", str(trained)]
@@ -214,26 +216,26 @@ class Grid:
         )
         self._score(name, method, ["--features", str(features), "--seed", str(seed), *of_model])
 
-    def _score(self, name: str, method: str, given: Sequence[str]) -> None:
+    def _score(self, name: str, method: str, arguments: Sequence[str]) -> None:
         if self._scores(name).exists():
             return
         detectors = [detector for trained, detector in ROWS.values() if trained == method]
         built_in = [detector for detector in detectors if detector not in OWN]
         named = ["--detectors", ",".join(built_in)] if built_in else []
         named += [word for detector in detectors if detector in OWN for word in ("--detector", OWN[detector])]
-        command = ["-m", "unknown_detection", "evaluate", "score", *given, *named, "--splits", self.config]
+        command = ["-m", "unknown_detection", "evaluate", "score", *arguments, *named, "--splits", self.config]
         self._do(name, [*command, "--out", str(self._scores(name))])
 
     def _do(self, name: str, command: Sequence[str]) -> None:
         self.execute([sys.executable, *command], self.out / "logs" / f"{name}.log")
 
     def _validation_accuracy(self, objective: Choice) -> float:
-        """Accuracy on the validation images after the last epoch of training with an objective."""
+        """Return the accuracy on the validation images after the last epoch of training with an objective."""
         lines = (self.out / "models" / _name("edl", 0, objective) / "log.jsonl").read_text(encoding="utf-8")
         return float(json.loads(lines.splitlines()[-1])["validation_accuracy"])
 
     def _external_auroc(self, margins: Choice) -> float:
-        """AUROC of validation against external_validation rows of the energies after training with margins."""
+        """Return the AUROC of validation against external_validation rows by energy after training with margins."""
         release = load(self.release)
         table, _ = read_scores(self._scores(_name("energy", 0, margins)))
         scores = dict(zip(table["id"].to_pylist(), table["score"].to_pylist(), strict=True))
@@ -282,7 +284,7 @@ def _name(method: str, seed: int, choice: Choice | None) -> str:
 def report(grid: Grid) -> dict[tuple[str, Column], list[float]]:
     """Write a report of all scores; return the figures of each of the paper's rows and columns, run by run."""
     folder, config = grid.out / "report", grid.config
-    given = [f"--scores={method}={path}" for method, paths in grid.scores().items() for path in paths]
+    scores = [f"--scores={method}={path}" for method, paths in grid.scores().items() for path in paths]
     command = [
         "-m",
         "unknown_detection",
@@ -291,23 +293,23 @@ def report(grid: Grid) -> dict[tuple[str, Column], list[float]]:
         "--release",
         grid.release,
         f"--protocol=unknown-detection={config}",
-        *given,
+        *scores,
     ]
     grid._do("report", [*command, "--no-plots", "--quiet", "--out", str(folder)])
     names = {value: name for name, value in ROWS.items()}
-    found: dict[tuple[str, Column], list[float]] = {}
+    values: dict[tuple[str, Column], list[float]] = {}
     for line in read_figures(folder).to_dict("records"):
         name = names.get((line["variant"], line["detector"]))
-        wanted = line["metric"] in PAPERS_METRICS.get(line["setting"], ()) and not line["statistic"]
-        if name is None or not wanted or line["rows"] != "as_published":
+        compared = line["metric"] in PAPERS_METRICS.get(line["setting"], ()) and not line["statistic"]
+        if name is None or not compared or line["rows"] != "as_published":
             continue
         split = line["unknown"] if line["setting"] == "ood_detection" else ""
-        found.setdefault((name, (line["setting"], split, line["metric"])), []).append(line["value"] * line["factor"])
-    return found
+        values.setdefault((name, (line["setting"], split, line["metric"])), []).append(line["value"] * line["factor"])
+    return values
 
 
 def published(config: str) -> dict[tuple[str, Column], tuple[str, str]]:
-    """Mean and standard deviation (empty for the ensemble) of the paper's tables, as printed."""
+    """Return mean and standard deviation (empty for the ensemble) of the paper's tables, as printed."""
     with PUBLISHED.open(encoding="utf-8", newline="") as file:
         return {
             (row["method"], (row["setting"], row["unknown"], row["metric"])): (row["mean"], row["std"])
@@ -317,10 +319,12 @@ def published(config: str) -> dict[tuple[str, Column], tuple[str, str]]:
 
 
 def write_tables(
-    out: Path, ours: Mapping[tuple[str, Column], Sequence[float]], theirs: Mapping[tuple[str, Column], tuple[str, str]]
+    out: Path,
+    figures: Mapping[tuple[str, Column], Sequence[float]],
+    published_figures: Mapping[tuple[str, Column], tuple[str, str]],
 ) -> None:
-    """Write `table.csv` and `table.md`: each cell has our mean and deviation over seeds, and below the published."""
-    columns = list(dict.fromkeys(column for _, column in (*theirs, *ours)))
+    """Write `table.csv` and `table.md` with mean and deviation over seeds, and the published ones in parentheses."""
+    columns = list(dict.fromkeys(column for _, column in (*published_figures, *figures)))
     titles = [
         " ".join(filter(None, (setting.replace("_", " "), split, TITLES[metric])))
         for setting, split, metric in columns
@@ -334,7 +338,7 @@ def write_tables(
         for method in ROWS:
             cells = []
             for column in columns:
-                values, printed = ours.get((method, column), ()), theirs.get((method, column), ("", ""))
+                values, printed = figures.get((method, column), ()), published_figures.get((method, column), ("", ""))
                 mean = f"{statistics.fmean(values):.2f}" if values else ""
                 std = f"{statistics.stdev(values):.2f}" if len(values) > 1 else ""
                 writer.writerow([method, *column, mean, std, len(values), *printed])
@@ -371,14 +375,14 @@ def main(
 
     Other options, such as --compile and --precision bfloat16, are passed to train.py.
     """
-    wanted = tuple(method for method in Grid.methods if method in methods.split(","))
-    if unknown := sorted({*methods.split(",")} - {*wanted}):
+    selected = tuple(method for method in Grid.methods if method in methods.split(","))
+    if unknown := sorted({*methods.split(",")} - {*selected}):
         raise click.UsageError(f"{', '.join(unknown)} is no method. Choose among {', '.join(Grid.methods)}.")
-    if "energy" in wanted and "ce" not in wanted:
+    if "energy" in selected and "ce" not in selected:
         raise click.UsageError("energy fine-tunes the models of ce. Add ce to --methods.")
     if executor == "ray" and devices not in ("cpu", "cuda"):
         raise click.UsageError("A cluster gives each training a device of its own. Give --devices cuda, or cpu.")
-    grid = Grid(release, config, out, tuple(devices.split(",")), seeds, wanted, model, train_options)
+    grid = Grid(release, config, out, tuple(devices.split(",")), seeds, selected, model, train_options)
     try:
         ExecutorFlags(executor, ray_address=ray_address).check()
         with RayExecutor(ray_address) if executor == "ray" else contextlib.nullcontext() as tasks:

@@ -54,13 +54,13 @@ def to_tensor(image: Any) -> Any:
 
 
 def compare(figures: pd.DataFrame) -> pd.DataFrame:
-    """Set the means over the near and over the far splits beside the leaderboard's, in percent."""
+    """Return the means over the near and the far splits beside the leaderboard's, in percent."""
     means = figures.pivot_table(index="detector", columns="role", values="AUROC", aggfunc="mean", sort=False) * 100
     table = means[["near_ood", "far_ood"]].rename(columns={"near_ood": "near", "far_ood": "far"})
     rows = published(WEIGHTS)
     for name in ("near", "far"):
-        theirs = {detector: getattr(row, f"{name}_auroc") for detector, row in rows.items()}
-        table[f"published {name}"] = table.index.map(theirs)
+        published_values = {detector: getattr(row, f"{name}_auroc") for detector, row in rows.items()}
+        table[f"published {name}"] = table.index.map(published_values)
         table[f"{name} difference"] = table[name] - table[f"published {name}"]
     return table.sort_values("near", ascending=False).round(2)
 
@@ -77,14 +77,14 @@ def main(
 ) -> None:
     """Build the benchmark, extract and score it, and set the figures beside the leaderboard's."""
     configs = [CONFIG, TRAIN] if train else [CONFIG]
-    given = {"demo": True} if demo else {key: path for key, path in sources.items() if path is not None}
+    arguments = {"demo": True} if demo else {key: path for key, path in sources.items() if path is not None}
     release = ud.build(
-        "openood", out / "release", splits=configs, with_images=True, workers=workers, log=click.echo, **given
+        "openood", out / "release", splits=configs, with_images=True, workers=workers, log=click.echo, **arguments
     )
     model: Any = random_model() if demo else MODEL
-    how: dict[str, Any] = {"preprocessing": to_tensor} if demo else {"pretrained": True}
-    how |= {"device": device, "quiet": False, "log": click.echo}
-    features = ud.extract(model, release, configs, cache=out / "features", **how)
+    options: dict[str, Any] = {"preprocessing": to_tensor} if demo else {"pretrained": True}
+    options |= {"device": device, "quiet": False, "log": click.echo}
+    features = ud.extract(model, release, configs, cache=out / "features", **options)
     chosen = detectors or (UNFITTED if demo else DETECTORS)
     scores = ud.score(features, chosen, search=not demo, quiet=False, log=click.echo)
     figures = ud.evaluate(scores, release)

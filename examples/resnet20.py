@@ -33,5 +33,5 @@ def resnet20(num_classes: int, rate: float = 0.0) -> nn.Module:
 
 
 def resnet20_dropout(num_classes: int) -> nn.Module:
-    """The same with dropout, for `--method mcdropout`; the rates are those of `train.py`."""
+    """`resnet20` with dropout, for `--method mcdropout`; the rates are those of `train.py`."""
     return resnet20(num_classes, 0.1)

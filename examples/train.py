@@ -117,7 +117,7 @@ def _with_dropout(model: nn.Module, rate: float = 0.1) -> nn.Module:
 
 
 def _at_least_float32(values: Tensor) -> Tensor:
-    """For losses, which compute in float32 or float64, whatever the precision of the logits."""
+    """Convert logits of lower precision to float32 for a loss; float64 stays."""
     return values.to(torch.promote_types(values.dtype, torch.float32))
 
 
@@ -144,17 +144,17 @@ def edl_loss(logits: Tensor, labels: Tensor, weight: float, objective: str = "lo
     divergence of the Dirichlet distribution without the label's evidence from the uniform one.
     """
     alpha = 1 + _at_least_float32(logits).clamp(-10, 10).exp()
-    whole, own = alpha.sum(dim=1), alpha.gather(1, labels[:, None])[:, 0]
+    strength, own = alpha.sum(dim=1), alpha.gather(1, labels[:, None])[:, 0]
     if objective == "mse":
-        mean = alpha / whole[:, None]
+        mean = alpha / strength[:, None]
         far = (F.one_hot(labels, logits.shape[1]) - mean).square()
-        loss = (far + mean * (1 - mean) / (whole[:, None] + 1)).sum(dim=1)
+        loss = (far + mean * (1 - mean) / (strength[:, None] + 1)).sum(dim=1)
     else:
-        loss = whole.digamma() - own.digamma() if objective == "digamma" else whole.log() - own.log()
-    others = alpha.scatter(1, labels[:, None], 1.0)
-    total = others.sum(dim=1, keepdim=True)
-    divergence = total.lgamma()[:, 0] - math.lgamma(logits.shape[1]) - others.lgamma().sum(dim=1)
-    divergence = divergence + ((others - 1) * (others.digamma() - total.digamma())).sum(dim=1)
+        loss = strength.digamma() - own.digamma() if objective == "digamma" else strength.log() - own.log()
+    false_alpha = alpha.scatter(1, labels[:, None], 1.0)
+    total = false_alpha.sum(dim=1, keepdim=True)
+    divergence = total.lgamma()[:, 0] - math.lgamma(logits.shape[1]) - false_alpha.lgamma().sum(dim=1)
+    divergence = divergence + ((false_alpha - 1) * (false_alpha.digamma() - total.digamma())).sum(dim=1)
     return (loss + weight * divergence).mean()
 
 
@@ -177,13 +177,13 @@ def energy_loss(known: Tensor, labels: Tensor, external: Tensor, margins: tuple[
     return loss(_at_least_float32(torch.cat([known, external])), torch.cat([labels, outliers]))
 
 
-def load_images(release: Release, where: str, size: int, resize: int | None, device: str) -> tuple[Tensor, Tensor]:
+def load_images(release: Release, split: str, size: int, resize: int | None, device: str) -> tuple[Tensor, Tensor]:
     """Decode a split, CONFIG/SPLIT; return pixels (N, 3, S, S) as bytes, and labels (N,).
 
     With `resize`, the shorter side gets this length and the middle square is kept. Without, images of another size are
     resized and cropped to `size` x `size`, as when the model is evaluated.
     """
-    rows = release.images(*where.split("/"))
+    rows = release.images(*split.split("/"))
     side, shorter = resize or size, resize or default_resize([size])
 
     def decoded(number: int) -> np.ndarray:
@@ -225,14 +225,14 @@ def random_resized_crops(pixels: Tensor, side: int, drawn: torch.Generator) -> T
     zero = torch.zeros(count)
     places = torch.stack([torch.stack([width * mirror, zero, x]), torch.stack([zero, height, y])]).permute(2, 0, 1)
     grid = F.affine_grid(places, [count, 3, side, side], align_corners=False).to(pixels.device)
-    found = F.grid_sample(pixels.float(), grid, align_corners=False, padding_mode="reflection")
-    return found.round().clamp(0, 255).to(torch.uint8)
+    crops = F.grid_sample(pixels.float(), grid, align_corners=False, padding_mode="reflection")
+    return crops.round().clamp(0, 255).to(torch.uint8)
 
 
 class Training:
-    """A model, its optimizer, and what a method remembers of earlier epochs.
+    """A model, its optimizer, and a method's state over epochs.
 
-    `settings` has what the weights depend on: the options of `main` from --known to --precision, and the digest of
+    `settings` has all that the weights depend on: the options of `main` from --known to --precision, and the digest of
     the release. Where one is None, the recipe's number is taken.
     """
 
@@ -241,18 +241,18 @@ class Training:
         self.settings, self.device = settings, device
         spec = settings.model if ":" in settings.model else f"{Path(__file__)}:{settings.model}"
         classes = release.label_names(settings.known.partition("/")[0])
-        made = make_blueprint(spec, len(classes), pretrained=False)
+        blueprint = make_blueprint(spec, len(classes), pretrained=False)
         if settings.init:
             path = Path(settings.init)
-            load_weights(made.module, read_state_dict(path), head="", name=settings.model, path=path)
-        self.run = self.model = made.module.to(device, memory_format=torch.channels_last)
-        shown = made.preprocessing
-        self.mean, self.std = torch.tensor([shown.mean, shown.std], device=device)[..., None, None]
-        self.size = shown.size[0]
-        resize, names = shown.description.get("resize"), ["known", "validation"]
+            load_weights(blueprint.module, read_state_dict(path), head="", name=settings.model, path=path)
+        self.run = self.model = blueprint.module.to(device, memory_format=torch.channels_last)
+        preprocessing = blueprint.preprocessing
+        self.mean, self.std = torch.tensor([preprocessing.mean, preprocessing.std], device=device)[..., None, None]
+        self.size = preprocessing.size[0]
+        resize, names = preprocessing.description.get("resize"), ["known", "validation"]
         names += ["external"] if settings.method in ("oe", "energy") else []
-        where = {name: getattr(settings, name) for name in names}
-        self.images = {name: load_images(release, at, self.size, resize, images_on) for name, at in where.items()}
+        splits = {name: getattr(settings, name) for name in names}
+        self.images = {name: load_images(release, at, self.size, resize, images_on) for name, at in splits.items()}
         # The recipe: the benchmark's for CIFAR, and for large images that of torch's ImageNet example, as there.
         large, tuned = self.size > 64, settings.method == "energy"
         self.epochs = settings.epochs or (10 if tuned else 90 if large else 200)
@@ -264,8 +264,8 @@ class Training:
             self.epochs = settings.epochs or 1000
             self.optimizer = OPTIMIZERS[settings.optimizer](self.model.parameters())
         else:
-            how: Any = {"lr": self.first_rate, "momentum": 0.9, "weight_decay": decay, "nesterov": not large}
-            self.optimizer = torch.optim.SGD(self.model.parameters(), **how)
+            options: Any = {"lr": self.first_rate, "momentum": 0.9, "weight_decay": decay, "nesterov": not large}
+            self.optimizer = torch.optim.SGD(self.model.parameters(), **options)
         self.scaler = torch.amp.GradScaler(torch.device(device).type, enabled=settings.precision == "float16")
         # The benchmark's code draws strengths up to 3 tenths (CIFAR) or 1, torchvision one of so many ninths from 0.
         self.augmix = torchvision.transforms.AugMix(severity=2 if large else 4, all_ops=False)
@@ -275,18 +275,18 @@ class Training:
 
     @property
     def finished(self) -> bool:
-        """Whether all epochs are over or, with --optimizer, the validation loss was lowest a while ago."""
+        """Whether all epochs are over or, with --optimizer, `PATIENCE` epochs have not lowered the validation loss."""
         losses = [entry["validation_loss"] for entry in self.log if self.settings.optimizer]
         waited = len(losses) - 1 - losses.index(min(losses)) if losses else 0
         return waited >= PATIENCE or len(self.log) >= self.epochs
 
     def state(self) -> dict[str, Any]:
-        """All that later epochs depend on."""
+        """Return all that later epochs depend on."""
         parts = {name: getattr(self, name).state_dict() for name in ("model", "optimizer", "scaler")}
         return parts | {"correct": self.correct, "log": self.log, "best": self.best, "settings": vars(self.settings)}
 
     def restore(self, state: dict[str, Any]) -> None:
-        """Go back to where a run was."""
+        """Restore the state of an earlier run."""
         for name in ("model", "optimizer", "scaler"):
             getattr(self, name).load_state_dict(state[name])
         self.correct, self.log, self.best = state["correct"], state["log"], state.get("best", {})
@@ -300,12 +300,12 @@ class Training:
         total = torch.zeros((), device=self.device)
         right = torch.zeros_like(self.correct)
         labels = self.images["known"][1].to(self.device)
-        for progress, rows, others in self._batches(drawn):
+        for progress, rows, external_rows in self._batches(drawn):
             if not self.settings.optimizer:
                 self.optimizer.param_groups[0]["lr"] = self._rate(epoch + progress)
             inputs = self._inputs("known", rows, drawn)
-            if others is not None:
-                inputs = torch.cat([inputs, self._inputs("external", others, drawn)])
+            if external_rows is not None:
+                inputs = torch.cat([inputs, self._inputs("external", external_rows, drawn)])
             half = getattr(torch, self.settings.precision)
             with torch.autocast(torch.device(self.device).type, half, enabled=half != torch.float32):
                 logits, external = self.run(inputs).split([len(rows), len(inputs) - len(rows)])
@@ -330,24 +330,24 @@ class Training:
         self.log.append(entry | {"seconds": round(time.perf_counter() - started, 2)})
 
     def _rate(self, epochs: float) -> float:
-        """The learning rate after some epochs: in steps of a tenth; when fine-tuning, Liu et al.'s cosine to 1e-6."""
+        """Return the learning rate: in steps of a tenth; when fine-tuning, Liu et al.'s cosine to 1e-6."""
         if self.settings.method == "energy":
             return 1e-6 + (self.first_rate - 1e-6) * (1 + math.cos(math.pi * epochs / self.epochs)) / 2
         return self.first_rate * 0.1 ** sum(epochs >= round(cut * self.epochs) for cut in self.cuts)
 
     def _batches(self, drawn: torch.Generator) -> Iterator[tuple[float, Tensor, Tensor | None]]:
-        """How much of the epoch is done, rows of known images, each once, and twice as many of external ones."""
+        """Yield the finished share of the epoch, rows of known images, each once, and twice as many external rows."""
         count = len(self.correct)
-        order, others = torch.randperm(count, generator=drawn), None
+        order, external = torch.randperm(count, generator=drawn), None
         if "external" in self.images:
             number = len(self.images["external"][1])
-            others = torch.cat([torch.randperm(number, generator=drawn) for _ in range(-(-2 * count // number))])
+            external = torch.cat([torch.randperm(number, generator=drawn) for _ in range(-(-2 * count // number))])
         for start in range(0, count, self.batch):
             rows = order[start : start + self.batch]
-            yield start / count, rows, None if others is None else others[2 * start : 2 * (start + len(rows))]
+            yield start / count, rows, None if external is None else external[2 * start : 2 * (start + len(rows))]
 
     def _inputs(self, name: str, rows: Tensor, drawn: torch.Generator) -> Tensor:
-        """Rows of the training images, augmented."""
+        """Return training images, augmented and normalized."""
         stored = self.images[name][0]
         pixels = stored[rows.to(stored.device)].to(self.device)
         if self.settings.optimizer:
@@ -355,7 +355,7 @@ class Training:
         large = pixels.shape[-1] != self.size
         pixels = random_resized_crops(pixels, self.size, drawn) if large else random_crops(pixels, drawn)
         if self.settings.method == "augmix":  # eight images share a draw of operations, for speed (ours)
-            pixels = torch.cat([self.augmix(some) for some in pixels.split(8)])
+            pixels = torch.cat([self.augmix(chunk) for chunk in pixels.split(8)])
         return self._normalized(pixels)
 
     def _normalized(self, pixels: Tensor) -> Tensor:
@@ -377,16 +377,16 @@ class Training:
         return loss
 
     def validation(self) -> tuple[float, float]:
-        """Cross-entropy of the validation images, and the share that is classified right, without augmentation."""
+        """Return cross-entropy and accuracy of the validation images, without augmentation."""
         self.model.eval()
         loss, right, (pixels, labels) = 0.0, 0, self.images["validation"]
         edge = (pixels.shape[-1] - self.size) // 2
-        for some, theirs in zip(pixels.split(512), labels.to(self.device).split(512), strict=True):
-            middle = some[..., edge : edge + self.size, edge : edge + self.size].to(self.device)
+        for chunk, chunk_labels in zip(pixels.split(512), labels.to(self.device).split(512), strict=True):
+            middle = chunk[..., edge : edge + self.size, edge : edge + self.size].to(self.device)
             with torch.no_grad():
                 logits = self.model(self._normalized(middle))
-            loss += float(F.cross_entropy(_at_least_float32(logits), theirs, reduction="sum"))
-            right += int((logits.argmax(dim=1) == theirs).sum())
+            loss += float(F.cross_entropy(_at_least_float32(logits), chunk_labels, reduction="sum"))
+            right += int((logits.argmax(dim=1) == chunk_labels).sum())
         return loss / len(labels), right / len(labels)
 
 
@@ -411,12 +411,12 @@ def train(
             torch.save(training.state(), out / "checkpoint.tmp")
             (out / "checkpoint.tmp").replace(out / "checkpoint.pt")
             (out / "log.jsonl").write_text("".join(json.dumps(entry) + "\n" for entry in training.log))
-    kept = training.best or training.model.state_dict()
-    weights = {name: value.contiguous().cpu() for name, value in kept.items()}
+    state_dict = training.best or training.model.state_dict()
+    weights = {name: value.contiguous().cpu() for name, value in state_dict.items()}
     save_file(weights, out / "weights.tmp")
     (out / "weights.tmp").replace(out / "weights.safetensors")
-    shown = min(training.log, key=lambda entry: entry["validation_loss"]) if training.best else training.log[-1]
-    click.echo(f"{out / 'weights.safetensors'}: validation accuracy {shown['validation_accuracy']:.4f}")
+    entry = min(training.log, key=lambda epoch: epoch["validation_loss"]) if training.best else training.log[-1]
+    click.echo(f"{out / 'weights.safetensors'}: validation accuracy {entry['validation_accuracy']:.4f}")
 
 
 @click.command()
