@@ -19,7 +19,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from itertools import combinations
 from pathlib import Path
 
 import click
@@ -30,7 +29,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from PIL import Image
 
-from benchmarks.near_duplicates import CHANGES, COMBINED, SIDE, changed, rounded, scene
+from benchmarks.near_duplicates import Images, Pairs, planted
 from benchmarks.rivals import Run, interleave, report, run_process
 from builders.card.card import write_card_and_manifest
 from builders.generate.png import encode
@@ -42,29 +41,11 @@ from builders.release.schema import arrow_schema
 from builders.release.split_entries import SplitEntry
 from builders.release.tables import write_excluded, write_index
 
-Images = npt.NDArray[np.uint8]
-Pairs = set[tuple[int, int]]
-"""Row numbers in the test split and in the training split."""
-
 SPLITS = {"train": "cifar-train", "test": "cifar"}
 MOST_BITS = 10
 """Greatest Hamming distance of two hashes of 64 bits: the default of the package imagededup."""
 
 _ROW_GROUP = 5_000
-
-
-def planted(references: int, queries: int) -> tuple[Images, Images, Pairs]:
-    """Generate the training and the test images, and the pairs of copies among them."""
-    random = np.random.default_rng(0)
-    known, asked = scene(references, random), scene(queries, random)
-    kinds = [*((name,) for name in CHANGES), *combinations(COMBINED, 2)]
-    rows = np.arange(0, queries, 10)
-    origins = random.integers(references, size=len(rows))
-    for number, (row, origin) in enumerate(zip(rows, origins, strict=True)):
-        asked[row] = changed(known[origin], kinds[number % len(kinds)], random)
-    white = np.arange(5, queries, 20)
-    asked[white] = rounded(random.normal(128, 40, (len(white), SIDE, SIDE, 3)))
-    return known, asked, set(zip(rows.tolist(), origins.tolist(), strict=True))
 
 
 def write_split(layout: Layout, split: str, images: Images) -> SplitEntry:
@@ -140,38 +121,38 @@ def images_of(root: Path, split: str) -> Iterator[Image.Image]:
 
 
 def by_hashes(root: Path) -> Pairs:
-    """Pairs whose perceptual hashes are at most `MOST_BITS` apart."""
+    """Return the pairs whose perceptual hashes are at most `MOST_BITS` apart."""
     codes = {}
     for split in SPLITS:
         bits = np.array([imagehash.phash(image).hash.ravel() for image in images_of(root, split)])
         codes[split] = np.packbits(bits, axis=1).view(np.uint64).ravel()
-    found: Pairs = set()
+    pairs: Pairs = set()
     for start in range(0, len(codes["test"]), 256):
-        some = codes["test"][start : start + 256, None] ^ codes["train"]
-        rows, columns = np.nonzero(np.bitwise_count(some) <= MOST_BITS)
-        found.update(zip((rows + start).tolist(), columns.tolist(), strict=True))
-    return found
+        differing_bits = codes["test"][start : start + 256, None] ^ codes["train"]
+        rows, columns = np.nonzero(np.bitwise_count(differing_bits) <= MOST_BITS)
+        pairs.update(zip((rows + start).tolist(), columns.tolist(), strict=True))
+    return pairs
 
 
 def by_pixels(root: Path, rows: npt.NDArray[np.int64], reading: list[float]) -> Pairs:
-    """The training image that is nearest in raw pixels to each of some test images; adds the seconds of reading."""
+    """Return the pairs of some test images and their nearest training image; adds the seconds of reading."""
     started = time.perf_counter()
-    known = np.array([np.asarray(image).ravel() for image in images_of(root, "train")], np.float32)
-    asked = np.array([np.asarray(image).ravel() for image in images_of(root, "test")], np.float32)[rows]
+    references = np.array([np.asarray(image).ravel() for image in images_of(root, "train")], np.float32)
+    queries = np.array([np.asarray(image).ravel() for image in images_of(root, "test")], np.float32)[rows]
     reading.append(time.perf_counter() - started)
-    half = np.square(known).sum(axis=1) / 2
+    half = np.square(references).sum(axis=1) / 2
     nearest: list[int] = []
-    for start in range(0, len(asked), 250):
-        nearest += np.argmin(half - asked[start : start + 250] @ known.T, axis=1).tolist()
+    for start in range(0, len(queries), 250):
+        nearest += np.argmin(half - queries[start : start + 250] @ references.T, axis=1).tolist()
     return set(zip(rows.tolist(), nearest, strict=True))
 
 
 def by_audit(root: Path) -> Pairs:
-    """Pairs in the table of the audit."""
+    """Return the pairs in the table of the audit."""
     with (root / "audit/duplicates.csv").open(encoding="utf-8", newline="") as opened:
         rows = [(row["id"], row["other_id"]) for row in csv.DictReader(opened)]
-    named = [{name.split("/")[1]: int(name.rpartition("/")[2]) for name in both} for both in rows]
-    return {(both["test"], both["train"]) for both in named if len(both) == 2}
+    numbers = [{name.split("/")[1]: int(name.rpartition("/")[2]) for name in pair} for pair in rows]
+    return {(pair["test"], pair["train"]) for pair in numbers if len(pair) == 2}
 
 
 @click.command()
@@ -183,21 +164,21 @@ def main(references: int, queries: int, sample: int, repeats: int) -> None:
     """Measure and print."""
     with tempfile.TemporaryDirectory() as scratch:
         root = Path(scratch) / "release"
-        known, asked, copies = planted(references, queries)
-        write_release(root, {"train": known, "test": asked})
-        del known, asked
-        some = np.sort(np.random.default_rng(1).permutation(queries)[:sample])
-        found: dict[str, Pairs] = {}
+        train_images, test_images, copies = planted(references, queries, np.random.default_rng(0))
+        write_release(root, {"train": train_images, "test": test_images})
+        del train_images, test_images
+        sampled = np.sort(np.random.default_rng(1).permutation(queries)[:sample])
+        pairs_of: dict[str, Pairs] = {}
         reading: list[float] = []
 
         def audit() -> float:
             run_process([sys.executable, "-m", "builders.commands.audit", "duplicates", str(root)])
-            found["audit"] = by_audit(root)
-            return 0.0  # the peak that the system tells begins with this process's own memory
+            pairs_of["audit"] = by_audit(root)
+            return 0.0  # the system's peak would include this process's own memory, with which the child begins
 
         def keeping(name: str, work: Callable[[], Pairs]) -> Callable[[], float]:
             def run() -> float:
-                found[name] = work()
+                pairs_of[name] = work()
                 return 0.0
 
             return run
@@ -206,7 +187,7 @@ def main(references: int, queries: int, sample: int, repeats: int) -> None:
             "audit": Run(lambda: None, audit),
             "imagehash": Run(lambda: None, keeping("imagehash", lambda: by_hashes(root))),
             "raw-pixel neighbours": Run(
-                lambda: None, keeping("raw-pixel neighbours", lambda: by_pixels(root, some, reading))
+                lambda: None, keeping("raw-pixel neighbours", lambda: by_pixels(root, sampled, reading))
             ),
         }
         load = os.getloadavg()[0]
@@ -217,10 +198,12 @@ def main(references: int, queries: int, sample: int, repeats: int) -> None:
         ]
         print(f"{queries:,} x {references:,} images, {len(copies):,} planted copies; load average before: {load:.1f}")
         report(results, "audit")
-        for name, pairs in found.items():
-            of = {pair for pair in copies if name != "raw-pixel neighbours" or pair[0] in set(some.tolist())}
-            hits = len(pairs & of)
-            print(f"{name:28} {hits:,} of {len(of):,} planted copies, {len(pairs) - hits:,} other pairs")
+        for name, pairs in pairs_of.items():
+            planted_pairs = {
+                pair for pair in copies if name != "raw-pixel neighbours" or pair[0] in set(sampled.tolist())
+            }
+            hits = len(pairs & planted_pairs)
+            print(f"{name:28} {hits:,} of {len(planted_pairs):,} planted copies, {len(pairs) - hits:,} other pairs")
 
 
 if __name__ == "__main__":

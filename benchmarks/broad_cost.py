@@ -1,12 +1,12 @@
-"""What BROAD's images that are made with models cost: hours on one device and on eight.
+"""The cost of BROAD's images that are made with models: hours on one device and on eight.
 
 `python -m benchmarks.broad_cost` counts the forward and backward passes of each attack, counts the floating-point
 operations of each network on torch's meta device, which computes nothing, and multiplies. `--tflops N` says how much
 a device sustains, and `--measure` times the networks themselves on `--device` instead, on a batch of `--batch` images.
 All weights are random: they take as long as trained ones.
 
-The passes of an attack are those of an image that it never deceives the model with, so they are the most it can take:
-a part of AutoAttack stops with an image that it has got wrong, and most images are after a few steps.
+The passes of an attack are those of an image with which it never deceives the model, so they are an upper limit: a
+part of AutoAttack stops at an image that is misclassified, as most images are after a few steps.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from builders.generate.synthetic.biggan import TRUNCATION
 from builders.generate.synthetic.biggan_network import BigGANNetwork, Sizes
 
 Start = Callable[[str, bool, int], Callable[[], Any]]
-"""Sets a network up on a device, to go backward or not, for a number of images; what it returns runs it once."""
+"""Sets up a network on a device, with a backward pass or not, for a batch; returns a function that runs it once."""
 
 ATTACKED, SYNTHETIC = 5_000, 25_000
 """Images of each split in the paper."""
 
-# What the published unet/config.json and vae/config.json of stable-diffusion-2 say.
+# From the published unet/config.json and vae/config.json of stable-diffusion-2.
 _LATENTS, _WORDS, _WIDTH = 96, 77, 1024
 _UNET = {
     "sample_size": _LATENTS,
@@ -67,22 +67,22 @@ class Work:
     run: Start
 
     def cost(self, device: str, batch: int) -> tuple[float, float]:
-        """Seconds of an image's forward and backward pass on a device; without one, 10^9 operations."""
+        """Return the seconds of an image's forward and backward pass on a device; without one, 10^9 operations."""
 
-        def one(*, backward: bool) -> float:
+        def pass_cost(*, backward: bool) -> float:
             if device:
                 return seconds(self.run, device, batch, backward=backward)
             return operations(self.run, backward=backward) / 1e9
 
-        forward = one(backward=False)
-        return forward, max(0.0, one(backward=True) - forward) if self.passes.backward else 0.0
+        forward = pass_cost(backward=False)
+        return forward, max(0.0, pass_cost(backward=True) - forward) if self.passes.backward else 0.0
 
 
 def counted(attack: PGD | AutoAttack) -> Passes:
     """Count the passes of an attack on one image of a model of ten classes that it cannot deceive."""
     import torch
 
-    found = {"forward": 0, "backward": 0}
+    passes = {"forward": 0, "backward": 0}
 
     class Sure(torch.nn.Module):  # type: ignore[misc]
         def __init__(self) -> None:
@@ -90,24 +90,26 @@ def counted(attack: PGD | AutoAttack) -> Passes:
             self.unused = torch.nn.Parameter(torch.zeros(1))  # torchattacks asks it for its device
 
         def forward(self, pixels: Any) -> Any:
-            found["forward"] += len(pixels)
+            passes["forward"] += len(pixels)
             slopes = torch.arange(10.0) * 1e-6
             logits = 100 * torch.nn.functional.one_hot(torch.tensor(0), 10) + pixels.mean((1, 2, 3))[:, None] * slopes
             if logits.requires_grad:
-                logits.register_hook(lambda gradient: found.__setitem__("backward", found["backward"] + len(gradient)))
+                logits.register_hook(
+                    lambda gradient: passes.__setitem__("backward", passes["backward"] + len(gradient))
+                )
             return logits
 
     model = AttackedModel("sure", "none", 32, 32, "bilinear", (0.0, 0.0, 0.0), (1.0, 1.0, 1.0))
     network = Network(model, Sure(), "cpu")
     images = torch.full((1, 3, 32, 32), 0.5)
-    found.update(forward=0, backward=0)
+    passes.update(forward=0, backward=0)
     for _ in attack.candidates(network, images, torch.tensor([0]), [0]):
-        found["forward"] += 1  # what is stored is judged
-    return Passes(**found)
+        passes["forward"] += 1  # the stored image is judged
+    return Passes(**passes)
 
 
 def classifier(model: AttackedModel) -> Start:
-    """A classifier, as attacks run it."""
+    """Return the start of a classifier, as attacks run it."""
 
     def start(device: str, backward: bool, batch: int) -> Callable[[], Any]:
         import timm
@@ -157,11 +159,11 @@ def unet(device: str, _: bool, batch: int) -> Callable[[], Any]:
 
     with torch.device(device):
         network = diffusers.UNet2DConditionModel(**_UNET).eval().requires_grad_(False)
-        latents, words = torch.zeros(batch, 4, _LATENTS, _LATENTS), torch.zeros(batch, _WORDS, _WIDTH)
+        latents, prompts = torch.zeros(batch, 4, _LATENTS, _LATENTS), torch.zeros(batch, _WORDS, _WIDTH)
 
     def run() -> Any:
         with torch.no_grad():
-            return network(latents, torch.tensor(1, device=device), words)
+            return network(latents, torch.tensor(1, device=device), prompts)
 
     return run
 
@@ -183,7 +185,7 @@ def decoder(device: str, _: bool, batch: int) -> Callable[[], Any]:
 
 
 def works() -> Iterator[Work]:
-    """All that BROAD makes with models."""
+    """Yield the networks that make BROAD's images, with their passes."""
     for model in (RESNET50, VIT):
         for attack in (PGD(), AutoAttack()):
             yield Work(f"{attack.name} on {model.name}", ATTACKED, counted(attack), classifier(model))
@@ -195,7 +197,7 @@ def works() -> Iterator[Work]:
 
 
 def operations(run: Start, *, backward: bool) -> float:
-    """Floating-point operations of one image, a multiplication and an addition counted as two."""
+    """Return the floating-point operations of one image, a multiplication and an addition counted as two."""
     from torch.utils.flop_counter import FlopCounterMode
 
     once = run("meta", backward, 1)
@@ -205,19 +207,19 @@ def operations(run: Start, *, backward: bool) -> float:
 
 
 def seconds(run: Start, device: str, batch: int, *, backward: bool) -> float:
-    """Seconds of an image of a batch: the least of three runs after a first one; on the CPU one thread's own time."""
+    """Return the seconds of an image of a batch: the least of three runs after a first one; on the CPU thread time."""
     import torch
 
     clock = time.process_time if device == "cpu" else time.perf_counter
     once = run(device, backward, batch)
-    found = []
+    times = []
     for _ in range(4):
         started = clock()
         once()
         if device == "cuda":
             torch.cuda.synchronize()
-        found.append(clock() - started)
-    return min(found[1:]) / batch
+        times.append(clock() - started)
+    return min(times[1:]) / batch
 
 
 @click.command(epilog="Example: python -m benchmarks.broad_cost --device cuda --measure --batch 16")

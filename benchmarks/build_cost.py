@@ -1,11 +1,11 @@
-"""Processor time of building a release against hashing its images once, and what waiting for the disk costs.
+"""Processor time of building a release against hashing its images once, and the cost of waiting for the disk.
 
 `python -m benchmarks.build_cost --scratch DIR` builds 24,000 JPEGs (2 GB, as `benchmarks.build_release` writes them)
 in one process, with and without flushing, and in turn reads and hashes each file once. A third competitor does only
-what no build can leave out: it reads each image, computes the SHA-256 of the image and that of the file that it goes
-into, and writes that file. Each also runs on a sixth of the images. Prints the processor time (user and system, of the
-process and its children) of a GB more, which is the difference of both sizes' medians, and what remains of the larger
-one: starting Python and imports. The ratio is of the former.
+the work that every build needs: it reads each image, computes the SHA-256 of the image and of one file of all images,
+and writes that file. Each also runs on a sixth of the images. Prints the processor time (user and system, of the
+process and its children) of a GB more, which is the difference of both sizes' medians, and the rest of the larger one,
+which is starting Python and imports. The ratio is of the former.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ PART = 6
 
 
 def link_part(tree: Path, part: Path) -> None:
-    """Make a tree of links to one image in `PART`, of every class alike."""
+    """Make a tree of links to one image in `PART` of every class."""
     for folder in sorted((tree / "train").iterdir()):
         (part / "train" / folder.name).mkdir(parents=True)
         for path in sorted(folder.iterdir())[::PART]:
@@ -47,17 +47,17 @@ def hash_once(tree: Path) -> None:
 
 def both_digests(tree: Path, out: Path) -> None:
     """Read every image, compute its digest and that of all of them, and write them into one file."""
-    whole = hashlib.sha256()
+    joined = hashlib.sha256()
     with out.open("wb", buffering=0) as file:
         for path in sorted(tree.rglob("*.JPEG")):
             data = path.read_bytes()
             hashlib.sha256(data).hexdigest()
-            whole.update(data)
+            joined.update(data)
             file.write(data)
 
 
 def measured(command: Sequence[str], environment: Mapping[str, str]) -> tuple[float, float]:
-    """Seconds of the processor and of the clock that a command takes.
+    """Return the seconds of the processor and of the clock that a command takes.
 
     Raises:
         RuntimeError: it failed.
@@ -72,13 +72,13 @@ def measured(command: Sequence[str], environment: Mapping[str, str]) -> tuple[fl
 
 
 def competitors(scratch: Path, tree: Path) -> dict[str, tuple[list[str], Mapping[str, str]]]:
-    """The command of each for a tree, and its environment."""
+    """Return the command of each competitor for a tree, and its environment."""
     plain = {name: value for name, value in os.environ.items() if name != NO_SYNC}
-    ours = [sys.executable, "-m", "benchmarks.build_cost", "--scratch", str(scratch), "--tree", str(tree), "--part"]
+    own = [sys.executable, "-m", "benchmarks.build_cost", "--scratch", str(scratch), "--tree", str(tree), "--part"]
     build = [sys.executable, "-m", "benchmarks.whole_source", str(tree), str(scratch / "out"), "--one-worker"]
     return {
-        ONCE: ([*ours, "hash"], plain),
-        LEAST: ([*ours, "copy"], plain),
+        ONCE: ([*own, "hash"], plain),
+        LEAST: ([*own, "copy"], plain),
         "builders": (build, plain),
         "builders --no-sync": (build, plain | {NO_SYNC: "1"}),
     }
@@ -103,24 +103,24 @@ def main() -> None:
         write_tree(tree)
     if not small.exists():
         link_part(tree, small)
-    found: dict[tuple[str, Path], list[tuple[float, float]]] = {}
+    timings: dict[tuple[str, Path], list[tuple[float, float]]] = {}
     for _ in range(args.repeats):
         for images in (small, tree):
             for name, (command, environment) in competitors(args.scratch, images).items():
                 out.unlink() if out.is_file() else shutil.rmtree(out, ignore_errors=True)
                 os.sync()
-                found.setdefault((name, images), []).append(measured(command, environment))
+                timings.setdefault((name, images), []).append(measured(command, environment))
     gigabytes = {t: sum(path.stat().st_size for path in t.rglob("*.JPEG")) / 1e9 for t in (small, tree)}
     base = 0.0
     for name in competitors(args.scratch, tree):
-        less, more = (statistics.median(seconds for seconds, _ in found[name, t]) for t in (small, tree))
-        each = (more - less) / (gigabytes[tree] - gigabytes[small])
-        base = base or each
-        clock = statistics.median(seconds for _, seconds in found[name, tree])
-        start = more - each * gigabytes[tree]
+        less, more = (statistics.median(seconds for seconds, _ in timings[name, t]) for t in (small, tree))
+        cost = (more - less) / (gigabytes[tree] - gigabytes[small])
+        base = base or cost
+        clock = statistics.median(seconds for _, seconds in timings[name, tree])
+        start = more - cost * gigabytes[tree]
         print(
-            f"{name:26} {each:5.2f} s of processor a GB, ratio {each / base:4.2f}; start {start:5.2f} s; "
-            f"elapsed {clock:6.2f} s  ({' '.join(f'{seconds:.2f}' for seconds, _ in found[name, tree])})"
+            f"{name:26} {cost:5.2f} s of processor a GB, ratio {cost / base:4.2f}; start {start:5.2f} s; "
+            f"elapsed {clock:6.2f} s  ({' '.join(f'{seconds:.2f}' for seconds, _ in timings[name, tree])})"
         )
     return None
 

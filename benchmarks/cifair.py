@@ -34,7 +34,7 @@ _COLUMNS = 10
 
 
 def load(root: Path, split: str) -> tuple[list[str], Images]:
-    """Paths of a split's images below the folder, sorted, and their pixels (n, 32, 32, 3)."""
+    """Return the sorted paths of a split's images below the folder, and their pixels (n, 32, 32, 3)."""
     files = sorted((root / split).glob("*/*.png"))
     if not files:
         raise click.ClickException(f"{root / split} has no images CLASS/NAME.png. Name the folder that has {split}/.")
@@ -42,43 +42,43 @@ def load(root: Path, split: str) -> tuple[list[str], Images]:
     return [file.relative_to(root).as_posix() for file in files], pixels
 
 
-def pair_of(one: str, other: str) -> Pair:
-    """The pair of two paths, in one order; the test image of a pair with a training image comes first."""
-    a, b = sorted((one, other))
+def pair_of(name: str, other: str) -> Pair:
+    """Return the pair of two paths in order; the test image of a pair with a training image comes first."""
+    a, b = sorted((name, other))
     return a, b
 
 
 def half_of(pair: Pair) -> int:
-    """The half, 0 or 1, of a pair: that of its first test image."""
+    """Return the half, 0 or 1, of a pair: that of its first test image."""
     return hashlib.sha256(f"cifair:{pair[0].partition('/')[2]}".encode()).digest()[0] % 2
 
 
 def judgements(path: Path) -> dict[Pair, int]:
-    """The judged pairs."""
+    """Return the judgement of each judged pair."""
     with path.open(newline="") as opened:
         return {pair_of(row["test"], row["other"]): int(row["judgment"]) for row in csv.DictReader(opened)}
 
 
-def search(names: list[str], queries: Images, others: list[str], references: Images) -> dict[Pair, float]:
-    """The pairs that are found, with the lesser of the distances of both directions."""
+def search(names: list[str], queries: Images, reference_names: list[str], references: Images) -> dict[Pair, float]:
+    """Return the found pairs with the lesser of the distances of both directions."""
     pairs = find_pairs(queries, references, advance=lambda count: None)
-    found: dict[Pair, float] = {}
-    for query, reference, measured in zip(
+    distances: dict[Pair, float] = {}
+    for query, reference, measured_distance in zip(
         pairs.queries.tolist(), pairs.references.tolist(), pairs.distances.tolist(), strict=True
     ):
-        pair = pair_of(names[query], others[reference])
+        pair = pair_of(names[query], reference_names[reference])
         if pair[0] != pair[1]:
-            found[pair] = min(measured, found.get(pair, measured))
-    return found
+            distances[pair] = min(measured_distance, distances.get(pair, measured_distance))
+    return distances
 
 
-def line(title: str, found: dict[Pair, float], judged: dict[Pair, int]) -> str:
-    """What was found of some judged pairs, in one line."""
-    wanted = [pair for pair, judgement in judged.items() if judgement < 2]
-    counts = Counter("near" if judged.get(pair, 3) < 2 else "similar" if pair in judged else "rest" for pair in found)
-    share = f"{counts['near'] / len(wanted):.1%}" if wanted else "none"
+def line(title: str, pairs: dict[Pair, float], judged: dict[Pair, int]) -> str:
+    """Return a line with the recall of judged pairs, and the judgements of the found ones."""
+    near = [pair for pair, judgement in judged.items() if judgement < 2]
+    counts = Counter("near" if judged.get(pair, 3) < 2 else "similar" if pair in judged else "rest" for pair in pairs)
+    share = f"{counts['near'] / len(near):.1%}" if near else "none"
     return (
-        f"{title:28} recall {counts['near']:4} of {len(wanted):4} ({share}); of {len(found):4} found "
+        f"{title:28} recall {counts['near']:4} of {len(near):4} ({share}); of {len(pairs):4} found "
         f"{counts['similar']:3} judged 2 and {counts['rest']:4} not judged"
     )
 
@@ -102,22 +102,22 @@ def sheet(path: Path, pairs: list[Pair], pixels: dict[str, Images]) -> None:
     "--sheet", "folder", type=click.Path(path_type=Path), help="Folder for pictures of pairs that are not 0 or 1."
 )
 def main(images: Path, judged: Path, folder: Path | None) -> None:
-    """Search, and count what was found of the judged pairs."""
-    (names, test), (others, train) = load(images, "test"), load(images, "train")
-    pixels = dict(zip([*names, *others], [*test, *train], strict=True))
+    """Search, and count the judged pairs that are found."""
+    (names, test), (train_names, train) = load(images, "test"), load(images, "train")
+    pixels = dict(zip([*names, *train_names], [*test, *train], strict=True))
     known = judgements(judged)
-    for title, right, references in (("test and train", others, train), ("inside test", names, test)):
+    for title, right, references in (("test and train", train_names, train), ("inside test", names, test)):
         wall, cpu = time.perf_counter(), time.process_time()
-        found = search(names, test, right, references)
+        distances = search(names, test, right, references)
         seconds = f"{time.perf_counter() - wall:.0f} s, {time.process_time() - cpu:.0f} s of a core"
         print(f"{title}: distance at most {THRESHOLD}, {len(test):,} x {len(references):,} images, {seconds}")
-        ours = {pair: value for pair, value in known.items() if pair[1].startswith(right[0].partition("/")[0])}
+        listed_pairs = {pair: value for pair, value in known.items() if pair[1].startswith(right[0].partition("/")[0])}
         for half in (0, 1, None):
-            some = {pair: value for pair, value in found.items() if half in (None, half_of(pair))}
-            listed = {pair: value for pair, value in ours.items() if half in (None, half_of(pair))}
-            print(line("both halves" if half is None else f"half {half}", some, listed))
+            of_half = {pair: value for pair, value in distances.items() if half in (None, half_of(pair))}
+            listed = {pair: value for pair, value in listed_pairs.items() if half in (None, half_of(pair))}
+            print(line("both halves" if half is None else f"half {half}", of_half, listed))
             if folder and half is not None:
-                doubtful = sorted((value, pair) for pair, value in some.items() if listed.get(pair, 2) > 1)
+                doubtful = sorted((value, pair) for pair, value in of_half.items() if listed.get(pair, 2) > 1)
                 for start in range(0, len(doubtful), SHOWN):
                     folder.mkdir(parents=True, exist_ok=True)
                     name = f"{title.replace(' ', '-')}-half-{half}-{start}.png"

@@ -66,7 +66,7 @@ np.save(sys.argv[2], areas)
 
 
 def _polygon(rng: np.random.Generator, width: int, height: int) -> tuple[list[float], float, list[float]]:
-    """A polygon around a point of the image: coordinates, area and box."""
+    """Draw a polygon around a point of the image; returns coordinates, area and box."""
     area = min(MEDIAN_AREA * float(np.exp(AREA_SIGMA * rng.standard_normal())), 0.8 * width * height)
     points = int(np.clip(MEDIAN_POINTS * np.exp(POINTS_SIGMA * rng.standard_normal()), 4, 200))
     angles = np.sort(rng.random(points)) * 2 * np.pi
@@ -89,8 +89,8 @@ def write_annotations(path: Path, images: int, objects: int, crowds: int) -> lis
     numbers = np.sort(rng.choice(581_921, images, replace=False) + 1).tolist()
     sizes = [(640, 480) if upright else (427, 640) for upright in (rng.random(images) < 0.7).tolist()]
     ids = [category.id for category in tables.coco80()]
-    ours = list(shared())
-    others = [number for number in ids if number not in ours]
+    shared_ids = list(shared())
+    other_ids = [number for number in ids if number not in shared_ids]
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("w", encoding="ascii") as file:
         licences = [{"url": "http://creativecommons.org/licenses/by/2.0/", "id": 4, "name": "Attribution License"}]
@@ -110,22 +110,22 @@ def write_annotations(path: Path, images: int, objects: int, crowds: int) -> lis
         head = {"info": {"description": "made up"}, "licenses": licences, "images": described}
         file.write(json.dumps(head)[:-1] + ', "annotations": [')
         for place in range(objects):
-            at = int(rng.integers(images))
-            width, height = sizes[at]
-            pool = ours if rng.random() < SHARED_PART else others
+            image = int(rng.integers(images))
+            width, height = sizes[image]
+            pool = shared_ids if rng.random() < SHARED_PART else other_ids
             crowd = place >= objects - crowds
             points, area, box = _polygon(rng, width, height)
-            one: dict[str, Any] = {
+            annotation: dict[str, Any] = {
                 "segmentation": _crowd(rng, width, height) if crowd else [points],
                 "area": area,
                 "iscrowd": int(crowd),
-                "image_id": numbers[at],
+                "image_id": numbers[image],
                 "bbox": box,
                 # Squared, so that a few categories have most objects.
                 "category_id": pool[int(rng.random() ** 2 * len(pool))],
                 "id": place + 1,
             }
-            file.write(", " * bool(place) + json.dumps(one))
+            file.write(", " * bool(place) + json.dumps(annotation))
         categories = [{"id": category.id, "name": category.name} for category in tables.coco80()]
         file.write('], "categories": ' + json.dumps(categories) + "}")
     return numbers
@@ -143,27 +143,27 @@ def main() -> None:
     parser.add_argument("--scratch", type=Path, required=True, help="folder for 500 MB; emptied at the end")
     parser.add_argument("--repeats", type=int, default=3)
     args = parser.parse_args()
-    whole, tenth = args.scratch / "whole", args.scratch / "tenth" / FILE
-    _write_images(whole / "train2017", write_annotations(whole / "annotations" / FILE, IMAGES, OBJECTS, CROWDS))
+    complete, tenth = args.scratch / "whole", args.scratch / "tenth" / FILE
+    _write_images(complete / "train2017", write_annotations(complete / "annotations" / FILE, IMAGES, OBJECTS, CROWDS))
     write_annotations(tenth, IMAGES // 10, OBJECTS // 10, CROWDS // 10)
     plan = [sys.executable, "-m", "builders.broad_benchmark", "--splits", "broad-multi-label", "--dry-run"]
-    plan += ["--allow-partial", "--coco2017", str(whole)]
+    plan += ["--allow-partial", "--coco2017", str(complete)]
     results = interleave({"plan from whole file": Run(lambda: None, lambda: run_process(plan))}, args.repeats)
-    print(f"{(whole / 'annotations' / FILE).stat().st_size / 1e6:,.0f} MB, {IMAGES:,} images, {OBJECTS:,} objects")
+    print(f"{(complete / 'annotations' / FILE).stat().st_size / 1e6:,.0f} MB, {IMAGES:,} images, {OBJECTS:,} objects")
     report(results, "plan from whole file")
-    ours, theirs = (args.scratch / f"{name}.npy" for name in ("ours", "theirs"))
+    own_areas, rival_areas = (args.scratch / f"{name}.npy" for name in ("ours", "theirs"))
     numbers = ",".join(map(str, shared()))
-    loop = [sys.executable, "-c", LOOP, str(tenth), str(theirs), numbers]
+    loop = [sys.executable, "-c", LOOP, str(tenth), str(rival_areas), numbers]
     results = interleave(
         {
-            "ours": Run(lambda: None, lambda: run_process([sys.executable, "-c", OURS, str(tenth), str(ours)])),
+            "ours": Run(lambda: None, lambda: run_process([sys.executable, "-c", OURS, str(tenth), str(own_areas)])),
             "pycocotools loop": Run(lambda: None, lambda: run_process(loop)),
         },
         args.repeats,
     )
     print(f"{tenth.stat().st_size / 1e6:,.0f} MB")
     report(results, "pycocotools loop")
-    if not np.array_equal(np.load(ours), np.load(theirs)):
+    if not np.array_equal(np.load(own_areas), np.load(rival_areas)):
         raise SystemExit("the areas differ")
     shutil.rmtree(args.scratch)
 

@@ -74,15 +74,18 @@ def main() -> None:
     def corrupted_by(executor: LocalExecutor) -> Callable[[], float]:
         return lambda: float(0 * len(executor.run(tasks(), lambda *_: None)))
 
-    with LocalExecutor(1, preload=WORKER_IMPORTS) as one, LocalExecutor(2, preload=WORKER_IMPORTS) as two:
-        runs = {f"{name} core{'s' * (name > 1)}": Run(clean, corrupted_by(by)) for name, by in ((1, one), (2, two))}
+    with LocalExecutor(1, preload=WORKER_IMPORTS) as one_core, LocalExecutor(2, preload=WORKER_IMPORTS) as two_cores:
+        runs = {
+            f"{name} core{'s' * (name > 1)}": Run(clean, corrupted_by(by))
+            for name, by in ((1, one_core), (2, two_cores))
+        }
         for run in runs.values():  # imports, and the first read of the tree
             run.clean()
             run.work()
         results = interleave(runs, args.repeats)
     report(results, "2 cores")
-    made = args.images * len(PAPERS_CORRUPTIONS)
-    print(f"{made / results['2 cores'].median:,.0f} corrupted images a second on 2 cores, and written")
+    corrupted = args.images * len(PAPERS_CORRUPTIONS)
+    print(f"{corrupted / results['2 cores'].median:,.0f} corrupted images a second on 2 cores, and written")
     shutil.rmtree(args.scratch, ignore_errors=True)
 
 

@@ -38,7 +38,7 @@ CLASSES, SIDE, BATCH = 10, 64, 64
 
 @dataclass(frozen=True)
 class Task:
-    """A model, whole as ours and in two parts as theirs, and images with labels to fit on and to score."""
+    """A model for ours, its two parts for theirs, and images with labels to fit on and to score."""
 
     model: Model
     encoder: torch.nn.Module
@@ -63,9 +63,9 @@ def make_task(rows: int) -> Task:
         images = torch.utils.data.TensorDataset(patterns[labels] + torch.randn(rows, 3, SIDE, SIDE), labels)
         loaders.append(torch.utils.data.DataLoader(images, batch_size=BATCH))
     z = torch.cat([encoder(images) for images, _ in loaders[0]])
-    wanted = 10 * torch.nn.functional.one_hot(torch.arange(rows) % CLASSES, CLASSES).float()
+    targets = 10 * torch.nn.functional.one_hot(torch.arange(rows) % CLASSES, CLASSES).float()
     # A little ridge: 512 rows have 512 features.
-    weight = torch.linalg.solve(z.T @ z + torch.eye(z.shape[1]), z.T @ wanted).T
+    weight = torch.linalg.solve(z.T @ z + torch.eye(z.shape[1]), z.T @ targets).T
     module.fc.load_state_dict({"weight": weight, "bias": torch.full((CLASSES,), 0.1)})
     layers = find_layers(module, torch.randn(2, 3, SIDE, SIDE), declared=None, name="resnet18")
     prepared = preprocessing.of_torchvision(torchvision.models.ResNet18_Weights.DEFAULT)
@@ -79,14 +79,16 @@ def extract(task: Task, loader: torch.utils.data.DataLoader) -> Features:
     return Features(
         ids=np.array([f"{i:04d}" for i in range(len(labels))]),
         labels=labels,
-        logits=torch.cat([seen.logits for seen, _ in batches]).numpy(),
-        penultimate=torch.cat([seen.penultimate for seen, _ in batches]).numpy(),
-        blocks=tuple(torch.cat([seen.blocks[key] for seen, _ in batches]).numpy() for key in task.model.layers.blocks),
+        logits=torch.cat([outputs.logits for outputs, _ in batches]).numpy(),
+        penultimate=torch.cat([outputs.penultimate for outputs, _ in batches]).numpy(),
+        blocks=tuple(
+            torch.cat([outputs.blocks[key] for outputs, _ in batches]).numpy() for key in task.model.layers.blocks
+        ),
     )
 
 
 def their_detectors(task: Task) -> dict[str, tuple[object, Callable[[torch.Tensor], torch.Tensor]]]:
-    """By our name, a detector of theirs with our hyperparameters, and how it scores images."""
+    """Return, by our name, a detector of theirs with our hyperparameters, and the function that scores images."""
 
     def head_of_maps(maps: torch.Tensor) -> torch.Tensor:
         return task.head(maps.flatten(1))
@@ -96,7 +98,7 @@ def their_detectors(task: Task) -> dict[str, tuple[object, Callable[[torch.Tenso
 
     weight, bias = task.head.weight, task.head.bias
     gradnorm = theirs.GradNorm(task.head, param_filter=lambda name: name == "weight")
-    made = {
+    detectors = {
         "msp": theirs.MaxSoftmax(task.logits),
         "max_logit": theirs.MaxLogit(task.logits),
         "energy": theirs.EnergyBased(task.logits),
@@ -108,7 +110,7 @@ def their_detectors(task: Task) -> dict[str, tuple[object, Callable[[torch.Tenso
         "vim": theirs.ViM(task.encoder, weight.shape[1] // 2, weight, bias),
         "knn": theirs.KNN(task.encoder, k=50),
     }
-    scoring = {name: (detector, detector.predict) for name, detector in made.items()}
+    scoring = {name: (detector, detector.predict) for name, detector in detectors.items()}
     return scoring | {"gradnorm": (gradnorm, lambda images: gradnorm.predict(task.encoder(images)))}
 
 
@@ -135,39 +137,39 @@ class Side:
         }
 
 
-def now() -> np.ndarray:
-    """Wall time and CPU time; a busy machine disturbs the latter less."""
+def clocks() -> np.ndarray:
+    """Return wall time and CPU time; a busy machine disturbs the latter less."""
     return np.array([time.perf_counter(), time.process_time()])
 
 
 def run_theirs(task: Task, side: Side) -> None:
     """Fit and score with each of their detectors, one after another, without gradients where none are needed."""
     detectors = their_detectors(task)
-    started = now()
+    started = clocks()
     with torch.no_grad():
         for detector, _ in detectors.values():
             if detector.requires_fit:
                 detector.fit(task.fitted)
-    fitted = now()
+    fitted = clocks()
     with torch.no_grad():
         for name, (_, predict) in detectors.items():
             side.scores[name] = torch.cat([predict(images) for images, _ in task.tested]).numpy()
-    side.rounds.append(np.stack([fitted - started, now() - fitted]))
+    side.rounds.append(np.stack([fitted - started, clocks() - fitted]))
 
 
 def run_ours(task: Task, names: list[str], side: Side) -> None:
     """Run the model once over each split, then fit and score."""
-    started = now()
+    started = clocks()
     features = extract(task, task.fitted)
     detectors = {name: METHODS[name]().fit(features, task.model.head) for name in names}
-    fitted = now()
+    fitted = clocks()
     tested = extract(task, task.tested)
     side.scores = {name: detector.score(tested) for name, detector in detectors.items()}
-    side.rounds.append(np.stack([fitted - started, now() - fitted]))
+    side.rounds.append(np.stack([fitted - started, clocks() - fitted]))
 
 
 def compare(name: str, scores: np.ndarray, expected: np.ndarray) -> None:
-    """Print how far apart scores are, as they are and beside the greatest."""
+    """Print the greatest difference of two scores, absolute and relative to the greatest score."""
     difference = np.abs(scores - expected).max()
     print(f"{name:22} differs by at most {difference:.1e}, {difference / np.abs(expected).max():.1e} of the greatest")
 
@@ -213,21 +215,21 @@ def main(rows: int, repeats: int) -> None:
     # On a shared machine more threads wait for each other, and longer on the side with the smaller computations.
     torch.set_num_threads(1)
     threadpool_limits(1)
-    logging.getLogger("pytorch_ood").setLevel(logging.ERROR)  # that it takes the CPU is meant
+    logging.getLogger("pytorch_ood").setLevel(logging.ERROR)  # it warns of running on the CPU, which is intended
     task = make_task(rows)
     names = list(their_detectors(task))
-    ours, other = Side(), Side()
+    own, rival = Side(), Side()
     for _ in range(repeats):
-        run_ours(task, names, ours)
-        run_theirs(task, other)
-    for (part, seconds), their_seconds in zip(ours.times().items(), other.times().values(), strict=True):
+        run_ours(task, names, own)
+        run_theirs(task, rival)
+    for (part, seconds), their_seconds in zip(own.times().items(), rival.times().values(), strict=True):
         ratio = statistics.median(their_seconds) / statistics.median(seconds)
-        each = " ".join(f"{a:.1f}/{b:.1f}" for a, b in zip(their_seconds, seconds, strict=True))
-        print(f"{part:25} {ratio:5.1f} times; seconds of pytorch-ood/ours by round: {each}")
+        by_round = " ".join(f"{a:.1f}/{b:.1f}" for a, b in zip(their_seconds, seconds, strict=True))
+        print(f"{part:25} {ratio:5.1f} times; seconds of pytorch-ood/ours by round: {by_round}")
     for name in names:
         # Theirs is -max p where ours is 1 - max p.
-        compare(name, ours.scores[name] - (name == "msp"), other.scores[name])
-    compare("vim, theirs in doubles", ours.scores["vim"], their_vim_in_doubles(task))
+        compare(name, own.scores[name] - (name == "msp"), rival.scores[name])
+    compare("vim, theirs in doubles", own.scores["vim"], their_vim_in_doubles(task))
     time_vim(repeats)
 
 

@@ -70,9 +70,9 @@ def write_indexes(folder: Path) -> tuple[int, int]:
     counts = {key: BENCHMARK.count(key).rows for key in BENCHMARK.parts()}
     digests = {key: [generator.bytes(32).hex() for _ in range(count)] for key, count in counts.items()}
     train, known = digests["imagenet-external/train"], digests["imagenet-train/train"]
-    held = digests["imagenet/near_ood"]
-    held[:797] = known[:797]
-    held[1000:1029] = held[2000:2029]
+    validation = digests["imagenet/near_ood"]
+    validation[:797] = known[:797]
+    validation[1000:1029] = validation[2000:2029]
     train[:2918] = train[10_000:12_918]
     for key, column in digests.items():
         config, _, name = key.partition("/")

@@ -1,4 +1,4 @@
-"""The pictures of `docs/gallery.md`, from demo releases: `python -m benchmarks.gallery DIR` draws them again.
+"""Draw the pictures of `docs/gallery.md` from demo releases: `python -m benchmarks.gallery DIR`.
 
 DIR has a folder with the demo release of each benchmark, named as the benchmark, and `report.html` of `evaluate demo`.
 Images of demo sources are made up by us, so no licence is in the way of showing them.

@@ -1,7 +1,7 @@
-"""How many of our files and functions a build goes through, as a measure of how hard it is to follow.
+"""Count our files and functions that a build goes through, as a measure of how hard it is to follow.
 
 `python -m benchmarks.image_way [TREE ...]` builds one split of the demo's ImageNet in one process, in this checkout
-and in others beside it, and notes every function of ours the first time that it is called. `files` are the files that
+and in other ones, and notes every function of ours the first time that it is called. `files` are the files that
 have one, `stops` the functions, `returns` how often the way comes back to a file that it had left. `--list` prints the
 way. Imports are done before, so what runs at import does not count.
 """
@@ -55,13 +55,13 @@ def follow(tree: Path) -> list[tuple[str, str]]:
 
 
 def returns(way: list[tuple[str, str]]) -> int:
-    """How often the way comes back to a file that it had left."""
-    left: set[str] = set()
+    """Return how often the way comes back to a file that it had left."""
+    left_files: set[str] = set()
     count, last = 0, ""
     for file, _ in way:
         if file != last:
-            count += file in left
-            left.add(last)
+            count += file in left_files
+            left_files.add(last)
             last = file
     return count
 
@@ -85,8 +85,8 @@ def main() -> None:
         child = [sys.executable, str(HERE / "benchmarks" / "image_way.py"), "--child", str(tree)]
         child += ["--list"] if args.list and tree == HERE else []
         env = os.environ | {"PYTHONPATH": str(tree)}
-        done = subprocess.run(child, cwd=tree, env=env, capture_output=True, text=True, check=True)
-        print(done.stderr.rstrip(), "", tree.name, flush=True)
+        completed = subprocess.run(child, cwd=tree, env=env, capture_output=True, text=True, check=True)
+        print(completed.stderr.rstrip(), "", tree.name, flush=True)
 
 
 if __name__ == "__main__":

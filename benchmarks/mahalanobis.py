@@ -59,37 +59,37 @@ def run_mahalanobis(features: Features, scored: int, repeats: int) -> None:
         their_fit.append(seconds(lambda other=other: other.fit_features(z, labels)))
         their_part.append(seconds(lambda other=other: other.predict_features(z[: scored // 4])))
         their_score.append(seconds(lambda other=other: other.predict_features(z[:scored])))
-    ours = report("ours, fit", ours_fit) + report(f"ours, {len(features):,} rows", ours_score)
+    own = report("ours, fit", ours_fit) + report(f"ours, {len(features):,} rows", ours_score)
     fit = report("pytorch-ood, fit", their_fit)
-    part = report(f"pytorch-ood, {scored // 4:,} rows", their_part) / (scored // 4)
-    each = report(f"pytorch-ood, {scored:,} rows", their_score) / scored
-    print(f"pytorch-ood, seconds a row: {part:.4f} and {each:.4f}")
-    whole = fit + min(part, each) * len(features)
-    print(f"Mahalanobis: {ours:.1f} s against {whole:,.0f} s at the lower of these rates: {whole / ours:.0f} times\n")
+    sample_rate = report(f"pytorch-ood, {scored // 4:,} rows", their_part) / (scored // 4)
+    rate = report(f"pytorch-ood, {scored:,} rows", their_score) / scored
+    print(f"pytorch-ood, seconds a row: {sample_rate:.4f} and {rate:.4f}")
+    rival = fit + min(sample_rate, rate) * len(features)
+    print(f"Mahalanobis: {own:.1f} s against {rival:,.0f} s at the lower of these rates: {rival / own:.0f} times\n")
     compare_mahalanobis(features)
 
 
 def compare_mahalanobis(features: Features) -> None:
     """Compare scores of a few rows with theirs in doubles: theirs are halved and not divided by the rows."""
     z, labels = torch.from_numpy(features.penultimate), torch.from_numpy(features.labels)
-    some = features.take(slice(0, len(features), len(features) // COMPARED))
-    ours = METHODS["mahalanobis"]().fit(features).score(some)
+    sample = features.take(slice(0, len(features), len(features) // COMPARED))
+    scores = METHODS["mahalanobis"]().fit(features).score(sample)
     for kind in (torch.float32, torch.float64):
         torch.set_default_dtype(kind)
         other = theirs.Mahalanobis(None).fit_features(z.to(kind), labels)
-        expected = 2 * len(features) * other.predict_features(torch.from_numpy(some.penultimate).to(kind)).numpy()
-        print(f"scores of {len(some)} rows beside theirs in {kind}: {np.abs(ours / expected - 1).max():.1e} apart")
+        expected = 2 * len(features) * other.predict_features(torch.from_numpy(sample.penultimate).to(kind)).numpy()
+        print(f"scores of {len(sample)} rows beside theirs in {kind}: {np.abs(scores / expected - 1).max():.1e} apart")
     torch.set_default_dtype(torch.float32)
 
 
 def run_openmax(features: Features, repeats: int, with_theirs: bool) -> None:
     """Time both fits and print the ratio."""
     times = [seconds(lambda: METHODS["openmax"]().fit(features)) for _ in range(repeats)]
-    ours = report("ours, OpenMax fit", times)
+    own = report("ours, OpenMax fit", times)
     if with_theirs:
         logits, labels = torch.from_numpy(features.logits), torch.from_numpy(features.labels)
-        other = report("pytorch-ood, OpenMax fit", [seconds(lambda: theirs.OpenMax(None).fit_logits(logits, labels))])
-        print(f"OpenMax: {other / ours:.0f} times")
+        rival = report("pytorch-ood, OpenMax fit", [seconds(lambda: theirs.OpenMax(None).fit_logits(logits, labels))])
+        print(f"OpenMax: {rival / own:.0f} times")
 
 
 @click.command(epilog="Example: python -m benchmarks.mahalanobis --scored 200")

@@ -25,7 +25,7 @@ Floats = npt.NDArray[np.float64]
 
 
 def of_roc(fpr: Floats, tpr: Floats) -> Values:
-    """Figures of a ROC curve with the unknown rows positive, from (0, 0) to (1, 1)."""
+    """Return the figures of a ROC curve with the unknown rows positive, from (0, 0) to (1, 1)."""
     unknown = int(np.searchsorted(tpr, 0.95))
     # Known rows are found from the other end; a tolerance, because 1 - 0.05 is not 0.95 in floats.
     known = int(np.searchsorted(fpr, 0.05 + 1e-12, side="right")) - 1
@@ -38,7 +38,7 @@ def of_roc(fpr: Floats, tpr: Floats) -> Values:
 
 
 def of_precision_recall(side: str, precision: Floats, recall: Floats) -> Values:
-    """Figures of a precision-recall curve by falling recall."""
+    """Return the figures of a precision-recall curve by falling recall."""
     return {
         f"aupr_{side}_average_precision": float(-np.sum(np.diff(recall) * precision[:-1])),
         f"aupr_{side}_trapezoid": float(-np.trapezoid(precision, recall)),
@@ -46,7 +46,7 @@ def of_precision_recall(side: str, precision: Floats, recall: Floats) -> Values:
 
 
 def with_sklearn(scores: Floats, unknown: npt.NDArray[np.bool_]) -> Values:
-    """Metrics by scikit-learn."""
+    """Return the metrics by scikit-learn."""
     fpr, tpr, _ = sk.roc_curve(unknown, scores, drop_intermediate=False)
     precision_in, recall_in, _ = sk.precision_recall_curve(~unknown, -scores)
     precision_out, recall_out, _ = sk.precision_recall_curve(unknown, scores)
@@ -58,7 +58,7 @@ def with_sklearn(scores: Floats, unknown: npt.NDArray[np.bool_]) -> Values:
 
 
 def with_pytorch_ood(scores: torch.Tensor, labels: torch.Tensor, right: torch.Tensor) -> Values:
-    """Metrics by pytorch-ood."""
+    """Return the metrics by pytorch-ood."""
     fpr, tpr, _ = po.roc_curve(scores, labels)
     precision_in, recall_in, _ = po.pr_curve(scores, labels, positive="id")
     precision_out, recall_out, _ = po.pr_curve(scores, labels, positive="ood")
@@ -71,7 +71,7 @@ def with_pytorch_ood(scores: torch.Tensor, labels: torch.Tensor, right: torch.Te
 
 
 def with_torchmetrics(scores: torch.Tensor, unknown: torch.Tensor) -> Values:
-    """Metrics by torchmetrics, which applies a sigmoid to scores unless all are from 0 to 1."""
+    """Return the metrics by torchmetrics, which applies a sigmoid to scores unless all are from 0 to 1."""
     fpr, tpr, _ = binary_roc(scores, unknown)
     precision_in, recall_in, _ = binary_precision_recall_curve(1 - scores, 1 - unknown)
     precision_out, recall_out, _ = binary_precision_recall_curve(scores, unknown)
@@ -83,7 +83,7 @@ def with_torchmetrics(scores: torch.Tensor, unknown: torch.Tensor) -> Values:
 
 
 def of_ours(scores: Floats, unknown: npt.NDArray[np.bool_], errors: npt.NDArray[np.bool_]) -> Values:
-    """All of our metrics of scores, with one sort."""
+    """Return all of our metrics of scores, with one sort."""
     rankings = dict(zip(("unknown", "errors", "open_set"), rank_open_set(scores, unknown, errors), strict=True))
     return {name: metric.of(rankings[metric.takes]) for name, metric in METRICS.items() if metric.takes in rankings}
 
@@ -101,14 +101,14 @@ def main(rows: int, decimals: int | None, repeats: int) -> None:
     errors = unknown | (random.random(rows) < 0.1)
     tensor, labels = torch.from_numpy(scores), torch.from_numpy(np.where(unknown, -1, 0))
     right, flags = torch.from_numpy(~errors), torch.from_numpy(unknown.astype(np.int64))
-    found: dict[str, Values] = {}
+    values_of: dict[str, Values] = {}
 
     def run(name: str, work: Callable[[], Values]) -> Run:
-        def kept() -> float:
-            found[name] = work()
+        def run_once() -> float:
+            values_of[name] = work()
             return 0.0
 
-        return Run(clean=lambda: None, work=kept)
+        return Run(clean=lambda: None, work=run_once)
 
     def argsort() -> Values:
         np.argsort(scores)
@@ -130,9 +130,11 @@ def main(rows: int, decimals: int | None, repeats: int) -> None:
     fastest = min(rivals, key=rivals.__getitem__)
     print(f"{fastest} is the fastest rival: {rivals[fastest] / results['ours, all metrics'].median:.1f} times ours")
     for name in rivals:
-        away = {metric: abs(value - found["ours"][metric]) for metric, value in found[name].items()}
+        away = {metric: abs(value - values_of["ours"][metric]) for metric, value in values_of[name].items()}
         worst = max(away, key=away.__getitem__)
-        print(f"{name:14} {len(away)} of our {len(found['ours'])} figures, at most {away[worst]:.1e} away ({worst})")
+        print(
+            f"{name:14} {len(away)} of our {len(values_of['ours'])} figures, at most {away[worst]:.1e} away ({worst})"
+        )
 
 
 if __name__ == "__main__":

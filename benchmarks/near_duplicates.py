@@ -26,6 +26,9 @@ from benchmarks.rivals import Run, interleave, report
 from builders.duplicates.search import THRESHOLD, distance, find_pairs
 
 Images = npt.NDArray[np.uint8]
+Pairs = set[tuple[int, int]]
+"""Row numbers of a query and of a reference."""
+
 Change = Callable[[npt.NDArray[np.floating], np.random.Generator], npt.NDArray[np.floating]]
 
 SIDE = 32
@@ -107,6 +110,19 @@ def scene(count: int, random: np.random.Generator) -> Images:
     return np.concatenate(parts) if parts else np.zeros((0, SIDE, SIDE, 3), np.uint8)
 
 
+def planted(references: int, queries: int, random: np.random.Generator) -> tuple[Images, Images, Pairs]:
+    """Generate references and queries, and the pairs of a query and the reference of which it is a changed copy."""
+    known, asked = scene(references, random), scene(queries, random)
+    kinds = [*((name,) for name in CHANGES), *combinations(COMBINED, 2)]
+    rows = np.arange(0, queries, 10)
+    origins = random.integers(references, size=len(rows))
+    for number, (row, origin) in enumerate(zip(rows, origins, strict=True)):
+        asked[row] = changed(known[origin], kinds[number % len(kinds)], random)
+    white = np.arange(5, queries, 20)
+    asked[white] = rounded(random.normal(128, 40, (len(white), SIDE, SIDE, 3)))
+    return known, asked, set(zip(rows.tolist(), origins.tolist(), strict=True))
+
+
 def patches(photograph: Image.Image) -> tuple[Images, npt.NDArray[np.int64]]:
     """Cut a photograph into squares side by side, of several sizes, and scale them to 32 x 32 with antialiasing.
 
@@ -125,12 +141,12 @@ def patches(photograph: Image.Image) -> tuple[Images, npt.NDArray[np.int64]]:
             for x, y, side in squares
         ]
     )
-    kept = images.std(axis=(1, 2)).mean(axis=1) > LEAST_DEVIATION
-    return images[kept], np.array(squares)[kept]
+    contrasted = images.std(axis=(1, 2)).mean(axis=1) > LEAST_DEVIATION
+    return images[contrasted], np.array(squares)[contrasted]
 
 
 def disjoint(first: npt.NDArray[np.int64], second: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """Tell which squares, row by row, share no pixel."""
+    """Return whether squares, row by row, share no pixel."""
     (x, y, side), (u, v, other) = first.T, second.T
     return (x + side <= u) | (u + other <= x) | (y + side <= v) | (v + other <= y)
 
@@ -139,28 +155,29 @@ def measure(files: Sequence[Path], sample: int) -> None:
     """Print the distances of changed patches to their originals and the least ones of patches that share no pixel."""
     random = np.random.default_rng(0)
     cut = [patches(Image.open(path).convert("RGB")) for path in files]
-    images = np.concatenate([found for found, _ in cut])
-    squares = np.concatenate([where for _, where in cut])
-    photograph = np.repeat(np.arange(len(cut)), [len(found) for found, _ in cut])
+    images, squares = (np.concatenate(parts) for parts in zip(*cut, strict=True))
+    photograph = np.repeat(np.arange(len(cut)), [len(pieces) for pieces, _ in cut])
     print(f"{len(images):,} patches of {len(files)} photographs")
 
-    some = np.sort(random.choice(len(images), min(sample, len(images)), replace=False))
-    bold = images[some].std(axis=(1, 2)).mean(axis=1) > 25
-    print(f"{len(some):,} changed: share found at {THRESHOLD}; of the {bold.sum():,} with a deviation over 25 levels;")
+    sampled = np.sort(random.choice(len(images), min(sample, len(images)), replace=False))
+    bold = images[sampled].std(axis=(1, 2)).mean(axis=1) > 25
+    print(
+        f"{len(sampled):,} changed: share found at {THRESHOLD}; of the {bold.sum():,} with a deviation over 25 levels;"
+    )
     print("distance of 50, 95, 99 % of all")
     for names in [*((name,) for name in CHANGES), *combinations(COMBINED, 2)]:
-        distances = np.array([distance(changed(image, names, random), image) for image in images[some]])
+        distances = np.array([distance(changed(image, names, random), image) for image in images[sampled]])
         quantiles = " ".join(f"{value:.2f}" for value in np.quantile(distances, (0.5, 0.95, 0.99)))
-        found = distances <= THRESHOLD
-        print(f"  {' and '.join(names):42} {found.mean():7.1%} {found[bold].mean():7.1%}  {quantiles}")
+        close = distances <= THRESHOLD
+        print(f"  {' and '.join(names):42} {close.mean():7.1%} {close[bold].mean():7.1%}  {quantiles}")
 
     pairs = find_pairs(images, images, threshold=0.3, advance=lambda count: None)
-    same = photograph[pairs.queries] == photograph[pairs.references]
+    of_one = photograph[pairs.queries] == photograph[pairs.references]
     apart = disjoint(squares[pairs.queries], squares[pairs.references])
     in_one = sum(np.count_nonzero(photograph == number) ** 2 for number in range(len(cut)))
     for title, kind, total in (
-        ("of two photographs", ~same, len(images) ** 2 - in_one),
-        ("of one, that share no pixel", same & apart, in_one),
+        ("of two photographs", ~of_one, len(images) ** 2 - in_one),
+        ("of one, that share no pixel", of_one & apart, in_one),
     ):
         least = np.sort(pairs.distances[kind])
         counts = ", ".join(f"{np.count_nonzero(least <= limit)} to {limit}" for limit in (0.08, THRESHOLD, 0.15, 0.2))
@@ -168,45 +185,37 @@ def measure(files: Sequence[Path], sample: int) -> None:
 
 
 def growth(work: Callable[[], object]) -> float:
-    """Run and return by how many MB the resident set grew at its peak; Linux alone tells."""
-    Path("/proc/self/clear_refs").write_text("5")  # sets the peak back to what is resident now
+    """Run `work` and return the MB by which the resident set grew at its peak (Linux's /proc)."""
+    Path("/proc/self/clear_refs").write_text("5")  # resets the peak to the present resident set
     before = _status("VmRSS")
     work()
     return _status("VmHWM") - before
 
 
 def _status(name: str) -> float:
-    found = re.search(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text())
-    assert found
-    return int(found[1]) / 1024
+    match = re.search(rf"{name}:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    assert match
+    return int(match[1]) / 1024
 
 
 def race(references: int, queries: int, sample: int, repeats: int) -> None:
-    """Time the search and its rival, and count what each finds of the planted copies."""
+    """Time the search and its rival, and count the planted copies that each finds."""
     random = np.random.default_rng(0)
-    known, asked = scene(references, random), scene(queries, random)
-    kinds = [*((name,) for name in CHANGES), *combinations(COMBINED, 2)]
-    planted = np.arange(0, queries, 10)
-    origins = random.integers(references, size=len(planted))
-    for number, (row, origin) in enumerate(zip(planted, origins, strict=True)):
-        asked[row] = changed(known[origin], kinds[number % len(kinds)], random)
-    white = np.arange(5, queries, 20)
-    asked[white] = rounded(random.normal(128, 40, (len(white), SIDE, SIDE, 3)))
-
-    found, nearest = [], []
+    train, test, copies = planted(references, queries, random)
+    results_of_find, nearest = [], []
     part = random.permutation(queries)[:sample]
 
     def ours() -> None:
-        found.append(find_pairs(asked, known, advance=lambda count: None))
+        results_of_find.append(find_pairs(test, train, advance=lambda count: None))
 
     def theirs() -> None:
         model = NearestNeighbors(n_neighbors=1, algorithm="brute")
-        model.fit(known.reshape(references, -1).astype(np.float32))
-        nearest.append(model.kneighbors(asked[part].reshape(len(part), -1).astype(np.float32))[1][:, 0])
+        model.fit(train.reshape(references, -1).astype(np.float32))
+        nearest.append(model.kneighbors(test[part].reshape(len(part), -1).astype(np.float32))[1][:, 0])
 
     # Warm-up: the first call of each starts threads and fills caches.
-    find_pairs(asked[:256], known[:4096], advance=lambda count: None)
-    NearestNeighbors(algorithm="brute").fit(known[:64].reshape(64, -1)).kneighbors(asked[:64].reshape(64, -1))
+    find_pairs(test[:256], train[:4096], advance=lambda count: None)
+    NearestNeighbors(algorithm="brute").fit(train[:64].reshape(64, -1)).kneighbors(test[:64].reshape(64, -1))
     runs = {"find": Run(_nothing, lambda: growth(ours)), "raw-pixel neighbours": Run(_nothing, lambda: growth(theirs))}
     results = interleave(runs, repeats)
     rival = results["raw-pixel neighbours"]
@@ -214,18 +223,13 @@ def race(references: int, queries: int, sample: int, repeats: int) -> None:
     print(f"{queries:,} queries x {references:,} references; the rival's time is {len(part):,} queries', scaled up")
     report(results, "find")
 
-    pairs = found[-1]
-    wanted = dict(zip(planted.tolist(), origins.tolist(), strict=True))
-    hits = np.array(
-        [
-            wanted.get(query) == reference
-            for query, reference in zip(pairs.queries.tolist(), pairs.references.tolist(), strict=True)
-        ]
+    pairs = set(zip(results_of_find[-1].queries.tolist(), results_of_find[-1].references.tolist(), strict=True))
+    print(f"find: {len(pairs & copies):,} of {len(copies):,} planted copies, {len(pairs - copies):,} other pairs")
+    answers = set(zip(part.tolist(), nearest[-1].tolist(), strict=True))
+    sampled = {row for row, _ in copies} & set(part.tolist())
+    print(
+        f"raw-pixel neighbours: the origin is nearest to {len(answers & copies):,} of {len(sampled):,} planted copies"
     )
-    print(f"find: {hits.sum():,} of {len(planted):,} planted copies, {np.sum(~hits):,} other pairs")
-    rows = [(row, answer) for row, answer in zip(part.tolist(), nearest[-1].tolist(), strict=True) if row in wanted]
-    right = sum(wanted[row] == answer for row, answer in rows)
-    print(f"raw-pixel neighbours: the nearest is the origin for {right:,} of {len(rows):,} planted copies asked about")
 
 
 def _nothing() -> None:

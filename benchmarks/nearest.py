@@ -43,7 +43,7 @@ def timed(work: Callable[[], np.ndarray]) -> tuple[float, float, np.ndarray]:
 
 
 def in_float64() -> mock._patch:
-    """Keep torch out."""
+    """Disable the search with torch, so that NumPy computes in float64."""
     return mock.patch.object(nearest, "WORTH", 1 << 62)
 
 
@@ -54,23 +54,23 @@ def with_faiss(name: str, bank: Features, tested: Features) -> np.ndarray:
         return z / (np.linalg.norm(z, axis=1, keepdims=True) + 1e-10)
 
     index = (faiss.IndexFlatL2 if name == "knn" else faiss.IndexFlatIP)(bank.penultimate.shape[1])
-    energies = [1.0 if name == "knn" else logsumexp(one.logits, axis=1)[:, None] for one in (bank, tested)]
+    energies = [1.0 if name == "knn" else logsumexp(features.logits, axis=1)[:, None] for features in (bank, tested)]
     index.add((unit(bank.penultimate) * energies[0]).astype(np.float32))
-    found, _ = index.search(unit(tested.penultimate), 50 if name == "knn" else 10)
-    return np.sqrt(found[:, -1]) if name == "knn" else -found.mean(axis=1) * energies[1][:, 0]
+    neighbours, _ = index.search(unit(tested.penultimate), 50 if name == "knn" else 10)
+    return np.sqrt(neighbours[:, -1]) if name == "knn" else -neighbours.mean(axis=1) * energies[1][:, 0]
 
 
-def ours(name: str, bank: Features, tested: Features) -> np.ndarray:
+def score_ours(name: str, bank: Features, tested: Features) -> np.ndarray:
     """Fit and score."""
     return METHODS[name](**({"power": 2.0} if name == "relation" else {})).fit(bank).score(tested)
 
 
-def other(name: str, bank: Features, tested: Features) -> np.ndarray:
-    """Score on the other side."""
+def score_rival(name: str, bank: Features, tested: Features) -> np.ndarray:
+    """Score with the rival."""
     if name != "relation":
         return with_faiss(name, bank, tested)
     with in_float64():
-        return ours(name, bank, tested)
+        return score_ours(name, bank, tested)
 
 
 def compare(name: str, bank: Features, tested: Features, repeats: int) -> None:
@@ -78,15 +78,15 @@ def compare(name: str, bank: Features, tested: Features, repeats: int) -> None:
     times: dict[str, list[tuple[float, float]]] = {"ours": [], "other": []}
     scores: dict[str, np.ndarray] = {}
     for _ in range(repeats):
-        for side, work in (("ours", ours), ("other", other)):
+        for side, work in (("ours", score_ours), ("other", score_rival)):
             wall, processor, scores[side] = timed(lambda work=work: work(name, bank, tested))
             times[side].append((wall, processor))
     medians = {
-        side: [statistics.median(column) for column in zip(*taken, strict=True)] for side, taken in times.items()
+        side: [statistics.median(column) for column in zip(*rounds, strict=True)] for side, rounds in times.items()
     }
     for side, (wall, processor) in medians.items():
         print(f"{name:10} {side:6} wall {wall:8.2f} s, processor {processor:8.2f} s")
-    ratios = [theirs / mine for theirs, mine in zip(medians["other"], medians["ours"], strict=True)]
+    ratios = [rival / own for rival, own in zip(medians["other"], medians["ours"], strict=True)]
     apart = np.abs(scores["ours"] - scores["other"]).max() / np.abs(scores["other"]).max()
     print(f"{name:10} ratio {ratios[0]:.2f} (wall), {ratios[1]:.2f} (processor); {apart:.1e} of the greatest apart\n")
 

@@ -1,4 +1,4 @@
-"""What a new version costs: the bytes that the Hub's storage (Xet) takes when ten rows of a split are withdrawn.
+"""The cost of a new version: the bytes that the Hub's storage (Xet) takes when ten rows of a split are withdrawn.
 
 `python -m benchmarks.new_version --scratch DIR` writes 250,000 JPEGs, builds them as one split, builds them again
 without ten that are drawn at random, and hands both versions to the Hub's own client (`hf_xet`), which cuts files into
@@ -46,12 +46,12 @@ def write_tree(tree: Path, images: int, size: int) -> list[Path]:
 def build(tree: Path, out: Path) -> dict[str, Path]:
     """Build the tree as one split; returns the release's files by name."""
     subprocess.run([sys.executable, "-m", "benchmarks.whole_source", str(tree), str(out)], check=True)
-    found = {path.relative_to(out).as_posix(): path for path in sorted(out.rglob("*")) if path.is_file()}
-    return {name: path for name, path in found.items() if not name.startswith(".state/")}
+    files = {path.relative_to(out).as_posix(): path for path in sorted(out.rglob("*")) if path.is_file()}
+    return {name: path for name, path in files.items() if not name.startswith(".state/")}
 
 
 def new_bytes(store: Path, files: dict[str, Path]) -> tuple[int, int]:
-    """Hand files to the Hub's client; returns the bytes that its storage lacked, and all."""
+    """Upload files by the Hub's client; returns the bytes that its storage lacked, and all bytes."""
     import hf_xet
 
     commit = hf_xet.XetSession().new_upload_commit(endpoint=f"local://{store}")
@@ -62,7 +62,7 @@ def new_bytes(store: Path, files: dict[str, Path]) -> tuple[int, int]:
 
 
 def digest(path: Path) -> str:
-    """SHA-256 of a file."""
+    """Return the SHA-256 of a file."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 

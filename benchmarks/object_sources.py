@@ -34,7 +34,7 @@ Read = tuple[str, int, int]
 
 
 def _proxy(listening: Any, upstream: int, latency: float, count: Synchronized[int]) -> None:
-    """Pass connections on; each request waits and is counted. Clients send the next one only after an answer."""
+    """Forward connections; each request waits and is counted. Clients send the next one only after an answer."""
 
     async def copied(reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, requests: bool) -> None:
         with contextlib.suppress(ConnectionError):
@@ -47,8 +47,8 @@ def _proxy(listening: Any, upstream: int, latency: float, count: Synchronized[in
         writer.close()
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        there, here = await asyncio.open_connection("127.0.0.1", upstream)
-        await asyncio.gather(copied(reader, here, requests=True), copied(there, writer, requests=False))
+        from_store, to_store = await asyncio.open_connection("127.0.0.1", upstream)
+        await asyncio.gather(copied(reader, to_store, requests=True), copied(from_store, writer, requests=False))
 
     async def main() -> None:
         server = await asyncio.start_server(serve, sock=listening)
@@ -59,7 +59,7 @@ def _proxy(listening: Any, upstream: int, latency: float, count: Synchronized[in
 
 @contextlib.contextmanager
 def _store(latency: float) -> Iterator[Synchronized[int]]:
-    """A store with one bucket behind a proxy, which this process's environment names; yields the count of requests."""
+    """Run a store behind a proxy, name it in this process's environment, and yield the number of its requests."""
     import socket
 
     with socket.socket() as free:
@@ -142,13 +142,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--images", type=int, default=600)
     parser.add_argument("--latency", type=float, default=0.03, help="seconds before a request is passed on")
-    given = parser.parse_args()
+    args = parser.parse_args()
     from builders.sources.readers.tars import members
     from builders.storage.byte_ranges import Reader
     from builders.storage.paths import as_path
 
-    with _store(given.latency) as count:
-        alone, inside, versions = _write(given.images)
+    with _store(args.latency) as count:
+        alone, inside, versions = _write(args.images)
 
         def read(reads: list[Read], *, announced: bool) -> None:
             with Reader(versions if announced else {}) as reader:
@@ -158,12 +158,12 @@ def main() -> None:
                     if len(reader.read(path, offset, size)) != _SIZE:
                         raise AssertionError(path)
 
-        few = max(1, given.images // 10)
+        few = max(1, args.images // 10)
         for name, reads in (("files", alone), ("tar", inside)):
             slow = _measure(f"{name}, one by one", count, few, lambda r=reads: read(r[:few], announced=False))
-            fast = _measure(f"{name}, fetched ahead", count, given.images, lambda r=reads: read(r, announced=True))
+            fast = _measure(f"{name}, fetched ahead", count, args.images, lambda r=reads: read(r, announced=True))
             print(f"{'':34} {fast / slow:.1f} times as many")
-        _measure("headers of the tar", count, given.images, lambda: members(as_path(inside[0][0])))
+        _measure("headers of the tar", count, args.images, lambda: members(as_path(inside[0][0])))
 
 
 if __name__ == "__main__":

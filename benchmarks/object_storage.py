@@ -31,10 +31,10 @@ from tests.store.server import Store
 
 @contextlib.contextmanager
 def running() -> Iterator[Store]:
-    """S3 of moto in a process of its own."""
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port = found.getsockname()[1]
+    """Yield moto's S3, which runs in a process of its own."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
         try:
@@ -47,18 +47,18 @@ def running() -> Iterator[Store]:
             process.terminate()
 
 
-def shown(name: str, rounds: Sequence[tuple[float, float]], requests: Mapping[str, int]) -> str:
-    """A line of the result."""
+def result_line(name: str, rounds: Sequence[tuple[float, float]], requests: Mapping[str, int]) -> str:
+    """Return the lines of a competitor's result."""
     processor, clock = (statistics.median(values) for values in zip(*rounds, strict=True))
-    each = " ".join(f"{seconds:.1f}" for _, seconds in rounds)
-    line = f"{name:20} elapsed {clock:6.1f} s  processor {processor:6.1f} s  ({each})"
+    elapsed = " ".join(f"{seconds:.1f}" for _, seconds in rounds)
+    line = f"{name:20} elapsed {clock:6.1f} s  processor {processor:6.1f} s  ({elapsed})"
     if requests:
         line += f"\n{'':20} {sum(requests.values())} requests: " + ", ".join(f"{n} {k}" for k, n in requests.items())
     return line
 
 
-def taken(proxy: Proxy) -> dict[str, int]:
-    """The requests since this was last asked, by operation."""
+def take_counts(proxy: Proxy) -> dict[str, int]:
+    """Return the numbers of requests since the last call, by operation."""
     counts = dict(sorted(proxy.kinds().items()))
     proxy.requests.clear()
     return counts
@@ -77,22 +77,22 @@ def main() -> None:
     size = sum(path.stat().st_size for path in tree.rglob("*.JPEG"))
     with running() as store, proxied(store.port) as proxy:
         environment = {**os.environ, **store.environment(proxy.url)}
-        found: dict[str, list[tuple[float, float]]] = {}
+        rounds_of: dict[str, list[tuple[float, float]]] = {}
         requests: dict[str, dict[str, int]] = {}
         for _ in range(args.repeats):
             shutil.rmtree(out, ignore_errors=True)
             places = {"folder": str(out), "store": f"s3://{store.bucket()}/release"}
-            for place, where in places.items():
-                build = [sys.executable, "-m", "benchmarks.whole_source", str(tree), where, "--one-worker"]
-                check = [sys.executable, "-m", "hf_scripts.verify", where, "--check", "fast", "--workers", "1"]
+            for place, address in places.items():
+                build = [sys.executable, "-m", "benchmarks.whole_source", str(tree), address, "--one-worker"]
+                check = [sys.executable, "-m", "hf_scripts.verify", address, "--check", "fast", "--workers", "1"]
                 for name, command in ((f"build, {place}", build), (f"verify, {place}", check)):
-                    found.setdefault(name, []).append(measured(command, environment))
-                    requests.setdefault(name, taken(proxy))
+                    rounds_of.setdefault(name, []).append(measured(command, environment))
+                    requests.setdefault(name, take_counts(proxy))
             shards = len(list(out.glob("data/*/*.parquet")))
             store.client.rm(places["store"], recursive=True)
     print(f"{size / 1e9:.2f} GB of JPEGs, {shards} shards")
-    for name, rounds in found.items():
-        print(shown(name, rounds, requests[name]))
+    for name, rounds in rounds_of.items():
+        print(result_line(name, rounds, requests[name]))
     shutil.rmtree(out, ignore_errors=True)
 
 

@@ -52,7 +52,7 @@ def main(name: str, device: str, images: int, steps: int, repeats: int) -> None:
     for _ in range(repeats + 1):
         for side, work in (("torchattacks", as_in_the_readme), ("ours", ours)):
             seconds[side].append(_timed(work, device))
-    medians = {side: statistics.median(found[1:]) for side, found in seconds.items()}  # without the first, a warm-up
+    medians = {side: statistics.median(rounds[1:]) for side, rounds in seconds.items()}  # without the first, a warm-up
     for side, median in medians.items():
         print(f"{side}: {images / median:.2f} images per second ({steps} steps, {images} images of {name}, {device})")
     print(f"ours is {medians['torchattacks'] / medians['ours']:.2f} times as fast")

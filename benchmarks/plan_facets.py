@@ -26,7 +26,7 @@ def _touch(path: Path) -> None:
 
 
 def _letters(number: int) -> str:
-    """A name of letters alone, as SUN397's images have."""
+    """Return a name of letters alone, as SUN397's images have."""
     return "".join(chr(ord("a") + number // 26**place % 26) for place in range(16))
 
 

@@ -53,8 +53,8 @@ def main() -> None:
     )
     parser.add_argument("--repeats", type=int, default=3)
     args = parser.parse_args()
-    whole, small = args.scratch / "whole", args.scratch / "small"
-    files = {root: write_tree(root, per_cent) for root, per_cent in ((whole, 100), (small, 4))}
+    complete, small = args.scratch / "whole", args.scratch / "small"
+    files = {root: write_tree(root, per_cent) for root, per_cent in ((complete, 100), (small, 4))}
 
     def planning(root: Path) -> Run:
         command = [
@@ -73,8 +73,8 @@ def main() -> None:
     results = interleave(
         {
             f"plan {files[small]:,}": planning(small),
-            f"plan {files[whole]:,}": planning(whole),
-            "bare os.walk": Run(lambda: None, lambda: run_process([sys.executable, "-c", SCAN, str(whole)])),
+            f"plan {files[complete]:,}": planning(complete),
+            "bare os.walk": Run(lambda: None, lambda: run_process([sys.executable, "-c", SCAN, str(complete)])),
         },
         args.repeats,
     )

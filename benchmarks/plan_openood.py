@@ -29,14 +29,14 @@ def _imagenet() -> Iterator[str]:
 
 
 def _sun397() -> Iterator[str]:
-    # Which category a listed image has is not published: they take turns, and each category is filled up.
+    # The categories of the listed images are not published: each gets 26 of them, and is filled up with other names.
     names = iter(published("mos_sun"))
     for row in tables.sun397():
         listed = [name for _, name in zip(range(min(26, row.images)), names, strict=False)]
-        made = (
+        invented = (
             f"sun_{''.join(chr(97 + int(digit)) for digit in f'{number:016}')}.jpg" for number in range(row.images)
         )
-        for _, name in zip(range(row.images), [*listed, *made], strict=False):
+        for _, name in zip(range(row.images), [*listed, *invented], strict=False):
             yield f"SUN397{row.category}/{name}"
 
 
@@ -63,7 +63,7 @@ def _imagenet_c() -> Iterator[str]:
 
 
 def _files() -> dict[str, Iterable[str]]:
-    """The paths of each source's files, by its key."""
+    """Return the paths of each source's files, by its key."""
     openimages = [
         f"openimage_o/images/{name}" for part in ("", "_validation") for name in published(f"openimage_o{part}")
     ]

@@ -1,4 +1,4 @@
-"""Memory and processor time of planning up to ten million names, and what both grow with.
+"""Memory and processor time of planning up to ten million names.
 
 `python -m benchmarks.plan_scale` plans a made-up source of 1,000 classes whose index is generated: names are made
 class by class, and there are no files. Each line is a process of its own, whose largest resident set the kernel
@@ -55,7 +55,7 @@ SIZES = (
     (10_000_000, 1),
     (30_000_000, 30),
 )
-"""Names and partitions of each line (ours); the first is what starting takes."""
+"""Names and partitions of each line (ours); the first measures the start of the process."""
 
 
 KINDS = ("counted", "random")
@@ -63,7 +63,7 @@ KINDS = ("counted", "random")
 
 @dataclass(frozen=True)
 class Generated:
-    """A source with so many names in each of its partitions."""
+    """A made-up source with `names` in all of its partitions together."""
 
     names: int
     partitions: int
@@ -76,18 +76,18 @@ class Generated:
 
     @property
     def per_class(self) -> int:
-        """Images of a class in a partition; 1 at least."""
+        """The images of a class in a partition, at least 1."""
         return max(1, self.names // self.partitions // len(CLASSES))
 
     def scan(self, root: Path, partitions: Sequence[str]) -> list[PartitionIndex]:
-        """The index of some partitions."""
+        """Return the index of some partitions."""
         return [self._piece(partition) for partition in partitions]
 
     def _piece(self, partition: str) -> PartitionIndex:
         ids = pa.chunked_array([self._names(partition, class_id) for class_id in CLASSES])
         codes = np.repeat(np.arange(len(CLASSES), dtype=np.int32), self.per_class)
         classes = pa.DictionaryArray.from_arrays(pa.array(codes), pa.array(CLASSES))
-        # ImageNet's mean; there is no file to ask.
+        # ImageNet's mean, as there are no files.
         sizes = pa.repeat(pa.scalar(110_000, pa.int64()), len(ids))
         return PartitionIndex(partition, "generated", "made", partition_table(classes, ids, ids, sizes=sizes))
 
@@ -102,7 +102,7 @@ class Generated:
         return pc.binary_join_element_wise(before, numbers, after, pa.scalar(""))
 
     def source(self) -> Source:
-        """The declaration."""
+        """Return the declaration."""
         expected = {
             key: Expected(self.per_class * len(CLASSES), dict.fromkeys(CLASSES, self.per_class)) for key in self.keys
         }
@@ -119,7 +119,7 @@ class Generated:
         )
 
     def benchmark(self) -> Benchmark:
-        """A config for each partition: 50 validation images a class, the rest to train on, and all once more."""
+        """Return a config for each partition: 50 validation images a class, the rest to train on, and all again."""
         source = self.source()
         configs = []
         for key in self.keys:
@@ -181,12 +181,12 @@ def main() -> None:
                 continue
             child = [sys.executable, "-m", "benchmarks.plan_scale", "--child"]
             output = subprocess.run([*child, *map(str, (names, partitions)), kind], check=True, capture_output=True)
-            found = json.loads(output.stdout)
-            start = start or found["peak"]
-            each = (found["peak"] - start) * 1e6 / max(found["names"], 1)
+            measured = json.loads(output.stdout)
+            start = start or measured["peak"]
+            per_name = (measured["peak"] - start) * 1e6 / max(measured["names"], 1)
             print(
-                f"{found['names']:10,} {partitions:10} {kind:>7} {found['rows']:11,} {found['peak']:8,.0f} "
-                f"{found['kept']:8,.1f} {each:7.0f} {found['processor']:6.1f} {found['seconds']:6.1f}"
+                f"{measured['names']:10,} {partitions:10} {kind:>7} {measured['rows']:11,} {measured['peak']:8,.0f} "
+                f"{measured['kept']:8,.1f} {per_name:7.0f} {measured['processor']:6.1f} {measured['seconds']:6.1f}"
             )
 
 

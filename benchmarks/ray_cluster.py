@@ -61,9 +61,9 @@ class Contender:
 
     def work(self) -> float:
         """Run all tasks."""
-        here, there = _processor_seconds(), _of_processes(self.daemons)
+        own_before, daemons_before = _processor_seconds(), _of_processes(self.daemons)
         worked = sum(self.executor.run(self.tasks(), lambda *_: None))
-        self.seconds.append((worked, _processor_seconds() - here, _of_processes(self.daemons) - there))
+        self.seconds.append((worked, _processor_seconds() - own_before, _of_processes(self.daemons) - daemons_before))
         return 0.0
 
 
@@ -73,7 +73,7 @@ def _processor_seconds() -> float:
 
 
 def _of_processes(numbers: Sequence[int]) -> float:
-    """Processor seconds of other processes: fields 14 and 15 of proc_pid_stat(5), after a name in brackets."""
+    """Return processor seconds of other processes: fields 14 and 15 of proc_pid_stat(5), after a name in brackets."""
     ticks = 0
     for number in numbers:
         fields = Path(f"/proc/{number}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()

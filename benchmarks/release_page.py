@@ -2,10 +2,10 @@
 
 `python -m benchmarks.release_page --scratch DIR` writes a release with the configs of all benchmarks' usual size: 40
 splits of 20,000 rows, of all 1,000 classes of ILSVRC2012, with a table of exclusions for each and with images (the
-same few photographs' worth of noise, 375 x 500 pixels, in the first row group of each split). It times
-`python -m builders.commands.report`, and as its rival what nobody can go below: reading the indexes' columns with
-pyarrow. On a machine that is shared, look at the processor's seconds: 4.8 where the page took 15.6 s with 14 processes
-waiting for two cores, and 343 MB; reading the indexes took 2.4 s then.
+same 16 JPEGs of noise, 375 x 500 pixels, in the first row group of each split). It times
+`python -m builders.commands.report`, and as its rival the least that it has to do: reading the indexes' columns with
+pyarrow. On a shared machine, compare the processor's seconds: 4.8 where the page took 15.6 s with 14 processes waiting
+for two cores, and 343 MB; reading the indexes took 2.4 s then.
 """
 
 from __future__ import annotations
@@ -47,18 +47,18 @@ for path in sorted(pathlib.Path(sys.argv[1]).rglob("index/*/*.parquet")):
 
 
 def photographs(count: int) -> list[bytes]:
-    """JPEGs of 375 x 500 pixels and about 110 KB, as ILSVRC2012's are on average."""
-    random, found = np.random.default_rng(0), []
+    """Make JPEGs of 375 x 500 pixels and about 110 KB, as ILSVRC2012's are on average."""
+    random, jpegs = np.random.default_rng(0), []
     for _ in range(count):
         coarse = Image.fromarray(random.integers(0, 256, (94, 125, 3), np.uint8)).resize((500, 375))
         encoded = io.BytesIO()
         coarse.save(encoded, "JPEG", quality=92)
-        found.append(encoded.getvalue())
-    return found
+        jpegs.append(encoded.getvalue())
+    return jpegs
 
 
 def write_release(root: Path) -> None:
-    """Write the release: rows as the builders write them, without the digests that only `verify` looks at."""
+    """Write the release: rows as the builders write them, without the digests that only `verify` reads."""
     layout, classes, pictures = Layout(root), tables.imagenet1k(), photographs(16)
     labels = [row.wnid for row in classes]
     blank = io.BytesIO()
@@ -133,7 +133,7 @@ def write_release(root: Path) -> None:
 
 
 def rows(config: str, split: str, role: Role, classes: tuple[tables.ImageNetClass, ...]) -> dict[str, pa.Array]:
-    """The columns of a split, its classes in no order."""
+    """Return the columns of a split, its classes in random order."""
     drawn = np.random.default_rng(len(config + split)).integers(0, len(classes), ROWS)
     ids = [f"imagenet/{config}/{split}/{row}.JPEG" for row in range(ROWS)]
     return {
@@ -144,7 +144,7 @@ def rows(config: str, split: str, role: Role, classes: tuple[tables.ImageNetClas
         "source": pa.array(["imagenet"] * ROWS),
         "source_id": pa.array(ids),
         "id": pa.array(ids),
-        "content_sha256": pa.array([hashlib.sha256(one.encode()).hexdigest() for one in ids]),
+        "content_sha256": pa.array([hashlib.sha256(row_id.encode()).hexdigest() for row_id in ids]),
         "stored": pa.array(["source"] * ROWS),
     }
 
@@ -154,8 +154,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--scratch", type=Path, required=True, help="folder for the release; it is kept")
     parser.add_argument("--repeats", type=int, default=3)
-    given = parser.parse_args()
-    root, page = given.scratch / "release-800k", given.scratch / "release-800k.html"
+    args = parser.parse_args()
+    root, page = args.scratch / "release-800k", args.scratch / "release-800k.html"
     if not Layout(root).manifest.exists():
         shutil.rmtree(root, ignore_errors=True)
         write_release(root)
@@ -166,8 +166,8 @@ def main() -> int:
             lambda: page.unlink(missing_ok=True), lambda: run_process([*command, "--out", str(page)])
         ),
     }
-    found = interleave(runs, given.repeats)
-    report(found, "reading the indexes")
+    results = interleave(runs, args.repeats)
+    report(results, "reading the indexes")
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     run_process([*command, "--out", str(page)])
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
@@ -176,8 +176,8 @@ def main() -> int:
     text = page.read_text(encoding="utf-8")
     pictures = sum(len(part.partition('"')[0]) for part in text.split('src="data:')[1:])
     print(f"{CONFIGS * SPLITS * ROWS:,} rows: a page of {len(text.encode()):,} bytes, {pictures:,} of them pictures")
-    ours = found["python -m builders.commands.report"]
-    within = ours.median < LIMIT_SECONDS and ours.peak_mb < LIMIT_MB and pictures <= LIMIT_PICTURES
+    page_run = results["python -m builders.commands.report"]
+    within = page_run.median < LIMIT_SECONDS and page_run.peak_mb < LIMIT_MB and pictures <= LIMIT_PICTURES
     print(f"{'within' if within else 'BEYOND'} {LIMIT_SECONDS} s, {LIMIT_MB:,} MB and {LIMIT_PICTURES:,} bytes")
     return 0 if within else 1
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 @dataclass
 class Timed:
-    """Seconds of each run, processor seconds of it and its children, and the largest resident set in MB, or 0."""
+    """Seconds of each run, processor seconds with its child processes, and the largest resident set in MB, or 0."""
 
     seconds: list[float] = field(default_factory=list)
     processor: list[float] = field(default_factory=list)
@@ -34,7 +34,7 @@ class Timed:
 
 @dataclass(frozen=True)
 class Run:
-    """One competitor: `clean` removes what the last round left, untimed; `work` returns its peak in MB, or 0."""
+    """A competitor: `clean` removes the output of the last round, untimed; `work` returns its peak in MB, or 0."""
 
     clean: Callable[[], None]
     work: Callable[[], float]
@@ -44,7 +44,7 @@ def interleave(runs: Mapping[str, Run], repeats: int) -> dict[str, Timed]:
     """Run every competitor in turn, `repeats` times, with a `sync` before each.
 
     Args:
-        runs: by name, what to run.
+        runs: the competitors by name.
         repeats: rounds.
     """
     # As an installation does; in a checkout Python may be configured to write no bytecode.

@@ -1,7 +1,7 @@
-"""The tables of `docs/scale.md`: `python -m benchmarks.scale_page` prints them.
+"""Print the tables of `docs/scale.md`: `python -m benchmarks.scale_page`.
 
-Counts follow from the declarations of the benchmarks, times from what our benchmarks measured, and money from list
-prices. Nothing is measured here; a test compares what is printed with the page.
+Counts follow from the declarations of the benchmarks, times from measurements of our benchmarks, and money from list
+prices. Nothing is measured here; a test compares the tables with the page.
 """
 
 from __future__ import annotations
@@ -27,14 +27,14 @@ PART = 16 << 20
 """Bytes of a part of a multipart upload (ours), which has one request before its parts and one behind them."""
 
 XORB = 64 << 20
-"""Bytes that the Hub's Xet storage takes in one upload at most (huggingface.co/docs/hub, Xet: deduplication)."""
+"""Upper limit on the bytes of an upload to the Hub's Xet storage (huggingface.co/docs/hub, Xet: deduplication)."""
 
 PLAN_SECONDS, PLAN_MB = 1.24e-6, 606 - 147
 """Processor seconds of planning a name, and MB of ten million beyond starting (`benchmarks.plan_scale`, counted names
 in ten partitions)."""
 
 START_MB = 147
-"""MB of a process that has imported what it needs; the same run."""
+"""MB of a process after its imports; the same run."""
 
 ONE_PARTITION_MB = 889
 """MB of planning ten million names in one partition; the same run."""
@@ -58,14 +58,14 @@ NEW_VERSION = 0.010
 """Share of a split's bytes that a version without ten of 250,000 rows sends; `benchmarks.new_version`."""
 
 GPUS, CORES = 8, 16
-"""What the columns of minutes divide by (ours)."""
+"""Devices and cores of the columns of minutes (ours)."""
 
 
 @dataclass(frozen=True)
 class Price:
-    """A list price in dollars, and where it stands."""
+    """A list price in dollars, and its source."""
 
-    what: str
+    unit: str
     dollars: float
     source: str
 
@@ -84,7 +84,7 @@ LIST_PRICE, GET_PRICE, STORAGE, EGRESS, CORE, GPU = PRICES = (
 
 @dataclass(frozen=True)
 class Workload:
-    """What is built: names to list, LIST requests for them, rows, rows that are read, bytes, and GPU hours.
+    """The size of a build: names to list, LIST requests for them, rows, rows that are read, bytes, and GPU hours.
 
     `largest` has the names of the largest partition.
     """
@@ -100,28 +100,28 @@ class Workload:
 
     @property
     def shards(self) -> int:
-        """Parquet files with images."""
+        """The number of Parquet files with images."""
         return math.ceil(self.size / SHARD_BYTES)
 
     @property
     def puts(self) -> int:
-        """Requests that write the shards to a store."""
+        """The number of requests that write the shards to a store."""
         return self.shards * (SHARD_BYTES // PART + 2)
 
     @property
     def build_hours(self) -> float:
-        """Hours of one core."""
+        """The hours of one core."""
         return self.size / 1e9 * BUILD_SECONDS / 3600
 
 
 def mean_bytes() -> float:
-    """Bytes of an image of ILSVRC2012, by its owner's archives."""
+    """Return the mean bytes of an image of ILSVRC2012, by its owner's archives."""
     archives = [file.size for file in IMAGENET.obtain.files if file.name.startswith("ILSVRC2012_img")]  # type: ignore[union-attr]
     return sum(archives) / sum(expected.total for expected in IMAGENET.expected().values())
 
 
 def declared(benchmark: Benchmark, title: str, gpu_hours: float = 0.0) -> Workload:
-    """The workload of all splits of a benchmark; images of all sources are taken to be as large as ImageNet's."""
+    """Return the workload of all splits of a benchmark; images of all sources are assumed as large as ImageNet's."""
     names = lists = rows = reads = largest = 0
     size = 0.0
     for source, partitions in needed_partitions(benchmark, tuple(benchmark.parts())).items():
@@ -139,14 +139,14 @@ def declared(benchmark: Benchmark, title: str, gpu_hours: float = 0.0) -> Worklo
 
 
 def made_up(images: int, classes: int, partitions: int) -> Workload:
-    """A benchmark of so many images, all of which are in it, in class folders of as many partitions."""
+    """Return the workload of a made-up benchmark that takes all images of its source."""
     lists = partitions * classes * math.ceil(images / partitions / classes / LISTED)
     title, size = f"{images // 10**6} million images", images * mean_bytes()
     return Workload(title, images, lists, images, images, size, images // partitions)
 
 
 def broad_gpu_hours(page: str) -> float:
-    """Hours of one GPU for BROAD's images that models make or attack, by the counts and measurements on its page."""
+    """Return the hours of one GPU for BROAD's images that models make or attack, by the tables of its page."""
     counted = {row[0]: row[1:4] for row in _rows(page, "| | images | forward | backward |")}
     measured = {row[0]: row[1:3] for row in _rows(page, "| | forward | backward | 1 device |")}
     if not counted or counted.keys() != measured.keys():
@@ -159,15 +159,15 @@ def broad_gpu_hours(page: str) -> float:
 
 
 def _rows(page: str, head: str) -> list[tuple[str, *tuple[float, ...]]]:
-    """A Markdown table below its head: the first cell, and the others as numbers, 0 where there is none."""
+    """Return the rows of a Markdown table by its head: the first cell, and the others as numbers, 0 for none."""
     below = page[page.index(head) :].splitlines()[2:]
-    found = []
+    rows = []
     for line in below:
         if not line.startswith("|"):
             break
         title, *cells = (cell.strip() for cell in line.strip("|").split("|"))
-        found.append((title, *(float(number.replace(",", "")) for cell in cells for number in [_number(cell)])))
-    return found
+        rows.append((title, *(float(number.replace(",", "")) for cell in cells for number in [_number(cell)])))
+    return rows
 
 
 def _number(cell: str) -> str:
@@ -176,7 +176,7 @@ def _number(cell: str) -> str:
 
 
 def workloads() -> tuple[Workload, ...]:
-    """The columns of the page."""
+    """Return the columns of the page."""
     hours = broad_gpu_hours(BROAD_PAGE.read_text(encoding="utf-8"))
     return (
         declared(BENCHMARKS["imagenet"], "ImageNet scale"),
@@ -186,20 +186,20 @@ def workloads() -> tuple[Workload, ...]:
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
-    """A Markdown table whose first column is text and whose others are numbers."""
+    """Return a Markdown table whose first column is text and whose others are numbers."""
     lines = [head, ["---", *["---:"] * (len(head) - 1)], *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def tables(columns: Sequence[Workload]) -> Mapping[str, str]:
-    """The tables of the page, by name."""
+    """Return the tables of the page, by name."""
 
     def rows(*lines: tuple[str, str, Sequence[float]]) -> list[list[str]]:
         return [[title, *(form.format(value) for value in values)] for title, form, values in lines]
 
     head = ["", *(column.title for column in columns)]
     gb = [column.size / 1e9 for column in columns]
-    asked = [(c.lists + c.puts) / 1000 * LIST_PRICE.dollars + c.reads / 1000 * GET_PRICE.dollars for c in columns]
+    requests = [(c.lists + c.puts) / 1000 * LIST_PRICE.dollars + c.reads / 1000 * GET_PRICE.dollars for c in columns]
     core = [column.build_hours + column.names * PLAN_SECONDS / 3600 for column in columns]
     gpu = [column.gpu_hours for column in columns]
     return {
@@ -236,7 +236,7 @@ def tables(columns: Sequence[Workload]) -> Mapping[str, str]:
         "money": table(
             head,
             rows(
-                ("requests", "{:,.2f}", asked),
+                ("requests", "{:,.2f}", requests),
                 ("cores", "{:,.2f}", [hours * CORE.dollars for hours in core]),
                 ("GPUs", "{:,.0f}", [hours * GPU.dollars for hours in gpu]),
                 ("storage of the release, a month", "{:,.0f}", [size * STORAGE.dollars for size in gb]),
@@ -249,13 +249,13 @@ def tables(columns: Sequence[Workload]) -> Mapping[str, str]:
             ),
         ),
         "growth": growth(columns),
-        "prices": table(["what", "US dollars", "source"], [[p.what, f"{p.dollars:g}", p.source] for p in PRICES]),
+        "prices": table(["what", "US dollars", "source"], [[p.unit, f"{p.dollars:g}", p.source] for p in PRICES]),
     }
 
 
 def growth(columns: Sequence[Workload]) -> str:
-    """What stays the same and what grows, in MB where nothing else is said."""
-    # Nine tenths of ten million names are beyond what one of ten partitions has.
+    """Return the table of the memory and bytes that grow, and by which number, in MB."""
+    # One partition instead of ten lists nine tenths of ten million names more at a time.
     listed = (ONE_PARTITION_MB - PLAN_MB - START_MB) / 9
     lines = [
         ("a worker's memory", "nothing", [WORKER_MB for _ in columns]),
@@ -266,7 +266,7 @@ def growth(columns: Sequence[Workload]) -> str:
         ("a build's tables", "rows of a run", [c.rows * TABLE_BYTES / 1e6 for c in columns]),
         ("indexes on disk, at least", "rows", [c.rows * DIGEST_BYTES / 1e6 for c in columns]),
     ]
-    rows = [[what, by, *(f"{value:,.0f}" for value in values)] for what, by, values in lines]
+    rows = [[quantity, factor, *(f"{value:,.0f}" for value in values)] for quantity, factor, values in lines]
     return table(["MB", "grows with", *(column.title for column in columns)], rows)
 
 

@@ -5,7 +5,7 @@ medians of processor time, which other processes disturb less. Decoding is left 
 the original file's bytes. The rival computes the authors' key stream byte by byte and combines it with the image as
 two large integers, as their `broad/utils/crypt.py` does.
 
-Also prints what a residual takes of its raw bytes, by zstd level, with and without delta coding.
+Also prints the compressed share of a residual's raw bytes, by zstd level, with and without delta coding.
 """
 
 from __future__ import annotations
@@ -46,14 +46,14 @@ PGD_SHARES = (0.021, 0.0435, 0.0195, 0.0435, 0.0195, 0.0475, 0.016, 0.0535, 0.01
 
 
 def pgd_residual(generator: np.random.Generator, side: int) -> npt.NDArray[np.int8]:
-    """A residual with the histogram of PGD; neighbours are independent, as nearly in real ones."""
+    """Draw a residual with the histogram of PGD; neighbours are independent, as almost in real ones."""
     shares = np.array([*PGD_SHARES[:0:-1], *PGD_SHARES])
     values = np.arange(-12, 13, dtype=np.int8)
     return generator.choice(values, (side, side, 3), p=shares / shares.sum())
 
 
 def entropy(values: npt.NDArray[np.int8]) -> float:
-    """Entropy of single values, of 8 bits."""
+    """Return the entropy of single values, as a share of 8 bits."""
     shares = np.unique(values, return_counts=True)[1] / values.size
     return float(-(shares * np.log2(shares)).sum() / 8)
 
@@ -78,7 +78,7 @@ def authors_cipher(samples: bytes, original: bytes) -> bytes:
 
 
 def images(generator: np.random.Generator) -> Iterator[tuple[Original, npt.NDArray[np.uint8]]]:
-    """Originals and attacked pixels."""
+    """Yield originals and their attacked pixels."""
     for number in range(IMAGES):
         prepared = generator.integers(12, 244, (SIDE, SIDE, 3), dtype=np.uint8)
         pixels = (prepared + pgd_residual(generator, SIDE)).astype(np.uint8)
@@ -86,7 +86,7 @@ def images(generator: np.random.Generator) -> Iterator[tuple[Original, npt.NDArr
 
 
 def print_sizes(residual: npt.NDArray[np.int8]) -> None:
-    """Print the share of its raw bytes that a residual takes."""
+    """Print the compressed share of a residual's raw bytes."""
     delta = residual.copy()
     delta[:, 1:] = residual[:, 1:] - residual[:, :-1]
     for name, values in (("as it is", residual), ("delta-coded", delta)):
@@ -96,7 +96,7 @@ def print_sizes(residual: npt.NDArray[np.int8]) -> None:
 
 
 def measured(works: Mapping[str, tuple[Callable[[], None], int]]) -> dict[str, float]:
-    """MB/s of pixels of each competitor, given what to run and of how many images that is."""
+    """Return the MB/s of pixels of each competitor, from its function and the number of images of a call."""
     seconds: dict[str, list[float]] = {name: [] for name in works}
     for _ in range(REPEATS):
         for name, (work, _) in works.items():
@@ -108,7 +108,7 @@ def measured(works: Mapping[str, tuple[Callable[[], None], int]]) -> dict[str, f
 
 
 def main() -> int:
-    """Run the comparison; returns 0 if everything is as fast and as small as it should be."""
+    """Run the comparison; returns 0 if speeds and sizes are within their limits."""
     generator = np.random.default_rng(0)
     print_sizes(pgd_residual(generator, SIDE))
     pairs = list(images(generator))
@@ -139,8 +139,8 @@ def main() -> int:
                 rgb_sha256(original.prepared[None])
 
     def opening_from_a_file() -> None:
-        found = [one for some in published_residuals([written], ids, SIDE) for one in some]
-        for (original, _), residual, (prepared, content) in zip(pairs, found, digests, strict=True):
+        residuals = [residual for batch in published_residuals([written], ids, SIDE) for residual in batch]
+        for (original, _), residual, (prepared, content) in zip(pairs, residuals, digests, strict=True):
             open_row(residual, original, prepared_sha256=prepared, content_sha256=content)
 
     def opening() -> None:

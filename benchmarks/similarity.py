@@ -41,7 +41,7 @@ def nltk_reader(folder: Path) -> Iterator[WordNetCorpusReader]:
     if not (folder / "data.noun").is_file():
         raise click.UsageError(f"{folder} holds no data.noun; give WordNet 3.0's `dict` folder.")
     with tempfile.TemporaryDirectory() as copy, warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="The multilingual functions")  # they are not asked for
+        warnings.filterwarnings("ignore", message="The multilingual functions")  # which are not used
         for pattern in NLTK_FILES:
             for file in folder.glob(pattern):
                 shutil.copy(file, copy)
@@ -81,21 +81,21 @@ def main(folder: Path, pairs: int, repeats: int) -> None:
     imagenet = [item.wnid for item in tables.imagenet1k()]
     places = [item.wnid for item in tables.places365_wnids()]
     measures = (similarity.path, similarity.leacock_chodorow, similarity.wu_palmer)
-    ours = statistics.median(seconds(lambda: [measure(imagenet, places) for measure in measures], repeats))
+    own = statistics.median(seconds(lambda: [measure(imagenet, places) for measure in measures], repeats))
     total = len(imagenet) * len(places)
-    print(f"ours: {ours:.3f} s for three measures of {total:,} pairs (median of {repeats})")
+    print(f"ours: {own:.3f} s for three measures of {total:,} pairs (median of {repeats})")
 
     random = np.random.default_rng(0)
     rows, columns = random.integers(len(imagenet), size=pairs), random.integers(len(places), size=pairs)
     with nltk_reader(folder) as reader:
         synsets = {wnid: reader.synset_from_pos_and_offset("n", int(wnid[1:])) for wnid in {*imagenet, *places}}
         sample = [(synsets[imagenet[row]], synsets[places[column]]) for row, column in zip(rows, columns, strict=True)]
-        theirs_values = np.array([three(*pair) for pair in sample])  # fills nltk's caches before the clock runs
+        rival_values = np.array([three(*pair) for pair in sample])  # fills nltk's caches before the clock runs
         per_sample = statistics.median(seconds(lambda: [three(*pair) for pair in sample], repeats))
-    ours_values = np.stack([measure(imagenet, places)[rows, columns] for measure in measures], axis=1)
-    theirs = per_sample / pairs * total
-    print(f"nltk: {per_sample:.3f} s for {pairs:,} pairs (median of {repeats}), about {theirs:.0f} s for {total:,}")
-    print(f"ratio: {theirs / ours:.0f} times; greatest difference {np.abs(ours_values - theirs_values).max():.1e}")
+    own_values = np.stack([measure(imagenet, places)[rows, columns] for measure in measures], axis=1)
+    rival = per_sample / pairs * total
+    print(f"nltk: {per_sample:.3f} s for {pairs:,} pairs (median of {repeats}), about {rival:.0f} s for {total:,}")
+    print(f"ratio: {rival / own:.0f} times; greatest difference {np.abs(own_values - rival_values).max():.1e}")
     table = statistics.median(seconds(facets_rules.compute_oodness.__wrapped__, repeats))
     print(f"OODness of {len(imagenet):,} classes with their nearest of {len(places)}: {table:.3f} s")
 

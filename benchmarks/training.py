@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[1]
 
 METHODS = ("ce", "crl", "edl", "mcdropout", "augmix", "oe", "energy")
 EPOCHS_OF_RECIPES = {"energy": 10}
-"""Where a recipe has other than 200 epochs (`examples/train.py`)."""
+"""Epochs of the recipes that have other than 200 (`examples/train.py`)."""
 
 RIVAL = """
 import json, sys, time
@@ -101,11 +101,11 @@ class Trained:
         return self.epochs * self.images / self.rate / 3600
 
     def line(self) -> str:
-        """The run's line of the table."""
+        """Return the run's line of the table."""
         return f"{self.name:32} {self.rate:10,.0f} images/s {self.hours:8.2f} h for {self.epochs} epochs"
 
 
-def ours(
+def train_ours(
     release: Path, out: Path, device: str, epochs: int, method: str, precision: str, more: Sequence[str] = ()
 ) -> Trained:
     """Run `examples/train.py` with a method; the log has the seconds of each epoch."""
@@ -125,24 +125,24 @@ def ours(
     return Trained(named, _after_the_first(lines), _known(release), EPOCHS_OF_RECIPES.get(method, 200))
 
 
-def rival(release: Path, device: str, epochs: int, precision: str) -> Trained:
+def train_rival(release: Path, device: str, epochs: int, precision: str) -> Trained:
     """Run the loop with a `DataLoader`."""
     cores = os.cpu_count() or 1
     # On the CPU the loader's processes and the network share the cores.
     workers, threads = (0, cores) if device == "cpu" else (cores, 1)
-    given = [str(release), device, precision, str(epochs), str(workers), str(threads)]
-    printed = _run([sys.executable, "-c", RIVAL, *given])
+    arguments = [str(release), device, precision, str(epochs), str(workers), str(threads)]
+    printed = _run([sys.executable, "-c", RIVAL, *arguments])
     lines = [json.loads(line) for line in printed.splitlines()]
     return Trained(f"DataLoader, ce {precision}", _after_the_first(lines), _known(release), 200)
 
 
 def build_release(scratch: Path, limit: int | None) -> Path:
-    """Build CIFAR-40/60 of pieces of photographs, of each class all or some."""
+    """Build CIFAR-40/60 of pieces of photographs, with at most `limit` images of each class."""
     release, source = scratch / "release", scratch / "source"
     write_pickles(source)
-    given = ["--splits", "cifar/validation,cifar/near_ood,cifar-train", "--quiet", "--out", str(release)]
-    given += [] if limit is None else ["--limit-per-class", str(limit)]
-    _run([sys.executable, "-m", "benchmarks.cifar_without_duplicates", "--cifar100", str(source), *given])
+    flags = ["--splits", "cifar/validation,cifar/near_ood,cifar-train", "--quiet", "--out", str(release)]
+    flags += [] if limit is None else ["--limit-per-class", str(limit)]
+    _run([sys.executable, "-m", "benchmarks.cifar_without_duplicates", "--cifar100", str(source), *flags])
     return release
 
 
@@ -157,10 +157,10 @@ def _after_the_first(lines: Sequence[dict[str, float]]) -> tuple[float, ...]:
 
 
 def _run(command: Sequence[str]) -> str:
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise RuntimeError(f"{command[:3]} ended with {done.returncode}: {done.stderr[-2000:]}")
-    return done.stdout
+    completed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if completed.returncode:
+        raise RuntimeError(f"{command[:3]} ended with {completed.returncode}: {completed.stderr[-2000:]}")
+    return completed.stdout
 
 
 @click.command(epilog="Example: python -m benchmarks.training --scratch /tmp/training --device cuda")
@@ -175,26 +175,28 @@ def main(
     scratch: Path, device: str, epochs: int, methods: str, precisions: str, limit: int | None, repeats: int
 ) -> None:
     """Print images per second of each method and precision, and the ratio to the rival."""
-    chosen = precisions.split(",")
+    selected = precisions.split(",")
     scratch.mkdir(parents=True)
     try:
         release, runs = build_release(scratch, limit), scratch / "runs"
-        mine, theirs = [], []
+        own, rivals = [], []
         for number in range(repeats):
-            mine.append(ours(release, runs / f"round{number}", device, epochs, "ce", chosen[0]))
-            theirs.append(rival(release, device, epochs, chosen[0]))
-        click.echo(f"{device}, {mine[0].images:,} known images of 32 x 32, ResNet-18, batch 128")
-        rates = [statistics.median(run.rate for run in some) for some in (mine, theirs)]
-        both = f"{rates[0]:,.0f} images/s; {theirs[0].name}: {rates[1]:,.0f}"
-        click.echo(f"{mine[0].name}: {both}; ours is {rates[0] / rates[1]:.2f} times as fast")
+            own.append(train_ours(release, runs / f"round{number}", device, epochs, "ce", selected[0]))
+            rivals.append(train_rival(release, device, epochs, selected[0]))
+        click.echo(f"{device}, {own[0].images:,} known images of 32 x 32, ResNet-18, batch 128")
+        rates = [statistics.median(run.rate for run in trained) for trained in (own, rivals)]
+        rival_rate = f"{rates[0]:,.0f} images/s; {rivals[0].name}: {rates[1]:,.0f}"
+        click.echo(f"{own[0].name}: {rival_rate}; ours is {rates[0] / rates[1]:.2f} times as fast")
         init = ["--init", str(runs / "round0" / "weights.safetensors")]
-        for precision in chosen:
+        for precision in selected:
             for method in methods.split(","):
                 more = init if method == "energy" else []
-                run = ours(release, runs / f"{method}-{precision}", device, epochs, method, precision, more)
+                run = train_ours(release, runs / f"{method}-{precision}", device, epochs, method, precision, more)
                 click.echo(run.line())
             if device != "cpu":
-                compiled = ours(release, runs / f"ce-{precision}-c", device, epochs, "ce", precision, ["--compile"])
+                compiled = train_ours(
+                    release, runs / f"ce-{precision}-c", device, epochs, "ce", precision, ["--compile"]
+                )
                 click.echo(compiled.line())
     finally:
         shutil.rmtree(scratch)

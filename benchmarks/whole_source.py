@@ -27,7 +27,7 @@ SPLIT = "everything/train"
 
 
 def everything(generator: Generator | None) -> Benchmark:
-    """A benchmark of one split that has every training image."""
+    """Return a benchmark of one split that has every training image."""
     split = Split(
         name="train",
         role="external",

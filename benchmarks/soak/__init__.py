@@ -1,1 +1,1 @@
-"""The soak: disturbs commands at random, runs them again, and compares what they leave with undisturbed runs."""
+"""The soak: disturbs commands at random, runs them again, and compares their output with undisturbed runs."""

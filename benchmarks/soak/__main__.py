@@ -1,8 +1,8 @@
-"""Disturbs commands at random for some minutes, and shows that nothing is lost: `python -m benchmarks.soak`.
+"""Disturb commands at random for some minutes, and check that nothing is lost: `python -m benchmarks.soak`.
 
 Builds, pushes, materializations, exports and checks of the demo sources meet signals, killed workers, full disks and
 faults of a Hub, each at a random moment or a random operation. Then the same command runs again without a fault, and
-what it leaves is compared with an undisturbed run, byte for byte. A trial follows from the seed and its number:
+its output is compared with that of an undisturbed run, byte for byte. A trial follows from the seed and its number:
 
     python -m benchmarks.soak --minutes 10
     python -m benchmarks.soak --trial 17    # one again; its folder and commands are kept if it fails
@@ -41,17 +41,17 @@ _OWN_MOUNTS = "SOAK_OWN_MOUNTS"
 """Environment variable of a soak that runs in a mount namespace of its own, whose disks vanish with it."""
 
 _PLAIN_SECONDS = 30.0
-"""How often a line is printed where stderr is no terminal."""
+"""Seconds between progress lines where stderr is no terminal."""
 
 
 def main() -> int:
     """Run the soak; returns 1 if a trial failed."""
     args = _arguments()
     _enter_own_mounts()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # what it has started ends with it
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # ends the processes that it has started, too
     signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores it for what it runs in the background
     disks = os.environ.get(_OWN_MOUNTS) == "1"
-    with _scratch(args.scratch) as scratch, _cluster(wanted=args.ray) as ray, running_store() as store:
+    with _scratch(args.scratch) as scratch, _cluster(enabled=args.ray) as ray, running_store() as store:
         print(f"full disks: {'a tmpfs of their own' if disks else 'RLIMIT_FSIZE, since no disk can be mounted here'}")
         if store is None:
             print("object storage: left out, since it takes moto, s3fs and universal-pathlib")
@@ -60,13 +60,13 @@ def main() -> int:
         everything = operations(Random(f"{args.seed}/operations")) + (store_operations() if store else [])
         chosen = fitting(everything, world)
         known = [*local_kinds(disks=disks), *hub_kinds(), *(store_kinds() if store else [])]
-        kinds = [kind for kind in known if any(kind.fits(each) for each in chosen)]
+        kinds = [kind for kind in known if any(kind.fits(operation) for operation in chosen)]
         bench = Bench(world, chosen, kinds, References(world, disks), args.seed, args.failures)
-        wanted = [kind.name for kind in kinds if kind.name.startswith(args.only)]
-        if not wanted:
+        selected = [kind.name for kind in kinds if kind.name.startswith(args.only)]
+        if not selected:
             print(f"no kind of fault begins with {args.only!r}; there are: {', '.join(kind.name for kind in kinds)}")
             return 2
-        soak = _Soak(bench, wanted, args)
+        soak = _Soak(bench, selected, args)
         soak.run()
         if soak.broken:
             print("the soak itself failed, and ended early:", file=sys.stderr)
@@ -77,8 +77,8 @@ def main() -> int:
             print(f"sources or releases that are only read were changed: {changed[:5]}")
         for verdict in soak.verdicts:
             if verdict.problems:
-                told = "; ".join(verdict.problems)
-                print(f"failed: trial {verdict.number} ({verdict.kind}; {'; '.join(verdict.texts)}): {told}")
+                problems = "; ".join(verdict.problems)
+                print(f"failed: trial {verdict.number} ({verdict.kind}; {'; '.join(verdict.texts)}): {problems}")
         if any(verdict.problems for verdict in soak.verdicts):
             print(f"the folders of failed trials are in {args.failures}")
         print("FAILED: the soak itself ended early" if soak.broken else last_line(soak.verdicts, soak.minutes))
@@ -103,20 +103,20 @@ def _arguments() -> argparse.Namespace:
 
 
 def chosen_trials(
-    numbers: Iterable[int], kind_of: Callable[[int], str], wanted: Sequence[str], each: int | None = None
+    numbers: Iterable[int], kind_of: Callable[[int], str], kinds: Sequence[str], per_kind: int | None = None
 ) -> Iterator[int]:
-    """Choose the trials of wanted kinds, `each` of every kind or without end; the kinds take turns."""
-    chosen = (number for number in numbers if kind_of(number) in wanted)
-    return itertools.islice(chosen, each and each * len(wanted))
+    """Choose the trials of some kinds, `per_kind` of every kind or without end; the kinds take turns."""
+    chosen = (number for number in numbers if kind_of(number) in kinds)
+    return itertools.islice(chosen, per_kind and per_kind * len(kinds))
 
 
 class _Soak:
     """Trials in several threads, until the time is over."""
 
-    def __init__(self, bench: Bench, wanted: list[str], args: argparse.Namespace) -> None:
+    def __init__(self, bench: Bench, kinds: list[str], args: argparse.Namespace) -> None:
         self.bench, self.lanes = bench, 1 if args.trial is not None else args.lanes
         numbers = itertools.count(args.first) if args.trial is None else iter([args.trial])
-        self._numbers = chosen_trials(numbers, lambda number: bench.kind(number).name, wanted, args.each)
+        self._numbers = chosen_trials(numbers, lambda number: bench.kind(number).name, kinds, args.each)
         self._until = time.monotonic() + 60 * args.minutes
         self._started = time.monotonic()
         self._said = 0.0
@@ -126,11 +126,11 @@ class _Soak:
 
     @property
     def minutes(self) -> float:
-        """How long it has run."""
+        """The minutes since its start."""
         return (time.monotonic() - self._started) / 60
 
     def run(self) -> None:
-        """Make trials; `broken` has what ended them early."""
+        """Make trials; `broken` has the errors that ended them early."""
         threads = [threading.Thread(target=self._lane, daemon=True) for _ in range(self.lanes)]
         for thread in threads:
             thread.start()
@@ -143,7 +143,7 @@ class _Soak:
             print(file=sys.stderr)
 
     def _wait(self) -> None:
-        """Wait a moment, and draw the line."""
+        """Wait a moment, and print the progress line."""
         time.sleep(0.2)
         if sys.stderr.isatty():
             print(f"\r{self._line()}\033[K", end="", file=sys.stderr, flush=True)
@@ -168,13 +168,13 @@ class _Soak:
 
     def _line(self) -> str:
         failed = sum(bool(verdict.problems) for verdict in self.verdicts)
-        left = max(0.0, (self._until - time.monotonic()) / 60)
-        return f"{len(self.verdicts):,} trials, {failed:,} failed, {left:.1f} minutes left"
+        minutes = max(0.0, (self._until - time.monotonic()) / 60)
+        return f"{len(self.verdicts):,} trials, {failed:,} failed, {minutes:.1f} minutes left"
 
 
 @contextlib.contextmanager
-def _scratch(given: Path | None) -> Iterator[Path]:
-    folder = Path(tempfile.mkdtemp(prefix="soak-", dir=given))
+def _scratch(parent: Path | None) -> Iterator[Path]:
+    folder = Path(tempfile.mkdtemp(prefix="soak-", dir=parent))
     try:
         yield folder
     finally:
@@ -182,9 +182,9 @@ def _scratch(given: Path | None) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def _cluster(*, wanted: bool) -> Iterator[str]:
-    """The address of a Ray cluster of this machine on free ports, if it is wanted; else an empty text."""
-    if not wanted:
+def _cluster(*, enabled: bool) -> Iterator[str]:
+    """Yield the address of a Ray cluster of this machine on free ports if `enabled`; else an empty text."""
+    if not enabled:
         yield ""
         return
     from tests.builders.executors.ray_cluster import start_cluster

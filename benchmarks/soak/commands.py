@@ -1,4 +1,4 @@
-"""Starts commands, in a forked process or one of their own, and watches them and what they start."""
+"""Starts commands, in a forked process or one of their own, and watches them and their child processes."""
 
 from __future__ import annotations
 
@@ -22,23 +22,23 @@ LONGEST = 240.0
 """Seconds after which a command counts as hanging."""
 
 _ENDING = 20.0
-"""Seconds within which all that a killed command has started must have ended."""
+"""Seconds within which all child processes of a killed command must have ended."""
 
 
 @dataclass(frozen=True)
 class Job:
-    """A command that is to run.
+    """A command to run.
 
     Attributes:
-        module: what `python -m` runs.
-        arguments: of the command.
-        folder: where it runs.
+        module: the module that `python -m` runs.
+        arguments: its arguments.
+        folder: its working directory.
         log: path without suffix of the files for stdout and stderr.
-        environment: what it finds beside the environment of the soak.
+        environment: variables in addition to the environment of the soak.
         hub: address and token of its Hub; None for none.
         warm: whether it is forked from a process that has imported it.
         trace: file for its moments; empty for none.
-        strike: what happens at a moment.
+        strike: the fault at one of its moments.
         file_bytes: the largest file that it may write; 0 for any.
     """
 
@@ -59,7 +59,7 @@ class Job:
         return " ".join(["python -m", self.module, *self.arguments])
 
     def request(self) -> str:
-        """What `benchmarks.soak.warm` is asked for."""
+        """Return the request to `benchmarks.soak.warm`."""
         watched = str(self.folder) if self.trace or self.strike else ""
         return json.dumps(
             {
@@ -80,7 +80,7 @@ class Job:
 
 @dataclass(frozen=True)
 class Ran:
-    """How a command ended, and what it said. The code is negative after a signal, and None if it did not end."""
+    """Exit code and output of a command. The code is negative after a signal, and None if it did not end."""
 
     code: int | None
     out: str
@@ -91,7 +91,7 @@ class Ran:
 
 @dataclass
 class Running:
-    """A command that runs, in a session of its own."""
+    """A running command, in a session of its own."""
 
     pid: int
     job: Job
@@ -101,7 +101,7 @@ class Running:
     ended: bool = False
 
     def wait(self, seconds: float) -> bool:
-        """Wait for its end; returns whether it has ended."""
+        """Wait for its end, and return whether it has ended."""
         if not self.ended:
             code = self.launcher.code(self, max(0.0, seconds))
             if code is not None:
@@ -109,7 +109,7 @@ class Running:
         return self.ended
 
     def signal(self, number: int, *, everyone: bool = False) -> bool:
-        """Send a signal to it, or to all that it has started too; returns whether it was there."""
+        """Send a signal to it, or with `everyone` to its child processes too; return whether it was running."""
         if self.wait(0):
             return False
         with contextlib.suppress(ProcessLookupError):
@@ -118,7 +118,7 @@ class Running:
         return False
 
     def session(self) -> list[int]:
-        """The processes of its session."""
+        """Return the processes of its session."""
         return [number for number, _, session in _processes() if session == self.pid]
 
     def finish(self) -> Ran:
@@ -129,46 +129,46 @@ class Running:
                     os.kill(number, signal.SIGKILL)
             self.wait(10)
             self.code = None
-        said = [Path(f"{self.job.log}.{name}").read_text("utf-8", "replace") for name in ("out", "err")]
-        return Ran(self.code, said[0], said[1], time.monotonic() - self.started, self.job.line)
+        output = [Path(f"{self.job.log}.{name}").read_text("utf-8", "replace") for name in ("out", "err")]
+        return Ran(self.code, output[0], output[1], time.monotonic() - self.started, self.job.line)
 
     def lingering(self) -> list[int]:
-        """Processes of its session that do not end by themselves; they are killed."""
+        """Kill the processes of its session that do not end by themselves, and return them."""
         until = time.monotonic() + _ENDING
-        while (left := self.session()) and time.monotonic() < until:
+        while (processes := self.session()) and time.monotonic() < until:
             time.sleep(0.02)
-        for number in left:
+        for number in processes:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(number, signal.SIGKILL)
-        return left
+        return processes
 
 
 def _processes() -> list[tuple[int, int, int]]:
-    """Number, parent and session of every process that has not ended: fields 3, 4 and 6 of proc_pid_stat(5)."""
-    found = []
+    """Return number, parent and session of every process that has not ended: fields 3, 4 and 6 of proc_pid_stat(5)."""
+    processes = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError):
                 state, parent, _, session = (entry / "stat").read_text().rpartition(")")[2].split()[:4]
                 if state != "Z":
-                    found.append((int(entry.name), int(parent), int(session)))
-    return found
+                    processes.append((int(entry.name), int(parent), int(session)))
+    return processes
 
 
 def descendants(number: int) -> list[int]:
-    """The processes that a process has started, and that these have."""
-    known, due = _processes(), [number]
-    found: list[int] = []
-    while due:
-        parent = due.pop()
-        children = [child for child, of, _ in known if of == parent]
-        found += children
-        due += children
-    return sorted(found)
+    """Return the child processes of a process, theirs, and so on."""
+    processes, pending = _processes(), [number]
+    numbers: list[int] = []
+    while pending:
+        parent = pending.pop()
+        children = [child for child, parent_of, _ in processes if parent_of == parent]
+        numbers += children
+        pending += children
+    return sorted(numbers)
 
 
 def command_line(number: int) -> str:
-    """The command line of a process; empty if it has ended."""
+    """Return the command line of a process; empty if it has ended."""
     try:
         return Path(f"/proc/{number}/cmdline").read_bytes().replace(b"\0", b" ").decode("utf-8", "replace")
     except OSError:
@@ -240,7 +240,7 @@ class Launcher:
             return None
 
     def _answer(self, seconds: float | None) -> bytes | None:
-        """The next line of the process that forks; None if there is none in time."""
+        """Return the next line of the process that forks; None if there is none in time."""
         assert self._warm is not None and self._warm.stdout is not None
         while b"\n" not in self._heard:
             ready, _, _ = select.select([self._warm.stdout], [], [], seconds)

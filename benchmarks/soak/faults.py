@@ -1,4 +1,4 @@
-"""The faults, and where each strikes: a plan draws the moment, disturbs a running command, and mends what it did."""
+"""The faults: a plan draws the moment, disturbs a running command, and removes the fault afterwards."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ ENOUGH = 64 << 20
 """Bytes of a disk that is not full."""
 
 _LONGEST_WAIT = 2.0
-"""Seconds for which a worker is waited for."""
+"""Seconds to wait for a worker to start."""
 
 _PAGE = 4096
-"""Bytes in which a tmpfs counts."""
+"""Bytes of a page of a tmpfs."""
 
 CLUSTERS_WORKERS = ("ray::work", "ray::Worker", "ray::IDLE")
-"""What Ray calls the processes that run our tasks, or wait for one. With its agents it gives up the whole node."""
+"""Ray's names of the processes that run our tasks, or wait for one. A node without its agents would be given up."""
 
 _LATEST = 1.1
-"""Times the seconds of an undisturbed run: the latest moment that is drawn."""
+"""The latest moment that is drawn, as a multiple of the seconds of an undisturbed run."""
 
 
 @dataclass(frozen=True)
 class Reference:
-    """An undisturbed run: what was there before and after, how long it took, and what it did on the way."""
+    """An undisturbed run: files before and after, its seconds, bytes, file operations and requests."""
 
     before: Outcome
     after: Outcome
@@ -48,19 +48,19 @@ class Reference:
     routes: tuple[str, ...]
 
     def moment(self, drawing: Random, *, warm: bool) -> float:
-        """Draw the seconds after which something happens."""
+        """Draw the seconds after which a fault strikes."""
         return drawing.uniform(0, _LATEST * (self.seconds if warm else self.cold_seconds))
 
 
 class Plan:
-    """One fault that is drawn: what it is, and how it comes and goes.
+    """A drawn fault.
 
     Attributes:
-        text: describes it for whoever reproduces it.
+        text: its description.
         struck: whether it came before the command's end.
         refuses: whether the next command may refuse, in a sentence, until `concede` was called.
         disk: bytes of a disk of its own; 0 for none.
-        workers: processes that the command is to have; 0 for any number.
+        workers: number of the command's processes; 0 for any.
         warm: whether the command has to be forked.
     """
 
@@ -72,7 +72,7 @@ class Plan:
     warm = False
 
     def change(self, job: Job) -> Job:
-        """The command as it is started."""
+        """Return the command as it is started."""
         return job
 
     def begin(self, place: Place) -> None:
@@ -82,15 +82,15 @@ class Plan:
         """Disturb the command."""
 
     def mend(self, place: Place) -> None:
-        """Take the fault away before the next command."""
+        """Remove the fault before the next command."""
 
     def concede(self, place: Place) -> None:
-        """Take away, too, what makes the next command refuse."""
+        """Remove the reason for which the next command refuses."""
 
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of fault: its name in the table, and how one is drawn for an operation."""
+    """A kind of fault: its name in the table, the operations that it fits, and the function that draws one."""
 
     name: str
     fits: Callable[[Operation], bool]
@@ -98,7 +98,7 @@ class Kind:
 
 
 class Signalled(Plan):
-    """A signal at some moment, to the command alone or to all that it has started."""
+    """A signal at some moment, to the command alone or to its child processes, too."""
 
     def __init__(self, number: int, after: float, *, everyone: bool) -> None:
         self.number, self.after, self.everyone = number, after, everyone
@@ -106,7 +106,7 @@ class Signalled(Plan):
         self.text = f"{signal.Signals(number).name} to {whom} after {after:.3f} s"
 
     def during(self, running: Running, place: Place) -> None:
-        """Send it."""
+        """Send the signal."""
         if not running.wait(self.after):
             self.struck = running.signal(self.number, everyone=self.everyone)
 
@@ -115,7 +115,7 @@ class AtMoment(Plan):
     """A signal, or an error of the disk, at one of the operations on files."""
 
     warm = True
-    workers = 1  # whose files this process then writes
+    workers = 1  # so that the process itself writes the files
 
     def __init__(self, strike: moments.Strike, moment: str) -> None:
         self.strike = strike
@@ -128,12 +128,12 @@ class AtMoment(Plan):
         return dataclasses.replace(job, strike=self.strike, trace=self.trace)
 
     def mend(self, place: Place) -> None:
-        """See whether it came so far."""
+        """Record whether the command reached the moment."""
         self.struck = len(moments.traced(Path(self.trace))) >= self.strike.number
 
 
 class WorkerKilled(Plan):
-    """SIGKILL to one of the processes that the command has started, or of the cluster's workers."""
+    """SIGKILL to one of the command's child processes, or of the cluster's workers."""
 
     workers = 2
 
@@ -142,14 +142,14 @@ class WorkerKilled(Plan):
         self.text = f"SIGKILL to a worker after {after:.3f} s"
 
     def during(self, running: Running, place: Place) -> None:
-        """Kill one, as soon as there is one."""
+        """Kill a worker, as soon as there is one."""
         if running.wait(self.after):
             return
         until = time.monotonic() + _LONGEST_WAIT
-        while not (found := self._workers(running, place)) and time.monotonic() < until and not running.wait(0.01):
+        while not (workers := self._workers(running, place)) and time.monotonic() < until and not running.wait(0.01):
             pass
-        if found:
-            victim = self.drawing.choice(found)
+        if workers:
+            victim = self.drawing.choice(workers)
             self.text += f" ({command_line(victim)[:60].strip()})"
             with contextlib.suppress(ProcessLookupError):
                 os.kill(victim, signal.SIGKILL)
@@ -158,8 +158,8 @@ class WorkerKilled(Plan):
     def _workers(self, running: Running, place: Place) -> list[int]:
         if place.world.ray:
             # The cluster is this process's; others of the machine are left alone.
-            found = descendants(os.getpid())
-            return [number for number in found if command_line(number).startswith(CLUSTERS_WORKERS)]
+            numbers = descendants(os.getpid())
+            return [number for number in numbers if command_line(number).startswith(CLUSTERS_WORKERS)]
         own = (number for number in running.session() if number != running.pid)
         return sorted(number for number in own if "resource_tracker" not in command_line(number))
 
@@ -178,7 +178,7 @@ class SmallDisk(Plan):
 
 
 class FilledDisk(Plan):
-    """A disk that somebody else fills at some moment."""
+    """A disk that another program fills at some moment."""
 
     disk = ENOUGH
 

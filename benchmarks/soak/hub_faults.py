@@ -17,7 +17,7 @@ STATUSES = (500, 502, 503, 504, 429)
 """Statuses after which a client may ask again."""
 
 _FOR_EVER = 0.2
-"""Share of faults that last until the command gives up (ours)."""
+"""Share of the faults that last until the command gives up (ours)."""
 
 
 class HubFault(Plan):
@@ -32,7 +32,7 @@ class HubFault(Plan):
         self.script(place.hub)
 
     def mend(self, place: Place) -> None:
-        """Let the stand-in answer as it should."""
+        """Remove the faults of the stand-in."""
         assert place.hub is not None
         self.struck = not place.hub.faults.idle()
         place.hub.faults = Faults()
@@ -60,13 +60,13 @@ class SlowHub(HubFault):
 
 
 class MovedRef(HubFault):
-    """Somebody else commits to the branch, or sets the tag, while the command works."""
+    """Another publisher commits to the branch, or sets the tag, while the command works."""
 
     def __init__(self, route: str, skip: int, tag: str) -> None:
         self.tag = tag
         self.others: str | None = None
-        what = f"the tag {tag} is set" if tag else "main moves"
-        super().__init__(f"{what} before {route} is answered (request {skip + 1})", lambda hub: None)
+        event = f"the tag {tag} is set" if tag else "main moves"
+        super().__init__(f"{event} before {route} is answered (request {skip + 1})", lambda hub: None)
         self.route, self.skip = route, skip
         self.refuses = bool(tag)
 
@@ -89,7 +89,7 @@ class MovedRef(HubFault):
         hub.faults.add("race", self.route, skip=self.skip, callback=move)
 
     def concede(self, place: Place) -> None:
-        """Let the others take their tag back."""
+        """Remove the other publisher's tag."""
         assert place.hub is not None
         if self.others is not None and place.hub.tags(REPO).get(self.tag) == self.others:
             del place.hub.repos[REPO].tags[self.tag]
@@ -107,7 +107,7 @@ def times_drawn(drawing: Random) -> int | None:
 
 
 def often(times: int | None) -> str:
-    """How often, in words."""
+    """Return how often a fault strikes, in words."""
     return "for ever" if times is None else f"{times} times"
 
 

@@ -1,4 +1,4 @@
-"""Judges a disturbed command and the one after it: an equal result, or a sentence and nothing lost."""
+"""Judges a disturbed command and the one after it: its result must be equal, or an error with nothing lost."""
 
 from __future__ import annotations
 
@@ -11,26 +11,26 @@ SHOWN = 5
 """Names of differing files that a problem lists."""
 
 STATE = "/.state/"
-"""What lies in here is for the next run, and is compared by name alone."""
+"""The folder whose files are for the next run, and are compared by name alone."""
 
 PASSING = ("out/.state/lock",)
-"""What need not be there."""
+"""Files that may be missing."""
 
 ENDED_BY = (-signal.SIGKILL, -signal.SIGTERM)
 
 
-def differences(found: Outcome, wanted: Outcome) -> list[str]:
-    """How an outcome differs from that of an undisturbed run; nothing if it does not."""
-    found, wanted = _compared(found), _compared(wanted)
+def differences(outcome: Outcome, expected: Outcome) -> list[str]:
+    """Return how an outcome differs from that of an undisturbed run, in sentences."""
+    outcome, expected = _compared(outcome), _compared(expected)
     problems = []
-    for what, names in (
-        ("lacks", sorted(wanted.keys() - found.keys())),
-        ("has beside", sorted(found.keys() - wanted.keys())),
-        ("differs in", sorted(name for name in found.keys() & wanted.keys() if found[name] != wanted[name])),
+    for relation, names in (
+        ("lacks", sorted(expected.keys() - outcome.keys())),
+        ("has beside", sorted(outcome.keys() - expected.keys())),
+        ("differs in", sorted(name for name in outcome.keys() & expected.keys() if outcome[name] != expected[name])),
     ):
         if names:
             more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
-            problems.append(f"the result {what} {', '.join(names[:SHOWN])}{more}")
+            problems.append(f"the result {relation} {', '.join(names[:SHOWN])}{more}")
     return problems
 
 
@@ -39,7 +39,7 @@ def _compared(outcome: Outcome) -> Outcome:
 
 
 def ending(ran: Ran, *, disturbed: bool) -> list[str]:
-    """What is wrong with how a command ended: a traceback, a code or words that no command may end with."""
+    """Return the problems of a command's end: a traceback, or an exit code or output that no command may have."""
     problems = []
     if ran.code is None:
         return ["the command did not end"]
@@ -49,7 +49,7 @@ def ending(ran: Ran, *, disturbed: bool) -> list[str]:
         problems.append(f"exit code 2 without a sentence: {ran.err[-300:]!r}")
     if ran.code == 130 and "stopped" not in ran.err:
         problems.append("exit code 130 without a line that says so")
-    # Before Python has started, Ctrl-C ends a process without a word.
+    # Before Python has started, Ctrl-C ends a process without any output.
     early = (-signal.SIGINT,) if not ran.out + ran.err else ()
     allowed = (0, 2, 130, *ENDED_BY, *early) if disturbed else (0,)
     if ran.code not in allowed:
@@ -64,22 +64,22 @@ def _sentence(text: str) -> bool:
     return len(lines) == 1 and lines[0].endswith((".", ".)"))
 
 
-def torn(found: Outcome, before: Outcome, after: Outcome, operation: Operation) -> list[str]:
-    """Visible files that are neither as they were nor as they become: half-written, or lost."""
+def torn(outcome: Outcome, before: Outcome, after: Outcome, operation: Operation) -> list[str]:
+    """Return the visible files that are half-written or lost: neither as before the command nor as after it."""
     problems = []
-    for name, digest in sorted(found.items()):
+    for name, digest in sorted(outcome.items()):
         hidden = STATE in name or name.rpartition("/")[2].startswith(".") or name in PASSING
         passing = name.endswith((" commits", "/")) or name == "stdout" or name.startswith("tmp/")
         if hidden or passing or name in operation.rewrites:
             continue
         if digest not in (before.get(name), after.get(name)) and not _is_ours_elsewhere(name):
             problems.append(f"{name} is neither as before nor as after")
-    lost = sorted(name for name in before if name in after and name not in found and not name.startswith("tmp/"))
+    lost = sorted(name for name in before if name in after and name not in outcome and not name.startswith("tmp/"))
     if lost:
         problems.append(f"{', '.join(lost[:SHOWN])} got lost")
     return problems
 
 
 def _is_ours_elsewhere(name: str) -> bool:
-    """What others published meanwhile is theirs."""
+    """Whether the Hub wrote a file itself, in a commit of another publisher."""
     return name.endswith("/.gitattributes")

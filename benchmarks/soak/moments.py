@@ -1,6 +1,6 @@
-"""Named moments of a command: its calls that open, rename or remove files, as Python's audit events tell of them.
+"""Named moments of a command: its calls that open, rename or remove files, by Python's audit events.
 
-What pyarrow opens past Python is not seen; the rename that follows is.
+A file that pyarrow opens itself causes no event; the rename that follows does.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from pathlib import Path
 from typing import Any
 
 NAMES = ("open", "os.rename", "os.remove", "os.mkdir", "os.rmdir", "os.link", "os.symlink", "os.truncate")
-"""Audit events of the standard library that change what a folder holds. A flush opens its file, and so is one too."""
+"""Audit events of the standard library that change a folder's entries, and flushes, which open their file."""
 
 TAKING = ("open", "os.rename", "os.mkdir", "os.link", "os.symlink")
-"""Those that a full or failing disk refuses."""
+"""The events that a full or failing disk refuses."""
 
 
 @dataclass(frozen=True)
 class Strike:
-    """What happens at a moment: a signal to the process itself, or an error of the disk from then on.
+    """A fault at a moment: a signal to the process itself, or an error of the disk from then on.
 
     Attributes:
-        number: which moment, from 1.
+        number: the number of the moment, from 1.
         signal: the signal; 0 for none.
         error: the `errno` that this and every later operation of `TAKING` gets; 0 for none.
     """
@@ -40,7 +40,7 @@ def watch(folder: str, trace: str, strike: Strike | None) -> None:
     Args:
         folder: the folder, as an absolute path.
         trace: file to which each moment is written as a line; empty for none.
-        strike: what happens when.
+        strike: the fault at one of them; None for none.
     """
     opened = os.open(trace, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644) if trace else -1
     count, removed = 0, ""
@@ -52,7 +52,7 @@ def watch(folder: str, trace: str, strike: Strike | None) -> None:
         if name not in NAMES or not _is_change(name, arguments):
             return
         if name == "open" and arguments[1] is None and os.fsdecode(arguments[0]) == removed:
-            return  # to remove what is in it, which no full disk refuses
+            return  # opened to remove its files, which no full disk refuses
         path = os.fspath(arguments[1] if name == "os.rename" else arguments[0])
         path = path.decode() if isinstance(path, bytes) else path
         if not os.path.abspath(path).startswith(folder):  # noqa: PTH100  # pathlib is too slow in here
@@ -83,11 +83,11 @@ def _is_change(name: str, arguments: tuple[Any, ...]) -> bool:
 
 
 def traced(trace: Path) -> tuple[str, ...]:
-    """The moments of a run that wrote a trace."""
+    """Return the moments of a run that wrote a trace."""
     return tuple(trace.read_text(encoding="utf-8").splitlines()) if trace.exists() else ()
 
 
 def in_words(strike: Strike, moment: str) -> str:
     """Describe a strike at one of the moments of an undisturbed run."""
-    what = signal.Signals(strike.signal).name if strike.signal else os.strerror(strike.error)
-    return f"{what} at file operation {strike.number} ({moment})"
+    event = signal.Signals(strike.signal).name if strike.signal else os.strerror(strike.error)
+    return f"{event} at file operation {strike.number} ({moment})"

@@ -1,4 +1,4 @@
-"""The commands that the soak disturbs, what each finds, and what it must leave."""
+"""The commands that the soak disturbs, with their preparation and outcome."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from benchmarks.soak.places import REPO, USER, Place, sources
 from tests.hub.server import Hub
 
 Outcome = dict[str, str]
-"""A digest of everything that a command leaves and that faults may not change, by name."""
+"""Digests, by name, of all files and other results of a command that faults may not change."""
 
 
 def _nothing(place: Place) -> None:
-    """Most commands find nothing."""
+    """Prepare nothing."""
 
 
 @dataclass(frozen=True)
@@ -27,17 +27,17 @@ class Operation:
     """A command with its arguments.
 
     Attributes:
-        name: as in the table, such as `build cifar`.
-        variant: separates operations of one name.
-        module: what `python -m` runs.
-        arguments: in a place.
-        prepare: puts what the command finds beside that.
+        name: its name in the table, such as `build cifar`.
+        variant: tells operations of one name apart.
+        module: the module that `python -m` runs.
+        arguments: returns its arguments in a place.
+        prepare: writes the files that the command needs in a place.
         on_hub: whether it talks to a Hub.
         on_store: whether it talks to object storage.
-        workers: whether it takes --workers.
-        ray: whether it takes --executor.
-        says: whether what it prints is what it leaves.
-        tag: under which it publishes; empty if it does not.
+        workers: whether it has --workers.
+        ray: whether it has --executor.
+        says: whether its output on stdout is part of its outcome.
+        tag: the tag that it publishes; empty if it does not.
         rewrites: names of files that it may leave in another state before it ends.
     """
 
@@ -60,47 +60,49 @@ class Operation:
         return f"{self.name} {self.variant}".strip().replace(" ", "-").replace("/", "-")
 
     def outcome(self, place: Place, ran: Ran | None) -> Outcome:
-        """What is there now, and what the command printed if that matters."""
-        found = tree(place.out, "out") | {f"tmp/{name}": "" for name in left_in(place.disk / "tmp")}
+        """Return the digests of the files that exist, and the command's stdout if that is part of the outcome."""
+        outcome = tree(place.out, "out") | {f"tmp/{name}": "" for name in left_in(place.disk / "tmp")}
         if place.hub is not None:
-            found |= hub_outcome(place.hub)
+            outcome |= hub_outcome(place.hub)
         if place.store is not None:
-            found |= place.store.outcome()
+            outcome |= place.store.outcome()
         if self.says and ran is not None:
-            found["stdout"] = ran.out.replace(place.store.address, "") if place.store else ran.out
-        return found
+            outcome["stdout"] = ran.out.replace(place.store.address, "") if place.store else ran.out
+        return outcome
 
 
 def tree(root: Path, name: str) -> Outcome:
-    """The digest of every file below a folder, and its empty folders."""
-    found = {}
+    """Return the digest of every file below a folder, and its empty folders."""
+    digests = {}
     for path in sorted(root.rglob("*")):
         shown = f"{name}/{path.relative_to(root).as_posix()}"
         if path.is_file():
-            found[shown] = hashlib.sha256(path.read_bytes()).hexdigest()
+            digests[shown] = hashlib.sha256(path.read_bytes()).hexdigest()
         elif not any(path.iterdir()):
-            found[f"{shown}/"] = ""
-    return found
+            digests[f"{shown}/"] = ""
+    return digests
 
 
 def hub_outcome(hub: Hub) -> Outcome:
-    """Every file of every tag, the newest commit's, and how many commits are the publisher's."""
-    found = {}
+    """Return the digests of all files of main and of every tag, and the number of the publisher's commits."""
+    outcome = {}
     for name, repo in sorted(hub.repos.items()):
         for revision in ("main", *sorted(repo.tags)):
-            found |= {f"hub/{name}@{revision}/{path}": file.sha256 for path, file in hub.files(name, revision).items()}
-        found[f"hub/{name} commits"] = str(sum(commit.author == USER for commit in hub.commits(name)))
-    return found
+            outcome |= {
+                f"hub/{name}@{revision}/{path}": file.sha256 for path, file in hub.files(name, revision).items()
+            }
+        outcome[f"hub/{name} commits"] = str(sum(commit.author == USER for commit in hub.commits(name)))
+    return outcome
 
 
 def left_in(folder: Path) -> list[str]:
-    """The files of a temporary folder but for Python's own; an empty folder is not worth more than its name."""
+    """Return the files of a temporary folder, but for Python's own."""
     files = [path for path in folder.rglob("*") if path.is_file() and not _is_probe(path, folder)]
     return sorted(path.relative_to(folder).as_posix() for path in files)
 
 
 def _is_probe(path: Path, folder: Path) -> bool:
-    """Whether Python made a file for a moment to see whether it can: `tempfile._get_default_tempdir`."""
+    """Whether a file is Python's own test that it can write there: `tempfile._get_default_tempdir`."""
     named = path.parent == folder and re.fullmatch(r"[a-z0-9_]{8}", path.name)
     return bool(named) and path.read_bytes() in (b"", b"blat")  # killed before or after it wrote
 
@@ -121,12 +123,12 @@ SPLITS = {
 OF_THE_WHOLE = ("out/README.md", "out/manifest.json", "out/croissant.json", "out/duplicates/pairs.parquet")
 """Files of a release that describe all of its configs."""
 
-MADE = ("broad-adversarial/pgd_resnet50", "broad-synthetic/biggan")
+DECIPHERED = ("broad-adversarial/pgd_resnet50", "broad-synthetic/biggan")
 """Splits of BROAD that are deciphered from the authors' files."""
 
 
 def operations(drawing: Random) -> list[Operation]:
-    """All operations; which splits are built, of which draw, is drawn."""
+    """Return all operations; splits and seeds of the builds are drawn."""
     builds = [_build(benchmark, number, drawing) for benchmark in SPLITS for number in (1, 2)]
     return [
         *builds,
@@ -150,7 +152,7 @@ def operations(drawing: Random) -> list[Operation]:
 
 
 def store_operations() -> list[Operation]:
-    """Those whose release lies in object storage."""
+    """Return the operations whose release lies in object storage."""
     return [
         Operation("build cifar", "to S3", "builders.cifar_benchmark", _built_in_store, on_store=True),
         Operation("materialize", "to S3", "hf_scripts.materialize", _materialized_in_store, on_store=True),
@@ -172,7 +174,7 @@ def _address(place: Place) -> str:
 
 
 def _in_store(place: Place) -> None:
-    """A bucket that has the release."""
+    """Put the release into the bucket."""
     assert place.store is not None
     place.store.put(place.world.release)
 
@@ -188,13 +190,13 @@ def _materialized_in_store(place: Place) -> tuple[str, ...]:
 
 
 def _first_version(place: Place) -> None:
-    """A Hub that has the release's first version."""
+    """Publish the release's first version on the Hub."""
     assert place.world.first is not None and place.hub is not None
     place.world.first.put(place.hub)
 
 
 def _both_versions(place: Place) -> None:
-    """A Hub that has both."""
+    """Publish both versions on the Hub."""
     assert place.world.published is not None and place.hub is not None
     place.world.published.put(place.hub)
 
@@ -205,21 +207,21 @@ def _build(benchmark: str, number: int, drawing: Random) -> Operation:
     flags = ["--seed", str(drawing.randint(0, 9)), "--limit-per-class", str(drawing.randint(1, 2))]
     flags += ["--check", "decode"] if drawing.random() < 0.25 else []
     flags += ["--index-only"] if drawing.random() < 0.25 else []
-    made = benchmark == "broad" and number == 2
-    if made:
-        chosen, flags = [*chosen[:1], *MADE], ["--seed", "0"]
+    deciphered = benchmark == "broad" and number == 2
+    if deciphered:
+        chosen, flags = [*chosen[:1], *DECIPHERED], ["--seed", "0"]
     text = ",".join(chosen)
 
     def arguments(place: Place) -> tuple[str, ...]:
-        adopted = ("--adopt-partial-broad", str(place.world.demo / "partial_broad")) if made else ()
-        given = sources(place.world, benchmark)
-        return (*given, *adopted, "--splits", text, *flags, "--out", "out", "--quiet")
+        adopted = ("--adopt-partial-broad", str(place.world.demo / "partial_broad")) if deciphered else ()
+        source_flags = sources(place.world, benchmark)
+        return (*source_flags, *adopted, "--splits", text, *flags, "--out", "out", "--quiet")
 
     return Operation(f"build {benchmark}", str(number), f"builders.{benchmark}_benchmark", arguments, ray=True)
 
 
 def _build_more() -> Operation:
-    """A second benchmark built into the folder of a release."""
+    """Return the build of a second benchmark into the folder of a release."""
 
     def prepare(place: Place) -> None:
         shutil.copytree(place.world.part, place.out)
@@ -270,5 +272,5 @@ def _materialized_hub(place: Place) -> tuple[str, ...]:
 
 
 def _copies(place: Place) -> tuple[str, ...]:
-    """The flags that give the sources of the release."""
+    """Return the flags with the sources of the release."""
     return tuple(part for key in ("cifar100", "lsun", "dtd") for part in (f"--{key}", str(place.world.demo / key)))

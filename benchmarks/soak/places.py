@@ -1,4 +1,4 @@
-"""Where a trial happens, and what all trials read: sources, a release, and a Hub that has it."""
+"""The folder of a trial, and the sources, releases and repositories that all trials read."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ USER = "publisher"
 
 @dataclass(frozen=True)
 class Published:
-    """A repository of a Hub with what was published there, to be put into others."""
+    """A repository of a Hub with its versions, to be copied to others."""
 
     repo: Repo
 
     def put(self, hub: Hub) -> None:
-        """Let a Hub have it."""
+        """Copy it to a Hub."""
         copy = Repo(self.repo.name, hub.folder / self.repo.name, private=self.repo.private)
         for path in sorted(self.repo.folder.iterdir()):
             os.link(path, copy.folder / path.name)
@@ -40,13 +40,13 @@ class Published:
 
 @dataclass(frozen=True)
 class World:
-    """What trials read, and never change.
+    """The files that all trials read, and never change.
 
     Attributes:
         root: the folder of the whole soak.
         demo: the demo sources, a folder each.
         release: a small release.
-        part: the same with fewer splits.
+        part: a release with some of its splits.
         published: a repository with `part` as v1.0.0 and `release` as v1.1.0.
         first: the same repository before v1.1.0.
         ray: address of a Ray cluster; empty for the local executor.
@@ -63,22 +63,22 @@ class World:
     store: Any = None
 
     def environment(self) -> dict[str, str]:
-        """The environment of all commands, whose connections stay on this machine.
+        """Return the environment of all commands, whose connections stay on this machine.
 
-        Those to a Ray cluster do so too, but under the machine's own address, which the guard of the others refuses.
+        So do those to a Ray cluster, but under the machine's own address, which the guard against others refuses.
         """
-        found = environment("http://127.0.0.1:9", None, self.root / "home")
-        return found | {"PYTHONPATH": str(ROOT)} if self.ray else found
+        variables = environment("http://127.0.0.1:9", None, self.root / "home")
+        return variables | {"PYTHONPATH": str(ROOT)} if self.ray else variables
 
     def stamps(self) -> dict[str, tuple[int, int]]:
-        """Size and time of change of every file that trials read."""
+        """Return size and modification time of every file that trials read."""
         files = [path for root in (self.release, self.part, self.demo) for path in root.rglob("*") if path.is_file()]
         return {str(path): (path.stat().st_size, path.stat().st_mtime_ns) for path in sorted(files)}
 
 
 @dataclass(frozen=True)
 class Place:
-    """The folder of one trial: `disk` has what the command writes, and may be a disk of its own."""
+    """The folder of one trial, in which the command writes to `disk`, which may be a disk of its own."""
 
     folder: Path
     world: World
@@ -87,22 +87,22 @@ class Place:
 
     @property
     def disk(self) -> Path:
-        """Where the command runs, and what is compared."""
+        """The command's working directory, which is compared."""
         return self.folder / "disk"
 
     @property
     def out(self) -> Path:
-        """What the command writes."""
+        """The folder that the command writes."""
         return self.disk / "out"
 
     def requests(self) -> tuple[str, ...]:
-        """The kinds of the requests that servers have got, in order."""
+        """Return the kinds of the requests to the servers, in order."""
         if self.store is not None:
             return self.store.requests()
         return () if self.hub is None else tuple(request.route for request in self.hub.requests)
 
     def job(self, module: str, arguments: tuple[str, ...], name: str) -> Job:
-        """The job of a command in this place."""
+        """Return the job of a command in this place."""
         own = {"TMPDIR": str(self.disk / "tmp"), "HOME": str(self.disk / "home"), "XDG_CACHE_HOME": ""}
         own |= self.store.environment() if self.store else {}
         hub = {"endpoint": self.hub.endpoint, "token": self.hub.token} if self.hub else None
@@ -111,7 +111,7 @@ class Place:
 
 @contextlib.contextmanager
 def new_place(folder: Path, world: World, *, on_hub: bool, on_store: bool = False) -> Iterator[Place]:
-    """A new place, which is removed at the end."""
+    """Yield a new place, which is removed at the end."""
     for name in ("tmp", "home"):
         (folder / "disk" / name).mkdir(parents=True)
     try:
@@ -125,21 +125,21 @@ def new_place(folder: Path, world: World, *, on_hub: bool, on_store: bool = Fals
 
 @contextlib.contextmanager
 def own_disk(folder: Path, size: int) -> Iterator[None]:
-    """A disk of so many bytes in memory, mounted over a folder with what the folder holds."""
-    beside = folder.with_name("mount")
-    beside.mkdir()
-    _mount("-t", "tmpfs", "-o", f"size={size}", "soak", str(beside))
+    """Mount a disk in memory over a folder, with the folder's files, until the block ends."""
+    mount = folder.with_name("mount")
+    mount.mkdir()
+    _mount("-t", "tmpfs", "-o", f"size={size}", "soak", str(mount))
     try:
-        shutil.copytree(folder, beside, symlinks=True, dirs_exist_ok=True)
-        _mount("--move", str(beside), str(folder))
-        beside.rmdir()
+        shutil.copytree(folder, mount, symlinks=True, dirs_exist_ok=True)
+        _mount("--move", str(mount), str(folder))
+        mount.rmdir()
         yield
     finally:
         subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
 def resize(folder: Path, size: int) -> None:
-    """Change the size of a disk of one's own."""
+    """Change the size of such a disk."""
     _mount("-o", f"remount,size={size}", str(folder))
 
 
@@ -161,21 +161,21 @@ def make_world(root: Path, ray: str = "", store: Any = None) -> World:
     more = ("--splits", "cifar/far_ood_dtd,cifar-train/train", "--limit-per-class", "2")
     with Launcher(world.environment()) as launcher, new_place(root / "making", world, on_hub=True) as place:
         for out, splits in ((world.part, (chosen,)), (world.release, (chosen, more))):
-            for each in splits:
-                arguments = (*sources(world, "cifar"), *each, "--workers", "1", "--quiet", "--out", str(out))
-                _done(launcher, place.job("builders.cifar_benchmark", arguments, "made"))
-        found = []
+            for part in splits:
+                arguments = (*sources(world, "cifar"), *part, "--workers", "1", "--quiet", "--out", str(out))
+                _run(launcher, place.job("builders.cifar_benchmark", arguments, "build"))
+        published = []
         assert place.hub is not None
         for release, tag in ((world.part, "v1.0.0"), (world.release, "v1.1.0")):
             arguments = (str(release), "--repo", REPO, "--tag", tag, "--private", "--workers", "1")
-            _done(launcher, place.job("hf_scripts.push", arguments, "pushed"))
-            kept = Hub(root / f"hub-{tag}")
-            Published(place.hub.repos[REPO]).put(kept)
-            found.append(Published(kept.repos[REPO]))
-    return World(root, demo, world.release, world.part, found[1], found[0], ray, store)
+            _run(launcher, place.job("hf_scripts.push", arguments, "push"))
+            hub = Hub(root / f"hub-{tag}")
+            Published(place.hub.repos[REPO]).put(hub)
+            published.append(Published(hub.repos[REPO]))
+    return World(root, demo, world.release, world.part, published[1], published[0], ray, store)
 
 
-def _done(launcher: Launcher, job: Job) -> None:
+def _run(launcher: Launcher, job: Job) -> None:
     ran = launcher.start(job).finish()
     if ran.code != 0:
         raise RuntimeError(f"{ran.line} ended with {ran.code} without a fault: {ran.err}")
@@ -191,6 +191,6 @@ SOURCES: Mapping[str, tuple[str, ...]] = {
 
 
 def sources(world: World, benchmark: str) -> tuple[str, ...]:
-    """The flags that give a benchmark its demo sources, which are short."""
-    given = [part for key in SOURCES[benchmark] for part in (f"--{key}", str(world.demo / key))]
-    return (*given, "--allow-partial")
+    """Return the flags with a benchmark's demo sources, which are incomplete."""
+    flags = [part for key in SOURCES[benchmark] for part in (f"--{key}", str(world.demo / key))]
+    return (*flags, "--allow-partial")

@@ -1,4 +1,4 @@
-"""Undisturbed runs, each made once, in two ways that must leave the same."""
+"""Undisturbed runs of operations, each made in two ways whose outcomes must be equal."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ from benchmarks.soak.judge import differences
 from benchmarks.soak.operations import Operation
 from benchmarks.soak.places import Place, World, new_place, own_disk
 
-_LOOK_SECONDS = 0.005
-"""How often the space that a run takes is looked at."""
+_POLL_SECONDS = 0.005
+"""Seconds between two measurements of the space that a run takes."""
 
 
 def executor_flags(operation: Operation, world: World, workers: int) -> tuple[str, ...]:
-    """The flags that say where the tasks of a command run."""
+    """Return the flags for the executor of a command's tasks."""
     if operation.ray and world.ray:
         return ("--executor", "ray", "--ray-address", world.ray)
     return ("--workers", str(workers)) if operation.workers else ()
 
 
 def job(operation: Operation, place: Place, name: str, workers: int) -> Job:
-    """The job of an operation in a place."""
+    """Return the job of an operation in a place."""
     arguments = (*operation.arguments(place), *executor_flags(operation, place.world, workers))
     return place.job(operation.module, arguments, name)
 
 
 @dataclass
 class References:
-    """The undisturbed runs of operations, made where they are first asked for.
+    """The undisturbed runs of operations, made when they are first needed.
 
     Attributes:
-        world: what they read.
+        world: the files that they read.
         disks: whether disks can be mounted.
-        twice: whether each is made again, with more workers and started as by a user, and must be the same.
+        twice: whether each is repeated with more workers, started as by a user, and compared.
     """
 
     world: World
@@ -54,7 +54,7 @@ class References:
     _numbers: Iterator[int] = field(default_factory=itertools.count)
 
     def of(self, operation: Operation, launcher: Launcher) -> Reference:
-        """The undisturbed run of an operation.
+        """Return the undisturbed run of an operation.
 
         Raises:
             RuntimeError: it failed, or two such runs differ.
@@ -70,7 +70,7 @@ class References:
         first = self._run(operation, launcher, workers=1, warm=True)
         if not self.twice:
             return first
-        # Waits for a Hub are the same only where the command is forked.
+        # Waits for a Hub are equally long only where the command is forked.
         second = self._run(operation, launcher, workers=2, warm=operation.on_hub)
         if problems := differences(second.after, first.after):
             raise RuntimeError(f"undisturbed runs of {operation.key} differ: {problems}")
@@ -82,30 +82,30 @@ class References:
             operation.prepare(place)
             before = operation.outcome(place, None)
             trace = folder / "trace"
-            asked = job(operation, place, "run", workers)
-            asked = dataclasses.replace(asked, warm=warm, trace=str(trace) if warm else "")
+            requested = job(operation, place, "run", workers)
+            requested = dataclasses.replace(requested, warm=warm, trace=str(trace) if warm else "")
             with own_disk(place.disk, ENOUGH) if self.disks else contextlib.nullcontext():
-                there = most = used(place.disk, mounted=self.disks)
-                running = launcher.start(asked)
-                while not running.wait(_LOOK_SECONDS):
+                before_bytes = most = used(place.disk, mounted=self.disks)
+                running = launcher.start(requested)
+                while not running.wait(_POLL_SECONDS):
                     most = max(most, used(place.disk, mounted=True)) if self.disks else most
                 ran = running.finish()
                 most = max(most, used(place.disk, mounted=self.disks))
                 if ran.code != 0:
                     raise RuntimeError(f"{ran.line} ended with {ran.code} without a fault: {ran.err}")
                 after = operation.outcome(place, ran)
-            seen = moments.traced(trace)
+            traced = moments.traced(trace)
             routes = place.requests()
-        return Reference(before, after, ran.seconds, ran.seconds, most - there, seen, routes)
+        return Reference(before, after, ran.seconds, ran.seconds, most - before_bytes, traced, routes)
 
 
 def used(folder: Path, *, mounted: bool) -> int:
-    """Bytes that a disk, or a folder, holds."""
+    """Return the bytes used on a disk, or in a folder."""
     if mounted:
         return shutil.disk_usage(folder).used
     return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
 
 
 def fitting(operations: Sequence[Operation], world: World) -> list[Operation]:
-    """The operations of this soak: with a cluster those that can use it."""
+    """Return the operations of this soak: with a cluster those that can use it."""
     return [operation for operation in operations if operation.ray or not world.ray]

@@ -1,4 +1,4 @@
-"""Faults of object storage: 503, connections that are cut, and requests that are carried out and not answered."""
+"""Faults of object storage: 503, cut connections, and requests that are carried out but not answered."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from benchmarks.soak.operations import Operation
 from benchmarks.soak.places import Place
 
 BUSY = 503
-"""What S3 answers where requests come too fast, and sometimes without a reason."""
+"""The status by which S3 slows down a client, at times without a reason."""
 
 
 class StoreFault(Plan):
     """A fault of the proxy before a store, at requests of one kind."""
 
-    def __init__(self, request: str, skip: int, times: int | None, fault: int, words: str) -> None:
+    def __init__(self, request: str, skip: int, times: int | None, fault: int, effect: str) -> None:
         self.request, self.skip, self.times, self.fault = request, skip, times, fault
-        self.text = f"{request} {words}, {often(times)} from request {skip + 1} on"
+        self.text = f"{request} {effect}, {often(times)} from request {skip + 1} on"
         self._seen = 0
 
     def begin(self, place: Place) -> None:
@@ -38,19 +38,19 @@ class StoreFault(Plan):
         return self.fault
 
     def mend(self, place: Place) -> None:
-        """Let the store answer as it should."""
+        """Remove the fault of the proxy."""
         assert place.store is not None
         place.store.proxy.fault = None
 
 
 def store_kinds() -> list[Kind]:
-    """The kinds of faults of object storage, where there can be one."""
+    """Return the kinds of faults of object storage."""
     from tests.store.proxy import CUT, NO_ANSWER
 
-    def kind(name: str, fault: int, words: str) -> Kind:
+    def kind(name: str, fault: int, effect: str) -> Kind:
         def draw(drawing: Random, reference: Reference, warm: bool) -> Plan:
             request, skip = drawn(drawing, reference.routes)
-            return StoreFault(request, skip, times_drawn(drawing), fault, words)
+            return StoreFault(request, skip, times_drawn(drawing), fault, effect)
 
         return Kind(name, on_store, draw)
 

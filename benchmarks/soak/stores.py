@@ -21,8 +21,8 @@ class StorePlace:
 
     Attributes:
         server: the store (`tests.store.server.Store`).
-        proxy: what commands talk to (`tests.store.proxy.Proxy`).
-        bucket: whose objects are compared.
+        proxy: the proxy that commands talk to (`tests.store.proxy.Proxy`).
+        bucket: the bucket whose objects are compared.
     """
 
     server: Any
@@ -31,29 +31,29 @@ class StorePlace:
 
     @property
     def address(self) -> str:
-        """The release, as a command is given it."""
+        """The address of the release."""
         return f"s3://{self.bucket}/some/release"
 
     def environment(self) -> dict[str, str]:
-        """What a command needs to find it."""
-        found: dict[str, str] = self.server.environment(self.proxy.url)
-        return found
+        """Return the environment variables by which a command finds it."""
+        variables: dict[str, str] = self.server.environment(self.proxy.url)
+        return variables
 
     def put(self, release: Path) -> None:
-        """Let it have a release."""
+        """Upload a release."""
         client = self.server.client
         for path in sorted(path for path in release.rglob("*") if path.is_file()):
             client.pipe_file(f"{self.bucket}/some/release/{path.relative_to(release).as_posix()}", path.read_bytes())
 
     def outcome(self) -> dict[str, str]:
-        """The digest of every object, and the uploads that are neither complete nor given up."""
-        found = {
+        """Return the digest of every object, and the uploads that are neither complete nor aborted."""
+        digests = {
             f"s3/{name}": hashlib.sha256(data).hexdigest() for name, data in self.server.files(self.bucket).items()
         }
-        return found | {f"s3 upload of {name}": "" for name in self.server.uploads(self.bucket)}
+        return digests | {f"s3 upload of {name}": "" for name in self.server.uploads(self.bucket)}
 
     def requests(self) -> tuple[str, ...]:
-        """The kinds of the requests that came."""
+        """Return the kinds of its requests, in order."""
         return tuple(request.kind for request in self.proxy.requests)
 
 
@@ -64,7 +64,7 @@ def has_stores() -> bool:
 
 @contextlib.contextmanager
 def running_store() -> Iterator[Any]:
-    """A store on a free port until the block ends; None where there can be none."""
+    """Yield a store on a free port; None where its packages are missing."""
     if not has_stores():
         yield None
         return
@@ -77,7 +77,7 @@ def running_store() -> Iterator[Any]:
 
 @contextlib.contextmanager
 def new_store_place(server: Any) -> Iterator[StorePlace]:
-    """A new bucket, behind a proxy."""
+    """Yield a new bucket behind a proxy."""
     from tests.store.proxy import proxied
 
     with proxied(server.port) as proxy:

@@ -11,7 +11,7 @@ HEAD = ["operation", "fault", "tried", "struck", "survived", "failed"]
 
 
 def table(verdicts: Iterable[Verdict]) -> list[str]:
-    """One line for each operation with each fault, and one for each fault over all operations."""
+    """Return a line for each operation with each fault, and one for each fault over all operations."""
     counted: dict[tuple[str, str], list[int]] = {}
     for verdict in verdicts:
         for operation in (verdict.operation, "all"):
@@ -26,8 +26,8 @@ def table(verdicts: Iterable[Verdict]) -> list[str]:
 
 
 def last_line(verdicts: list[Verdict], minutes: float) -> str:
-    """The verdict."""
+    """Return the verdict of the soak."""
     failed = sum(bool(verdict.problems) for verdict in verdicts)
     struck = sum(verdict.struck for verdict in verdicts)
-    what = f"{len(verdicts):,} trials in {minutes:.0f} minutes, {struck:,} of them struck"
-    return f"FAILED: {failed:,} of {what}" if failed else f"survived: all of {what}"
+    trials = f"{len(verdicts):,} trials in {minutes:.0f} minutes, {struck:,} of them struck"
+    return f"FAILED: {failed:,} of {trials}" if failed else f"survived: all of {trials}"

@@ -1,4 +1,4 @@
-"""One trial: a command with a fault, the same without, and the judgement of both."""
+"""Makes a trial: a command with a fault, the same without, and the judgement of both."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _COLD = 0.05
 """Share of trials whose command is started as by a user, imports included, where it need not be forked (ours)."""
 
 _WORKERS = (1, 1, 1, 2)
-"""Worker counts that are drawn. Two start processes of their own, which takes longer than the rest of most trials."""
+"""Worker counts to draw from. Two start processes of their own, which takes longer than the rest of most trials."""
 
 _TWICE = 0.2
 """Share of trials in which the second command is disturbed, too (ours)."""
@@ -30,7 +30,7 @@ _TWICE = 0.2
 
 @dataclass
 class Verdict:
-    """What came of a trial."""
+    """The result of a trial."""
 
     number: int
     kind: str
@@ -44,7 +44,7 @@ class Verdict:
 
 @dataclass(frozen=True)
 class Bench:
-    """What trials are made with: operations, kinds of faults, references, the seed and a folder for failures."""
+    """The settings of all trials: operations, kinds of faults, references, the seed and a folder for failures."""
 
     world: World
     operations: Sequence[Operation]
@@ -54,17 +54,17 @@ class Bench:
     failures: Path
 
     def kind(self, number: int) -> Kind:
-        """The kind of fault of a trial: each in turn, so that all are tried equally often."""
+        """Return the kind of fault of a trial; the kinds take turns, so that all are tried equally often."""
         return self.kinds[number % len(self.kinds)]
 
     def operation(self, number: int) -> Operation:
-        """The operation that a trial disturbs."""
+        """Return the operation that a trial disturbs."""
         kind = self.kind(number)
-        fitting = [each for each in self.operations if kind.fits(each)]
+        fitting = [operation for operation in self.operations if kind.fits(operation)]
         return Random(f"{self.seed}/{number}/operation").choice(fitting)
 
     def run(self, number: int, launcher: Launcher) -> Verdict:
-        """Make a trial. What failed is kept in a folder of its own."""
+        """Make a trial. The folder of a failed one is kept."""
         kind, operation = self.kind(number), self.operation(number)
         reference = self.references.of(operation, launcher)
         trial = _Trial(self, Verdict(number, kind.name, operation.name), operation, reference, launcher)
@@ -82,7 +82,7 @@ class _Trial:
     operation: Operation
     reference: Reference
     launcher: Launcher
-    left: list[Running] = field(default_factory=list)
+    started: list[Running] = field(default_factory=list)
 
     def run(self, place: Place, drawing: Random) -> None:
         """Disturb the command once or twice, run it without a fault, and judge."""
@@ -96,17 +96,17 @@ class _Trial:
                 if not plans[1].disk:
                     self._disturbed(place, plans[1], drawing, warm)
             ran = self._run(place, "again", workers=drawing.choice(_WORKERS))
-            if any(each.refuses for each in plans) and ran.code == 2:
+            if any(fault.refuses for fault in plans) and ran.code == 2:
                 self.verdict.problems += judge.ending(ran, disturbed=True)
-                for each in plans:
-                    each.concede(place)
+                for fault in plans:
+                    fault.concede(place)
                 ran = self._run(place, "conceded", workers=1)
             self.verdict.problems += judge.ending(ran, disturbed=False)
-            for running in self.left:
+            for running in self.started:
                 if lingering := running.lingering():
                     self.verdict.problems.append(f"{len(lingering)} processes of the disturbed command do not end")
-            found = self.operation.outcome(place, ran)
-            self.verdict.problems += judge.differences(found, self.reference.after)
+            outcome = self.operation.outcome(place, ran)
+            self.verdict.problems += judge.differences(outcome, self.reference.after)
             if self.verdict.problems:
                 self._keep(place)
 
@@ -128,10 +128,10 @@ class _Trial:
     def _disturbed(self, place: Place, plan: Plan, drawing: Random, warm: bool) -> None:
         workers = plan.workers or drawing.choice(_WORKERS)
         name = f"disturbed-{len(self.verdict.codes)}"
-        asked = job(self.operation, place, name, workers)
-        asked = plan.change(dataclasses.replace(asked, warm=warm or plan.warm))
+        request = job(self.operation, place, name, workers)
+        request = plan.change(dataclasses.replace(request, warm=warm or plan.warm))
         plan.begin(place)
-        running = self.launcher.start(asked)
+        running = self.launcher.start(request)
         plan.during(running, place)
         ran = running.finish()
         plan.mend(place)
@@ -139,12 +139,12 @@ class _Trial:
         self.verdict.struck |= plan.struck
         self._heard(ran)
         self.verdict.problems += judge.ending(ran, disturbed=True)
-        found = self.operation.outcome(place, None)
-        self.verdict.problems += judge.torn(found, self.reference.before, self.reference.after, self.operation)
+        outcome = self.operation.outcome(place, None)
+        self.verdict.problems += judge.torn(outcome, self.reference.before, self.reference.after, self.operation)
         if ran.code == 0:
-            found = self.operation.outcome(place, ran)
-            self.verdict.problems += judge.differences(found, self.reference.after)
-        self.left.append(running)
+            outcome = self.operation.outcome(place, ran)
+            self.verdict.problems += judge.differences(outcome, self.reference.after)
+        self.started.append(running)
 
     def _run(self, place: Place, name: str, workers: int) -> Ran:
         running = self.launcher.start(job(self.operation, place, name, workers))
@@ -157,10 +157,10 @@ class _Trial:
         self.verdict.lines.append(ran.line)
 
     def _keep(self, place: Place) -> None:
-        """Keep the folder of a trial that failed, and how it came about."""
+        """Copy the folder of a failed trial to `failures`, with the verdict."""
         name = f"{self.verdict.number}-{self.verdict.kind}-{self.operation.key}"
-        kept = self.bench.failures / name.replace(" ", "-").replace(":", "")
-        shutil.rmtree(kept, ignore_errors=True)
-        shutil.copytree(place.folder, kept, symlinks=True, ignore=shutil.ignore_patterns("pymp-*"))  # sockets
-        told = vars(self.verdict) | {"seed": self.bench.seed}
-        (kept / "trial.json").write_text(json.dumps(told, indent=2) + "\n", encoding="utf-8")
+        folder = self.bench.failures / name.replace(" ", "-").replace(":", "")
+        shutil.rmtree(folder, ignore_errors=True)
+        shutil.copytree(place.folder, folder, symlinks=True, ignore=shutil.ignore_patterns("pymp-*"))  # sockets
+        record = vars(self.verdict) | {"seed": self.bench.seed}
+        (folder / "trial.json").write_text(json.dumps(record, indent=2) + "\n", encoding="utf-8")

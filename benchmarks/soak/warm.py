@@ -26,7 +26,7 @@ from benchmarks.soak.moments import Strike, watch
 from builders.executors.processes import without_pandas
 
 HASTE = 20
-"""How many times shorter the waits between attempts to reach the Hub are (ours)."""
+"""Divides the waits between attempts to reach the Hub (ours)."""
 
 MODULES = (
     "builders.imagenet_benchmark",
@@ -50,18 +50,18 @@ _IMPORTED_LATE = (
     "huggingface_hub.hf_api",
     "datasets",
 )
-"""What commands import once they need it."""
+"""Modules that commands import once they need them."""
 
 
 def serve() -> int:
-    """Fork a process for every request until stdin ends; returns, in such a process, the command's exit code."""
+    """Fork a process for every request until stdin ends. In such a process, return the command's exit code."""
     without_pandas()
     for name in (*MODULES, *_IMPORTED_LATE):
         importlib.import_module(name)
     if threading.active_count() > 1:  # those of jemalloc and OpenBLAS are not Python's, and prepared for forks
         raise RuntimeError(f"threads run beside the one that forks: {threading.enumerate()}")
     gc.collect()
-    gc.freeze()  # else each forked process looks through all of it as it ends, which takes longer than most commands
+    gc.freeze()  # else each forked process collects all objects as it ends, which takes longer than most commands
     for line in sys.stdin:
         request = json.loads(line)
         forked = os.fork()
