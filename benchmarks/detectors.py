@@ -196,11 +196,11 @@ def time_vim(repeats: int) -> None:
     weight, bias, *fitted_on = map(torch.from_numpy, (head.weight, head.bias, z, labels))
     times = []
     for _ in range(repeats):
-        started = now()
+        started = clocks()
         METHODS["vim"](dimension=width // 2).fit(features, head)
-        fitted = now()
+        fitted = clocks()
         theirs.ViM(None, width // 2, weight, bias).fit_features(*fitted_on)
-        times.append((fitted - started, now() - fitted))
+        times.append((fitted - started, clocks() - fitted))
     ours, other = np.median(times, axis=0)
     for clock, their_seconds, seconds in zip(("wall", "processor"), other, ours, strict=True):
         ratio = their_seconds / seconds
