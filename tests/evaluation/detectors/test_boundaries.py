@@ -56,11 +56,6 @@ def test_two_classes_without_a_boundary_are_refused():
         FDBD().fit(FITTED, Head(weight, HEAD.bias))
 
 
-def test_centred_is_yes_or_no():
-    with pytest.raises(EvaluationError, match=r"centred of fdbd must be 0 or 1, found 0\.5"):
-        FDBD(centred=0.5).fit(FITTED, HEAD)
-
-
 def test_a_row_at_the_mean_has_no_score():
     tested = dataclasses.replace(TESTED.take([0]), penultimate=np.full((1, WIDTH), 0.5))
     half = dataclasses.replace(

@@ -91,8 +91,3 @@ def test_scores_that_tell_nothing_are_named(value):
     constant = dataclasses.replace(FITTED, scores={**FITTED.scores, "energy": np.full(len(FITTED), value)})
     with pytest.raises(EvaluationError, match=r"the scores of energy are constant or not finite\. Leave ens_f out"):
         METHODS["ens_f"]().fit(constant)
-
-
-def test_components_are_counted_from_one():
-    with pytest.raises(EvaluationError, match="components of ens_f must be 1 or more, found 0; give another"):
-        METHODS["ens_f"](components=0).fit(FITTED)

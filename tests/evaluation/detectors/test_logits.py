@@ -148,18 +148,6 @@ def test_temperature_of_one_leaves_the_order_of_msp():
     assert stats.spearmanr(Temperature(1.0).fit(features).score(features), MSP().score(features)).statistic == 1.0
 
 
-@pytest.mark.parametrize("make", [Temperature, Energy])
-@pytest.mark.parametrize("temperature", [0.0, -1.0, float("nan")])
-def test_temperature_must_be_positive(make, temperature):
-    with pytest.raises(EvaluationError, match=r"temperature of (temperature|energy) must be above 0"):
-        make(temperature=temperature).fit(toy_features())
-
-
-def test_temperature_needs_labels():
-    with pytest.raises(EvaluationError, match=r"^2 of 162 rows to fit temperature on have no label"):
-        Temperature().fit(toy_features(unknown=2))
-
-
 def test_logits_that_are_not_finite_are_refused_with_their_row():
     features = toy_features(rows=20)
     features.logits[13, 2] = np.inf

@@ -185,19 +185,6 @@ def test_many_missing_classes_are_counted():
         Mahalanobis().fit(features_of(np.eye(4), labels))
 
 
-def test_rows_without_a_class_are_not_fitted():
-    with pytest.raises(
-        EvaluationError,
-        match=r"^5 of 165 rows to fit mahalanobis_all on have no label from 0 to 3.*with label -1\. Fit on an",
-    ):
-        MahalanobisAll().fit(toy_features(unknown=5))
-
-
-def test_no_rows_are_not_fitted():
-    with pytest.raises(EvaluationError, match="no rows to fit mahalanobis on; extract the split"):
-        Mahalanobis().fit(FITTED.take(slice(0)))
-
-
 def test_rows_that_do_not_differ_are_not_fitted():
     labels = np.arange(8) % 2
     with pytest.raises(

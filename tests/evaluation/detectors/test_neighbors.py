@@ -1,14 +1,14 @@
-"""Nearest neighbours and relations against loops over all pairs."""
+"""Nearest neighbours, their guidance and relations against loops over all pairs."""
 
 import dataclasses
 
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
-from scipy.special import softmax
+from scipy.special import logsumexp, softmax
 
 from tests.evaluation.detectors.toy import toy_features
-from unknown_detection.evaluation.detectors import KNN, Relation, nearest, neighbors
+from unknown_detection.evaluation.detectors import KNN, NNGuide, Relation, nearest, neighbors
 from unknown_detection.evaluation.errors import EvaluationError
 
 FITTED, TESTED = toy_features(rows=120, seed=1), toy_features(rows=20, seed=2, unknown=10)
@@ -110,12 +110,35 @@ def test_nearly_equal_rows_have_their_exact_distance(library):
 
 
 @pytest.mark.parametrize("k", [0, 121])
-def test_knn_needs_as_many_rows(k):
-    with pytest.raises(
-        EvaluationError,
-        match=f"k of knn must be a whole number from 1 to the 120 rows it is fitted on, found {k}[.] Give",
-    ):
-        KNN(k=k).fit(FITTED)
+@pytest.mark.parametrize("make", [KNN, NNGuide])
+def test_as_many_neighbours_as_rows_are_needed(make, k):
+    sentence = f"k of {make.name} must be a whole number from 1 to the 120 rows it is fitted on, found {k}[.] Give"
+    with pytest.raises(EvaluationError, match=sentence):
+        make(k=k).fit(FITTED)
+
+
+def guided(fitted, tested, k):
+    scores = []
+    for z, logits in zip(tested.penultimate.astype(float), tested.logits.astype(float), strict=True):
+        similarities = [
+            logsumexp(other_logits) * (z @ other) / (np.linalg.norm(z) * np.linalg.norm(other))
+            for other, other_logits in zip(fitted.penultimate.astype(float), fitted.logits.astype(float), strict=True)
+        ]
+        scores.append(-logsumexp(logits) * np.mean(sorted(similarities, reverse=True)[:k]))
+    return scores
+
+
+@pytest.mark.parametrize("k", [1, 10, 119, 120])
+@pytest.mark.parametrize("bank_rows", [7, 1024])
+def test_nnguide_is_the_energy_times_the_mean_similarity_to_the_nearest(k, bank_rows, library, monkeypatch):
+    monkeypatch.setattr(nearest, "_BANK_ROWS", bank_rows)
+    np.testing.assert_allclose(NNGuide(k=k).fit(FITTED).score(TESTED), guided(FITTED, TESTED, k), rtol=1e-12)
+
+
+def test_energies_below_zero_turn_the_order(library):
+    """Then the vectors of the bank point away, and the least similar rows are the nearest."""
+    fitted, tested = (dataclasses.replace(rows, logits=rows.logits - 30) for rows in (FITTED, TESTED))
+    np.testing.assert_allclose(NNGuide(k=5).fit(fitted).score(tested), guided(fitted, tested, 5), rtol=1e-12)
 
 
 @pytest.mark.parametrize(("power", "cutoff"), [(1.0, 0.0), (1.0, 0.03), (4.0, 0.0), (0.5, 0.1)])
@@ -160,20 +183,14 @@ def test_rows_with_negative_features_are_compared_one_by_one_with_a_bank_without
     np.testing.assert_allclose(detector.score(tested), pairwise.score(tested), rtol=1e-12)
 
 
-@pytest.mark.parametrize("hyperparameters", [{"power": 0.0}, {"cutoff": -0.1}])
-def test_relation_parameters_out_of_range_are_refused(hyperparameters):
-    (name,) = hyperparameters
-    with pytest.raises(EvaluationError, match=f"{name} of relation must be (above 0|0 to 1), found .*; give another"):
-        Relation(**hyperparameters).fit(FITTED)
-
-
 @pytest.mark.parametrize(
     ("make", "sets"),
     [
         (KNN, [{"k": count} for count in (7, 1, 120, 20)]),
+        (NNGuide, [{"k": count} for count in (10, 1, 120)]),
         (Relation, [{"power": 2.0}, {"power": 1.0}, {"power": 1.0, "cutoff": 0.03}, {"power": 8.0}]),
     ],
-    ids=["knn", "relation"],
+    ids=["knn", "nnguide", "relation"],
 )
 @pytest.mark.parametrize("bank_rows", [1024, 50])
 def test_several_score_together_as_each_does(make, sets, bank_rows, monkeypatch):
@@ -192,9 +209,3 @@ def test_a_bank_with_nan_is_refused(make):
     spoiled[7, 3] = np.nan
     with pytest.raises(EvaluationError, match=f"penultimate features of '{FITTED.ids[7]}' are NaN or infinite. Check"):
         make().fit(dataclasses.replace(FITTED, penultimate=spoiled))
-
-
-@pytest.mark.parametrize("make", [KNN, Relation])
-def test_features_of_another_width_are_refused(make):
-    with pytest.raises(EvaluationError, match=r"penultimate features must have the shape \(rows, 12\)"):
-        make().fit(FITTED).score(dataclasses.replace(TESTED, penultimate=TESTED.blocks[0]))

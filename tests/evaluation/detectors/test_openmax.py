@@ -231,22 +231,6 @@ def test_equal_distances_have_no_distribution():
         OpenMax().fit(features)
 
 
-@pytest.mark.parametrize(
-    "hyperparameters",
-    [
-        {"revised": 0},
-        {"tail": 1},
-        {"euclidean_weight": -1},
-        {"rank_weight": 1.1},
-        {"translation": 0},
-    ],
-)
-def test_parameters_out_of_range_are_refused(hyperparameters):
-    (name,) = hyperparameters
-    with pytest.raises(EvaluationError, match=f"{name} of openmax must be .*, found .*; give another"):
-        OpenMax(**hyperparameters).fit(FITTED)
-
-
 def test_one_of_the_distances_counts():
     with pytest.raises(EvaluationError, match="Both weights of openmax's distances are 0"):
         OpenMax(euclidean_weight=0, cosine_weight=0).fit(FITTED)

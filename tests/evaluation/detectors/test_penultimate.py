@@ -131,13 +131,3 @@ def test_gradnorm_is_the_norm_of_the_loss_gradient_by_the_weights():
             gradient[place] = (loss(head.weight + change) - loss(head.weight - change)) / (2 * step)
         exact = dataclasses.replace(TESTED.take(slice(row, row + 1)), logits=(z @ head.weight.T + head.bias)[None])
         np.testing.assert_allclose(detector.score(exact), -np.abs(gradient).sum(), rtol=1e-6)
-
-
-@pytest.mark.parametrize("make", [SHE, ViM, GradNorm])
-@pytest.mark.parametrize("field", ["penultimate", "logits"])
-def test_features_of_another_width_are_refused(make, field):
-    detector = make().fit(FITTED, HEAD)
-    with pytest.raises(
-        EvaluationError, match=r"must have the shape \(rows, (4|12)\) that the detector was made for, found \(30, 5\)"
-    ):
-        detector.score(dataclasses.replace(TESTED, **{field: TESTED.blocks[0]}))

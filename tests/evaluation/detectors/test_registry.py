@@ -33,8 +33,8 @@ TESTED = with_parts(BARE, toy_features(rows=60, seed=2, unknown=40))
 def make(name):
     if name in NEEDS_SCIKIT_LEARN:
         pytest.importorskip("sklearn", reason=f"scikit-learn fits {name}")
-    chosen = METHODS[name]
-    return chosen().fit(None if chosen.fits_on == "none" else FITTED, HEAD)
+    method = METHODS[name]
+    return method().fit(None if method.fits_on == "none" else FITTED, HEAD)
 
 
 @pytest.fixture(scope="module", params=ON_FEATURES)
@@ -120,61 +120,102 @@ def test_rows_of_no_class_get_higher_scores(name):
 
 
 @pytest.mark.parametrize("name", FITTED_ON_ROWS)
-def test_rows_without_a_class_are_not_fitted(name):
-    with pytest.raises(
-        EvaluationError,
-        match=rf"^3 of 43 rows to fit {name} on have no label.*label -1\. Fit on an in-distribution split",
+def test_rows_without_one_of_the_classes_are_not_fitted(name):
+    beyond = np.where(np.arange(len(FITTED)) == 5, 4, FITTED.labels)
+    for features, sentence in (
+        (toy_features(rows=40, unknown=3), rf"^3 of 43 rows to fit {name} on have no label.*label -1\. Fit on an in-"),
+        (dataclasses.replace(FITTED, labels=beyond), rf"rows to fit {name} on have no label from 0 to 3.*label 4"),
+        (FITTED.take(slice(0)), f"no rows to fit {name} on; extract the split"),
     ):
-        METHODS[name]().fit(toy_features(rows=40, unknown=3), HEAD)
+        with pytest.raises(EvaluationError, match=sentence):
+            METHODS[name]().fit(features, HEAD)
 
 
-@pytest.mark.parametrize("name", FITTED_ON_ROWS)
-def test_no_rows_are_not_fitted(name):
-    with pytest.raises(EvaluationError, match=f"no rows to fit {name} on; extract the split"):
-        METHODS[name]().fit(FITTED.take(slice(0)), HEAD)
+@pytest.mark.parametrize(
+    ("name", "hyperparameter", "value", "allowed"),
+    [
+        ("temperature", "temperature", 0.0, "above 0"),
+        ("temperature", "temperature", float("nan"), "above 0"),
+        ("energy", "temperature", -1.0, "above 0"),
+        ("gen", "gamma", 0.0, "above 0"),
+        ("gen", "largest", 0, "1 or more"),
+        ("react", "quantile", 1.0, "0 to below 1"),
+        ("dice", "sparsity", -0.1, "0 to below 1"),
+        ("ash", "pruned", 1.0, "0 to below 1"),
+        ("scale", "pruned", -0.1, "0 to below 1"),
+        ("fdbd", "centred", 0.5, "0 or 1"),
+        ("relation", "power", 0.0, "above 0"),
+        ("relation", "cutoff", -0.1, "0 to 1"),
+        ("openmax", "revised", 0, "1 to the number of classes"),
+        ("openmax", "tail", 1, "2 or more"),
+        ("openmax", "euclidean_weight", -1, "0 or more"),
+        ("openmax", "rank_weight", 1.1, "0 to 1"),
+        ("openmax", "translation", 0, "above 0"),
+        ("oodl", "depth", 1.5, "0 to 1"),
+        ("oodl", "nu", 0.0, "above 0, up to 1"),
+        ("oodl", "nu", 1.1, "above 0, up to 1"),
+        ("oodl", "rows", 1, "2 or more"),
+        ("ens_f", "components", 0, "1 or more"),
+        ("odin", "temperature", 0, "above 0"),
+        ("odin", "epsilon", -1, "0 or more"),
+        ("odin_max_logit", "temperature", -1, "above 0"),
+        ("mc_dropout", "samples", 1, "2 or more"),
+        ("mc_dropout_mi", "samples", 0, "2 or more"),
+        ("cadet", "views", 1, "2 or more"),
+    ],
+)
+def test_values_out_of_range_are_refused(name, hyperparameter, value, allowed):
+    sentence = f"^{hyperparameter} of {name} must be {allowed}.*, found {value}; give another"
+    with pytest.raises(EvaluationError, match=sentence):
+        METHODS[name](**{hyperparameter: value}).fit(FITTED, HEAD)
 
 
-@pytest.mark.parametrize("name", FITTED_ON_ROWS)
-def test_labels_beyond_the_logits_are_not_fitted(name):
-    labels = FITTED.labels.copy()
-    labels[5] = 4
-    with pytest.raises(EvaluationError, match=rf"rows to fit {name} on have no label from 0 to 3.*with label 4"):
-        METHODS[name]().fit(dataclasses.replace(FITTED, labels=labels), HEAD)
+@pytest.mark.parametrize(
+    "name", ["she", "vim", "gradnorm", "relation", "nnguide", "knn", "react", "dice", "ash", "scale"]
+)
+def test_features_of_another_width_are_refused(name):
+    detector = make(name)
+    for field, words in (("penultimate", "penultimate features"), ("logits", "logits")):
+        if words in METHODS[name].inputs:
+            expected = getattr(TESTED, field).shape[1]
+            sentence = rf"The {words} must have the shape \(rows, {expected}\) that .* found \(100, 5\)"
+            with pytest.raises(EvaluationError, match=sentence):
+                detector.score(dataclasses.replace(TESTED, **{field: TESTED.blocks[0]}))
 
 
 @pytest.mark.parametrize("name", sorted(METHODS))
 def test_grids_search_parameters_that_exist_from_their_defaults(name):
-    chosen = METHODS[name]
-    parameters = chosen.parameters()
-    for hyperparameter, values in chosen.search.items():
+    method = METHODS[name]
+    parameters = method.parameters()
+    for hyperparameter, values in method.search.items():
         assert values[0] == parameters[hyperparameter]
         assert len(set(values)) == len(values)
 
 
 @pytest.mark.parametrize("name", ON_FEATURES)
 def test_every_value_searched_makes_a_detector(name):
-    chosen = METHODS[name]
+    method = METHODS[name]
     if name in NEEDS_SCIKIT_LEARN:
         pytest.importorskip("sklearn", reason=f"scikit-learn fits {name}")
-    for hyperparameter, values in chosen.search.items():
+    for hyperparameter, values in method.search.items():
         for value in values:
             fitted = toy_features(rows=1000, seed=1) if name == "knn" else FITTED  # as many as its neighbours
-            detector = chosen(**{hyperparameter: value}).fit(None if chosen.fits_on == "none" else fitted, HEAD)
+            detector = method(**{hyperparameter: value}).fit(None if method.fits_on == "none" else fitted, HEAD)
             assert np.isfinite(detector.score(TESTED)).all()
 
 
 @pytest.mark.parametrize("name", [name for name in ON_FEATURES if not METHODS[name].reads_head])
 def test_detectors_that_do_not_read_the_last_layer_need_none(name):
-    expected, chosen = make(name).score(TESTED), METHODS[name]
-    given = chosen().fit(None if chosen.fits_on == "none" else FITTED).score(TESTED)
+    expected, method = make(name).score(TESTED), METHODS[name]
+    given = method().fit(None if method.fits_on == "none" else FITTED).score(TESTED)
     np.testing.assert_array_equal(given, expected)
 
 
 @pytest.mark.parametrize("name", [name for name in ON_FEATURES if METHODS[name].reads_head])
 def test_detectors_that_read_the_last_layer_say_so(name):
-    chosen = METHODS[name]
+    method = METHODS[name]
     with pytest.raises(EvaluationError, match=f"{name} reads the model's last layer, found none. Give the head"):
-        chosen().fit(None if chosen.fits_on == "none" else FITTED)
+        method().fit(None if method.fits_on == "none" else FITTED)
 
 
 def test_no_two_methods_of_a_family_or_of_two_have_one_name():

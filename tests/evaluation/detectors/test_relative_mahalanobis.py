@@ -3,11 +3,9 @@
 import dataclasses
 
 import numpy as np
-import pytest
 
 from tests.evaluation.detectors.toy import CLASSES, toy_features
 from unknown_detection.evaluation.detectors import RMDS
-from unknown_detection.evaluation.errors import EvaluationError
 
 FITTED, TESTED = toy_features(seed=1), toy_features(rows=20, seed=2, unknown=10)
 
@@ -44,9 +42,3 @@ def test_rmds_is_the_same_in_any_linear_map_of_the_features():
     )
     expected = RMDS().fit(FITTED).score(TESTED)
     np.testing.assert_allclose(RMDS().fit(fitted).score(tested), expected, rtol=1e-6, atol=1e-6)
-
-
-def test_rmds_needs_two_rows_of_each_class():
-    few = FITTED.take(np.append(np.flatnonzero(FITTED.labels != 2), np.flatnonzero(FITTED.labels == 2)[:1]))
-    with pytest.raises(EvaluationError, match=r"rmds needs at least 2 rows of each.*found 1 of class 2"):
-        RMDS().fit(few)

@@ -134,26 +134,7 @@ def test_ash_of_features_that_are_no_activations_says_which_row_it_fails_on():
         ASH(pruned=0.5).fit(None, HEAD).score(features)
 
 
-@pytest.mark.parametrize(
-    ("make", "hyperparameters", "message"),
-    [
-        (ReAct, {"quantile": 1.0}, "quantile of react"),
-        (DICE, {"sparsity": -0.1}, "sparsity of dice"),
-        (ASH, {"pruned": 1.0}, "pruned of ash"),
-        (ASH, {"pruned": 0.99}, "ash would keep none of 12 features"),
-        (SCALE, {"pruned": -0.1}, "pruned of scale"),
-        (SCALE, {"pruned": 0.99}, "scale would keep none of 12 features"),
-    ],
-)
-def test_parameters_out_of_range_are_refused(make, hyperparameters, message):
-    with pytest.raises(EvaluationError, match=message):
-        make(**hyperparameters).fit(FITTED, HEAD)
-
-
-@pytest.mark.parametrize("make", [ReAct, DICE, ASH, SCALE])
-def test_features_of_another_width_are_refused(make):
-    narrow = dataclasses.replace(TESTED, penultimate=TESTED.blocks[0])
-    with pytest.raises(
-        EvaluationError, match=r"penultimate features must have the shape \(rows, 12\).*found \(30, 5\)"
-    ):
-        make().fit(FITTED, HEAD).score(narrow)
+@pytest.mark.parametrize("make", [ASH, SCALE])
+def test_some_features_are_kept(make):
+    with pytest.raises(EvaluationError, match=f"{make.name} would keep none of 12 features"):
+        make(pruned=0.99).fit(FITTED, HEAD)

@@ -81,27 +81,21 @@ def test_channels_last_and_means_of_tokens():
         ("mobilenet_v3_small", 32, "classifier.3", "features.0", "features.12", 13),
         ("regnet_y_400mf", 32, "fc", "trunk_output.block1", "trunk_output.block4", 4),
         ("shufflenet_v2_x0_5", 32, "fc", "conv1", "conv5", 5),
-        ("swin_t", 32, "head", "features.0", "features.7", 8),
+        ("swin_t", 64, "head", "features.0", "features.7", 8),
+        ("timm:regnety_002", 32, "head.fc", "s1", "s4", 4),  # what timm lists, without the stem
     ],
 )
-def test_other_models_of_torchvision(make, size, head, first, last, count):
+def test_other_models(make, size, head, first, last, count):
     """By their definitions: a list of stages, or the children before the head."""
-    model = of_seed(torchvision.models.get_model, name=make, weights=None, num_classes=4)
-    layers, _ = look(model, images_of(size))
+    library, _, name = make.rpartition(":")
+    if library:
+        model = of_seed(timm.create_model, model_name=name, num_classes=4)
+    else:
+        model = of_seed(torchvision.models.get_model, name=name, weights=None, num_classes=4)
+    layers, seen = look(model, images_of(size))
     assert (layers.head, layers.blocks[0], layers.blocks[-1], len(layers.blocks)) == (head, first, last, count)
-
-
-def test_channels_of_torchvisions_swin():
-    """Its first stage has 96 channels whatever the size of the image, by the paper's table 7."""
-    model = of_seed(torchvision.models.swin_t, num_classes=4)
-    _, seen = look(model, images_of(64))
-    assert [block.shape[1] for block in seen.blocks.values()] == [96, 96, 192, 192, 384, 384, 768, 768]
-
-
-def test_what_timm_lists_without_the_stem():
-    model = of_seed(timm.create_model, model_name="regnety_002", num_classes=4)
-    layers, _ = look(model, images_of(32))
-    assert layers.blocks == ("s1", "s2", "s3", "s4")
+    if name == "swin_t":  # 96 channels in its first stage, whatever the size of the image, by the paper's table 7
+        assert [block.shape[1] for block in seen.blocks.values()] == [96, 96, 192, 192, 384, 384, 768, 768]
 
 
 def test_a_head_that_is_a_convolution():

@@ -58,20 +58,3 @@ def test_the_help_names_each_with_its_range_and_search(capsys):
     assert "openmax.rank_weight 0; 0 to 1; 0 for weights by rank" in said
     for name, method in METHODS.items():
         assert all(f"{name}.{hyperparameter} " in said for hyperparameter in settable(method))
-
-
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("odin", {"temperature": 0}),
-        ("odin", {"epsilon": -1}),
-        ("odin_max_logit", {"temperature": -1}),
-        ("mc_dropout", {"samples": 1}),
-        ("mc_dropout_mi", {"samples": 0}),
-        ("cadet", {"views": 1}),
-    ],
-)
-def test_values_that_a_second_pass_cannot_have(name, value):
-    (hyperparameter,) = value
-    with pytest.raises(EvaluationError, match=f"{hyperparameter} of {name} must be (above 0|0 or more|2 or more)"):
-        METHODS[name](**value).fit()
