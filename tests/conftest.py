@@ -1,3 +1,4 @@
+import gc
 import os
 
 import filelock
@@ -39,6 +40,17 @@ def pytest_xdist_auto_num_workers():
 def pytest_xdist_make_scheduler(config, log):
     """All tests of a file run in one worker, so that what they share is made once and not by every worker."""
     return LoadFileScheduling(config, log) if config.getvalue("dist") == "load" else None
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection():
+    """Objects of collection live to the end, so none is looked at for garbage: neither now nor while tests run."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture
