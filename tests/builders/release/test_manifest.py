@@ -24,6 +24,7 @@ from builders.release.manifest import (
 from builders.release.schema import OODNESS, Column
 from builders.release.split_entries import PartEntry, is_training, pieces_by_key
 from tests import manifests
+from tests.builders.conftest import files_of
 from tests.hf_scripts.samples import make_release
 from tests.manifests import file, manifest_of, write_json
 
@@ -79,9 +80,8 @@ def test_what_a_build_wrote_is_written_again_to_the_byte(built, tmp_path):
 
 def test_its_files_are_those_of_the_folder(built):
     manifest = read_manifest(built)
-    found = {path.relative_to(built).as_posix(): path.stat().st_size for path in built.rglob("*.*") if path.is_file()}
-    found = {name: size for name, size in found.items() if not name.startswith(".state/") and name != "manifest.json"}
-    assert {file.path: file.size for file in manifest.files_and_card()} == found
+    sizes = {path: len(data) for path, data in files_of(built).items() if path != "manifest.json"}
+    assert {file.path: file.size for file in manifest.files_and_card()} == sizes
     assert manifest.files()[-1] != manifest.card == manifest.files_and_card()[-1]
 
 
@@ -118,21 +118,15 @@ def test_a_reason_is_short_whatever_it_repeats():
     assert len(refused(manifest)) < 400
 
 
-def test_values_cannot_be_changed():
-    with pytest.raises(AttributeError):
-        EMPTY.version = "1.0.0"
-
-
 # Splits
 
 
 def test_a_split_is_its_only_part():
     split = manifests.typed(small()).configs["bench"].splits["test"]
     (piece,) = split.pieces()
-    same = [
-        name for name in PartEntry.__struct_fields__ if name not in ("name", "labelled", "classes", "paper_classes")
-    ]
-    assert [getattr(piece, name) for name in same] == [getattr(split, name) for name in same]
+    shared = PartEntry.__struct_fields__[: PartEntry.__struct_fields__.index("name")]
+    assert "adopted" in shared
+    assert [getattr(piece, name) for name in shared] == [getattr(split, name) for name in shared]
     assert (piece.name, piece.labelled, list(pieces_by_key("bench/test", split))) == ("", False, ["bench/test"])
 
 
@@ -182,18 +176,20 @@ def test_text_that_is_no_manifest(data, reason):
     assert reason in refused(data)
 
 
-@pytest.mark.parametrize("found", [0, 2, 99, -1, 10**400, True, None, "1", 1.0, float("nan"), [1], {"a": 1}])
-def test_another_format_is_left_to_the_version_that_wrote_it(found):
-    with pytest.raises(
-        BuildError, match=r"^Cannot read x: its format is .{1,40}, and this version reads 1\. Use"
-    ) as e:
-        parse(json.dumps(small() | {"format": found}).encode(), "x")
-    assert not isinstance(e.value, ManifestError)
+@pytest.mark.parametrize(
+    "changes",
+    [{"format": version} for version in (0, 2, -1, 10**400, True, None, "1", 1.0, float("nan"), [1])] + [None],
+)
+def test_another_format_is_left_to_the_version_that_wrote_it(changes):
+    document = {} if changes is None else small() | changes
+    sentence = r"^Cannot read x: its format is .{1,40}, and this version reads 1\. Use"
+    with pytest.raises(BuildError, match=sentence) as caught:
+        parse(json.dumps(document).encode(), "x")
+    assert not isinstance(caught.value, ManifestError)
 
 
-def test_no_format_is_another_format():
-    with pytest.raises(BuildError, match="its format is not a number"):
-        parse(b"{}", "x")
+def column(**changes):
+    return {"name": "epsilon", "type": "float64", "description": "the largest change of a sample"} | changes
 
 
 TEST = "configs.bench.splits.test"
@@ -203,30 +199,26 @@ MIXED = "configs.bench.splits.mixed"
 @pytest.mark.parametrize(
     ("place", "value", "reason"),
     [
-        # Types
         (f"{TEST}.rows", "3", "expected `int`, got `str`"),
         (f"{TEST}.rows", True, "expected `int`, got `bool`"),
-        (f"{TEST}.rows", 3.0, "expected `int`, got `float`"),
         (f"{TEST}.rows", float("nan"), "expected `int`, got `float`"),
-        (f"{TEST}.rows", float("inf"), "expected `int`, got `float`"),
         (f"{TEST}.rows", -1, "expected `int` >= 0"),
-        (f"{TEST}.rows", 10**40, "expected `int` <= 1000000000000000"),
         (f"{TEST}.index.bytes", 10**16, "expected `int` <= 1000000000000000"),
         (f"{TEST}.excluded_by_rule.i", "1", "expected `int`, got `str`"),
-        (f"{MIXED}.parts[1].classes", None, "expected `int`, got `null`"),
         (f"{MIXED}.parts[1].excluded_by_rule.i", -1, "expected `int` >= 0"),
         (f"{TEST}.digest", "0" * 63, "expected a SHA-256 in lower-case hex"),
         (f"{TEST}.digest", "A" * 64, "expected a SHA-256 in lower-case hex"),
         (f"{TEST}.digest", "0" * 64 + "\n", "expected a SHA-256 in lower-case hex"),
-        (f"{TEST}.role", "friend", "invalid enum value 'friend'"),
         (f"{MIXED}.parts[0].role", "\x1b[31m", "invalid enum value '\\x1b[31m'"),
         ("benchmarks.bench.demo", 1, "expected `bool`, got `int`"),
         ("benchmarks.bench.seed", 2**63, "expected `int`"),
-        ("configs.bench.splits", [], "expected `object`, got `array`"),
         ("duplicates.compared[0].by", "eye", "invalid enum value 'eye'"),
-        ("duplicates.compared[0].splits[0]", 3, "expected `str`, got `int`"),
+        (
+            "configs.bench.columns",
+            [{"name": "a", "type": "float16", "description": ""}],
+            "invalid enum value 'float16'",
+        ),
         # Text that would turn a terminal or a card around
-        ("configs.bench.label_names[1]", "a\nb", "expected one line of printable text"),
         ("configs.bench.label_names[1]", "b\n", "expected one line of printable text"),
         ("configs.bench.label_names[1]", "\x1b]0;title\x07", "expected one line of printable text"),
         ("configs.bench.description", "a \u202e b", "expected printable text"),
@@ -236,14 +228,24 @@ MIXED = "configs.bench.splits.mixed"
         (f"{TEST}.index.path", "index/a\r.parquet", "expected one line of printable text"),
         ("sources.source.licence.url", "https://example.org/\x00", "expected one line of printable text"),
         ("sources.source.title", "x" * 10_001, "expected `str` of length <= 10000"),
+        # Generators
+        (f"{TEST}.generator", {"parameters": {"by": [20]}}, "expected `bool | int | float | str`"),
+        (f"{TEST}.generator", {"weights": {"w": "abc"}}, "expected a SHA-256 in lower-case hex"),
+        (f"{TEST}.generator", {"reproducible": "perhaps"}, "invalid enum value 'perhaps'"),
+        (f"{TEST}.generator", {"prepared": 1 << 16}, "expected `int` <= 65535"),
+        (f"{TEST}.generator", {"sealed": {"resize": 0}}, "expected `int` >= 1"),
+        # An original that is resized to more would take all memory.
+        (f"{TEST}.generator", {"sealed": {"resize": 4097}}, "expected `int` <= 4096"),
+        (f"{TEST}.generator", {"sealed": {"interpolation": "lanczos"}}, "invalid enum value 'lanczos'"),
     ],
 )
 def test_a_value_of_another_kind_is_named_with_its_place(place, value, reason):
     manifest = small()
+    if place.endswith("generator"):
+        value = generator(**value | ({"sealed": prepared(**value["sealed"])} if "sealed" in value else {}))
     set_at(manifest, place, value)
-    said = refused(manifest)
-    assert said.startswith(place)
-    assert f": {reason}" in said
+    assert (refusal := refused(manifest)).startswith(place)
+    assert f": {reason}" in refusal
 
 
 def set_at(manifest, place, value):
@@ -363,10 +365,6 @@ def test_a_card_elsewhere(card):
     assert refused(small() | {"card": file(card)}) == f"its card is {card}, not README.md"
 
 
-def column(**changes):
-    return {"name": "epsilon", "type": "float64", "description": "the largest change of a sample"} | changes
-
-
 def generator(**changes):
     entry = {"name": "bright-224", "version": 1, "parameters": {"by": 20, "gain": 0.5, "on": True, "how": "all"}}
     return entry | {"weights": {"w": "0" * 64}, "reproducible": "exact"} | changes
@@ -386,26 +384,6 @@ def with_sealed(manifest, *, columns=None, **changes):
     return manifest
 
 
-def test_sealed_splits_are_read_and_written_as_they_are():
-    manifest = with_sealed(small())
-    read = parse(json.dumps(manifest).encode(), "x")
-    assert json.loads(dump(read)) == manifest
-    assert file("sealed/bench/test.parquet")["path"] in {entry.path for entry in read.files()}
-    # How it is published changes no image.
-    assert "sealed" not in read.by_key()["bench/test"].generator.identity()
-
-
-def test_columns_and_generators_are_read_and_written_as_they_are():
-    manifest = small()
-    manifest["configs"]["bench"]["columns"] = ["oodness", column()]
-    manifest["configs"]["bench"]["splits"]["test"]["generator"] = generator()
-    read = parse(json.dumps(manifest).encode(), "x")
-    assert json.loads(dump(read)) == manifest
-    described = Column("epsilon", "float64", "the largest change of a sample")
-    assert read.configs["bench"].own_columns() == (OODNESS, described)
-    assert read.by_key()["bench/test"].generator.identity() == generator()
-
-
 def test_a_column_of_before_that_had_the_name_of_overlaps_needs_its_values():
     """BROAD 1.0.0 had a boolean `id_overlap`; the known column is listed by name alone and may lack values."""
     manifest = small()
@@ -419,60 +397,25 @@ def test_a_column_of_before_that_had_the_name_of_overlaps_needs_its_values():
     assert ((before.type, before.nullable), (now.type, now.nullable)) == (("bool", False), ("string", True))
 
 
-@pytest.mark.parametrize(
-    ("columns", "reason"),
-    [
-        ([3], "configs.bench.columns[0]: expected `str | object`, got `int`"),
-        ([{"name": "a", "type": "string"}], "configs.bench.columns[0]: object missing required field `description`"),
-        ([column(type="float16")], "configs.bench.columns[0].type: invalid enum value 'float16'"),
-        ([column(absent=0)], "configs.bench.columns[0]: object contains unknown field `absent`"),
-    ],
-)
-def test_a_column_of_another_form(columns, reason):
-    manifest = small()
-    manifest["configs"]["bench"]["columns"] = columns
-    assert refused(manifest) == reason
-
-
-@pytest.mark.parametrize(
-    ("change", "reason"),
-    [
-        ({"version": "1"}, "generator.version: expected `int`, got `str`"),
-        ({"parameters": {"by": [20]}}, "generator.parameters.by: expected"),
-        ({"weights": {"w": "abc"}}, "generator.weights.w: expected a SHA-256 in lower-case hex"),
-        ({"reproducible": "perhaps"}, "generator.reproducible: invalid enum value 'perhaps'"),
-        ({"prepared": True}, "generator.prepared: expected `int`, got `bool`"),
-        ({"prepared": 1 << 16}, "generator.prepared: expected `int` <= 65535"),
-        ({"sealed": {}}, "generator.sealed: object missing required field `size`"),
-        ({"sealed": prepared(resize=0)}, "generator.sealed.resize: expected `int` >= 1"),
-        # An original that is resized to more would take all memory.
-        ({"sealed": prepared(resize=4097)}, "generator.sealed.resize: expected `int` <= 4096"),
-        (
-            {"sealed": prepared(interpolation="lanczos")},
-            "generator.sealed.interpolation: invalid enum value 'lanczos'",
-        ),
-        ({"sealed": prepared(seal=1)}, "generator.sealed: object contains unknown field `seal`"),
-    ],
-)
-def test_a_generator_of_another_form(change, reason):
-    manifest = small()
-    manifest["configs"]["bench"]["splits"]["test"]["generator"] = generator(**change)
-    assert refused(manifest).startswith(f"configs.bench.splits.test.{reason}")
-
-
 def audit(key="bench/artifacts", **changes):
     entry = {"summary": "What was found.", "splits": {"bench/test": manifests.DIGEST}}
     return entry | {"table": file(f"audit/{key}.csv"), "chart": file(f"audit/{key}.png")} | changes
 
 
-def test_audits_are_read_listed_and_written_as_they_are():
-    manifest = small() | {"audits": {"bench/artifacts": audit(), "overlap": audit("overlap")}}
+def test_sealed_splits_own_columns_and_audits_are_read_listed_and_written_as_they_are():
+    manifest = with_sealed(small()) | {"audits": {"bench/artifacts": audit(), "overlap": audit("overlap")}}
+    manifest["configs"]["bench"]["columns"] += ["oodness", column()]
     del manifest["audits"]["overlap"]["chart"]
     read = parse(json.dumps(manifest).encode(), "x")
     assert json.loads(dump(read)) == manifest
-    paths = [found.path for found in read.files()]
-    assert {"audit/bench/artifacts.csv", "audit/bench/artifacts.png", "audit/overlap.csv"} <= set(paths)
-    assert "audit/overlap.png" not in paths
+    described = Column("epsilon", "float64", "the largest change of a sample")
+    assert read.configs["bench"].own_columns()[1:] == (OODNESS, described)
+    # How an image is prepared and published does not change it.
+    identity = generator(reproducible="recorded")
+    assert read.by_key()["bench/test"].generator.identity() == identity
+    paths = {entry.path for entry in read.files()}
+    assert paths >= {"sealed/bench/test.parquet", "audit/bench/artifacts.csv", "audit/bench/artifacts.png"}
+    assert "audit/overlap.csv" in paths and "audit/overlap.png" not in paths
 
 
 @pytest.mark.parametrize(
@@ -576,8 +519,8 @@ def test_what_does_not_fit_together(change, reason):
 def test_parts_that_do_not_add_up(count):
     manifest = small()
     manifest["configs"]["bench"]["splits"]["mixed"]["parts"][0][count] += 1
-    said = refused(manifest)
-    assert said.startswith(f"{count} of bench/mixed is ") and ", but its parts add up to " in said
+    reason = refused(manifest)
+    assert reason.startswith(f"{count} of bench/mixed is ") and ", but its parts add up to " in reason
 
 
 @pytest.mark.parametrize(
@@ -607,12 +550,6 @@ def test_the_release_is_named_where_its_folder_says_nothing(tmp_path):
     write_json(tmp_path, [])
     with pytest.raises(ManifestError, match=r"^Cannot use the manifest\.json of org/name at v1: expected `object`"):
         read_manifest(tmp_path, "org/name at v1")
-
-
-def test_what_is_wrong_is_named_in_a_real_manifest(imagenet_release):
-    manifest = manifest_of(imagenet_release)
-    manifest["configs"]["imagenet-train"]["splits"]["train"]["rows"] = "many"
-    assert refused(manifest) == "configs.imagenet-train.splits.train.rows: expected `int`, got `str`"
 
 
 def test_what_nobody_could_read_is_not_written(tmp_path):
