@@ -9,7 +9,7 @@ import pytest
 
 from builders.errors import BuildError
 from builders.generate.arrays import AS_PNG
-from builders.generate.contract import Generated, Generator, SourceImage, Weights, differences
+from builders.generate.contract import Generated, Generator, SourceImage, Weights, identity_differences
 from builders.generate.exact.corruptions import DESCRIPTIONS
 from builders.generate.exact.noise import GAUSSIAN_NOISE
 from builders.generate.exact.resize import FIXED_RESIZE
@@ -76,8 +76,9 @@ def test_what_images_are_prepared_for_is_recorded_and_changes_no_identity():
 def test_identities_are_compared_by_what_the_images_follow_from():
     one = generator(parameters={"epsilon": 0.05, "steps": 40}, weights=(Weights("w", "aa"),))
     other = generator(version=2, parameters={"epsilon": 0.1, "start": "random"}, weights=(Weights("w", "bb"),))
-    assert differences(one.identity(), dataclasses.replace(one, description="else", together=9).identity()) == []
-    assert differences(one.identity(), other.identity()) == [
+    equal = dataclasses.replace(one, description="else", together=9)
+    assert identity_differences(one.identity(), equal.identity()) == []
+    assert identity_differences(one.identity(), other.identity()) == [
         "epsilon 0.1 instead of 0.05",
         "start random instead of not set",
         "steps not set instead of 40",

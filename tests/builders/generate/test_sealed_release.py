@@ -17,7 +17,7 @@ import pytest
 from PIL import Image
 
 from builders.generate.contract import SourceImage
-from builders.generate.exact import opened
+from builders.generate.exact import residuals
 from builders.generate.sealed import Original, unseal
 from builders.release.digests import rows_digest
 from builders.writing import read_plan
@@ -276,9 +276,9 @@ def test_another_original_is_named_and_what_was_finished_stays(release, publishe
     assert {name: after[name] for name in before} == before
     # The right file, and the batch that was opened is not opened again.
     opened_again = []
-    opening = opened.open_image
+    opening = residuals.open_image
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(opened, "open_image", lambda *given: opened_again.append(given[0].id) or opening(*given))
+        patch.setattr(residuals, "open_image", lambda *given: opened_again.append(given[0].id) or opening(*given))
         assert materialized(published, photographs, out) == 0
     assert files_of(out) == files_of(release)
     assert row in opened_again
@@ -297,8 +297,8 @@ def test_another_decoder_is_named_with_its_digest(release, published, photograph
         pixels[0, 0, 0] ^= 1
         return pixels
 
-    prepared = opened.prepare
-    monkeypatch.setattr(opened, "prepare", other)
+    prepared = residuals.prepare_original
+    monkeypatch.setattr(residuals, "prepare_original", other)
     said = refused(published, photographs, tmp_path / "out", capsys)
     row = rows_of(release, "data", "nudged")[0]
     assert f"The original of {row['id']} has other pixels here than where it was sealed" in said
@@ -430,7 +430,7 @@ def test_tools_that_generate_otherwise_refuse(published, photographs, tmp_path, 
 
 def test_what_opens_has_the_identity_of_what_generated_and_needs_nothing():
     own = dataclasses.replace(toy.NUDGED, requires=("torch",), needs="--weights FILE")
-    generator = opened.opened(own, toy.NUDGED.entry())
+    generator = residuals.residual_opener(own, toy.NUDGED.entry())
     assert generator.identity() == toy.NUDGED.identity()
     assert (generator.sealed, generator.requires, generator.needs, generator.resources.gpus) == (None, (), "", 0)
     with pytest.raises(ValueError, match="x has no sealed residual"):

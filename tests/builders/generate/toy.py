@@ -24,7 +24,7 @@ from builders.generate import batches, sealed
 from builders.generate.contract import Generated, Generator, Weights
 from builders.generate.exact.resize import FIXED_RESIZE
 from builders.pipeline.build_plan import BuildRequest, Run
-from builders.pipeline.from_sources import prepare_original
+from builders.pipeline.from_sources import prepare
 from builders.pipeline.run import write_release
 from builders.release.schema import PREPARED_SHA256, Column
 from builders.release.split_entries import PreparationEntry
@@ -235,6 +235,6 @@ def build_toy(photographs, out, *, splits=(), workers=1, gpus=1, benchmark=None,
     batches._BATCH_BYTES = BATCH
     try:
         with TerminalMeter(quiet=True) as meter, executor or LocalExecutor(workers, gpus=gpus) as executor:
-            return write_release(prepare_original(Run.of(benchmark, request, executor, meter)))
+            return write_release(prepare(Run.of(benchmark, request, executor, meter)))
     finally:
         batches._BATCH_BYTES = before
