@@ -64,7 +64,7 @@ def main() -> None:
         return [
             BatchTask(args.scratch / "plan.arrow", batch, {"imagenet": str(tree)}, generator, False)
             for generator in (corruption(name, 5) for name in PAPERS_CORRUPTIONS)
-            for batch in batches.cut(rows, generator, generator.name, packs)
+            for batch in batches.cut_batches(rows, generator, generator.name, packs)
         ]
 
     def clean() -> None:

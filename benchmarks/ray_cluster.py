@@ -95,8 +95,8 @@ def main() -> None:
     rows = write_plan(tree, plan, args.images)
 
     def tasks() -> list[Measured]:
-        cut = batches.cut(rows, FIXED_RESIZE, "resized", packs)
-        return [Measured(BatchTask(plan, batch, {"imagenet": str(tree)}, FIXED_RESIZE, False)) for batch in cut]
+        parts = batches.cut_batches(rows, FIXED_RESIZE, "resized", packs)
+        return [Measured(BatchTask(plan, batch, {"imagenet": str(tree)}, FIXED_RESIZE, False)) for batch in parts]
 
     def clean() -> None:
         shutil.rmtree(packs, ignore_errors=True)

@@ -126,7 +126,7 @@ def test_an_attack_halves_its_batches_where_memory_runs_out(little_memory, capsy
         seeds = range(rows.start, rows.stop)
         return [found for _, found in PGD(steps=1).candidates(network, images[rows], labels[rows], seeds)]
 
-    found = Halving(64).each(64, work)
+    found = Halving(64).map(64, work)
     assert sum(len(part) for batch in found for part in batch) == 64
     assert "memory ran out with 64 images at a time" in capsys.readouterr().err
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 from PIL import ExifTags, Image
 
 from builders.audit.smoothness import total_variation
-from builders.executors.base import ONE_CORE, Counted, Progress, Resources
+from builders.executors.base import ONE_CORE, Progress, ProgressCounter, Resources
 from builders.release import images
 from builders.release.reader import RowGroup
 
@@ -115,10 +115,10 @@ class MeasureTask:
         Raises:
             BuildError: the shard cannot be read, or an image does not decode.
         """
-        counted, measured = Counted(len(self.group.rows), progress), []
+        counted, measured = ProgressCounter(len(self.group.rows), progress), []
         for size, numbers in self.group.each(
             lambda data: (len(data), [*header_numbers(data), *pixel_numbers(images.decode(data))])
         ):
             measured.append(numbers)
-            counted.one(size)
+            counted.add(size)
         return np.array(measured, np.float64).reshape(-1, len(NUMBERS))

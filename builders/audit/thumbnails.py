@@ -13,7 +13,7 @@ from typing import ClassVar
 import numpy as np
 
 from builders.duplicates.distance import SIDE, scaled
-from builders.executors.base import ONE_CORE, Counted, Executor, Meter, Progress, Resources
+from builders.executors.base import ONE_CORE, Executor, Meter, Progress, ProgressCounter, Resources
 from builders.release import images
 from builders.release.reader import RowGroup, row_groups
 from builders.release.split_entries import SplitEntry
@@ -38,12 +38,12 @@ class ThumbnailTask:
         Raises:
             BuildError: the shard cannot be read, or an image does not decode.
         """
-        counted = Counted(len(self.group.rows), progress)
+        counted = ProgressCounter(len(self.group.rows), progress)
         pixels = np.empty((len(self.group.rows), SIDE, SIDE, 3), np.uint8)
         thumbnails = self.group.each(lambda data: (len(data), scaled(images.decode(data))))
         for number, (size, thumbnail) in enumerate(thumbnails):
             pixels[number] = thumbnail
-            counted.one(size)
+            counted.add(size)
         array = np.lib.format.open_memmap(self.array, "r+")
         array[self.group.first : self.group.first + len(pixels)] = pixels
         array.flush()

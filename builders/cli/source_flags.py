@@ -135,7 +135,7 @@ def source_folders(
             source: mirror.mirror_files(source, place, partitions.get(source, ()), flags.cache, log)
             for source, place in remote.items()
         }
-    absent = {source: files for source, files in downloads.items() if files.absent}
+    absent = {source: files for source, files in downloads.items() if files.missing}
     if flags.dry_run and absent:
         lines = [f"{source.key}: {files.describe()}" for source, files in absent.items()]
         head = "A dry run downloads nothing, and the cache lacks files to plan from. A build would download"

@@ -111,7 +111,12 @@ def _dry_run(chosen: Sequence[Source], into: Path) -> None:
     files = [state for source in chosen for state in states(source, into)]
     lines = [("source", "file", "bytes", "state")]
     lines += [
-        (file.source.key, file.file.name, f"{file.file.size:,}" if file.file.size else "not published", file.words)
+        (
+            file.source.key,
+            file.file.name,
+            f"{file.file.size:,}" if file.file.size else "not published",
+            file.description,
+        )
         for file in files
     ]
     for line in aligned_lines(lines):

@@ -93,7 +93,7 @@ class Executor(Protocol):
         """
 
 
-_kept: dict[Callable[[], Any], Any] = {}
+_worker_values: dict[Callable[[], Any], Any] = {}
 
 
 def once_per_worker(create: Callable[[], Value]) -> Value:
@@ -105,29 +105,30 @@ def once_per_worker(create: Callable[[], Value]) -> Value:
     Args:
         create: hashable, and equal for tasks that share the value: a function, or a frozen dataclass with `__call__`.
     """
-    if create not in _kept:
-        _kept.clear()
-        _kept[create] = create()
-    value: Value = _kept[create]
+    if create not in _worker_values:
+        _worker_values.clear()
+        _worker_values[create] = create()
+    value: Value = _worker_values[create]
     return value
 
 
 _PROGRESS_EVERY = 64
+"""Images between two reports of progress (ours)."""
 
 
-class Counted:
+class ProgressCounter:
     """Counts images and bytes, and reports them in steps and at the end."""
 
     def __init__(self, images: int, progress: Progress) -> None:
-        self.left, self.progress = images, progress
+        self.remaining, self.progress = images, progress
         self.images = self.bytes = 0
 
-    def one(self, size: int) -> None:
+    def add(self, size: int) -> None:
         """Count one image."""
         self.images += 1
         self.bytes += size
-        self.left -= 1
-        if self.images == _PROGRESS_EVERY or not self.left:
+        self.remaining -= 1
+        if self.images == _PROGRESS_EVERY or not self.remaining:
             self.progress(self.images, self.bytes)
             self.images = self.bytes = 0
 

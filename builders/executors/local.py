@@ -21,7 +21,7 @@ from typing import Any
 
 from builders.errors import BuildError
 from builders.executors.base import Progress, Result, Task
-from builders.executors.worker import READY, answered, serve
+from builders.executors.worker import READY, serve, unpickled_answer
 from builders.storage.scratch import remove_stale_folders, scratch_folder
 
 _POLL_SECONDS = 0.1
@@ -55,43 +55,44 @@ class LocalExecutor:
     """
 
     def __init__(self, workers: int, *, gpus: float = 0, preload: Sequence[str] = (), resumes: bool = True) -> None:
-        self._seats, self._gpus, self._resumes = workers, gpus, resumes
+        self._slots, self._gpus, self._resumes = workers, gpus, resumes
         self._preload = preload
         self._workers: list[_LocalWorker] = []
-        self._seen = (0, 0)
+        self._reported = (0, 0)
         self._closing = False
         self._starting: threading.Thread | None = None
-        self._refused: OSError | None = None
+        self._start_error: OSError | None = None
 
     def __enter__(self) -> LocalExecutor:
-        if self._seats == 1:
+        if self._slots == 1:
             remove_stale_folders(_SOCKETS)
         else:
             context = _context(self._preload)
-            self._shared: Any = context.RawArray("q", 2 * self._seats)
-            self._workers = [_LocalWorker(context, self._shared, number) for number in range(self._seats)]
+            self._shared: Any = context.RawArray("q", 2 * self._slots)
+            self._workers = [_LocalWorker(context, self._shared, number) for number in range(self._slots)]
             # In a thread, because the server answers only after it has imported everything.
             forked = context.get_start_method() == "forkserver"
-            placed = _Sockets().used() if forked else contextlib.nullcontext()
-            self._starting = threading.Thread(target=self._start, args=[placed], daemon=True)
+            socket_folder = _Sockets().in_use() if forked else contextlib.nullcontext()
+            self._starting = threading.Thread(target=self._start, args=[socket_folder], daemon=True)
             self._starting.start()
         return self
 
-    def _start(self, placed: AbstractContextManager[None]) -> None:
+    def _start(self, socket_folder: AbstractContextManager[None]) -> None:
         _block_interrupts()
         try:
-            with placed:
+            with socket_folder:
                 for worker in self._workers:
                     if not self._closing:
                         worker.process.start()
-                    worker.theirs.close()
+                    worker.worker_pipe.close()
         except OSError as error:
-            self._refused = error  # no more processes or files, no folder for a socket: `run` finds the pipes closed
+            # No more processes or files, or no folder for a socket: `run` finds the pipes closed.
+            self._start_error = error
         except EOFError:
             pass  # the server has ended, and so has the pipe
         finally:
             for worker in self._workers:
-                worker.theirs.close()
+                worker.worker_pipe.close()
 
     def __exit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
@@ -115,14 +116,14 @@ class LocalExecutor:
                     f"Too few GPUs: a task needs {task.resources.gpus:g}, and {self._gpus:g} can be used here. Run it "
                     "on a machine with enough of them."
                 )
-        if self._seats == 1:
+        if self._slots == 1:
             return [task.run(progress) for task in tasks]
         if self._closing or not self._workers:
             raise RuntimeError("The executor was not entered, or its workers have ended.")
-        run = _LocalRun(tasks, self._workers, self._seats, self._gpus)
+        run = _LocalRun(tasks, self._workers, self._slots, self._gpus)
         try:
             while not run.ended() and (run.dead is None or self._resumes):
-                run.hand_out()
+                run.assign()
                 run.listen()
                 self._report(progress)
         except BaseException:
@@ -140,34 +141,34 @@ class LocalExecutor:
     def _report(self, progress: Progress) -> None:
         numbers = self._shared[:]
         images, size = sum(numbers[::2]), sum(numbers[1::2])
-        if (images, size) != self._seen:
-            seen, self._seen = self._seen, (images, size)
-            progress(images - seen[0], size - seen[1])
+        if (images, size) != self._reported:
+            earlier, self._reported = self._reported, (images, size)
+            progress(images - earlier[0], size - earlier[1])
 
     def _close(self, *, kill: bool) -> None:
         self._closing = True
         for worker in self._workers:
-            worker.ours.close()
+            worker.pipe.close()
             if kill and worker.process.pid is not None:
                 worker.process.kill()
 
     def _death(self, worker: _LocalWorker) -> BuildError:
-        if worker.process.pid is None and self._refused is not None:
+        if worker.process.pid is None and self._start_error is not None:
             return BuildError(
-                f"A worker could not be started: {self._refused.strerror or self._refused}. Its socket lies in the "
-                "temporary folder, which TMPDIR names. Fix this, or run the same command with --workers 1."
+                f"A worker could not be started: {self._start_error.strerror or self._start_error}. Its socket lies "
+                "in the temporary folder, which TMPDIR names. Fix this, or run the same command with --workers 1."
             )
-        again = "Run the same command with fewer --workers" + ("; it resumes." if self._resumes else ".")
-        return BuildError(f"A worker {worker.how_it_ended()}. {again}")
+        advice = "Run the same command with fewer --workers" + ("; it resumes." if self._resumes else ".")
+        return BuildError(f"A worker {worker.describe_end()}. {advice}")
 
 
 class _LocalWorker:
     """A worker process, started or not, and this process's end of its pipe."""
 
     def __init__(self, context: BaseContext, shared: Any, number: int) -> None:
-        self.ours, self.theirs = context.Pipe()
+        self.pipe, self.worker_pipe = context.Pipe()
         self.process: BaseProcess = context.Process(  # type: ignore[attr-defined]  # every context has it
-            target=serve, args=(self.theirs, shared, number, dict(os.environ)), name=f"worker {number + 1}"
+            target=serve, args=(self.worker_pipe, shared, number, dict(os.environ)), name=f"worker {number + 1}"
         )
         self.ready = False
         self.task: int | None = None
@@ -177,7 +178,7 @@ class _LocalWorker:
         if self.process.pid is not None:
             self.process.join()
 
-    def how_it_ended(self) -> str:
+    def describe_end(self) -> str:
         """Describe for the user how a worker ended whose pipe has closed."""
         if self.process.pid is None:
             return "could not be started, usually for lack of memory"
@@ -193,28 +194,28 @@ class _LocalWorker:
 class _LocalRun:
     """The state of one call of `LocalExecutor.run`."""
 
-    def __init__(self, tasks: Sequence[Task[Any]], workers: Sequence[_LocalWorker], seats: int, gpus: float) -> None:
+    def __init__(self, tasks: Sequence[Task[Any]], workers: Sequence[_LocalWorker], slots: int, gpus: float) -> None:
         self.tasks, self.workers = tasks, workers
         self.next = 0
-        self.seats, self.gpus = seats, gpus
+        self.slots, self.gpus = slots, gpus
         self.results: dict[int, Any] = {}
         self.failures: dict[int, BaseException] = {}
         self.dead: _LocalWorker | None = None
 
     def ended(self) -> bool:
         """Whether no task runs and none is left to start."""
-        return not any(worker.task is not None for worker in self._alive()) and not self._more()
+        return not any(worker.task is not None for worker in self._alive()) and not self._can_start()
 
-    def _more(self) -> bool:
+    def _can_start(self) -> bool:
         return self.next < len(self.tasks) and not self.failures and self.dead is None
 
     def _alive(self) -> list[_LocalWorker]:
-        return [worker for worker in self.workers if not worker.ours.closed]
+        return [worker for worker in self.workers if not worker.pipe.closed]
 
-    def hand_out(self) -> None:
+    def assign(self) -> None:
         """Give every free worker a task, as long as resources suffice for the next one."""
         for worker in self._alive():
-            if not self._more():
+            if not self._can_start():
                 return
             if worker.ready and worker.task is None:
                 if not self._fits(self.next):
@@ -223,19 +224,19 @@ class _LocalRun:
                 self.next += 1
                 data = pickle.dumps(self.tasks[worker.task])
                 try:
-                    worker.ours.send_bytes(data)
+                    worker.pipe.send_bytes(data)
                 except OSError:
                     self._lost(worker)
 
     def listen(self) -> None:
         """Wait for an answer, or for a moment."""
-        by_pipe = {worker.ours: worker for worker in self._alive()}
+        by_pipe = {worker.pipe: worker for worker in self._alive()}
         for pipe in wait(list(by_pipe), _POLL_SECONDS):
-            self._hear(by_pipe[pipe])  # type: ignore[index]  # of the three kinds that `wait` takes, these are pipes
+            self._receive(by_pipe[pipe])  # type: ignore[index]  # of the three kinds that `wait` takes, these are pipes
 
-    def _hear(self, worker: _LocalWorker) -> None:
+    def _receive(self, worker: _LocalWorker) -> None:
         try:
-            data = worker.ours.recv_bytes()
+            data = worker.pipe.recv_bytes()
         except (EOFError, OSError):  # in the middle of an answer, too
             self._lost(worker)
             return
@@ -244,22 +245,22 @@ class _LocalRun:
             return
         if worker.task is None:
             raise AssertionError("a worker answered without a task")
-        well, value = answered(data)
-        (self.results if well else self.failures)[worker.task] = value
+        succeeded, value = unpickled_answer(data)
+        (self.results if succeeded else self.failures)[worker.task] = value
         worker.task = None
 
     def _lost(self, worker: _LocalWorker) -> None:
-        worker.ours.close()
+        worker.pipe.close()
         if self.dead is None or (worker.task is not None and self.dead.task is None):
             self.dead = worker
 
     def _fits(self, number: int) -> bool:
-        together = [number, *(worker.task for worker in self._alive() if worker.task is not None)]
-        needs = [self.tasks[each].resources for each in together]
+        running = [worker.task for worker in self._alive() if worker.task is not None]
+        needs = [self.tasks[task].resources for task in (number, *running)]
         # Cores are rounded up to whole ones; a task that needs more than there are runs alone.
-        seats = sum(max(1, math.ceil(need.cpus)) for need in needs)
+        slots = sum(max(1, math.ceil(need.cpus)) for need in needs)
         gpus = math.fsum(need.gpus for need in needs)
-        return len(together) == 1 or (seats <= self.seats and gpus <= self.gpus)
+        return not running or (slots <= self.slots and gpus <= self.gpus)
 
 
 def _context(preload: Sequence[str]) -> BaseContext:
@@ -283,12 +284,12 @@ class _Sockets:
     """
 
     def __init__(self) -> None:
-        self._kept = contextlib.ExitStack()
-        self._folder = self._kept.enter_context(scratch_folder(_SOCKETS))
+        self._stack = contextlib.ExitStack()
+        self._folder = self._stack.enter_context(scratch_folder(_SOCKETS))
 
     @contextlib.contextmanager
-    def used(self) -> Iterator[None]:
-        """Have a server that is started now put its socket there; what else asks for a folder then has its own."""
+    def in_use(self) -> Iterator[None]:
+        """Make a fork server that starts in the block put its socket there; other temporary folders stay elsewhere."""
         config = multiprocessing.current_process()._config  # type: ignore[attr-defined]  # Python asks for it there
         before, config["tempdir"] = config.get("tempdir"), str(self._folder)
         try:
@@ -297,9 +298,9 @@ class _Sockets:
             config["tempdir"] = before
             if any(self._folder.iterdir()):
                 _IN_USE.append(self)
-                Finalize(None, self._kept.close, exitpriority=-100)  # as Python does with its own
+                Finalize(None, self._stack.close, exitpriority=-100)  # as Python does with its own
             else:  # the server runs already
-                self._kept.close()
+                self._stack.close()
 
 
 def _block_interrupts() -> None:

@@ -17,7 +17,7 @@ from builders.errors import BuildError, one_line
 from builders.executors.base import Progress, Resources, Result, Task
 from builders.executors.ray_address import answering_address, answers
 from builders.executors.ray_worker import Answer, Driver, Worker, work
-from builders.executors.worker import answered
+from builders.executors.worker import unpickled_answer
 from unknown_detection.words import byte_text
 
 _RETRIES = 3
@@ -32,13 +32,13 @@ def check_cluster(address: str | None) -> None:
     """Check that Ray is installed, and that something answers at a cluster's address.
 
     Raises:
-        BuildError: it is not, or nothing does.
+        BuildError: Ray is not installed, or nothing answers.
     """
     _joined_address(address)
 
 
 def _joined_address(given: str | None) -> str:
-    """The address of a cluster that answers where Ray will ask for it."""
+    """Return the address of a cluster that answers also where Ray will look for it."""
     ray = _imported()
     address = answering_address(given)
     host, _, port = address.rpartition(":")
@@ -67,7 +67,7 @@ class RayExecutor:
     def __init__(self, address: str | None) -> None:
         self._given = address
         self._address = ""
-        self._driver = Driver.here()
+        self._driver = Driver.current()
 
     def __enter__(self) -> RayExecutor:
         ray = _imported()
@@ -98,8 +98,8 @@ class RayExecutor:
 
     def run(self, tasks: Sequence[Task[Result]], progress: Progress) -> list[Result]:
         """Run every task; see `builders.executors.base.Executor`."""
-        room = self._room({task.resources for task in tasks})
-        run = _RayRun(tasks, room, self._driver)
+        capacity = self._capacity({task.resources for task in tasks})
+        run = _RayRun(tasks, capacity, self._driver)
         try:
             while run.running:
                 run.listen(progress)
@@ -113,15 +113,15 @@ class RayExecutor:
         results: list[Result] = [run.results[number] for number in range(len(tasks))]
         return results
 
-    def _room(self, wanted: Iterable[Resources]) -> dict[Resources, int]:
-        """How many tasks of each kind the cluster could run at a time.
+    def _capacity(self, needs: Iterable[Resources]) -> dict[Resources, int]:
+        """Return how many tasks of each kind the cluster can run at a time.
 
         Raises:
-            BuildError: no node can run one of them, which Ray would wait for without end.
+            BuildError: no node can run tasks of a kind, for which Ray would wait without end.
         """
         nodes = [node["Resources"] for node in _imported().nodes() if node["Alive"]]
-        room = {need: sum(_fitting(need, node) for node in nodes) for need in wanted}
-        for need in sorted((need for need in room if not room[need]), key=repr):
+        capacity = {need: sum(_fitting(need, node) for node in nodes) for need in needs}
+        for need in sorted((need for need in capacity if not capacity[need]), key=repr):
             most = max((node.get("GPU", 0) for node in nodes), default=0)
             if need.gpus > most:
                 raise BuildError(
@@ -132,7 +132,7 @@ class RayExecutor:
                 f"No node of the Ray cluster at {self._address} has what a task needs ({_in_words(need)}). Add one "
                 "that has, with `ray start --address=...`."
             )
-        return room
+        return capacity
 
 
 @contextlib.contextmanager
@@ -144,16 +144,16 @@ def _sigterm_waits() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield  # where Ray sets none
         return
-    does = signal.getsignal(signal.SIGTERM)
+    handler = signal.getsignal(signal.SIGTERM)
     can_wait = hasattr(signal, "pthread_sigmask")  # not on Windows
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM}) if can_wait else set()
+    mask = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM}) if can_wait else set()
     try:
         yield
     finally:
-        if does is not None:
-            signal.signal(signal.SIGTERM, does)
+        if handler is not None:
+            signal.signal(signal.SIGTERM, handler)
         if can_wait:
-            signal.pthread_sigmask(signal.SIG_SETMASK, before)
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
 class _Sent(NamedTuple):
@@ -167,12 +167,12 @@ class _Sent(NamedTuple):
 class _RayRun:
     """The state of one call of `RayExecutor.run`."""
 
-    def __init__(self, tasks: Sequence[Task[Any]], room: dict[Resources, int], driver: Driver) -> None:
+    def __init__(self, tasks: Sequence[Task[Any]], capacity: dict[Resources, int], driver: Driver) -> None:
         self._ray = _imported()
         self._tasks, self._driver = tasks, driver
         self._stopped = False
         self.running: dict[Future[Answer], _Sent] = {}
-        """The tasks that were sent, by what their answers come in."""
+        """The tasks that were sent, by the futures of their answers."""
         self.results: dict[int, Any] = {}
         self.failures: dict[int, BaseException] = {}
         self._for_actors: dict[Resources, deque[int]] = {}
@@ -183,14 +183,16 @@ class _RayRun:
         for resources, numbers in self._for_actors.items():
             # Without end, since Ray also counts how often it asks an actor whose node has died before it knows that.
             # What ends it are the actor's restarts.
-            actor = self._ray.remote(Worker).options(**_asked(resources), max_restarts=_RETRIES, max_task_retries=-1)
-            for _ in range(min(len(numbers), room[resources])):
+            actor = self._ray.remote(Worker).options(
+                **_ray_options(resources), max_restarts=_RETRIES, max_task_retries=-1
+            )
+            for _ in range(min(len(numbers), capacity[resources])):
                 self._hand(actor.remote(), resources)
         send = self._ray.remote(work)
         for number, task in enumerate(tasks):
             if not task.resources.gpus:
-                once = send.options(**_asked(task.resources), max_retries=_RETRIES)
-                self._send(number, once.remote(self._pickled(number), driver))
+                remote = send.options(**_ray_options(task.resources), max_retries=_RETRIES)
+                self._send(number, remote.remote(self._pickled(number), driver))
 
     def _send(self, number: int, ref: Any, actor: Any = None) -> None:
         self.running[ref.future()] = _Sent(number, ref, actor)
@@ -213,9 +215,9 @@ class _RayRun:
         # KeyboardInterrupt: `Stopped` would never come out of it. Nor for ever: see `builders.hub.background`.
         done, _ = wait(self.running, _LOOK_SECONDS, FIRST_COMPLETED)
         for future in done:
-            self._hear(future, progress)
+            self._receive(future, progress)
 
-    def _hear(self, future: Future[Answer], progress: Progress) -> None:
+    def _receive(self, future: Future[Answer], progress: Progress) -> None:
         number, _, actor = self.running.pop(future)
         try:
             answer = future.result()
@@ -224,13 +226,13 @@ class _RayRun:
                 self._fail(number, BuildError("A task was cancelled from outside. Run the same command again."))
             return
         except self._ray.exceptions.RayError as error:
-            self._fail(number, _lost(error))
+            self._fail(number, _lost_task_error(error))
             return
-        well, value = answered(answer.data)
-        if well:
+        succeeded, value = unpickled_answer(answer.data)
+        if succeeded:
             self.results[number] = value
         else:
-            self._fail(number, _in_a_sentence(value, answer.node))
+            self._fail(number, _readable_error(value, answer.node))
         progress(answer.images, answer.size)
         if actor is not None:
             self._hand(actor, self._tasks[number].resources)
@@ -262,13 +264,13 @@ def _imported() -> Any:
     return ray
 
 
-def _asked(resources: Resources) -> dict[str, float | None]:
-    """What a task asks of Ray, as options of `ray.remote`."""
+def _ray_options(resources: Resources) -> dict[str, float | None]:
+    """Return a task's resources as options of `ray.remote`."""
     return {"num_cpus": resources.cpus, "num_gpus": resources.gpus, "memory": resources.memory or None}
 
 
 def _fitting(need: Resources, node: dict[str, float]) -> int:
-    """How many tasks that need this a node can run at a time."""
+    """Return how many tasks with a need a node can run at a time."""
     needs = {"CPU": need.cpus, "GPU": need.gpus, "memory": need.memory}
     shares = [node.get(name, 0) / amount for name, amount in needs.items() if amount]
     return math.floor(min(shares, default=1))
@@ -279,8 +281,8 @@ def _in_words(need: Resources) -> str:
     return f"{need.cpus:g} cores, {need.gpus:g} GPUs{memory}"
 
 
-def _lost(error: Exception) -> BuildError:
-    """What a user can do where Ray gave a task up."""
+def _lost_task_error(error: Exception) -> BuildError:
+    """Return the error for a task that Ray gave up."""
     last = (str(error).strip().splitlines() or [""])[-1]
     return BuildError(
         f"The Ray cluster gave up a task ({type(error).__name__}: {one_line(last)}). If workers were killed, usually "
@@ -289,8 +291,8 @@ def _lost(error: Exception) -> BuildError:
     )
 
 
-def _in_a_sentence(error: BaseException, node: str) -> BaseException:
-    """What a task raised, as a sentence where its node lacks something."""
+def _readable_error(error: BaseException, node: str) -> BaseException:
+    """Return a task's exception, as a message for users if its node lacks a file or a package."""
     if isinstance(error, FileNotFoundError):
         return BuildError(
             f"A file that a task needs is not on the Ray node {node}: {one_line(error)}. The release folder with its "

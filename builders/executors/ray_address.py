@@ -1,4 +1,4 @@
-"""Where a Ray cluster is, and whether it answers there: `ray.init` waits for a minute where nothing does.
+"""Checks that a Ray cluster answers at its address: `ray.init` waits for a minute where nothing does.
 
 Tested by `tests/builders/executors/test_ray.py`.
 """
@@ -11,10 +11,10 @@ import threading
 
 from builders.errors import BuildError, one_line
 
-_PATIENCE = 3.0
+_TIMEOUT = 3.0
 """Seconds for everything: looking up the name, connecting, and the first answer."""
 
-_SILENCE = f"no answer within {_PATIENCE:g} seconds"
+_SILENCE = f"no answer within {_TIMEOUT:g} seconds"
 
 _PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
 """The beginning of an HTTP/2 connection, on which gRPC stands: a fixed text and a SETTINGS frame that is empty. The
@@ -66,13 +66,13 @@ def _problem(host: str, port: int) -> str:
     # In a thread, because looking up a name cannot be given a time limit.
     asking = threading.Thread(target=lambda: problems.append(_ask(host, port)), daemon=True)
     asking.start()
-    asking.join(_PATIENCE)
+    asking.join(_TIMEOUT)
     return problems[-1]
 
 
 def _ask(host: str, port: int) -> str:
     try:
-        with socket.create_connection((host, port), timeout=_PATIENCE) as connection:
+        with socket.create_connection((host, port), timeout=_TIMEOUT) as connection:
             if os.environ.get("RAY_USE_TLS", "0") in ("1", "true"):
                 return ""  # the first bytes would be TLS's; Ray itself finds out the rest
             connection.sendall(_PREFACE)

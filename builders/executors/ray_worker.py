@@ -23,7 +23,7 @@ _PACKAGES = ("numpy", "pillow", "pyarrow")
 
 
 class Answer(NamedTuple):
-    """What comes back from a worker: the pickled answer, the images and bytes of the task, and the node's name."""
+    """A worker's answer: the pickled result or exception, the images and bytes of the task, and the node's name."""
 
     data: bytes
     images: int
@@ -33,19 +33,19 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True)
 class Driver:
-    """What workers have to share with the process that sends them tasks: its working folder and its libraries."""
+    """The working folder and libraries of the process that sends tasks, which workers must have, too."""
 
     folder: str
     versions: tuple[tuple[str, str], ...]
 
     @classmethod
-    def here(cls) -> Driver:
+    def current(cls) -> Driver:
         """Describe this process."""
         return cls(str(Path.cwd()), _versions())
 
 
 class _Count:
-    """Adds up progress, which is sent with the answer."""
+    """Adds up progress, for the answer."""
 
     images = size = 0
 
@@ -67,7 +67,7 @@ def work(task: bytes, driver: Driver) -> Answer:
 
 
 class Worker:
-    """An actor that runs one task after another, so that what is costly is set up once in it."""
+    """An actor that runs one task after another, so that costly setup is done once in it."""
 
     def work(self, task: bytes, driver: Driver) -> Answer:
         """Run a pickled task."""
@@ -76,17 +76,17 @@ class Worker:
 
 @functools.cache
 def _set_up(driver: Driver) -> None:
-    """Make this process one in which the driver's tasks do what they do there.
+    """Prepare this process for the driver's tasks: check its libraries, and change to the driver's folder.
 
     Raises:
-        BuildError: it cannot be, since its node lacks the folder or has other libraries.
+        BuildError: the node lacks the folder or has other libraries.
     """
     # `ray.cancel` interrupts a task that runs. Here it is meant for those that wait; running ones are finished.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    for (name, there), (_, here) in zip(driver.versions, _versions(), strict=True):
-        if here != there:
+    for (name, expected), (_, version) in zip(driver.versions, _versions(), strict=True):
+        if version != expected:
             raise BuildError(
-                f"The Ray node {platform.node()} has {name} {here}, and this machine {there}; a release's bytes "
+                f"The Ray node {platform.node()} has {name} {version}, and this machine {expected}; a release's bytes "
                 "depend on it. Install the same versions on all nodes, and run the same command again."
             )
     try:

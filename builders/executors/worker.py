@@ -91,7 +91,7 @@ def failure(error: Exception) -> bytes:
     return data
 
 
-def answered(data: bytes) -> tuple[bool, Any]:
-    """Unpickle an answer, in the parent."""
-    well, value = pickle.loads(data)
-    return well, value
+def unpickled_answer(data: bytes) -> tuple[bool, Any]:
+    """Return whether a task succeeded, and its result or exception; called by the parent."""
+    succeeded, value = pickle.loads(data)
+    return succeeded, value

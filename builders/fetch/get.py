@@ -13,7 +13,7 @@ from pathlib import Path
 
 from builders.errors import BuildError
 from builders.fetch.http import Log, download_file, part_bytes, part_of
-from builders.fetch.integrity import problem, refuse_other
+from builders.fetch.integrity import file_problem, refuse_other
 from builders.fetch.unzip import unzip
 from builders.sources.base import Source
 from builders.sources.obtain import OwnerFile
@@ -31,8 +31,8 @@ class FileState:
         source: the source.
         file: the owner's file.
         path: where it is or will be.
-        have: its bytes that are there; its size if it is there under its own name or unpacked.
-        done: whether it is there, though it may still have to be checked.
+        have: bytes of it in the folder; its size if it is there under its own name or unpacked.
+        done: whether it is in the folder, though it may still have to be checked.
     """
 
     source: Source
@@ -47,8 +47,8 @@ class FileState:
         return 0 if self.done else max(0, self.file.size - self.have)
 
     @property
-    def words(self) -> str:
-        """The state for a person."""
+    def description(self) -> str:
+        """The state in words."""
         if self.done:
             return "there"
         if not self.file.url:
@@ -57,37 +57,37 @@ class FileState:
 
 
 def states(source: Source, into: Path) -> list[FileState]:
-    """Look which of a source's files are in its folder below `into`."""
+    """Return the state of each of a source's files in its folder below `into`."""
     return [_state(source, file, into / source.key) for file in source.obtain.files] if source.obtain else []
 
 
 def toml_line(source: Source, into: Path) -> str:
-    """The line of a sources file that names the folder of a source."""
+    """Return the line of a sources file that names the folder of a source."""
     return f"{source.key} = {json.dumps(str((into / source.key).absolute()), ensure_ascii=False)}"
 
 
-def needed_bytes(found: Sequence[FileState]) -> int:
-    """Bytes of disk that the downloads take, with those of what is unpacked beside its zip."""
-    plain = [state for state in found if not state.done and state.file.url]
-    return sum(state.remaining + (state.file.size if state.file.unpacked else 0) for state in plain)
+def needed_bytes(files: Sequence[FileState]) -> int:
+    """Return the bytes of disk that the downloads take, including those of files unpacked next to their zips."""
+    downloads = [state for state in files if not state.done and state.file.url]
+    return sum(state.remaining + (state.file.size if state.file.unpacked else 0) for state in downloads)
 
 
 def free_bytes(folder: Path) -> int:
-    """Bytes that are free on the disk of a folder, which need not exist yet."""
+    """Return the free bytes on the disk of a folder, which need not exist yet."""
     absolute = folder.absolute()
     return shutil.disk_usage(next(path for path in (absolute, *absolute.parents) if path.exists())).free
 
 
-def cautions(found: Sequence[FileState]) -> list[str]:
-    """Warnings about files without a published digest, one line each."""
+def cautions(files: Sequence[FileState]) -> list[str]:
+    """Return a warning for each file without a published digest, one line each."""
     lines = []
-    for state in found:
+    for state in files:
         if state.file.url and not state.done and not state.file.has_digest:
-            how = "over plain http" if state.file.url.startswith("http:") else "from its owner"
+            origin = "over plain http" if state.file.url.startswith("http:") else "from its owner"
             lines.append(
-                f"note: {state.source.key}: {state.file.name} comes {how}, and no digest of it is published. Whoever "
-                "can change what reaches this machine can give it other images: only the number of images and the "
-                "checksums inside the file are checked."
+                f"note: {state.source.key}: {state.file.name} comes {origin}, and no digest of it is published. "
+                "Whoever can change what reaches this machine can give it other images: only the number of images and "
+                "the checksums inside the file are checked."
             )
     return lines
 
@@ -102,47 +102,48 @@ def get(sources: Sequence[Source], into: Path, log: Log, *, quiet: bool = False)
         quiet: draw no bar.
 
     Returns:
-        For each source that is not complete, since it has files without a plain address, what to do, in words.
+        Instructions for each source that is incomplete since some of its files have no plain address.
 
     Raises:
         BuildError: a file cannot be downloaded or is not the published one, or the disk has no room.
         OSError: a file cannot be written.
     """
-    found = {source.key: states(source, into) for source in sources}
-    every = [state for of_source in found.values() for state in of_source]
-    needed, free = needed_bytes(every), free_bytes(into)
+    files = {source.key: states(source, into) for source in sources}
+    needed = needed_bytes([state for source_files in files.values() for state in source_files])
+    free = free_bytes(into)
     if needed > free:
         raise BuildError(
             f"The files need {needed:,} bytes, and the disk of {into} has {free:,} left. Choose a folder on a larger "
             "disk with --into, or get fewer sources at a time."
         )
     make_folder(into)
-    todo = []
+    instructions = []
     with file_lock(
         into / ".get.lock", f"Another run is getting files into {into}. Wait for it, or choose another --into."
     ):
         for source in sources:
-            for state in found[source.key]:
-                _bring(state, log, quiet=quiet)
-            absent = [state for state in states(source, into) if not state.done]
-            if absent or not found[source.key]:
-                todo.append(by_hand(source, into, absent))
-            elif not all(state.file.has_digest for state in found[source.key]):
+            for state in files[source.key]:
+                _complete(state, log, quiet=quiet)
+            missing = [state for state in states(source, into) if not state.done]
+            if missing or not files[source.key]:
+                instructions.append(by_hand(source, into, missing))
+            elif not all(state.file.has_digest for state in files[source.key]):
                 _refuse_other_number(source, into / source.key)
-    return todo
+    return instructions
 
 
-def by_hand(source: Source, into: Path, absent: Sequence[FileState]) -> str:
-    """Instructions for a source whose files must be downloaded by hand."""
+def by_hand(source: Source, into: Path, missing: Sequence[FileState]) -> str:
+    """Return instructions for a source whose files must be downloaded by hand."""
     if source.obtain is None:
         raise ValueError(f"{source.key} is made, not obtained")
     lines = [f"{source.title}: go to {source.obtain.page} and {source.obtain.steps}"]
-    if absent:
+    if missing:
         lines[0] += f", into {into / source.key}:"
-    for state in absent:
+    for state in missing:
         size = f"{state.file.size:,} bytes" if state.file.exact_size else "size not published"
-        digests = [f"{name} {value}" for name, value in (("SHA-256", state.file.sha256), ("MD5", state.file.md5))]
-        lines.append(f"  {state.file.name} ({', '.join([size, *(one for one in digests if one.split()[1:])])})")
+        published = {"SHA-256": state.file.sha256, "MD5": state.file.md5}
+        digests = [f"{name} {digest}" for name, digest in published.items() if digest]
+        lines.append(f"  {state.file.name} ({', '.join([size, *digests])})")
     if source.obtain.mirror and source.obtain.mirror.at:
         gate = ", once your account has accepted its terms" if source.obtain.mirror.gated else ""
         lines.append(f"  or build with --{source.key} {source.obtain.mirror.at}{gate}")
@@ -156,8 +157,8 @@ def _state(source: Source, file: OwnerFile, folder: Path) -> FileState:
     return FileState(source, file, path, part_bytes(part_of(path)), False)
 
 
-def _bring(state: FileState, log: Log, *, quiet: bool) -> None:
-    """Make one file whole, or leave it where it must be downloaded by hand."""
+def _complete(state: FileState, log: Log, *, quiet: bool) -> None:
+    """Download, check and unpack one file; one without an address is only checked."""
     file, path = state.file, state.path
     title = f"{state.source.key}: {file.name}"
     if file.unpacked and (path.parent / file.unpacked).exists():
@@ -170,16 +171,16 @@ def _bring(state: FileState, log: Log, *, quiet: bool) -> None:
     else:
         log(f"{title}: downloading {file.url}")
         make_folder(path.parent)
-        part, wrong = _download(state, title, state.have, log, quiet=quiet)
-        if wrong and state.have:
-            log(f"{title}: {wrong}; what an earlier run left was damaged, so all of it is downloaded again")
+        part, problem = _download(state, title, state.have, log, quiet=quiet)
+        if problem and state.have:
+            log(f"{title}: {problem}; what an earlier run left was damaged, so all of it is downloaded again")
             part.unlink()
-            part, wrong = _download(state, title, 0, log, quiet=quiet)
-        if wrong:
+            part, problem = _download(state, title, 0, log, quiet=quiet)
+        if problem:
             part.unlink()
             raise BuildError(
-                f"{file.url} gave another file than the published one: {wrong}. It was removed. Run the same command "
-                "again; if it says so again, the owner's file has changed."
+                f"{file.url} gave another file than the published one: {problem}. It was removed. Run the same "
+                "command again; if it says so again, the owner's file has changed."
             )
         finish(part, path)
     if file.unpacked:
@@ -191,17 +192,17 @@ def _bring(state: FileState, log: Log, *, quiet: bool) -> None:
 def _refuse_other_number(source: Source, folder: Path) -> None:
     """Refuse a set with another number of images than the owner's, where no digest is published."""
     for piece in source.scan(folder, tuple(source.expected())):
-        found, total = piece.table.num_rows, source.expected()[piece.partition].total
-        if found != total:
+        count, total = piece.table.num_rows, source.expected()[piece.partition].total
+        if count != total:
             raise BuildError(
-                f"{folder} is not the owner's set: its partition {piece.partition} has {found:,} images, and the "
+                f"{folder} is not the owner's set: its partition {piece.partition} has {count:,} images, and the "
                 f"published one {total:,}. Remove what is in {folder} and get it again."
             )
 
 
 def _download(state: FileState, title: str, have: int, log: Log, *, quiet: bool) -> tuple[Path, str]:
-    """Complete a part file; returns it with what is wrong with it, or an empty text."""
+    """Complete a part file; returns it and its problem, empty if it has none."""
     with bar(state.file.size, title, quiet=quiet, unit="B", done=have) as shown:
         part = download_file(state.file, state.path, log, shown.update)
     with bar(part.stat().st_size, f"checking {title}", quiet=quiet, unit="B") as shown:
-        return part, problem(state.file, part, shown.update)
+        return part, file_problem(state.file, part, shown.update)

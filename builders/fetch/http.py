@@ -1,7 +1,7 @@
-"""Downloads one file over HTTP so that a cut download goes on where it was cut, also in a later run.
+"""Downloads one file over HTTP, and resumes a download where it was cut, also in a later run.
 
 pooch, which many projects use for this, begins again after each cut (1.9, `HTTPDownloader` and `stream_download`): too
-often for 39 GB over an academic line. So this asks for the missing range and writes behind what there is.
+often for 39 GB over an academic line. So this requests the missing range and appends it.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ WAITS = (1.0, 2.0, 4.0, 8.0, 16.0)
 again."""
 
 _MOST_DIGITS = 18
-"""Of a size that a server says, which is less than 2**63 bytes."""
+"""Digits of a size that a server states, which is less than 2**63 bytes."""
 
 _RANGE = re.compile(rf"bytes (\d{{1,{_MOST_DIGITS}}})-(\d{{1,{_MOST_DIGITS}}})/(\d{{1,{_MOST_DIGITS}}})", re.ASCII)
 _TRANSIENT = (408, 425, 429, 500, 502, 503, 504)
@@ -39,22 +39,22 @@ Advance = Callable[[int], object]
 
 
 def part_of(path: Path) -> Path:
-    """The file that holds what has come of a download."""
+    """Return the path of a file's partial download."""
     return path.with_name(path.name + PART)
 
 
 def part_bytes(part: Path) -> int:
-    """The bytes of a part file; 0 if there is none.
+    """Return the number of bytes of a part file; 0 if there is none.
 
     Raises:
         BuildError: it is a link, which could lead to any file, or something else that is no regular file.
     """
     try:
-        found = part.lstat()
+        status = part.lstat()
     except FileNotFoundError:
         return 0
-    refuse_irregular(part, found.st_mode)
-    return found.st_size
+    refuse_irregular(part, status.st_mode)
+    return status.st_size
 
 
 def download_file(file: OwnerFile, path: Path, log: Log, advance: Advance, floor: Floor = FLOOR) -> Path:
@@ -66,7 +66,7 @@ def download_file(file: OwnerFile, path: Path, log: Log, advance: Advance, floor
         file: the file, which has an address.
         path: where the file will be. Its folder exists.
         log: prints a line for each wait.
-        advance: gets the number of bytes that came; negative where what there was is thrown away.
+        advance: called with the number of bytes that came; negative where a partial download is discarded.
         floor: the least speed at which a transfer goes on.
 
     Raises:
@@ -84,14 +84,14 @@ def download_file(file: OwnerFile, path: Path, log: Log, advance: Advance, floor
             _continue(file, part, advance, floor)
             return part
         except CutError as error:
-            now = part_bytes(part)
+            size = part_bytes(part)
             # Further than ever: a server may take back again and again what it has sent, or send a byte each time.
-            if now >= longest + floor.size:
-                waits, longest = iter(WAITS), now
+            if size >= longest + floor.size:
+                waits, longest = iter(WAITS), size
             wait = next(waits, None)
             if wait is None:
                 raise BuildError(
-                    f"Cannot download {file.url}: {error}. {now:,} bytes are kept in {part}. Run the same command "
+                    f"Cannot download {file.url}: {error}. {size:,} bytes are kept in {part}. Run the same command "
                     "again; it resumes."
                 ) from error
             log(f"{path.name}: {error}; going on in {wait:g} s")
@@ -108,13 +108,13 @@ def _continue(file: OwnerFile, part: Path, advance: Advance, floor: Floor) -> No
     start = part_bytes(part)
     with received(file.url, {"Range": f"bytes={start}-"} if start else {}, floor) as (answer, blocks):
         if start and answer.status_code == HTTPStatus.REQUESTED_RANGE_NOT_SATISFIABLE:
-            _forget(part, advance)
+            _discard(part, advance)
             raise CutError("the server has no byte behind those that there are, so they are thrown away")
         _refuse_status(file.url, answer)
         total = _total(file.url, answer, start)
         most = _most(file, total)
         if start and answer.status_code != HTTPStatus.PARTIAL_CONTENT:
-            _forget(part, advance)  # the server sends all of it again
+            _discard(part, advance)  # the server sends all of it again
             start = 0
         with open(part, "ab", opener=_not_followed) as opened:
             for block in blocks:
@@ -124,14 +124,14 @@ def _continue(file: OwnerFile, part: Path, advance: Advance, floor: Floor) -> No
                 opened.write(block)
                 advance(len(block))
     if start > most:
-        _forget(part, advance)
+        _discard(part, advance)
         raise BuildError(
             f"{file.url} sends more than {most:,} bytes, which the file has at most. What came was removed. Look at "
             "the owner's page whether the file has changed."
         )
-    wanted = file.exact_size or total
-    if wanted and start != wanted:
-        raise CutError(f"the transfer ended after {start:,} of {wanted:,} bytes")
+    expected = file.exact_size or total
+    if expected and start != expected:
+        raise CutError(f"the transfer ended after {start:,} of {expected:,} bytes")
 
 
 def _not_followed(path: str, flags: int) -> int:
@@ -139,17 +139,17 @@ def _not_followed(path: str, flags: int) -> int:
 
 
 def _total(url: str, answer: requests.Response, start: int) -> int:
-    """The size of the whole file as the server says it; 0 if it does not.
+    """Return the size of the whole file as the server states it; 0 if it does not.
 
     Raises:
         CutError: the server sent another range than was asked for.
         BuildError: no file has the size that it says.
     """
     if answer.status_code == HTTPStatus.PARTIAL_CONTENT:
-        found = _RANGE.fullmatch(answer.headers.get("Content-Range", ""))
-        if found is None or int(found[1]) != start:
+        match = _RANGE.fullmatch(answer.headers.get("Content-Range", ""))
+        if match is None or int(match[1]) != start:
             raise CutError("the server sent another range than the one that was asked for")
-        return int(found[3])
+        return int(match[3])
     length = answer.headers.get("Content-Length", "")
     if len(length) > _MOST_DIGITS:
         raise BuildError(
@@ -160,7 +160,7 @@ def _total(url: str, answer: requests.Response, start: int) -> int:
 
 
 def _most(file: OwnerFile, total: int) -> int:
-    """Greatest number of bytes that is written.
+    """Return the greatest number of bytes that is written.
 
     Raises:
         BuildError: the server says that there are more, or nobody says how many there are.
@@ -172,9 +172,9 @@ def _most(file: OwnerFile, total: int) -> int:
             "might never end. Download it by hand."
         )
     if total > most or (file.exact_size and total not in (0, most)):
-        words = f"{most:,}" if file.exact_size else f"at most {most:,}"
+        published = f"{most:,}" if file.exact_size else f"at most {most:,}"
         raise BuildError(
-            f"{file.url} has {total:,} bytes, and the published file {words}. The address serves something else; "
+            f"{file.url} has {total:,} bytes, and the published file {published}. The address serves something else; "
             "look at the owner's page."
         )
     return most
@@ -185,13 +185,13 @@ def _refuse_status(url: str, answer: requests.Response) -> None:
     if status in _TRANSIENT:
         raise CutError(f"the server answered {status}")
     if status not in (HTTPStatus.OK, HTTPStatus.PARTIAL_CONTENT):
-        known = {entry.value: entry.phrase for entry in HTTPStatus}
+        phrases = {entry.value: entry.phrase for entry in HTTPStatus}
         raise BuildError(
-            f"{url} cannot be downloaded: {urlsplit(answer.url).netloc} answered {status} {known.get(status, '')}. "
+            f"{url} cannot be downloaded: {urlsplit(answer.url).netloc} answered {status} {phrases.get(status, '')}. "
             "Look at the owner's page whether it has moved."
         )
 
 
-def _forget(part: Path, advance: Advance) -> None:
+def _discard(part: Path, advance: Advance) -> None:
     advance(-part_bytes(part))
     part.unlink()

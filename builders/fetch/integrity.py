@@ -13,8 +13,8 @@ from builders.storage.files import open_regular
 _BLOCK = 1 << 22
 
 
-def problem(file: OwnerFile, path: Path, advance: Callable[[int], object]) -> str:
-    """Say what is wrong with a file; empty if nothing is, or if nothing is published of it.
+def file_problem(file: OwnerFile, path: Path, advance: Callable[[int], object]) -> str:
+    """Describe how a file differs from the published one; empty if it does not, or if nothing is published of it.
 
     Args:
         file: what is published. Its SHA-256 is compared if there is one, otherwise its MD5.
@@ -35,15 +35,15 @@ def problem(file: OwnerFile, path: Path, advance: Callable[[int], object]) -> st
         while block := opened.read(_BLOCK):
             digest.update(block)
             advance(len(block))
-    found = digest.hexdigest()
-    return "" if found == published else f"its {name} is {found}, and the published one {published}"
+    actual = digest.hexdigest()
+    return "" if actual == published else f"its {name} is {actual}, and the published one {published}"
 
 
 def refuse_other(file: OwnerFile, path: Path, advance: Callable[[int], object]) -> None:
-    """Refuse a file that is not the published one.
+    """Check that a file is the published one.
 
     Raises:
-        BuildError: as said.
+        BuildError: it is not.
     """
-    if wrong := problem(file, path, advance):
-        raise BuildError(f"{path} is not the owner's file: {wrong}. Remove it and get it again.")
+    if problem := file_problem(file, path, advance):
+        raise BuildError(f"{path} is not the owner's file: {problem}. Remove it and get it again.")

@@ -80,13 +80,13 @@ def received(
     Raises:
         CutError: the transfer ended early or was slower than the floor; also while the bytes are taken.
     """
-    came: queue.Queue[requests.Response | bytes | Exception] = queue.Queue(_WAITING)
-    left = threading.Event()
+    messages: queue.Queue[requests.Response | bytes | Exception] = queue.Queue(_WAITING)
+    abandoned = threading.Event()
 
-    def hand(thing: requests.Response | bytes | Exception) -> bool:
-        while not left.is_set():
+    def put(item: requests.Response | bytes | Exception) -> bool:
+        while not abandoned.is_set():
             try:
-                came.put(thing, timeout=_LOOK_SECONDS)
+                messages.put(item, timeout=_LOOK_SECONDS)
             except queue.Full:
                 continue
             return True
@@ -95,19 +95,19 @@ def received(
     def read() -> None:
         try:
             with _Session() as session, _answer(session, url, headers) as answer:
-                hand(answer)
-                while (block := answer.raw.read1(_BLOCK, decode_content=False)) and hand(block):
+                put(answer)
+                while (block := answer.raw.read1(_BLOCK, decode_content=False)) and put(block):
                     pass
-            hand(b"")
+            put(b"")
         except (requests.RequestException, urllib3.exceptions.HTTPError, OSError, ValueError) as error:
-            hand(error)
+            put(error)
 
     threading.Thread(target=read, daemon=True).start()
-    things = _paced(came, floor)
+    items = _paced(messages, floor)
     try:
-        yield next(things), things  # type: ignore[misc]
+        yield next(items), items  # type: ignore[misc]
     finally:
-        left.set()
+        abandoned.set()
 
 
 def _answer(session: requests.Session, url: str, headers: Mapping[str, str]) -> requests.Response:
@@ -127,22 +127,22 @@ def _answer(session: requests.Session, url: str, headers: Mapping[str, str]) -> 
 
 
 def _paced(
-    came: queue.Queue[requests.Response | bytes | Exception], floor: Floor
+    messages: queue.Queue[requests.Response | bytes | Exception], floor: Floor
 ) -> Iterator[requests.Response | bytes]:
     """Yield the response and its blocks; raises `CutError` if the thread fails or the transfer is too slow."""
     since, size = time.monotonic(), 0
     while True:
         try:
-            thing = came.get(timeout=min(_LOOK_SECONDS, floor.seconds))
+            item = messages.get(timeout=min(_LOOK_SECONDS, floor.seconds))
         except queue.Empty:
             pass
         else:
-            if isinstance(thing, Exception):
-                raise CutError(_reason(thing)) from thing
-            if thing == b"":
+            if isinstance(item, Exception):
+                raise CutError(_reason(item)) from item
+            if item == b"":
                 return
-            yield thing
-            size += len(thing) if isinstance(thing, bytes) else 0
+            yield item
+            size += len(item) if isinstance(item, bytes) else 0
         if time.monotonic() - since >= floor.seconds:
             if size < floor.size:
                 raise CutError(f"only {size:,} bytes came in {floor.seconds:g} s")

@@ -39,12 +39,12 @@ _DAMAGED = (
 _METHODS = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 
-def unzip(archive: Path, wanted: str, into: Path) -> int:
+def unzip(archive: Path, selected: str, into: Path) -> int:
     """Unpack a file or a folder of a zip to the same path below a folder, all of it or nothing.
 
     Args:
         archive: the zip.
-        wanted: the path of the file or folder inside, with forward slashes.
+        selected: the path of the file or folder inside, with forward slashes.
         into: the folder.
 
     Returns:
@@ -54,7 +54,7 @@ def unzip(archive: Path, wanted: str, into: Path) -> int:
         BuildError: as `copy_members`.
         OSError: the disk is full or read-only.
     """
-    target = inside(into, wanted)
+    target = inside(into, selected)
     temporary = target.with_name(f".{target.name}{TEMPORARY}")
     _remove(temporary)  # of a killed run
 
@@ -64,47 +64,47 @@ def unzip(archive: Path, wanted: str, into: Path) -> int:
         return place.open("xb")
 
     try:
-        count = copy_members(archive, wanted, create)
+        count = copy_members(archive, selected, create)
         finish(temporary, target)
     finally:
         _remove(temporary)
     return count
 
 
-def copy_members(archive: Path, wanted: str, create: Callable[[str], IO[bytes]]) -> int:
+def copy_members(archive: Path, selected: str, create: Callable[[str], IO[bytes]]) -> int:
     """Copy a file or the files of a folder of a zip to files that `create` opens.
 
     Args:
         archive: the zip.
-        wanted: the path of the file or folder inside, with forward slashes.
-        create: opens the copy of a file, given its path below `wanted`; an empty one for `wanted` itself.
+        selected: the path of the file or folder inside, with forward slashes.
+        create: opens the copy of a file, given its path below `selected`; an empty one for `selected` itself.
 
     Returns:
         The number of files.
 
     Raises:
-        BuildError: the file is no whole zip, does not hold `wanted`, or holds what cannot be unpacked safely.
+        BuildError: the file is no whole zip, does not hold `selected`, or holds what cannot be unpacked safely.
     """
-    again = "Remove it and download it again."
+    advice = "Remove it and download it again."
     try:
         with open_buffered(archive) as file, zipfile.ZipFile(file) as opened:
-            members = [one for one in opened.infolist() if _is_below(one.filename, wanted)]
+            members = [member for member in opened.infolist() if _is_below(member.filename, selected)]
             if not members:
-                raise BuildError(f"{archive} does not hold {wanted}. {again}")
+                raise BuildError(f"{archive} does not hold {selected}. {advice}")
             _refuse(archive, members)
             for member in members:
-                with opened.open(member) as source, create(member.filename[len(wanted) :].lstrip("/")) as copy:
+                with opened.open(member) as source, create(member.filename[len(selected) :].lstrip("/")) as copy:
                     shutil.copyfileobj(source, copy, 1 << 20)  # which ends with an error where the CRC-32 differs
     except (*_DAMAGED, OSError) as error:
         if isinstance(error, OSError) and error.errno != errno.EINVAL:  # which a place before the start gives
             raise
-        raise BuildError(f"{archive} is not a whole zip ({one_line(error, 120)}). {again}") from error
+        raise BuildError(f"{archive} is not a whole zip ({one_line(error, 120)}). {advice}") from error
     return len(members)
 
 
-def _is_below(name: str, wanted: str) -> bool:
-    """Whether a file of a zip is the wanted one or in the wanted folder; folders themselves end with a slash."""
-    return name == wanted or (name.startswith(f"{wanted}/") and not name.endswith("/"))
+def _is_below(name: str, selected: str) -> bool:
+    """Whether a file of a zip is the selected file or in the selected folder; names of folders end with a slash."""
+    return name == selected or (name.startswith(f"{selected}/") and not name.endswith("/"))
 
 
 def _refuse(archive: Path, members: list[zipfile.ZipInfo]) -> None:

@@ -1,4 +1,4 @@
-"""Stores the 32 x 32 arrays of a source as PNG, with their pixels unchanged.
+"""The generator that stores the 32 x 32 arrays of a source as PNG, with their pixels unchanged.
 
 Tested by `tests/builders/generate/test_task.py`.
 """

@@ -1,4 +1,4 @@
-"""Batches of generated images: parts of a split's plan of equal cost, each with a pack of PNGs to write shards from.
+"""Batches of generated images: slices of equal cost of a split's plan, each with a pack of PNGs to write shards from.
 
 Generating images takes most of the time of such a split. Batches are smaller than shards, so that workers share the
 work of a single shard evenly and a killed run loses little. A pack is removed when the release is done; its record
@@ -58,7 +58,7 @@ class Batch:
         return self.pack.with_suffix(SEALED_SUFFIX)
 
 
-def cut(table: pa.Table, generator: Generator, name: str, staging: Path) -> list[Batch]:
+def cut_batches(table: pa.Table, generator: Generator, name: str, staging: Path) -> list[Batch]:
     """Cut a split's plan into batches of equal cost.
 
     Args:
@@ -91,7 +91,7 @@ def _key(identity: str, ids: Sequence[str], sizes: npt.NDArray[np.int64]) -> str
 
 
 def record_schema(columns: Iterable[Column]) -> pa.Schema:
-    """Schema of the records of a generator with these columns."""
+    """Return the schema of the records of a generator with these columns."""
     schema = RECORD_SCHEMA
     for column in columns:
         schema = schema.append(pa.field(column.name, column.arrow))
@@ -101,21 +101,21 @@ def record_schema(columns: Iterable[Column]) -> pa.Schema:
 def read_records(batches: Sequence[Batch], columns: Iterable[Column] = ()) -> pa.Table:
     """Read the records of a split's batches, and add `file` and `offset` of each image in the packs."""
     schema = record_schema(columns).append(pa.field("file", pa.string())).append(pa.field("offset", pa.int64()))
-    parts = []
+    records = []
     for batch in batches:
-        known = read_parquet(batch.record)
-        sizes = known["size"].to_numpy()
-        known = known.append_column("file", pa.repeat(batch.pack.name, known.num_rows))
-        parts.append(known.append_column("offset", pa.array(np.cumsum(sizes) - sizes)))
-    return pa.concat_tables(parts) if parts else schema.empty_table()
+        record = read_parquet(batch.record)
+        sizes = record["size"].to_numpy()
+        record = record.append_column("file", pa.repeat(batch.pack.name, record.num_rows))
+        records.append(record.append_column("offset", pa.array(np.cumsum(sizes) - sizes)))
+    return pa.concat_tables(records) if records else schema.empty_table()
 
 
 def generated_table(plan: pa.Table, batches: Sequence[Batch], root: str, columns: Iterable[Column] = ()) -> pa.Table:
     """Join a plan with the records of its batches: where each PNG is, its digest, and the generator's columns."""
-    known = read_records(batches, columns).drop_columns("input_sha256")
+    records = read_records(batches, columns).drop_columns("input_sha256")
     table = plan.append_column("root", pa.repeat(root, plan.num_rows))
-    for name in known.column_names:
-        table = table.append_column(name, known[name])
+    for name in records.column_names:
+        table = table.append_column(name, records[name])
     return table
 
 
@@ -130,12 +130,12 @@ def read_pixels(table: pa.Table, staging: Path) -> npt.NDArray[np.uint8]:
         Shape (n, height, width, 3); (0, 32, 32, 3) for no images.
     """
     pixels = np.zeros((0, SIDE, SIDE, 3), dtype=np.uint8)
-    opened: dict[str, memoryview] = {}
+    pack_name, pack = "", b""
     places = zip(*(table[name].to_pylist() for name in ("file", "offset", "size")), strict=True)
     for number, (file, offset, size) in enumerate(places):
-        if file not in opened:
-            opened = {file: memoryview((staging / file).read_bytes())}
-        image = np.asarray(images.decode(bytes(opened[file][offset : offset + size])))
+        if file != pack_name:
+            pack_name, pack = file, (staging / file).read_bytes()
+        image = np.asarray(images.decode(pack[offset : offset + size]))
         if number == 0:
             pixels = np.zeros((table.num_rows, *image.shape), dtype=np.uint8)
         pixels[number] = image

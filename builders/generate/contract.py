@@ -153,18 +153,18 @@ class EachImage:
 
     def __call__(self, _: Generator) -> Generate:
         """Return the function that makes images one after the other."""
-        return self._all
+        return self._make_all
 
-    def _all(self, images: Sequence[SourceImage]) -> list[Generated]:
+    def _make_all(self, images: Sequence[SourceImage]) -> list[Generated]:
         from builders.release.images import TooNarrowError
 
-        found = []
+        generated = []
         for image in images:
             try:
-                found.append(self.make(image))
+                generated.append(self.make(image))
             except TooNarrowError as error:
-                found.append(Generated(None, reason=str(error)))
-        return found
+                generated.append(Generated(None, reason=str(error)))
+        return generated
 
 
 @dataclass(frozen=True)
@@ -256,18 +256,18 @@ class Generator:
         return self.entry().identity()
 
 
-def identity_differences(before: Mapping[str, object], now: Mapping[str, object]) -> list[str]:
-    """Describe each difference between two identities of a generator in a few words."""
-    ours, theirs = _flat(now), _flat(before)
+def identity_differences(expected: Mapping[str, object], actual: Mapping[str, object]) -> list[str]:
+    """Describe each difference of a generator's identity from the expected one in a few words."""
+    expected, actual = _flat(expected), _flat(actual)
     return [
-        f"{name} {ours.get(name, 'not set')} instead of {theirs.get(name, 'not set')}"
-        for name in sorted({*theirs, *ours})
-        if ours.get(name) != theirs.get(name)
+        f"{name} {actual.get(name, 'not set')} instead of {expected.get(name, 'not set')}"
+        for name in sorted({*expected, *actual})
+        if actual.get(name) != expected.get(name)
     ]
 
 
 def _flat(identity: Mapping[str, object]) -> dict[str, object]:
-    found: dict[str, object] = {}
+    settings: dict[str, object] = {}
     for name, value in identity.items():
-        found |= value if isinstance(value, Mapping) else {name: value}
-    return found
+        settings |= value if isinstance(value, Mapping) else {name: value}
+    return settings

@@ -1,4 +1,4 @@
-"""The flag `--device` of all models that make images, and what its values stand for.
+"""The flag `--device` of all models that make images, and the devices that its values select.
 
 Tested by `tests/builders/generate/adversarial/test_flags.py`.
 """
@@ -11,17 +11,18 @@ from builders.generate.flags import Flag
 DEVICE = Flag("device", "Where models compute; auto takes the GPU if there is one.", ("auto", "cpu", "cuda"), "auto")
 
 
-def chosen_device(wanted: str) -> str:
+def chosen_device(device: str) -> str:
     """Return `cpu` or `cuda`; `auto` is the GPU where torch finds one.
 
     Raises:
-        BuildError: a GPU is wanted, and torch finds none.
+        BuildError: the device is `cuda`, and torch finds no GPU.
     """
     import torch
 
-    if wanted == "cuda" and not torch.cuda.is_available():
+    has_gpu = torch.cuda.is_available()
+    if device == "cuda" and not has_gpu:
         raise BuildError("torch finds no CUDA device on this machine. Leave --device out, or give --device cpu.")
-    return "cuda" if wanted != "cpu" and torch.cuda.is_available() else "cpu"
+    return "cuda" if device != "cpu" and has_gpu else "cpu"
 
 
 def device_name(device: str) -> str:

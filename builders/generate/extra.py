@@ -15,12 +15,12 @@ INSTALL = "pip install 'unknown-detection[generate]' (in a checkout: pip install
 
 
 def without_packages(generators: Mapping[str, Generator]) -> dict[str, Generator]:
-    """The generators, by the keys of their splits, of which a package is not installed or has another version."""
+    """Return those generators, by the keys of their splits, that lack a package in the required version."""
     return {key: generator for key, generator in generators.items() if _missing(generator)}
 
 
 def not_installed(generators: Collection[Generator]) -> str:
-    """Name what some generators lack, such as "imagecorruptions-imaug 1.1.5 is not installed"."""
+    """Name the packages that generators lack, such as "imagecorruptions-imaug 1.1.5 is not installed"."""
     missing = sorted({name.replace("==", " ") for generator in generators for name in _missing(generator)})
     return f"{', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not installed"
 
@@ -32,8 +32,10 @@ def check_installed(generators: Mapping[str, Generator]) -> None:
         BuildError: a package is not there, or in another version.
     """
     if lacking := without_packages(generators):
-        keys, what = ", ".join(lacking), not_installed(lacking.values())
-        raise BuildError(f"{what}, but needed to generate {keys}. Run {INSTALL}, or choose other splits.")
+        raise BuildError(
+            f"{not_installed(lacking.values())}, but needed to generate {', '.join(lacking)}. Run {INSTALL}, or "
+            "choose other splits."
+        )
 
 
 def _missing(generator: Generator) -> list[str]:

@@ -37,10 +37,10 @@ _READ_TOGETHER = 64
 _COLUMNS = ("id", "class_id", "class_name", "root", "file", "offset", "size", "form")
 
 COMPANION_COLUMNS = ("companion_root", "companion_file", "companion_offset", "companion_size")
-"""Columns that a plan has where its generator is given companions: their places."""
+"""Columns of a plan whose generator takes companions: where their bytes lie."""
 
 COMPANION_VALUE = "companion_value_"
-"""Prefix of the columns of such a plan that have the companions' values."""
+"""Prefix of the columns of such a plan with the companions' values."""
 
 
 class Inputs:
@@ -72,21 +72,21 @@ class Inputs:
     @functools.cached_property
     def _companion_values(self) -> list[dict[str, Value]]:
         names = [name for name in self._rows.column_names if name.startswith(COMPANION_VALUE)]
-        values = self._rows.select(names).rename_columns([name.removeprefix(COMPANION_VALUE) for name in names])
-        found: list[dict[str, Value]] = values.to_pylist()
-        return found
+        table = self._rows.select(names).rename_columns([name.removeprefix(COMPANION_VALUE) for name in names])
+        values: list[dict[str, Value]] = table.to_pylist()
+        return values
 
     def path(self, number: int) -> str:
-        """Path of an image's file, for messages."""
+        """Return the path of an image's file."""
         place = self._places[number]
-        return self._joined(place["root"], place["file"])
+        return self._full_path(place["root"], place["file"])
 
-    def _joined(self, root: str, file: str) -> str:
+    def _full_path(self, root: str, file: str) -> str:
         return os.path.join(self._roots[root], file)  # noqa: PTH118 - called for every image
 
-    def _companion_read(self, number: int) -> tuple[str, int, int]:
+    def _companion_range(self, number: int) -> tuple[str, int, int]:
         root, file, offset, size = (self._places[number][name] for name in COMPANION_COLUMNS)
-        return self._joined(root, file), offset, size
+        return self._full_path(root, file), offset, size
 
     def announce(self) -> None:
         """Announce to the reader that all images will be read in their order, each with its companion."""
@@ -95,11 +95,11 @@ class Inputs:
             if place["form"] != "none":
                 reads.append((self.path(number), place["offset"], place["size"]))
             if self._has_companions:
-                reads.append(self._companion_read(number))
+                reads.append(self._companion_range(number))
         self._reader.expect(reads)
 
     def size(self, number: int) -> int:
-        """Bytes of an image."""
+        """Return the number of bytes of an image."""
         return int(self._places[number]["size"])
 
     def read(self, number: int) -> tuple[bytes, str]:
@@ -121,9 +121,9 @@ class Inputs:
         """Read the companion of an image, if it has one."""
         if not self._has_companions:
             return None
-        return Companion(self._reader.read(*self._companion_read(number)), self._companion_values[number])
+        return Companion(self._reader.read(*self._companion_range(number)), self._companion_values[number])
 
-    def decoded(self, number: int, data: bytes) -> SourceImage:
+    def decode(self, number: int, data: bytes) -> SourceImage:
         """Decode an image as the input of a generator.
 
         Raises:
@@ -152,20 +152,20 @@ class Inputs:
         numbered = self._rows.select(["root", "file", "form"]).append_column("number", pa.array(np.arange(len(self))))
         grouped = numbered.group_by(["root", "file", "form"], use_threads=False)
         for container in grouped.aggregate([("number", "list")]).to_pylist():
-            inside = container["number_list"]
-            path = self._joined(container["root"], container["file"])
-            self._reader.expect((path, offset, flat.shape[1]) for offset in offsets[inside].tolist())
-            for first in range(0, len(inside), _READ_TOGETHER):
-                some = inside[first : first + _READ_TOGETHER]
-                self._reader.read_rows(flat, some, path, offsets[some].tolist())
+            numbers = container["number_list"]
+            path = self._full_path(container["root"], container["file"])
+            self._reader.expect((path, offset, flat.shape[1]) for offset in offsets[numbers].tolist())
+            for first in range(0, len(numbers), _READ_TOGETHER):
+                batch = numbers[first : first + _READ_TOGETHER]
+                self._reader.read_rows(flat, batch, path, offsets[batch].tolist())
                 if container["form"] == "planar32":
-                    pixels[some] = _interleaved(flat[some])
-                progress(len(some), flat[some].nbytes)
+                    pixels[batch] = _interleaved(flat[batch])
+                progress(len(batch), flat[batch].nbytes)
         return pixels
 
 
 def _pixels(data: bytes, form: str) -> npt.NDArray[np.uint8]:
-    """Pixels of one array, shape (1, 32, 32, 3)."""
+    """Return the pixels of one array, shape (1, 32, 32, 3)."""
     array = np.frombuffer(data, np.uint8).reshape(1, SIDE, SIDE, 3)
     return _interleaved(array) if form == "planar32" else array
 

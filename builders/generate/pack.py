@@ -33,7 +33,7 @@ class PackWriter:
 
     def __init__(self, sink: RawIOBase, rows: int, columns: Sequence[Column]) -> None:
         self._sink, self._columns = sink, columns
-        self._waiting: list[tuple[int, npt.NDArray[np.uint8]]] = []
+        self._pending: list[tuple[int, npt.NDArray[np.uint8]]] = []
         self._next = 0
         self._sizes, self._digests, self._reasons = [0] * rows, [""] * rows, [""] * rows
         self._values: dict[str, list[Value | None]] = {column.name: [None] * rows for column in columns}
@@ -53,11 +53,11 @@ class PackWriter:
             raise ValueError(f"the values {list(generated.values)} are not those of the columns {list(self._values)}")
         for name, value in generated.values.items():
             self._values[name][number] = value
-        if self._waiting:
-            first = self._waiting[0][1]
-            if first.shape != generated.pixels.shape or len(self._waiting) * first.nbytes >= _ENCODED_TOGETHER:
+        if self._pending:
+            first = self._pending[0][1]
+            if first.shape != generated.pixels.shape or len(self._pending) * first.nbytes >= _ENCODED_TOGETHER:
                 self._flush()
-        self._waiting.append((number, generated.pixels))
+        self._pending.append((number, generated.pixels))
 
     def add_all(self, pixels: npt.NDArray[np.uint8]) -> None:
         """Add the next images, all of one size and without values; shape (n, height, width, 3)."""
@@ -79,9 +79,9 @@ class PackWriter:
         return self._digests
 
     def _flush(self) -> None:
-        if self._waiting:
-            numbers, pixels = zip(*self._waiting, strict=True)
-            self._waiting = []
+        if self._pending:
+            numbers, pixels = zip(*self._pending, strict=True)
+            self._pending = []
             self._write(numbers, np.stack(pixels))
 
     def _write(self, numbers: Sequence[int], pixels: npt.NDArray[np.uint8]) -> None:

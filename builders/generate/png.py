@@ -48,19 +48,19 @@ def encode(images: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
     filtered[:, 0, 1:] = rows[:, 0]
     np.subtract(rows[:, 1:], rows[:, :-1], out=filtered[:, 1:, 1:])
     data = filtered.reshape(count, height * filtered.shape[2])
-    parts = [_same(_start(width, height, data.shape[1]), count), *_blocks(data), _each(zlib.adler32, data)]
+    parts = [_repeated(_header(width, height, data.shape[1]), count), *_blocks(data), _checksums(zlib.adler32, data)]
     body = np.concatenate(parts, axis=1)
     # A chunk's checksum covers its type and its data (PNG specification, section 5.3).
-    crc = _each(zlib.crc32, body[:, _DATA_CHUNK:])
-    return np.concatenate([body, crc, _same(_END, count)], axis=1)
+    crc = _checksums(zlib.crc32, body[:, _DATA_CHUNK:])
+    return np.concatenate([body, crc, _repeated(_END, count)], axis=1)
 
 
 @functools.lru_cache(maxsize=16)
-def _start(width: int, height: int, size: int) -> bytes:
-    """The file up to the first block of the data."""
+def _header(width: int, height: int, size: int) -> bytes:
+    """Return a file's bytes up to the first block of the data."""
     length = len(_ZLIB_STORED) + size + 5 * -(-size // _BLOCK) + 4
-    header = _chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, *_EIGHT_BIT_RGB))
-    return _SIGNATURE + header + struct.pack(">I", length) + b"IDAT" + _ZLIB_STORED
+    head = _chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, *_EIGHT_BIT_RGB))
+    return _SIGNATURE + head + struct.pack(">I", length) + b"IDAT" + _ZLIB_STORED
 
 
 def _blocks(data: npt.NDArray[np.uint8]) -> Iterator[npt.NDArray[np.uint8]]:
@@ -68,16 +68,16 @@ def _blocks(data: npt.NDArray[np.uint8]) -> Iterator[npt.NDArray[np.uint8]]:
     for first in range(0, data.shape[1], _BLOCK):
         part = data[:, first : first + _BLOCK]
         size, last = part.shape[1], first + _BLOCK >= data.shape[1]
-        yield _same(struct.pack("<BHH", last, size, size ^ _BLOCK), len(data))
+        yield _repeated(struct.pack("<BHH", last, size, size ^ _BLOCK), len(data))
         yield part
 
 
-def _same(content: bytes, count: int) -> npt.NDArray[np.uint8]:
+def _repeated(content: bytes, count: int) -> npt.NDArray[np.uint8]:
     return np.broadcast_to(np.frombuffer(content, np.uint8), (count, len(content)))
 
 
-def _each(checksum: Callable[[Buffer], int], rows: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """The checksum of each row as four bytes, big-endian."""
+def _checksums(checksum: Callable[[Buffer], int], rows: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
+    """Return the checksum of each row as four bytes, big-endian."""
     return np.fromiter((checksum(row) for row in rows), ">u4", len(rows)).view(np.uint8).reshape(len(rows), 4)
 
 

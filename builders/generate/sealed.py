@@ -94,7 +94,7 @@ def seal(pixels: Pixels, original: Original) -> bytes:
 
     Args:
         pixels: uint8, of the shape of the prepared original.
-        original: what they were generated from.
+        original: the image that they were generated from.
     """
     # Unsigned bytes wrap around, and so does the sum that undoes this: no pixel is lost, whatever the difference.
     plain = _codec().compress(np.ascontiguousarray(pixels - original.prepared), asbytes=True)
@@ -128,7 +128,7 @@ def unseal(sealed: bytes, original: Original) -> Pixels:
             f"The residual of {name} is of {header.width} x {header.height} pixels, and its original was prepared at "
             f"{prepared.shape[1]} x {prepared.shape[0]}. Use the tools that published it."
         )
-    return _expanded(plain, name, prepared)
+    return _restored_pixels(plain, name, prepared)
 
 
 def open_row(sealed: bytes, original: Original, *, prepared_sha256: str, content_sha256: str) -> Pixels:
@@ -146,10 +146,10 @@ def open_row(sealed: bytes, original: Original, *, prepared_sha256: str, content
     pixels, name = unseal(sealed, original), one_line(original.row_id)
     if rgb_sha256(pixels[np.newaxis])[0] == content_sha256:
         return pixels
-    found = rgb_sha256(original.prepared[np.newaxis])[0]
-    if found != prepared_sha256:
+    digest = rgb_sha256(original.prepared[np.newaxis])[0]
+    if digest != prepared_sha256:
         raise BuildError(
-            f"The original of {name} has other pixels here than where it was sealed (SHA-256 {found}, not "
+            f"The original of {name} has other pixels here than where it was sealed (SHA-256 {digest}, not "
             f"{prepared_sha256}), as another JPEG decoder gives. Use the version of Pillow that the release names."
         )
     raise BuildError(f"The residual of {name} does not give the pixels that its row names. {_FETCH}")
@@ -198,7 +198,7 @@ class _Secrets(NamedTuple):
         return HKDFExpand(SHA256(), _KEY_BYTES, header).derive(self.cipher_secret)
 
 
-def _expanded(plain: bytes, name: str, prepared: Pixels) -> Pixels:
+def _restored_pixels(plain: bytes, name: str, prepared: Pixels) -> Pixels:
     """Decompress a residual, in the memory that one image takes, and add it to the prepared original."""
     try:
         residual = np.frombuffer(_codec().decompress(plain, prepared.nbytes), np.uint8)

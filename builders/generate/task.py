@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from builders.errors import BuildError
-from builders.executors.base import Counted, Progress, Resources, once_per_worker
+from builders.executors.base import Progress, ProgressCounter, Resources, once_per_worker
 from builders.generate.arrays import AS_PNG
 from builders.generate.batches import Batch
 from builders.generate.contract import Generate, Generated, Generator, SourceImage
@@ -34,7 +34,7 @@ from builders.storage.sealed_files import SealedWriter
 
 @dataclass(frozen=True)
 class _SetUp:
-    """Sets a generator up when called."""
+    """The setup of a generator, as `once_per_worker` calls it."""
 
     generator: Generator
 
@@ -80,37 +80,37 @@ class BatchTask:
             OSError: the pack or the record cannot be written.
         """
         batch = self.batch
-        before = read_parquet(batch.record) if batch.record.exists() else None
+        earlier = read_parquet(batch.record) if batch.record.exists() else None
         with (
             arrow_rows(self.plan, batch.start, batch.stop) as rows,
             Reader(self.versions) as reader,
-            _sealing(self) as sealing,
+            _sealer(self) as sealer,
             atomic_path(batch.pack) as temporary,
             temporary.open("wb", buffering=0) as sink,
         ):
             pack = PackWriter(sink, rows.num_rows, self.generator.columns)
-            work = _Work(self, rows, Inputs(rows, self.roots, reader), before, sealing)
-            record = work.store(pack, progress) if work.stores_arrays() else work.generate(pack, progress)
-            if before is not None:
-                _refuse_other_images(rows, before, record)
-        if before is None:
+            run = _BatchRun(self, rows, Inputs(rows, self.roots, reader), earlier, sealer)
+            record = run.store(pack, progress) if run.stores_arrays() else run.generate(pack, progress)
+            if earlier is not None:
+                _refuse_other_images(rows, earlier, record)
+        if earlier is None:
             with atomic_path(batch.record) as temporary:
                 pq.write_table(record, temporary, compression="zstd")
 
 
 @contextlib.contextmanager
-def _sealing(task: BatchTask) -> Iterator[_Sealing | None]:
-    """Writes the sealed residuals of a task's images; None if its images are not sealed."""
+def _sealer(task: BatchTask) -> Iterator[_Sealer | None]:
+    """Yield the sealer of a task's images; None if they are not sealed."""
     preparation = task.generator.sealed
     if preparation is None:
         yield None
         return
     with atomic_path(task.batch.sealed) as temporary, SealedWriter(temporary) as writer:
-        yield _Sealing(preparation, writer)
+        yield _Sealer(preparation, writer)
 
 
-class _Sealing:
-    """Seals generated images."""
+class _Sealer:
+    """Seals generated images, and writes their residuals."""
 
     def __init__(self, preparation: PreparationEntry, writer: SealedWriter) -> None:
         self._preparation, self._writer = preparation, writer
@@ -125,14 +125,14 @@ class _Sealing:
         return dataclasses.replace(generated, values={**generated.values, PREPARED_SHA256.name: digest})
 
 
-class _Work:
-    """State of one run of a task: its inputs, the record of an earlier run, and the sealing of its images."""
+class _BatchRun:
+    """State of one run of a task: its inputs, the record of an earlier run, and the sealer of its images."""
 
     def __init__(
-        self, task: BatchTask, rows: pa.Table, inputs: Inputs, before: pa.Table | None, sealing: _Sealing | None
+        self, task: BatchTask, rows: pa.Table, inputs: Inputs, earlier: pa.Table | None, sealer: _Sealer | None
     ) -> None:
-        self.task, self.rows, self.inputs, self.sealing = task, rows, inputs, sealing
-        self.expected = None if before is None else before["input_sha256"].to_pylist()
+        self.task, self.rows, self.inputs, self.sealer = task, rows, inputs, sealer
+        self.expected = None if earlier is None else earlier["input_sha256"].to_pylist()
         self.known_broken = known_broken(rows)
 
     def stores_arrays(self) -> bool:
@@ -151,23 +151,23 @@ class _Work:
         """Generate images, write them into a pack and return the record."""
         self.inputs.announce()
         generate = once_per_worker(_SetUp(self.task.generator))
-        count = Counted(len(self.inputs), progress)
+        count = ProgressCounter(len(self.inputs), progress)
         digests: list[str] = []
         together = self.task.generator.together
         for first in range(0, len(self.inputs), together):
             numbers = range(first, min(first + together, len(self.inputs)))
-            given = [self._read(number, digests) for number in numbers]
-            sources = [source for source in given if isinstance(source, SourceImage)]
-            results = iter(self._call(generate, sources))
-            for number, source in zip(numbers, given, strict=True):
-                generated = next(results) if isinstance(source, SourceImage) else source
-                if self.sealing is not None and isinstance(source, SourceImage):
-                    generated = self.sealing.seal(source, generated)
+            decoded = [self._read(number, digests) for number in numbers]
+            sources = [source for source in decoded if isinstance(source, SourceImage)]
+            outputs = iter(self._call(generate, sources))
+            for number, source in zip(numbers, decoded, strict=True):
+                generated = next(outputs) if isinstance(source, SourceImage) else source
+                if self.sealer is not None and isinstance(source, SourceImage):
+                    generated = self.sealer.seal(source, generated)
                 self._refuse_without_image(number, generated)
                 pack.add(generated)
-                count.one(self.inputs.size(number))
+                count.add(self.inputs.size(number))
             # Freed before the next images are decoded, or every photograph would get fresh memory (5 % of a resize).
-            del given, sources, results, source, generated
+            del decoded, sources, outputs, source, generated
         return pack.record(digests)
 
     def _read(self, number: int, digests: list[str]) -> SourceImage | Generated:
@@ -176,21 +176,21 @@ class _Work:
         self._refuse_changed(number, digest)
         digests.append(digest)
         try:
-            return self.inputs.decoded(number, data)
+            return self.inputs.decode(number, data)
         except images.UnreadableImageError as error:
             if not self.task.drop_unreadable and number not in self.known_broken:
                 raise unreadable_image(self.rows, number, self.inputs.path(number), error) from error
             return Generated(None, reason=str(error))
 
     def _call(self, generate: Generate, sources: Sequence[SourceImage]) -> Sequence[Generated]:
-        results = generate(sources) if sources else ()
+        outputs = generate(sources) if sources else ()
         generator = self.task.generator
-        if len(results) != len(sources):
-            raise ValueError(f"{generator.name} generated {len(results)} images of {len(sources)}")
+        if len(outputs) != len(sources):
+            raise ValueError(f"{generator.name} generated {len(outputs)} images of {len(sources)}")
         shape = (generator.prepared, generator.prepared, 3)
-        if generator.prepared and any(one.pixels is not None and one.pixels.shape != shape for one in results):
+        if generator.prepared and any(image.pixels is not None and image.pixels.shape != shape for image in outputs):
             raise ValueError(f"{generator.name} generated an image of another size than it is prepared for")
-        return results
+        return outputs
 
     def _refuse_changed(self, number: int, digest: str) -> None:
         if self.expected is not None and self.expected[number] != digest:
@@ -207,13 +207,13 @@ class _Work:
             )
 
 
-def _refuse_other_images(rows: pa.Table, before: pa.Table, record: pa.Table) -> None:
+def _refuse_other_images(rows: pa.Table, earlier: pa.Table, record: pa.Table) -> None:
     """Refuse images or values that differ from those first generated from the same inputs."""
-    for name in before.column_names:
-        same = pc.fill_null(pc.equal(record[name].cast(pa.string()), before[name].cast(pa.string())), True)
-        other = np.flatnonzero(~same.to_numpy(zero_copy_only=False))
-        if len(other):
+    for name in earlier.column_names:
+        equal = pc.fill_null(pc.equal(record[name].cast(pa.string()), earlier[name].cast(pa.string())), True)
+        differing = np.flatnonzero(~equal.to_numpy(zero_copy_only=False))
+        if len(differing):
             raise BuildError(
-                f"The image {rows['id'][int(other[0])]} differs from the one that was first generated from the same "
-                f"input ({name}). Use the versions and the device of that build, or build into another --out."
+                f"The image {rows['id'][int(differing[0])]} differs from the one that was first generated from the "
+                f"same input ({name}). Use the versions and the device of that build, or build into another --out."
             )

@@ -54,22 +54,26 @@ def load_tensors(path: Path, advice: str) -> object:
         raise BuildError(f"torch.load(weights_only=True) cannot read {path}. {advice}") from error
 
 
-def tensor_problems(found: Mapping[str, Any], shapes: Mapping[str, Any]) -> str:
-    """Describe how tensors differ from those that a network has; empty if names and shapes are its own.
+def tensor_problems(tensors: Mapping[str, Any], shapes: Mapping[str, Any]) -> str:
+    """Describe how tensors differ from those of a network; empty if they have its names and shapes.
 
     Args:
-        found: the tensors by name.
+        tensors: the tensors by name.
         shapes: the network's shapes by name.
     """
-    other = sorted(name for name in shapes.keys() & found.keys() if tuple(found[name].shape) != tuple(shapes[name]))
-    problems = (
-        (sorted(shapes.keys() - found.keys()), "missing"),
-        (sorted(found.keys() - shapes.keys()), "unknown to it"),
-        ([f"{name} {_shape(found[name].shape)} for {_shape(shapes[name])}" for name in other], "of another shape"),
+    misshapen = sorted(
+        f"{name} {_shape(tensors[name].shape)} for {_shape(shapes[name])}"
+        for name in shapes.keys() & tensors.keys()
+        if tuple(tensors[name].shape) != tuple(shapes[name])
     )
+    problems = {
+        "missing": sorted(shapes.keys() - tensors.keys()),
+        "unknown to it": sorted(tensors.keys() - shapes.keys()),
+        "of another shape": misshapen,
+    }
     return " and ".join(
-        f"{len(names):,} {what} ({one_line(', '.join(names[:_NAMED]))}{more(names, _NAMED)})"
-        for names, what in problems
+        f"{len(names):,} {problem} ({one_line(', '.join(names[:_NAMED]))}{more(names, _NAMED)})"
+        for problem, names in problems.items()
         if names
     )
 

@@ -41,14 +41,14 @@ class MirrorFiles:
         commit: the commit that the place named when it was looked up.
         home: the repository's folder in the cache.
         files: all files that are needed.
-        absent: those that the cache lacks.
+        missing: those that the cache lacks.
     """
 
     place: HubPlace
     commit: str
     home: Path
     files: tuple[RemoteFile, ...]
-    absent: tuple[RemoteFile, ...]
+    missing: tuple[RemoteFile, ...]
 
     @property
     def root(self) -> Path:
@@ -58,20 +58,20 @@ class MirrorFiles:
     @property
     def size(self) -> int:
         """Bytes that remain to be downloaded."""
-        return sum(file.size for file in self.absent)
+        return sum(file.size for file in self.missing)
 
     def describe(self) -> str:
         """Describe the files to download and their destination."""
-        return f"{len(self.absent):,} of {len(self.files):,} files, {self.size:,} bytes, into {self.home}"
+        return f"{len(self.missing):,} of {len(self.files):,} files, {self.size:,} bytes, into {self.home}"
 
 
 def mirror_files(source: Source, place: HubPlace, partitions: Sequence[str], cache: Path, log: Log) -> MirrorFiles:
-    """Look up which files hold some partitions of a source.
+    """Return the files of a mirror that hold some partitions of a source.
 
     Args:
         source: the declaration.
-        place: what the user gave.
-        partitions: their names.
+        place: the place that the user gave.
+        partitions: names of the partitions.
         cache: the folder that holds what was downloaded.
         log: prints every wait.
 
@@ -98,32 +98,32 @@ def mirror_files(source: Source, place: HubPlace, partitions: Sequence[str], cac
     snapshot = home / "snapshots" / commit
     for file in files:
         inside(snapshot, file.path)
-    absent = tuple(file for file in files if not _is_whole(snapshot / file.path, file))
-    return MirrorFiles(place, commit, home, files, absent)
+    missing = tuple(file for file in files if not _is_whole(snapshot / file.path, file))
+    return MirrorFiles(place, commit, home, files, missing)
 
 
-def download_mirror(source: Source, wanted: MirrorFiles, log: Log, *, quiet: bool = False) -> Path:
+def download_mirror(source: Source, files: MirrorFiles, log: Log, *, quiet: bool = False) -> Path:
     """Download what the cache lacks, and return the folder for the source's reader.
 
     Args:
         source: the declaration.
-        wanted: what is needed.
+        files: the files that the build needs.
         log: prints progress lines and every wait.
         quiet: draw no bar.
 
     Raises:
         BuildError: the Hub refuses, the connection fails for good, or the disk is full.
     """
-    if not wanted.absent:
-        return wanted.root
-    log(f"{source.title}: downloading {wanted.describe()}")
+    if not files.missing:
+        return files.root
+    log(f"{source.title}: downloading {files.describe()}")
     with os_errors_as_build_errors("write the files from the Hub"):
-        make_folder(wanted.home)
-        _refuse_full_disk(wanted)
-        busy = f"Another run is downloading into {wanted.home}. Wait for it, or choose another --cache."
-        with file_lock(wanted.home / ".lock", busy):
-            _download(wanted, log, quiet=quiet)
-    return wanted.root
+        make_folder(files.home)
+        _refuse_full_disk(files)
+        busy = f"Another run is downloading into {files.home}. Wait for it, or choose another --cache."
+        with file_lock(files.home / ".lock", busy):
+            _download(files, log, quiet=quiet)
+    return files.root
 
 
 def _partition(
@@ -133,50 +133,50 @@ def _partition(
     alternatives: Sequence[Sequence[str]],
     partition: str,
 ) -> list[str]:
-    """The paths of a partition's files in a repository, in the first folder that has them."""
-    below = f"{place.folder}/" if place.folder else ""
-    names = [path.removeprefix(below) for path in tree if path.startswith(below) and path.endswith(".parquet")]
+    """Return the paths of a partition's files in a repository, from the highest folder that has them."""
+    prefix = f"{place.folder}/" if place.folder else ""
+    names = [path.removeprefix(prefix) for path in tree if path.startswith(prefix) and path.endswith(".parquet")]
     folders = {str(parent) for name in names for parent in PurePosixPath(name).parents}
     for depth in range(DEPTH + 1):
-        found = {}
+        matches = {}
         for folder in sorted(folders):
             parts = () if folder == "." else PurePosixPath(folder).parts
             if len(parts) == depth:
                 inner = "".join(f"{part}/" for part in parts)
                 files = _first(alternatives, [name.removeprefix(inner) for name in names if name.startswith(inner)])
                 if files:
-                    found[folder] = [f"{below}{inner}{name}" for name in files]
-        if len(found) > 1:
-            folders_found = list(found)
+                    matches[folder] = [f"{prefix}{inner}{name}" for name in files]
+        if len(matches) > 1:
+            several = list(matches)
             raise BuildError(
                 f"{source.title}: {place} has the partition {partition} in several folders, "
-                f"{', '.join(folders_found[:NAMED])}{more(folders_found)}. Name one of them, for instance "
-                f"{place}/{folders_found[0]}."
+                f"{', '.join(several[:NAMED])}{more(several)}. Name one of them, for instance "
+                f"{place}/{several[0]}."
             )
-        if found:
-            return next(iter(found.values()))
-    wanted = " or ".join(f"{' and '.join(splits)}" for splits in alternatives)
+        if matches:
+            return next(iter(matches.values()))
+    expected = " or ".join(f"{' and '.join(splits)}" for splits in alternatives)
     raise BuildError(
-        f"{source.title}: {place} has no Parquet files of the partition {partition}, which mirrors name {wanted}. "
+        f"{source.title}: {place} has no Parquet files of the partition {partition}, which mirrors name {expected}. "
         f"Give another mirror or a folder with --{source.key}."
     )
 
 
 def _first(alternatives: Sequence[Sequence[str]], names: Sequence[str]) -> list[str]:
-    """The files of the first alternative that has any."""
-    found = ([name for split in splits for name in split_names(names, split)] for splits in alternatives)
-    return next(filter(None, found), [])
+    """Return the files of the first alternative that has any."""
+    choices = ([name for split in splits for name in split_names(names, split)] for splits in alternatives)
+    return next(filter(None, choices), [])
 
 
 def _is_whole(path: Path, file: RemoteFile) -> bool:
     return path.is_file() and path.stat().st_size == file.size
 
 
-def _refuse_full_disk(wanted: MirrorFiles) -> None:
-    free = shutil.disk_usage(wanted.home).free
-    if wanted.size > free:
+def _refuse_full_disk(files: MirrorFiles) -> None:
+    free = shutil.disk_usage(files.home).free
+    if files.size > free:
         raise BuildError(
-            f"{wanted.place} needs {wanted.size:,} bytes more, and the disk of {wanted.home} has {free:,} left. "
+            f"{files.place} needs {files.size:,} bytes more, and the disk of {files.home} has {free:,} left. "
             "Choose a folder on a larger disk with --cache."
         )
 
@@ -201,18 +201,18 @@ def _forwarding(shown: Any) -> Any:
     return Forwarding
 
 
-def _download(wanted: MirrorFiles, log: Log, *, quiet: bool) -> None:
+def _download(files: MirrorFiles, log: Log, *, quiet: bool) -> None:
     """Download one file after the other, so that Ctrl-C ends the run at once."""
-    staging = wanted.home / _STAGING
+    staging = files.home / _STAGING
     shutil.rmtree(staging, ignore_errors=True)  # of a killed run
-    snapshot = wanted.home / "snapshots" / wanted.commit
-    with hub_settings(), bar(wanted.size, "downloading", quiet=quiet, unit="B") as shown:
-        repository = Repository(wanted.place.repo, log)
+    snapshot = files.home / "snapshots" / files.commit
+    with hub_settings(), bar(files.size, "downloading", quiet=quiet, unit="B") as shown:
+        repository = Repository(files.place.repo, log)
         done = 0
         try:
-            for file in wanted.absent:
+            for file in files.missing:
                 shown.set_description(file.path.rpartition("/")[2])
-                local = repository.fetch(file, wanted.commit, staging, bar=_forwarding(shown))
+                local = repository.fetch(file, files.commit, staging, bar=_forwarding(shown))
                 target = inside(snapshot, file.path)
                 finish(local, target)
                 done += file.size

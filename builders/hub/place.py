@@ -30,18 +30,18 @@ class HubPlace:
 
 
 def parse_place(text: str) -> HubPlace:
-    """Read a place such as `hf://datasets/ORG/NAME@REVISION/FOLDER`.
+    """Parse a place such as `hf://datasets/ORG/NAME@REVISION/FOLDER`.
 
     Raises:
         BuildError: it is not of this form.
     """
-    found = _PLACE.fullmatch(text)
-    folder = (found["folder"] or "").strip("/") if found else ""
-    if found is None or not is_repository(found["repo"]) or {"", ".", ".."} & set(folder.split("/")) - {folder}:
+    match = _PLACE.fullmatch(text)
+    folder = (match["folder"] or "").strip("/") if match else ""
+    if match is None or not is_repository(match["repo"]) or {"", ".", ".."} & set(folder.split("/")) - {folder}:
         raise BuildError(
             f"{one_line(text)} is no dataset on the Hub. Write hf://datasets/ORG/NAME, with @REVISION or /FOLDER "
             "behind it where needed."
         )
     if folder in (".", "..") or re.fullmatch(r"[!-~]+", text) is None:
         raise BuildError(f"{one_line(text)} has a folder or characters that no place on the Hub has. Correct it.")
-    return HubPlace(found["repo"], found["revision"] or "main", folder)
+    return HubPlace(match["repo"], match["revision"] or "main", folder)

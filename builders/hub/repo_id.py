@@ -1,4 +1,4 @@
-"""Names of dataset repositories, and whether a text means a folder or one of them.
+"""Names of dataset repositories, which users give in place of a folder.
 
 Tested by `tests/hf_scripts/test_verify_hub.py`.
 """
@@ -35,9 +35,9 @@ def folder_or_repository(text: str, revision: str | None) -> Path | str:
     store_of(path).require_access(path)
     if not store_of(path).is_local or path.exists():
         return path
-    beside = sorted(one.name for one in path.parent.iterdir()) if path.parent.is_dir() else []
-    near = difflib.get_close_matches(path.name, beside, n=1)
-    hint = f" (did you mean {path.parent / near[0]}?)" if near else ""
+    siblings = sorted(sibling.name for sibling in path.parent.iterdir()) if path.parent.is_dir() else []
+    similar = difflib.get_close_matches(path.name, siblings, n=1)
+    hint = f" (did you mean {path.parent / similar[0]}?)" if similar else ""
     if not is_repository(text):
         raise BuildError(f"There is no folder {text}{hint}, and a repository on the Hub is named ORG/NAME. Check it.")
     if revision is None and path.parent.is_dir():

@@ -1,4 +1,4 @@
-"""One dataset repository on the Hub, as publishing and verifying use it.
+"""A dataset repository on the Hub, for publishing, verifying and downloading.
 
 Every request goes through `retry.with_retries`. Outcomes that a caller handles (no such repository, a tag that
 exists) are return values; all others raise `BuildError`.
@@ -86,7 +86,7 @@ def _text(value: object) -> str:
 
 
 def git_oid(path: Path) -> str:
-    """The git blob id of a file: SHA-1 of `blob`, its length, a zero byte and the content."""
+    """Return the git blob id of a file: SHA-1 of `blob`, its length, a zero byte and the content."""
     digest = hashlib.sha1(f"blob {path.stat().st_size}\0".encode(), usedforsecurity=False)
     with path.open("rb") as opened:
         while block := opened.read(1 << 20):
@@ -95,11 +95,11 @@ def git_oid(path: Path) -> str:
 
 
 def addition(path: str, local: Path, sha256: str = "") -> CommitOperationAdd:
-    """A file to add with `Repository.upload` and `Repository.commit`. A known `sha256` saves reading it again."""
-    made = CommitOperationAdd(path, local)
+    """Return a file to add by `Repository.upload` and `Repository.commit`; a known `sha256` saves reading it again."""
+    operation = CommitOperationAdd(path, local)
     if sha256:
-        made.upload_info.sha256 = bytes.fromhex(sha256)
-    return made
+        operation.upload_info.sha256 = bytes.fromhex(sha256)
+    return operation
 
 
 class Repository:
@@ -150,11 +150,11 @@ class Repository:
                 f"The token of {me['name']} can only read on {self.host}. Create one with write access in the "
                 "account's settings there."
             )
-        mine = [me["name"], *(org["name"] for org in me.get("orgs", []))]
-        if owner not in mine:
+        accounts = [me["name"], *(org["name"] for org in me.get("orgs", []))]
+        if owner not in accounts:
             raise BuildError(
                 f"The token is of {me['name']}, who cannot write to {owner} on {self.host}, only to "
-                f"{', '.join(mine)}. Use a token of {owner} or of one of its members, or another --repo."
+                f"{', '.join(accounts)}. Use a token of {owner} or of one of its members, or another --repo."
             )
 
     def check_write(self) -> None:
@@ -166,16 +166,16 @@ class Repository:
         )
 
     def info(self) -> Info | None:
-        """The current state of the repository; None if it does not exist or the token may not see it."""
+        """Return the current state of the repository; None if it does not exist or the token may not see it."""
 
         def ask() -> Info | None:
             try:
-                found = self.api.dataset_info(self.name)
+                info = self.api.dataset_info(self.name)
             except GatedRepoError:
-                raise  # which is a kind of the next
+                raise  # a subclass of the next
             except RepositoryNotFoundError:
                 return None
-            return Info(str(found.sha), bool(found.private), bool(found.gated))
+            return Info(str(info.sha), bool(info.private), bool(info.gated))
 
         return with_retries(f"read {self.name} on {self.host}", ask, self.log)
 
@@ -222,7 +222,7 @@ class Repository:
         raise BuildError(f"{self.name} has no revision {revision} on {self.host}. Give one of its tags: {tags}.")
 
     def tags(self) -> dict[str, str]:
-        """The commit of every tag; empty if there is no repository."""
+        """Return the commit of every tag; empty if there is no repository."""
 
         def ask() -> dict[str, str]:
             try:
@@ -234,7 +234,7 @@ class Repository:
         return with_retries(f"list the tags of {self.name}", ask, self.log)
 
     def history(self) -> list[tuple[str, str]]:
-        """The commits of the branch main with their titles, newest first; empty if there is no repository."""
+        """Return the commits of the branch main with their titles, newest first; empty if there is no repository."""
 
         def ask() -> list[tuple[str, str]]:
             try:
@@ -246,7 +246,7 @@ class Repository:
         return with_retries(f"list the commits of {self.name}", ask, self.log)
 
     def tree(self, commit: str, *, recursive: bool = True) -> dict[str, RemoteFile]:
-        """The files of a commit by path, without the one that the Hub adds; `recursive` includes folders."""
+        """Return the files of a commit by path, without the one that the Hub adds; `recursive` includes folders."""
 
         def ask() -> list[RemoteFile]:
             entries = self.api.list_repo_tree(self.name, recursive=recursive, revision=commit, repo_type="dataset")
@@ -264,18 +264,18 @@ class Repository:
         files = with_retries(f"list the files of {self.name}", ask, self.log)
         return {file.path: file for file in files if file.path != GITATTRIBUTES}
 
-    def fetch(self, stored: RemoteFile, commit: str, into: Path, bar: Any = None) -> Path:
+    def fetch(self, file: RemoteFile, commit: str, into: Path, bar: Any = None) -> Path:
         """Download a file of a commit to its path below `into`, bypassing the local cache, and check its digest.
 
-        `bar` is called for something like a tqdm, whose `update` gets the bytes that have come.
+        `bar` is a class like tqdm, whose `update` is called with the number of bytes that have come.
         """
-        inside(into, stored.path)  # the client would follow `..` in a path of the commit
+        inside(into, file.path)  # the client would follow `..` in a path of the commit
 
         def ask() -> Path:
             local = Path(
                 self.api.hf_hub_download(
                     self.name,
-                    stored.path,
+                    file.path,
                     repo_type="dataset",
                     revision=commit,
                     local_dir=into,
@@ -285,12 +285,12 @@ class Repository:
                 )
             )
             # The client only compares sizes.
-            if not stored.has_content_of(local):
+            if not file.has_content_of(local):
                 local.unlink()
-                raise ChecksumError(f"the downloaded {stored.path} has other bytes than the Hub lists")
+                raise ChecksumError(f"the downloaded {file.path} has other bytes than the Hub lists")
             return local
 
-        return with_retries(f"download {stored.path} of {self.name}", ask, self.log)
+        return with_retries(f"download {file.path} of {self.name}", ask, self.log)
 
     # Writing
 
@@ -311,8 +311,7 @@ class Repository:
                 gitignore_content="",
             )
             more = f" and {len(batch) - 1} more" if len(batch) > 1 else ""
-            waiting = functools.partial(in_background, send)
-            with_retries(f"upload {batch[0].path_in_repo}{more}", waiting, self.log)
+            with_retries(f"upload {batch[0].path_in_repo}{more}", functools.partial(in_background, send), self.log)
             yield sum(addition.upload_info.size for addition in batch)
 
     def commit(
@@ -331,7 +330,7 @@ class Repository:
             with warnings.catch_warnings(record=True) as caught:
                 warnings.simplefilter("always", UserWarning)
                 try:
-                    made = self.api.create_commit(
+                    commit = self.api.create_commit(
                         self.name, operations, commit_message=title, repo_type="dataset", parent_commit=parent
                     )
                 except HfHubHTTPError as error:
@@ -340,7 +339,7 @@ class Repository:
                     raise
             for warning in caught:
                 self.log(f"note: {' '.join(str(warning.message).split())}")
-            return str(made.oid)
+            return str(commit.oid)
 
         return with_retries(f"commit to {self.name}", ask, self.log)
 

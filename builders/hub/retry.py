@@ -33,7 +33,7 @@ TRANSIENT_STATUSES = (408, 429, 500, 502, 503, 504)
 """The status codes that huggingface_hub itself retries (`utils.http_backoff`)."""
 
 MALFORMED = (KeyError, IndexError, TypeError, AttributeError)
-"""What huggingface_hub 1.x raises of an answer that is JSON but lacks a field, or has another type there."""
+"""Exceptions of huggingface_hub 1.x for an answer that is JSON but lacks a field, or has another type there."""
 
 _MAX_EXPLANATION = 200
 """Characters of the Hub's own explanation that a message repeats."""
@@ -59,7 +59,7 @@ def with_retries(doing: str, call: Callable[[], T], log: Log, *, unreached: str 
     """Call until it succeeds, fails permanently, or has failed too often.
 
     Args:
-        doing: what is attempted, to follow "Cannot".
+        doing: the attempted action, to follow "Cannot".
         call: one request to the Hub, which may be repeated.
         log: prints every wait.
         unreached: advice for a first request, after which nobody waits if no connection can be opened: the name may
@@ -87,22 +87,22 @@ def with_retries(doing: str, call: Callable[[], T], log: Log, *, unreached: str 
 
 
 def _chain(error: BaseException | None) -> Iterator[BaseException]:
-    """An error and its causes: the client wraps errors in RuntimeError or FileNotFoundError."""
+    """Yield an error and its causes: the client wraps errors in RuntimeError or FileNotFoundError."""
     while error is not None:
         yield error
         error = error.__cause__
 
 
 def _delay(error: BaseException, wait: float) -> float | None:
-    """Seconds until the next attempt; None if it would fail as well."""
+    """Return the seconds until the next attempt; None if it would fail as well."""
     for link in _chain(error):
         if isinstance(link, OfflineModeIsEnabled | LocalTokenNotFoundError):
             return None
         if isinstance(link, HfHubHTTPError):
             if link.response.status_code not in TRANSIENT_STATUSES:
                 return None
-            asked = _requested_delay(link)
-            return None if asked > MAX_WAIT else max(wait, asked)
+            requested = _requested_delay(link)
+            return None if requested > MAX_WAIT else max(wait, requested)
         # JSON errors: a load balancer answers with HTML. Python's own errors: uploads over Xet raise them.
         transient = (httpx.TransportError, json.JSONDecodeError, ConnectionError, TimeoutError, ChecksumError)
         if isinstance(link, transient):
@@ -111,12 +111,12 @@ def _delay(error: BaseException, wait: float) -> float | None:
 
 
 def _requested_delay(error: HfHubHTTPError) -> int:
-    """Seconds that the Hub asks to wait."""
+    """Return the seconds that the Hub asks to wait."""
     limit = parse_ratelimit_headers(error.response.headers)
     if error.response.status_code == HTTPStatus.TOO_MANY_REQUESTS and limit is not None and limit.remaining == 0:
         return limit.reset_in_seconds
-    asked = error.response.headers.get("Retry-After", "").strip()
-    return int(asked[:9]) if asked.isdecimal() else 0  # 9 digits are decades; Python reads no number of 5,000
+    requested = error.response.headers.get("Retry-After", "").strip()
+    return int(requested[:9]) if requested.isdecimal() else 0  # 9 digits are decades; Python reads no number of 5,000
 
 
 def _message(doing: str, error: BaseException, advice: str) -> str:
@@ -124,13 +124,13 @@ def _message(doing: str, error: BaseException, advice: str) -> str:
     offline = any(isinstance(link, OfflineModeIsEnabled) for link in _chain(error))
     advice = advice or ("Unset HF_HUB_OFFLINE." if offline else _ADVICE.get(status or 0, _RESUME))
     gated = next((link for link in _chain(error) if isinstance(link, GatedRepoError)), None)
-    return f"Cannot {doing}: {_reason(error).rstrip('.')}. {_how_to_enter(gated) if gated else advice}"
+    return f"Cannot {doing}: {_reason(error).rstrip('.')}. {_access_advice(gated) if gated else advice}"
 
 
-def _how_to_enter(error: GatedRepoError) -> str:
-    """Advice for a repository whose terms must be accepted first."""
-    found = _REPOSITORY.match(str(error.response.url))
-    page = f"{found[1]}/datasets/{found[2]}" if found else "the dataset's page on the Hub"
+def _access_advice(error: GatedRepoError) -> str:
+    """Return advice for a repository whose terms must be accepted first."""
+    match = _REPOSITORY.match(str(error.response.url))
+    page = f"{match[1]}/datasets/{match[2]}" if match else "the dataset's page on the Hub"
     return (
         f"Accept its terms at {page} with your account, log in with `hf auth login` or set HF_TOKEN to a token of "
         "that account, and run the same command again."
@@ -138,7 +138,7 @@ def _how_to_enter(error: GatedRepoError) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """The cause of an error, without signed URLs, tokens and paths."""
+    """Return the cause of an error, without signed URLs, tokens and paths."""
     token = get_token()
     reason = _cause(error)
     return one_line(reason.replace(token, "[token]") if token else reason)  # the client's messages quote the answer
@@ -167,11 +167,11 @@ def _cause(error: BaseException) -> str:
 
 def _response_reason(error: HfHubHTTPError) -> str:
     status = error.response.status_code
-    known = {entry.value: entry.phrase for entry in HTTPStatus}
-    said = " ".join((error.server_message or "").split())[:_MAX_EXPLANATION]
+    phrases = {entry.value: entry.phrase for entry in HTTPStatus}
+    explanation = " ".join((error.server_message or "").split())[:_MAX_EXPLANATION]
     # HTML of a load balancer, or XML of the storage, which would repeat a signed URL.
-    said = "" if said.startswith("<") else said
-    words = f"the Hub answered {status} {known.get(status, '')}".rstrip()
-    asked = _requested_delay(error)
-    wait = f" and asks to wait {asked:,} s" if status in TRANSIENT_STATUSES and asked > MAX_WAIT else ""
-    return f"{words}{wait}" + (f" ({said.rstrip('.')})" if said else "")
+    explanation = "" if explanation.startswith("<") else explanation
+    answer = f"the Hub answered {status} {phrases.get(status, '')}".rstrip()
+    requested = _requested_delay(error)
+    wait = f" and asks to wait {requested:,} s" if status in TRANSIENT_STATUSES and requested > MAX_WAIT else ""
+    return f"{answer}{wait}" + (f" ({explanation.rstrip('.')})" if explanation else "")

@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.errors import BuildError
-from builders.generate.batches import Batch, cut, generated_table, read_pixels
+from builders.generate.batches import Batch, cut_batches, generated_table, read_pixels
 from builders.generate.extra import check_installed
 from builders.generate.task import BatchTask
 from builders.pipeline.build_plan import Run, generators_of
@@ -53,7 +53,7 @@ class ShardWork:
         for plan in plans:
             if plan.image_generator is not None:
                 name = f"made-{plan.key.replace('/', '-')}"
-                self.batches[plan.key] = cut(plan.table, plan.image_generator, name, self.staging)
+                self.batches[plan.key] = cut_batches(plan.table, plan.image_generator, name, self.staging)
                 self.generated[plan.key] = plan
         unfinished = [(key, batch) for key in self.batches for batch in self.batches[key] if not batch.record.exists()]
         if unfinished:

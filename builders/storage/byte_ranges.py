@@ -1,6 +1,6 @@
 """Reads byte ranges of files: images in files of their own, in archives, in arrays and in packs.
 
-In a store they are fetched ahead (`builders.storage.stores.prefetch`), which a caller that knows them announces.
+In a store, ranges that the caller announces are fetched ahead (`builders.storage.stores.prefetch`).
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Ranges:
             BuildError: the file cannot be read or has too few bytes.
         """
         try:
-            raw = self._opened(path)
+            raw = self._open(path)
             raw.seek(offset)
             data = raw.read(size)
         except OSError as error:
@@ -58,15 +58,15 @@ class Ranges:
         """Fill a buffer from a file, from an offset on; raises as `read`."""
         size = len(target)
         try:
-            raw = self._opened(path)
+            raw = self._open(path)
             raw.seek(offset)
-            got = raw.readinto(target)
-            while got < size and (more := raw.readinto(target[got:])):
-                got += more
+            filled = raw.readinto(target)
+            while filled < size and (count := raw.readinto(target[filled:])):
+                filled += count
         except OSError as error:
             raise read_error(error, path) from error
-        if got != size:
-            raise size_error(path, size, got)
+        if filled != size:
+            raise size_error(path, size, filled)
 
     def close(self) -> None:
         """Close the file that is open."""
@@ -74,7 +74,7 @@ class Ranges:
             self._raw.close()
             self._raw = None
 
-    def _opened(self, path: str) -> FileIO:
+    def _open(self, path: str) -> FileIO:
         if self._raw is None or path != self._path:
             self.close()
             self._raw = open_here(path)
@@ -104,17 +104,17 @@ class Reader:
         """Announce all reads in their order, as path, offset and size."""
         announced: dict[Ranges, list[tuple[str, int, int]]] = {}
         for read in reads:
-            announced.setdefault(self._of(read[0]), []).append(read)
-        for ranges, some in announced.items():
-            ranges.expect(some)
+            announced.setdefault(self._ranges_of(read[0]), []).append(read)
+        for ranges, own_reads in announced.items():
+            ranges.expect(own_reads)
 
     def read(self, path: str, offset: int, size: int) -> bytes:
         """Read some bytes of a file."""
-        return self._of(path).read(path, offset, size)
+        return self._ranges_of(path).read(path, offset, size)
 
     def read_into(self, target: memoryview, path: str, offset: int) -> None:
         """Fill a buffer from a file, from an offset on."""
-        self._of(path).read_into(target, path, offset)
+        self._ranges_of(path).read_into(target, path, offset)
 
     def read_rows(
         self, target: npt.NDArray[np.uint8], numbers: Sequence[int], path: str, offsets: Sequence[int]
@@ -127,20 +127,20 @@ class Reader:
             path: the file.
             offsets: byte offset of each of these rows.
         """
-        ranges = self._of(path)
+        ranges = self._ranges_of(path)
         for number, offset in zip(numbers, offsets, strict=True):
             ranges.read_into(target[number].data, path, offset)
 
-    def _of(self, path: str) -> Ranges:
+    def _ranges_of(self, path: str) -> Ranges:
         store = store_of(path)
         if store not in self._ranges:
             self._ranges[store] = store.ranges(self._versions)
         return self._ranges[store]
 
 
-def size_error(path: str, expected: int, found: int) -> BuildError:
-    """The error for a file that has fewer or more bytes than when it was listed."""
-    shown = f"{found:,}" if found < expected else "more"  # of a file in a store that grew one more byte was read
+def size_error(path: str, expected: int, actual: int) -> BuildError:
+    """Return the error for a file that has fewer or more bytes than when it was listed."""
+    shown = f"{actual:,}" if actual < expected else "more"  # of a file in a store that grew one more byte was read
     return BuildError(
         f"{path} changed during the build: expected {expected:,} bytes, found {shown}. Run the same command again; it "
         "resumes."
@@ -148,7 +148,7 @@ def size_error(path: str, expected: int, found: int) -> BuildError:
 
 
 def read_error(error: OSError, path: str) -> BuildError:
-    """The error for a file of a source that cannot be read."""
+    """Return the error for a file of a source that cannot be read."""
     return BuildError(
         f"Cannot read {path}: {error.strerror}. Restore it in the source folder and run the same command again; it "
         "resumes."

@@ -13,14 +13,15 @@ import hashlib
 import numpy as np
 import numpy.typing as npt
 
-_FED, _USED = 131, 32
+_HASHED, _USED = 131, 32
+"""Bytes of the file that are hashed for each part of the key stream, and the part's bytes of the digest."""
 _HASH_DIGITS = 64
 
 Samples = npt.NDArray[np.uint8]
 
 
 def file_hash(original: bytes) -> str:
-    """The hash with which an original file is published, 64 hex digits."""
+    """Return the hash with which an original file is published, 64 hex digits."""
     return hashlib.sha512(original).hexdigest()[:_HASH_DIGITS]
 
 
@@ -36,7 +37,7 @@ def deciphered(samples: Samples, original: bytes) -> Samples:
 
 
 def key_stream(original: bytes, count: int) -> bytes:
-    """The first bytes of an original file's key stream.
+    """Return the first bytes of an original file's key stream.
 
     Raises:
         ValueError: the file is empty.
@@ -44,15 +45,15 @@ def key_stream(original: bytes, count: int) -> bytes:
     if not original:
         raise ValueError("an empty file has no key stream")
     # The end of the file is followed by its start, so that each part can be taken by one slice.
-    file = original + (original * (_FED // len(original) + 1))[:_FED]
+    file = original + (original * (_HASHED // len(original) + 1))[:_HASHED]
     state = hashlib.sha512(original)
     # This loop takes nearly all of the time, and most of it is SHA-512: bound methods, no calls of ours.
     update, digest, parts = state.update, state.digest, []
     start, length = 0, len(original)
     for _ in range(-(-count // _USED)):
-        update(file[start : start + _FED])
+        update(file[start : start + _HASHED])
         parts.append(digest()[:_USED])
-        start += _FED
+        start += _HASHED
         if start >= length:
             start %= length
     return b"".join(parts)[:count]

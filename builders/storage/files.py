@@ -1,4 +1,4 @@
-"""Files that are opened and written, on this machine or in a store.
+"""Opens and writes files, on this machine or in a store.
 
 Only regular files are opened: a named pipe has no end, and a device may be anything. A file that is written is
 complete or does not exist, also after a power cut (`unknown_detection.durable`).
@@ -31,8 +31,8 @@ def atomic_path(path: Path, *, durable: bool = True) -> AbstractContextManager[P
 
     Args:
         path: the file to write or replace; its folder is created.
-        durable: whether it is on the disk when the block has ended. Else the caller flushes it, with its folder. What
-            a store has taken is durable.
+        durable: whether the file is on the disk when the block has ended. Otherwise the caller flushes it, with its
+            folder. A file in a store is durable in any case.
     """
     return store_of(path).written(path, durable=durable)
 
@@ -101,17 +101,17 @@ def copy_here(path: Path, target: Path) -> None:
 
 
 def byte_count(file: IO[bytes] | io.RawIOBase) -> int:
-    """Bytes of an open file, which is at its start afterwards."""
+    """Return the number of bytes of an open file, which is at its start afterwards."""
     size = file.seek(0, os.SEEK_END)
     file.seek(0)
     return size
 
 
 def refuse_irregular(path: str | os.PathLike[str], mode: int) -> None:
-    """Refuse what is no regular file, given its mode as `os.stat` tells it.
+    """Check that a mode of `os.stat` is that of a regular file.
 
     Raises:
-        BuildError: as said.
+        BuildError: it is not.
     """
     if not stat.S_ISREG(mode):
         kind = _KINDS.get(stat.S_IFMT(mode), "something else")
@@ -119,7 +119,7 @@ def refuse_irregular(path: str | os.PathLike[str], mode: int) -> None:
 
 
 def require_regular(path: Path) -> None:
-    """Refuse a path that is not a regular file, for libraries that open a path themselves.
+    """Check that a path is a regular file, for libraries that open a path themselves.
 
     Raises:
         BuildError: it does not exist, is not a regular file, or its folder cannot be read.

@@ -26,13 +26,13 @@ _BATCH_ROWS = 1 << 14
 
 
 def open_parquet(path: Path, part: str = "ranges", **options: Any) -> pq.ParquetFile:
-    """Open a Parquet file whose columns can be told apart; a context manager.
+    """Open a Parquet file whose columns have different names; a context manager.
 
-    Of columns that cannot, pyarrow raises a `KeyError` where one is asked for.
+    pyarrow raises a `KeyError` where one of several columns of a name is requested.
 
     Args:
         path: the file.
-        part: what is read of it, `schema`, `whole` or some `ranges`; from a store the former take one request.
+        part: what is read of it: `schema`, `whole` or some `ranges`. From a store the first two take one request.
         options: of `pq.ParquetFile`. In a store, whole chunks of columns are read whatever they say of buffers.
 
     Raises:
@@ -44,14 +44,14 @@ def open_parquet(path: Path, part: str = "ranges", **options: Any) -> pq.Parquet
         names = opened.schema_arrow.names
     except UnicodeDecodeError as error:
         raise pa.ArrowInvalid("the name of a column is not UTF-8 text") from error
-    twice = [name for name, times in Counter(names).items() if times > 1]
-    if twice:
-        raise pa.ArrowInvalid(f"it has several columns named {twice[0]}")
+    repeated = [name for name, count in Counter(names).items() if count > 1]
+    if repeated:
+        raise pa.ArrowInvalid(f"it has several columns named {repeated[0]}")
     return opened
 
 
 def open_streamed(path: Path) -> pq.ParquetFile:
-    """Open a Parquet file whose columns are read through a small buffer; memory does not follow its row groups."""
+    """Open a Parquet file whose columns are read through a small buffer, in memory independent of row groups."""
     return open_parquet(path, buffer_size=1024 * 1024, pre_buffer=False)
 
 
@@ -83,7 +83,7 @@ def write_arrow(path: Path, table: pa.Table) -> None:
 
 @contextlib.contextmanager
 def arrow_rows(path: Path, start: int, stop: int) -> Iterator[pa.Table]:
-    """Some rows of a table that `write_arrow` wrote; the file must stay until the block ends."""
+    """Yield rows of a table that `write_arrow` wrote; the file must stay until the block ends."""
     with store_of(path).arrow(path) as opened:
         reader = pa.ipc.open_file(opened)
         # All batches are of equal size, so a row's is known without reading others.
@@ -102,9 +102,9 @@ def row_batches(
         OSError, pa.ArrowException: the rows cannot be read, or are fewer than the file claims. `iter_batches` of
             pyarrow 26 just ends where the pages of a column, or its own count, have fewer values than there are rows.
     """
-    every = list(range(parquet.num_row_groups) if groups is None else groups)
-    missing = sum(parquet.metadata.row_group(group).num_rows for group in every)
-    for batch in parquet.iter_batches(size, row_groups=every, columns=columns):
+    selected = list(range(parquet.num_row_groups) if groups is None else groups)
+    missing = sum(parquet.metadata.row_group(group).num_rows for group in selected)
+    for batch in parquet.iter_batches(size, row_groups=selected, columns=columns):
         missing -= batch.num_rows
         yield batch
     if missing:
@@ -132,7 +132,7 @@ BLOCK = 1 << 20
 
 
 def spilled(blocks: Iterable[pa.Table], large: int = LARGE) -> pa.Table:
-    """The rows of some tables end to end; if they are large, mapped from a temporary file that has no name.
+    """Concatenate tables; large ones are mapped from a temporary file that has no name.
 
     Pages of the file take memory only while they are read, and the system drops them when it needs the space.
 
@@ -140,20 +140,20 @@ def spilled(blocks: Iterable[pa.Table], large: int = LARGE) -> pa.Table:
         blocks: at least one table; all have one schema, and equal dictionaries.
         large: bytes from which on they are spilled.
     """
-    rest, first, size = iter(blocks), [], 0
-    for block in rest:
-        first.append(block)
+    remaining, tables, size = iter(blocks), [], 0
+    for block in remaining:
+        tables.append(block)
         size += block.nbytes
         if size >= large:
             break
     else:
-        return pa.concat_tables(first)
+        return pa.concat_tables(tables)
     handle, path = tempfile.mkstemp(suffix=".arrow")
     try:
-        with os.fdopen(handle, "wb") as sink, pa.ipc.new_file(sink, first[0].schema) as writer:
-            while first:
-                writer.write_table(first.pop(0), BLOCK)
-            for block in rest:
+        with os.fdopen(handle, "wb") as sink, pa.ipc.new_file(sink, tables[0].schema) as writer:
+            while tables:
+                writer.write_table(tables.pop(0), BLOCK)
+            for block in remaining:
                 writer.write_table(block, BLOCK)
         return pa.ipc.open_file(pa.memory_map(path)).read_all()
     finally:

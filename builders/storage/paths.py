@@ -26,15 +26,15 @@ INSTALL = "pip install 'unknown-detection[objects]' (in a checkout: pip install 
 
 _ADDRESS = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 
-_ELSEWHERE = {
+_REFUSED_PROTOCOLS = {
     "hf": "the Hub is no object storage: releases go there by `python -m hf_scripts.push`",
     "memory": "its files live in one process, and a build has several",
 }
-"""Protocols of fsspec that are none of a store, and why."""
+"""Protocols of fsspec that are refused, and why."""
 
 
 def store_of(place: object) -> Store:
-    """The store of a path, or of the text of one; nothing of the other kind is imported."""
+    """Return the store of a path or of its text; modules of the other kind of store are not imported."""
     return _store(_ADDRESS.fullmatch(place) is None if isinstance(place, str) else isinstance(place, Path))
 
 
@@ -50,7 +50,7 @@ def _store(is_local: bool) -> Store:
 
 
 def as_path(text: str | Path) -> Path:
-    """The path that a text names, on this machine or in a store.
+    """Return the path that a text names, on this machine or in a store.
 
     Args:
         text: a path, or an address `PROTOCOL://BUCKET/PREFIX`.
@@ -59,15 +59,15 @@ def as_path(text: str | Path) -> Path:
         BuildError: an address is of no store, has credentials in it, has a part that is empty, `.` or `..`, or takes
             a package that is not installed.
     """
-    found = _ADDRESS.fullmatch(text) if isinstance(text, str) else None
-    if found is None:
+    match = _ADDRESS.fullmatch(text) if isinstance(text, str) else None
+    if match is None:
         return Path(text) if isinstance(text, str) else text
-    protocol = found[1].lower()
-    _check_address(protocol, found[2])
+    protocol = match[1].lower()
+    _check_address(protocol, match[2])
     try:
         from builders.storage.stores.path import store_path
 
-        return cast(Path, store_path(f"{protocol}://{found[2].rstrip('/')}"))
+        return cast(Path, store_path(f"{protocol}://{match[2].rstrip('/')}"))
     except ImportError as error:
         raise BuildError(
             f"{one_line(text)} lies in a store, and a package for it is not installed ({one_line(error)}). Run "
@@ -79,26 +79,26 @@ def as_path(text: str | Path) -> Path:
         ) from error
 
 
-def _check_address(protocol: str, rest: str) -> None:
+def _check_address(protocol: str, location: str) -> None:
     """Refuse what is no address of a store; no message repeats credentials."""
-    if protocol in _ELSEWHERE:
-        raise BuildError(f"{protocol}:// cannot be used here: {_ELSEWHERE[protocol]}. Give a folder or s3://.")
-    if "@" in rest.partition("/")[0] or "?" in rest:
+    if protocol in _REFUSED_PROTOCOLS:
+        raise BuildError(f"{protocol}:// cannot be used here: {_REFUSED_PROTOCOLS[protocol]}. Give a folder or s3://.")
+    if "@" in location.partition("/")[0] or "?" in location:
         raise BuildError(
             f"An address of {protocol}:// has a user, a password or a signature in it, and these tools take "
             "credentials from the environment or a profile alone. Give the address without what is before @ and "
             "after ?."
         )
-    if not rest.isprintable() or "::" in rest or "#" in rest:
+    if not location.isprintable() or "::" in location or "#" in location:
         raise BuildError(
             f"An address of {protocol}:// has a #, a :: or a character in it that does not print, and is no plain "
             "address. Give one as s3://BUCKET/PREFIX."
         )
-    names = rest.rstrip("/").split("/")
+    names = location.rstrip("/").split("/")
     if any(name in ("", ".", "..") for name in (names[1:] if names[0] == "" else names)) or names == [""]:
         raise BuildError(
-            f"{protocol}://{one_line(rest)} has a part that is empty, . or .., which stores take for names. Give it "
-            "as s3://BUCKET/PREFIX."
+            f"{protocol}://{one_line(location)} has a part that is empty, . or .., which stores take for names. Give "
+            "it as s3://BUCKET/PREFIX."
         )
 
 

@@ -1,4 +1,4 @@
-"""Object storage as a `Store`, which says what the methods do: here in as few requests as it takes.
+"""Object storage as a `Store`, in as few requests as possible; `Store` describes the methods.
 
 Tested by `tests/builders/pipeline/test_object_storage.py`.
 """
@@ -36,7 +36,7 @@ _END = 1 << 16
 
 
 class RemoteStore(Store):
-    """The buckets of all stores. Each path is a `StorePath`, which elsewhere is typed as `Path`, and here as `Any`."""
+    """Object stores. Each path is a `StorePath`, which elsewhere is typed as `Path`, and here as `Any`."""
 
     is_local = False
 
@@ -44,7 +44,7 @@ class RemoteStore(Store):
         path.require_access(writing=writing)
 
     def is_folder(self, path: Any) -> bool:
-        return bool(path.asking(str(path)).is_dir())
+        return bool(path.probe(str(path)).is_dir())
 
     def inside(self, root: Path, path: str | Path) -> Path:
         # A store has no links, and takes any name for a name.
@@ -93,9 +93,9 @@ class RemoteStore(Store):
         base = f"{folder.path.rstrip('/')}/"
         return (path.path.removeprefix(base) for path, _ in folder.files())
 
-    def entries(self, root: Any, beside: Collection[str]) -> Iterator[Path]:
+    def entries(self, root: Any, excluded: Collection[str]) -> Iterator[Path]:
         # One listing, where asking for each file would be a request for each.
-        return (path for path, _ in root.files() if path.relative_to(root).parts[0] not in beside)
+        return (path for path, _ in root.files() if path.relative_to(root).parts[0] not in excluded)
 
     def sizes(self, root: Path, files: Sequence[str]) -> Iterator[int]:
         for file, size in zip(files, listings.sizes_of(root, files), strict=True):
@@ -132,7 +132,7 @@ class RemoteStore(Store):
         if part == "whole":
             return pq.ParquetFile(pa.BufferReader(path.read_bytes()))
         if part == "schema":
-            # Where its footer is longer, or it is damaged, the whole file tells.
+            # A file with a longer footer, or a damaged one, is read as a whole.
             with contextlib.suppress(pa.ArrowInvalid):
                 return pq.ParquetFile(pa.BufferReader(path.read_end(_END)))
         # Whole chunks of columns are read, whatever the options say of buffers.
@@ -155,15 +155,15 @@ class RemoteStore(Store):
     def replace(self, path: Any, data: bytes, is_read: Callable[[bytes | None], bool]) -> None:
         before = current_version(path)
         try:
-            found = None if before == ABSENT else path.read_bytes()
+            content = None if before == ABSENT else path.read_bytes()
         except FileNotFoundError:
-            found = None
-        if not is_read(found):
+            content = None
+        if not is_read(content):
             raise ChangedMeanwhileError(path)
-        replace(path, data, before)  # which refuses, too, what changed after its version was asked for
+        replace(path, data, before)  # which also refuses a file that changed after its version was requested
 
     def remove_temporary(self, root: Path, folders: Iterable[str]) -> None:
-        pass  # they are in no store
+        pass  # stores have none
 
     def remove_staged(self, folder: Path, suffixes: Iterable[str], own: Iterable[Path]) -> None:
         for path in own:
@@ -171,7 +171,7 @@ class RemoteStore(Store):
 
 
 class RemoteRanges(Ranges):
-    """Fetches what was announced ahead, many ranges at the same time.
+    """Reads byte ranges of files in stores, and fetches announced ones ahead, many at the same time.
 
     Args:
         versions: of archives, by address.
@@ -201,6 +201,6 @@ class RemoteRanges(Ranges):
         self._ahead.close()
 
     def _read(self, path: str, offset: int, size: int) -> Read:
-        # What is no archive and no pack of ours is an image: its bytes are all of its file.
+        # Any file but an archive and a pack of ours is a single image: its bytes are all of the file.
         whole = offset == 0 and path not in self._versions and not path.endswith(PACK_SUFFIX)
         return Read(path, offset, size, whole)

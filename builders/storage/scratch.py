@@ -14,12 +14,12 @@ from filelock import FileLock, Timeout
 from builders.errors import os_errors_as_build_errors
 
 _PREFIX = "unknown-detection-"
-_LOCK = ".lock"
+_LOCK_NAME = ".lock"
 
 
 @contextlib.contextmanager
 def scratch_folder(purpose: str) -> Iterator[Path]:
-    """A new temporary folder, which is deleted when the block ends.
+    """Yield a new temporary folder, which is deleted when the block ends.
 
     A killed process leaves its folder behind, with what it had downloaded. The process holds a lock in the folder, and
     the operating system releases it even after SIGKILL, so the next run can tell such a folder from one in use.
@@ -39,7 +39,7 @@ def scratch_folder(purpose: str) -> Iterator[Path]:
             (root / "files").mkdir()
         yield root / "files"
     finally:
-        if os.getpid() == owner:  # and not a process forked from this one, which lets go of what it got a copy of
+        if os.getpid() == owner:  # a process forked from this one has only a copy of the lock
             lock.release()  # first, because Windows deletes no open file
             _remove(root)
 
@@ -48,10 +48,15 @@ def remove_stale_folders(purpose: str) -> None:
     """Remove the folders that killed processes of this user have left of a purpose."""
     for root in sorted(Path(tempfile.gettempdir()).glob(f"{_PREFIX}{purpose}-*")):
         # Without a lock file it is not ours, or was made a moment ago and is about to be locked.
-        if root.is_symlink() or not _is_own(root) or (root / _LOCK).is_symlink() or not (root / _LOCK).is_file():
+        if (
+            root.is_symlink()
+            or not _is_own(root)
+            or (root / _LOCK_NAME).is_symlink()
+            or not (root / _LOCK_NAME).is_file()
+        ):
             continue
-        if (locked := _locked(root)) is not None:
-            locked[1].release()
+        if (lock := _lock(root)) is not None:
+            lock.release()
             _remove(root)
 
 
@@ -60,21 +65,21 @@ def _new(prefix: str) -> tuple[Path, FileLock]:
     while True:
         root = Path(tempfile.mkdtemp(prefix=prefix))
         try:
-            locked = _locked(root)
+            lock = _lock(root)
         except OSError:
             _remove(root)
             raise
-        if locked is not None:
-            return locked  # else another run took the new folder for a leftover, and removed it
+        if lock is not None:
+            return root, lock  # else another run took the new folder for a leftover, and removed it
 
 
-def _locked(root: Path) -> tuple[Path, FileLock] | None:
-    lock = FileLock(root / _LOCK)
+def _lock(root: Path) -> FileLock | None:
+    lock = FileLock(root / _LOCK_NAME)
     try:
         lock.acquire(timeout=0)
     except (Timeout, FileNotFoundError):
         return None
-    return root, lock
+    return lock
 
 
 def _remove(root: Path) -> None:

@@ -1,7 +1,7 @@
 """Files of sealed residuals: one beside each shard whose images are sealed, with the residuals of its rows in order.
 
-`builders.generate.sealed` seals and opens them, and describes what is in one. What can be said without an original is
-here: a file's columns, and the header that each residual begins with.
+`builders.generate.sealed` describes the format of a residual, and seals and opens it. This module knows what can be
+read without an original: a file's columns, and the header of each residual.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _FETCH = "Fetch the release again."
 
 
 class SealedHeader(NamedTuple):
-    """What a sealed residual begins with: the image's size, the ciphertext's bytes, the key check and the digest."""
+    """The header of a sealed residual: the image's size, the ciphertext's bytes, the key check and the digest."""
 
     height: int
     width: int
@@ -67,13 +67,13 @@ def read_sealed_header(sealed: bytes, name: str) -> SealedHeader:
     name = one_line(name)
     if len(sealed) < HEADER_BYTES or sealed[:4] != _MAGIC:
         raise BuildError(f"The residual of {name} is not sealed as these tools seal. {_FETCH}")
-    _, version, *rest = _HEADER.unpack(sealed[:HEADER_BYTES])
+    _, version, *fields = _HEADER.unpack(sealed[:HEADER_BYTES])
     if version != VERSION:
         raise BuildError(
             f"The residual of {name} is sealed in version {version} of the format, and these tools open version "
             f"{VERSION}. Use the tools that published it."
         )
-    header = SealedHeader(*rest)
+    header = SealedHeader(*fields)
     if len(sealed) != HEADER_BYTES + header.size:
         raise BuildError(
             f"The residual of {name} is not whole: it has {len(sealed):,} bytes, not {HEADER_BYTES + header.size:,}. "
@@ -87,7 +87,7 @@ class SealedWriter:
 
     Args:
         path: the file, which is complete when the context ends.
-        metadata: what else the file's schema says.
+        metadata: metadata of the file's schema.
     """
 
     def __init__(self, path: Path, metadata: Mapping[str, str] | None = None) -> None:
@@ -103,7 +103,7 @@ class SealedWriter:
         )
         self._ids: list[str] = []
         self._sealed: list[bytes] = []
-        self._waiting = 0
+        self._pending = 0
 
     def __enter__(self) -> SealedWriter:
         return self
@@ -119,18 +119,18 @@ class SealedWriter:
         """Add the next residual."""
         self._ids.append(row_id)
         self._sealed.append(sealed)
-        self._waiting += len(sealed)
-        if self._waiting >= _GROUP_BYTES:
+        self._pending += len(sealed)
+        if self._pending >= _GROUP_BYTES:
             self._flush()
 
     def _flush(self) -> None:
         if self._ids:
             self._writer.write_table(pa.table([self._ids, self._sealed], schema=self._schema))
-        self._ids, self._sealed, self._waiting = [], [], 0
+        self._ids, self._sealed, self._pending = [], [], 0
 
 
 def read_residuals(path: Path) -> Iterator[tuple[str, bytes]]:
-    """The rows of a file that `SealedWriter` wrote here."""
+    """Yield the ids and residuals of a file that `SealedWriter` wrote here."""
     with open_parquet(path, pre_buffer=False) as opened:
         for batch in row_batches(opened, _BATCH_ROWS):
             yield from zip(batch["id"].to_pylist(), batch["sealed"].to_pylist(), strict=True)
@@ -145,7 +145,7 @@ def published_residuals(paths: Sequence[Path], ids: pa.ChunkedArray, side: int) 
         side: width and height of their images.
 
     Raises:
-        BuildError: a file is none of sealed residuals, they are of other rows, or one of them cannot be opened.
+        BuildError: a file has no sealed residuals, or those of other rows, or one of them cannot be opened.
     """
     first = 0
     for path in paths:

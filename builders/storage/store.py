@@ -1,6 +1,6 @@
-"""What can be done with paths: `Store` does it with files of this machine, and `RemoteStore` with object storage.
+"""Operations on paths: `Store` implements them for files of this machine, and `RemoteStore` for object storage.
 
-`builders.storage.paths.store_of` gives the store of a path, so that nobody else asks where a path lies.
+`builders.storage.paths.store_of` returns the store of a path; no other module asks where a path lies.
 
 Tested by `tests/builders/storage/test_paths.py` and `test_store_locks.py`.
 """
@@ -85,7 +85,7 @@ class Store:
     file, or where a store refuses or fails.
 
     Attributes:
-        is_local: whether the paths are of this machine, for refusals; to do something with a path, add a method.
+        is_local: whether the paths are of this machine, for refusals. For anything else, add a method.
     """
 
     is_local = True
@@ -94,7 +94,7 @@ class Store:
         """Raise `BuildError` if a store's bucket cannot be read, or with `writing` cannot be written."""
 
     def is_folder(self, path: Path) -> bool:
-        """Whether there is a folder; what is wrong with a store is told at once."""
+        """Whether there is a folder; errors of a store are reported without waiting for retries."""
         return path.is_dir()
 
     def inside(self, root: Path, path: str | Path) -> Path:
@@ -109,14 +109,15 @@ class Store:
         return full
 
     def space_for(self, root: Path, sizes: Sequence[int]) -> tuple[Path, int, str]:
-        """Where it takes how many bytes on this machine to write files of some sizes, and what to do without them."""
+        """Return the local folder in which writing takes disk space, the bytes it takes, and advice if it is full."""
         return root, sum(sizes), "Free some, or give another --out"
 
     @contextlib.contextmanager
     def lock(self, path: Path, busy: str) -> Iterator[None]:
         """Hold a lock file while the block runs, and create its folder; raises `BuildError` with the message `busy`.
 
-        A store has no locks: there, what several runs change is replaced only if it is what was read (`replace`).
+        A store has no locks: there, a file that several runs change is only replaced if nobody has changed it since it
+        was read (`replace`).
         """
         make_folder(path.parent)
         with file_lock(path, busy):
@@ -143,7 +144,7 @@ class Store:
         return map(self.names, folders)
 
     def list_below(self, folder: Path) -> None:
-        """List all that lies below a folder in a store at once, for a reader that goes through many small folders."""
+        """Cache the listings of all folders below one in a store at once, for readers of many small folders."""
 
     def folders(self, folder: Path) -> list[str]:
         """The sorted names of the folders in a folder, and of links to folders."""
@@ -151,7 +152,7 @@ class Store:
             return sorted(entry.name for entry in entries if _is_folder(entry))
 
     def is_readable(self, folder: Path) -> bool:
-        """Whether this user may list a folder and go into it; a store says so when it is asked."""
+        """Whether this user may list a folder and enter it; of a store this is only known on the first request."""
         return os.access(folder, os.R_OK | os.X_OK)
 
     def files_below(self, folder: Path) -> Iterator[str]:
@@ -162,9 +163,9 @@ class Store:
             prefix = "" if inner == "." else f"{inner}/"
             yield from (f"{prefix}{name}" for name in names)
 
-    def entries(self, root: Path, beside: Collection[str]) -> Iterator[Path]:
-        """All that lies below a folder but folders, sorted, and nothing below some of its names; links are told."""
-        for top in sorted(path for path in root.iterdir() if path.name not in beside):
+    def entries(self, root: Path, excluded: Collection[str]) -> Iterator[Path]:
+        """Yield all but folders below a folder, sorted, links included, without the excluded names at its top."""
+        for top in sorted(path for path in root.iterdir() if path.name not in excluded):
             for path in (top, *sorted(top.rglob("*"))) if not top.is_symlink() else (top,):
                 if not stat.S_ISDIR(path.lstat().st_mode):
                     yield path

@@ -44,8 +44,8 @@ def read_text_lines(path: Path, advice: str) -> list[str]:
     for number, line in enumerate(lines, start=1):
         if len(line) > _LONGEST:
             raise BuildError(f"Line {number} of {path} has {len(line):,} characters. {advice}")
-        if (found := _CONTROL.search(line)) is not None:
-            raise BuildError(f"Line {number} of {path} has the control character {one_line(found[0])}. {advice}")
+        if (match := _CONTROL.search(line)) is not None:
+            raise BuildError(f"Line {number} of {path} has the control character {one_line(match[0])}. {advice}")
     return lines
 
 
@@ -62,9 +62,9 @@ def read_csv(path: Path, columns: Sequence[str], advice: str) -> Iterator[tuple[
     """
     reader = csv.DictReader(io.StringIO("\n".join(read_text_lines(path, advice))), strict=True)
     try:
-        found = list(reader.fieldnames or ())
-        if any(found.count(name) != 1 for name in columns):
-            shown = one_line(", ".join(found)) or "nothing"
+        names = list(reader.fieldnames or ())
+        if any(names.count(name) != 1 for name in columns):
+            shown = one_line(", ".join(names)) or "nothing"
             raise BuildError(f"{path} lacks the columns {' and '.join(columns)} (found in line 1: {shown}). {advice}")
         for row in reader:
             cells = {name: row[name] or "" for name in columns}

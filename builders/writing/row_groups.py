@@ -16,7 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.errors import BuildError
-from builders.executors.base import Counted, Progress
+from builders.executors.base import Progress, ProgressCounter
 from builders.release import images
 from builders.release.images import image_place, unreadable_image
 from builders.sources.broken import known_broken
@@ -97,7 +97,7 @@ class GroupImages:
                 owner's archive), or differs from the plan's `expected_sha256`.
         """
         buffer = _Buffer()
-        count = Counted(self.rows.num_rows, self.progress)
+        count = ProgressCounter(self.rows.num_rows, self.progress)
         expected = self.expected
         # A published image was readable to its publisher, so only its digest is compared.
         broken = set() if expected else known_broken(self.rows)
@@ -112,7 +112,7 @@ class GroupImages:
             start = buffer.filled
             reader.read_into(buffer.reserve(size), path, offset)
             buffer.filled += size
-            count.one(size)
+            count.add(size)
             pixels = ""
             try:
                 if decode or number in broken:

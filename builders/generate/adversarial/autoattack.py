@@ -57,10 +57,11 @@ class AutoAttack:
     def candidates(
         self, network: Network, images: Any, labels: Any, seeds: Sequence[int]
     ) -> Iterator[tuple[str, Any]]:
-        """Attack images; yields each part's name and results.
+        """Yield the name of each part, and the images as it attacked them.
 
-        As in the authors' code, an image that the model gets wrong is no longer attacked by a part, and images that it
-        got wrong before only by APGD-CE (by none in the authors' code, which would leave the original).
+        As in the authors' code, a part no longer attacks an image once the model gets it wrong. Images that the model
+        got wrong from the start are attacked by APGD-CE alone (in the authors' code by no part, which would leave the
+        originals).
 
         Args:
             network: the model.
@@ -75,20 +76,21 @@ class AutoAttack:
         for part in PARTS:
             run, ranks = self._part(part, network, images)
             attacked = images.clone()
-            left = right | (part == "apgd-ce")
+            remaining = right | (part == "apgd-ce")
             for rank in ranks:
-                (rows,) = torch.nonzero(left, as_tuple=True)
+                (rows,) = torch.nonzero(remaining, as_tuple=True)
                 if not len(rows):
                     break
                 x, y = images[rows], labels[rows]
                 with _seeded([seeds[row] for row in rows.tolist()], images):
-                    found = run(x, y, rank).detach()
+                    perturbed = run(x, y, rank).detach()
                 with torch.no_grad():
-                    found = torch.clamp(found, x - self.epsilon, x + self.epsilon) if part != "fab-t" else found
-                    inside = (found - x).abs().flatten(1).amax(dim=1) <= self.epsilon + _SLACK
-                    wrong = network.module(found).argmax(dim=1) != y
-                attacked[rows[inside]] = found[inside]
-                left[rows[wrong & inside]] = False
+                    if part != "fab-t":
+                        perturbed = torch.clamp(perturbed, x - self.epsilon, x + self.epsilon)
+                    inside = (perturbed - x).abs().flatten(1).amax(dim=1) <= self.epsilon + _SLACK
+                    wrong = network.module(perturbed).argmax(dim=1) != y
+                attacked[rows[inside]] = perturbed[inside]
+                remaining[rows[wrong & inside]] = False
             yield part, attacked
 
     def _part(self, part: str, network: Network, images: Any) -> tuple[Run, Sequence[int]]:

@@ -27,7 +27,7 @@ MAKES: Mapping[str, Generator] = {
     for network in _NETWORKS
     for attack in (PGD(), AutoAttack())
 }
-"""By the names of the splits that the models make, a generator that takes the same packages."""
+"""Generators that take the models' packages, by the names of the splits that the models make."""
 
 
 def write_classifiers(folder: Path, splits: Collection[str]) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The flags of adversarial images, and the generators that their values ask for."""
+"""The flags of adversarial images, and the generators that are made from their values."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from builders.generate.extra import check_installed
 from builders.generate.flags import Flag
 
 _ATTACKS = ("pgd", "autoattack")
-_GIVE = "Weights are never downloaded: give the file with --weights."
+_ADVICE = "Weights are never downloaded: give the file with --weights."
 
 FLAGS = (
     Flag("model", "Attack this model; as often as --weights.", metavar="resnet50|vit|timm:NAME", multiple=True),
@@ -34,7 +34,7 @@ FLAGS = (
 
 
 def declared_generators() -> dict[str, Generator]:
-    """The generators that the benchmark declares, by the name of their split; they lack weights."""
+    """Return the generators that the benchmark declares, by the name of their split; they lack weights."""
     return {
         f"{attack.name}_{model.name}": adversarial(
             AttackSettings(model, attack), f"--model {model.name} --weights FILE"
@@ -67,10 +67,10 @@ def generators(values: Mapping[str, Any]) -> dict[str, Generator]:
     check_installed({attack.name: adversarial(AttackSettings(RESNET50, attack)) for attack in attacks})
     device = chosen_device(values["device"])
     versions = {package: importlib.metadata.version(package) for package in packages}
-    found = {}
+    attack_generators = {}
     for name, file in zip(models, files, strict=True):
         model, path = model_named(name), Path(file)
-        digest = Weights.of(model.name, path, _GIVE)
+        digest = Weights.of(model.name, path, _ADVICE)
         check = not values["no-accuracy-check"]
         if check and not model.accuracy:
             raise BuildError(
@@ -78,14 +78,15 @@ def generators(values: Mapping[str, Any]) -> dict[str, Generator]:
             )
         for attack in attacks:
             settings = AttackSettings(model, attack, device, values["attack-batch"], check)
-            of_attack = {package: versions[package] for package in attack.packages}
-            found[f"{attack.name}_{model.split_name}"] = attack_with_weights(settings, path, digest, of_attack)
-    return found
+            attack_versions = {package: versions[package] for package in attack.packages}
+            split = f"{attack.name}_{model.split_name}"
+            attack_generators[split] = attack_with_weights(settings, path, digest, attack_versions)
+    return attack_generators
 
 
 def _attacks(values: Mapping[str, Any]) -> list[Attack]:
     epsilon, step_size = values["epsilon"], values["pgd-step-size"]
     if not 0 < step_size <= 1:
         raise BuildError(f"--pgd-step-size {step_size:g} is out of range. Give a number above 0 and up to 1.")
-    every: tuple[Attack, ...] = (PGD(epsilon, values["pgd-steps"], step_size), AutoAttack(epsilon))
-    return [attack for attack in every if not values["attack"] or attack.name in values["attack"]]
+    attacks: tuple[Attack, ...] = (PGD(epsilon, values["pgd-steps"], step_size), AutoAttack(epsilon))
+    return [attack for attack in attacks if not values["attack"] or attack.name in values["attack"]]

@@ -16,10 +16,9 @@ _TOLERANCE = 1e-4
 
 
 def fold_batch_norms(module: Any, pixels: Any) -> Any:
-    """Return a copy of a network without the batch norms that follow a convolution, or the network itself.
+    """Return a copy of a network whose batch norms are folded into the convolutions before them.
 
-    The network itself is returned if its logits would differ, as where something else reads a convolution's output,
-    too.
+    Returns the network itself if the copy's logits differ, as where another layer reads a convolution's output, too.
 
     Args:
         module: a `torch.nn.Module` in eval mode.
@@ -27,20 +26,20 @@ def fold_batch_norms(module: Any, pixels: Any) -> Any:
     """
     import torch
 
-    twin = copy.deepcopy(module)
+    copied = copy.deepcopy(module)
     with torch.no_grad(), exact_float32():
-        for convolution, name, norm in _pairs(twin, pixels):
+        for convolution, name, norm in _pairs(copied, pixels):
             _fold(convolution, norm)
             parent, _, child = name.rpartition(".")
-            setattr(twin.get_submodule(parent), child, _rest(norm))
-        expected, found = module(pixels), twin(pixels)
+            setattr(copied.get_submodule(parent), child, _replacement(norm))
+        expected, logits = module(pixels), copied(pixels)
     # Convolutions without a batch norm between them read what is stored pixel by pixel fastest.
-    same = bool((found - expected).abs().max() <= _TOLERANCE * expected.abs().max())
-    return twin.to(memory_format=torch.channels_last) if same else module
+    equal = bool((logits - expected).abs().max() <= _TOLERANCE * expected.abs().max())
+    return copied.to(memory_format=torch.channels_last) if equal else module
 
 
 def _pairs(module: Any, pixels: Any) -> list[tuple[Any, str, Any]]:
-    """Find each convolution that a batch norm follows, with the norm's name and the norm."""
+    """Return each convolution that a batch norm follows, with the norm's name and the norm."""
     import torch
 
     outputs: dict[int, tuple[Any, Any]] = {}
@@ -78,7 +77,7 @@ def _fold(convolution: Any, norm: Any) -> None:
     convolution.bias = torch.nn.Parameter(norm.bias + (bias - norm.running_mean) * scale, requires_grad=False)
 
 
-def _rest(norm: Any) -> Any:
+def _replacement(norm: Any) -> Any:
     """Return the module that replaces a folded batch norm: the activation that timm puts into it, or the identity."""
     import torch
 

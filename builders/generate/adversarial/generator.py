@@ -1,7 +1,7 @@
-"""The generators of adversarial images, and how each image is attacked, rounded and judged.
+"""The generators of adversarial images: each image is attacked, rounded and classified again.
 
-An image is stored as 8-bit PNG: what an attack found is rounded, projected to the whole number of steps that epsilon
-allows, and only then judged, in float32. So the columns are about the pixels that a reader gets.
+An image is stored as 8-bit PNG: an attack's result is rounded, projected to the whole number of steps that epsilon
+allows, and only then classified, in float32. So the columns are about the pixels that a reader gets.
 """
 
 from __future__ import annotations
@@ -91,8 +91,8 @@ def adversarial(settings: AttackSettings, needs: str = "") -> Generator:
     """Return the generator as a benchmark declares it, without weights.
 
     Args:
-        settings: the model, the attack and the rest.
-        needs: what has to be given before it can generate.
+        settings: the model, the attack and its settings.
+        needs: flags that have to be given before it can generate.
     """
     model, attack = settings.model, settings.attack
     return Generator(
@@ -129,7 +129,7 @@ def attack_with_weights(
     """Return the generator with a model's weights.
 
     Args:
-        settings: the model, the attack and the rest.
+        settings: the model, the attack and its settings.
         weights: the file.
         digest: the file's digest.
         versions: the versions of the packages that the pixels depend on.
@@ -148,7 +148,7 @@ _TITLES = {"pgd": "projected gradient descent", "autoattack": "AutoAttack's four
 
 @dataclass(frozen=True)
 class _AttackStart:
-    """Sets a generator up when called with it."""
+    """The `start` of a generator whose weights are in a file."""
 
     settings: AttackSettings
     weights: str
@@ -169,7 +169,7 @@ class Attacker:
     """Attacks images on a loaded model.
 
     Args:
-        settings: the attack and the rest.
+        settings: the attack and its settings.
         network: the model.
     """
 
@@ -184,21 +184,22 @@ class Attacker:
         Raises:
             BuildError: the model is less accurate than its card, or memory does not suffice for one image.
         """
-        ready = [self._prepared(image) for image in images]
-        rows = [row for row, original in enumerate(ready) if not isinstance(original, Generated)]
-        some = self._attack_prepared([images[row] for row in rows], [ready[row] for row in rows]) if rows else []
-        attacked = iter(some)
-        return [found if isinstance(found, Generated) else next(attacked) for found in ready]
+        originals = [self._prepare(image) for image in images]
+        rows = [row for row, original in enumerate(originals) if not isinstance(original, Generated)]
+        attacked = iter(self._attack_rows(images, originals, rows) if rows else [])
+        return [original if isinstance(original, Generated) else next(attacked) for original in originals]
 
-    def _prepared(self, image: SourceImage) -> npt.NDArray[np.uint8] | Generated:
+    def _prepare(self, image: SourceImage) -> npt.NDArray[np.uint8] | Generated:
         try:
             return prepare_original(image.rgb, self.settings.model.preparation)
         except TooNarrowError as error:
             return Generated(None, reason=str(error))
 
-    def _attack_prepared(self, images: Sequence[SourceImage], prepared_images: Sequence[Any]) -> list[Generated]:
-        labels = np.array([class_indices()[image.class_id] for image in images])
-        originals, seeds = np.stack(prepared_images), [image.seed for image in images]
+    def _attack_rows(
+        self, images: Sequence[SourceImage], prepared: Sequence[Any], rows: Sequence[int]
+    ) -> list[Generated]:
+        labels = np.array([class_indices()[images[row].class_id] for row in rows])
+        originals, seeds = np.stack([prepared[row] for row in rows]), [images[row].seed for row in rows]
         before = self._judge(originals, labels)
         if self.check is not None:
             self.check.add(len(labels), int((before.predictions == labels).sum()))
@@ -206,15 +207,11 @@ class Attacker:
         def attack(rows: slice) -> list[Generated]:
             return self._attack(originals[rows], labels[rows], seeds[rows], before.rows(rows))
 
-        return [generated for batch in self.halving.each(len(images), attack) for generated in batch]
+        return [generated for batch in self.halving.map(len(rows), attack) for generated in batch]
 
     def _judge(self, originals: npt.NDArray[np.uint8], labels: npt.NDArray[np.int64]) -> Predictions:
-        batches = self.halving.each(len(labels), lambda rows: self.network.judge(originals[rows], labels[rows]))
-        return Predictions(
-            np.concatenate([batch.predictions for batch in batches]),
-            np.concatenate([batch.confidences for batch in batches]),
-            np.concatenate([batch.own for batch in batches]),
-        )
+        batches = self.halving.map(len(labels), lambda rows: self.network.judge(originals[rows], labels[rows]))
+        return Predictions(*(np.concatenate(column) for column in zip(*batches, strict=True)))
 
     def _attack(
         self,
@@ -228,8 +225,8 @@ class Attacker:
         network, attack = self.network, self.settings.attack
         images, classes = network.pixels(originals), torch.from_numpy(labels).to(network.device)
         best = _Best(originals, before)
-        for part, found in attack.candidates(network, images, classes, seeds):
-            pixels = stored_pixels(found, originals, self.settings.levels)
+        for part, attacked in attack.candidates(network, images, classes, seeds):
+            pixels = stored_pixels(attacked, originals, self.settings.levels)
             best.take(part, pixels, network.judge(pixels, labels), labels)
         return [self._generated(row, before, best, int(label)) for row, label in enumerate(labels)]
 
@@ -280,15 +277,15 @@ class _Best:
             self.parts[row] = part
 
 
-def stored_pixels(found: Any, originals: npt.NDArray[np.uint8], levels: int) -> npt.NDArray[np.uint8]:
+def stored_pixels(attacked: Any, originals: npt.NDArray[np.uint8], levels: int) -> npt.NDArray[np.uint8]:
     """Round attacked images to 8 bits, and project them to at most `levels` steps from the originals.
 
     Args:
-        found: a tensor with pixels in [0, 1], (n, 3, size, size).
+        attacked: a tensor with pixels in [0, 1], (n, 3, size, size).
         originals: shape (n, size, size, 3).
         levels: the greatest difference of a channel.
     """
-    rounded = np.rint(found.cpu().numpy().transpose(0, 2, 3, 1) * 255).astype(np.int16)
+    rounded = np.rint(attacked.cpu().numpy().transpose(0, 2, 3, 1) * 255).astype(np.int16)
     near = originals.astype(np.int16)
     projected: npt.NDArray[np.uint8] = rounded.clip(near - levels, near + levels).clip(0, 255).astype(np.uint8)
     return projected

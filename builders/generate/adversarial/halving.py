@@ -25,8 +25,8 @@ class Halving:
     def __init__(self, batch: int) -> None:
         self.batch = batch
 
-    def each(self, images: int, work: Callable[[slice], Result]) -> list[Result]:
-        """Work on images from the first to the last; returns each batch's result.
+    def map(self, images: int, work: Callable[[slice], Result]) -> list[Result]:
+        """Return the result of each batch of images, from the first to the last.
 
         Args:
             images: number of images.

@@ -120,18 +120,18 @@ def _of_timm(name: str) -> AttackedModel:
 
     architecture = name.removeprefix(_TIMM)
     try:
-        found = get_pretrained_cfg(architecture)
+        config = get_pretrained_cfg(architecture)
     except RuntimeError:  # an unknown tag
-        found = None
-    if found is None or not re.fullmatch("[a-z0-9._]+", architecture):
+        config = None
+    if config is None or not re.fullmatch("[a-z0-9._]+", architecture):
         raise BuildError(f"--model {one_line(name)}: timm has no such model. `timm.list_models()` lists them.")
-    _, height, width = found.input_size
-    if height != width or found.crop_mode != "center" or found.interpolation not in ("bilinear", "bicubic"):
+    _, height, width = config.input_size
+    if height != width or config.crop_mode != "center" or config.interpolation not in ("bilinear", "bicubic"):
         raise BuildError(
-            f"--model {name} takes images of {width} x {height} pixels, cropped by {found.crop_mode} after a "
-            f"{found.interpolation} resize. Give a model with square images, a centre crop, and bilinear or bicubic."
+            f"--model {name} takes images of {width} x {height} pixels, cropped by {config.crop_mode} after a "
+            f"{config.interpolation} resize. Give a model with square images, a centre crop, and bilinear or bicubic."
         )
-    resize = int(height / found.crop_pct)  # as timm rounds it
+    resize = int(height / config.crop_pct)  # as timm rounds it
     if resize < height:
         # A crop beyond the image, as VOLO's, is padded with black, which no original has.
         raise BuildError(
@@ -143,9 +143,9 @@ def _of_timm(name: str) -> AttackedModel:
         architecture=architecture,
         size=height,
         resize=resize,
-        interpolation=found.interpolation,
-        mean=found.mean,
-        std=found.std,
+        interpolation=config.interpolation,
+        mean=config.mean,
+        std=config.std,
     )
 
 

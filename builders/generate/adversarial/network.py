@@ -12,7 +12,7 @@ import numpy.typing as npt
 from builders.errors import BuildError
 from builders.generate.adversarial.folding import fold_batch_norms
 from builders.generate.adversarial.models import AttackedModel
-from builders.generate.adversarial.weights import load_strictly, read_state_dict
+from builders.generate.adversarial.weights import load_strictly, read_timm_weights
 from unknown_detection.precision import exact_float32
 
 
@@ -35,7 +35,7 @@ class Network:
     Attributes:
         model: its description.
         module: a `torch.nn.Module` from pixels in [0, 1], float32 (n, 3, size, size), to logits (n, classes).
-        fast: the same but for rounding, with its batch norms folded into convolutions: for gradients.
+        fast: the same network, up to rounding, with its batch norms folded into convolutions: for gradients.
         device: `cpu` or `cuda`.
         classes: number of logits.
     """
@@ -47,28 +47,28 @@ class Network:
         # Without `requires_grad_(False)` autograd also keeps what the gradients of the parameters would need.
         self.module = _normalised(module, model).eval().requires_grad_(False).to(device)
         with torch.inference_mode():
-            found = self.module(torch.zeros(1, 3, model.size, model.size, device=device))
-        if not isinstance(found, torch.Tensor) or found.ndim != 2:
+            logits = self.module(torch.zeros(1, 3, model.size, model.size, device=device))
+        if not isinstance(logits, torch.Tensor) or logits.ndim != 2:
             raise BuildError(f"{model.name} does not return one row of logits per image. Give a classifier.")
-        self.classes = int(found.shape[1])
-        drawn = torch.Generator().manual_seed(0)
-        self.fast = fold_batch_norms(self.module, torch.rand(1, 3, model.size, model.size, generator=drawn).to(device))
+        self.classes = int(logits.shape[1])
+        pixels = torch.rand(1, 3, model.size, model.size, generator=torch.Generator().manual_seed(0))
+        self.fast = fold_batch_norms(self.module, pixels.to(device))
 
     def pixels(self, images: npt.NDArray[np.uint8]) -> Any:
         """Images of shape (n, size, size, 3) as a tensor on the device: float32 in [0, 1], (n, 3, size, size)."""
         import torch
 
-        moved = torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2))).to(self.device)
-        return moved.float() / 255
+        tensor = torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2))).to(self.device)
+        return tensor.float() / 255
 
     def judge(self, images: npt.NDArray[np.uint8], labels: npt.NDArray[np.int64]) -> Predictions:
         """Classify images of shape (n, size, size, 3) in float32, also where a device would rather use TF32."""
         import torch
 
         with torch.inference_mode(), exact_float32():
-            shares = torch.softmax(self.module(self.pixels(images)), dim=1)
-            confidences, predictions = shares.max(dim=1)
-            own = shares[torch.arange(len(images), device=self.device), torch.from_numpy(labels).to(self.device)]
+            probabilities = torch.softmax(self.module(self.pixels(images)), dim=1)
+            confidences, predictions = probabilities.max(dim=1)
+            own = probabilities.gather(1, torch.from_numpy(labels).to(self.device)[:, None])[:, 0]
         return Predictions(predictions.cpu().numpy(), confidences.double().cpu().numpy(), own.double().cpu().numpy())
 
 
@@ -87,7 +87,7 @@ def load_network(model: AttackedModel, weights: Path, device: str, classes: Sequ
     import timm
 
     module = timm.create_model(model.architecture, pretrained=False)
-    load_strictly(module, read_state_dict(weights), weights, model.name)
+    load_strictly(module, read_timm_weights(weights), weights, model.name)
     network = Network(model, module, device)
     if network.classes != len(classes):
         raise BuildError(

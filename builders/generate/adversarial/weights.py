@@ -15,7 +15,7 @@ _WRAPPERS = ("state_dict", "model_state_dict", "model")
 
 # mmcls's names in VisionTransformer and VisionTransformerClsHead (mmcls 0.16 and later), and timm's. The order of
 # query, key and value in `qkv`, the epsilon of the norms (1e-6) and the exact GELU are the same.
-_OF_MMCLS = (
+_FROM_MMCLS = (
     (r"backbone\.(cls_token|pos_embed)", r"\1"),
     (r"backbone\.patch_embed\.projection\.(weight|bias)", r"patch_embed.proj.\1"),
     (r"backbone\.layers\.(\d+)\.ln([12])\.(weight|bias)", r"blocks.\1.norm\2.\3"),
@@ -27,7 +27,7 @@ _OF_MMCLS = (
 )
 
 
-def read_state_dict(path: Path) -> dict[str, Any]:
+def read_timm_weights(path: Path) -> dict[str, Any]:
     """Read the tensors of a state dict that `torch.save` wrote, by timm's names; no code in the file is executed.
 
     Raises:
@@ -35,22 +35,22 @@ def read_state_dict(path: Path) -> dict[str, Any]:
     """
     import torch
 
-    found = load_tensors(path, "Save the model's state_dict alone.")
+    content = load_tensors(path, "Save the model's state_dict alone.")
     for key in _WRAPPERS:
-        if isinstance(found, Mapping) and isinstance(found.get(key), Mapping):
-            found = found[key]
+        if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
+            content = content[key]
             break
-    items = found.items() if isinstance(found, Mapping) else ()
+    items = content.items() if isinstance(content, Mapping) else ()
     if not items or not all(isinstance(name, str) and isinstance(value, torch.Tensor) for name, value in items):
         raise BuildError(f"{path} is not a state dict of tensors. Save the model's state_dict alone.")
-    return {renamed(name.removeprefix("module.")): tensor for name, tensor in items}
+    return {timm_name(name.removeprefix("module.")): tensor for name, tensor in items}
 
 
-def renamed(name: str) -> str:
+def timm_name(name: str) -> str:
     """Return timm's name of a tensor of mmcls's vision transformer; any other name stays."""
-    for pattern, ours in _OF_MMCLS:
-        if found := re.fullmatch(pattern, name, re.ASCII):
-            return found.expand(ours)
+    for pattern, replacement in _FROM_MMCLS:
+        if match := re.fullmatch(pattern, name, re.ASCII):
+            return match.expand(replacement)
     return name
 
 
@@ -68,12 +68,12 @@ def load_strictly(module: Any, weights: Mapping[str, Any], path: Path, name: str
     Raises:
         BuildError: a tensor is missing, unknown or of another shape.
     """
-    own = module.state_dict()
-    counters = {name: tensor for name, tensor in own.items() if name.endswith(".num_batches_tracked")}
+    tensors = module.state_dict()
+    counters = {name: tensor for name, tensor in tensors.items() if name.endswith(".num_batches_tracked")}
     weights = {**counters, **weights}
-    if problems := tensor_problems(weights, {name: tensor.shape for name, tensor in own.items()}):
+    if problems := tensor_problems(weights, {name: tensor.shape for name, tensor in tensors.items()}):
         raise BuildError(
-            f"{path} does not have the {len(own):,} tensors of {name}: {problems}. Give the weights of this very "
+            f"{path} does not have the {len(tensors):,} tensors of {name}: {problems}. Give the weights of this very "
             "model with --weights."
         )
     module.load_state_dict(weights, strict=True)

@@ -17,7 +17,6 @@ from __future__ import annotations
 import contextlib
 import decimal
 import functools
-import hashlib
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -27,6 +26,7 @@ from PIL import Image
 
 from builders.errors import BuildError
 from builders.generate.contract import EachImage, Generate, Generated, Generator, SourceImage
+from builders.generate.exact.noise import seed_words
 from builders.generate.exact.resize import centre_crop, shorter_side
 from builders.release.schema import Column
 
@@ -66,7 +66,7 @@ CORRUPTION = Column("corruption", "string", "the corruption, by its name in Imag
 SEVERITY = Column("severity", "int64", "its severity, 1 to 5")
 
 
-def prepared(image: Image.Image) -> Image.Image:
+def prepare_image(image: Image.Image) -> Image.Image:
     """Prepare an image as ImageNet-C did: RGB, shorter side 256, and the 224 x 224 at the centre.
 
     Sizes and offsets are those of torchvision's `Resize(256)` and `CenterCrop(224)`.
@@ -84,7 +84,7 @@ def prepared(image: Image.Image) -> Image.Image:
 
 
 def corruption(name: str, severity: int) -> Generator:
-    """The generator of one corruption.
+    """Return the generator of one corruption.
 
     Its pixels follow from the source image and the row's id: not from other images, their order, or the worker.
     Code that OpenCV and NumPy choose by the CPU is avoided: its last bits differ, and truncation turns them into whole
@@ -116,11 +116,6 @@ _DIFFERENCES: Mapping[str, str] = {
 }
 
 
-def seed_words(row_id: str) -> npt.NDArray[np.uint32]:
-    """The seed of a row: the SHA-256 of its id as eight 32-bit words, as `builders.generate.exact.noise` has it."""
-    return np.frombuffer(hashlib.sha256(row_id.encode()).digest(), dtype="<u4").astype(np.uint32)
-
-
 Corrupt = Callable[..., Any]
 """A function of the library: takes a Pillow image and a severity, and returns an array of 0 to 255 or an image."""
 
@@ -141,31 +136,31 @@ def _start(generator: Generator) -> Generate:
     name, severity = str(generator.parameters["corruption"]), int(generator.parameters["severity"])
     if name == "glass_blur":  # compiled by Numba here, which reads `exp` of NumPy
         corruptions.glass_blur(Image.new("RGB", (32, 32)), severity, seed=0)
-    return EachImage(functools.partial(_corrupted, getattr(corruptions, name), name, severity))(generator)
+    return EachImage(functools.partial(_corrupt, getattr(corruptions, name), name, severity))(generator)
 
 
-def _corrupted(corrupt: Corrupt, name: str, severity: int, image: SourceImage) -> Generated:
-    source = prepared(image.rgb)
+def _corrupt(corrupt: Corrupt, name: str, severity: int, image: SourceImage) -> Generated:
+    source = prepare_image(image.rgb)
     words = seed_words(image.id)
     arguments = {"seed": int(words[0])} if name in TAKES_SEED else {}
-    with _numpy_seeded(words), _same_exp():
+    with _numpy_seeded(words), _exact_exp():
         values = np.asarray(corrupt(source, severity, **arguments))
     return Generated(values.astype(np.uint8, order="C"), {"corruption": name, "severity": severity})
 
 
 @contextlib.contextmanager
-def _same_exp() -> Iterator[None]:
+def _exact_exp() -> Iterator[None]:
     """Replace NumPy's `exp` by one that is correctly rounded, and put it back at the end.
 
     NumPy's has other last bits on CPUs with AVX-512, and the C library's on those without FMA. The library and SciPy
     compute the kernels of blurs by it: 49 numbers at most, and few kernels.
     """
-    before = np.exp
+    numpy_exp = np.exp
     np.exp = _exp  # type: ignore[assignment]
     try:
         yield
     finally:
-        np.exp = before
+        np.exp = numpy_exp
 
 
 def _exp(values: npt.ArrayLike) -> npt.NDArray[np.float64]:
@@ -181,9 +176,9 @@ def _exp_of(value: float) -> float:
 @contextlib.contextmanager
 def _numpy_seeded(words: npt.NDArray[np.uint32]) -> Iterator[None]:
     """Seed NumPy's global random state, and put the former state back at the end."""
-    before = np.random.get_state()
+    state = np.random.get_state()
     np.random.seed(words)
     try:
         yield
     finally:
-        np.random.set_state(before)
+        np.random.set_state(state)

@@ -42,12 +42,12 @@ def decipher(image: SourceImage, size: tuple[int, int]) -> Generated:
     companion = image.companion
     if companion is None:
         raise ValueError(f"{image.id} has no cipher")
-    found, known = file_hash(image.data), str(companion.values[ORIGINAL_HASH.name])
-    if known not in (found, _NO_HASH):
+    digest, published = file_hash(image.data), str(companion.values[ORIGINAL_HASH.name])
+    if published not in (digest, _NO_HASH):
         return Generated(
             None,
             reason=f"it is not the file that the authors of BROAD had, as a copy that was encoded again is not (its "
-            f"hash is {found[:12]}, not {known[:12]})",
+            f"hash is {digest[:12]}, not {published[:12]})",
         )
     try:
         # Any lossy format would give a cipher of other samples.
@@ -65,11 +65,11 @@ def decipher(image: SourceImage, size: tuple[int, int]) -> Generated:
             None, reason=f"its cipher in PartialBROAD is not a whole PNG ({str(error).split(' <_io')[0]})"
         )
     pixels = deciphered(samples, image.data)
-    return Generated(pixels, {ORIGINAL_HASH.name: found, HASH_PUBLISHED.name: known != _NO_HASH})
+    return Generated(pixels, {ORIGINAL_HASH.name: digest, HASH_PUBLISHED.name: published != _NO_HASH})
 
 
 def partial_broad(attack: Literal["pgd", "autoattack"], model: Literal["resnet50", "vit"], side: int) -> Generator:
-    """The generator of one of the four adversarial sets."""
+    """Return the generator of one of the four adversarial sets."""
     return Generator(
         name=f"partial-broad-{attack}-{model}",
         version=1,
@@ -88,7 +88,7 @@ def _start(generator: Generator) -> Generate:
     declared = {ATTACK.name: generator.parameters["attack"], MODEL.name: generator.parameters["model"]}
 
     def make(image: SourceImage) -> Generated:
-        opened = decipher(image, generator.size)
-        return opened if opened.pixels is None else Generated(opened.pixels, {**declared, **opened.values})
+        generated = decipher(image, generator.size)
+        return generated if generated.pixels is None else Generated(generated.pixels, {**declared, **generated.values})
 
     return EachImage(make)(generator)

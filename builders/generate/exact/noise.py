@@ -11,6 +11,8 @@ from PIL import Image
 from builders.generate.arrays import SIDE
 from builders.generate.contract import EachImage, Generated, Generator, SourceImage
 
+_MEAN, _DEVIATION = 0.5, 1.0
+
 
 def gaussian_noise(row_id: str) -> Image.Image:
     """Draw i.i.d. noise from N(0.5, 1) for each channel of each pixel, clipped to [0, 1].
@@ -20,8 +22,8 @@ def gaussian_noise(row_id: str) -> Image.Image:
     Detection Approaches" (2020), section 4.1; that they hold here, too, and the size are ours.
 
     Random numbers come from NumPy's legacy `RandomState` (MT19937 and the polar method), whose stream is the same in
-    every version (NEP 19). The seed is the SHA-256 of the row's id as eight 32-bit words, so that images do not depend
-    on each other. Values become 8-bit by `rint(255 * x)`.
+    every version (NEP 19). The seed follows from the row's id, so that images do not depend on each other. Values
+    become 8-bit by `rint(255 * x)`.
 
     Args:
         row_id: id of the row, such as `noise/00042#gaussian-32`.
@@ -29,13 +31,14 @@ def gaussian_noise(row_id: str) -> Image.Image:
     Returns:
         32 x 32, mode RGB.
     """
-    words = np.frombuffer(hashlib.sha256(row_id.encode()).digest(), dtype="<u4")
-    drawn = np.random.RandomState(words).normal(_MEAN, _DEVIATION, (SIDE, SIDE, 3))
-    pixels: npt.NDArray[np.uint8] = np.rint(255 * np.clip(drawn, 0, 1)).astype(np.uint8)
+    noise = np.random.RandomState(seed_words(row_id)).normal(_MEAN, _DEVIATION, (SIDE, SIDE, 3))
+    pixels: npt.NDArray[np.uint8] = np.rint(255 * np.clip(noise, 0, 1)).astype(np.uint8)
     return Image.fromarray(pixels)
 
 
-_MEAN, _DEVIATION = 0.5, 1.0
+def seed_words(row_id: str) -> npt.NDArray[np.uint32]:
+    """Return the SHA-256 of a row's id as eight 32-bit words."""
+    return np.frombuffer(hashlib.sha256(row_id.encode()).digest(), dtype="<u4").astype(np.uint32)
 
 
 def _noise(image: SourceImage) -> Generated:

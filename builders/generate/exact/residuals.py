@@ -21,14 +21,14 @@ CONTENT = "content_sha256"
 
 
 def residual_opener(declared: Generator, published: GeneratorEntry) -> Generator:
-    """Return a generator that opens the published images of a split instead of generating them.
+    """Return a generator that opens the published sealed residuals of a split instead of generating its images.
 
-    It needs no more than the core install, and is called what the publisher's generator is, with the same parameters
-    and weights: its images are those. It takes the sealed residuals and the rows' values as companions.
+    It needs no more than the core install, and has the name, parameters and weights of the publisher's generator,
+    because its images are those. It takes the sealed residuals and the rows' values as companions.
 
     Args:
-        declared: what generates such images here.
-        published: what the publisher's manifest says of the generator; its images are sealed.
+        declared: the generator of such images here.
+        published: the generator's entry in the publisher's manifest; its images are sealed.
 
     Raises:
         BuildError: the publisher's generator has a name that none can have.

@@ -19,11 +19,7 @@ from builders.errors import BuildError
 from builders.generate.contract import Generate, Generated, Generator, SourceImage
 from builders.generate.extra import check_installed
 from builders.generate.synthetic.biggan_network import SIDE, BigGANNetwork, Sizes, Tensor
-from builders.generate.synthetic.models import (
-    SEED,
-    memory_errors_as_build_errors,
-    with_folder,
-)
+from builders.generate.synthetic.models import SEED, memory_errors_as_build_errors, with_folder
 from builders.generate.torch_files import load_tensors, tensor_problems
 from builders.sources.imagenet_names import class_indices
 
@@ -33,7 +29,7 @@ WEIGHTS = "pytorch_model.bin"
 TRUNCATION = 0.4
 _BATCH = 16
 
-_GIVE = f"Give the folder of biggan-deep-256 that holds {WEIGHTS} with --biggan DIR."
+_ADVICE = f"Give the folder of biggan-deep-256 that holds {WEIGHTS} with --biggan DIR."
 
 
 def truncated_noise(seed: int, size: int, truncation: float) -> npt.NDArray[np.float32]:
@@ -77,13 +73,13 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
     """
     import torch
 
-    read = load_tensors(path, "Download the weights again.")
-    items = read.items() if isinstance(read, Mapping) else ()
+    content = load_tensors(path, "Download the weights again.")
+    items = content.items() if isinstance(content, Mapping) else ()
     tensors = {str(name): value for name, value in items if isinstance(value, torch.Tensor)}
     shapes = Sizes.of(tensors).shapes()
     if problems := tensor_problems(tensors, shapes):
         raise BuildError(
-            f"{path} does not have exactly the {len(shapes):,} tensors of biggan-deep-256: {problems}. {_GIVE}"
+            f"{path} does not have exactly the {len(shapes):,} tensors of biggan-deep-256: {problems}. {_ADVICE}"
         )
     return {name: value.float() for name, value in tensors.items()}
 
@@ -100,14 +96,13 @@ def _generate(network: BigGANNetwork, images: Sequence[SourceImage]) -> list[Gen
     noise = np.stack([truncated_noise(seed, network.sizes.noise, TRUNCATION) for seed in seeds])
     classes = torch.tensor([class_indices()[image.class_id] for image in images], device=network.device)
     with torch.inference_mode(), memory_errors_as_build_errors():
-        made = network(torch.from_numpy(noise).to(network.device), classes)
-    return [
-        Generated(pixels, {SEED.name: seed}) for pixels, seed in zip(as_pixels(made.cpu().numpy()), seeds, strict=True)
-    ]
+        outputs = network(torch.from_numpy(noise).to(network.device), classes)
+    pixels = as_pixels(outputs.cpu().numpy())
+    return [Generated(image, {SEED.name: seed}) for image, seed in zip(pixels, seeds, strict=True)]
 
 
 def _without_weights(_: Generator) -> Generate:
-    raise BuildError(f"BigGAN's weights are not given. {_GIVE}")
+    raise BuildError(f"BigGAN's weights are not given. {_ADVICE}")
 
 
 BIGGAN = Generator(
@@ -126,18 +121,18 @@ BIGGAN = Generator(
 """The generator without weights, as a benchmark declares it."""
 
 
-def with_weights(given: str, device: str) -> Generator:
+def with_weights(location: str, device: str) -> Generator:
     """Return the generator with the weights of a folder.
 
     Args:
-        given: the folder, which holds `pytorch_model.bin`.
+        location: the folder, which holds `pytorch_model.bin`.
         device: `auto`, `cpu` or `cuda`.
 
     Raises:
         BuildError: torch is not installed, there is no such device, or the folder lacks the file.
     """
     check_installed({BIGGAN.name: BIGGAN})
-    folder = Path(given).absolute()
+    folder = Path(location).absolute()
     if not (folder / WEIGHTS).is_file():
-        raise BuildError(f"There is no {WEIGHTS} in {folder}. {_GIVE}")
-    return with_folder(BIGGAN, _load, folder, {f"biggan/{WEIGHTS}": WEIGHTS}, device=device, advice=_GIVE)
+        raise BuildError(f"There is no {WEIGHTS} in {folder}. {_ADVICE}")
+    return with_folder(BIGGAN, _load, folder, {f"biggan/{WEIGHTS}": WEIGHTS}, device=device, advice=_ADVICE)

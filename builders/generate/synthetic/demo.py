@@ -23,7 +23,7 @@ TINY_BIGGAN = Sizes(noise=6, embedding=6, width=4)
 """The same blocks with a 32nd of the channels: images of 256 x 256 pixels."""
 
 MAKES: Mapping[str, Generator] = {"biggan": biggan.BIGGAN, "stable_diffusion": stable_diffusion.STABLE_DIFFUSION}
-"""By the names of the splits that the models make, their generators without weights."""
+"""The models' generators without weights, by the names of the splits that they make."""
 
 
 def write_models(folder: Path, splits: Collection[str]) -> dict[str, Any]:
@@ -38,17 +38,17 @@ def write_models(folder: Path, splits: Collection[str]) -> dict[str, Any]:
         ("stable_diffusion", "stable-diffusion", write_pipeline),
     ):
         if split in splits:
-            final = folder / split
-            if not final.is_dir():
-                whole = folder / f".{split}{TEMPORARY}"
-                shutil.rmtree(whole, ignore_errors=True)  # of a run that was killed
-                finish(write(whole), final)
-            values[flag] = str(final)
+            target = folder / split
+            if not target.is_dir():
+                staging = folder / f".{split}{TEMPORARY}"
+                shutil.rmtree(staging, ignore_errors=True)  # of a run that was killed
+                finish(write(staging), target)
+            values[flag] = str(target)
     return values
 
 
 def biggan_tensors(sizes: Sizes = TINY_BIGGAN, seed: int = 0) -> dict[str, Any]:
-    """Draw weights of a network, of which every one matters to the images."""
+    """Draw weights of a network, each of which changes the images."""
     import torch
 
     generator = torch.Generator().manual_seed(seed)

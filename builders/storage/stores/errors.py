@@ -1,4 +1,4 @@
-"""What the clients of stores raise, as sentences."""
+"""Turns the exceptions of stores' clients into messages for users."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ _UNREACHABLE = {
     "ClientPayloadError",
 }
 EMPTY = {"InvalidRange", "416"}
-"""What a store answers where the first byte of a file is asked for that has none."""
+"""Codes of the answer to a request for the first byte of an empty file."""
 
 NO_BUCKET = "there is no such bucket, or none that these credentials can see. Create it, or correct the address."
 
@@ -101,14 +101,14 @@ def store_errors(doing: str, address: object) -> Iterator[None]:
 
 
 def client_errors() -> tuple[type[BaseException], ...]:
-    """All that clients raise: errors of the operating system, and those of the clients that were imported."""
-    found: list[type[BaseException]] = [OSError]
+    """Return the exceptions of the clients that were imported, and those of the operating system."""
+    errors: list[type[BaseException]] = [OSError]
     for module, names in _CLIENTS.items():
         if module in sys.modules:
-            found += [getattr(sys.modules[module], name) for name in names]
+            errors += [getattr(sys.modules[module], name) for name in names]
     if "gcsfs.retry" in sys.modules:
-        found.append(ValueError)  # gcsfs's for some answers with 400
-    return tuple(found)
+        errors.append(ValueError)  # gcsfs's for some answers with 400
+    return tuple(errors)
 
 
 def is_change(error: BaseException) -> bool:
@@ -117,8 +117,8 @@ def is_change(error: BaseException) -> bool:
 
 
 def reason(error: BaseException) -> str:
-    """Why a request failed and what to do, without a capital: `the store refused ... Check that ... .`."""
-    code, names = code_of(error), {kind.__name__ for one in _chain(error) for kind in type(one).__mro__}
+    """Return why a request failed and what to do, without a capital: `the store refused ... Check that ... .`."""
+    code, names = code_of(error), {kind.__name__ for cause in _chain(error) for kind in type(cause).__mro__}
     if names & _NO_CREDENTIALS:
         return (
             f"no credentials were found ({one_line(error)}). Set AWS_PROFILE, or AWS_ACCESS_KEY_ID and "
@@ -127,8 +127,8 @@ def reason(error: BaseException) -> str:
     if code == "NoSuchBucket" or isinstance(error, FileNotFoundError):
         return NO_BUCKET
     if code in _REFUSED or isinstance(error, PermissionError) or str(error).startswith("Forbidden: "):  # gcsfs's
-        said = f" ({code})" if code else ""
-        return f"the store refused these credentials{said}. Check them, and what they may do in this bucket."
+        detail = f" ({code})" if code else ""
+        return f"the store refused these credentials{detail}. Check them, and what they may do in this bucket."
     if code in _CHANGED or "FileExpired" in names:
         return "it changed while it was read. Run the same command again; it resumes."
     if code in _OTHER_REGION:
@@ -140,25 +140,25 @@ def reason(error: BaseException) -> str:
             f"the store cannot be reached or cuts connections ({one_line(error)}). Check the network "
             "(for another store of S3's kind AWS_ENDPOINT_URL, too), and run the same command again; it resumes."
         )
-    said = one_line(error).strip(", ")
-    said = f"the store answered {code}" if said == code else said  # gcsfs's, where an answer has no text
-    return f"{said}. Mend this, and run the same command again; it resumes."
+    text = one_line(error).strip(", ")
+    text = f"the store answered {code}" if text == code else text  # gcsfs's, where an answer has no text
+    return f"{text}. Mend this, and run the same command again; it resumes."
 
 
 def code_of(error: BaseException) -> str:
-    """The code in a store's answer, such as NoSuchBucket or 403; empty if there was none."""
-    for one in _chain(error):
-        answer: Any = getattr(one, "response", None)
+    """Return the code in a store's answer, such as NoSuchBucket or 403; empty if there was none."""
+    for cause in _chain(error):
+        answer: Any = getattr(cause, "response", None)
         if isinstance(answer, dict):
             return str(answer.get("Error", {}).get("Code", ""))
-        if type(one).__name__ == "HttpError":
-            return str(getattr(one, "code", ""))
+        if type(cause).__name__ == "HttpError":
+            return str(getattr(cause, "code", ""))
     return ""
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """An error and those that it came of."""
-    one: BaseException | None = error
-    while one is not None:
-        yield one
-        one = one.__cause__ or one.__context__
+    """Yield an error and its causes."""
+    cause: BaseException | None = error
+    while cause is not None:
+        yield cause
+        cause = cause.__cause__ or cause.__context__

@@ -1,4 +1,4 @@
-"""Files in a store: reads them by ranges, and ahead the further the more of a file is used.
+"""Reads files in a store by ranges, and the further ahead the more of a file is used.
 
 A tar's headers lie between its images: after each, a reader skips as many bytes as the image has. A request takes as
 long as reading two megabytes, so what is skipped is read, too, and one request serves dozens of headers. fsspec's own
@@ -70,7 +70,7 @@ class RangedFile(io.RawIOBase):
         return self.read(-1)
 
     def close(self) -> None:
-        """Give what was read ahead back."""
+        """Close the file, and free what was read ahead."""
         if not self.closed:
             self._opened.close()
         super().close()
@@ -80,7 +80,7 @@ _LEAST = 1 << 16
 """Bytes behind those asked for that a first request reads, and one after a jump (ours)."""
 
 _MOST = 32 << 20
-"""Bytes that are read ahead at most (ours); what is kept besides is what they are added to."""
+"""Bytes that are read ahead at most (ours), besides those of the last read."""
 
 _NEAR = 2 << 20
 """Bytes that may be skipped without ending a run (ours): they take as long as a request, 30 ms at 70 MB/s."""
@@ -101,14 +101,14 @@ class GrowingReadAhead(BaseCache):  # type: ignore[misc]  # fsspec has no types
         blocksize: not read.
         fetcher: reads the bytes from one place up to another; called by several threads.
         size: bytes of the file.
-        together: requests at the same time; 1 where a filesystem answers one at a time.
+        concurrency: requests at the same time; 1 where a filesystem answers one at a time.
     """
 
     name: ClassVar[str] = "growing"
 
-    def __init__(self, blocksize: int, fetcher: Fetch, size: int, together: int = TOGETHER) -> None:
+    def __init__(self, blocksize: int, fetcher: Fetch, size: int, concurrency: int = TOGETHER) -> None:
         super().__init__(blocksize, fetcher, size)
-        self._together = together
+        self._concurrency = concurrency
         self._first, self._data, self._ahead = 0, b"", _LEAST
 
     def _fetch(self, start: int | None, end: int | None) -> bytes:
@@ -122,19 +122,19 @@ class GrowingReadAhead(BaseCache):  # type: ignore[misc]  # fsspec has no types
 
     def _move(self, start: int, stop: int) -> None:
         """Read what is missing of some bytes, and ahead of them."""
-        known = self._first + len(self._data)
-        near = self._first <= start <= known + _NEAR
+        end = self._first + len(self._data)
+        near = self._first <= start <= end + _NEAR
         self._ahead = min(2 * self._ahead, _MOST) if near else _LEAST
-        kept = self._data[start - self._first :] if near else b""
-        after = min(max(stop, start + len(kept)) + self._ahead, self.size)
-        self._data = kept + self._read(start + len(kept), after)
+        tail = self._data[start - self._first :] if near else b""
+        after = min(max(stop, start + len(tail)) + self._ahead, self.size)
+        self._data = tail + self._read(start + len(tail), after)
         self._first = start
 
     def _read(self, start: int, stop: int) -> bytes:
-        if self._together == 1 or stop - start <= _PART:
+        if self._concurrency == 1 or stop - start <= _PART:
             return bytes(self.fetcher(start, stop))
         starts = range(start, stop, _PART)
-        with ThreadPoolExecutor(self._together) as threads:
+        with ThreadPoolExecutor(self._concurrency) as threads:
             return b"".join(threads.map(lambda first: self.fetcher(first, min(first + _PART, stop)), starts))
 
 

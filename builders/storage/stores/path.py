@@ -20,8 +20,8 @@ from builders.storage.stores import listings
 from builders.storage.stores.errors import EMPTY, NO_BUCKET, code_of, store_errors
 from builders.storage.stores.file import TOGETHER, GrowingReadAhead, RangedFile
 from builders.storage.stores.settings import (
-    ASKING_ATTEMPTS,
     CUTS,
+    PROBE_ATTEMPTS,
     READ_AHEAD,
     READ_WHOLE,
     UPLOAD_PART,
@@ -33,12 +33,12 @@ _OBJECTS = ("s3", "s3a", "gs", "gcs")
 
 
 _NO_STORE = (AttributeError, NotImplementedError, TypeError)
-"""What fsspec raises for filesystems that are no object store: `github:` without a repository, `reference:` without
+"""Exceptions of fsspec for filesystems that are no object store: `github:` without a repository, `reference:` without
 its file, a wrapper that names no filesystem to wrap; and `data:` where a path is joined to it."""
 
 
 def store_path(address: str) -> StorePath:
-    """The path of an address, which `builders.storage.paths.as_path` has checked.
+    """Return the path of an address, which `builders.storage.paths.as_path` has checked.
 
     Raises:
         ImportError: the package of the address's protocol is not installed.
@@ -61,18 +61,18 @@ def store_path(address: str) -> StorePath:
 
 
 def filesystem_of(address: str) -> Any:
-    """The filesystem of fsspec in which an address lies, which may be that of a file of any name."""
-    protocol, _, rest = address.partition("://")
-    return store_path(f"{protocol}://{rest.partition('/')[0]}").fs
+    """Return the filesystem of fsspec in which an address lies, which may be that of a file of any name."""
+    protocol, _, location = address.partition("://")
+    return store_path(f"{protocol}://{location.partition('/')[0]}").fs
 
 
 class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the extra is not installed
     """A path in a store.
 
-    A universal-pathlib path, but for this: what a store refuses or fails to say is an error, where `UPath.is_file` and
-    `exists` answer False; listings are sorted; asking for a file takes one or two requests.
+    It differs from a universal-pathlib path in this: a request that a store refuses or fails is an error, where
+    `UPath.is_file` and `exists` answer False; listings are sorted; a question about a file takes one or two requests.
 
-    Its methods raise `FileNotFoundError` where there is no such file, and `BuildError` for what else a store answers.
+    Its methods raise `FileNotFoundError` where there is no such file, and `BuildError` for other errors of a store.
     """
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -82,9 +82,9 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
         """The path itself: a store has no links."""
         return self
 
-    def asking(self, address: str) -> StorePath:
-        """The path of an address, asked for with few attempts, so that what is wrong is told at once."""
-        path = type(self)(address, **options(self.protocol, ASKING_ATTEMPTS))
+    def probe(self, address: str) -> StorePath:
+        """Return the path of an address whose requests have few attempts, so that errors are reported at once."""
+        path = type(self)(address, **options(self.protocol, PROBE_ATTEMPTS))
         path.fs.retries = 1
         return path
 
@@ -99,20 +99,20 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
         """
         bucket = self.path.strip("/").partition("/")[0]
         if self.protocol in _OBJECTS:
-            asked = self.asking(f"{self.protocol}://{bucket}/")
+            probe = self.probe(f"{self.protocol}://{bucket}/")
             try:
                 with store_errors("use", str(self)):
-                    asked.fs.info(bucket)
+                    probe.fs.info(bucket)
             except FileNotFoundError as error:
                 raise BuildError(f"Cannot use {self}: {NO_BUCKET}") from error
         if writing:
-            asked = self / ".state" / "asked"  # one name, so that the next run removes what this one could not
+            file = self / ".state" / "asked"  # one name, so that the next run removes what this one could not
             with store_errors("write", str(self)):
-                asked.write(b"-")
-            asked.unlink(missing_ok=True)
+                file.write(b"-")
+            file.unlink(missing_ok=True)
 
     def info(self) -> dict[str, Any] | None:
-        """What the store says of a file or folder: `type`, `size`, and more by its kind; None if it is not there.
+        """Return what the store says of a file or folder: `type`, `size`, and more by its kind; None if there is none.
 
         While listings are cached, they answer (`builders.storage.stores.listings`).
         """
@@ -130,13 +130,13 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
 
     def is_file(self) -> bool:
         """Whether there is a file."""
-        found = self.info()
-        return found is not None and found["type"] == "file"
+        info = self.info()
+        return info is not None and info["type"] == "file"
 
     def is_dir(self) -> bool:
         """Whether there is a folder that has a file."""
-        found = self.info()
-        return found is not None and found["type"] == "directory"
+        info = self.info()
+        return info is not None and info["type"] == "directory"
 
     def is_symlink(self) -> bool:
         """Whether it is a symbolic link, which stores do not have."""
@@ -144,11 +144,11 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
 
     def stat(self, *, follow_symlinks: bool = True) -> os.stat_result:
         """Kind and size of what is there; raises `FileNotFoundError` if nothing is."""
-        found = self.info()
-        if found is None:
+        info = self.info()
+        if info is None:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(self))
-        kind = stat.S_IFDIR if found["type"] == "directory" else stat.S_IFREG
-        return os.stat_result((kind, 0, 0, 0, 0, 0, found["size"] or 0, 0, 0, 0))
+        kind = stat.S_IFDIR if info["type"] == "directory" else stat.S_IFREG
+        return os.stat_result((kind, 0, 0, 0, 0, 0, info["size"] or 0, 0, 0, 0))
 
     def names(self) -> list[str]:
         """The sorted names in a folder.
@@ -171,13 +171,13 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
         """All files below a folder with their sizes, sorted by path; one request for each thousand."""
         try:
             with store_errors("list", str(self)):
-                found = self.fs.find(self.path, detail=True)
+                entries = self.fs.find(self.path, detail=True)
         except FileNotFoundError:
             return []
         base = self.path.rstrip("/") + "/"
         return [
-            (self / name.removeprefix(base), int(one["size"]))
-            for name, one in sorted(found.items())
+            (self / name.removeprefix(base), int(entry["size"]))
+            for name, entry in sorted(entries.items())
             if name.startswith(base) and not name.endswith("/")
         ]
 
@@ -217,20 +217,19 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
 
     def open_ranges(self, read_ahead: int = READ_AHEAD) -> RangedFile:
         """Open a file to read it by ranges; bytes behind a range are kept for the next."""
-        kept = "readahead" if read_ahead else "none"
-        return self._opened(block_size=read_ahead or 1, cache_type=kept)
+        return self._open(block_size=read_ahead or 1, cache_type="readahead" if read_ahead else "none")
 
     def open_growing(self) -> RangedFile:
         """Open a file to read it forward, with or without gaps: the more is read in a row, the more is read ahead."""
-        together = TOGETHER if self.fs.async_impl else 1
-        return self._opened(cache_type=GrowingReadAhead.name, cache_options={"together": together})
+        concurrency = TOGETHER if self.fs.async_impl else 1
+        return self._open(cache_type=GrowingReadAhead.name, cache_options={"concurrency": concurrency})
 
-    def _opened(self, **options: Any) -> RangedFile:
+    def _open(self, **options: Any) -> RangedFile:
         with store_errors("read", str(self)):
-            opened = self.fs.open(self.path, "rb", **options)
+            file = self.fs.open(self.path, "rb", **options)
             if (cache := listings.current_cache()) is not None:
-                cache.record_version(self, getattr(opened, "details", None) or self.fs.info(self.path))
-            return RangedFile(opened, str(self))
+                cache.record_version(self, getattr(file, "details", None) or self.fs.info(self.path))
+            return RangedFile(file, str(self))
 
     def open(self, mode: str = "r", *args: Any, **options: Any) -> Any:
         """Open a file to read it from start to end; `builders.storage.files.atomic_path` writes files."""
@@ -243,7 +242,7 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
 
         Args:
             data: its bytes.
-            condition: what the store's client takes beside them. What it refuses then is its own exception.
+            condition: further arguments of the store's client, which raises its own exception if it refuses them.
         """
         if self.protocol not in _OBJECTS:
             self.fs.makedirs(self.fs._parent(self.path), exist_ok=True)
@@ -252,12 +251,9 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
         self.fs.pipe_file(self.path, data, **condition)
 
     def put(self, local: Path) -> None:
-        """Write a file from a local one: one request, or parts that become the file at the end or are given up.
-
-        The file has its new bytes, or what it was before.
-        """
-        given = {"chunksize": UPLOAD_PART} if self.protocol in _OBJECTS else {}
+        """Write a file from a local one, in one request or in parts; it has all of its new bytes, or is unchanged."""
+        has_parts = self.protocol in _OBJECTS
         with store_errors("write", str(self)):
-            if not given:
+            if not has_parts:
                 self.fs.makedirs(self.fs._parent(self.path), exist_ok=True)
-            self.fs.put_file(str(local), self.path, **given)
+            self.fs.put_file(str(local), self.path, **({"chunksize": UPLOAD_PART} if has_parts else {}))

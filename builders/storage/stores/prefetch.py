@@ -24,8 +24,8 @@ _BATCH_READS = 8192
 """Images of a batch at most (ours)."""
 
 _GAP = 1 << 17
-"""Bytes between two ranges that are read rather than asked around (ours): a request takes 2 ms of processor time, in
-which 128 KB arrive."""
+"""Greatest gap in bytes between two ranges of one request, which is read as well (ours): a request takes 2 ms of
+processor time, in which 128 KB arrive."""
 
 _BLOCK = 4 << 20
 """Bytes of a request that serves several images (ours)."""
@@ -44,7 +44,7 @@ class Read(NamedTuple):
 
 
 def read_starts(reads: Sequence[Read]) -> Iterator[bytes]:
-    """The bytes of some reads, many at the same time; fewer where a file ends before.
+    """Yield the bytes of each read, many at the same time; fewer where a file ends before.
 
     Raises:
         BuildError: the store refuses or fails.
@@ -52,11 +52,11 @@ def read_starts(reads: Sequence[Read]) -> Iterator[bytes]:
     """
     alone = (_Block(read.path, read.offset, read.offset + read.size, [read]) for read in reads)
     for blocks in _grouped(alone, _BLOCKS):
-        yield from _fetch(blocks)
+        yield from _fetch_blocks(blocks)
 
 
 class _Block(NamedTuple):
-    """What one request fetches: the bytes from one place up to another, for some reads."""
+    """The bytes `start:stop` of a file, fetched by one request for some reads."""
 
     path: str
     start: int
@@ -72,7 +72,7 @@ _Sized = TypeVar("_Sized", Read, _Block)
 
 
 class Prefetch:
-    """Gives the bytes of reads that were announced in their order, and of any others.
+    """Fetches reads ahead that were announced in their order, and others when they are requested.
 
     Args:
         versions: of archives when they were listed, by address (`builders.storage.stores.listings.version_in`).
@@ -83,25 +83,25 @@ class Prefetch:
         self._batches: list[list[Read]] = []
         self._batch_of: dict[Read, int] = {}
         self._number = -1
-        self._here: dict[Read, bytes] = {}
+        self._contents: dict[Read, bytes] = {}
         self._next: Future[dict[Read, bytes]] | None = None
         self._used: set[str] = set()
         self._thread = ThreadPoolExecutor(1)
 
     def expect(self, reads: Iterable[Read]) -> None:
-        """Announce all reads in their order, and begin to fetch; what was announced before is forgotten."""
+        """Announce all reads in their order, and begin to fetch; earlier announcements are dropped."""
         self._batches = list(_grouped((read for read in reads if read.size), BATCH_BYTES))
         self._batch_of = {}
         for number, batch in enumerate(self._batches):
             for read in batch:
                 self._batch_of.setdefault(read, number)
-        self._number, self._here, self._next = -1, {}, None
+        self._number, self._contents, self._next = -1, {}, None
         self._begin(0)
 
     def take(self, read: Read) -> bytes:
-        """The bytes of a read: fewer if the file ends before, one more if it should be whole and has more.
+        """Return the bytes of a read: fewer if the file ends before, one more if it should be whole and has more.
 
-        The last announced ones are given only once all archives still have the versions that were listed.
+        The last announced ones are returned only once all archives still have the versions that were listed.
 
         Raises:
             BuildError: the store refuses or fails, or an archive changed.
@@ -111,43 +111,42 @@ class Prefetch:
             return b""
         number = self._batch_of.get(read, -1)
         while self._number < number and self._next is not None:
-            self._here, self._number = self._next.result(), self._number + 1
+            self._contents, self._number = self._next.result(), self._number + 1
             self._begin(self._number + 1)
-        if read not in self._here:
+        if read not in self._contents:
             self._used.add(read.path)
-            found = self._fetched([read])[read]
+            data = self._fetch([read])[read]
             self._refuse_changed()
-            return found
-        return self._here[read]
+            return data
+        return self._contents[read]
 
     def close(self) -> None:
-        """Give back what was fetched; what is on its way is not waited for."""
-        self._here, self._batches = {}, []
+        """Free what was fetched, without waiting for requests in flight."""
+        self._contents, self._batches = {}, []
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     def _begin(self, number: int) -> None:
-        there = number < len(self._batches)
-        self._next = self._thread.submit(self._batch, number) if there else None
+        self._next = self._thread.submit(self._fetch_batch, number) if number < len(self._batches) else None
 
-    def _batch(self, number: int) -> dict[Read, bytes]:
+    def _fetch_batch(self, number: int) -> dict[Read, bytes]:
         batch = self._batches[number]
         self._used.update(read.path for read in batch)
-        found = self._fetched(batch)
+        contents = self._fetch(batch)
         if number == len(self._batches) - 1:
             self._refuse_changed()
-        return found
+        return contents
 
-    def _fetched(self, reads: Sequence[Read]) -> dict[Read, bytes]:
-        found: dict[Read, bytes] = {}
+    def _fetch(self, reads: Sequence[Read]) -> dict[Read, bytes]:
+        contents: dict[Read, bytes] = {}
         for blocks in _grouped(_blocks(reads), _BLOCKS):
-            for block, data in zip(blocks, _fetch(blocks), strict=True):
+            for block, data in zip(blocks, _fetch_blocks(blocks), strict=True):
                 if len(block.reads) == 1:
-                    found[block.reads[0]] = data
+                    contents[block.reads[0]] = data
                 else:
                     for read in block.reads:
                         first = read.offset - block.start
-                        found[read] = data[first : first + read.size]
-        return found
+                        contents[read] = data[first : first + read.size]
+        return contents
 
     def _refuse_changed(self) -> None:
         for path in sorted(self._used & self._versions.keys()):
@@ -183,27 +182,27 @@ def _grouped(items: Iterable[_Sized], most: int) -> Iterator[list[_Sized]]:
         yield group
 
 
-def _fetch(blocks: Sequence[_Block]) -> list[bytes]:
+def _fetch_blocks(blocks: Sequence[_Block]) -> list[bytes]:
     """Send the requests of some blocks at the same time, and return their bytes; fewer where a file ends before."""
-    found: dict[int, bytes] = {}
+    contents: dict[int, bytes] = {}
     by_store: dict[str, list[int]] = {}
     for number, block in enumerate(blocks):
         by_store.setdefault(block.path.partition("://")[0], []).append(number)
     for numbers in by_store.values():
         fs = filesystem_of(blocks[numbers[0]].path)
-        some = [blocks[number] for number in numbers]
-        paths = [fs._strip_protocol(block.path) for block in some]
-        with store_errors("read", some[0].path):
+        group = [blocks[number] for number in numbers]
+        paths = [fs._strip_protocol(block.path) for block in group]
+        with store_errors("read", group[0].path):
             answers = fs.cat_ranges(
                 paths,
-                [block.start for block in some],
-                [block.stop for block in some],
+                [block.start for block in group],
+                [block.stop for block in group],
                 on_error="return",
                 **({"batch_size": TOGETHER} if fs.async_impl else {}),
             )
-        for number, block, answer in zip(numbers, some, answers, strict=True):
-            found[number] = _bytes(answer, block.path)
-    return [found[number] for number in range(len(blocks))]
+        for number, block, answer in zip(numbers, group, answers, strict=True):
+            contents[number] = _bytes(answer, block.path)
+    return [contents[number] for number in range(len(blocks))]
 
 
 def _bytes(answer: Any, path: str) -> bytes:

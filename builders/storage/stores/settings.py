@@ -1,4 +1,4 @@
-"""How the filesystems of stores are set up: attempts, timeouts, and no memory of listings.
+"""Settings of the filesystems of stores: attempts, timeouts, and no cache of listings.
 
 Tested by `tests/builders/storage/stores/test_errors.py`.
 """
@@ -11,8 +11,8 @@ ATTEMPTS = 5
 """How often botocore sends a request that a store answers with 500 or 503 or cuts: about 8 seconds of waiting between
 (ours; botocore's mode `standard` waits a random part of 1, 2, 4, ... seconds)."""
 
-ASKING_ATTEMPTS = 2
-"""How often it sends the first request, whose failure is told at once."""
+PROBE_ATTEMPTS = 2
+"""How often it sends the first request, whose failure is reported at once."""
 
 CUTS = 3
 """How often s3fs asks where an answer is cut in the middle (ours; its default of 5 multiplies `ATTEMPTS`)."""
@@ -37,17 +37,17 @@ UPLOADED_TOGETHER = 4
 
 
 def options(protocol: str, attempts: int | None = None) -> dict[str, Any]:
-    """Keyword arguments of a protocol's filesystem; never credentials, which its client finds in the environment.
+    """Return keyword arguments of a protocol's filesystem; its client takes credentials from the environment.
 
-    Listings are not remembered: other processes write to the same folder.
+    Listings are not cached: other processes write to the same folder.
     """
-    given: dict[str, Any] = {"use_listings_cache": False}
+    keywords: dict[str, Any] = {"use_listings_cache": False}
     if protocol in ("s3", "s3a"):
-        given["max_concurrency"] = UPLOADED_TOGETHER
-        given["config_kwargs"] = {
+        keywords["max_concurrency"] = UPLOADED_TOGETHER
+        keywords["config_kwargs"] = {
             "max_pool_connections": TOGETHER,
             "retries": {"mode": "standard", "total_max_attempts": attempts or ATTEMPTS},
             "connect_timeout": CONNECT_SECONDS,
             "read_timeout": READ_SECONDS,
         }
-    return given
+    return keywords

@@ -1,7 +1,7 @@
-"""Replaces a file in a store only if it is still what was read: nobody's change is lost, without a lock.
+"""Replaces a file in a store only if it has not changed since it was read, so that no change is lost without a lock.
 
-S3 and its kin do so themselves (`If-Match`, `If-None-Match`). gcsfs can refuse a file that is there; otherwise, and in
-other stores, it is looked at again just before it is written, which leaves the moment between.
+S3 and stores like it check this themselves (`If-Match`, `If-None-Match`). gcsfs can refuse to replace a file.
+Otherwise the version is requested again just before the file is written, which leaves the moment between.
 """
 
 from __future__ import annotations
@@ -11,26 +11,26 @@ from builders.storage.stores.listings import change_error, version_in
 from builders.storage.stores.path import StorePath, filesystem_of
 
 ABSENT = ""
-"""The version of a file that is not there."""
+"""The version of a file that does not exist."""
 
 
 def current_version(path: StorePath) -> str:
-    """What tells a file from others of its name: the ETag, or all that the store says; `ABSENT` if it is not there."""
-    found = path.info()
-    return ABSENT if found is None or found["type"] != "file" else version_in(found)
+    """Return the version of a file as `version_in` does; `ABSENT` if there is none."""
+    info = path.info()
+    return ABSENT if info is None or info["type"] != "file" else version_in(info)
 
 
 def refuse_changed(address: str, listed: str) -> None:
-    """Refuse a file that has another version than was listed.
+    """Check that a file still has the version that was listed.
 
     Raises:
-        BuildError: it has, or the store refuses or fails.
+        BuildError: it has another one, or the store refuses or fails.
         FileNotFoundError: it is no longer there.
     """
     fs = filesystem_of(address)
     with store_errors("look at", address):
-        found = fs.info(fs._strip_protocol(address))
-    if version_in(found) != listed:
+        info = fs.info(fs._strip_protocol(address))
+    if version_in(info) != listed:
         raise change_error(address)
 
 

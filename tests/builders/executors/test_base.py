@@ -11,17 +11,17 @@ def test_resources_are_not_negative(wrong):
 
 
 def test_the_last_thing_set_up_is_let_go_before_another_is_made(monkeypatch):
-    monkeypatch.setattr(base, "_kept", {})
+    monkeypatch.setattr(base, "_worker_values", {})
     kept_while_making = []
 
     def one():
-        kept_while_making.append(list(base._kept))
+        kept_while_making.append(list(base._worker_values))
         return "one"
 
     def two():
-        kept_while_making.append(list(base._kept))
+        kept_while_making.append(list(base._worker_values))
         return "two"
 
     assert [once_per_worker(make) for make in (one, one, two, two, one)] == ["one", "one", "two", "two", "one"]
     assert kept_while_making == [[], [], []]
-    assert list(base._kept) == [one]
+    assert list(base._worker_values) == [one]

@@ -194,7 +194,7 @@ def test_an_index_is_materialized_to_the_same_shards(cluster, demo, imagenet_rel
 def test_generated_images_are_the_same_though_a_worker_was_killed_in_a_batch(executor, toy_log, tmp_path):
     photographs = toy.write_photographs(tmp_path / "photographs")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("builders.executors.base._kept", {})
+        patch.setattr("builders.executors.base._worker_values", {})
         for name, value in toy.write_environment(tmp_path / "local").items():
             patch.setenv(name, value)
         toy.build_toy(photographs, tmp_path / "expected")
@@ -413,8 +413,11 @@ def test_flags_that_contradict_each_other_are_refused(tmp_path, capsys, flags, s
 @needs_ray
 def test_a_node_that_lacks_something_is_named(executor, tmp_path, monkeypatch):
     for driver, sentence in (
-        (Driver(str(tmp_path / "not-shared"), Driver.here().versions), "cannot use the folder .*/not-shared: No such"),
-        (Driver(str(ROOT), (("numpy", "0"), *Driver.here().versions[1:])), r"has numpy \S+, and this machine 0;"),
+        (
+            Driver(str(tmp_path / "not-shared"), Driver.current().versions),
+            "cannot use the folder .*/not-shared: No such",
+        ),
+        (Driver(str(ROOT), (("numpy", "0"), *Driver.current().versions[1:])), r"has numpy \S+, and this machine 0;"),
     ):
         monkeypatch.setattr(executor, "_driver", driver)
         with pytest.raises(BuildError, match=f"^The Ray node .* {sentence}"):

@@ -3,7 +3,7 @@ import hashlib
 import pytest
 
 from builders.errors import BuildError
-from builders.fetch.integrity import problem, refuse_other
+from builders.fetch.integrity import file_problem, refuse_other
 from builders.sources.obtain import OwnerFile
 
 DATA = b"the owner's bytes"
@@ -27,7 +27,7 @@ def test_a_file_is_compared_with_what_is_published(file, wrong, tmp_path):
     path = tmp_path / "x"
     path.write_bytes(DATA)
     counted = []
-    found = problem(file, path, counted.append)
+    found = file_problem(file, path, counted.append)
     assert found.startswith(wrong)
     assert bool(found) == bool(wrong)
     assert sum(counted) == (0 if "bytes" in wrong or not (file.md5 or file.sha256) else 17)

@@ -37,7 +37,7 @@ DATA = [f"data/toy-attacked/{split}-0000{number}-of-00003.parquet" for split in 
 def with_device(folder):
     """The toy's device and small shards; `folder` is what the device writes to."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("builders.executors.base._kept", {})
+        patch.setattr("builders.executors.base._worker_values", {})
         # 10 images of 224 x 224 x 3 bytes are 1.5 MB.
         patch.setattr(read_plan, "SHARD_BYTES", 600_000)
         for name, value in toy.write_environment(folder).items():
@@ -63,7 +63,7 @@ def release(photographs, tmp_path_factory):
 def published(release, tmp_path, monkeypatch):
     """The release without pixels; the tools build its benchmark, without the split of somebody's own."""
     monkeypatch.setattr("builders.registry.BENCHMARKS", {"toy": toy.sealed_benchmark()})
-    monkeypatch.setattr("builders.executors.base._kept", {})
+    monkeypatch.setattr("builders.executors.base._worker_values", {})
     monkeypatch.setattr("builders.generate.batches._BATCH_BYTES", toy.BATCH)
     monkeypatch.setattr(read_plan, "SHARD_BYTES", 600_000)
     assert toy.DEVICE not in os.environ

@@ -12,7 +12,7 @@ from PIL import Image
 
 from builders.errors import BuildError
 from builders.generate.arrays import AS_PNG
-from builders.generate.batches import cut, generated_table, read_pixels, read_records
+from builders.generate.batches import cut_batches, generated_table, read_pixels, read_records
 from builders.generate.contract import Generated, Generator
 from builders.generate.exact.noise import GAUSSIAN_NOISE, gaussian_noise
 from builders.generate.exact.resize import FIXED_RESIZE, fixed_resize
@@ -51,7 +51,7 @@ def plan_of(tmp_path, contents, forms):
 
 
 def make(tmp_path, rows, generator, *, drop=False):
-    found = cut(rows, generator, "x", tmp_path)
+    found = cut_batches(rows, generator, "x", tmp_path)
     done = []
     for batch in found:
         task = BatchTask(tmp_path / "plan.arrow", batch, {"s": str(tmp_path)}, generator, drop)
@@ -144,7 +144,7 @@ def test_the_record_comes_after_the_pack(tmp_path, monkeypatch):
     monkeypatch.setattr(pq, "write_table", lambda *_, **__: (_ for _ in ()).throw(OSError("disk full")))
     with pytest.raises(OSError, match="disk full"):
         make(tmp_path, rows, FIXED_RESIZE)
-    (batch,) = cut(rows, FIXED_RESIZE, "x", tmp_path)
+    (batch,) = cut_batches(rows, FIXED_RESIZE, "x", tmp_path)
     assert batch.pack.exists()
     assert not batch.record.exists()
 

@@ -39,7 +39,7 @@ def device(tmp_path, monkeypatch):
     """The folder that the toy's device writes to."""
     for name, value in toy.write_environment(tmp_path / "device").items():
         monkeypatch.setenv(name, value)
-    monkeypatch.setattr("builders.executors.base._kept", {})  # as a new worker
+    monkeypatch.setattr("builders.executors.base._worker_values", {})  # as a new worker
     return tmp_path / "device"
 
 
@@ -48,7 +48,7 @@ def release(photographs, tmp_path_factory):
     """An undisturbed release; read only."""
     root = tmp_path_factory.mktemp("toy")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("builders.executors.base._kept", {})
+        patch.setattr("builders.executors.base._worker_values", {})
         for name, value in toy.write_environment(root / "device").items():
             patch.setenv(name, value)
         toy.build_toy(photographs, root / "release")

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from builders.errors import BuildError
-from builders.executors.base import Counted
+from builders.executors.base import ProgressCounter
 from builders.storage.byte_ranges import Reader
 
 
@@ -49,9 +49,9 @@ def test_what_cannot_be_read_is_named(tmp_path, whole):
 
 def test_counts_are_told_now_and_then_and_at_the_end():
     told = []
-    count = Counted(150, lambda images, size: told.append((images, size)))
+    count = ProgressCounter(150, lambda images, size: told.append((images, size)))
     for _ in range(150):
-        count.one(3)
+        count.add(3)
     assert [images for images, _ in told] == [64, 64, 22]
     assert sum(size for _, size in told) == 450
 

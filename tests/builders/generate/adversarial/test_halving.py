@@ -31,14 +31,14 @@ def cuda_failure():
 def test_batches_halve_until_they_fit_say_so_and_stay_small(capsys):
     work, done = device_of(3, cuda_failure())
     halving = Halving(16)
-    results = halving.each(20, work)
+    results = halving.map(20, work)
     assert [row for rows in results for row in rows] == list(range(20))
     assert {len(rows) for rows in done} == {2}
     said = capsys.readouterr().err.splitlines()
     assert said == [
         f"memory ran out with {images} images at a time; going on with {images // 2}" for images in (16, 8, 4)
     ]
-    assert [len(rows) for rows in halving.each(5, work)] == [2, 2, 1]
+    assert [len(rows) for rows in halving.map(5, work)] == [2, 2, 1]
     assert capsys.readouterr().err == ""
 
 
@@ -48,14 +48,14 @@ def test_what_torch_says_without_room_on_the_cpu_counts_too():
     with pytest.raises(RuntimeError) as caught:
         torch.empty(2**50)
     work, done = device_of(1, caught.value)
-    Halving(2).each(2, work)
+    Halving(2).map(2, work)
     assert done == [[0], [1]]
 
 
 def test_a_single_image_that_does_not_fit_is_refused_and_other_errors_pass():
     work, _ = device_of(0, cuda_failure())
     with pytest.raises(BuildError, match="too little memory to attack a single image"):
-        Halving(4).each(4, work)
+        Halving(4).map(4, work)
     work, _ = device_of(0, RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
     with pytest.raises(RuntimeError, match="cannot be multiplied"):
-        Halving(4).each(4, work)
+        Halving(4).map(4, work)

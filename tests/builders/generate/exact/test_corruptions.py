@@ -20,7 +20,7 @@ from scipy import ndimage
 from builders.errors import BuildError
 from builders.generate.contract import SourceImage
 from builders.generate.exact import corruptions
-from builders.generate.exact.corruptions import DESCRIPTIONS, corruption, prepared
+from builders.generate.exact.corruptions import DESCRIPTIONS, corruption, prepare_image
 from builders.generate.extra import check_installed, not_installed, without_packages
 from builders.release.images import pixel_sha256
 from tests.builders.generate.exact.test_resize import scene
@@ -52,7 +52,7 @@ def photograph():
 
 def unit(image):
     """The prepared pixels, 0 to 1."""
-    return np.asarray(prepared(image)) / 255
+    return np.asarray(prepare_image(image)) / 255
 
 
 def assert_truncated(pixels, exact, tolerance=1e-3):
@@ -80,7 +80,7 @@ def test_images_are_resized_to_256_and_cut_to_224(size, resized):
     large = image.resize((resized[0], size[1]), Image.Resampling.BILINEAR).resize(resized, Image.Resampling.BILINEAR)
     # CenterCrop: int(round((side - 224) / 2)).
     left, top = (round((side - 224) / 2) for side in resized)
-    assert prepared(image).tobytes() == large.crop((left, top, left + 224, top + 224)).tobytes()
+    assert prepare_image(image).tobytes() == large.crop((left, top, left + 224, top + 224)).tobytes()
 
 
 @pytest.mark.parametrize("size", [(500, 375), (375, 500), (301, 299), (60, 80), (257, 1000), (224, 224)])
@@ -88,7 +88,7 @@ def test_images_are_prepared_as_torchvision_does(size):
     transforms = pytest.importorskip("torchvision.transforms", reason="needs the extra evaluate")
     image = photograph().resize(size)
     expected = transforms.Compose([transforms.Resize(256), transforms.CenterCrop(224)])(image)
-    ours = prepared(image)
+    ours = prepare_image(image)
     assert ours.size == expected.size
     # Pillow 13 resizes the rows of tall images first, which changes single levels.
     difference = np.asarray(ours).astype(int) - np.asarray(expected)
@@ -98,7 +98,7 @@ def test_images_are_prepared_as_torchvision_does(size):
 @pytest.mark.parametrize("mode", ["L", "CMYK", "RGBA", "LA", "P", "1"])
 def test_any_mode_becomes_rgb(mode):
     image = photograph().convert(mode)
-    assert prepared(image).tobytes() == prepared(image.convert("RGB")).tobytes()
+    assert prepare_image(image).tobytes() == prepare_image(image.convert("RGB")).tobytes()
     assert corrupted("brightness", 5, image).shape == (224, 224, 3)
 
 
@@ -208,7 +208,7 @@ def test_contrast_is_towards_the_mean_of_each_channel():
 
 
 def test_pixelate_has_the_means_of_squares():
-    squares = np.asarray(prepared(photograph())).reshape(56, 4, 56, 4, 3).mean((1, 3))
+    squares = np.asarray(prepare_image(photograph())).reshape(56, 4, 56, 4, 3).mean((1, 3))
     found = corrupted("pixelate", 5, photograph())
     # Pillow takes the mean of rows, then of columns, and rounds both to whole levels.
     assert np.abs(found[::4, ::4] - squares).max() <= 0.5 + 0.5
@@ -217,7 +217,7 @@ def test_pixelate_has_the_means_of_squares():
 
 def test_jpeg_compression_is_that_of_pillow_at_quality_7():
     buffer = io.BytesIO()
-    prepared(photograph()).save(buffer, "JPEG", quality=7)
+    prepare_image(photograph()).save(buffer, "JPEG", quality=7)
     assert np.array_equal(corrupted("jpeg_compression", 5, photograph()), np.asarray(Image.open(buffer)))
 
 
@@ -255,7 +255,7 @@ def test_what_moves_pixels_keeps_an_even_image(name):
     found = corrupted(name, 5, Image.new("RGB", (256, 256), (200, 90, 10))).astype(int)
     assert np.abs(found - (200, 90, 10)).max() <= 1
     moved = corrupted(name, 5, photograph()).astype(int)
-    still = np.asarray(prepared(photograph())).astype(int)
+    still = np.asarray(prepare_image(photograph())).astype(int)
     assert np.abs(moved - still).mean() > 2
     assert np.abs(moved.mean((0, 1)) - still.mean((0, 1))).max() < 3
 

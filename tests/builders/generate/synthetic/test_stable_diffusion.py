@@ -92,7 +92,7 @@ def test_names_are_drawn_evenly_by_the_id():
     assert abs(drawn["High quality image of a tench."] - 1_000) < 4 * (2_000 / 4) ** 0.5
     one = row("n01440764", 0)
     number = int.from_bytes(hashlib.sha256(one.id.encode()).digest()[8:16], "big")
-    assert sd.name_of(one) == ("tench", "Tinca tinca")[number % 2]
+    assert sd.draw_name(one) == ("tench", "Tinca tinca")[number % 2]
     assert sd.prompt_of(row("n02012849", 0)) == sd.prompt_of(row("n03126707", 0)) == "High quality image of a crane."
 
 
