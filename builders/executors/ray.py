@@ -37,10 +37,10 @@ def check_cluster(address: str | None) -> None:
     _joined_address(address)
 
 
-def _joined_address(given: str | None) -> str:
+def _joined_address(requested: str | None) -> str:
     """Return the address of a cluster that answers also where Ray will look for it."""
     ray = _imported()
-    address = answering_address(given)
+    address = answering_address(requested)
     host, _, port = address.rpartition(":")
     own = ray.util.get_node_ip_address()
     # Ray takes the machine's own address for these, and waits without end where nothing answers there.
@@ -65,13 +65,13 @@ class RayExecutor:
     """
 
     def __init__(self, address: str | None) -> None:
-        self._given = address
+        self._requested_address = address
         self._address = ""
         self._driver = Driver.current()
 
     def __enter__(self) -> RayExecutor:
         ray = _imported()
-        self._address = _joined_address(self._given)
+        self._address = _joined_address(self._requested_address)
         # Ray itself looks for a node on this machine for a minute, by the same function.
         find_nodes = getattr(ray._private.services, "find_node_ids", None)
         if find_nodes is not None and not find_nodes():

@@ -24,16 +24,16 @@ _HEADER, _TYPE, _SETTINGS = 9, 3, 4
 """A frame's header has nine bytes; the fourth is the type, and 4 is SETTINGS (RFC 9113, sections 4.1 and 6.5)."""
 
 
-def answering_address(given: str | None) -> str:
+def answering_address(address: str | None) -> str:
     """Return the address of a cluster that answers.
 
     Args:
-        given: `HOST:PORT`; None takes the variable `RAY_ADDRESS`.
+        address: `HOST:PORT`; None takes the variable `RAY_ADDRESS`.
 
     Raises:
         BuildError: there is no address, or it has another form, or no gRPC server answers there in time.
     """
-    address = given or os.environ.get("RAY_ADDRESS")
+    address = address or os.environ.get("RAY_ADDRESS")
     if not address:
         # Results are unpickled, so whoever listens on the default port before Ray does could run code here.
         raise BuildError(

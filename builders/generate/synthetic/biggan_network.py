@@ -74,7 +74,7 @@ class Sizes:
 
     @classmethod
     def of(cls, tensors: Mapping[str, Tensor]) -> Sizes:
-        """Return the sizes of the network that tensors are of; the published ones where they do not tell."""
+        """Return the sizes of the network of some weights; the published ones if the weights do not show them."""
         try:
             embedding, width = tensors["embeddings.weight"].shape[0], tensors["generator.bn.weight"].shape[0]
             noise = tensors["generator.gen_z.weight_orig"].shape[1] - embedding
@@ -87,12 +87,12 @@ class Sizes:
         width, condition = self.width, self.noise + self.embedding
         first = _FIRST * _FIRST * _BASE * width
         shapes: dict[str, Shape] = {"embeddings.weight": (self.embedding, _CLASSES)}
-        shapes |= _normed("generator.gen_z", (first, condition)) | {"generator.gen_z.bias": (first,)}
+        shapes |= _spectral_weight("generator.gen_z", (first, condition)) | {"generator.gen_z.bias": (first,)}
         for name, layer in _BLOCKS.items():
             shapes |= _block(name, layer.channels_in * width, layer.channels_out * width, condition)
         channels = width * LAYERS[_ATTENTION_BEFORE].channels_in
-        for path, (of, to) in _ATTENTION.items():
-            shapes |= _normed(f"{_ATTENTION_NAME}.{path}", (channels // to, channels // of, 1, 1))
+        for path, (inputs, outputs) in _ATTENTION.items():
+            shapes |= _spectral_weight(f"{_ATTENTION_NAME}.{path}", (channels // outputs, channels // inputs, 1, 1))
         shapes[f"{_ATTENTION_NAME}.gamma"] = (1,)
         shapes |= _statistics("generator.bn", width)
         shapes |= {"generator.bn.weight": (width,), "generator.bn.bias": (width,)}
@@ -105,14 +105,14 @@ _ATTENTION: Mapping[str, tuple[int, int]] = {
     "snconv1x1_g": (1, 2),
     "snconv1x1_o_conv": (2, 1),
 }
-"""The attention's convolutions, and the parts of its channels that go in and come out."""
+"""The attention's convolutions: the divisors of its channels that give those of input and output."""
 
 _KERNELS = (1, 3, 3, 1)
 """Kernels of a block's four convolutions."""
 
 
-def _normed(name: str, shape: Shape) -> dict[str, Shape]:
-    """A weight under spectral normalisation: its own tensor and its first singular vectors."""
+def _spectral_weight(name: str, shape: Shape) -> dict[str, Shape]:
+    """Return the shapes of a weight under spectral normalisation and of its first singular vectors."""
     return {
         f"{name}.weight_orig": shape,
         f"{name}.weight_u": shape[:1],
@@ -120,25 +120,25 @@ def _normed(name: str, shape: Shape) -> dict[str, Shape]:
     }
 
 
-def _convolution(name: str, of: int, to: int, kernel: int) -> dict[str, Shape]:
-    return _normed(name, (to, of, kernel, kernel)) | {f"{name}.bias": (to,)}
+def _convolution(name: str, inputs: int, outputs: int, kernel: int) -> dict[str, Shape]:
+    return _spectral_weight(name, (outputs, inputs, kernel, kernel)) | {f"{name}.bias": (outputs,)}
 
 
 def _statistics(name: str, channels: int) -> dict[str, Shape]:
     return {f"{name}.running_{kind}": (_STATISTICS, channels) for kind in ("means", "vars")}
 
 
-def _block(name: str, of: int, to: int, condition: int) -> dict[str, Shape]:
-    middle = of // _REDUCTION
-    channels = (of, middle, middle, middle, to)
-    found: dict[str, Shape] = {}
+def _block(name: str, inputs: int, outputs: int, condition: int) -> dict[str, Shape]:
+    inner = inputs // _REDUCTION
+    channels = (inputs, inner, inner, inner, outputs)
+    shapes: dict[str, Shape] = {}
     for number, kernel in enumerate(_KERNELS):
-        found |= _convolution(f"{name}.conv_{number}", channels[number], channels[number + 1], kernel)
+        shapes |= _convolution(f"{name}.conv_{number}", channels[number], channels[number + 1], kernel)
         norm = f"{name}.bn_{number}"
-        found |= _statistics(norm, channels[number])
-        found |= _normed(f"{norm}.scale", (channels[number], condition))
-        found |= _normed(f"{norm}.offset", (channels[number], condition))
-    return found
+        shapes |= _statistics(norm, channels[number])
+        shapes |= _spectral_weight(f"{norm}.scale", (channels[number], condition))
+        shapes |= _spectral_weight(f"{norm}.offset", (channels[number], condition))
+    return shapes
 
 
 class BigGANNetwork:
@@ -156,7 +156,7 @@ class BigGANNetwork:
         self.sizes, self.device = sizes, device
         row = round(truncation * (_STATISTICS - 1))
         names = (name.removesuffix("_orig") for name in tensors if not name.endswith((".weight_u", ".weight_v")))
-        self._tensors = {name: _at_rest(tensors, name, row).to(device) for name in names}
+        self._tensors = {name: _for_evaluation(tensors, name, row).to(device) for name in names}
 
     def __call__(self, noise: Tensor, classes: Tensor) -> Tensor:
         """Generate images.
@@ -185,59 +185,61 @@ class BigGANNetwork:
         values = self._normalised(values, "generator.bn") * weight[:, None, None] + bias[:, None, None]
         return self._convolve(values.relu(), "generator.conv_to_rgb", 1)[:, :3].tanh()
 
-    def _block(self, given: Tensor, condition: Tensor, name: str, layer: Layer) -> Tensor:
-        found = given
+    def _block(self, inputs: Tensor, condition: Tensor, name: str, layer: Layer) -> Tensor:
+        features = inputs
         for number, kernel in enumerate(_KERNELS):
-            found = self._conditioned(found, condition, f"{name}.bn_{number}").relu()
+            features = self._conditioned(features, condition, f"{name}.bn_{number}").relu()
             if number == 1 and layer.upsamples:
-                found = _doubled(found)
-            found = self._convolve(found, f"{name}.conv_{number}", kernel // 2)
+                features = _upsampled(features)
+            features = self._convolve(features, f"{name}.conv_{number}", kernel // 2)
         # Surplus channels of the input are dropped on the way around the block.
-        kept = given[:, : found.shape[1]]
-        return found + (_doubled(kept) if layer.upsamples else kept)
+        shortcut = inputs[:, : features.shape[1]]
+        return features + (_upsampled(shortcut) if layer.upsamples else shortcut)
 
-    def _conditioned(self, given: Tensor, condition: Tensor, name: str) -> Tensor:
+    def _conditioned(self, features: Tensor, condition: Tensor, name: str) -> Tensor:
         from torch.nn import functional
 
         scale, offset = (
             functional.linear(condition, self._tensors[f"{name}.{part}.weight"])[:, :, None, None]
             for part in ("scale", "offset")
         )
-        return self._normalised(given, name) * (1 + scale) + offset
+        return self._normalised(features, name) * (1 + scale) + offset
 
-    def _normalised(self, given: Tensor, name: str) -> Tensor:
+    def _normalised(self, features: Tensor, name: str) -> Tensor:
         means, variances = self._tensors[f"{name}.running_means"], self._tensors[f"{name}.running_vars"]
-        return (given - means[:, None, None]) / (variances[:, None, None] + _EPSILON).sqrt()
+        return (features - means[:, None, None]) / (variances[:, None, None] + _EPSILON).sqrt()
 
-    def _convolve(self, given: Tensor, name: str, padding: int) -> Tensor:
+    def _convolve(self, features: Tensor, name: str, padding: int) -> Tensor:
         from torch.nn import functional
 
         bias = self._tensors.get(f"{name}.bias")
-        return functional.conv2d(given, self._tensors[f"{name}.weight"], bias, padding=padding)
+        return functional.conv2d(features, self._tensors[f"{name}.weight"], bias, padding=padding)
 
-    def _attend(self, given: Tensor) -> Tensor:
+    def _attend(self, features: Tensor) -> Tensor:
         from torch.nn import functional
 
         name = _ATTENTION_NAME
-        theta, phi, values = (self._convolve(given, f"{name}.snconv1x1_{part}", 0) for part in ("theta", "phi", "g"))
+        theta, phi, values = (
+            self._convolve(features, f"{name}.snconv1x1_{part}", 0) for part in ("theta", "phi", "g")
+        )
         phi, values = (functional.max_pool2d(part, 2).flatten(2) for part in (phi, values))
         weights = (theta.flatten(2).transpose(1, 2) @ phi).softmax(-1)  # (n, places, pooled places)
-        seen = (values @ weights.transpose(1, 2)).view(len(given), -1, *given.shape[2:])
-        return given + self._tensors[f"{name}.gamma"] * self._convolve(seen, f"{name}.snconv1x1_o_conv", 0)
+        attended = (values @ weights.transpose(1, 2)).view(len(features), -1, *features.shape[2:])
+        return features + self._tensors[f"{name}.gamma"] * self._convolve(attended, f"{name}.snconv1x1_o_conv", 0)
 
 
-def _at_rest(tensors: Mapping[str, Tensor], name: str, row: int) -> Tensor:
+def _for_evaluation(tensors: Mapping[str, Tensor], name: str, row: int) -> Tensor:
     """Return a tensor as evaluation uses it: divided by its first singular value, or the row of the truncation."""
     if name.endswith((".running_means", ".running_vars")):
         return tensors[name][row]
     if f"{name}_orig" not in tensors:
         return tensors[name]
     weight = tensors[f"{name}_orig"]
-    value = tensors[f"{name}_u"] @ (weight.flatten(1) @ tensors[f"{name}_v"])
-    return weight / value
+    singular_value = tensors[f"{name}_u"] @ (weight.flatten(1) @ tensors[f"{name}_v"])
+    return weight / singular_value
 
 
-def _doubled(given: Tensor) -> Tensor:
+def _upsampled(features: Tensor) -> Tensor:
     from torch.nn import functional
 
-    return functional.interpolate(given, scale_factor=2, mode="nearest")
+    return functional.interpolate(features, scale_factor=2, mode="nearest")

@@ -67,7 +67,7 @@ def test_batches_are_fetched_one_ahead_of_what_is_read(images, proxy, monkeypatc
     with Reader() as reader:
         reader.expect(reads)
         read(reader, reads[:1])
-        reader._of(reads[0][0])._ahead._next.result()
+        reader._ranges_of(reads[0][0])._ahead._next.result()
         assert len(proxy.requests) == 8
         assert read(reader, reads[1:] + reads[-1:]) == [images[path] for path, _, _ in reads[1:] + reads[-1:]]
     assert len(proxy.requests) == 40
