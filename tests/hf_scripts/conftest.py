@@ -1,6 +1,5 @@
 """Releases to publish, a stand-in to publish them to, and the command in this process."""
 
-import os
 from dataclasses import dataclass
 
 import pytest
@@ -8,7 +7,7 @@ import pytest
 from builders.sources import registry
 from builders.sources.base import Licence
 from hf_scripts import push as push_command
-from tests.hf_scripts.samples import REPO, SOURCES, SPLITS, TERMS, declaration, make_release
+from tests.hf_scripts.samples import REPO, SOURCES, SPLITS, TERMS, declaration, linked_copy, make_release
 from tests.hub.fixtures import api, hub, waits
 from tests.hub.guard import only_loopback
 
@@ -78,10 +77,5 @@ def sample(tmp_path_factory):
 
 @pytest.fixture
 def release(sample, tmp_path):
-    """A copy of it under the name `release`: a file may be replaced, never written into, since it is a link."""
-    root = tmp_path / "release"
-    for path in sorted(sample.rglob("*")):
-        if path.is_file():
-            (root / path.relative_to(sample)).parent.mkdir(parents=True, exist_ok=True)
-            os.link(path, root / path.relative_to(sample))
-    return root
+    """A linked copy of it under the name `release`."""
+    return linked_copy(sample, tmp_path / "release")

@@ -3,8 +3,6 @@
 import ast
 import io
 import json
-import os
-import shutil
 import tarfile
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from builders.release.entries import column_entry
 from builders.release.schema import KNOWN_COLUMNS
 from builders.release.tables import write_index
 from hf_scripts import export
+from tests.hf_scripts.samples import linked_copy
 from tests.manifests import as_json, entry_of, manifest_of, save_manifest
 
 FORMATS = ("openood", "imagefolder", "webdataset")
@@ -34,9 +33,8 @@ def release(imagenet_release):
 
 @pytest.fixture
 def copy(release, tmp_path):
-    """A copy to damage: a file in it may be replaced, never written into, since it is a link."""
-    shutil.copytree(release, tmp_path / "copy", copy_function=os.link, ignore=shutil.ignore_patterns(".state"))
-    return tmp_path / "copy"
+    """A linked copy to damage."""
+    return linked_copy(release, tmp_path / "copy")
 
 
 def run(release, chosen_format, out, *flags):

@@ -6,7 +6,6 @@ The rows of a release are known before anybody changes it, by the digest of each
 import contextlib
 import hashlib
 import io
-import os
 import shutil
 
 import datasets
@@ -161,15 +160,6 @@ def different(loaded, splits):
         if "image" in features and [seen(row["image"]) for row in found] != [row[3] for row in rows]:
             return f"images of {split}"
     return ""
-
-
-def copied(root, target):
-    """A copy whose files are links: one may be replaced, never written into."""
-    for path in sorted(root.rglob("*")):
-        if path.is_file():
-            (target / path.relative_to(root)).parent.mkdir(parents=True, exist_ok=True)
-            os.link(path, target / path.relative_to(root))
-    return target
 
 
 def everything_known(root):

@@ -2,6 +2,8 @@
 
 import hashlib
 import io
+import os
+import shutil
 from dataclasses import replace
 
 import pyarrow as pa
@@ -27,6 +29,11 @@ EXCLUDED = 3
 def declaration(key, title, licence):
     """A source that is declared with this licence, for whatever else asks for one."""
     return replace(CALTECH256, key=key, title=title, licence=licence)
+
+
+def linked_copy(root, target):
+    """A copy of a release, whose files are links: one may be replaced, never written into."""
+    return shutil.copytree(root, target, copy_function=os.link, ignore=shutil.ignore_patterns(".state"))
 
 
 def png(text):

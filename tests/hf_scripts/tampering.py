@@ -1,7 +1,6 @@
 """Damages one thing in a copy of a whole release, for tests that expect `verify` to say so in one sentence."""
 
 import hashlib
-import os
 
 import msgspec
 import pyarrow as pa
@@ -14,6 +13,7 @@ from builders.release.entries import ColumnEntry, listed_column
 from builders.release.tables import write_index
 from hf_scripts import verify
 from tests.conftest import made_once
+from tests.hf_scripts.samples import linked_copy
 from tests.manifests import entry_of, manifest_of, save_manifest
 
 TEST_SHARD = "data/imagenet/test-00000-of-00001.parquet"
@@ -36,18 +36,12 @@ def built(demo, tmp_path_factory):
 @pytest.fixture
 def whole(built, tmp_path):
     """A copy to damage: a file in it may be replaced, never written into, since it is a link."""
-    root = tmp_path / "release"
-    for path in sorted(built.rglob("*")):
-        relative = path.relative_to(built)
-        if path.is_file() and relative.parts[0] != ".state":
-            (root / relative).parent.mkdir(parents=True, exist_ok=True)
-            os.link(path, root / relative)
-    return root
+    return linked_copy(built, tmp_path / "release")
 
 
 @pytest.fixture
 def check(whole, capsys):
-    """Verify the copy; returns exit code and lines. Without decoding, unless asked for."""
+    """Verify the copy; returns exit code and lines. By default without decoding."""
 
     def run(*flags, decode=False):
         code = verify.main([str(whole), "--workers", "1", *([] if decode else ["--check", "fast"]), *flags])
@@ -58,10 +52,22 @@ def check(whole, capsys):
     return run
 
 
-def problems(lines):
-    """What was found wrong, without the notes and the last line."""
+def without_notes(lines):
+    """The lines on problems: without the notes and the last line."""
     assert "is not whole" in lines[-1]
     return [line for line in lines[:-1] if not line.startswith("note: ")]
+
+
+@pytest.fixture
+def problems(check):
+    """Verify the copy, which is damaged; returns the lines on its problems."""
+
+    def run(**options):
+        code, lines = check(**options)
+        assert code == 1
+        return without_notes(lines)
+
+    return run
 
 
 def replace(path, data):

@@ -22,9 +22,9 @@ from builders.release.entries import SIMILARITY
 from tests.conftest import made_once
 from tests.hf_scripts.folder_mutations import CONFIGS, Folder, mutate, oriented, xmp
 from tests.hf_scripts.folder_mutations import chunk as png_chunk
-from tests.hf_scripts.law import NEAR, TEST, breach, code_of, copied, encoded, everything_known, tiny_release
+from tests.hf_scripts.law import NEAR, TEST, breach, code_of, encoded, everything_known, tiny_release
 from tests.hf_scripts.pair_tables import add_table
-from tests.hf_scripts.samples import make_release
+from tests.hf_scripts.samples import linked_copy, make_release
 from tests.hf_scripts.tampering import replace, rewrite, with_cells, write_shard
 from tests.manifests import as_json, manifest_of, write_json
 
@@ -43,7 +43,7 @@ def known(tiny):
 
 @pytest.fixture
 def folder(tiny, tmp_path):
-    return Folder(copied(tiny, tmp_path / "release"), 0)
+    return Folder(linked_copy(tiny, tmp_path / "release"), 0)
 
 
 @pytest.fixture
@@ -370,7 +370,7 @@ def judged(tiny, known, tmp_path, seeds):
     """Try mutations of these seeds; returns how many of each kind were refused, or whole and as the law says."""
     counts, broken = collections.Counter(), []
     for seed in seeds:
-        root = copied(tiny, tmp_path / "work/release")
+        root = linked_copy(tiny, tmp_path / "work/release")
         kind, after = mutate(root, seed)
         code = code_of(root)
         wrong = breach(root, known, tmp_path / "cache") if code == 0 else ""
