@@ -25,7 +25,7 @@ from builders.sources.readers.patterns import MatchedFiles, Pattern, match_names
 from builders.sources.readers.trees import Tree
 from builders.storage.text_files import read_text_lines
 
-FOLDERS = 16
+FOLDERS = 64
 """Folders that are indexed at a time (ours), so that the groups of a million names are never there together."""
 
 

@@ -48,11 +48,15 @@ def _listing(folder: object) -> Iterator[None]:
         ) from error
 
 
-def text_array(texts: Sequence[str]) -> pa.Array:
-    """Return texts as an Arrow array; one text that Arrow divides goes there three times as fast as many."""
-    divided = pc.split_pattern(pa.array(["\0".join(texts)], pa.string()), "\0").values
+def text_array(texts: Sequence[str], prefix: str = "") -> pa.Array:
+    """Return texts as an Arrow array, each behind a prefix.
+
+    One text that Arrow divides goes there three times as fast as many.
+    """
+    joined = prefix + f"\0{prefix}".join(texts)
+    divided = pc.split_pattern(pa.array([joined], pa.string()), "\0").values
     # No file system has a name with a zero byte, but an archive may.
-    return divided if len(divided) == len(texts) else pa.array(texts, pa.string())
+    return divided if len(divided) == len(texts) else pa.array([prefix + text for text in texts], pa.string())
 
 
 def escape_name(name: str) -> str:

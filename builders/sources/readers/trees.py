@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from builders.sources.base import Container
 from builders.sources.readers import tars
-from builders.sources.readers.folders import children_of_each, relative, text_array, with_prefix
+from builders.sources.readers.folders import children_of_each, relative, text_array
 from builders.sources.readers.tars import Member
 
 
@@ -83,7 +83,7 @@ def in_folders(root: Path, place: Path, folders: Sequence[str] = ("",), images: 
     for folder, found in zip(folders, listed, strict=True):
         before = f"{prefix}{folder}/" if folder else prefix
         plain = found if "".join(found).isascii() else [name for name in found if name.isascii()]
-        names.append(with_prefix(before, text_array(plain)) if before else text_array(plain))
+        names.append(text_array(plain, before))
         if len(plain) < len(found):
             odd += [f"{before}{name}"[len(prefix) :] for name in found if not name.isascii()]
     every = pa.concat_arrays([pa.array([], pa.string()), *names])
