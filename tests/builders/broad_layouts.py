@@ -19,9 +19,7 @@ def imagenet_o_images(imagenet_o):
 def imagenet_o_inside(imagenet_o, root):
     """The folder of the folders given, with none of the owners' texts in it."""
     for path in imagenet_o_images(imagenet_o):
-        target = root / "test" / path.parent.name / path.name
-        target.parent.mkdir(parents=True, exist_ok=True)
-        os.link(path, target)
+        place(path, root / "test" / path.parent.name / path.name)
     return root / "test"
 
 

@@ -23,6 +23,14 @@ def named_index(source, images):
     return SourceIndex(source, None, tuple(pieces))
 
 
+def whole_indexes(benchmark):
+    """The indexes of complete copies of all sources of a benchmark, by source key."""
+    partitions = {}
+    for _, split in benchmark.by_key().values():
+        partitions.setdefault(split.source, set()).update(split.partitions)
+    return {source.key: whole_index(source, sorted(names)) for source, names in partitions.items()}
+
+
 def whole_index(source, partitions):
     """The index of a complete copy, by the owner's counts, without one."""
     pieces = []

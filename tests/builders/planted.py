@@ -1,12 +1,12 @@
 """A copy of the demo's ImageNet in which some images are copies of others, and the pairs that this makes."""
 
-import os
 from pathlib import Path
 
 import pyarrow.parquet as pq
 
 from builders.release.duplicates import Pair, PairedRow, pair_of
 from builders.release.schema import ROLES
+from tests.builders.trees import linked
 
 SPLITS = (
     "imagenet/validation",
@@ -20,16 +20,6 @@ SPLITS = (
 def with_comment(data):
     """The same JPEG with a comment (ITU-T T.81, B.2.4.5): other bytes, the same pixels."""
     return data[:2] + b"\xff\xfe\x00\x04hi" + data[2:]
-
-
-def linked(source, target):
-    """A copy of a folder whose files are links, so that one of them can be replaced."""
-    for path in sorted(source.rglob("*")):
-        if path.is_file():
-            place = target / path.relative_to(source)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            os.link(path, place)
-    return target
 
 
 class Planting:

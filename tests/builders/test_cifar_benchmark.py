@@ -4,7 +4,6 @@ import csv
 import dataclasses
 import io
 import json
-import os
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -28,10 +27,11 @@ from builders.release.tables import read_excluded
 from builders.sources.lsun_fix import LSUN_FIX
 from taxonomy import tables
 from tests.builders.cifar_layouts import lsun_entries
-from tests.builders.conftest import build_demo, complete, files_of
+from tests.builders.conftest import assert_same_files, build_demo, complete, files_of
 from tests.builders.demo_pairs import cifar100_pairs, near_duplicates
-from tests.builders.indexes import whole_index
+from tests.builders.indexes import whole_index, whole_indexes
 from tests.builders.layouts import LAYOUTS
+from tests.builders.trees import linked
 from tests.killing import killed_at_rename, tree, watched_at_renames
 
 SPLITS = tuple(BENCHMARK.by_key())
@@ -41,12 +41,7 @@ ARRAYS = ("cifar/test", "cifar/near_ood", "cifar/far_ood_svhn", "cifar-train/tra
 @pytest.fixture(scope="module")
 def planned():
     """The plan from complete sources."""
-    partitions = {}
-    for _, split in BENCHMARK.by_key().values():
-        partitions.setdefault(split.source.key, set()).update(split.partitions)
-    sources = {source.key: source for source in BENCHMARK.sources()}
-    indexes = {key: whole_index(sources[key], sorted(names)) for key, names in partitions.items()}
-    return {split.key: split for split in plan(Draws(BENCHMARK, 0), indexes, splits=SPLITS)}
+    return {split.key: split for split in plan(Draws(BENCHMARK, 0), whole_indexes(BENCHMARK), splits=SPLITS)}
 
 
 def test_complete_sources_give_the_papers_counts(planned):
@@ -251,10 +246,7 @@ def test_the_number_of_workers_changes_no_byte(demo, tmp_path):
 def test_runs_for_some_splits_with_two_workers_make_the_release_of_all(cifar_release, demo, tmp_path):
     for keys in (("cifar-external/train",), ("cifar/test", "cifar/far_ood_dtd")):
         build_demo(demo, tmp_path, benchmark=BENCHMARK, splits=keys, workers=2)
-    expected = files_of(cifar_release)
-    data = {name: content for name, content in files_of(tmp_path).items() if name.startswith(("data/", "index/"))}
-    assert len(data) == 6
-    assert data == {name: expected[name] for name in data}
+    assert_same_files(tmp_path, cifar_release, 6, lambda name: name.startswith(("data/", "index/")))
 
 
 KILLED = """
@@ -279,12 +271,7 @@ def watched(demo, tmp_path_factory):
 def test_a_killed_build_goes_on_to_the_same_bytes(cifar_release, demo, watched, point):
     out = watched.as_killed(point)
     build_demo(demo, out, benchmark=BENCHMARK, splits=KILLED_SPLITS)
-    expected = files_of(cifar_release)
-    found = files_of(out)
-    assert {name for name in found if name.startswith("data/")} == {
-        f"data/{config}/{split}-00000-of-00001.parquet" for config, split in (key.split("/") for key in KILLED_SPLITS)
-    }
-    assert all(found[name] == expected[name] for name in found if name.startswith(("data/", "index/")))
+    assert_same_files(out, cifar_release, 2 * len(KILLED_SPLITS), lambda name: name.startswith(("data/", "index/")))
     assert not list(out.rglob("*.pack"))
 
 
@@ -324,12 +311,7 @@ def test_planted_near_duplicates_are_found_and_no_others(cifar_release, demo):
 
 
 def test_an_unreadable_image_is_refused_or_left_out_with_a_reason(demo, tmp_path):
-    root = tmp_path / "dtd"
-    for path in sorted(demo["dtd"].rglob("*")):
-        if path.is_file():
-            target = root / path.relative_to(demo["dtd"])
-            target.parent.mkdir(parents=True, exist_ok=True)
-            os.link(path, target)
+    root = linked(demo["dtd"], tmp_path / "dtd")
     broken = sorted((root / "images" / "banded").glob("*.jpg"))[0]
     data = broken.read_bytes()
     broken.unlink()
@@ -426,12 +408,7 @@ def test_noise_needs_no_folder(tmp_path, capsys):
 
 def test_an_image_that_changed_is_not_published_under_its_old_digest(demo, tmp_path):
     """A lost pack is made again; its record is older, and the rest of the release follows the record."""
-    root, key = tmp_path / "dtd", "cifar/far_ood_dtd"
-    for path in sorted(demo["dtd"].rglob("*")):
-        if path.is_file():
-            target = root / path.relative_to(demo["dtd"])
-            target.parent.mkdir(parents=True, exist_ok=True)
-            os.link(path, target)
+    root, key = linked(demo["dtd"], tmp_path / "dtd"), "cifar/far_ood_dtd"
     roots, out = demo | {"dtd": root}, tmp_path / "out"
     splits = {"splits": (key,), "benchmark": without_near_duplicates(BENCHMARK)}
     build_demo(roots, out, **splits)

@@ -4,9 +4,7 @@ import collections
 import dataclasses
 import functools
 import hashlib
-import os
 import re
-import shutil
 from pathlib import Path
 
 import datasets
@@ -37,9 +35,9 @@ from hf_scripts.checks.values import check_values, split_facts
 from hf_scripts.checks.verified import Scope
 from taxonomy import tables
 from taxonomy.rules import facets
-from tests.builders.conftest import build_demo, files_of
-from tests.builders.indexes import whole_index
-from tests.killing import watched_at_renames
+from tests.builders.conftest import assert_same_files, build_demo
+from tests.builders.indexes import whole_indexes
+from tests.builders.trees import linked
 from tests.manifests import manifest_of, typed
 from unknown_detection.terminal.progress import TerminalMeter
 
@@ -50,11 +48,7 @@ CONFIGS = tuple(config.name for config in BENCHMARK.configs)
 @pytest.fixture(scope="module")
 def indexes():
     """Indexes of complete sources, as large as the real ones."""
-    partitions = {}
-    for _, split in BENCHMARK.by_key().values():
-        partitions.setdefault(split.source.key, set()).update(split.partitions)
-    sources = {source.key: source for source in BENCHMARK.sources()}
-    return {key: whole_index(sources[key], sorted(names)) for key, names in partitions.items()}
+    return whole_indexes(BENCHMARK)
 
 
 @pytest.fixture(scope="module")
@@ -308,51 +302,13 @@ def test_a_joined_entry_is_the_sum_of_its_parts(release):
 def test_worker_count_and_one_split_at_a_time_change_no_byte(release, demo, tmp_path):
     for split in ("facets-t1/test", "facets-t1/validation"):
         build_demo(demo, tmp_path, benchmark=BENCHMARK, splits=(split,), workers=2)
-    expected, found = files_of(release), files_of(tmp_path)
-    names = {name for name in expected if "/facets-t1/" in name or name == "excluded/facets-t1.csv"}
-    assert len(names) == 5
-    assert {name: found[name] for name in names} == {name: expected[name] for name in names}
-
-
-KILLED = """
-from builders.facets_benchmark import BENCHMARK
-from tests.builders.conftest import build_demo
-build_demo(sources(sys.argv[3]), Path(sys.argv[2]), benchmark=BENCHMARK, splits=sys.argv[4:])
-"""
-
-
-POINTS = (4, 8)
-KILLED_SPLITS = ("facets-baseline/validation", "facets-baseline/test")
-
-
-@pytest.fixture(scope="module")
-def watched(demo, tmp_path_factory):
-    """A build in a process of its own, with the folder's states at the points."""
-    out = tmp_path_factory.mktemp("watched") / "out"
-    return watched_at_renames(POINTS, out, KILLED, out, demo["dtd"].parent, *KILLED_SPLITS)
-
-
-@pytest.mark.parametrize("point", POINTS)
-def test_a_killed_build_goes_on_to_the_same_bytes(release, demo, watched, point):
-    out = watched.as_killed(point)
-    build_demo(demo, out, benchmark=BENCHMARK, splits=KILLED_SPLITS)
-    expected, found = files_of(release), files_of(out)
-    names = {name for name in expected if "facets-baseline" in name}
-    assert len(names) == 5
-    assert {name: found[name] for name in names} == {name: expected[name] for name in names}
-
-
-def test_the_points_of_the_kills_are_all_in_the_build(watched):
-    assert watched.renames >= 8
+    assert_same_files(release, tmp_path, 5, lambda name: "/facets-t1/" in name or name == "excluded/facets-t1.csv")
 
 
 def test_a_published_config_is_rebuilt_from_its_index(release, demo, tmp_path):
     with TerminalMeter(quiet=True) as meter, LocalExecutor(1) as executor:
         write_release(plan_published(Published(release, "facets-t2"), demo, tmp_path, meter, executor))
-    expected, found = files_of(release), files_of(tmp_path)
-    names = {name for name in found if "facets-t2" in name}
-    assert len(names) == 5
-    assert {name: found[name] for name in names} == {name: expected[name] for name in names}
+    assert_same_files(release, tmp_path, 5, lambda name: "facets-t2" in name)
 
 
 def test_a_withdrawn_row_leaves_its_part(release, demo, tmp_path):
@@ -369,7 +325,7 @@ def test_a_withdrawn_row_leaves_its_part(release, demo, tmp_path):
 
 
 def test_an_unreadable_image_leaves_its_part(demo, tmp_path):
-    sources = demo | {"svhn_full": shutil.copytree(demo["svhn_full"], tmp_path / "svhn_full", copy_function=os.link)}
+    sources = demo | {"svhn_full": linked(demo["svhn_full"], tmp_path / "svhn_full")}
     broken = sources["svhn_full"] / "train" / "3.png"
     data = broken.read_bytes()
     broken.unlink()

@@ -17,7 +17,7 @@ from builders.release.openood_tree import LISTS, list_text
 from hf_scripts import materialize, verify
 from taxonomy import lists, tables
 from tests.builders.indexes import named_index
-from tests.builders.planted import linked
+from tests.builders.trees import linked
 from tests.hf_scripts import tampering
 from tests.manifests import manifest_of
 from tests.published_lists import content, labels, needs_lists, published

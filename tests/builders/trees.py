@@ -1,6 +1,8 @@
 """Write small trees, and read sources back as a build would."""
 
 import io
+import os
+import shutil
 import tarfile
 from collections import defaultdict
 
@@ -80,6 +82,11 @@ def tree(root, files):
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(content.encode() if isinstance(content, str) else content)
     return root
+
+
+def linked(source, target, *ignored):
+    """Copy a folder by hard links, so that a file of the copy can be replaced, and never written into."""
+    return shutil.copytree(source, target, copy_function=os.link, ignore=shutil.ignore_patterns(*ignored))
 
 
 def link(target, place):

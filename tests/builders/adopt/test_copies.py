@@ -194,9 +194,7 @@ def test_renamed_images_are_found_inside_archives(demo, archives, tmp_path):
 
 def test_renamed_images_of_a_parquet_source_are_refused(demo, mirror, tmp_path):
     copy = tree(tmp_path / "copy", {f"{NEAR_SET}/no-labels/x/a.jpg": images(demo, NEAR_CLASSES[0])[0].read_bytes()})
-    sentence = (
-        rf"1 files such as .*a\.jpg can only be identified by content, which .* the Parquet files in {mirror}\. Give"
-    )
+    sentence = rf"1 files such as .*a\.jpg can only be identified by content, .* the Parquet files in {mirror}\. Give"
     with pytest.raises(BuildError, match=sentence):
         planned({"imagenet": mirror}, copy, (NEAR,))
 
@@ -285,29 +283,19 @@ def test_a_set_named_alone_means_all_its_splits(indexes, tmp_path):
         ("split,class\n", r"list\.csv has no set of .*\. Build those splits without --adopt"),
         (
             f"split,class\n{NEAR_SET},n01440764\nfar,n01440764\n",
-            r"'far' in line 3 of .*list\.csv is neither .*\. Correct it",
+            r"'far' in line 3 of .*list\.csv is neither .*\. Corr",
         ),
         (f"split,class\n{NEAR_SET}\n", r"No class is given in line 2 of .*list\.csv\. Add it"),
         (
             f"split,class\n\n{NEAR_SET},tensch\n",
-            r"ImageNet-1k .* has no class 'tensch' \(line 3 of .*list\.csv\)\. Name a class like",
+            r"has no class 'tensch' \(line 3 of .*list\.csv\)\. Name a class like",
         ),
         (f"split,class\n{NEAR_SET},crane\n", r"'crane' means several .*, n02012849 and n03126707 \(line 2 of"),
-        (
-            f"split,class\n{NEAR_SET},{KNOWN[0]}\n",
-            rf"not have the class {KNOWN[0]}, which is in-distribution \(line 2 of",
-        ),
+        (f"split,class\n{NEAR_SET},{KNOWN[0]}\n", rf"the class {KNOWN[0]}, which is in-distribution \(line 2 of"),
         ("split,class\nimagenet200,n01440764\n", r"not have the class n01440764, which is not in-.* \(line 2 of"),
         (f"split,class\n{NEAR_SET},caf\xe9\n".encode("latin-1"), r"^Line 2 of .*list\.csv is not UTF-8 .* Give a CSV"),
-        ("split,class\n\0,\0\n", r"^Line 2 of .*list\.csv has the control character \\x00\. Give a CSV"),
-        (f"split,class\n{NEAR_SET},'\x1b[2J\n", r"^Line 2 of .*list\.csv has the control character \\x1b\. Give"),
         (f"split,class\n{NEAR_SET},{'c' * 10_000}\n", r"has no class 'c{299}\.\.\. \(line 2 of"),
         (f"split,class\n{'s' * 10_000},n01440764\n", r"^'s{299}\.\.\. in line 2 of .* is neither"),
-        (f'split,class\n{NEAR_SET},"n01440764\n', r"^Line 2 of .*list\.csv is not CSV \(unexpected end of data\)"),
-        (
-            f"split,class,split\n{NEAR_SET},n01440764,x\n",
-            r"lacks the columns split and class \(found in line 1: split,",
-        ),
     ],
 )
 def test_a_wrong_class_list_is_refused_with_its_line(text, sentence, indexes, tmp_path):
@@ -324,13 +312,10 @@ def in_set(folder, *names, content=b""):
 @pytest.mark.parametrize(
     ("make", "sentence"),
     [
-        (
-            lambda root: root.mkdir(),
-            r"copy is not a copy of .* such as valid/imagenet200 or .*\. Give the folder",
-        ),
+        (lambda root: root.mkdir(), r"copy is not a copy of .* such as valid/imagenet200 or .*\. Give the folder"),
         (
             lambda root: (root / NEAR_SET).mkdir(parents=True),
-            r"200 has neither images nor class folders\. Complete the copy",
+            r"has neither images nor class folders\. Complete the copy",
         ),
         (in_set(NEAR_SET, "no-labels/a/README", ".DS_Store"), r"has neither images nor class folders\. Complete"),
         (
@@ -361,10 +346,7 @@ def test_a_class_that_is_not_one_of_the_200_is_refused_where_known_ones_are_expe
     path = images(demo, "n01440764")[0]
     for name in (path.name, "renamed.JPEG"):
         copy = tree(tmp_path / name, {f"test/imagenet200/labels/n01440764/{name}": path.read_bytes()})
-        sentence = (
-            r"test/imagenet200 must not have the class n01440764, which is not in-distribution \(.*J.*\)\. Check"
-        )
-        with pytest.raises(BuildError, match=sentence):
+        with pytest.raises(BuildError, match=r"the class n01440764, which is not in-distribution \(.*J.*\)\. Check"):
             adopted(copy, indexes, "imagenet/test")
 
 
@@ -511,10 +493,8 @@ def test_training_images_stay_apart_from_an_adopted_validation_set(demo, release
 
 def test_the_rest_is_of_the_classes_that_the_copy_has(demo, tmp_path):
     classes = [d.class_id for d in decisions.load_decisions("imagenet") if d.decision == "excluded"][:2]
-    lines = [f"imagenet/external_validation,{class_id}" for class_id in classes]
-    plans = planned(
-        demo, write_csv(tmp_path / "list.csv", *lines), ("imagenet/external_validation", "imagenet-external/train")
-    )
+    path = write_csv(tmp_path / "list.csv", *(f"imagenet/external_validation,{class_id}" for class_id in classes))
+    plans = planned(demo, path, ("imagenet/external_validation", "imagenet-external/train"))
     by_class = [set(split.table["class_id"].to_pylist()) for split in plans.values()]
     assert by_class == [set(classes)] * 2
     assert not set.intersection(*(set(ids(split)) for split in plans.values()))
@@ -522,10 +502,9 @@ def test_the_rest_is_of_the_classes_that_the_copy_has(demo, tmp_path):
 
 def test_a_training_set_without_its_validation_set_is_refused(demo, published, tmp_path):
     copy = some_sets(published, tmp_path / "copy", "train/imagenet200")
-    sentence = (
-        r"adopted copy has train/imagenet200 but not valid/imagenet200, and imagenet/validation drawn by rule .*\. Add"
-    )
-    with pytest.raises(BuildError, match=sentence):
+    with pytest.raises(
+        BuildError, match=r"has train/imagenet200 but not valid/imagenet200, and imagenet/validation .*"
+    ):
         planned(demo, copy, ("imagenet/validation", "imagenet-train/train"))
     train = planned(demo, copy, ("imagenet-train/train",), seed=9)["imagenet-train/train"]
     wanted = [path.name for path in (copy / "train/imagenet200").glob("*/*")]
@@ -584,15 +563,10 @@ def test_an_adopted_release_can_be_built_split_by_split(demo, published, tmp_pat
 def test_a_split_and_its_rest_come_from_the_same_lists(demo, published, tmp_path):
     out = tmp_path / "out"
     build_demo(demo, out, splits=("imagenet/validation",), adopt=published)
-    with pytest.raises(
-        BuildError, match="imagenet/validation was built from another adopted copy, or without one, in"
-    ):
-        build_demo(demo, out, splits=("imagenet-train/train",))
-    shutil.rmtree(out / ".state")
-    with pytest.raises(
-        BuildError, match="imagenet/validation was built from another adopted copy, or without one, in"
-    ):
-        build_demo(demo, out, splits=("imagenet-train/train",))
+    for _ in range(2):  # with its state, and without
+        with pytest.raises(BuildError, match="validation was built from another adopted copy, or without one, in"):
+            build_demo(demo, out, splits=("imagenet-train/train",))
+        shutil.rmtree(out / ".state")
 
 
 def test_what_a_class_list_leaves_out_of_its_own_classes_was_not_drawn(demo, tmp_path):

@@ -1,7 +1,5 @@
 """What an audit leaves in a release: listed files, a whole release, and no picture of images that is published."""
 
-import os
-
 import pytest
 from filelock import FileLock
 from PIL import Image
@@ -12,6 +10,7 @@ from builders.release.layout import Layout, shows_images
 from builders.release.manifest import read_manifest
 from hf_scripts import card, verify
 from tests.builders.conftest import files_of
+from tests.builders.trees import linked
 from tests.hf_scripts.samples import make_release
 
 AUDITS = (
@@ -37,21 +36,12 @@ def run(root, audit, *flags):
     return main([name, str(root), *arguments, *workers, *flags])
 
 
-def linked(source, root):
-    """A copy whose files are links: one may be replaced, never written into."""
-    for path in sorted(source.rglob("*")):
-        if path.is_file() and ".state" not in path.parts:
-            (root / path.relative_to(source)).parent.mkdir(parents=True, exist_ok=True)
-            os.link(path, root / path.relative_to(source))
-    return root
-
-
 def everything(root):
     return {path.relative_to(root).as_posix(): path.read_bytes() for path in root.rglob("*") if path.is_file()}
 
 
 def test_all_audits_of_the_demo_are_listed_and_leave_it_whole(cifar_release, tmp_path, capsys):
-    root = linked(cifar_release, tmp_path / "release")
+    root = linked(cifar_release, tmp_path / "release", ".state")
     before = files_of(root)
     for audit in AUDITS:
         assert run(root, audit, "--dry-run") == 0

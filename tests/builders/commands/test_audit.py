@@ -1,6 +1,5 @@
 """`python -m builders.commands.audit` on releases of photographs, whose unknown split is shrunk well or badly."""
 
-import dataclasses
 import re
 from pathlib import Path
 
@@ -13,18 +12,15 @@ from builders.audit.measures import NUMBERS
 from builders.card.grid import CELL, UNKNOWN_COLOUR
 from builders.commands.audit import command, main
 from builders.declare.benchmark import AllImages, Benchmark, Classes, Config, PaperCount, Split
-from builders.executors.local import LocalExecutor
 from builders.generate.contract import Generated, Generator
 from builders.generate.exact.resize import FIXED_RESIZE
-from builders.pipeline.build_plan import BuildRequest, Run
-from builders.pipeline.from_sources import prepare
-from builders.pipeline.run import write_release
 from builders.release.manifest import read_manifest
 from builders.release.reader import rgb_images
 from builders.sources.caltech256 import CALTECH256
 from hf_scripts import card, verify
+from tests.builders.conftest import build_demo
 from tests.builders.photographs import pieces
-from unknown_detection.terminal.progress import TerminalMeter
+from tests.hf_scripts.samples import make_release
 
 
 def start_aliased(_):
@@ -72,15 +68,10 @@ def sources(tmp_path_factory):
 @pytest.fixture(scope="module")
 def releases(sources, tmp_path_factory):
     """A release with the fixed resize, and one whose unknown images are aliased."""
-    found = {}
-    for name, transform in (("fixed", FIXED_RESIZE), ("aliased", ALIASED)):
-        declared = benchmark(transform)
-        out = tmp_path_factory.mktemp(name)
-        request = BuildRequest(out, tuple(declared.by_key()), sources, seed=0, allow_partial=True, demo=True)
-        with TerminalMeter(quiet=True) as meter, LocalExecutor(1) as executor:
-            write_release(prepare(Run.of(declared, request, executor, meter)))
-        found[name] = out
-    return found
+    roots = {name: tmp_path_factory.mktemp(name) for name in ("fixed", "aliased")}
+    for root, transform in zip(roots.values(), (FIXED_RESIZE, ALIASED), strict=True):
+        build_demo(sources, root, benchmark=benchmark(transform))
+    return roots
 
 
 def smoothness(release, *flags):
@@ -143,16 +134,10 @@ def test_splits_choose_what_is_drawn(releases, tmp_path, capsys):
 
 def test_a_later_run_keeps_the_audits_of_the_splits_that_it_leaves(sources, tmp_path, capsys):
     declared, out = benchmark(FIXED_RESIZE), tmp_path / "release"
-
-    def build(*splits):
-        request = BuildRequest(out, splits, sources, seed=0, allow_partial=True, demo=True)
-        with TerminalMeter(quiet=True) as meter, LocalExecutor(1) as executor:
-            return write_release(prepare(Run.of(declared, request, executor, meter)))
-
-    build("pictures/test")
+    build_demo(sources, out, benchmark=declared, splits=("pictures/test",))
     assert main(["sheet", str(out), "--splits", "pictures"]) == 0
-    audits = build("pictures/test", "pictures/far_ood").audits
-    assert list(audits) == ["pictures/sheet"] and list(audits["pictures/sheet"].splits) == ["pictures/test"]
+    audits = build_demo(sources, out, benchmark=declared)["audits"]
+    assert list(audits) == ["pictures/sheet"] and list(audits["pictures/sheet"]["splits"]) == ["pictures/test"]
     assert card.main([str(out), "--check"]) == 0
     assert verify.main([str(out), "--workers", "1"]) == 0
     assert (out / "audit/pictures/sheet.png").is_file()
@@ -171,10 +156,6 @@ def test_the_page_on_audits_names_every_audit_and_every_number():
         (["smoothness", "{}", "--splits", "absent"], "has no config or split absent. Give configs (pictures)"),
         (["smoothness", "{}/none", "--splits", "pictures"], "none does not exist. Give the folder of a release"),
         (["pairs", "{}", "--splits", "pictures/test"], "pictures/test has no duplicates in the table of"),
-        (
-            ["pairs", "{}", "--splits", "pictures/none"],
-            "has no config or split pictures/none",
-        ),
         (["sheet", "{}", "--splits", ""], "has an empty name. Give CONFIG or CONFIG/SPLIT"),
         (["sheet", "{}", "--out", "picture"], "The picture picture has no extension, which names no format"),
         (["sheet", "{}", "--out", "{}"], "is a folder. Give the name of a file in it"),
@@ -188,22 +169,12 @@ def test_what_cannot_be_audited_gets_one_sentence(releases, capsys, arguments, s
 
 
 def test_a_release_without_pixels_cannot_be_looked_at(sources, tmp_path, capsys):
-    declared = benchmark(FIXED_RESIZE)
-    request = BuildRequest(
-        tmp_path, tuple(declared.by_key()), sources, seed=0, allow_partial=True, demo=True, index_only=True
-    )
-    with TerminalMeter(quiet=True) as meter, LocalExecutor(1) as executor:
-        write_release(prepare(Run.of(declared, request, executor, meter)))
+    build_demo(sources, tmp_path, benchmark=benchmark(FIXED_RESIZE), index_only=True)
     assert main(["sheet", str(tmp_path), "--splits", "pictures", "--out", str(tmp_path / "x.png")]) == 2
     assert "pictures/far_ood has no images in " in capsys.readouterr().err
 
 
-def test_a_config_without_known_test_images_cannot_be_measured(sources, tmp_path, capsys):
-    declared = benchmark(FIXED_RESIZE)
-    only = dataclasses.replace(declared.configs[0], splits=declared.configs[0].splits[1:])
-    declared = dataclasses.replace(declared, configs=(only,))
-    request = BuildRequest(tmp_path, tuple(declared.by_key()), sources, seed=0, allow_partial=True, demo=True)
-    with TerminalMeter(quiet=True) as meter, LocalExecutor(1) as executor:
-        write_release(prepare(Run.of(declared, request, executor, meter)))
-    assert main(["smoothness", str(tmp_path), "--splits", "pictures"]) == 2
+def test_a_config_without_known_test_images_cannot_be_measured(tmp_path, capsys):
+    root = make_release(tmp_path / "release", {"bench/far_ood": range(2)})
+    assert main(["smoothness", str(root), "--splits", "bench"]) == 2
     assert "has no in-distribution split `test` (splits: far_ood). Build it" in capsys.readouterr().err

@@ -1,7 +1,6 @@
 import pytest
-from click.testing import CliRunner
 
-from builders.commands.report import command, main
+from builders.commands.report import main
 from tests.builders.report.conftest import small
 
 __all__ = ["small"]
@@ -61,11 +60,6 @@ def test_a_release_with_a_lost_table_is_refused_and_nothing_is_written(small, ca
     assert "excluded/bench.csv" in said
     assert "hf_scripts.verify" in said
     assert not small.with_name("release.html").exists()
-
-
-def test_help_says_where_the_page_lies():
-    shown = CliRunner().invoke(command, ["--help"]).output
-    assert "never published" in " ".join(shown.split())
 
 
 def test_a_page_that_cannot_be_written_says_so(small, tmp_path, capsys):
