@@ -155,11 +155,8 @@ def _ruled_out(config: Config, split: Split) -> frozenset[str]:
     labels = frozenset(decided_classes(config.labels))
     if split.role == "in_distribution":
         return frozenset(split.source.classes()) - labels
-    return labels if split.role in _UNKNOWN_ROLES and _table(split) == config.labels.table else frozenset()
-
-
-def _table(split: Split) -> str:
-    return split.classes.table if isinstance(split.classes, Classes) else ""
+    same_table = isinstance(split.classes, Classes) and split.classes.table == config.labels.table
+    return labels if split.role in _UNKNOWN_ROLES and same_table else frozenset()
 
 
 class ClassNames:

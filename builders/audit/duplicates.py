@@ -112,8 +112,9 @@ def exact(splits: Mapping[str, ReleaseSplit]) -> list[Pair]:
         pairs = exact_pairs({name: split.index for name, split in splits.items()})
     except (OSError, pa.ArrowException) as error:
         raise unreadable_file(next(iter(splits.values())).root, error) from error
-    two_releases = any(name.startswith(AGAINST) for name in splits)
-    return [pair for pair in pairs if not two_releases or _is_between(pair)]
+    if not any(name.startswith(AGAINST) for name in splits):
+        return pairs
+    return [pair for pair in pairs if pair.split.startswith(AGAINST) != pair.other_split.startswith(AGAINST)]
 
 
 def find_near(
@@ -199,11 +200,6 @@ def duplicates_summary(duplicates: Duplicates) -> str:
 
 def _pairs(pairs: Sequence[Pair]) -> str:
     return quantity(len(pairs), "pair")
-
-
-def _is_between(pair: Pair) -> bool:
-    """Whether a pair has one row of each release."""
-    return pair.split.startswith(AGAINST) != pair.other_split.startswith(AGAINST)
 
 
 def _chart(duplicates: Duplicates) -> Image.Image:

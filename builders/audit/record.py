@@ -61,21 +61,12 @@ def audited(root: Path, *, dry_run: bool, doing: str = "audit the release") -> I
     with os_errors_as_build_errors(doing), contextlib.ExitStack() as stack:
         read_manifest(root)  # before a lock file is written into a folder that may be no release
         if dry_run:
-            refuse_build_in_progress(root, busy)
+            if store_of(root).is_locked(layout.lock):
+                raise BuildError(busy)
         else:
             stack.enter_context(store_of(layout.lock).lock(layout.lock, busy))
             store_of(layout.root).remove_temporary(layout.root, (*FOLDERS, STATE))
         yield read_manifest(root)
-
-
-def refuse_build_in_progress(root: Path, busy: str) -> None:
-    """Refuse a release folder that a build is writing to.
-
-    Raises:
-        BuildError: as said, with the message `busy`.
-    """
-    if store_of(root).is_locked(Layout(root).lock):
-        raise BuildError(busy)
 
 
 def record(root: Path, manifest: Manifest, findings: Findings) -> Manifest:

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import functools
 
-from builders.declare.benchmark import AllClasses, AllImages, ClassesOf, Config, Originals, PaperCount, Split
+from builders.broad.originals import ALL_KNOWN, LABELS
+from builders.declare.benchmark import AllImages, Config, Originals, PaperCount, Split
 from builders.generate.exact.deciphered import partial_broad
 from builders.sources.imagenet import IMAGENET
 from builders.sources.partial_broad import ADVERSARIAL, PARTIAL_BROAD
 
-_LABELS = ClassesOf(IMAGENET)
-_ALL_KNOWN = AllClasses("the benchmark's in-distribution classes are all 1,000 (section 2)")
 _IMAGES = 5_000
 """Images of each adversarial set, and originals if the sets share them. Nobody has said whether they do."""
 
@@ -29,12 +28,12 @@ _attacked = functools.partial(
     role="adversarial",
     source=IMAGENET,
     partitions=("val",),
-    classes=_ALL_KNOWN,
+    classes=ALL_KNOWN,
     paper=PaperCount(_IMAGES),
     ranked_as="broad-reference/test",
 )
 _generated = functools.partial(
-    Split, role="synthetic", source=PARTIAL_BROAD, classes=_ALL_KNOWN, quota=AllImages(), paper=PaperCount(25_000)
+    Split, role="synthetic", source=PARTIAL_BROAD, classes=ALL_KNOWN, quota=AllImages(), paper=PaperCount(25_000)
 )
 
 
@@ -45,7 +44,7 @@ def _of(partition: str) -> Originals:
 ADOPTED = (
     Config(
         name="broad-adversarial",
-        labels=_LABELS,
+        labels=LABELS,
         description="The authors' own adversarial images, made of ImageNet's validation images: L-infinity attacks of "
         "epsilon 0.05 on a ResNet-50 (224 pixels) and a ViT-B/16 (384 pixels).",
         splits=(
@@ -69,7 +68,7 @@ ADOPTED = (
     ),
     Config(
         name="broad-synthetic",
-        labels=_LABELS,
+        labels=LABELS,
         description="The authors' own synthetic images of ImageNet's classes, 25 a class, by BigGAN-deep and by "
         "Stable Diffusion 2.",
         splits=(

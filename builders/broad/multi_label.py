@@ -2,9 +2,8 @@
 
 CoComageNet has the COCO images with at least two of the 17 categories that ImageNet shares, in which the second-
 largest covers most (section 2.5). Its sister has images of one category, people aside, as evenly from the 17 as they
-allow: of
-a category with fewer than 157 such images all, of the others the 157 in which it covers most, and 158 for the two most
-populated (appendix A), which is an even share of 2,000.
+allow: of a category with fewer than 157 such images all, of the others the 157 in which it covers most, and 158 for
+the two most populated (appendix A), which is an even share of 2,000.
 
 "Total area" is read as the union of a category's masks, crowds included. The authors' lists were made otherwise. Of
 393 training images whose annotations are in public repositories, 40 have two of the categories. By second area their

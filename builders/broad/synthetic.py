@@ -9,21 +9,11 @@ import functools
 from collections.abc import Mapping
 from typing import Any
 
-from builders.declare.benchmark import (
-    AllClasses,
-    AllImages,
-    ClassesOf,
-    Config,
-    DemoModels,
-    FirstClasses,
-    PaperCount,
-    Settings,
-    Split,
-)
+from builders.broad.originals import ALL_KNOWN, LABELS
+from builders.declare.benchmark import AllImages, Config, DemoModels, FirstClasses, PaperCount, Settings, Split
 from builders.generate.devices import DEVICE
 from builders.generate.flags import Flag
 from builders.generate.synthetic import biggan, demo, stable_diffusion
-from builders.sources.imagenet import IMAGENET
 from builders.sources.synthetic import BIGGAN_IMAGES, PARTITION, STABLE_DIFFUSION_IMAGES
 
 _NAME = "broad-synthetic"
@@ -33,7 +23,7 @@ _synthetic = functools.partial(
     Split,
     role="synthetic",
     partitions=(PARTITION,),
-    classes=AllClasses("the benchmark's in-distribution classes are all 1,000 (section 2)"),
+    classes=ALL_KNOWN,
     quota=AllImages(),
     paper=PaperCount(25_000),
 )
@@ -42,7 +32,7 @@ _of_stable_diffusion = functools.partial(_synthetic, "stable_diffusion", source=
 
 SYNTHETIC = Config(
     name=_NAME,
-    labels=ClassesOf(IMAGENET),
+    labels=LABELS,
     description="Images of ImageNet-1k's classes that generative models made: BigGAN-deep of the class itself, Stable "
     "Diffusion 2 of a prompt with one of the class's names. Two classes are named crane, and two maillot.",
     splits=(

@@ -128,8 +128,10 @@ def describe_source(source: Source, folder: Path | HubPlace | None = None, *, sc
     """
     if folder is None or isinstance(folder, HubPlace) or (not store_of(folder).is_local and not scan):
         return Overview(source, needed_by(source), folder)  # a store is only asked where one waits for it
-    exists = folder.is_dir()
-    partitions = _recognised(source, folder) if scan and exists else None
+    partitions, exists = None, folder.is_dir()
+    if scan and exists:
+        with store_of(folder).cached_listings(folder):
+            partitions = tuple(recognised_partitions(source, folder))
     return Overview(source, needed_by(source), folder, exists, partitions)
 
 
@@ -149,8 +151,3 @@ def needed_by(source: Source) -> dict[str, tuple[str, ...]]:
 def _splits_of(benchmark: Benchmark, source: Source) -> tuple[str, ...]:
     keys = benchmark.parts()
     return tuple(key for key in keys if source in needed_partitions(benchmark, (key,)))
-
-
-def _recognised(source: Source, folder: Path) -> tuple[str, ...]:
-    with store_of(folder).cached_listings(folder):
-        return tuple(recognised_partitions(source, folder))

@@ -91,12 +91,9 @@ def _tree(title: str, leaves: list[Leaf]) -> Branch:
         return Branch(title, *_below(_wordnet(leaves)))
     superclasses = {row.fine: row.coarse for row in tables.cifar100()}
     if all(leaf.class_id in superclasses for leaf in leaves):
-        return Branch(title, _grouped(leaves, {leaf.class_id: superclasses[leaf.class_id] for leaf in leaves}))
-    return Branch(title, _grouped(leaves, {leaf.class_id: _outcome(leaf) for leaf in leaves}))
-
-
-def _outcome(leaf: Leaf) -> str:
-    return " and ".join(ROLE_NAMES[role] for role in leaf.roles) or LEFT_OUT
+        return Branch(title, _grouped(leaves, superclasses))
+    roles = {leaf.class_id: " and ".join(ROLE_NAMES[role] for role in leaf.roles) or LEFT_OUT for leaf in leaves}
+    return Branch(title, _grouped(leaves, roles))
 
 
 def _grouped(leaves: Iterable[Leaf], groups: Mapping[str, str]) -> list[Branch]:
