@@ -168,14 +168,14 @@ def coco2017_compressed(coco2017, root):
 
 def coco2017_parquet(coco2017, root):
     """A mirror like detection-datasets/coco: only annotated images, in another order, each with its number."""
-    paths = random.Random(0).sample(found := coco2017_images(coco2017), len(found))
+    paths = random.Random(0).sample(images := coco2017_images(coco2017), len(images))
     (root / "data").mkdir(parents=True)
     for shard in range(2):
-        mine = paths[shard::2]
+        shard_paths = paths[shard::2]
         table = pa.table(
             {
-                "image_id": pa.array([int(path.stem) for path in mine], pa.int64()),
-                "image": [{"bytes": path.read_bytes(), "path": None} for path in mine],
+                "image_id": pa.array([int(path.stem) for path in shard_paths], pa.int64()),
+                "image": [{"bytes": path.read_bytes(), "path": None} for path in shard_paths],
             }
         )
         pq.write_table(table, root / "data" / f"train-{shard:05d}-of-00002-{'ab' * 8}.parquet", row_group_size=20)

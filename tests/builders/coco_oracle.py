@@ -32,18 +32,18 @@ def read(path):
 
 def portions(coco):
     """The part of each image that each of the 17 categories covers: {image: {name: part}}."""
-    found = {}
+    areas_of = {}
     for image in coco.dataset["images"]:
         shape = (image["height"], image["width"])
         by_category = {}
-        for one in coco.loadAnns(coco.getAnnIds(imgIds=[image["id"]])):
-            by_category.setdefault(one["category_id"], []).append(coco.annToMask(one).astype(bool))
-        found[image["id"]] = {
+        for annotation in coco.loadAnns(coco.getAnnIds(imgIds=[image["id"]])):
+            by_category.setdefault(annotation["category_id"], []).append(coco.annToMask(annotation).astype(bool))
+        areas_of[image["id"]] = {
             SHARED[category]: sum(masks[1:], masks[0]).sum() / (shape[0] * shape[1])
             for category, masks in by_category.items()
             if category in SHARED
         }
-    return found
+    return areas_of
 
 
 def cocomagenet(coco, count):
@@ -57,7 +57,8 @@ def mono(coco, most, one_more):
     parts = portions(coco)
     by_class = {}
     for image in coco.dataset["images"]:
-        categories = {one["category_id"] for one in coco.loadAnns(coco.getAnnIds(imgIds=[image["id"]]))} - {PERSON}
+        annotations = coco.loadAnns(coco.getAnnIds(imgIds=[image["id"]]))
+        categories = {annotation["category_id"] for annotation in annotations} - {PERSON}
         if len(categories) == 1 and (category := categories.pop()) in SHARED:
             by_class.setdefault(SHARED[category], []).append(image["id"])
     chosen = {}

@@ -71,9 +71,9 @@ def files_of(root):
 def assert_same_files(release, rebuilt, count, holds):
     """Check that a release has `count` files whose names `holds` accepts, with the same bytes in another folder."""
     expected = {name: data for name, data in files_of(release).items() if holds(name)}
-    found = files_of(rebuilt)
+    built = files_of(rebuilt)
     assert len(expected) == count
-    assert {name: found.get(name) for name in expected} == expected
+    assert {name: built.get(name) for name in expected} == expected
 
 
 @pytest.fixture(scope="session")

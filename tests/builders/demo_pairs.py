@@ -12,11 +12,11 @@ from tests.builders.demo_sources import FILES
 
 def groups(kinds=("bytes",)):
     """Row ids of the images with one picture, as sets; of copies of files those of some kinds."""
-    found = []
+    groups = []
     for pair in [*file_pairs(kinds), *cifar100_pairs()]:
-        joined = set(pair).union(*(group for group in found if group & set(pair)))
-        found = [group for group in found if not group & joined] + [joined]
-    return found
+        joined = set(pair).union(*(group for group in groups if group & set(pair)))
+        groups = [group for group in groups if not group & joined] + [joined]
+    return groups
 
 
 def file_pairs(kinds):
@@ -40,14 +40,14 @@ def near_duplicates():
 def rows_of(root):
     """The (`config/split`, id) of every row of a release, by what is compared: a benchmark, or one of its configs."""
     manifest = json.loads((root / "manifest.json").read_text(encoding="utf-8"))
-    found = {}
+    pairs_of = {}
     for config, entry in manifest["configs"].items():
         benchmark = manifest["benchmarks"][entry["benchmark"]]
         scope = config if benchmark.get("roles_by_config") else entry["benchmark"]
         for split in entry["splits"]:
             ids = pq.read_table(root / "index" / config / f"{split}.parquet", columns=["id"])["id"].to_pylist()
-            found.setdefault(scope, []).extend((f"{config}/{split}", name) for name in ids)
-    return found
+            pairs_of.setdefault(scope, []).extend((f"{config}/{split}", name) for name in ids)
+    return pairs_of
 
 
 def expected_pairs(rows, kinds=("bytes",)):

@@ -16,10 +16,10 @@ def photographs():
 def pieces(count, side, seed):
     """Square pieces of the photographs, cut at random places and turned at random; they may overlap."""
     generator = np.random.default_rng(seed)
-    found = []
+    cut = []
     for _ in range(count):
         photograph = photographs()[generator.integers(2)]
         left, top = (int(generator.integers(size - side)) for size in photograph.size)
         piece = photograph.crop((left, top, left + side, top + side))
-        found.append(piece.rotate(90 * int(generator.integers(4))))
-    return found
+        cut.append(piece.rotate(90 * int(generator.integers(4))))
+    return cut

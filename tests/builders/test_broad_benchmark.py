@@ -74,8 +74,8 @@ def test_generated_images_keep_their_labels_and_verify(demo, shifted, broad_rele
     assert manifest["configs"]["broad-resized"]["splits"]["resized"]["labelled"] is True
     problems = Problems()
     listed = check_manifest.load_manifest(tmp_path, problems)
-    found, _ = verify.verify(tmp_path, listed, Scope.of(listed, decode=False), workers=1, advance=lambda _: None)
-    problems.merge(found)
+    verified, _ = verify.verify(tmp_path, listed, Scope.of(listed, decode=False), workers=1, advance=lambda _: None)
+    problems.merge(verified)
     assert list(problems.lines()) == []
     columns = ["source_id", "label"]
     rows = pq.read_table(tmp_path / "index" / "broad-resized" / "resized.parquet", columns=columns)
@@ -87,9 +87,9 @@ def test_sets_have_their_owners_sizes():
     # Huang and Li (2021): 10,000; Hendrycks et al. (2021): 2,000; OpenOOD's list of the 17,632 of Wang et al. (2022).
     counts = {name: BENCHMARK.count(f"broad-novel-classes/{name}").rows for name in NOVEL}
     assert counts == {"inaturalist": 10_000, "imagenet_o": 2_000, "openimage_o": 15_869}
-    whole = BENCHMARK.with_variants(["openimage-o-all"])
-    assert whole.count("broad-novel-classes/openimage_o").rows == 17_632
-    assert whole.version == "1.1.0+openimage-o-all"
+    all_images = BENCHMARK.with_variants(["openimage-o-all"])
+    assert all_images.count("broad-novel-classes/openimage_o").rows == 17_632
+    assert all_images.version == "1.1.0+openimage-o-all"
     assert BENCHMARK.with_variants([]) is BENCHMARK
 
 
@@ -112,10 +112,10 @@ def test_roles_are_those_that_the_protocol_compares(broad_release):
 def test_the_demo_has_every_set_and_verifies(broad_release):
     problems = Problems()
     manifest = check_manifest.load_manifest(broad_release, problems)
-    found, notes = verify.verify(
+    verified, notes = verify.verify(
         broad_release, manifest, Scope.of(manifest, decode=True), workers=1, advance=lambda _: None
     )
-    problems.merge(found)
+    problems.merge(verified)
     assert list(problems.lines()) == []
     assert any(note.startswith("broad is built from demo sources") for note in notes)
     assert {key: split.rows for key, _, split in manifest.splits()} == {
@@ -158,12 +158,12 @@ def test_rows_of_novel_classes_load_with_what_their_source_says(broad_release, t
     assert overlapping == {"imagenet_o": 78, "inaturalist": 8, "openimage_o": 4}
     # Nine of the 400 are of a synset below one of the 1,000, such as a bullhorn below loudspeaker; OpenImage-O has no
     # classes.
-    named = {
+    overlapped = {
         name: [row["class_id"] for row in rows.select_columns(["class_id", "id_overlap"]) if row["id_overlap"]]
         for name, rows in loaded.items()
     }
-    assert len(named["imagenet_o"]) == 9
-    assert (set(named["inaturalist"]), named["openimage_o"]) == ({"Ungnadia speciosa"}, [])
+    assert len(overlapped["imagenet_o"]) == 9
+    assert (set(overlapped["inaturalist"]), overlapped["openimage_o"]) == ({"Ungnadia speciosa"}, [])
 
 
 def test_a_published_config_is_rebuilt_from_its_index(broad_release, demo, tmp_path):
@@ -204,8 +204,8 @@ def test_all_of_openimage_o_by_flag_is_another_version(demo, tmp_path, capsys):
     capsys.readouterr()
     assert main([*flags, "--out", str(out)]) == 2
     assert "1.1.0" in capsys.readouterr().err
-    again = ["--splits=broad-novel-classes", flags[0], f"--out={tmp_path / 'again'}", "--workers=1", "--quiet"]
-    assert materialize.main([str(out), *again]) == 0
+    arguments = ["--splits=broad-novel-classes", flags[0], f"--out={tmp_path / 'again'}", "--workers=1", "--quiet"]
+    assert materialize.main([str(out), *arguments]) == 0
     assert manifest_of(tmp_path / "again")["benchmarks"]["broad"]["version"] == "1.1.0+openimage-o-all"
 
 

@@ -152,21 +152,21 @@ def test_a_misspelt_corruption_is_named(imagenet, tmp_path, capsys):
 
 
 def test_without_duplicates_only_what_is_built_is_compared():
-    asked = ["broad-reference/test", "broad-corruptions-more/fog_3"]
-    compared = set(compared_with(BENCHMARK, asked))
+    splits = ["broad-reference/test", "broad-corruptions-more/fog_3"]
+    compared = set(compared_with(BENCHMARK, splits))
     assert compared == {*(set(BENCHMARK.usual()) & set(BENCHMARK.ready())), "broad-corruptions-more/fog_3"}
     # What needs a model cannot be looked at without it, and takes no part unless it is built.
     assert not any(BENCHMARK.needs(key) for key in compared)
 
 
 def test_all_50000_by_flag_is_another_version():
-    whole = BENCHMARK.with_variants(["corrupt-all"])
-    assert whole.version == "1.1.0+corrupt-all"
+    all_images = BENCHMARK.with_variants(["corrupt-all"])
+    assert all_images.version == "1.1.0+corrupt-all"
     index = {"imagenet": whole_index(BENCHMARK.sources()[0], ["val"])}
-    (split,) = plan(Draws(whole, 0), index, splits=("broad-corruptions/snow",))
+    (split,) = plan(Draws(all_images, 0), index, splits=("broad-corruptions/snow",))
     assert len(split.rows) == 50_000
-    assert whole.count("broad-corruptions-more/fog_3").rows == 50_000
-    assert whole.count("broad-reference/test").rows == 5_000
+    assert all_images.count("broad-corruptions-more/fog_3").rows == 50_000
+    assert all_images.count("broad-reference/test").rows == 5_000
 
 
 def test_with_the_authors_images_their_originals_are_corrupted(demo, tmp_path):
@@ -231,8 +231,8 @@ def test_a_demo_without_the_extra_leaves_corruptions_out_and_says_so(flags, tmp_
     monkeypatch.setattr("builders.commands.build.with_demo_models", lambda benchmark, *_, **__: benchmark)
     with pytest.raises(ReachedError) as caught:
         main(["--demo", "--quiet", "--out", str(tmp_path), *flags])
-    wanted = tuple(key for key in BENCHMARK.usual() if not key.startswith(f"{CONFIG}/") and not BENCHMARK.needs(key))
-    assert caught.value.args == (wanted, wanted)
+    expected = tuple(key for key in BENCHMARK.usual() if not key.startswith(f"{CONFIG}/") and not BENCHMARK.needs(key))
+    assert caught.value.args == (expected, expected)
     assert (
         "left out broad-corruptions/defocus_blur, broad-corruptions/gaussian_noise, broad-corruptions/snow, "
         "broad-corruptions/brightness: imagecorruptions-imaug 1.1.5 is not installed. For these, too: pip install "

@@ -77,8 +77,8 @@ def test_quotas_are_the_papers(planned):
 
 
 def test_external_images_are_in_one_split_only(planned):
-    both = [set(planned[key].table["id"].to_pylist()) for key in ("cifar/external_validation", "cifar-external/train")]
-    assert not both[0] & both[1]
+    ids = [set(planned[key].table["id"].to_pylist()) for key in ("cifar/external_validation", "cifar-external/train")]
+    assert not ids[0] & ids[1]
 
 
 def test_two_classes_of_each_superclass_are_known_and_three_are_near(planned):
@@ -182,9 +182,9 @@ def test_the_published_images_of_lsun_fix_are_taken_as_they_are(demo, tmp_path, 
     for number, flag in enumerate(("lsun", "published-lsun-fix")):
         out = tmp_path / str(number)
         assert main([f"--{flag}={demo['lsun_fix']}", "--splits", LSUN, "--out", str(out)]) == 0
-        said = capsys.readouterr().err
-        assert ("holds LSUN-FIX, not LSUN: read as with --published-lsun-fix" in said) == (number == 0)
-        assert "LSUN-FIX: 120 images (images as CSI's images in" in said
+        error = capsys.readouterr().err
+        assert ("holds LSUN-FIX, not LSUN: read as with --published-lsun-fix" in error) == (number == 0)
+        assert "LSUN-FIX: 120 images (images as CSI's images in" in error
         assert pixels_of(out) == expected
         manifest = read_manifest(out)
         assert manifest["benchmarks"]["cifar"]["version"] == "3.0.0+published-lsun-fix"
@@ -304,10 +304,10 @@ def test_planted_near_duplicates_are_found_and_no_others(cifar_release, demo):
     planted = {test: train for test, train in planted.items() if test in present}
     assert planted
     pairs = read_pairs(cifar_release / "duplicates" / "pairs.parquet")
-    held = {("cifar-train/train", "cifar/test"), ("cifar-train/train", "cifar/near_ood")}
-    found = [pair for pair in pairs if pair.splits in held]
-    assert {pair.other_id: pair.id for pair in found} == planted
-    assert all(0 <= pair.distance <= THRESHOLD for pair in found)
+    searched = {("cifar-train/train", "cifar/test"), ("cifar-train/train", "cifar/near_ood")}
+    near_pairs = [pair for pair in pairs if pair.splits in searched]
+    assert {pair.other_id: pair.id for pair in near_pairs} == planted
+    assert all(0 <= pair.distance <= THRESHOLD for pair in near_pairs)
 
 
 def test_an_unreadable_image_is_refused_or_left_out_with_a_reason(demo, tmp_path):
@@ -317,10 +317,10 @@ def test_an_unreadable_image_is_refused_or_left_out_with_a_reason(demo, tmp_path
     broken.unlink()
     broken.write_bytes(data[: len(data) // 2])
     roots, key = demo | {"dtd": root}, "cifar/far_ood_dtd"
-    whole = complete(BENCHMARK, roots)
+    complete_benchmark = complete(BENCHMARK, roots)
     with pytest.raises(BuildError, match=f"{broken.name} cannot be used .*--allow-partial"):
-        build_demo(roots, tmp_path / "a", benchmark=whole, splits=(key,), allow_partial=False)
-    manifest = build_demo(roots, tmp_path / "b", benchmark=whole, splits=(key,), allow_partial=True)
+        build_demo(roots, tmp_path / "a", benchmark=complete_benchmark, splits=(key,), allow_partial=False)
+    manifest = build_demo(roots, tmp_path / "b", benchmark=complete_benchmark, splits=(key,), allow_partial=True)
     assert manifest["configs"]["cifar"]["splits"]["far_ood_dtd"]["rows"] == 187
     left_out = [e for e in read_excluded(tmp_path / "b" / "excluded" / "cifar.csv") if e.rule == "unreadable"]
     assert [e.image for e in left_out] == [f"banded/{broken.name}"]
@@ -401,9 +401,9 @@ def test_noise_needs_no_folder(tmp_path, capsys):
     assert main(["--out", str(tmp_path / "out"), "--splits", "cifar/far_ood_gaussian", *flags]) == 0
     assert "duplicates: no two rows that were compared show one picture" in capsys.readouterr().err
     assert main(["--out", str(tmp_path / "out"), "--splits", "cifar/far_ood_gaussian,cifar-train", *flags]) == 2
-    said = capsys.readouterr().err
-    assert "--cifar100 DIR" in said
-    assert "--noise" not in said
+    error = capsys.readouterr().err
+    assert "--cifar100 DIR" in error
+    assert "--noise" not in error
 
 
 def test_an_image_that_changed_is_not_published_under_its_old_digest(demo, tmp_path):

@@ -65,11 +65,11 @@ def release(facets_release):
 
 def rows(planned, config, split, role):
     """Rows of a split in a role, by source and partition."""
-    found = collections.Counter()
+    counts = collections.Counter()
     for part in planned.values():
         if part.split_key == f"{config}/{split}" and (part.split.role == "in_distribution") == (role == "ID"):
-            found[part.split.source.key, part.split.partitions[0]] += len(part.rows)
-    return dict(found)
+            counts[part.split.source.key, part.split.partitions[0]] += len(part.rows)
+    return dict(counts)
 
 
 PLACES = {("places365", "val"): 18_250}
@@ -114,12 +114,12 @@ def test_the_other_reading_of_animals_moves_the_rows_that_the_documentation_says
             for name in part.table["id"].to_pylist()
         }
         moved = sum(theirs.get(name, role) != role for name, role in ours.items())
-        others = len(set(ours) - set(theirs))
+        replaced = len(set(ours) - set(theirs))
         # An animal's class has 25 of 50 validation images in a split.
         animals = sum(grade.rule == "habitat" for grade in facets.grades("imagenet"))
         assert moved == 25 * animals
         assert moved > len(ours) / 100
-        assert re.search(rf"{len(ours):,} rows of\s`{key}`, {moved:,} .*?{others:,}", text, re.S)
+        assert re.search(rf"{len(ours):,} rows of\s`{key}`, {moved:,} .*?{replaced:,}", text, re.S)
 
 
 def test_the_authors_grades_would_give_the_papers_sun397_rows(indexes):
@@ -233,8 +233,8 @@ def test_only_places365_rows_have_labels_and_those_count_its_categories(planned)
 
 def test_configs_have_images_in_common_as_far_as_quotas_allow(planned):
     ids = {key: set(part.table["id"].to_pylist()) for key, part in planned.items()}
-    same = [ids[f"{config}/validation.places365"] for config in CONFIGS]
-    assert all(other == same[0] for other in same)
+    scenes = [ids[f"{config}/validation.places365"] for config in CONFIGS]
+    assert all(other == scenes[0] for other in scenes)
     # SUN397's halves do not depend on grades, so T1 and T2 divide the same images.
     halves = [
         ids[f"{config}/test.sun397_known"] | ids[f"{config}/test.sun397"] for config in ("facets-t1", "facets-t2")
@@ -250,8 +250,9 @@ def manifest_splits(root):
 def test_the_demo_has_every_class_and_verifies(release):
     problems = Problems()
     manifest = check_manifest.load_manifest(release, problems)
-    found, notes = verify.verify(release, manifest, Scope.of(manifest, decode=True), workers=1, advance=lambda _: None)
-    problems.merge(found)
+    scope = Scope.of(manifest, decode=True)
+    verified, notes = verify.verify(release, manifest, scope, workers=1, advance=lambda _: None)
+    problems.merge(verified)
     assert list(problems.lines()) == []
     assert "facets is built from demo sources and is not for results" in notes
     classes = collections.defaultdict(set)
@@ -406,7 +407,7 @@ def test_verify_counts_the_rows_of_each_part(release):
     manifest = manifest_of(release)
 
     def checked():
-        config, entry = (found := typed(manifest)).configs["facets-t1"], found.by_key()["facets-t1/test"]
+        config, entry = (changed := typed(manifest)).configs["facets-t1"], changed.by_key()["facets-t1/test"]
         split = split_facts("facets-t1/test", config, entry, demo=True)
         task = IndexTask(release, entry.index, split, entry, values=False)
         return list(task.run(lambda rows, size: None).problems.lines())
@@ -442,5 +443,5 @@ def test_sizes_of_parts_do_not_depend_on_the_order_of_an_index(indexes):
     turned = [dataclasses.replace(piece, table=table.take(order)) for piece, table, order in pieces]
     turned = dataclasses.replace(index, pieces=tuple(reversed(turned)))
     planner = functools.partial(plan, Draws(BENCHMARK, 0), splits=keys)
-    for one, other in zip(planner({"svhn_full": index}), planner({"svhn_full": turned}), strict=True):
-        assert one.table.equals(other.table)
+    for split, turned_split in zip(planner({"svhn_full": index}), planner({"svhn_full": turned}), strict=True):
+        assert split.table.equals(turned_split.table)

@@ -69,23 +69,23 @@ def rows(release, config):
 
 def test_it_verifies_and_loads(release, capsys):
     assert verify.main([str(release), "--workers", "1"]) == 0, capsys.readouterr()
-    found = rows(release, "folder-index")
-    assert {name: len(of_split) for name, of_split in found.items()} == {
+    splits = rows(release, "folder-index")
+    assert {name: len(of_split) for name, of_split in splits.items()} == {
         "validation": HELD_OUT * len(CLASSES),
         "test": HELD_OUT * len(CLASSES),
         "near_ood": 6 + PER_CLASS,
         "far_ood_flat": 7,
         "external_validation": 6,
     }
-    assert {row["class_id"] for row in found["far_ood_flat"]} == {"far_ood_flat"}
-    assert {row["label"] for row in found["near_ood"]} == {-1}
+    assert {row["class_id"] for row in splits["far_ood_flat"]} == {"far_ood_flat"}
+    assert {row["label"] for row in splits["near_ood"]} == {-1}
 
 
 def test_unknown_classes_with_the_name_of_a_known_one_overlap(release):
-    found = rows(release, "folder-index")
+    splits = rows(release, "folder-index")
     # The folder of near images has bees, and so have the known ones.
-    assert {(row["class_id"], row["id_overlap"]) for row in found["near_ood"]} == {("Bee_", "bee"), ("wasp", None)}
-    assert {row["id_overlap"] for row in [*found["test"], *found["far_ood_flat"]]} == {None}
+    assert {(row["class_id"], row["id_overlap"]) for row in splits["near_ood"]} == {("Bee_", "bee"), ("wasp", None)}
+    assert {row["id_overlap"] for row in [*splits["test"], *splits["far_ood_flat"]]} == {None}
     assert manifest_of(release)["configs"]["folder"]["splits"]["near_ood"]["overlaps"] == 3
 
 
@@ -103,9 +103,9 @@ def of_wnids(tmp_path_factory):
 
 
 def test_names_and_wnids_are_compared_by_wordnet(of_wnids, capsys):
-    found = {row["class_id"]: row["id_overlap"] for row in rows(of_wnids, "folder-index")["near_ood"]}
+    overlaps = {row["class_id"]: row["id_overlap"] for row in rows(of_wnids, "folder-index")["near_ood"]}
     expected = {"dog": "n02099601", "cat": "n02123045", "frog": "n01641577", "truck": "n03417042"}
-    assert found == {**expected, "seal": None, "zxq_7": None}
+    assert overlaps == {**expected, "seal": None, "zxq_7": None}
     assert manifest_of(of_wnids)["configs"]["folder"]["splits"]["near_ood"]["overlaps"] == 4
     assert verify.main([str(of_wnids), "--workers", "1"]) == 0, capsys.readouterr()
 
@@ -152,9 +152,9 @@ def test_pictures_that_are_there_twice_are_listed(release):
 
 def test_what_is_left_out_says_for_which_split_it_was_drawn(release):
     with (release / "excluded/folder-train.csv").open() as opened:
-        found = {(row["class_id"], row["rule"], row["evidence"], int(row["images"])) for row in csv.DictReader(opened)}
+        lines = {(row["class_id"], row["rule"], row["evidence"], int(row["images"])) for row in csv.DictReader(opened)}
     evidence = "drawn for folder/test or folder/validation"
-    assert found == {(name, "in-other-split", evidence, 2 * HELD_OUT) for name in CLASSES}
+    assert lines == {(name, "in-other-split", evidence, 2 * HELD_OUT) for name in CLASSES}
 
 
 def test_no_path_is_published(release, folders):
@@ -255,8 +255,8 @@ def test_images_of_16_bits_are_named_and_can_be_left_out(folders, tmp_path, caps
         folders, tmp_path / "out", f"--unknown=far:deep={tmp_path / 'far'}", "--splits=folder/far_ood_deep"
     )
     assert folder_benchmark.main(flags) == 2
-    named = r"far/x-ray\.png \(it has values of more than 8 bits, mode I;16; save it with 8 bits\)\n.*"
-    assert re.search(named + "or leave them out with --allow-partial", capsys.readouterr().err)
+    sentence = r"far/x-ray\.png \(it has values of more than 8 bits, mode I;16; save it with 8 bits\)\n.*"
+    assert re.search(sentence + "or leave them out with --allow-partial", capsys.readouterr().err)
     assert folder_benchmark.main([*flags, "--allow-partial"]) == 0
     split = manifest_of(tmp_path / "out")["configs"]["folder"]["splits"]["far_ood_deep"]
     assert (split["rows"], split["excluded_by_rule"]) == (7, {"unreadable": 1})
@@ -274,41 +274,41 @@ def test_a_benchmark_of_its_own_name_shares_a_release(release, folders, tmp_path
 def test_all_broken_images_are_named_at_once_and_the_command_goes_on_when_they_are_mended(
     folders, release, tmp_path, capsys
 ):
-    mine = shutil.copytree(folders, tmp_path / "mine")
-    broken = [mine / name for name in ("far/0.jpg", "known/ant/03.jpg", "known/bee/01.jpg", "near/wasp/1.png")]
+    copy = shutil.copytree(folders, tmp_path / "mine")
+    broken = [copy / name for name in ("far/0.jpg", "known/ant/03.jpg", "known/bee/01.jpg", "near/wasp/1.png")]
     for path in broken:
         path.write_bytes(path.read_bytes()[:-40])
-    assert folder_benchmark.main(arguments(mine, tmp_path / "out")) == 2
-    said = capsys.readouterr()
-    assert said.out == ""
-    head, *listed, last = said.err.splitlines()
+    assert folder_benchmark.main(arguments(copy, tmp_path / "out")) == 2
+    printed = capsys.readouterr()
+    assert printed.out == ""
+    head, *listed, last = printed.err.splitlines()
     assert head == "error: 4 images cannot be used:"
     assert sorted(line.split(" (")[0].strip() for line in listed) == [str(path) for path in sorted(broken)]
     assert last == "Replace or remove them, or leave them out with --allow-partial."
     assert not (tmp_path / "out").exists()
     for path in broken:
-        shutil.copy(folders / path.relative_to(mine), path)
-    assert folder_benchmark.main(arguments(mine, tmp_path / "out")) == 0
+        shutil.copy(folders / path.relative_to(copy), path)
+    assert folder_benchmark.main(arguments(copy, tmp_path / "out")) == 0
     assert files_of(tmp_path / "out") == files_of(release)
 
 
 def test_damage_inside_of_an_image_is_found_before_the_build_if_all_are_decoded(folders, tmp_path, capsys):
     """The pixels of a PNG whose signature and end are whole: bytes in the middle of its compressed data."""
-    mine = shutil.copytree(folders, tmp_path / "mine")
-    path = mine / "near" / "wasp" / "1.png"
+    copy = shutil.copytree(folders, tmp_path / "mine")
+    path = copy / "near" / "wasp" / "1.png"
     data = bytearray(path.read_bytes())
     data[len(data) // 2 : len(data) // 2 + 20] = bytes(20)
     path.write_bytes(data)
-    assert folder_benchmark.main(arguments(mine, tmp_path / "out", "--check=decode")) == 2
+    assert folder_benchmark.main(arguments(copy, tmp_path / "out", "--check=decode")) == 2
     assert f"error: 1 image cannot be used:\n  {path} (" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
 
 
 def test_a_folder_whose_images_are_all_left_out_is_an_error_with_the_reason(folders, tmp_path, capsys):
-    mine = shutil.copytree(folders, tmp_path / "mine")
-    for path in (mine / "far").iterdir():
+    copy = shutil.copytree(folders, tmp_path / "mine")
+    for path in (copy / "far").iterdir():
         path.write_bytes(b"")
-    assert folder_benchmark.main(arguments(mine, tmp_path / "out", "--allow-partial")) == 2
-    said = "folder/far_ood_flat would have no rows: all 7 of its images were left out, 7 of them because: the file is "
-    assert said in capsys.readouterr().err
+    assert folder_benchmark.main(arguments(copy, tmp_path / "out", "--allow-partial")) == 2
+    sentence = "far_ood_flat would have no rows: all 7 of its images were left out, 7 of them because: the file is "
+    assert sentence in capsys.readouterr().err
     assert not (tmp_path / "out" / "manifest.json").exists()

@@ -63,9 +63,9 @@ LISTED = {
 
 def test_splits_have_the_published_numbers_of_rows():
     unknown = ("ssb_hard", "ninco", "inaturalist", "textures", "openimage_o", "openimage_o_validation")
-    same = {f"openood-imagenet200/{name}": ROWS[f"openood-imagenet1k/{name}"] for name in unknown}
+    same_counts = {f"openood-imagenet200/{name}": ROWS[f"openood-imagenet1k/{name}"] for name in unknown}
     counts = {key: BENCHMARK.count(key) for key in BENCHMARK.parts()}
-    assert {key: count.rows for key, count in counts.items()} == ROWS | same
+    assert {key: count.rows for key, count in counts.items()} == ROWS | same_counts
     assert all(count.rows == count.paper for count in counts.values())
 
 
@@ -78,8 +78,8 @@ def _complete(key, partitions):
     if key == "dtd":  # the four textures that OpenOOD leaves out have 120 images, too
         left_out = {f"{name}/{name}_{n:04}.jpg" for name in tables.dtd() for n in range(120)}
         listed = published("textures")
-        there = {path.split("/")[0] for path in listed}
-        ids = [*listed, *sorted(path for path in left_out if path.split("/")[0] not in there)]
+        textures = {path.split("/")[0] for path in listed}
+        ids = [*listed, *sorted(path for path in left_out if path.split("/")[0] not in textures)]
         return {"images": {path: path.split("/")[0] for path in ids}}
     if key == "sun397":  # which category an image has is not published: here they take turns
         categories = [row.category for row in tables.sun397()]
@@ -88,14 +88,14 @@ def _complete(key, partitions):
         return {"images": {f"{category[1:]}/{name}": category for name, category in of.items()}}
     if key == "places365":
         of = {row.category[1:].replace("/", "_"): row.category for row in tables.places365()}
-        found = {"train": {"train/a/abbey/00000001.jpg": "/a/airfield"}, "val": {}}
+        images = {"train": {"train/a/abbey/00000001.jpg": "/a/airfield"}, "val": {}}
         for number, name in enumerate(published("mos_places")):
             place, _, file = name.rpartition("_")
             if place == "Places365_val":
-                found["val"][f"val/{name}"] = list(of.values())[number % 365]
+                images["val"][f"val/{name}"] = list(of.values())[number % 365]
             else:
-                found["train"][f"train{of[place]}/{file}"] = of[place]
-        return found
+                images["train"][f"train{of[place]}/{file}"] = of[place]
+        return images
     if key == "inaturalist":
         return {"images": dict(tables.inaturalist())}
     if key == "openimage_o":
@@ -294,12 +294,12 @@ def test_images_of_other_classes_do_not_count_as_missing(demo):
 
 
 def test_the_demo_has_exactly_the_listed_images_that_exist(openood_release, demo):
-    there = {path.relative_to(demo["places365"]).as_posix() for path in demo["places365"].rglob("*.jpg")}
-    there = {path.replace("data_256", "train", 1).replace("val_256", "val", 1) for path in there}
-    there |= {f"val/{path.name}" for path in (demo["imagenet"] / "val").rglob("*.JPEG")}
+    existing = {path.relative_to(demo["places365"]).as_posix() for path in demo["places365"].rglob("*.jpg")}
+    existing = {path.replace("data_256", "train", 1).replace("val_256", "val", 1) for path in existing}
+    existing |= {f"val/{path.name}" for path in (demo["imagenet"] / "val").rglob("*.JPEG")}
     for key, name in (("openood-imagenet1k/validation", "openood_validation"), ("mos/places", "mos_places")):
         rows = pq.read_table(openood_release / "index" / f"{key}.parquet", columns=["source_id"])
-        assert set(rows["source_id"].to_pylist()) == there & set(lists.load_list(name))
+        assert set(rows["source_id"].to_pylist()) == existing & set(lists.load_list(name))
     configs = manifest_of(openood_release)["configs"]
     rows = {
         f"{config}/{name}": split["rows"] for config in configs for name, split in configs[config]["splits"].items()
@@ -364,17 +364,17 @@ def test_training_images_are_an_index_alone_until_images_are_asked_for(demo, tmp
     from_index = tmp_path / "materialized"
     assert materialize.main([str(out), *flags[:1], "--splits=openood-imagenet200-train", f"--out={from_index}"]) == 0
     assert main([*command, "--with-images"]) == 0
-    whole = read_manifest(out).by_key()
-    assert whole[train].data and whole[train].digest == index[train].digest
-    assert read_manifest(from_index).by_key()[train].data == whole[train].data
+    with_images = read_manifest(out).by_key()
+    assert with_images[train].data and with_images[train].digest == index[train].digest
+    assert read_manifest(from_index).by_key()[train].data == with_images[train].data
 
 
 def test_a_demo_leaves_out_a_split_of_whose_list_it_has_no_image(demo, tmp_path, capsys):
     sources = [f"--{source.key}={demo[source.key]}" for source in BENCHMARK.sources()]
     assert main([*sources, "--dry-run", "--out", str(tmp_path), "--quiet"]) == 0
-    said = capsys.readouterr()
-    assert "mos/sun: left out, since the demo has none of the listed images" in said.err
-    assert "mos/places" in said.out and "mos/sun" not in said.out
+    printed = capsys.readouterr()
+    assert "mos/sun: left out, since the demo has none of the listed images" in printed.err
+    assert "mos/places" in printed.out and "mos/sun" not in printed.out
 
 
 def test_a_split_that_lacks_listed_images_is_refused_by_name(tmp_path, capsys):

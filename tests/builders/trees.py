@@ -37,19 +37,19 @@ def refusal(key, root, *partitions):
 
 def contents(index):
     """What a build would have of every image, by (partition, class_id, source_id): bytes, or the pixels of arrays."""
-    found = {}
+    content = {}
     containers = defaultdict(list)
     for row in index.table.to_pylist():
         if row["how"] in IN_PLACE:
-            found[key_of(row)] = content_of(index, row, read_in_place(index.root / row["file"], row))
+            content[key_of(row)] = content_of(index, row, read_in_place(index.root / row["file"], row))
         else:
             containers[row["how"], row["file"]].append(row)
     for (how, file), rows in containers.items():
         rows.sort(key=lambda row: row["offset"])
         offsets = np.array([row["offset"] for row in rows], dtype=np.int64)
         images = [bytes(image) for batch in UNPACKERS[how](index.root / file, offsets) for image in batch]
-        found |= {key_of(row): content_of(index, row, data) for row, data in zip(rows, images, strict=True)}
-    return found
+        content |= {key_of(row): content_of(index, row, data) for row, data in zip(rows, images, strict=True)}
+    return content
 
 
 def key_of(row):

@@ -116,8 +116,8 @@ def test_a_picture_of_two_classes_is_taken_as_the_one_that_the_set_can_have(demo
     assert (demo["imagenet"] / "val" / "n02808440" / bathtub.removeprefix("val/")).read_bytes() == content
     sets = (NEAR_SET, "test/imagenet200")
     tree(tmp_path, {f"{name}/no-labels/all/picture.JPEG": content for name in sets})
-    found, notes = adopted(tmp_path, indexes, NEAR, "imagenet/test")
-    assert {key: (split.class_ids, split.source_ids) for key, split in found.items()} == {
+    choice, notes = adopted(tmp_path, indexes, NEAR, "imagenet/test")
+    assert {key: (split.class_ids, split.source_ids) for key, split in choice.items()} == {
         NEAR: (("n04493381",), (tub,)),
         "imagenet/test": (("n02808440",), (bathtub,)),
     }
@@ -131,9 +131,9 @@ def accounts(split):
 def test_an_adopted_release_has_its_rows_under_any_seed(demo, release, published):
     plans = planned(demo, published, seed=11)
     for key in SPLITS:
-        wanted = [row["source_id"] for row in rows_of(release, key)]
-        assert sorted(ids(plans[key])) == sorted(wanted), key
-        assert ids(plans[key]) != wanted  # the order is keyed by the seed
+        expected = [row["source_id"] for row in rows_of(release, key)]
+        assert sorted(ids(plans[key])) == sorted(expected), key
+        assert ids(plans[key]) != expected  # the order is keyed by the seed
         assert accounts(plans[key])
 
 
@@ -261,16 +261,16 @@ def class_folders(root, class_ids):
 )
 def test_class_lists_make_exactly_their_validation_images(make, demo, tmp_path):
     split = planned(demo, make(tmp_path), (NEAR,), seed=4)[NEAR]
-    wanted = {f"val/{path.name}" for class_id in NEAR_CLASSES for path in images(demo, class_id)}
-    assert set(ids(split)) == wanted and len(wanted) == 6
+    expected = {f"val/{path.name}" for class_id in NEAR_CLASSES for path in images(demo, class_id)}
+    assert set(ids(split)) == expected and len(expected) == 6
     assert accounts(split)
 
 
 def test_a_set_named_alone_means_all_its_splits(indexes, tmp_path):
     path = write_csv(tmp_path / "list.csv", f"imagenet200,{KNOWN[0]}", f"imagenet200,{KNOWN[1]}")
-    found, notes = adopted(path, indexes, *SPLITS)
+    choice, notes = adopted(path, indexes, *SPLITS)
     known = ("imagenet/validation", "imagenet/test", "imagenet-train/train")
-    assert found == dict.fromkeys(known, Adopted(tuple(KNOWN[:2])))
+    assert choice == dict.fromkeys(known, Adopted(tuple(KNOWN[:2])))
     assert "imagenet/test: adopted 2 classes, their images drawn by rule" in notes
     assert f"{NEAR}: not in the adopted copy, so it is drawn by rule" in notes
 
@@ -369,17 +369,17 @@ def test_images_of_another_partition_are_refused(renamed, demo, indexes, tmp_pat
 def test_what_is_no_image_is_left_out_with_a_note(demo, indexes, tmp_path):
     copy = near_copy(tmp_path / "copy", demo)
     first = images(demo, NEAR_CLASSES[0])[0]
-    odd = {
+    strays = {
         "README.txt": b"JPEG",
         "labels/.DS_Store": b"x",
         f"labels/{NEAR_CLASSES[0]}/._{first.name}": b"x",
         f"labels/.cache/{first.name}": first.read_bytes(),
     }
-    tree(copy / NEAR_SET, odd)
+    tree(copy / NEAR_SET, strays)
     (copy / NEAR_SET / "labels" / "n01440764" / "none").symlink_to("nowhere")
     (copy / "test" / "lsun").mkdir()
-    found, notes = adopted(copy, indexes, NEAR)
-    assert len(found[NEAR].source_ids) == 6
+    choice, notes = adopted(copy, indexes, NEAR)
+    assert len(choice[NEAR].source_ids) == 6
     (left_out,) = [note for note in notes if "are not images" in note]
     assert "left out 5 entries that are not images (README.txt, .DS_Store, .cache and 2 more)" in left_out
     assert f"{copy}/test/lsun: not a set of this benchmark, so it is not used" in notes
@@ -388,17 +388,17 @@ def test_what_is_no_image_is_left_out_with_a_note(demo, indexes, tmp_path):
 def test_an_image_without_an_extension_is_told_by_its_signature(demo, indexes, tmp_path):
     path = images(demo, NEAR_CLASSES[1])[0]
     copy = tree(tmp_path / "copy", {f"{NEAR_SET}/no-labels/x/one": path.read_bytes()})
-    found, _ = adopted(copy, indexes, NEAR)
-    assert found[NEAR] == Adopted((NEAR_CLASSES[1],), (f"val/{path.name}",))
+    choice, _ = adopted(copy, indexes, NEAR)
+    assert choice[NEAR] == Adopted((NEAR_CLASSES[1],), (f"val/{path.name}",))
 
 
 def test_an_image_named_twice_is_taken_once(demo, indexes, tmp_path):
     copy = near_copy(tmp_path / "copy", demo)
     path = images(demo, NEAR_CLASSES[0])[0]
-    again = {f"{NEAR_SET}/no-labels/x/{name}": path.read_bytes() for name in (path.name, "again.JPEG")}
-    tree(copy, again)
-    found, notes = adopted(copy, indexes, NEAR)
-    assert len(found[NEAR].source_ids) == 6
+    repeated = {f"{NEAR_SET}/no-labels/x/{name}": path.read_bytes() for name in (path.name, "again.JPEG")}
+    tree(copy, repeated)
+    choice, notes = adopted(copy, indexes, NEAR)
+    assert len(choice[NEAR].source_ids) == 6
     assert f"{NEAR_SET}: 2 files repeat an image, which is taken once" in notes
 
 
@@ -421,31 +421,31 @@ def test_equal_contents_are_told_apart_by_class_and_each_given_once(twins, tmp_p
     copy = tree(tmp_path / "a", {f"{folder}/{NEAR_CLASSES[1]}/x.jpg": data})
     assert adopted(copy, indexes, NEAR)[0][NEAR].source_ids == (other,)
     tree(copy, {f"{folder}/{NEAR_CLASSES[0]}/{name}.jpg": data for name in "ab"})
-    found, notes = adopted(copy, indexes, NEAR)
-    assert found[NEAR].source_ids == tuple(sorted((first, second, other)))
+    choice, notes = adopted(copy, indexes, NEAR)
+    assert choice[NEAR].source_ids == tuple(sorted((first, second, other)))
     assert not any("occur several times" in note for note in notes)
 
 
 def test_a_choice_between_equal_contents_is_the_first_by_id_and_is_said(twins, tmp_path):
-    indexes, same, data = twins
+    indexes, equal_ids, data = twins
     copy = tree(tmp_path / "copy", {f"{NEAR_SET}/no-labels/x/a.jpg": data})
-    found, notes = adopted(copy, indexes, NEAR)
-    assert found[NEAR].source_ids == (min(same),)
+    choice, notes = adopted(copy, indexes, NEAR)
+    assert choice[NEAR].source_ids == (min(equal_ids),)
     assert any("1 images occur several times in the source and less often" in note for note in notes)
     # An image whose name tells is not given away to a file of the same bytes.
-    tree(copy, {f"{NEAR_SET}/no-labels/x/{min(same)[4:]}": data})
-    assert adopted(copy, indexes, NEAR)[0][NEAR].source_ids == tuple(sorted(same)[:2])
+    tree(copy, {f"{NEAR_SET}/no-labels/x/{min(equal_ids)[4:]}": data})
+    assert adopted(copy, indexes, NEAR)[0][NEAR].source_ids == tuple(sorted(equal_ids)[:2])
 
 
 def test_linked_folders_are_followed_once(demo, indexes, tmp_path):
-    kept = near_copy(tmp_path / "kept", demo)
+    original = near_copy(tmp_path / "kept", demo)
     copy = tmp_path / "imagenet-bench"
-    link(kept / NEAR_SET / "labels", copy / NEAR_SET / "labels")
+    link(original / NEAR_SET / "labels", copy / NEAR_SET / "labels")
     link(copy / NEAR_SET, copy / NEAR_SET / "labels" / "loop")
-    link(kept / NEAR_SET / "labels" / NEAR_CLASSES[0], copy / NEAR_SET / "no-labels" / "again")
-    found, _ = adopted(tmp_path / "imagenet-bench", indexes, NEAR)
-    assert found[NEAR].class_ids == NEAR_CLASSES
-    assert len(found[NEAR].source_ids) == 6
+    link(original / NEAR_SET / "labels" / NEAR_CLASSES[0], copy / NEAR_SET / "no-labels" / "again")
+    choice, _ = adopted(tmp_path / "imagenet-bench", indexes, NEAR)
+    assert choice[NEAR].class_ids == NEAR_CLASSES
+    assert len(choice[NEAR].source_ids) == 6
 
 
 def test_names_that_are_not_ascii_or_not_text_are_read(demo, indexes, tmp_path):
@@ -457,8 +457,8 @@ def test_names_that_are_not_ascii_or_not_text_are_read(demo, indexes, tmp_path):
         (folder / os.fsdecode(b"\xff\xfe.jpg")).write_bytes(second.read_bytes())
     except OSError:
         pytest.skip("the file system takes only names that are text")
-    found, _ = adopted(tmp_path / "Käse und 雷", indexes, NEAR)
-    assert found[NEAR].source_ids == (f"val/{first.name}", f"val/{second.name}")
+    choice, _ = adopted(tmp_path / "Käse und 雷", indexes, NEAR)
+    assert choice[NEAR].source_ids == (f"val/{first.name}", f"val/{second.name}")
     (folder / "relámpago 雷.jpg").write_bytes(b"\xff\xd8\xff other")
     with pytest.raises(BuildError, match=r"\(no-labels/crème/relámpago 雷\.jpg\)"):
         adopted(tmp_path / "Käse und 雷", indexes, NEAR)
@@ -468,8 +468,8 @@ def test_caltech_and_places_classes_are_known_in_the_spellings_of_copies(indexes
     caltech, places = "imagenet/far_ood_caltech45", "imagenet/far_ood_places82"
     for name in ("caltech256/labels/lightning", "places365/labels/a/airfield", "places365/airplane_cabin"):
         (tmp_path / "test" / name).mkdir(parents=True)
-    found, notes = adopted(tmp_path, indexes, caltech, places)
-    assert found == {caltech: Adopted(("133.lightning",)), places: Adopted(("/a/airfield", "/a/airplane_cabin"))}
+    choice, notes = adopted(tmp_path, indexes, caltech, places)
+    assert choice == {caltech: Adopted(("133.lightning",)), places: Adopted(("/a/airfield", "/a/airplane_cabin"))}
     assert f"{places}: adopted 2 classes (1 of them not by our rule), their images drawn by rule" in notes
 
 
@@ -507,8 +507,8 @@ def test_a_training_set_without_its_validation_set_is_refused(demo, published, t
     ):
         planned(demo, copy, ("imagenet/validation", "imagenet-train/train"))
     train = planned(demo, copy, ("imagenet-train/train",), seed=9)["imagenet-train/train"]
-    wanted = [path.name for path in (copy / "train/imagenet200").glob("*/*")]
-    assert len(train.rows) == len(wanted)
+    names = [path.name for path in (copy / "train/imagenet200").glob("*/*")]
+    assert len(train.rows) == len(names)
 
 
 def test_splits_that_the_copy_does_not_have_are_refused_when_none_is_left(demo, published, tmp_path):
@@ -533,15 +533,16 @@ def test_a_limit_applies_to_adopted_images(demo, published):
 
 
 def test_the_digest_knows_what_was_adopted_and_not_from_where(demo, indexes, archives, tmp_path):
-    one = near_copy(tmp_path / "one", demo)
-    two = near_copy(tmp_path / "elsewhere" / "imagenet-bench", demo, NEAR_CLASSES[::-1])
-    for number, path in enumerate(sorted((two / NEAR_SET / "labels").glob("*/*"))):
+    first = near_copy(tmp_path / "one", demo)
+    second = near_copy(tmp_path / "elsewhere" / "imagenet-bench", demo, NEAR_CLASSES[::-1])
+    for number, path in enumerate(sorted((second / NEAR_SET / "labels").glob("*/*"))):
         path.rename(path.with_name(f"{number}.jpg"))
-    others = {"imagenet": open_source(BENCHMARK.sources()[0], archives, ("val",))}
-    found = [adopted(one, indexes, NEAR)[0], adopted(two, indexes, NEAR)[0], adopted(two.parent, others, NEAR)[0]]
-    assert len({adoption_digest(each[NEAR]) for each in found}) == 1
-    next((two / NEAR_SET / "labels").glob("*/*")).unlink()
-    assert adoption_digest(adopted(two, indexes, NEAR)[0][NEAR]) != adoption_digest(found[0][NEAR])
+    archive_indexes = {"imagenet": open_source(BENCHMARK.sources()[0], archives, ("val",))}
+    copies = ((first, indexes), (second, indexes), (second.parent, archive_indexes))
+    choices = [adopted(copy, of, NEAR)[0] for copy, of in copies]
+    assert len({adoption_digest(choice[NEAR]) for choice in choices}) == 1
+    next((second / NEAR_SET / "labels").glob("*/*")).unlink()
+    assert adoption_digest(adopted(second, indexes, NEAR)[0][NEAR]) != adoption_digest(choices[0][NEAR])
 
 
 def test_a_copy_that_cannot_be_read_is_refused_in_one_sentence(demo, indexes, tmp_path):
@@ -552,12 +553,12 @@ def test_a_copy_that_cannot_be_read_is_refused_in_one_sentence(demo, indexes, tm
 
 
 def test_an_adopted_release_can_be_built_split_by_split(demo, published, tmp_path):
-    whole, parts = tmp_path / "whole", tmp_path / "parts"
+    at_once, parts = tmp_path / "whole", tmp_path / "parts"
     keys = ("imagenet/validation", "imagenet/test", "imagenet-train/train")
-    build_demo(demo, whole, splits=keys, adopt=published)
+    build_demo(demo, at_once, splits=keys, adopt=published)
     for key in keys:
         build_demo(demo, parts, splits=(key,), adopt=published)
-    assert files_of(parts) == files_of(whole)
+    assert files_of(parts) == files_of(at_once)
 
 
 def test_a_split_and_its_rest_come_from_the_same_lists(demo, published, tmp_path):

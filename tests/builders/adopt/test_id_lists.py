@@ -37,17 +37,17 @@ def ids(numbers):
 def test_a_list_gives_exactly_its_images(tmp_path, indexes):
     path = write(tmp_path / "CoComageNet.json", {"-1": LISTED[::-1]})
     for copy in (path, tmp_path):
-        found = adopted(copy, indexes)
-        assert found[SEVERAL].source_ids == ids(LISTED)
-        assert found[SEVERAL].class_ids == ("several",)
+        choice = adopted(copy, indexes)
+        assert choice[SEVERAL].source_ids == ids(LISTED)
+        assert choice[SEVERAL].class_ids == ("several",)
 
 
 def test_lists_of_both_splits_are_found_in_the_authors_repository(tmp_path, indexes):
     write(tmp_path / "broad" / "CoComageNet.json", {"-1": LISTED})
     write(tmp_path / "broad" / "CoComageNet-mono.json", {"340": [34], "879": [36]})  # zebra and umbrella
-    found = adopted(tmp_path, indexes, SEVERAL, ALONE)
-    assert found[SEVERAL].source_ids == ids(LISTED)
-    assert (found[ALONE].source_ids, found[ALONE].class_ids) == (ids([34, 36]), ("umbrella", "zebra"))
+    choice = adopted(tmp_path, indexes, SEVERAL, ALONE)
+    assert choice[SEVERAL].source_ids == ids(LISTED)
+    assert (choice[ALONE].source_ids, choice[ALONE].class_ids) == (ids([34, 36]), ("umbrella", "zebra"))
 
 
 def test_a_split_without_a_list_is_drawn(tmp_path, indexes):

@@ -53,8 +53,8 @@ def cifar60(root, folders, pictures, encode=png):
 def test_pixels_tell_the_classes_of_numbered_folders(demo, pictures, tmp_path, mirrored):
     copy = cifar60(tmp_path / "copy", [[name] for name in CLASSES], pictures)
     root = cifar100_parquet(demo["cifar100"], tmp_path / "mirror") if mirrored else demo["cifar100"]
-    found, _ = adopted(cifar_benchmark.BENCHMARK, "cifar/near_ood", copy, "cifar100", root, "test")
-    assert found["cifar/near_ood"].class_ids == CLASSES
+    choice, _ = adopted(cifar_benchmark.BENCHMARK, "cifar/near_ood", copy, "cifar100", root, "test")
+    assert choice["cifar/near_ood"].class_ids == CLASSES
 
 
 def jpeg(image):
@@ -103,8 +103,8 @@ def near(root, demo, order):
 def test_file_names_tell_the_classes_of_numbered_folders(demo, tmp_path):
     copy = near(tmp_path / "copy", demo, WNIDS)
     key, root = "imagenet/near_ood", demo["imagenet"]
-    found, _ = adopted(imagenet_benchmark.BENCHMARK, key, copy, "imagenet", root, "val")
-    assert found[key].class_ids == WNIDS
+    choice, _ = adopted(imagenet_benchmark.BENCHMARK, key, copy, "imagenet", root, "val")
+    assert choice[key].class_ids == WNIDS
     other = near(tmp_path / "other", demo, WNIDS[::-1])
     with pytest.raises(BuildError, match=rf"0 holds images of {WNIDS[2]}, while the sorted list .* has {WNIDS[0]}"):
         adopted(imagenet_benchmark.BENCHMARK, key, other, "imagenet", root, "val")

@@ -55,17 +55,17 @@ def built(demo, copy, out, *splits):
 
 def test_lists_are_built_exactly(drawn, demo, tmp_path):
     # Half of what we draw, in the folders that the authors' repository has.
-    wanted = {key: drawn[key][::2] for key in T1}
+    listed = {key: drawn[key][::2] for key in T1}
     for key, name in T1.items():
-        write(tmp_path / "copy" / "FACETS OOD Detection" / "T1" / name, map(binary, wanted[key]))
+        write(tmp_path / "copy" / "FACETS OOD Detection" / "T1" / name, map(binary, listed[key]))
     manifest, rows = built(demo, tmp_path / "copy", tmp_path / "out", *T1)
     for key in T1:
-        assert sorted(row["id"] for row in rows[key]) == sorted(row["id"] for row in wanted[key])
-        same = {row["id"]: (row["role"], row["label"], row["class_id"]) for row in wanted[key]}
-        assert {row["id"]: (row["role"], row["label"], row["class_id"]) for row in rows[key]} == same
+        assert sorted(row["id"] for row in rows[key]) == sorted(row["id"] for row in listed[key])
+        expected = {row["id"]: (row["role"], row["label"], row["class_id"]) for row in listed[key]}
+        assert {row["id"]: (row["role"], row["label"], row["class_id"]) for row in rows[key]} == expected
         assert {row["oodness"] for row in rows[key]} == {0.0, 1.0}
         entry = manifest["configs"]["facets-t1"]["splits"][key.partition("/")[2]]
-        assert entry["rows"] == len(wanted[key])
+        assert entry["rows"] == len(listed[key])
         assert all(part["adopted"] for part in entry["parts"])
         assert all(part["rows"] + part["excluded"] == part["available"] for part in entry["parts"])
 
@@ -75,8 +75,8 @@ def test_the_lists_decide_the_roles_and_not_our_grades(drawn, demo, tmp_path):
     rows = [row for row in drawn["facets-t1/validation"] if row["source"] == "sun397"]
     lines = [line_of(row, int(row["role"] == 0)) for row in rows]
     copy = write(tmp_path / "facets_ood_val_t1.txt", lines)
-    _, found = built(demo, copy, tmp_path / "out", "facets-t1/validation")
-    flipped = {row["id"]: row["role"] for row in found["facets-t1/validation"]}
+    _, built_rows = built(demo, copy, tmp_path / "out", "facets-t1/validation")
+    flipped = {row["id"]: row["role"] for row in built_rows["facets-t1/validation"]}
     assert {row["id"]: int(row["role"] == 0) for row in rows} == flipped
 
 
@@ -84,8 +84,8 @@ def test_a_list_of_grades_is_divided_at_the_configs_limit(drawn, demo, tmp_path)
     grades = {row.class_id: row.grade for row in facets.grades("sun397")}
     rows = [row for row in drawn["facets-t1/validation"] if row["source"] == "sun397"]
     copy = write(tmp_path / "facets_ood_val_t1.txt", [line_of(row, grades[row["class_id"]]) for row in rows])
-    _, found = built(demo, copy, tmp_path / "out", "facets-t1/validation")
-    for row in found["facets-t1/validation"]:
+    _, built_rows = built(demo, copy, tmp_path / "out", "facets-t1/validation")
+    for row in built_rows["facets-t1/validation"]:
         assert row["oodness"] == grades[row["class_id"]]
         assert (row["role"] == 0) == (grades[row["class_id"]] <= 1)
 
@@ -104,10 +104,10 @@ def refused(demo, copy, tmp_path, capsys, splits="facets-t1/validation"):
     flags = [f"--{key}={demo[key]}" for key in ("places365", "imagenet", "sun397", "svhn_full")]
     out = tmp_path / "out"
     code = main([f"--adopt={copy}", f"--out={out}", f"--splits={splits}", "--allow-partial", "--quiet", *flags])
-    said = capsys.readouterr().err.strip()
+    error = capsys.readouterr().err.strip()
     assert code == 2
     assert not (out / "manifest.json").exists()
-    (sentence,) = [line for line in said.splitlines() if line.startswith("error:")]
+    (sentence,) = [line for line in error.splitlines() if line.startswith("error:")]
     return sentence
 
 
@@ -160,12 +160,13 @@ def test_an_image_of_another_class_is_named(drawn, demo, tmp_path, capsys):
 
 
 def test_an_image_twice_and_a_class_with_two_values_are_refused(drawn, demo, tmp_path, capsys):
-    row = next(row for row in drawn["facets-t1/validation"] if row["source"] == "sun397" and row["role"] == 1)
+    sun = [row for row in drawn["facets-t1/validation"] if row["source"] == "sun397"]
+    row = next(row for row in sun if row["role"] == 1)
     copy = write(tmp_path / "facets_ood_val_t1.txt", [line_of(row, 2), line_of(row, 2)])
     sentence = refused(demo, copy, tmp_path, capsys)
     assert f"Line 2 of {copy}" in sentence and "is already in line 1. Correct the list" in sentence
-    both = [r for r in drawn["facets-t1/validation"] if (r["source"], r["class_id"]) == ("sun397", row["class_id"])]
-    write(copy, [line_of(both[0], 2), line_of(both[1], 3)])
+    same_class = [other for other in sun if other["class_id"] == row["class_id"]]
+    write(copy, [line_of(same_class[0], 2), line_of(same_class[1], 3)])
     sentence = refused(demo, copy, tmp_path, capsys)
     assert f"Line 2 of {copy}: oodness 3 of a class that has 2 in line 1. Correct the list" in sentence
 
@@ -228,11 +229,11 @@ def test_lines_are_read_with_blanks_backslashes_and_spaces(tmp_path):
     # The first line is as the authors' viewer shows it.
     text = "\ufeff0 places_val 165 Places365_val_00000067.jpg\r\n\r\n0.25 in_train 7 a folder\\n01514668_1.JPEG\n"
     (tmp_path / "x.txt").write_bytes(text.encode())
-    found = [
+    lines = [
         (line.number, line.oodness, line.dataset, line.class_index, line.name)
         for line in read_list(tmp_path / "x.txt")
     ]
-    assert found == [
+    assert lines == [
         (1, 0.0, "places_val", 165, "Places365_val_00000067.jpg"),
         (3, 0.25, "in_train", 7, "n01514668_1.JPEG"),
     ]

@@ -71,13 +71,13 @@ MEASURES = {
 @pytest.mark.parametrize("number", MEASURES)
 def test_aurocs_are_those_of_scikit_learn(release, table, split, number):
     known = [MEASURES[number](data) for data in images(release, "test")]
-    others = [MEASURES[number](data) for data in images(release, split)]
-    area = roc_auc_score([0] * len(known) + [1] * len(others), known + others)  # widths have many ties
+    unknown = [MEASURES[number](data) for data in images(release, split)]
+    area = roc_auc_score([0] * len(known) + [1] * len(unknown), known + unknown)  # widths have many ties
     row = table[f"bench/{split}", number]
     assert float(row["auroc"]) == pytest.approx(max(area, 1 - area), abs=5e-5)
     assert row["direction"] == ("higher" if area > 0.5 else "lower")
     assert row["flagged"] == ("yes" if max(area, 1 - area) > 0.9 else "no")
-    assert (row["images"], row["known_images"]) == (str(len(others)), str(len(known)))
+    assert (row["images"], row["known_images"]) == (str(len(unknown)), str(len(known)))
 
 
 def test_the_quality_of_jpegs_is_compared_where_both_sides_have_some(table):
@@ -120,8 +120,8 @@ def test_workers_change_nothing_and_a_sample_takes_the_first_rows(release, table
         row = next(
             row for row in csv.DictReader(opened) if row["number"] == "width" and row["split"] == "bench/far_ood"
         )
-    known, others = ([MEASURES["width"](d) for d in [*images(other, split)][:7]] for split in ("test", "far_ood"))
-    area = roc_auc_score([0] * 7 + [1] * 7, known + others)
+    known, unknown = ([MEASURES["width"](d) for d in [*images(other, split)][:7]] for split in ("test", "far_ood"))
+    area = roc_auc_score([0] * 7 + [1] * 7, known + unknown)
     assert float(row["auroc"]) == pytest.approx(max(area, 1 - area), abs=5e-5)
     assert (row["images"], row["known_images"]) == ("7", "7")
 
@@ -157,7 +157,7 @@ def test_an_image_that_does_not_decode_gets_one_sentence(tmp_path, capsys):
     root = make_release(tmp_path / "release", {"bench/test": range(5), "bench/near_ood": range(5)}, picture=cut)
     before = (root / "manifest.json").read_bytes()
     assert main(["artifacts", str(root), "--splits", "bench", "--workers", "2"]) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert "row 3 of row group 0 in" in said and "near_ood-00000-of-00001.parquet does not decode" in said
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "row 3 of row group 0 in" in error and "near_ood-00000-of-00001.parquet does not decode" in error
     assert (root / "manifest.json").read_bytes() == before and not (root / "audit").exists()

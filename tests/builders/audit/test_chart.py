@@ -14,8 +14,8 @@ def test_colours_go_from_white_to_red_and_are_clipped():
     assert red > green and red > blue and colour(1)[1] < green < 255
 
 
-def has(picture, wanted):
-    return bool((np.asarray(picture) == wanted).all(axis=2).any())
+def has(picture, colour_value):
+    return bool((np.asarray(picture) == colour_value).all(axis=2).any())
 
 
 def test_a_cell_has_its_colour_and_a_marked_one_a_frame():

@@ -19,13 +19,13 @@ from tests.hf_scripts.samples import make_release
 
 def pairs_of(path):
     """The pairs of a table by kind, each as a sorted pair of (split, id)."""
-    found = {"exact": set(), "near": set()}
+    pairs = {"exact": set(), "near": set()}
     with path.open(encoding="utf-8", newline="") as opened:
         for row in csv.DictReader(opened):
-            both = ((row["split"], row["id"]), (row["other_split"], row["other_id"]))
-            assert both == tuple(sorted(both)) and both not in found[row["kind"]]
-            found[row["kind"]].add(both)
-    return found
+            sides = ((row["split"], row["id"]), (row["other_split"], row["other_id"]))
+            assert sides == tuple(sorted(sides)) and sides not in pairs[row["kind"]]
+            pairs[row["kind"]].add(sides)
+    return pairs
 
 
 def test_the_demo_has_the_pairs_that_it_declares(cifar_release, tmp_path):
@@ -84,18 +84,18 @@ def planted(tmp_path_factory):
 
 
 def test_copies_of_training_images_are_found_whatever_their_size(planted):
-    found = pairs_of(planted / "audit/duplicates.csv")
-    assert found["exact"] == EXACT
-    assert found["near"] >= CLOSE
-    assert not any(pair in found["near"] for pair in EXACT)
+    pairs = pairs_of(planted / "audit/duplicates.csv")
+    assert pairs["exact"] == EXACT
+    assert pairs["near"] >= CLOSE
+    assert not any(pair in pairs["near"] for pair in EXACT)
 
 
 def test_the_card_has_the_numbers_of_the_table_and_the_release_stays_whole(planted, capsys):
-    found = pairs_of(planted / "audit/duplicates.csv")
-    said = read_manifest(planted).audits["duplicates"].summary
-    assert f"1 pair with equal content among 3 splits, and {len(found['near'])} pairs of nearly equal images" in said
-    torn = sum(pair[1][0] == NEAR for pair in found["near"])
-    assert f"between `{TRAIN}` and 2 other splits; {torn} of a known and an unknown row." in said
+    pairs = pairs_of(planted / "audit/duplicates.csv")
+    summary = read_manifest(planted).audits["duplicates"].summary
+    assert f"equal content among 3 splits, and {len(pairs['near'])} pairs of nearly equal images" in summary
+    known_and_unknown = sum(pair[1][0] == NEAR for pair in pairs["near"])
+    assert f"between `{TRAIN}` and 2 other splits; {known_and_unknown} of a known and an unknown row." in summary
     assert verify.main([str(planted), "--workers", "1"]) == 0
 
 
@@ -120,11 +120,11 @@ def test_two_releases_are_compared_with_each_other(planted, tmp_path, capsys):
     before = [files_of(root) for root in (planted, other)]
     out = tmp_path / "pairs.csv"
     assert main(["duplicates", str(planted), "--against", str(other), "--out", str(out), "--workers", "1"]) == 0
-    found = pairs_of(out)
+    pairs = pairs_of(out)
     theirs = [("against:bench/near_ood", f"source/near_ood/{number}.png") for number in (50, 51)]
-    assert found["exact"] == {(theirs[0], (TRAIN, "source/train/103.png")), (theirs[1], (NEAR, f"source/{MIRRORED}"))}
-    assert (theirs[1], (TRAIN, "source/train/101.png")) in found["near"]
-    assert all(pair[0][0].startswith("against:") != pair[1][0].startswith("against:") for pair in found["near"])
+    assert pairs["exact"] == {(theirs[0], (TRAIN, "source/train/103.png")), (theirs[1], (NEAR, f"source/{MIRRORED}"))}
+    assert (theirs[1], (TRAIN, "source/train/101.png")) in pairs["near"]
+    assert all(pair[0][0].startswith("against:") != pair[1][0].startswith("against:") for pair in pairs["near"])
     assert [files_of(root) for root in (planted, other)] == before
 
 
@@ -140,11 +140,11 @@ def test_splits_without_images_are_named(tmp_path, capsys):
     parts = duplicates.release_splits(root, manifest)
     assert duplicates.searches(manifest) == [("bench-train/train", "bench/test")]
     parts["bench/test"] = duplicates.ReleaseSplit(root, replace(parts["bench/test"].entry, data=()))
-    found = duplicates.find_near(
+    near = duplicates.find_near(
         duplicates.Duplicates(parts, (), ()), duplicates.searches(manifest), tmp_path, None, NoMeter()
     )
-    assert found.searched == () and found.without_images == ("bench/test",)
-    assert "Not searched, since there are no images here: `bench/test`." in duplicates.duplicates_summary(found)
+    assert near.searched == () and near.without_images == ("bench/test",)
+    assert "Not searched, since there are no images here: `bench/test`." in duplicates.duplicates_summary(near)
 
 
 class NoMeter:
@@ -174,7 +174,7 @@ def test_training_splits_are_searched_once_and_never_with_themselves(tmp_path):
 def test_what_is_no_release_gets_one_sentence(planted, tmp_path, capsys, against):
     flags = [flag.format(tmp_path) for flag in against]
     assert main(["duplicates", str(planted if against else tmp_path), *flags]) == 2
-    said = capsys.readouterr().err
+    error = capsys.readouterr().err
     wrong = "none does not exist" if against else "is not a release: it has no manifest.json"
-    assert said.count("\n") == 1 and wrong in said
+    assert error.count("\n") == 1 and wrong in error
     assert list(tmp_path.iterdir()) == []

@@ -27,8 +27,8 @@ def header(data):
 @pytest.mark.parametrize("mode", ["RGB", "L"])
 def test_every_quality_of_libjpeg_is_found_again(mode):
     pixels = noise(16, 16) if mode == "RGB" else noise(16, 16)[..., 0]
-    found = [header(encoded(pixels, "JPEG", quality=quality))["jpeg_quality"] for quality in range(1, 101)]
-    assert found == list(range(1, 101))
+    qualities = [header(encoded(pixels, "JPEG", quality=quality))["jpeg_quality"] for quality in range(1, 101)]
+    assert qualities == list(range(1, 101))
 
 
 def test_another_table_gets_the_nearest_quality():
@@ -42,10 +42,10 @@ def test_another_table_gets_the_nearest_quality():
 
 def test_header_numbers_by_hand():
     png = encoded(noise(10, 20), "PNG")
-    found = header(png)
-    assert (found["width"], found["height"], found["aspect"], found["jpeg"]) == (20, 10, 2, 0)
-    assert found["bytes_per_pixel"] == len(png) / 200
-    assert math.isnan(found["jpeg_quality"])
+    numbers = header(png)
+    assert (numbers["width"], numbers["height"], numbers["aspect"], numbers["jpeg"]) == (20, 10, 2, 0)
+    assert numbers["bytes_per_pixel"] == len(png) / 200
+    assert math.isnan(numbers["jpeg_quality"])
     assert header(encoded(noise(10, 20), "JPEG"))["jpeg"] == 1
 
 
@@ -53,8 +53,8 @@ def test_header_numbers_by_hand():
 def test_width_and_height_are_those_of_the_upright_image(orientation, size):
     exif = Image.Exif()
     exif[274] = orientation
-    found = header(encoded(noise(10, 20), "JPEG", exif=exif))
-    assert (found["width"], found["height"]) == size
+    numbers = header(encoded(noise(10, 20), "JPEG", exif=exif))
+    assert (numbers["width"], numbers["height"]) == size
 
 
 def test_the_header_is_enough_for_its_numbers():
@@ -64,14 +64,14 @@ def test_the_header_is_enough_for_its_numbers():
 
 def test_pixel_numbers_against_numpy():
     pixels = noise(7, 13)
-    found = dict(zip(PIXEL_NUMBERS, pixel_numbers(Image.fromarray(pixels)), strict=True))
+    numbers = dict(zip(PIXEL_NUMBERS, pixel_numbers(Image.fromarray(pixels)), strict=True))
     for channel, colour in enumerate(("red", "green", "blue")):
-        assert found[f"mean_{colour}"] == pytest.approx(pixels[..., channel].mean())
-        assert found[f"variance_{colour}"] == pytest.approx(pixels[..., channel].var())
+        assert numbers[f"mean_{colour}"] == pytest.approx(pixels[..., channel].mean())
+        assert numbers[f"variance_{colour}"] == pytest.approx(pixels[..., channel].var())
 
 
 def test_a_grey_image_has_three_equal_channels_and_a_plain_one_no_variance():
-    found = dict(zip(PIXEL_NUMBERS, pixel_numbers(Image.new("L", (3, 5), 77)), strict=True))
-    assert [found[f"mean_{colour}"] for colour in ("red", "green", "blue")] == [77, 77, 77]
-    assert [found[f"variance_{colour}"] for colour in ("red", "green", "blue")] == [0, 0, 0]
-    assert found["total_variation"] == 0
+    numbers = dict(zip(PIXEL_NUMBERS, pixel_numbers(Image.new("L", (3, 5), 77)), strict=True))
+    assert [numbers[f"mean_{colour}"] for colour in ("red", "green", "blue")] == [77, 77, 77]
+    assert [numbers[f"variance_{colour}"] for colour in ("red", "green", "blue")] == [0, 0, 0]
+    assert numbers["total_variation"] == 0

@@ -72,15 +72,15 @@ def test_each_difference_is_named_with_its_kind(openood_release, changed, tmp_pa
     second.unlink()
     listed = changed / IMGLISTS / "test_ninco.txt"
     names = [path.relative_to(changed / "images_largescale").as_posix() for path in (first, second, third)]
-    kept = [line for line in listed.read_text().splitlines() if not line.startswith(names[0])]
-    kept = [f"{names[2]} 7" if line.startswith(names[2]) else line for line in kept]
-    listed.write_text("\n".join([*kept, "ninco/another.jpg -1"]) + "\n")
+    list_lines = [line for line in listed.read_text().splitlines() if not line.startswith(names[0])]
+    list_lines = [f"{names[2]} 7" if line.startswith(names[2]) else line for line in list_lines]
+    listed.write_text("\n".join([*list_lines, "ninco/another.jpg -1"]) + "\n")
 
     assert audit(openood_release, changed, "--splits", NINCO, "--out", tmp_path / "differences.csv") == 1
     assert "4 differences" not in capsys.readouterr().out.splitlines()[0]
     with (tmp_path / "differences.csv").open(newline="") as opened:
-        found = {(line["split"], line["path"], line["difference"]) for line in csv.DictReader(opened)}
-    assert found == {
+        differences = {(line["split"], line["path"], line["difference"]) for line in csv.DictReader(opened)}
+    assert differences == {
         (NINCO, f"images_largescale/{names[0]}", "other content"),
         (NINCO, f"images_largescale/{names[1]}", "missing"),
         (NINCO, names[0], "not in the list"),
@@ -96,9 +96,9 @@ def test_a_copy_without_lists_is_compared_by_its_images(openood_release, changed
 
 
 def test_what_is_no_copy_and_what_has_no_list_is_refused(openood_release, cifar_release, tree, tmp_path, capsys):
-    for release, copy, named in ((openood_release, tmp_path, "images_largescale"), (cifar_release, tree, "no split")):
+    for release, copy, words in ((openood_release, tmp_path, "images_largescale"), (cifar_release, tree, "no split")):
         assert audit(release, copy) == 2
-        assert named in capsys.readouterr().err
+        assert words in capsys.readouterr().err
     out = tmp_path / "out"
     assert export([str(openood_release), "--format", "openood-tree", "--splits", "mos", "--out", str(out)]) == 2
     assert "OpenOOD has no list of mos/" in capsys.readouterr().err and not out.exists()

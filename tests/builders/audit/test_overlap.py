@@ -79,9 +79,9 @@ def test_no_overlap_at_all_is_an_answer(release, capsys):
 def test_a_release_without_the_column_gets_one_sentence(release, capsys):
     before = manifest_of(release)
     assert main(["overlap", str(release)]) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert f"No unknown split of {release} has the column id_overlap" in said
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert f"No unknown split of {release} has the column id_overlap" in error
     assert manifest_of(release) == before and not (release / "audit").exists()
 
 
@@ -90,14 +90,14 @@ def test_a_damaged_index_gets_one_sentence(release, capsys):
     path = Layout(release).index("bench/near_ood")
     path.write_bytes(b"PAR1 nothing PAR1")
     assert main(["overlap", str(release)]) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1 and f"Cannot read {path}" in said
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and f"Cannot read {path}" in error
 
 
 def test_a_summary_names_synsets_and_counts_other_splits_only_where_there_are_some():
     # By hand: tench is the first of ImageNet's 1,000 classes, n01440764.
     fish = overlap.SplitOverlap("c/near", 5, Counter({("n01440764", "", ""): 2}))
     none = overlap.SplitOverlap("c/far", 5, Counter())
-    said = "2 of 5 rows of `c/near` (tench (n01440764) 2)"
-    for splits, rest in (([fish], "."), ([fish, none], "; none in 1 other split with that column.")):
-        assert overlap._summary(splits).endswith(f"{said}{rest}")
+    summary = "2 of 5 rows of `c/near` (tench (n01440764) 2)"
+    for splits, ending in (([fish], "."), ([fish, none], "; none in 1 other split with that column.")):
+        assert overlap._summary(splits).endswith(f"{summary}{ending}")

@@ -84,21 +84,21 @@ def test_a_build_at_work_is_respected(small, tmp_path, monkeypatch, capsys, flag
     with FileLock(lock):
         before = everything(tmp_path)
         assert run(small, SHEET, *flags) == 2
-        said = capsys.readouterr().err
-        assert said.count("\n") == 1 and f"A build or another audit is writing to {small}." in said
+        error = capsys.readouterr().err
+        assert error.count("\n") == 1 and f"A build or another audit is writing to {small}." in error
         assert everything(tmp_path) == before
     assert run(small, SHEET, *flags) == 0
 
 
 def test_what_a_killed_audit_left_is_replaced(small, capsys):
     assert run(small, SHEET) == 0
-    whole = files_of(small)
+    expected = files_of(small)
     Layout(small).audit_table("bench/sheet").write_text("half")
     (small / "audit/bench/.artifacts.png.1.tmp").write_text("half")
     assert verify.main([str(small), "--workers", "1"]) == 1
     assert "audit/bench/sheet.csv" in capsys.readouterr().out
     assert run(small, SHEET) == 0
-    assert files_of(small) == whole
+    assert files_of(small) == expected
     assert verify.main([str(small), "--workers", "1"]) == 0
 
 
@@ -144,8 +144,8 @@ def test_a_picture_has_the_format_of_its_name(tmp_path, name, form):
 def test_a_name_without_a_format_is_refused_before_any_work(small, tmp_path, capsys, name):
     before = everything(tmp_path)
     assert run(small, SHEET, "--out", str(tmp_path / name)) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1 and str(tmp_path / name) in said and "End it in .png or .jpg" in said
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and str(tmp_path / name) in error and "End it in .png or .jpg" in error
     assert everything(tmp_path) == before
 
 
@@ -161,5 +161,5 @@ def test_a_missing_folder_is_made_and_the_release_stays_as_it_is(small, tmp_path
 def test_a_folder_that_cannot_be_made_gets_one_sentence(small, tmp_path, capsys):
     (tmp_path / "file").write_text("")
     assert run(small, SHEET, "--out", str(tmp_path / "file" / "sheet.png")) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1 and str(tmp_path / "file") in said
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1 and str(tmp_path / "file") in error

@@ -53,9 +53,9 @@ def measured(images):
 
 def test_aliasing_shows_and_the_fixed_resize_does_not():
     known = [fixed_resize(piece) for piece in pieces(150, 256, seed=1)]
-    others = pieces(150, 256, seed=2)
-    aliased = [piece.resize((32, 32), Image.Resampling.NEAREST) for piece in others]
-    fixed = [fixed_resize(piece) for piece in others]
+    unknown = pieces(150, 256, seed=2)
+    aliased = [piece.resize((32, 32), Image.Resampling.NEAREST) for piece in unknown]
+    fixed = [fixed_resize(piece) for piece in unknown]
     measured = [
         np.array([total_variation(np.asarray(image)) for image in images]) for images in (known, fixed, aliased)
     ]

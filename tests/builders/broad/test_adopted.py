@@ -64,13 +64,13 @@ def rows(release, config, split):
 def test_ciphers_become_the_images_that_were_enciphered(release, demo, split, partition, side):
     drawn = {image.source_id: image for image in originals()}
     labels = {row.wnid: number for number, row in enumerate(tables.imagenet1k())}
-    found = rows(release, "broad-adversarial", split)
-    assert {row["source_id"] for row in found} == drawn.keys()
+    built = rows(release, "broad-adversarial", split)
+    assert {row["source_id"] for row in built} == drawn.keys()
     # In the order of their originals.
-    assert [row["source_id"] for row in found] == [
+    assert [row["source_id"] for row in built] == [
         row["source_id"] for row in rows(release, "broad-reference", "test")
     ]
-    for row in found:
+    for row in built:
         pixels = np.asarray(Image.open(io.BytesIO(row["image"]["bytes"])))
         assert pixels.shape == (side, side, 3)
         assert np.array_equal(pixels, np.asarray(attacked(partition, drawn[row["source_id"]], 0)))
@@ -82,7 +82,7 @@ def test_ciphers_become_the_images_that_were_enciphered(release, demo, split, pa
         assert row["label"] == labels[row["class_id"]]
         file = (demo["imagenet"] / drawn[row["source_id"]].path).read_bytes()
         assert row["original_hash"] == hashlib.sha512(file).hexdigest()[:64]
-    unpublished = {row["source_id"] for row in found if not row["hash_published"]}
+    unpublished = {row["source_id"] for row in built if not row["hash_published"]}
     assert unpublished == ({"val/ILSVRC2012_val_00000010.JPEG"} if split == "pgd_resnet50" else set())
 
 
@@ -99,11 +99,11 @@ def test_the_clean_side_is_exactly_their_originals(release, demo):
 )
 def test_synthetic_images_are_stored_as_they_are(release, demo, split, partition):
     (path,) = (demo["partial_broad"] / "data").glob(f"{partition}-*.parquet")
-    given = [row["image"]["bytes"] for row in pq.read_table(path).to_pylist()]
-    found = rows(release, "broad-synthetic", split)
-    assert len(found) == 1000
-    for row in found:
-        content = given[int(row["source_id"].rpartition("/")[2])]
+    stored = [row["image"]["bytes"] for row in pq.read_table(path).to_pylist()]
+    built = rows(release, "broad-synthetic", split)
+    assert len(built) == 1000
+    for row in built:
+        content = stored[int(row["source_id"].rpartition("/")[2])]
         assert row["image"]["bytes"] == content
         assert (row["stored"], row["source"]) == ("source", "partial_broad")
         assert row["content_sha256"] == hashlib.sha256(content).hexdigest()
@@ -158,19 +158,19 @@ def test_the_flag_without_a_folder_names_the_source(demo, tmp_path, capsys):
 def test_an_original_that_was_encoded_again_or_is_missing_is_left_out_with_its_reason(demo, tmp_path):
     shutil.copytree(demo["imagenet"] / "val", tmp_path / "imagenet" / "val")
     shutil.copy(demo["imagenet"] / "DEMO.txt", tmp_path / "imagenet")
-    again, gone = (tmp_path / "imagenet" / image.path for image in originals()[6:8])
-    again.write_bytes(jpeg(Image.open(again)))
-    gone.unlink()
+    encoded_again, missing = (tmp_path / "imagenet" / image.path for image in originals()[6:8])
+    encoded_again.write_bytes(jpeg(Image.open(encoded_again)))
+    missing.unlink()
     out = tmp_path / "out"
     assert build(tmp_path / "imagenet", demo["partial_broad"], out, "broad-adversarial/pgd_resnet50") == 0
-    found = {row["source_id"] for row in rows(out, "broad-adversarial", "pgd_resnet50")}
-    assert len(found) == 8
-    assert not {f"val/{again.name}", f"val/{gone.name}"} & found
+    ids = {row["source_id"] for row in rows(out, "broad-adversarial", "pgd_resnet50")}
+    assert len(ids) == 8
+    assert not {f"val/{encoded_again.name}", f"val/{missing.name}"} & ids
     entry = json.loads((out / "manifest.json").read_text())["configs"]["broad-adversarial"]["splits"]["pgd_resnet50"]
-    said = " ".join(entry["shortfalls"])
-    assert f"val/{again.name} left out as unreadable (it is not the file that the authors of BROAD had" in said
-    assert "lacks 1 of the 10 images from which PartialBROAD has images" in said
-    assert f"such as val/{gone.name}" in said
+    shortfalls = " ".join(entry["shortfalls"])
+    assert f"val/{encoded_again.name} left out as unreadable (it is not the file that the authors" in shortfalls
+    assert "lacks 1 of the 10 images from which PartialBROAD has images" in shortfalls
+    assert f"such as val/{missing.name}" in shortfalls
 
 
 ORIGINAL = b"the original's file"
@@ -192,29 +192,29 @@ def picture(width, height, mode="RGB"):
 def test_a_cipher_opens_with_its_hash_and_without_one():
     image = picture(6, 5)
     for known, published in ((None, True), ("none", False)):
-        found = decipher(companion(image, known), (6, 5))
-        assert np.array_equal(found.pixels, np.asarray(image))
-        assert found.values == {"original_hash": file_hash(ORIGINAL), "hash_published": published}
+        result = decipher(companion(image, known), (6, 5))
+        assert np.array_equal(result.pixels, np.asarray(image))
+        assert result.values == {"original_hash": file_hash(ORIGINAL), "hash_published": published}
 
 
 def test_what_gives_no_image_has_a_reason():
-    whole = companion(picture(6, 5))
-    cut = SourceImage(*[getattr(whole, name) for name in ("id", "class_id", "class_name", "image", "data")])
+    enciphered = companion(picture(6, 5))
+    cut = SourceImage(*[getattr(enciphered, name) for name in ("id", "class_id", "class_name", "image", "data")])
     for image, size, words in (
         (companion(picture(6, 5), "0" * 64), (6, 5), f"its hash is {file_hash(ORIGINAL)[:12]}, not 000000000000"),
-        (whole, (224, 224), "its cipher in PartialBROAD has 6 x 5 pixels of mode RGB instead of 224 x 224"),
+        (enciphered, (224, 224), "its cipher in PartialBROAD has 6 x 5 pixels of mode RGB instead of 224 x 224"),
         (companion(picture(6, 5, "L")), (6, 5), "6 x 5 pixels of mode L instead of 6 x 5 of mode RGB"),
     ):
-        found = decipher(image, size)
-        assert found.pixels is None
-        assert words in found.reason
-    png = whole.companion.data
+        result = decipher(image, size)
+        assert result.pixels is None
+        assert words in result.reason
+    png = enciphered.companion.data
     for data in (b"", b"no PNG", png[:60], png[:-40], png[:50] + b"\0" + png[51:], jpeg(picture(6, 5))):
-        damaged = dataclasses.replace(whole, companion=dataclasses.replace(whole.companion, data=data))
-        found = decipher(damaged, (6, 5))
-        assert found.pixels is None
-        assert found.reason.startswith("its cipher in PartialBROAD is not a whole PNG (")
-        assert "0x" not in found.reason
+        damaged = dataclasses.replace(enciphered, companion=dataclasses.replace(enciphered.companion, data=data))
+        result = decipher(damaged, (6, 5))
+        assert result.pixels is None
+        assert result.reason.startswith("its cipher in PartialBROAD is not a whole PNG (")
+        assert "0x" not in result.reason
     with pytest.raises(ValueError, match="has no cipher"):
         decipher(cut, (6, 5))
 
@@ -267,11 +267,11 @@ def test_a_split_whose_every_image_was_left_out_is_an_error_with_the_reason(demo
         image.write_bytes(image.read_bytes() + b"\0")
     out = tmp_path / "out"
     assert build(tmp_path / "imagenet", demo["partial_broad"], out, "broad-adversarial/pgd_vit") == 2
-    said = capsys.readouterr()
-    assert said.out == ""
+    printed = capsys.readouterr()
+    assert printed.out == ""
     assert re.search(
         r"^error: broad-adversarial/pgd_vit would have no rows: all 10 of its images were left out, 10 of them "
         r"because: it is not the file that the authors of BROAD had.*--splits\.$",
-        said.err.splitlines()[-1],
+        printed.err.splitlines()[-1],
     )
     assert not (out / "manifest.json").exists()

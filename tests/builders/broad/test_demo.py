@@ -59,8 +59,8 @@ def test_a_demo_has_the_configs_that_models_make_and_says_how(release, capsys):
         assert entry["rows"] == 6
     assert configs["broad-synthetic"]["splits"]["stable_diffusion"]["generator"]["parameters"]["steps"] == 50
     assert verify.main([str(release), "--workers", "1"]) == 0
-    said = capsys.readouterr().out
-    assert "broad is built from demo sources and is not for results" in said
+    printed = capsys.readouterr().out
+    assert "broad is built from demo sources and is not for results" in printed
 
 
 def test_images_are_made_of_the_first_classes_and_the_others_are_listed(release):

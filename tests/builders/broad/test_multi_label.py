@@ -93,9 +93,9 @@ def test_the_other_reading_ranks_by_last_objects(index, coco):
     seconds = {}
     for image in coco.dataset["images"]:
         areas = {}
-        for one in coco.loadAnns(coco.getAnnIds(imgIds=[image["id"]])):
-            if one["category_id"] in coco_oracle.SHARED:
-                areas[one["category_id"]] = one["area"] / (image["width"] * image["height"])
+        for annotation in coco.loadAnns(coco.getAnnIds(imgIds=[image["id"]])):
+            if annotation["category_id"] in coco_oracle.SHARED:
+                areas[annotation["category_id"]] = annotation["area"] / (image["width"] * image["height"])
         if len(areas) >= 2:
             seconds[image["id"]] = sorted(areas.values())[-2]
     benchmark = BENCHMARK.with_variants(["last-object-areas"])
@@ -111,10 +111,10 @@ def test_the_other_reading_ranks_by_last_objects(index, coco):
 def test_mono_is_what_a_plain_loop_finds(index, coco):
     # 17 classes of 3 images, one of them with 4: 36 are two of each, and one more of the two most populated, which
     # are bananas and of the equal ones the first.
-    found = drawn(index, 1, 2 * 17 + 2)[ALONE]
+    split = drawn(index, 1, 2 * 17 + 2)[ALONE]
     expected = coco_oracle.mono(coco, 2, ("banana", "backpack"))
-    assert numbers(found) == {number for images in expected.values() for number in images}
-    classes = dict(zip(found.table["source_id"].to_pylist(), found.table["class_id"].to_pylist(), strict=True))
+    assert numbers(split) == {number for images in expected.values() for number in images}
+    classes = dict(zip(split.table["source_id"].to_pylist(), split.table["class_id"].to_pylist(), strict=True))
     assert {f"train2017/{number:012d}.jpg": name for name, images in expected.items() for number in images} == classes
 
 
@@ -196,9 +196,9 @@ def test_a_release_has_the_portions_and_is_whole(release, coco):
     parts = coco_oracle.portions(coco)
     for key, rows in ((SEVERAL, 40), (ALONE, 52)):
         config, split = key.split("/")
-        found = load_dataset(str(release), config, split=split)
-        assert found.num_rows == rows
-        for row in found:
+        loaded = load_dataset(str(release), config, split=split)
+        assert loaded.num_rows == rows
+        for row in loaded:
             expected = parts[int(row["source_id"][10:22])]
             ordered = [*sorted(expected.values(), reverse=True), 0.0]
             assert (row["largest_area"], row["second_area"]) == (ordered[0], ordered[1])
@@ -231,8 +231,8 @@ def test_an_equal_draw_has_no_other_numbers(index):
     split = MULTI_LABEL.splits[1]
     (planned,) = plan(Draws(BENCHMARK, 0), {"coco2017": index}, splits=(ALONE,))
     rows = dict(zip(*(planned.table[name].to_pylist() for name in ("source_id", "class_id")), strict=True))
-    same = dataclasses.replace(split, authors=dataclasses.replace(split.authors, listed=lambda: rows))
-    text = agreement(Draws(BENCHMARK, 0), dataclasses.replace(planned, split=same), same.authors, index)
+    equal = dataclasses.replace(split, authors=dataclasses.replace(split.authors, listed=lambda: rows))
+    text = agreement(Draws(BENCHMARK, 0), dataclasses.replace(planned, split=equal), equal.authors, index)
     # The last object of the image 200365 has no area.
     assert text == (
         f"{ALONE}: 52 of its 52 images are on the authors' list of 52; by largest_object_area it would be 51"

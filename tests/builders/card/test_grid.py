@@ -42,8 +42,8 @@ def test_nothing_leaves_the_picture(count):
 
 
 def test_a_row_of_many_images_goes_on_below():
-    one, two = (grid([Strip("", (Stack((GridImage(noise(32, 32)),)),) * count)]) for count in (COLUMNS, COLUMNS + 1))
-    assert two.width == one.width and two.height >= one.height + CELL
+    full, more = (grid([Strip("", (Stack((GridImage(noise(32, 32)),)),) * count)]) for count in (COLUMNS, COLUMNS + 1))
+    assert more.width == full.width and more.height >= full.height + CELL
 
 
 def test_lines_fit_and_keep_every_letter():

@@ -71,7 +71,7 @@ def test_its_records_are_the_rows(dataset, cifar_release, config, tmp_path):
 
 
 def test_splits_are_told_by_file_names(described):
-    (rows,) = (one for one in described["recordSet"] if one["@id"] == "cifar")
+    (rows,) = (record_set for record_set in described["recordSet"] if record_set["@id"] == "cifar")
     pattern = re.compile(rows["field"][0]["source"]["transform"]["regex"])
     for path in ("data/cifar/test-00000-of-00001.parquet", "a/data/cifar/far_ood_dtd-00002-of-00170.parquet"):
         assert pattern.match(path)[1] in ("test", "far_ood_dtd")
@@ -80,9 +80,9 @@ def test_splits_are_told_by_file_names(described):
 
 def test_files_and_codes_are_the_manifests(described, cifar_release):
     listed = {file.path: (file.sha256, f"{file.size} B") for file in read_manifest(cifar_release).files()}
-    objects = [one for one in described["distribution"] if one["@type"] == "cr:FileObject"]
-    assert {one["contentUrl"]: (one["sha256"], one["contentSize"]) for one in objects} == listed
-    sets = {one["@id"]: one["data"] for one in described["recordSet"] if "data" in one}
+    objects = [entry for entry in described["distribution"] if entry["@type"] == "cr:FileObject"]
+    assert {entry["contentUrl"]: (entry["sha256"], entry["contentSize"]) for entry in objects} == listed
+    sets = {entry["@id"]: entry["data"] for entry in described["recordSet"] if "data" in entry}
     assert [(row["roles/code"], row["roles/name"]) for row in sets["roles"]] == list(enumerate(ROLES))
     names = read_manifest(cifar_release).configs["cifar"].label_names
     assert [row["labels/cifar/class_id"] for row in sets["labels/cifar"]] == list(names)
@@ -92,16 +92,16 @@ def test_statements_are_of_the_vocabulary_and_the_same_in_the_card(described, ci
     manifest = read_manifest(cifar_release)
     stated = {key.removeprefix("rai:"): value for key, value in described.items() if key.startswith("rai:")}
     assert set(stated) <= VOCABULARY
-    assert set(stated) == {"dataCollectionType", *(one.name for one in statements(manifest))}
+    assert set(stated) == {"dataCollectionType", *(statement.name for statement in statements(manifest))}
     text = (cifar_release / "README.md").read_text(encoding="utf-8")
-    for one in statements(manifest):
-        assert stated[one.name] == (one.texts[0] if len(one.texts) == 1 else list(one.texts))
-        assert one.texts[0] in text
+    for statement in statements(manifest):
+        assert stated[statement.name] == (statement.texts[0] if len(statement.texts) == 1 else list(statement.texts))
+        assert statement.texts[0] in text
 
 
 def test_statements_count_what_the_manifest_counts(cifar_release):
     manifest = read_manifest(cifar_release)
-    texts = {one.name: " ".join(one.texts) for one in statements(manifest)}
+    texts = {statement.name: " ".join(statement.texts) for statement in statements(manifest)}
     rows = sum(split.rows for split in manifest.by_key().values())
     expected = sum(split.expected for split in manifest.by_key().values())
     assert f"The release has {rows:,} rows, of {expected:,} that" in texts["dataCollectionMissingData"]
@@ -113,6 +113,6 @@ def test_statements_count_what_the_manifest_counts(cifar_release):
 def test_a_published_release_has_version_and_address():
     config = manifests.config({"test": manifests.split(rows=3)})
     manifest = manifests.manifest({"bench": config}) | {"version": "1.2.3", "repository": "org/name"}
-    found = json.loads(croissant_text(typed(manifest)))
-    assert (found["version"], found["url"]) == ("1.2.3", "https://huggingface.co/datasets/org/name")
-    assert "rai:dataReleaseMaintenancePlan" in found
+    metadata = json.loads(croissant_text(typed(manifest)))
+    assert (metadata["version"], metadata["url"]) == ("1.2.3", "https://huggingface.co/datasets/org/name")
+    assert "rai:dataReleaseMaintenancePlan" in metadata

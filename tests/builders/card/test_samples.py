@@ -45,8 +45,8 @@ def test_a_picture_shows_the_first_images(cifar_release):
     for place, image in enumerate(images):
         left = 12 + place * (CELL + 12)
         strip = picture[:, left : left + CELL]
-        wanted = np.kron(np.asarray(image), np.ones((4, 4, 1), np.uint8))
-        assert any(np.array_equal(strip[top : top + CELL], wanted) for top in range(len(strip) - CELL + 1))
+        expected = np.kron(np.asarray(image), np.ones((4, 4, 1), np.uint8))
+        assert any(np.array_equal(strip[top : top + CELL], expected) for top in range(len(strip) - CELL + 1))
 
 
 @pytest.mark.parametrize("publish", ["gated", "ids-only"])

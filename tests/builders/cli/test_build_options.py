@@ -24,7 +24,7 @@ def test_every_split_that_needs_a_model_says_which_flag_gives_it():
 
 def test_a_flag_that_models_share_is_there_once():
     # Those that attack and those that generate: whichever a benchmark has, they compute on one device.
-    of_attacks, of_models = (dataclasses.replace(BENCHMARK, settings=(one,)) for one in BENCHMARK.settings)
+    of_attacks, of_models = (dataclasses.replace(BENCHMARK, settings=(settings,)) for settings in BENCHMARK.settings)
     for benchmark, times in ((BENCHMARK, 1), (of_attacks, 1), (of_models, 1), (IMAGENET, 0)):
         names = [option.name for option in make_command(benchmark).params]
         assert len(names) == len(set(names))
@@ -35,11 +35,11 @@ def test_a_flag_that_models_share_is_there_once():
 def test_without_flags_all_is_built_but_what_needs_them(tmp_path, demo, capsys):
     listed = [f"--{key}={demo[key]}" for key in ("imagenet", "inaturalist", "imagenet_o", "openimage_o", "coco2017")]
     assert main([*listed, "--dry-run", f"--out={tmp_path / 'out'}"]) == 0
-    said = capsys.readouterr()
+    printed = capsys.readouterr()
     for key in BENCHMARK.parts():
-        assert (key in said.out) == (key.partition("/")[0] in BUILT_WITHOUT_FLAGS), key
+        assert (key in printed.out) == (key.partition("/")[0] in BUILT_WITHOUT_FLAGS), key
     for model in ("resnet50", "vit"):
-        assert f"broad-adversarial/pgd_{model}: left out, since it is made with --model {model} --weights" in said.err
+        assert f"pgd_{model}: left out, since it is made with --model {model} --weights" in printed.err
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -54,8 +54,8 @@ def test_a_split_that_is_named_needs_its_model(tmp_path, capsys, name):
 def test_splits_that_nobody_names_are_left_out_without_their_model(tmp_path, capsys):
     alone = dataclasses.replace(BENCHMARK, configs=(SYNTHETIC,), variants=())
     assert run_command(alone, ["--dry-run", f"--out={tmp_path / 'out'}"]) == 2
-    said = capsys.readouterr().err
-    assert "All splits of this benchmark need a model: give --biggan DIR or --stable-diffusion DIR|ORG/NAME." in said
+    error = capsys.readouterr().err
+    assert "All splits of this benchmark need a model: give --biggan DIR or --stable-diffusion DIR|ORG/NAME." in error
 
 
 def test_a_model_that_no_split_needs_is_not_read(tmp_path, capsys):
@@ -65,13 +65,13 @@ def test_a_model_that_no_split_needs_is_not_read(tmp_path, capsys):
 
 @pytest.mark.parametrize("name", MODELS)
 def test_without_the_extra_the_sentence_names_it(tmp_path, capsys, monkeypatch, name):
-    found = importlib.metadata.version
+    real_version = importlib.metadata.version
 
     def version(package):
         """As in an install of the core alone, which is what the tests run in where the extra is not there."""
         if package == "torch":
             raise importlib.metadata.PackageNotFoundError(package)
-        return found(package)
+        return real_version(package)
 
     monkeypatch.setattr("builders.generate.extra.importlib.metadata.version", version)
     assert main([f"--splits={MODELS[name]}", f"--{name}={tmp_path}", f"--out={tmp_path / 'out'}"]) == 2
@@ -90,5 +90,5 @@ def test_authors_images_take_the_place_of_made_ones():
 @pytest.mark.parametrize("name", MODELS)
 def test_authors_images_and_a_model_exclude_each_other(tmp_path, capsys, name):
     assert main([f"--adopt-partial-broad={tmp_path}", f"--{name}={tmp_path}", f"--out={tmp_path / 'out'}"]) == 2
-    said = capsys.readouterr().err
-    assert f"--adopt-partial-broad takes the images of broad-synthetic from its folder, so --{name} cannot" in said
+    error = capsys.readouterr().err
+    assert f"--adopt-partial-broad takes the images of broad-synthetic from its folder, so --{name} cannot" in error

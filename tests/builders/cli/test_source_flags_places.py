@@ -28,9 +28,9 @@ def run(tmp_path, monkeypatch, capsys):
 
     def build(*argv):
         code = main(["--quiet", "--workers=1", "--out=out", *map(str, argv)])
-        said = capsys.readouterr()
-        assert "Traceback" not in said.err
-        return code, said.out, said.err
+        printed = capsys.readouterr()
+        assert "Traceback" not in printed.err
+        return code, printed.out, printed.err
 
     return build
 
@@ -109,8 +109,8 @@ def test_a_build_from_the_hub_has_the_rows_of_one_from_folders(
     assert {name: split.digest for name, split in built.items()} == {
         name: published[name].digest for name in ("near_ood", "test")
     }
-    kept = [path.name for path in Path("kept").rglob("*.parquet")]
-    assert [name.partition("-")[0] for name in kept] == ["test"]  # training images are not needed
+    cached = [path.name for path in Path("kept").rglob("*.parquet")]
+    assert [name.partition("-")[0] for name in cached] == ["test"]  # training images are not needed
     everything = [path for path in tmp_path.rglob("*") if path.is_file()]
     assert not any(hub.token.encode() in path.read_bytes() for path in everything)
     assert hub.token not in err

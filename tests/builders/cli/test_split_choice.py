@@ -65,8 +65,8 @@ def test_a_shell_offers_the_splits_of_the_release_that_is_named(words, tmp_path)
     shell = BashComplete(make_command(), {}, "unknown-detection", "COMPLETE")
 
     def offers(folder, incomplete):
-        given = [*words.format(folder).split(), "--splits"]
-        return [item.value for item in shell.get_completions(given, incomplete)]
+        arguments = [*words.format(folder).split(), "--splits"]
+        return [item.value for item in shell.get_completions(arguments, incomplete)]
 
     assert offers(root, "") == ["bench", "bench-train"]
     assert offers(root, "bench/") == ["bench/test"]

@@ -24,7 +24,8 @@ from tests.hf_scripts.samples import make_release
 
 
 def start_aliased(_):
-    return lambda given: [Generated(np.asarray(one.rgb.resize((32, 32), Image.Resampling.NEAREST))) for one in given]
+    size, nearest = (32, 32), Image.Resampling.NEAREST
+    return lambda batch: [Generated(np.asarray(image.rgb.resize(size, nearest))) for image in batch]
 
 
 ALIASED = Generator("aliased-32", 1, "every twelfth pixel", (32, 32), start_aliased)
@@ -113,8 +114,8 @@ def test_a_sheet_shows_known_images_first_and_frames_unknown_ones(releases, tmp_
             (tops[split, place],) = (
                 top for top in range(len(sheet) - CELL + 1) if np.array_equal(strip[top : top + CELL], image)
             )
-            beside = sheet[tops[split, place] : tops[split, place] + CELL, left - 2]
-            assert (beside == (UNKNOWN_COLOUR if split == "far_ood" else (255, 255, 255))).all()
+            frame = sheet[tops[split, place] : tops[split, place] + CELL, left - 2]
+            assert (frame == (UNKNOWN_COLOUR if split == "far_ood" else (255, 255, 255))).all()
     assert len({top for (split, _), top in tops.items() if split == "test"}) == 1
     assert tops["test", 0] < tops["far_ood", 0]
 

@@ -111,8 +111,8 @@ def test_a_dry_run_counts_rows_and_makes_no_table_of_them(run, demo, monkeypatch
 
 def test_a_build_imports_no_other_declared_benchmark():
     script = "import sys, builders.commands.build; print(*(name for name in sys.modules if 'benchmark' in name))"
-    done = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
-    assert done.stdout.split() == ["builders.declare.benchmark"]
+    process = subprocess.run([sys.executable, "-c", script], check=True, capture_output=True, text=True)
+    assert process.stdout.split() == ["builders.declare.benchmark"]
 
 
 def test_the_json_of_a_dry_run_says_what_the_text_says(run, demo):
@@ -122,8 +122,8 @@ def test_the_json_of_a_dry_run_says_what_the_text_says(run, demo):
     code, out, err = run(*argv, "--dry-run", "--out", "out", "--json")
     document = json.loads(out)
     assert code == 0 and "error" not in err
-    named = {key: document[key] for key in ("schema", "command", "benchmark", "version", "out", "demo")}
-    assert named == {"schema": 1, "command": "build", "benchmark": "imagenet", "version": BENCHMARK.version} | {
+    described = {key: document[key] for key in ("schema", "command", "benchmark", "version", "out", "demo")}
+    assert described == {"schema": 1, "command": "build", "benchmark": "imagenet", "version": BENCHMARK.version} | {
         "out": "out",
         "demo": True,
     }
@@ -202,8 +202,8 @@ def test_help_needs_no_heavy_import():
         "import sys\nfrom builders.imagenet_benchmark import main\ncode = main(['--help'])\n"
         "print(code, sorted({'torch', 'datasets', 'scipy', 'pandas', 'nltk', 'ray'} & set(sys.modules)))\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert done.stdout.splitlines()[-1] == "0 []"
+    process = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert process.stdout.splitlines()[-1] == "0 []"
 
 
 def test_help_imports_fewer_than_sixty_of_our_modules():
@@ -213,8 +213,8 @@ def test_help_imports_fewer_than_sixty_of_our_modules():
         "ours = ('builders', 'hf_scripts', 'taxonomy', 'unknown_detection')\n"
         "print(code, *sorted(name for name in sys.modules if name.partition('.')[0] in ours))\n"
     )
-    done = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
-    code, *modules = done.stdout.splitlines()[-1].split()
+    process = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
+    code, *modules = process.stdout.splitlines()[-1].split()
     assert code == "0" and "builders.commands.benchmark" in modules
     assert len(modules) < 60, modules
 

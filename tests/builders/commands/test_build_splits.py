@@ -24,15 +24,16 @@ def models(configs=(), variants=(), demo=True, **values):
     return ModelsOfDemo.of(BENCHMARK, configs, flags)
 
 
-def made(**asked):
-    return list(models(**asked).generators)
+def generated(**choices):
+    return list(models(**choices).generators)
 
 
 def test_models_are_made_for_the_configs_of_which_no_flag_gives_a_model():
-    assert made() == made(device="cpu", epsilon=0.1) == ATTACKED + GENERATED
-    assert made(model=("vit",)) == made(weights=("a",)) == made(configs=["broad-synthetic"]) == GENERATED
-    assert made(biggan="folder") == ATTACKED
-    assert made(variants=["adopt-partial-broad"]) == made(demo=False) == []
+    assert generated() == generated(device="cpu", epsilon=0.1) == ATTACKED + GENERATED
+    assert generated(model=("vit",)) == generated(weights=("a",)) == GENERATED
+    assert generated(configs=["broad-synthetic"]) == GENERATED
+    assert generated(biggan="folder") == ATTACKED
+    assert generated(variants=["adopt-partial-broad"]) == generated(demo=False) == []
 
 
 @pytest.fixture
@@ -40,12 +41,12 @@ def without(monkeypatch):
     """Lets some packages seem not to be installed."""
 
     def hide(*names):
-        found = importlib.metadata.version
+        real_version = importlib.metadata.version
 
         def version(package):
             if package in names:
                 raise importlib.metadata.PackageNotFoundError(package)
-            return found(package)
+            return real_version(package)
 
         monkeypatch.setattr("builders.generate.extra.importlib.metadata.version", version)
 
@@ -55,8 +56,8 @@ def without(monkeypatch):
 def test_splits_that_lack_the_same_packages_share_a_line(without):
     without("torch", "timm", "diffusers", "torchattacks", "transformers", "accelerate")
     lines = list(left_out(without_packages(models().generators)))
-    said = [line.partition(". For these, too: pip install 'unknown-detection[generate]'")[0] for line in lines]
-    assert said == [
+    sentences = [line.partition(". For these, too: pip install 'unknown-detection[generate]'")[0] for line in lines]
+    assert sentences == [
         f"left out {ATTACKED[0]}, {ATTACKED[2]}: timm, torch are not installed",
         f"left out {ATTACKED[1]}, {ATTACKED[3]}: timm, torch, torchattacks 3.3.0 are not installed",
         f"left out {GENERATED[0]}: torch is not installed",
@@ -68,9 +69,9 @@ def test_splits_that_lack_the_same_packages_share_a_line(without):
 def test_a_split_that_is_named_needs_the_packages(name, without, tmp_path, capsys):
     without("torch")
     assert main(["--demo", f"--splits={name}", f"--out={tmp_path / 'out'}"]) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert "torch" in said and "needed to generate broad-" in said and "unknown-detection[generate]" in said
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "torch" in error and "needed to generate broad-" in error and "unknown-detection[generate]" in error
     assert not (tmp_path / "out").exists()
 
 

@@ -56,9 +56,9 @@ def test_what_is_no_release_is_refused(tmp_path, capsys):
 def test_a_release_with_a_lost_table_is_refused_and_nothing_is_written(small, capsys):
     (small / "excluded/bench.csv").unlink()
     assert main([str(small)]) == 2
-    said = capsys.readouterr().err
-    assert "excluded/bench.csv" in said
-    assert "hf_scripts.verify" in said
+    error = capsys.readouterr().err
+    assert "excluded/bench.csv" in error
+    assert "hf_scripts.verify" in error
     assert not small.with_name("release.html").exists()
 
 

@@ -41,8 +41,8 @@ def test_the_copy_on_this_machine_is_named_and_looked_into(demo, tmp_path):
 
 
 def test_json_has_files_with_digests_and_tells_what_is_not_known(tmp_path):
-    found = json.loads(json.dumps(describe_source(SOURCES["caltech256"], tmp_path).as_json()))
-    assert found["files"] == [
+    document = json.loads(json.dumps(describe_source(SOURCES["caltech256"], tmp_path).as_json()))
+    assert document["files"] == [
         {
             "name": "256_ObjectCategories.tar",
             "bytes": None,  # what a catalogue says is rounded
@@ -51,9 +51,9 @@ def test_json_has_files_with_digests_and_tells_what_is_not_known(tmp_path):
             "sha256": None,
         }
     ]
-    assert found["licence"]["publish"] == "open"
-    assert (found["folder"], found["folder_exists"], found["partitions_found"]) == (str(tmp_path), True, None)
-    assert found["hub"] == {"place": "hf://datasets/bitmind/caltech-256", "gated": False}
+    assert document["licence"]["publish"] == "open"
+    assert (document["folder"], document["folder_exists"], document["partitions_found"]) == (str(tmp_path), True, None)
+    assert document["hub"] == {"place": "hf://datasets/bitmind/caltech-256", "gated": False}
 
 
 def test_sizes_add_up_and_say_where_one_is_missing():

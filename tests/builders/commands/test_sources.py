@@ -19,9 +19,9 @@ def run(tmp_path, monkeypatch, capsys):
 
     def main(*argv):
         code = sources.main(list(map(str, argv)))
-        said = capsys.readouterr()
-        assert "Traceback" not in said.err
-        return code, said.out, said.err
+        printed = capsys.readouterr()
+        assert "Traceback" not in printed.err
+        return code, printed.out, printed.err
 
     return main
 
@@ -57,9 +57,9 @@ def test_the_table_has_a_line_for_each_source_and_what_is_here(run, tmp_path):
 def test_json_is_for_programs(run):
     code, out, err = run("--json")
     assert (code, err) == (0, "")
-    found = {one["source"]: one for one in json.loads(out)}
-    assert list(found) == list(SOURCES)
-    assert found["svhn"]["files"][0]["bytes"] == 182_040_794  # tensorflow/datasets, url_checksums/svhn_cropped.txt
+    entries = {entry["source"]: entry for entry in json.loads(out)}
+    assert list(entries) == list(SOURCES)
+    assert entries["svhn"]["files"][0]["bytes"] == 182_040_794  # tensorflow/datasets, url_checksums/svhn_cropped.txt
 
 
 def test_one_source_is_shown_with_its_splits_files_and_layouts(run):

@@ -43,17 +43,17 @@ def test_an_audit_that_was_not_run_gives_its_command(small, tmp_path):
 
 
 def test_overlapping_classes_are_listed_with_their_rows(small):
-    found = audits.overlap_audit(small, with_audit(small, "overlap", OVERLAP))
-    assert not found.command
-    assert texts(found.tables[0]) == [
+    audit = audits.overlap_audit(small, with_audit(small, "overlap", OVERLAP))
+    assert not audit.command
+    assert texts(audit.tables[0]) == [
         ["bench/near_ood", "a class (unknown)", "n01", 3],
         ["bench/near_ood", "x", "n02", "many"],
     ]
 
 
 def test_artifacts_are_a_table_of_splits_by_numbers(small):
-    found = audits.artifacts_audit(small, with_audit(small, "bench/artifacts", ARTIFACTS), "bench")
-    (table,) = found.tables
+    audit = audits.artifacts_audit(small, with_audit(small, "bench/artifacts", ARTIFACTS), "bench")
+    (table,) = audit.tables
     assert [column.title for column in table.columns] == ["split", "role", "width", "jpeg quality"]
     near, test = texts(table)
     assert near[0] == "near_ood"
@@ -61,7 +61,7 @@ def test_artifacts_are_a_table_of_splits_by_numbers(small):
     assert near[2:] == ["0.99", None]
     assert test[1:] == ["a role", "1e9", None]
     assert [cell.style for cell in table.rows[0][2:]] == ["strong", ""]
-    assert found.summary == "What was found."
+    assert audit.summary == "What was found."
 
 
 def test_a_table_that_is_none_is_refused(small):
@@ -88,9 +88,9 @@ def test_duplicates_are_counted_from_their_table(imagenet_release, manifest):
 def test_overlapping_rows_are_those_of_unknown_splits(imagenet_release, manifest):
     table = audits.overlapping_rows(imagenet_release, manifest)
     assert [column.title for column in table.columns] == ["split", "overlapping", "rows"]  # it has no kinds
-    found = {row[0]: row[1] for row in texts(table)}
-    assert found["imagenet/far_ood_food32"] == manifest.by_key()["imagenet/far_ood_food32"].overlaps == 193
-    assert "imagenet/test" not in found
+    overlapping = {row[0]: row[1] for row in texts(table)}
+    assert overlapping["imagenet/far_ood_food32"] == manifest.by_key()["imagenet/far_ood_food32"].overlaps == 193
+    assert "imagenet/test" not in overlapping
 
 
 def test_overlapping_rows_are_counted_by_kind_where_a_config_says_it(openood_release):
@@ -102,8 +102,8 @@ def test_overlapping_rows_are_counted_by_kind_where_a_config_says_it(openood_rel
     table = audits.overlapping_rows(openood_release, read_manifest(openood_release))
     titles = [column.title for column in table.columns]
     pairs = {row[0]: zip(titles[1:], row[1:], strict=True) for row in texts(table)}
-    found = {key: {title: cell for title, cell in cells if cell is not None} for key, cells in pairs.items()}
+    cells = {key: {title: cell for title, cell in row if cell is not None} for key, row in pairs.items()}
     assert titles[:4] == ["split", "overlapping", "descendant", "ancestor"]
-    assert found["openood-imagenet1k/ssb_hard"] == {"overlapping": 192, "descendant": 160, "ancestor": 32, "rows": 980}
-    assert found["imagenet-ood/imagenet_ood"] == {"overlapping": 3, "descendant": 1, "ancestor": 2, "rows": 637}
-    assert found["mos/textures"] == {"overlapping": 16, "scene holds object": 16, "rows": 188}
+    assert cells["openood-imagenet1k/ssb_hard"] == {"overlapping": 192, "descendant": 160, "ancestor": 32, "rows": 980}
+    assert cells["imagenet-ood/imagenet_ood"] == {"overlapping": 3, "descendant": 1, "ancestor": 2, "rows": 637}
+    assert cells["mos/textures"] == {"overlapping": 16, "scene holds object": 16, "rows": 188}

@@ -7,7 +7,7 @@ from taxonomy.wordnet.nouns import load_wordnet
 
 
 def rows(key, source, names, role="near_ood"):
-    return SplitRows(key, tuple(ClassRows(source, one, name, role, 2) for one, name in names), {})
+    return SplitRows(key, tuple(ClassRows(source, class_id, name, role, 2) for class_id, name in names), {})
 
 
 def leaves(branch):
@@ -15,9 +15,9 @@ def leaves(branch):
 
 
 def paths(branch, above=()):
-    here = (*above, branch.title)
-    found = {leaf.class_id: here for leaf in branch.leaves}
-    return found | {leaf: path for below in branch.branches for leaf, path in paths(below, here).items()}
+    titles = (*above, branch.title)
+    path_of = {leaf.class_id: titles for leaf in branch.leaves}
+    return path_of | {leaf: path for below in branch.branches for leaf, path in paths(below, titles).items()}
 
 
 def left(split, class_id, rule, *, source="s", image="", images=3):
@@ -25,18 +25,18 @@ def left(split, class_id, rule, *, source="s", image="", images=3):
 
 
 def test_every_class_of_imagenet_stands_in_wordnets_tree_once():
-    names = [(one.wnid, one.name) for one in tables.imagenet1k()]
+    names = [(row.wnid, row.name) for row in tables.imagenet1k()]
     tree = class_trees({"s": "ImageNet"}, [rows("c/near_ood", "s", names)], [])["s"]
     assert sorted(leaf.class_id for leaf in leaves(tree)) == [wnid for wnid, _ in names]
     # All branches above a class name synsets that WordNet has above it; tench is a fish, and a Chihuahua a dog.
-    wordnet, found = load_wordnet(), paths(tree)
+    wordnet, path_of = load_wordnet(), paths(tree)
     for wnid in ("n01440764", "n02085620", "n07880968"):
         above = {lemma for row in wordnet.ancestors(wordnet.row(wnid)).tolist() for lemma in wordnet.lemmas(row)}
-        assert set(found[wnid][1:]) <= above
-    assert {"animal", "vertebrate", "fish"} <= set(found["n01440764"])
-    assert {"animal", "dog"} <= set(found["n02085620"])
+        assert set(path_of[wnid][1:]) <= above
+    assert {"animal", "vertebrate", "fish"} <= set(path_of["n01440764"])
+    assert {"animal", "dog"} <= set(path_of["n02085620"])
     # What all of them are, or all that are chordates, is no branch that has to be opened first.
-    assert not {"physical entity", "chordate"} & {title for path in found.values() for title in path}
+    assert not {"physical entity", "chordate"} & {title for path in path_of.values() for title in path}
 
 
 def test_ids_that_only_look_like_synsets_have_no_place_in_it():
@@ -72,13 +72,13 @@ def test_the_script_finds_the_rows_and_reasons_of_each_class():
     trees = class_trees({"s": "S"}, [rows("c/test", "s", [("a", "A")], "in_distribution")], excluded)
     data = class_data([Branch("all", list(trees.values()), [])])
     read = {}
-    for one in data["classes"]:
-        kept = [(data["splits"][split], data["roles"][role][0], number) for split, role, number in one["kept"]]
-        gone = [
+    for entry in data["classes"]:
+        included = [(data["splits"][split], data["roles"][role][0], number) for split, role, number in entry["kept"]]
+        excluded_lines = [
             (data["splits"][split], data["rules"][rule], data["evidence"][evidence], number)
-            for split, rule, evidence, number in one["left"]
+            for split, rule, evidence, number in entry["left"]
         ]
-        read[one["id"]] = (kept, gone)
+        read[entry["id"]] = (included, excluded_lines)
     assert read == {
         "a": ([("c/test", "in_distribution", 2)], [("c/far_ood", "ii", "ii, because", 3)]),
         "b": ([], [("c/far_ood", "ii", "ii, because", 5), ("c/test", "iii", "iii, because", 3)]),

@@ -16,23 +16,23 @@ def texts(table):
 
 
 def test_what_was_built_stands_beside_what_is_published(manifest):
-    found = {row[0]: (row[3], *row[5:]) for row in texts(counts.splits_table(manifest, "imagenet"))}
-    assert found["far_ood_caltech45"] == (180, 4747, 4792, 180 - 4792)  # the README's table of the same build
-    assert set(found) == set(manifest.configs["imagenet"].splits)
+    counts_of = {row[0]: (row[3], *row[5:]) for row in texts(counts.splits_table(manifest, "imagenet"))}
+    assert counts_of["far_ood_caltech45"] == (180, 4747, 4792, 180 - 4792)  # the README's table of the same build
+    assert set(counts_of) == set(manifest.configs["imagenet"].splits)
 
 
 def test_a_persons_own_classes_are_compared_with_no_paper(manifest):
-    own = {key: msgspec.structs.replace(one, citation="") for key, one in manifest.benchmarks.items()}
-    of_own = msgspec.structs.replace(manifest, benchmarks=own)
+    uncited = {key: msgspec.structs.replace(benchmark, citation="") for key, benchmark in manifest.benchmarks.items()}
+    of_own = msgspec.structs.replace(manifest, benchmarks=uncited)
     assert {tuple(row[6:8]) for row in texts(counts.splits_table(of_own, "imagenet"))} == {(None, None)}
     assert all(not reason.difference for reason in counts.reasons(of_own, "imagenet"))
 
 
 def test_every_difference_has_a_reason_or_says_that_it_has_none(manifest, small):
-    found = {one.split: one for one in counts.reasons(manifest, "imagenet")}
+    reason_of = {reason.split: reason for reason in counts.reasons(manifest, "imagenet")}
     split = manifest.configs["imagenet"].splits["far_ood_caltech45"]
-    assert found["far_ood_caltech45"].difference == "4,612 fewer than published"
-    assert found["far_ood_caltech45"].sentences == (split.why, *split.shortfalls)
+    assert reason_of["far_ood_caltech45"].difference == "4,612 fewer than published"
+    assert reason_of["far_ood_caltech45"].sentences == (split.why, *split.shortfalls)
 
     plain = read_manifest(small)
     assert counts.reasons(plain, "bench") == []

@@ -180,10 +180,10 @@ def test_classes_are_searched_and_opened_by_keyboard(part, open_page):
     while leaf.count() and not leaf.evaluate("it => it === document.activeElement"):
         opened.keyboard.press("Tab")
     opened.keyboard.press("Enter")
-    said = tree.locator("dl").inner_text()
-    assert "imagenet/test 2" in said
-    assert "Left out: tiny_imagenet" in said
-    assert "goldfish is a class of Tiny ImageNet" in said
+    text = tree.locator("dl").inner_text()
+    assert "imagenet/test 2" in text
+    assert "Left out: tiny_imagenet" in text
+    assert "goldfish is a class of Tiny ImageNet" in text
 
     # The rules and the evidence are searched, too: crane's label is that of the machine.
     opened.get_by_label("Search classes by name, id, rule or evidence").fill("same_label")

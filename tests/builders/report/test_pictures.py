@@ -23,18 +23,18 @@ def decoded(thumbnail):
     return Image.open(io.BytesIO(base64.b64decode(thumbnail.uri.partition(",")[2])))
 
 
-def size(made):
-    return sum(len(one.uri) for some in made.values() for one in some)
+def size(groups):
+    return sum(len(picture.uri) for group in groups.values() for picture in group)
 
 
 def test_every_role_of_every_split_is_shown_within_the_budget(imagenet_release, manifest):
     rows = read(imagenet_release, manifest)
-    made = thumbnails(imagenet_release, manifest, rows)
-    assert {key: len(some) for key, some in made.items()} == {
+    groups = thumbnails(imagenet_release, manifest, rows)
+    assert {key: len(group) for key, group in groups.items()} == {
         (key, role): FIRST for key, _, split in manifest.splits() for role in split.roles
     }
-    assert size(made) <= BUDGET
-    first = made["imagenet/test", "in_distribution"][0]
+    assert size(groups) <= BUDGET
+    first = groups["imagenet/test", "in_distribution"][0]
     assert decoded(first).size == (first.width, first.height)
 
     # The picture is the one of the first row: of a smooth image the thumbnail has the mean colour.
@@ -48,9 +48,9 @@ def test_every_role_of_every_split_is_shown_within_the_budget(imagenet_release, 
 def test_a_small_budget_is_shared_fairly_and_never_exceeded(imagenet_release, manifest):
     rows = read(imagenet_release, manifest)
     for budget in (100_000, 20_000, 1_000):
-        made = thumbnails(imagenet_release, manifest, rows, budget)
-        counts = {len(some) for some in made.values()}
-        assert size(made) <= budget
+        groups = thumbnails(imagenet_release, manifest, rows, budget)
+        counts = {len(group) for group in groups.values()}
+        assert size(groups) <= budget
         assert max(counts) - min(counts) <= 1
 
 
@@ -68,18 +68,18 @@ def test_only_sources_that_are_declared_open_may_be_passed_on(imagenet_release, 
     assert pictured_sources(lying, "none") == set()
     assert may_be_published("noise")
     assert not may_be_published("a source that nobody declared")
-    made = thumbnails(imagenet_release, lying, read(imagenet_release, lying, "publishable"))
-    assert {key for key, _ in made} == {"imagenet/far_ood_caltech45"}
+    groups = thumbnails(imagenet_release, lying, read(imagenet_release, lying, "publishable"))
+    assert {key for key, _ in groups} == {"imagenet/far_ood_caltech45"}
 
 
 def test_small_images_keep_their_pixels(small):
     manifest = read_manifest(small)
-    made = thumbnails(small, manifest, read(small, manifest))["bench/test", "in_distribution"]
+    pictures = thumbnails(small, manifest, read(small, manifest))["bench/test", "in_distribution"]
     shard = pq.read_table(small / manifest.by_key()["bench/test"].data[0].path)["image"].to_pylist()
-    assert [decoded(one).tobytes() for one in made] == [
+    assert [decoded(picture).tobytes() for picture in pictures] == [
         Image.open(io.BytesIO(row["bytes"])).tobytes() for row in shard
     ]
-    assert all(one.exact for one in made)
+    assert all(picture.exact for picture in pictures)
 
 
 def test_an_image_that_does_not_decode_is_named(small):

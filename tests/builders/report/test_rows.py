@@ -15,8 +15,8 @@ def test_rows_are_counted_by_class_and_the_first_are_found(imagenet_release, man
     split = manifest.by_key()[KEY]
     index = pq.read_table(imagenet_release / split.index.path).to_pylist()
     read = read_split_rows(imagenet_release, KEY, split, {"imagenet"})
-    assert {one.class_id: one.rows for one in read.classes} == Counter(row["class_id"] for row in index)
-    assert {one.role for one in read.classes} == {"near_ood"}
+    assert {row.class_id: row.rows for row in read.classes} == Counter(row["class_id"] for row in index)
+    assert {row.role for row in read.classes} == {"near_ood"}
     assert {role: rows.tolist() for role, rows in read.first.items()} == {"near_ood": list(range(FIRST))}
 
 
