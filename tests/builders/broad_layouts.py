@@ -7,8 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.builders.circulating import place, write_named
-from tests.builders.facets_layouts import packed
-from tests.builders.trees import link, write_parquet
+from tests.builders.trees import archive_of, link, packed, write_parquet
 
 
 def imagenet_o_images(imagenet_o):
@@ -23,11 +22,7 @@ def imagenet_o_inside(imagenet_o, root):
     return root / "test"
 
 
-def imagenet_o_archive(imagenet_o, root):
-    """The archive as downloaded."""
-    root.mkdir(exist_ok=True)
-    packed(imagenet_o / "imagenet-o", root / "imagenet-o.tar", "w")
-    return root
+imagenet_o_archive = archive_of("imagenet_o", "imagenet-o", "imagenet-o.tar", "w")
 
 
 def imagenet_o_converted(imagenet_o, root):
@@ -46,18 +41,10 @@ def inaturalist_bare(inaturalist, root):
     return root
 
 
-def inaturalist_archive(inaturalist, root):
-    """The archive as downloaded."""
-    root.mkdir(exist_ok=True)
-    packed(inaturalist / "iNaturalist", root / "iNaturalist.tar.gz", "w:gz")
-    return root
+inaturalist_archive = archive_of("inaturalist", "iNaturalist", "iNaturalist.tar.gz", "w:gz")
 
 
-def inaturalist_tar(inaturalist, root):
-    """The same gunzipped."""
-    root.mkdir(exist_ok=True)
-    packed(inaturalist / "iNaturalist", root / "iNaturalist.tar", "w")
-    return root
+inaturalist_tar = archive_of("inaturalist_tar", "iNaturalist", "iNaturalist.tar", "w")
 
 
 def named_rows(folder):

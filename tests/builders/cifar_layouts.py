@@ -14,7 +14,7 @@ import scipy.io
 from datasets import ClassLabel, Features, Image
 
 from taxonomy import tables
-from tests.builders.trees import link, write_shards
+from tests.builders.trees import inside_of, write_shards
 
 
 def png(pixels):
@@ -31,10 +31,7 @@ def cifar100_batch(folder, partition):
     return batch, batch["data"].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
 
 
-def cifar100_inside(cifar100, root):
-    """The innermost folder given."""
-    link(cifar100 / "cifar-100-python", root / "cifar")
-    return root / "cifar"
+cifar100_inside = inside_of("cifar100", "cifar-100-python", "cifar")
 
 
 def cifar100_archive(cifar100, root):
@@ -178,16 +175,10 @@ def lsun_flat_inside(lsun, root):
     return lsun_flat(lsun, root) / "test"
 
 
-def lsun_database(lsun, root):
-    """The database's own folder, under another name."""
-    link(lsun / "test_lmdb", root / "scenes")
-    return root / "scenes"
+lsun_database = inside_of("lsun_database", "test_lmdb", "scenes")
 
 
-def lsun_fix_inside(lsun_fix, root):
-    """The folder itself, under another name."""
-    link(lsun_fix / "LSUN_fix", root / "LSUN_pil")
-    return root / "LSUN_pil"
+lsun_fix_inside = inside_of("lsun_fix", "LSUN_fix", "LSUN_pil")
 
 
 def lsun_fix_for_image_folder(lsun_fix, root):
@@ -197,10 +188,7 @@ def lsun_fix_for_image_folder(lsun_fix, root):
     return root
 
 
-def dtd_inside(dtd, root):
-    """The images' folder given."""
-    link(dtd, root / "dtd")
-    return root / "dtd" / "images"
+dtd_inside = inside_of("dtd", "", "dtd", "images")
 
 
 def dtd_parquet(dtd, root, splits=("train", "validation", "test"), names=True):

@@ -1,14 +1,13 @@
 """Turn the demo's SUN397 and SVHN full numbers into every other accepted layout."""
 
 import os
-import tarfile
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 from datasets import ClassLabel, Features, Image, Sequence, Value
 
 from taxonomy import tables
-from tests.builders.trees import link, write_shards
+from tests.builders.trees import archive_of, inside_of, link, packed, write_shards
 
 
 def sun397_images(sun397):
@@ -19,10 +18,7 @@ def sun397_images(sun397):
     ]
 
 
-def sun397_inside(sun397, root):
-    """The folder of the letters given."""
-    link(sun397, root / "sun")
-    return root / "sun" / "SUN397"
+sun397_inside = inside_of("sun397", "", "sun", "SUN397")
 
 
 def sun397_without_the_list(sun397, root):
@@ -32,33 +28,10 @@ def sun397_without_the_list(sun397, root):
     return root
 
 
-def packed(folder, archive, mode, name=None):
-    """The archive of a folder under its own or another name, in another order than that of a listing."""
-    with tarfile.open(archive, mode) as file:
-        for path in sorted(folder.rglob("*"), key=lambda path: path.name[::-1]):
-            file.add(path, f"{name or folder.name}/{path.relative_to(folder).as_posix()}", recursive=False)
-
-
-def archive_of(key, folder, file, mode, name=None):
-    """How a demo's folder is packed as the archive that its owner offers."""
-
-    def pack(demo, root):
-        root.mkdir(exist_ok=True)
-        packed(demo / folder, root / file, mode, name)
-        return root
-
-    pack.__name__ = f"{key}_archive"
-    return pack
-
-
 sun397_archive = archive_of("sun397", "SUN397", "SUN397.tar.gz", "w:gz")
 
 
-def sun397_tar(sun397, root):
-    """The archive of the other server, which is not compressed."""
-    root.mkdir(exist_ok=True)
-    packed(sun397 / "SUN397", root / "SUN397.tar", "w")
-    return root
+sun397_tar = archive_of("sun397_tar", "SUN397", "SUN397.tar", "w")  # of the other server, which is not compressed
 
 
 def sun397_divided(sun397, root, folders, spell):

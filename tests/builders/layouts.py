@@ -12,7 +12,7 @@ import scipy.io
 
 from taxonomy import tables
 from tests.builders import broad_layouts, cifar_layouts, circulating, facets_layouts
-from tests.builders.trees import add, link, tree, write_shards, write_tar
+from tests.builders.trees import add, archive_of, inside_of, link, tree, write_shards, write_tar
 
 KIT = "ILSVRC2012_devkit_t12"
 
@@ -156,10 +156,7 @@ def imagenet_parquet(imagenet, root):
     return root
 
 
-def food101_inside(food101, root):
-    """The official tree with the images' folder given."""
-    link(food101, root / "food-101")
-    return root / "food-101" / "images"
+food101_inside = inside_of("food101", "", "food-101", "images")
 
 
 def food101_parquet(food101, root, names=None):
@@ -183,15 +180,12 @@ def food101_parquet_swapped(food101, root):
     return food101_parquet(food101, root, names)
 
 
-def caltech256_inside(caltech256, root):
-    """The official tree with the class folders' own folder given."""
-    link(caltech256, root / "caltech256")
-    return root / "caltech256" / "256_ObjectCategories"
+caltech256_inside = inside_of("caltech256", "", "caltech256", "256_ObjectCategories")
 
 
-food101_archive = facets_layouts.archive_of("food101", "", "food-101.tar.gz", "w:gz", "food-101")
-caltech256_archive = facets_layouts.archive_of("caltech256", "256_ObjectCategories", "256_ObjectCategories.tar", "w")
-dtd_archive = facets_layouts.archive_of("dtd", "", "dtd-r1.0.1.tar.gz", "w:gz", "dtd")
+food101_archive = archive_of("food101", "", "food-101.tar.gz", "w:gz", "food-101")
+caltech256_archive = archive_of("caltech256", "256_ObjectCategories", "256_ObjectCategories.tar", "w")
+dtd_archive = archive_of("dtd", "", "dtd-r1.0.1.tar.gz", "w:gz", "dtd")
 
 
 def places365_easy(places365, root):
@@ -221,7 +215,7 @@ def places365_large(places365, root):
     return places365_torchvision(places365, root, "large")
 
 
-ninco_archive = facets_layouts.archive_of("ninco", "NINCO", "NINCO_all.tar.gz", "w:gz")
+ninco_archive = archive_of("ninco", "NINCO", "NINCO_all.tar.gz", "w:gz")
 
 
 def ninco_openood(ninco, root):
@@ -232,7 +226,7 @@ def ninco_openood(ninco, root):
     return root
 
 
-imagenet_v2_archive = facets_layouts.archive_of(  # a tar under the name of a compressed one
+imagenet_v2_archive = archive_of(  # a tar under the name of a compressed one
     "imagenet_v2", "imagenetv2-matched-frequency-format-val", "imagenetv2-matched-frequency.tar.gz", "w"
 )
 
@@ -242,7 +236,7 @@ def imagenet_v2_openood(imagenet_v2, root):
     return nested(imagenet_v2 / "imagenetv2-matched-frequency-format-val", root, "images_largescale/imagenet_v2")
 
 
-imagenet_r_archive = facets_layouts.archive_of("imagenet_r", "imagenet-r", "imagenet-r.tar", "w")
+imagenet_r_archive = archive_of("imagenet_r", "imagenet-r", "imagenet-r.tar", "w")
 
 
 def imagenet_r_openood(imagenet_r, root):
@@ -301,8 +295,8 @@ def imagenet_c_openood(imagenet_c, root):
     return root
 
 
-mos_sun_archive = facets_layouts.archive_of("mos_sun", "SUN", "SUN.tar.gz", "w:gz")
-mos_sun_tar = facets_layouts.archive_of("mos_sun_tar", "SUN", "SUN.tar", "w")
+mos_sun_archive = archive_of("mos_sun", "SUN", "SUN.tar.gz", "w:gz")
+mos_sun_tar = archive_of("mos_sun_tar", "SUN", "SUN.tar", "w")
 
 
 LAYOUTS = {

@@ -69,20 +69,6 @@ def test_generated_images_are_of_the_same_originals(reference, shifted):
     assert not set(split.table["id"].to_pylist()) & set(clean["id"].to_pylist())
 
 
-def test_generated_images_keep_their_labels_and_verify(demo, shifted, broad_release, tmp_path):
-    manifest = build_demo(demo, tmp_path, benchmark=shifted, splits=("broad-resized/resized",))
-    assert manifest["configs"]["broad-resized"]["splits"]["resized"]["labelled"] is True
-    problems = Problems()
-    listed = check_manifest.load_manifest(tmp_path, problems)
-    verified, _ = verify.verify(tmp_path, listed, Scope.of(listed, decode=False), workers=1, advance=lambda _: None)
-    problems.merge(verified)
-    assert list(problems.lines()) == []
-    columns = ["source_id", "label"]
-    rows = pq.read_table(tmp_path / "index" / "broad-resized" / "resized.parquet", columns=columns)
-    clean = pq.read_table(broad_release / "index" / "broad-reference" / "test.parquet", columns=columns)
-    assert rows.to_pylist() == clean.to_pylist()
-
-
 def test_sets_have_their_owners_sizes():
     # Huang and Li (2021): 10,000; Hendrycks et al. (2021): 2,000; OpenOOD's list of the 17,632 of Wang et al. (2022).
     counts = {name: BENCHMARK.count(f"broad-novel-classes/{name}").rows for name in NOVEL}

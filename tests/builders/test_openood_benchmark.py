@@ -338,12 +338,6 @@ def test_the_demo_verifies_and_says_that_it_is_one(openood_release, capsys):
     assert "openood is built from demo sources" in capsys.readouterr().out
 
 
-def test_the_card_says_plainly_that_kinship_is_no_look_at_an_image(openood_release):
-    card = " ".join((openood_release / "README.md").read_text(encoding="utf-8").split())
-    assert "160 of SSB-hard's 980 classes descend from a known class (8,000 rows, as blue jay from jay)" in card
-    assert "That is no look at the images: SSB's authors chose classes by semantic distance." in card
-
-
 def test_a_kind_without_an_overlap_is_no_valid_row(openood_release, tmp_path, capsys):
     """The column beside `id_overlap` is checked against it."""
     root = linked(openood_release, tmp_path / "other")

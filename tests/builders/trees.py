@@ -111,6 +111,36 @@ def write_tar(path, files):
             add(archive, name, content)
 
 
+def packed(folder, archive, mode, name=None):
+    """The archive of a folder under its own or another name, in another order than that of a listing."""
+    with tarfile.open(archive, mode) as file:
+        for path in sorted(folder.rglob("*"), key=lambda path: path.name[::-1]):
+            file.add(path, f"{name or folder.name}/{path.relative_to(folder).as_posix()}", recursive=False)
+
+
+def archive_of(key, folder, file, mode, name=None):
+    """How a demo's folder is packed as the archive that its owner offers."""
+
+    def pack(demo, root):
+        root.mkdir(exist_ok=True)
+        packed(demo / folder, root / file, mode, name)
+        return root
+
+    pack.__name__ = f"{key}_archive"
+    return pack
+
+
+def inside_of(key, folder, place, given=""):
+    """How a folder of a demo stands at another place, and this or a folder below it is given."""
+
+    def name_inside(demo, root):
+        link(demo / folder, root / place)
+        return root / place / given
+
+    name_inside.__name__ = f"{key}_inside"
+    return name_inside
+
+
 def write_parquet(path, rows, names):
     """Write (file name, label, bytes) rows as the Hub does; without names the labels are bare numbers."""
     features = Features({"image": Image(), "label": ClassLabel(names=list(names or ["-"]))})

@@ -156,10 +156,3 @@ def test_a_missing_folder_is_made_and_the_release_stays_as_it_is(small, tmp_path
     with Image.open(out) as picture:
         assert picture.format == "JPEG"
     assert everything(small) == before
-
-
-def test_a_folder_that_cannot_be_made_gets_one_sentence(small, tmp_path, capsys):
-    (tmp_path / "file").write_text("")
-    assert run(small, SHEET, "--out", str(tmp_path / "file" / "sheet.png")) == 2
-    error = capsys.readouterr().err
-    assert error.count("\n") == 1 and str(tmp_path / "file") in error

@@ -158,7 +158,6 @@ def test_the_page_on_audits_names_every_audit_and_every_number():
         (["smoothness", "{}/none", "--splits", "pictures"], "none does not exist. Give the folder of a release"),
         (["pairs", "{}", "--splits", "pictures/test"], "pictures/test has no duplicates in the table of"),
         (["sheet", "{}", "--splits", ""], "has an empty name. Give CONFIG or CONFIG/SPLIT"),
-        (["sheet", "{}", "--out", "picture"], "The picture picture has no extension, which names no format"),
         (["sheet", "{}", "--out", "{}"], "is a folder. Give the name of a file in it"),
         (["sheet", "{}", "--out", "{}/README.md/x.png"], "README.md is a file. Give a file in a folder"),
         (["duplicates", "{}", "--exact", "--out", "{}"], "is a folder. Give the name of a file in it"),
