@@ -7,7 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from tests.builders.circulating import place, write_named
-from tests.builders.trees import archive_of, link, packed, write_parquet
+from tests.builders.trees import archive_of, changed, link, packed, write_parquet
 
 
 def imagenet_o_images(imagenet_o):
@@ -42,8 +42,6 @@ def inaturalist_bare(inaturalist, root):
 
 
 inaturalist_archive = archive_of("inaturalist", "iNaturalist", "iNaturalist.tar.gz", "w:gz")
-
-
 inaturalist_tar = archive_of("inaturalist_tar", "iNaturalist", "iNaturalist.tar", "w")
 
 
@@ -148,9 +146,7 @@ def coco2017_archive(coco2017, root, ending="tar", mode="w"):
     return root
 
 
-def coco2017_compressed(coco2017, root):
-    """The same, compressed."""
-    return coco2017_archive(coco2017, root, "tar.gz", "w:gz")
+coco2017_compressed = changed("coco2017_compressed", coco2017_archive, "tar.gz", "w:gz")
 
 
 def coco2017_parquet(coco2017, root):

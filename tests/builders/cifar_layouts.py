@@ -14,7 +14,7 @@ import scipy.io
 from datasets import ClassLabel, Features, Image
 
 from taxonomy import tables
-from tests.builders.trees import inside_of, write_shards
+from tests.builders.trees import changed, inside_of, write_shards
 
 
 def png(pixels):
@@ -84,9 +84,8 @@ def cifar100_parquet(cifar100, root, folder="cifar100", shards=1, names=True):
     return root
 
 
-def cifar100_parquet_shards(cifar100, root):
-    """A mirror of three files a partition in `data/`, without label names."""
-    return cifar100_parquet(cifar100, root, "data", 3, names=False)
+# A mirror of three files a partition in `data/`, without label names.
+cifar100_parquet_shards = changed("cifar100_parquet_shards", cifar100_parquet, "data", 3, names=False)
 
 
 def cifar100_converted(cifar100, root):
@@ -121,9 +120,7 @@ def svhn_parquet(svhn, root, folder="cropped_digits", shards=1):
     return root
 
 
-def svhn_parquet_shards(svhn, root):
-    """A mirror of two files a partition, in the root itself."""
-    return svhn_parquet(svhn, root, ".", 2)
+svhn_parquet_shards = changed("svhn_parquet_shards", svhn_parquet, ".", 2)  # two files a partition, in the root
 
 
 def svhn_converted(svhn, root):
@@ -176,8 +173,6 @@ def lsun_flat_inside(lsun, root):
 
 
 lsun_database = inside_of("lsun_database", "test_lmdb", "scenes")
-
-
 lsun_fix_inside = inside_of("lsun_fix", "LSUN_fix", "LSUN_pil")
 
 
@@ -203,14 +198,9 @@ def dtd_parquet(dtd, root, splits=("train", "validation", "test"), names=True):
     return root
 
 
-def dtd_parquet_two_splits(dtd, root):
-    """A mirror that divides the images in two."""
-    return dtd_parquet(dtd, root, ("train", "test"))
-
-
-def dtd_parquet_bare(dtd, root):
-    """A mirror whose labels are bare numbers: the names say the texture."""
-    return dtd_parquet(dtd, root, names=False)
+dtd_parquet_two_splits = changed("dtd_parquet_two_splits", dtd_parquet, ("train", "test"))
+# A mirror whose labels are bare numbers: the names say the texture.
+dtd_parquet_bare = changed("dtd_parquet_bare", dtd_parquet, names=False)
 
 
 CIFAR100 = (cifar100_inside, cifar100_archive, cifar100_parquet, cifar100_parquet_shards, cifar100_converted)

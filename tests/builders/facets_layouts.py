@@ -29,8 +29,6 @@ def sun397_without_the_list(sun397, root):
 
 
 sun397_archive = archive_of("sun397", "SUN397", "SUN397.tar.gz", "w:gz")
-
-
 sun397_tar = archive_of("sun397_tar", "SUN397", "SUN397.tar", "w")  # of the other server, which is not compressed
 
 

@@ -12,7 +12,7 @@ import scipy.io
 
 from taxonomy import tables
 from tests.builders import broad_layouts, cifar_layouts, circulating, facets_layouts
-from tests.builders.trees import add, archive_of, inside_of, link, tree, write_shards, write_tar
+from tests.builders.trees import add, archive_of, changed, inside_of, link, tree, write_shards, write_tar
 
 KIT = "ILSVRC2012_devkit_t12"
 
@@ -210,9 +210,8 @@ def places365_torchvision(places365, root, size="256"):
     return root
 
 
-def places365_large(places365, root):
-    """The large edition; the demo's small images stand in for its."""
-    return places365_torchvision(places365, root, "large")
+# The large edition; the demo's small images stand in for its.
+places365_large = changed("places365_large", places365_torchvision, "large")
 
 
 ninco_archive = archive_of("ninco", "NINCO", "NINCO_all.tar.gz", "w:gz")

@@ -130,6 +130,16 @@ def archive_of(key, folder, file, mode, name=None):
     return pack
 
 
+def changed(name, convert, *args, **options):
+    """Another form of a layout, by other arguments of its function."""
+
+    def convert_otherwise(demo, root):
+        return convert(demo, root, *args, **options)
+
+    convert_otherwise.__name__ = name
+    return convert_otherwise
+
+
 def inside_of(key, folder, place, given=""):
     """How a folder of a demo stands at another place, and this or a folder below it is given."""
 

@@ -70,7 +70,7 @@ def jpeg(image):
         (
             [["bear"], ["lion"], ["camel"]],
             png,
-            "1 holds images of lion, while the sorted list of its classes has camel there",
+            "1 holds images of lion, while the sorted list of its classes has camel",
         ),
         ([["bear"], ["camel", "lion"]], png, "1 holds images of camel and lion, so its class is unclear"),
         ([["bear"], ["bear"]], png, "0 and 1 hold images of the same class bear"),
@@ -117,19 +117,9 @@ def test_a_set_of_a_partition_that_is_not_read_decides_nothing(demo, pictures, t
     assert any("valid/cifar40: its class folders are numbers, and this run reads no images" in note for note in notes)
 
 
-@pytest.mark.parametrize(
-    ("names", "expected"),
-    [
-        (["0", "2", "1"], True),
-        (["0"], True),
-        ([], False),
-        (["1", "2"], False),
-        (["0", "0"], False),
-        (["0", "a"], False),
-    ],
-)
-def test_what_counts_as_numbered(names, expected):
-    assert are_numbered(names) is expected
+def test_what_counts_as_numbered():
+    assert are_numbered(["0", "2", "1"]) and are_numbered(["0"])
+    assert not any(map(are_numbered, ([], ["1", "2"], ["0", "0"], ["0", "a"])))
 
 
 @pytest.mark.timeout(60)

@@ -161,9 +161,3 @@ def test_ctrl_c_is_one_sentence_and_the_next_run_goes_on(run, dtd, site, monkeyp
     assert (code, err.lstrip()) == (130, "stopped; run the same command again and it goes on where it stopped.\n")
     assert run("get", "dtd", "--into", "data", "--quiet")[0] == 0
     assert site.asked()[-1].startswith("bytes=")
-
-
-def test_unknown_sources_are_refused_with_those_that_there_are(run):
-    code, _, err = run("get", "imagnet", "--into", "data")
-    assert code == 2
-    assert "'imagnet' is not one of 'imagenet'" in err
