@@ -1,6 +1,7 @@
 """A release of somebody's own folders: which images are drawn, what it says, and what is refused."""
 
 import csv
+import functools
 import re
 import shutil
 
@@ -63,6 +64,7 @@ def release(folders, tmp_path_factory):
     return out
 
 
+@functools.cache
 def rows(release, config):
     return {name: list(split) for name, split in datasets.load_dataset(str(release), config).items()}
 

@@ -22,33 +22,6 @@ from tests.hf_scripts import tampering
 from tests.manifests import manifest_of
 from tests.published_lists import content, labels, needs_lists, published
 
-# Zhang et al. (2023), Huang and Li (2021) and Yang et al. (2024), by the lists that they published.
-ROWS = {
-    "openood-imagenet1k/validation": 5_000,
-    "openood-imagenet1k/test": 45_000,
-    "openood-imagenet1k/ssb_hard": 49_000,
-    "openood-imagenet1k/ninco": 5_879,
-    "openood-imagenet1k/inaturalist": 10_000,
-    "openood-imagenet1k/textures": 5_160,
-    "openood-imagenet1k/openimage_o": 15_869,
-    "openood-imagenet1k/openimage_o_validation": 1_763,
-    "openood-imagenet1k-shifted/imagenet_v2": 10_000,
-    "openood-imagenet1k-shifted/imagenet_r": 30_000,
-    "openood-imagenet1k-shifted/imagenet_c": 10_000,
-    "openood-imagenet200/validation": 1_000,
-    "openood-imagenet200/test": 9_000,
-    "mos/test": 50_000,
-    "mos/inaturalist": 10_000,
-    "mos/sun": 10_000,
-    "mos/places": 10_000,
-    "mos/textures": 5_640,
-    "imagenet-ood/test": 50_000,
-    "imagenet-ood/imagenet_ood": 31_802,
-    # ILSVRC2012's training images, and those of the 200 classes by the table of its classes.
-    "openood-imagenet1k-train/train": 1_281_167,
-    "openood-imagenet200-train/train": 258_951,
-}
-
 LISTED = {
     "validation": "openood_validation",
     "test": "openood_test",
@@ -62,11 +35,9 @@ LISTED = {
 
 
 def test_splits_have_the_published_numbers_of_rows():
-    unknown = ("ssb_hard", "ninco", "inaturalist", "textures", "openimage_o", "openimage_o_validation")
-    same_counts = {f"openood-imagenet200/{name}": ROWS[f"openood-imagenet1k/{name}"] for name in unknown}
+    """Which these are, of every split, is held by tests/stated_figures.csv."""
     counts = {key: BENCHMARK.count(key) for key in BENCHMARK.parts()}
-    assert {key: count.rows for key, count in counts.items()} == ROWS | same_counts
-    assert all(count.rows == count.paper for count in counts.values())
+    assert {key: count.rows for key, count in counts.items()} == {key: count.paper for key, count in counts.items()}
 
 
 def _complete(key, partitions):

@@ -14,7 +14,7 @@ from tests.builders.trees import linked
 from tests.hf_scripts.samples import make_release
 
 AUDITS = (
-    ["artifacts", "--splits", "cifar", "--sample", "100"],
+    ["artifacts", "--splits", "cifar", "--sample", "30"],
     ["duplicates"],
     ["sheet", "--splits", "cifar", "--images", "3"],
     ["pairs", "--splits", "cifar/test"],
