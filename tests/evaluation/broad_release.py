@@ -47,7 +47,7 @@ def pixels(name, side):
 def rows_of(key, role, count, side):
     rows = []
     for number in range(count):
-        made = f"#{key.replace('/', '-')}" if role in ("adversarial", "corruption") else ""
+        table = f"#{key.replace('/', '-')}" if role in ("adversarial", "corruption") else ""
         held_out = "held-" if key.endswith("held_out") else ""
         source_id = f"{role if role == 'multi_label' else 'val'}/{held_out}{number}.png"
         encoded = io.BytesIO()
@@ -62,7 +62,7 @@ def rows_of(key, role, count, side):
                 "class_name": "a class",
                 "source": "imagenet",
                 "source_id": source_id,
-                "id": f"imagenet/{key if role == 'multi_label' else ''}{source_id}{made}",
+                "id": f"imagenet/{key if role == 'multi_label' else ''}{source_id}{table}",
                 "content_sha256": hashlib.sha256(encoded.getvalue()).hexdigest(),
                 "stored": "source",
             }
@@ -88,9 +88,9 @@ def make_broad(root, splits=SPLITS, sides=None):
         pq.write_table(table, path)
         write_index(index, table, LABELS)
         entry = configs.setdefault(config, {"label_names": list(LABELS), "splits": {}})
-        said = side if sides is None else sides.get(key, side)
-        made = {"generator": generator(said)} if said else {}
-        entry["splits"][split] = {"digest": rows_digest(table)} | made
+        manifest_entry = side if sides is None else sides.get(key, side)
+        rows_ = {"generator": generator(manifest_entry)} if manifest_entry else {}
+        entry["splits"][split] = {"digest": rows_digest(table)} | rows_
         for name, file in ((config, path), (f"{config}-index", index)):
             card.setdefault(name, []).append({"split": split, "path": layout.relative(file)})
     manifest = {"format": FORMAT, "configs": configs}

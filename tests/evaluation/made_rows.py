@@ -17,8 +17,8 @@ def make_rows(*groups, predictions=True, duplicates=None, overlaps=None, seed=0)
     """
     columns = {name: [] for name in ("id", "config", "split", "role", "label", "class_id", "source_id", "score")}
     predicted = []
-    for config, split, role, scores, *others in groups:
-        given = others[0] if others else {}
+    for config, split, role, scores, *columns_ in groups:
+        overrides = columns_[0] if columns_ else {}
         n = len(scores)
         known = role == "in_distribution"
         ids = [f"{config}/{split}/{role}/{i:04d}" for i in range(n)]
@@ -26,12 +26,12 @@ def make_rows(*groups, predictions=True, duplicates=None, overlaps=None, seed=0)
         columns["config"] += [config] * n
         columns["split"] += [split] * n
         columns["role"] += [role] * n
-        label = given.get("label", [0 if known else -1] * n)
+        label = overrides.get("label", [0 if known else -1] * n)
         columns["label"] += label
-        columns["class_id"] += given.get("class_id", ["some class"] * n)
-        columns["source_id"] += given.get("source_id", ids)
+        columns["class_id"] += overrides.get("class_id", ["some class"] * n)
+        columns["source_id"] += overrides.get("source_id", ids)
         columns["score"] += list(map(float, scores))
-        wrong = given.get("wrong", [False] * n)
+        wrong = overrides.get("wrong", [False] * n)
         predicted += [value + 1 if error else max(value, 0) for value, error in zip(label, wrong, strict=True)]
     order = np.random.default_rng(seed).permutation(len(predicted))
     arrays = {name: np.array(values)[order] for name, values in columns.items()}
@@ -39,7 +39,7 @@ def make_rows(*groups, predictions=True, duplicates=None, overlaps=None, seed=0)
         **arrays,
         prediction=np.array(predicted)[order] if predictions else None,
         duplicate=None if duplicates is None else np.isin(arrays["id"], duplicates),
-        overlap=None if overlaps is None else np.array([overlaps.get(one, "") for one in arrays["id"].tolist()]),
+        overlap=None if overlaps is None else np.array([overlaps.get(id_, "") for id_ in arrays["id"].tolist()]),
     )
 
 

@@ -58,8 +58,8 @@ def fitted(make, **kwargs):
     with torch.no_grad():
         features = model.layer2(model.layer1(images)).mean(dim=(2, 3)).double()
         features = torch.cat([features, torch.ones(len(features), 1, dtype=torch.float64)], dim=1)
-        wanted = 12 * torch.eye(len(LABELS), dtype=torch.float64)[[number % len(LABELS) for number in numbers]] - 6
-        solved = torch.linalg.lstsq(features, wanted).solution.float()
+        targets = 12 * torch.eye(len(LABELS), dtype=torch.float64)[[number % len(LABELS) for number in numbers]] - 6
+        solved = torch.linalg.lstsq(features, targets).solution.float()
         # The logits fitted so have one sum: they lie in a plane, and no distance among them would be stable.
         solved += torch.randn(solved.shape, generator=torch.Generator().manual_seed(0))
         model.fc.weight.copy_(solved[:-1].T)

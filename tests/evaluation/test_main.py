@@ -27,9 +27,9 @@ def test_help_needs_nothing_of_the_extra_and_ends_with_an_example(arguments):
         f"import sys; sys.modules.update(dict.fromkeys({EXTRA!r}))\n"
         "from unknown_detection.evaluation.__main__ import main; sys.exit(main([*sys.argv[1:], '--help']))"
     )
-    done = subprocess.run([sys.executable, "-c", script, *arguments], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert "Example: python -m unknown_detection evaluate " in " ".join(done.stdout.split())
+    process = subprocess.run([sys.executable, "-c", script, *arguments], cwd=ROOT, capture_output=True, text=True)
+    assert process.returncode == 0, process.stderr
+    assert "Example: python -m unknown_detection evaluate " in " ".join(process.stdout.split())
 
 
 WITHOUT = """
@@ -48,9 +48,9 @@ def test_a_missing_extra_is_one_sentence(tmp_path):
     lines = [f"{number},0.5,a:cat,b:dog" for number in range(20)]
     (tmp_path / "scores.csv").write_text("\n".join(["id,score,class,prediction", *lines, ""]))
     arguments = ["graph", str(tmp_path / "scores.csv"), "--out", str(tmp_path / "graph")]
-    done = subprocess.run([sys.executable, "-c", WITHOUT, *arguments], cwd=ROOT, capture_output=True, text=True)
-    assert done.returncode == 2, done.stderr
-    assert "error: networkx is not installed, but needed to run this command. Install it with pip" in done.stderr
+    process = subprocess.run([sys.executable, "-c", WITHOUT, *arguments], cwd=ROOT, capture_output=True, text=True)
+    assert process.returncode == 2, process.stderr
+    assert "error: networkx is not installed, but needed to run this command. Install it with pip" in process.stderr
 
 
 def test_a_report_that_is_not_there_is_not_called_one_without_figures(tmp_path, capsys):

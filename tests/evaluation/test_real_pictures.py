@@ -65,12 +65,12 @@ def test_real_pictures_with_real_weights_from_folders_to_the_report(world, tmp_p
     model = ["--model", real.MODEL, "--weights", str(weights), "--device", "cpu", "--batch-size", "7"]
     features, scores, report = tmp_path / "features", tmp_path / "scores.parquet", tmp_path / "report"
     assert main(["extract", *of_release, *model, "--splits", "folder", "--out", str(features)]) == 0
-    said = capsys.readouterr().out.splitlines()
+    output = capsys.readouterr().out.splitlines()
     store = FeatureStore.open(features)
     known, photographs = (store.features("folder", split) for split in ("test", "far_ood_photographs"))
     names = store.identity.label_names
     assert len(names) == 19  # two of the pictures are of one class
-    assert "classes  19 of the model's 1,000 logits" in said
+    assert "classes  19 of the model's 1,000 logits" in output
 
     network = timm.create_model(real.ARCHITECTURE, pretrained=False)
     network.load_state_dict(torch.load(weights, weights_only=True))
@@ -86,7 +86,7 @@ def test_real_pictures_with_real_weights_from_folders_to_the_report(world, tmp_p
     assert [names[label] for label in known.labels[order]] == [wnids[label] for label in labels]
     np.testing.assert_allclose(known.logits[order], chosen, atol=1e-3)
     right = 100 * (chosen.argmax(axis=1) == known.labels[order]).mean()
-    assert f"accuracy {right:.2f} % of 20 rows of folder/test" in said
+    assert f"accuracy {right:.2f} % of 20 rows of folder/test" in output
 
     assert main(["score", "--features", str(features), "--detectors", "msp", "--quiet", "--out", str(scores)]) == 0
     judged = ["report", *of_release, "--scores", str(scores), "--protocol", "openood", "--no-plots"]
@@ -100,8 +100,8 @@ def test_real_pictures_with_real_weights_from_folders_to_the_report(world, tmp_p
     surest = (shares / shares.sum(axis=1, keepdims=True)).max(axis=1)
     area = roc_auc_score(np.repeat([0, 1], [20, len(PHOTOGRAPHS)]), -surest)
     assert list(areas) == [pytest.approx(area, abs=1e-6)]
-    said = page_of(report).rpartition("Release digest")[2]
-    assert "1 of 1 classes are no nouns of WordNet 3.0 and were compared by name alone: far_ood_photographs." in said
+    output = page_of(report).rpartition("Release digest")[2]
+    assert "1 of 1 classes are no nouns of WordNet 3.0 and were compared by name alone: far_ood_photographs." in output
     assert area > 0.9
 
 
@@ -147,6 +147,6 @@ def test_a_thousand_photographs_are_cropped_as_timm_does_and_not_squashed(world)
         assert all(torch.equal(ways["default"](image), of_timm(image.convert("RGB"))) for image in images)
         for way, preprocessing in ways.items():
             with torch.no_grad():
-                found = network(torch.stack([preprocessing(image) for image in images])).argmax(dim=1).numpy()
-            right[way] += (found == labels[first : first + 25]).sum() / 10  # percent of 1,000
+                prepared = network(torch.stack([preprocessing(image) for image in images])).argmax(dim=1).numpy()
+            right[way] += (prepared == labels[first : first + 25]).sum() / 10  # percent of 1,000
     assert right["squashed"] + 4 < right["default"], right

@@ -1,4 +1,4 @@
-"""The table of a release's duplicate pairs: reading and checking it.
+"""Reads and checks the table of a release's duplicate pairs.
 
 Each line is a pair of rows whose images are identical (distance 0) or nearly so. A row may appear in several pairs.
 """
@@ -30,17 +30,17 @@ _REBUILD = "Take the table from the same build as the rows, or build the release
 
 
 def read_pairs(path: Path, sha256: str, rows: int, name: str) -> pa.Table:
-    """Read the table's file, with the digest and number of rows that the manifest of the release lists.
+    """Read the table from its file, which must have the digest and number of rows of the manifest.
 
     Raises:
         EvaluationError: the file does not exist, or its digest or number of rows differs.
     """
     require_regular(path)
     content = path.read_bytes()
-    found = hashlib.sha256(content).hexdigest()
-    if found != sha256:
+    digest = hashlib.sha256(content).hexdigest()
+    if digest != sha256:
         raise EvaluationError(
-            f"{PATH} of {name} has the sha256 {found[:12]}, but the manifest names {sha256[:12]}; {_VERIFY}"
+            f"{PATH} of {name} has the sha256 {digest[:12]}, but the manifest names {sha256[:12]}; {_VERIFY}"
         )
     pairs = read_untrusted(content, f"{PATH} of {name}")
     if len(pairs) != rows:
@@ -62,27 +62,27 @@ def check_pairs(pairs: pa.Table, splits: frozenset[str], ids: Ids, where: str) -
             is not in the release.
     """
     if pairs.schema.remove_metadata() != COLUMNS:
-        found, wanted = (", ".join(f"{one.name} {one.type}" for one in each) for each in (pairs.schema, COLUMNS))
-        raise EvaluationError(f"{PATH} of {where} has the columns {found}, instead of {wanted}. {_REBUILD}")
+        columns, expected = (", ".join(f"{of.name} {of.type}" for of in schema) for schema in (pairs.schema, COLUMNS))
+        raise EvaluationError(f"{PATH} of {where} has the columns {columns}, instead of {expected}. {_REBUILD}")
     empty = [name for name in COLUMNS.names if pairs[name].null_count]
     if empty:
         raise EvaluationError(f"{PATH} of {where} has empty cells in {', '.join(empty)}. {_REBUILD}")
-    alone = pairs["id"].filter(pc.equal(pairs["id"], pairs["other_id"]))
-    if len(alone):
-        raise EvaluationError(f"{PATH} of {where} pairs {alone[0]} with itself. {_REBUILD}")
-    for split, named in paired_ids(pairs).items():
+    self_paired = pairs["id"].filter(pc.equal(pairs["id"], pairs["other_id"]))
+    if len(self_paired):
+        raise EvaluationError(f"{PATH} of {where} pairs {self_paired[0]} with itself. {_REBUILD}")
+    for split, row_ids in paired_ids(pairs).items():
         if split not in splits:
             raise EvaluationError(f"{PATH} names rows of {split}, a split that {where} does not have. {_REBUILD}")
-        strangers = named.filter(pc.invert(pc.is_in(named, value_set=ids(*split.split("/", 1)).combine_chunks())))
-        if len(strangers):
+        missing = row_ids.filter(pc.invert(pc.is_in(row_ids, value_set=ids(*split.split("/", 1)).combine_chunks())))
+        if len(missing):
             raise EvaluationError(
-                f"{PATH} names {len(strangers):,} ids that {split} of {where} does not have, such as {strangers[0]}. "
+                f"{PATH} names {len(missing):,} ids that {split} of {where} does not have, such as {missing[0]}. "
                 f"{_REBUILD}"
             )
 
 
 def paired_ids(pairs: pa.Table) -> dict[str, pa.Array]:
-    """Return the distinct ids of rows that appear in any pair, on either side, by `config/split`, sorted by split."""
+    """Return the distinct ids of rows on either side of a pair, by `config/split`, sorted by split."""
     splits, ids = (
         pa.chunked_array([*pairs[name].chunks, *pairs[f"other_{name}"].chunks], pa.string())
         for name in ("split", "id")

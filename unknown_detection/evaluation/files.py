@@ -1,4 +1,4 @@
-"""Files: atomic writes, reading what somebody else wrote, and names."""
+"""Writes files atomically, reads files that somebody else wrote, and makes file names."""
 
 from __future__ import annotations
 
@@ -67,12 +67,12 @@ def safe_file_name(*parts: str) -> str:
     return "-".join(re.sub(r"[^A-Za-z0-9.]+", "-", part).strip("-.") for part in parts)
 
 
-def load_python(spec: str, what: str) -> tuple[Any, str, Path, str]:
+def load_python(spec: str, kind: str) -> tuple[Any, str, Path, str]:
     """Load an object from the user's file, whose code is run.
 
     Args:
         spec: `FILE.py:NAME`, with a name in that file.
-        what: what it should be, for messages.
+        kind: what it should be, for messages.
 
     Returns:
         The object, its name, the file and the SHA-256 of its content.
@@ -83,7 +83,7 @@ def load_python(spec: str, what: str) -> tuple[Any, str, Path, str]:
     file, colon, name = spec.rpartition(":")
     path = Path(file)
     if not colon or path.suffix != ".py" or not name:
-        raise EvaluationError(f"{one_line(spec)} does not name a {what}; write FILE.py:NAME.")
+        raise EvaluationError(f"{one_line(spec)} does not name a {kind}; write FILE.py:NAME.")
     if not path.is_file():
         raise EvaluationError(f"There is no file {path} to load {one_line(name)} from; check the path.")
     content = path.read_bytes()
@@ -98,7 +98,7 @@ def load_python(spec: str, what: str) -> tuple[Any, str, Path, str]:
     # Not by importlib, which would leave a __pycache__ beside the user's file.
     exec(code, module.__dict__)
     if not hasattr(module, name):
-        known = [each for each in vars(module) if not each.startswith("_")]
+        known = [attribute for attribute in vars(module) if not attribute.startswith("_")]
         raise unknown_name(f"name in {path}", name, known or ["none: the file defines nothing"])
     return getattr(module, name), name, path, digest
 

@@ -207,8 +207,8 @@ class Release:
         if self._duplicates is None and listed is not None:
             path = Path(self.source) / PATH
             if self.revision is not None:
-                lacking = f"{self.name} has no {PATH}, although its manifest names it"
-                _, path = _download(self.source, self.revision, PATH, lacking)
+                missing = f"{self.name} has no {PATH}, although its manifest names it"
+                _, path = _download(self.source, self.revision, PATH, missing)
             pairs = duplicate_pairs.read_pairs(path, listed.sha256, listed.rows, self.name)
             splits = frozenset(f"{config}/{split}" for config in self.configs for split in self.splits(config))
             duplicate_pairs.check_pairs(pairs, splits, lambda config, split: self.rows(config, split)["id"], self.name)
@@ -294,7 +294,8 @@ def load(where: str | Path | Release, revision: str | None = None) -> Release:
     if not _REPOSITORY.fullmatch(where):
         raise EvaluationError(f"{where} is neither a folder nor a repository ORG/NAME; check the path.")
     if revision is None and root.parent.is_dir():
-        near = difflib.get_close_matches(root.name, sorted(one.name for one in root.parent.iterdir()), n=1, cutoff=0.6)
+        siblings = sorted(path.name for path in root.parent.iterdir())
+        near = difflib.get_close_matches(root.name, siblings, n=1, cutoff=0.6)
         hint = f"; did you mean {root.parent / near[0]}?" if near else "."
         raise EvaluationError(
             f"There is no folder {where}{hint} Check the path, or give --revision, too, for a dataset of this name on "
@@ -305,53 +306,53 @@ def load(where: str | Path | Release, revision: str | None = None) -> Release:
 
 
 def choose_splits(
-    here: Mapping[str, Sequence[str]], wanted: str | Iterable[str | Key] | None, where: str
+    available: Mapping[str, Sequence[str]], requested: str | Iterable[str | Key] | None, where: str
 ) -> list[Key]:
     """Select splits.
 
     Args:
-        here: the names of the splits of each config.
-        wanted: `CONFIG[/SPLIT],...`, or several of `CONFIG`, `CONFIG/SPLIT` and (config, split); None for all.
+        available: the names of the splits of each config.
+        requested: `CONFIG[/SPLIT],...`, or several of `CONFIG`, `CONFIG/SPLIT` and (config, split); None for all.
         where: what has these configs, for messages.
 
     Raises:
         EvaluationError: there is no such config or split, or nothing is named.
     """
-    pairs = [(config, split) for config, splits in here.items() for split in splits]
-    if wanted is None:
+    pairs = [(config, split) for config, splits in available.items() for split in splits]
+    if requested is None:
         return pairs
-    given = wanted.split(",") if isinstance(wanted, str) else list(wanted)
-    names = [one.strip() if isinstance(one, str) else "/".join(one) for one in given]
+    choices = requested.split(",") if isinstance(requested, str) else list(requested)
+    names = [choice.strip() if isinstance(choice, str) else "/".join(choice) for choice in choices]
     if not any(names):
         raise EvaluationError(f"No split is named; give CONFIG or CONFIG/SPLIT, such as {'/'.join(pairs[0])}.")
-    found: list[Key] = []
+    selected: list[Key] = []
     for name in filter(None, names):
         config, slash, split = name.partition("/")
-        require_known(f"config of {where}", [config], here)
-        require_known(f"split of {config} in {where}", [split] if slash else [], here[config])
-        found += [pair for pair in pairs if pair[0] == config and split in ("", pair[1])]
-    return list(dict.fromkeys(found))
+        require_known(f"config of {where}", [config], available)
+        require_known(f"split of {config} in {where}", [split] if slash else [], available[config])
+        selected += [pair for pair in pairs if pair[0] == config and split in ("", pair[1])]
+    return list(dict.fromkeys(selected))
 
 
 def _are_rows(rows: pa.Table) -> bool:
     """Whether a table has the columns of a release's rows, without empty cells."""
-    wanted = {**dict.fromkeys(_TEXTS, "string"), "label": "int64", "role": "int64"}
+    expected = {**dict.fromkeys(_TEXTS, "string"), "label": "int64", "role": "int64"}
     kinds = {name: str(kind) for name, kind in zip(rows.schema.names, rows.schema.types, strict=True)}
-    return all(kinds.get(name) == kind and not rows[name].null_count for name, kind in wanted.items())
+    return all(kinds.get(name) == kind and not rows[name].null_count for name, kind in expected.items())
 
 
 def _manifest(path: Path, where: str) -> _Manifest:
-    """Read a manifest, and check what is read of it."""
+    """Read the parts of a manifest that the evaluation needs, and check them."""
     if not path.is_file():
         raise EvaluationError(f"{where} is not a release: it has no manifest.json. Check the path.")
     try:
-        found = read_json(path)
-        if isinstance(found, dict) and found.get("format", FORMAT) != FORMAT:
+        manifest = read_json(path)
+        if isinstance(manifest, dict) and manifest.get("format", FORMAT) != FORMAT:
             raise EvaluationError(
-                f"The manifest of {where} has format {one_line(found['format'], 40)}, but this version reads format "
-                f"{FORMAT}. Use the version of this project that wrote it."
+                f"The manifest of {where} has format {one_line(manifest['format'], 40)}, but this version reads "
+                f"format {FORMAT}. Use the version of this project that wrote it."
             )
-        return msgspec.convert(found, _Manifest)
+        return msgspec.convert(manifest, _Manifest)
     except ValueError as error:
         raise EvaluationError(
             f"The manifest.json of {where} is invalid: it must list configs with label_names, and splits with digests "
@@ -359,11 +360,11 @@ def _manifest(path: Path, where: str) -> _Manifest:
         ) from error
 
 
-def _download(name: str, revision: str | None, file: str, lacking: str) -> tuple[str, Path]:
-    """Download a file of a release on the Hub to the client's cache; returns the commit of the revision, too.
+def _download(name: str, revision: str | None, file: str, missing: str) -> tuple[str, Path]:
+    """Download a file of a release on the Hub to the client's cache; return the revision's commit and the file.
 
     Raises:
-        EvaluationError: there is no such repository, revision or file (then it begins with `lacking`), or no answer.
+        EvaluationError: there is no such repository, revision or file (then it begins with `missing`), or no answer.
     """
     from huggingface_hub import HfApi, hf_hub_download
     from huggingface_hub.errors import RemoteEntryNotFoundError, RepositoryNotFoundError, RevisionNotFoundError
@@ -385,7 +386,7 @@ def _download(name: str, revision: str | None, file: str, lacking: str) -> tuple
         tags = ", ".join(sorted(ref.name for ref in api.list_repo_refs(name, repo_type="dataset").tags)) or "none"
         raise EvaluationError(f"{name} has no revision {revision} on {api.endpoint}; its tags are {tags}.") from error
     except RemoteEntryNotFoundError as error:
-        raise EvaluationError(f"{lacking}. Give another --revision, or another repository.") from error
+        raise EvaluationError(f"{missing}. Give another --revision, or another repository.") from error
     except (httpx.HTTPError, OSError) as error:
         raise EvaluationError(
             f"Cannot reach {name} on {api.endpoint}: {first_line(error)}. Try again, or give a local folder."

@@ -35,10 +35,10 @@ def scores_file(folder, lines=LINES):
 
 def test_from_names_to_a_graph(tmp_path, capsys):
     assert main(["graph", str(scores_file(tmp_path)), "--out", str(tmp_path / "out")]) == 0
-    told = capsys.readouterr()
-    assert told.err == ""
-    assert told.out.startswith("81 images, scores of mine\n")
-    table = {line.split()[0]: line.split()[-3:] for line in told.out.splitlines()[3:-1]}
+    output = capsys.readouterr()
+    assert output.err == ""
+    assert output.out.startswith("81 images, scores of mine\n")
+    table = {line.split()[0]: line.split()[-3:] for line in output.out.splitlines()[3:-1]}
     assert table == {
         "self-loops": ["5", "3", "51"],
         "evident-id": ["5", "3", "51"],
@@ -47,20 +47,20 @@ def test_from_names_to_a_graph(tmp_path, capsys):
         "light-edges": ["5", "1", "12"],
         "isolated": ["2", "1", "12"],
     }
-    assert told.out.splitlines()[2].split()[-3:] == ["5", "4", "81"]
-    assert "evident-id    skipped: roles are unknown" in told.out
-    assert "edges with few images, fewer than 10" in told.out
+    assert output.out.splitlines()[2].split()[-3:] == ["5", "4", "81"]
+    assert "evident-id    skipped: roles are unknown" in output.out
+    assert "edges with few images, fewer than 10" in output.out
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == FILES
-    found = networkx.read_graphml(tmp_path / "out" / "graph.graphml")
-    assert list(found.edges(data="weight")) == [("imagenet:beagle", "places365:kennel/outdoor", 12)]
-    assert found.graph["steps"] == "self-loops, same-names, same-dataset, light-edges, isolated"
-    assert found.graph["scores"] == "mine.csv"
+    graph = networkx.read_graphml(tmp_path / "out" / "graph.graphml")
+    assert list(graph.edges(data="weight")) == [("imagenet:beagle", "places365:kennel/outdoor", 12)]
+    assert graph.graph["steps"] == "self-loops, same-names, same-dataset, light-edges, isolated"
+    assert graph.graph["scores"] == "mine.csv"
 
 
 def test_steps_can_be_kept_and_runs_are_repeated_byte_for_byte(tmp_path):
-    asked = ["--keep", "same-names", "--keep", "light-edges", "--edges", "1"]
+    arguments = ["--keep", "same-names", "--keep", "light-edges", "--edges", "1"]
     for name in ("one", "two"):
-        assert main(["graph", str(scores_file(tmp_path)), *asked, "--out", str(tmp_path / name)]) == 0
+        assert main(["graph", str(scores_file(tmp_path)), *arguments, "--out", str(tmp_path / name)]) == 0
     for name in FILES:
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes(), name
     with (tmp_path / "one" / "edges.csv").open(encoding="utf-8", newline="") as opened:
@@ -73,17 +73,17 @@ def test_from_a_release_s_scores(tmp_path, capsys):
     table = pa.table({"id": ids, "detector": ["msp"] * 4, "score": [3.0, 1.0, 2.0, 0.0], "prediction": [2, 2, 1, 0]})
     about = Provenance(release.digest, (CONFIG,), "model", "ab", 0, {}, {})
     write_scores(tmp_path / "run.parquet", table, about)
-    asked = ["--release", str(tmp_path / "facets"), "--min-weight", "2", "--out", str(tmp_path / "out")]
-    assert main(["graph", str(tmp_path / "run.parquet"), *asked]) == 0
+    arguments = ["--release", str(tmp_path / "facets"), "--min-weight", "2", "--out", str(tmp_path / "out")]
+    assert main(["graph", str(tmp_path / "run.parquet"), *arguments]) == 0
     assert capsys.readouterr().out.startswith("4 images, scores of msp\n")
-    found = networkx.read_graphml(tmp_path / "out" / "graph.graphml")
-    assert list(found.edges(data="mean_score")) == [("imagenet:n02088364", "places365:kennel/outdoor", 2.0)]
-    assert found.nodes["imagenet:n02088364"]["label"] == "beagle"
-    assert (found.graph["config"], found.graph["release_digest"]) == (CONFIG, release.digest)
+    graph = networkx.read_graphml(tmp_path / "out" / "graph.graphml")
+    assert list(graph.edges(data="mean_score")) == [("imagenet:n02088364", "places365:kennel/outdoor", 2.0)]
+    assert graph.nodes["imagenet:n02088364"]["label"] == "beagle"
+    assert (graph.graph["config"], graph.graph["release_digest"]) == (CONFIG, release.digest)
 
 
 @pytest.mark.parametrize(
-    ("asked", "says"),
+    ("arguments", "says"),
     [
         (["--min-weight", "100"], "The step light-edges leaves no edge"),
         (["--splits", "facets-t1"], "--splits and --revision apply to a release only"),
@@ -94,9 +94,9 @@ def test_from_a_release_s_scores(tmp_path, capsys):
         (["--accepted", "0"], "0 is not in the range"),
     ],
 )
-def test_errors_are_one_sentence_and_leave_nothing(tmp_path, capsys, asked, says):
-    assert main(["graph", str(scores_file(tmp_path)), *asked, "--out", str(tmp_path / "out")]) == 2
-    told = capsys.readouterr()
-    assert says in told.err
-    assert told.out == ""
+def test_errors_are_one_sentence_and_leave_nothing(tmp_path, capsys, arguments, says):
+    assert main(["graph", str(scores_file(tmp_path)), *arguments, "--out", str(tmp_path / "out")]) == 2
+    captured = capsys.readouterr()
+    assert says in captured.err
+    assert captured.out == ""
     assert not (tmp_path / "out").exists()

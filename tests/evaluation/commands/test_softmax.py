@@ -26,7 +26,7 @@ def root(tmp_path_factory):
 
 def write_features(root, out, seed, digest=""):
     """Features of a model whose logits are random; by split, the classes of the rows and their probabilities."""
-    release, found = load(str(root)), {}
+    release, by_split = load(str(root)), {}
     identity = Identity(digest or release.digest, "net", f"{seed}" * 64, KNOWN, (), {})
     store = FeatureStore.begin(out, identity, HEAD)
     for split in SPLITS:
@@ -37,11 +37,11 @@ def write_features(root, out, seed, digest=""):
         columns |= {"logits": logits, "penultimate": logits}
         store.row_blocks(CONFIG, split).write(range(len(rows)), columns, len(rows), {"device": "cpu"})
         raised = np.exp(logits.astype(float))
-        found[split] = np.array(rows["class_name"].to_pylist()), raised / raised.sum(axis=1, keepdims=True)
-    return found
+        by_split[split] = np.array(rows["class_name"].to_pylist()), raised / raised.sum(axis=1, keepdims=True)
+    return by_split
 
 
-def means(path):
+def read_means(path):
     with path.open(newline="") as file:
         head, *lines = csv.reader(file)
     return head, {line[0]: (int(line[1]), [float(value) for value in line[2:]]) for line in lines}
@@ -54,35 +54,35 @@ def test_softmax_outputs_are_averaged_over_the_images_of_each_class(root, tmp_pa
     assert main([*arguments, str(tmp_path / "out")]) == 0
     names = [f"softmax-digits-near-ood.{suffix}" for suffix in ("csv", "png", "svg")]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == names
-    head, found = means(tmp_path / "out" / names[0])
+    head, means = read_means(tmp_path / "out" / names[0])
     assert head == ["class", "images", *KNOWN]
-    assert sorted(found) == sorted(set(known.tolist())) and len(found) == len(NEAR)
-    for name, (count, values) in found.items():
+    assert sorted(means) == sorted(set(known.tolist())) and len(means) == len(NEAR)
+    for name, (count, values) in means.items():
         assert count == (known == name).sum()
         assert values == pytest.approx(probabilities[known == name].mean(axis=0).tolist(), abs=1e-6)
-    taken_for = [int(np.argmax(values)) for _, values in found.values()]
+    taken_for = [int(np.argmax(values)) for _, values in means.values()]
     assert taken_for == sorted(taken_for)
     assert f"digits/near_ood: {len(NEAR)} classes, {len(known)} images: " in capsys.readouterr().out
     svg = (tmp_path / "out" / names[2]).read_text(encoding="utf-8")
-    assert all(f">{name}<" in svg for name in [*found, "softmax (%)"])
+    assert all(f">{name}<" in svg for name in [*means, "softmax (%)"])
     assert main([*arguments, str(tmp_path / "again")]) == 0
     assert all((tmp_path / "out" / name).read_bytes() == (tmp_path / "again" / name).read_bytes() for name in names)
 
 
 def test_an_ensemble_s_outputs_are_the_mean_of_its_members(root, tmp_path):
-    both = [write_features(root, tmp_path / name, seed)["test"] for seed, name in ((1, "one"), (2, "two"))]
-    given = ["softmax", "--features", str(tmp_path / "one"), "--member", str(tmp_path / "two"), "--release", str(root)]
-    assert main([*given, "--splits", f"{CONFIG}/test", "--out", str(tmp_path / "out")]) == 0
-    _, found = means(tmp_path / "out" / "softmax-digits-test.csv")
-    (names, first), (_, second) = both
-    for name, (_, values) in found.items():
+    members = [write_features(root, tmp_path / name, seed)["test"] for seed, name in ((1, "one"), (2, "two"))]
+    flags = ["softmax", "--features", str(tmp_path / "one"), "--member", str(tmp_path / "two"), "--release", str(root)]
+    assert main([*flags, "--splits", f"{CONFIG}/test", "--out", str(tmp_path / "out")]) == 0
+    _, means = read_means(tmp_path / "out" / "softmax-digits-test.csv")
+    (names, first), (_, second) = members
+    for name, (_, values) in means.items():
         expected = (first + second)[names == name].mean(axis=0) / 2
         assert values == pytest.approx(expected.tolist(), abs=1e-6)
 
 
 def test_features_of_another_release_are_refused(root, tmp_path, capsys):
     write_features(root, tmp_path / "other", seed=1, digest="f" * 64)
-    given = ["softmax", "--features", str(tmp_path / "other"), "--release", str(root), "--out", str(tmp_path / "out")]
-    assert main(given) == 2
+    flags = ["softmax", "--features", str(tmp_path / "other"), "--release", str(root), "--out", str(tmp_path / "out")]
+    assert main(flags) == 2
     assert "are of the release with digest ffffffffffff" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

@@ -40,17 +40,17 @@ def test_it_opens_as_any_release_and_its_digits_are_frozen(root):
     # Digests are over pixels, not over compressed bytes; textures alone could change with a decoder of JPEG.
     release = load(str(root))
     assert set(release.configs) == {CONFIG, SHIFTS, TRAIN, MIXED}
-    found = {split: release.split_digest(CONFIG, split)[:12] for split in ("far_ood_noise", "near_ood", "test")}
-    assert found == {"far_ood_noise": "993d47d0e574", "near_ood": "a4df71b15db3", "test": "dbcb17af88a2"}
+    digests = {split: release.split_digest(CONFIG, split)[:12] for split in ("far_ood_noise", "near_ood", "test")}
+    assert digests == {"far_ood_noise": "993d47d0e574", "near_ood": "a4df71b15db3", "test": "dbcb17af88a2"}
 
 
 def test_its_splits_are_those_of_the_unified_benchmark_in_small(root):
     index = release_index(load(str(root)), [CONFIG])
-    found = {}
+    counts = {}
     for split in dict.fromkeys(index.rows.split.tolist()):
-        mine = index.rows.split == split
-        found[split] = (int(mine.sum()), *sorted(set(index.rows.role[mine].tolist())))
-    assert found == {
+        splits = index.rows.split == split
+        counts[split] = (int(splits.sum()), *sorted(set(index.rows.role[splits].tolist())))
+    assert counts == {
         "external_validation": (40 + 65, "external"),  # 13 x 20 crops of each photograph, of which every fourth
         "far_ood_noise": (80, "far_ood"),
         "far_ood_textures": (87, "far_ood"),
@@ -76,9 +76,9 @@ def test_digits_are_scikit_learn_s_own_and_training_images_are_in_no_other_split
                 assert np.abs(pixels / 255 * 16 - digits.images[number]).max() < 0.05
     assert len(splits) == 12
     train = splits.pop((TRAIN, "train"))
-    assert all(train.isdisjoint(others) for others in splits.values())
+    assert all(train.isdisjoint(other_ids) for other_ids in splits.values())
     validation = splits.pop((CONFIG, "validation"))
-    assert all(validation.isdisjoint(others) for others in splits.values())
+    assert all(validation.isdisjoint(other_ids) for other_ids in splits.values())
 
 
 def test_configs_share_rows_and_say_the_same_of_them(root):
@@ -144,15 +144,15 @@ def test_pairs_say_of_both_rows_what_their_splits_say_and_stand_in_order(root):
     order = [tuple(pair[name] for name in ("split", "id", "other_split", "other_id")) for pair in pairs]
     assert order == sorted(set(order))
     # The same image has the same pair in every config that has it.
-    others = {(pair["id"], pair["other_id"]) for pair in pairs if f"{SHIFTS}/test" == pair["split"]}
-    assert others == {(pair["other_id"], pair["id"]) for pair in pairs if f"{CONFIG}/test" == pair["other_split"]}
+    other_rows = {(pair["id"], pair["other_id"]) for pair in pairs if f"{SHIFTS}/test" == pair["split"]}
+    assert other_rows == {(pair["other_id"], pair["id"]) for pair in pairs if f"{CONFIG}/test" == pair["other_split"]}
 
 
 def test_the_same_files_come_again(root, tmp_path):
     make_release(tmp_path)
     first = {path.relative_to(root): path.read_bytes() for path in root.rglob("*") if path.is_file()}
-    again = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    assert first == again
+    second = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    assert first == second
 
 
 def test_the_manifest_lists_every_file_with_its_digest(root):

@@ -68,10 +68,10 @@ def test_every_protocol_that_applies_has_figures_of_every_detector(done):
 
 
 def test_the_commands_that_it_prints_give_the_same_again(done, tmp_path, capsys):
-    out, said = done
+    out, output = done
     (line,) = [
         line
-        for text in said
+        for text in output
         for line in text.splitlines()
         if line.startswith("$ python -m unknown_detection evaluate report ")
     ]
@@ -84,13 +84,13 @@ def test_the_commands_that_it_prints_give_the_same_again(done, tmp_path, capsys)
 
 def test_scoring_ends_with_the_figures_of_the_report_or_says_how_to_get_them(done, tmp_path, capsys):
     out, scores = done[0], str(tmp_path / "s.parquet")
-    given = ["score", "--features", str(out / "features" / "adam-0"), "--detectors", "msp,energy", "--out", scores]
-    assert main([*given, "--quiet"]) == 0
+    arguments = ["score", "--features", str(out / "features" / "adam-0"), "--detectors", "msp,energy", "--out", scores]
+    assert main([*arguments, "--quiet"]) == 0
     report = f"python -m unknown_detection evaluate report --scores {scores} --release"
     last = capsys.readouterr().out.splitlines()[-1]
     assert last == f"for the figures give --release, or run {report} DIR|ORG/NAME --out DIR"
     release = str(out / "digits")
-    assert main([*given, "--quiet", "--release", release, "--splits", "digits"]) == 0
+    assert main([*arguments, "--quiet", "--release", release, "--splits", "digits"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[-1] == f"for all figures run {report} {release} --out DIR"
     start = lines.index("Unknown detection on digits, best first")

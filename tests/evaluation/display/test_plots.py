@@ -15,11 +15,11 @@ from unknown_detection.evaluation.metrics.metrics import aurc, risk_coverage
 def curves(count):
     numbers = np.random.default_rng(0)
     errors = numbers.random(3000) < 0.3
-    found = {}
+    by_name = {}
     for number in range(count):
         scores = errors * (1 + number / 4) + numbers.normal(size=3000)
-        found[f"D{number}"] = (*risk_coverage(scores, errors), 1000 * aurc(scores, errors))
-    return found
+        by_name[f"D{number}"] = (*risk_coverage(scores, errors), 1000 * aurc(scores, errors))
+    return by_name
 
 
 def bins(names):
@@ -62,15 +62,17 @@ def test_pictures_come_in_three_formats_and_the_same_bytes_again(tmp_path):
 def test_pictures_say_what_they_show(tmp_path):
     for name, figure in drawn().items():
         canvas.save(figure, tmp_path, name)
-    said = {name: words((tmp_path / f"{name}.svg").read_text(encoding="utf-8")) for name in drawn()}
-    assert "4 others" in said["curves"]
-    assert [text for text in said["curves"] if text.startswith("D0 (")], "the baseline is named though it is worst"
-    assert [text[:2] for text in said["curves"] if text.startswith("D")] == ["D8", "D7", "D6", "D5", "D0"]
-    assert {"D0", "D4", "known", "far-OoD", "score", "rows (%)"} <= set(said["densities"])
-    assert [text for text in said["changes"] if text in ("better", "worse")] == ["worse", "better"], "drawn from below"
-    assert {"90.0", "20.0", "-", "a", "x"} <= set(said["heatmap"])
-    assert {"near (AUROC 70.00)", "TPR: known rows accepted (%)"} <= set(said["roc"])
-    assert {"MSP (ECE 12.30 %)", "calibrated", "accuracy (%)"} <= set(said["reliability"])
+    texts = {name: words((tmp_path / f"{name}.svg").read_text(encoding="utf-8")) for name in drawn()}
+    assert "4 others" in texts["curves"]
+    assert [text for text in texts["curves"] if text.startswith("D0 (")], "the baseline is named though it is worst"
+    assert [text[:2] for text in texts["curves"] if text.startswith("D")] == ["D8", "D7", "D6", "D5", "D0"]
+    assert {"D0", "D4", "known", "far-OoD", "score", "rows (%)"} <= set(texts["densities"])
+    assert [text for text in texts["changes"] if text in ("better", "worse")] == ["worse", "better"], (
+        "drawn from below"
+    )
+    assert {"90.0", "20.0", "-", "a", "x"} <= set(texts["heatmap"])
+    assert {"near (AUROC 70.00)", "TPR: known rows accepted (%)"} <= set(texts["roc"])
+    assert {"MSP (ECE 12.30 %)", "calibrated", "accuracy (%)"} <= set(texts["reliability"])
 
 
 @pytest.mark.parametrize("name", ["$x^{$", "__proto__", "_nolegend_", "a_b$c$"])
@@ -88,9 +90,9 @@ def test_any_name_of_a_detector_is_drawn_as_it_is(name, tmp_path):
         warnings.simplefilter("error")
         for kind, figure in figures.items():
             canvas.save(figure, tmp_path, kind)
-            said = words((tmp_path / f"{kind}.svg").read_text(encoding="utf-8"))
+            texts = words((tmp_path / f"{kind}.svg").read_text(encoding="utf-8"))
             # Once as the title, and once where the detector is named.
-            assert len([text for text in said if text.strip().startswith(name)]) == 2, (kind, said)
+            assert len([text for text in texts if text.strip().startswith(name)]) == 2, (kind, texts)
 
 
 def test_bars_that_are_cut_say_so(tmp_path):
@@ -128,13 +130,13 @@ def test_pictures_fit_the_columns_of_a_paper():
 
 
 def test_a_page_gets_pictures_in_the_colour_of_its_text_with_ids_of_their_own():
-    one, two = (canvas.inline_svg(drawn()["changes"], name) for name in ("one", "two"))
-    assert one.startswith("<svg")
-    assert "currentColor" in one
-    assert canvas.INK not in one
-    ids = [set(re.findall(r'\bid="([^"]+)"', svg)) for svg in (one, two)]
+    first, second = (canvas.inline_svg(drawn()["changes"], name) for name in ("one", "two"))
+    assert first.startswith("<svg")
+    assert "currentColor" in first
+    assert canvas.INK not in first
+    ids = [set(re.findall(r'\bid="([^"]+)"', svg)) for svg in (first, second)]
     assert not ids[0] & ids[1]
-    used = set(re.findall(r'(?:url\(#|href="#)([^")]+)', one))
+    used = set(re.findall(r'(?:url\(#|href="#)([^")]+)', first))
     assert used <= ids[0]
 
 

@@ -62,13 +62,13 @@ def test_csv_has_every_number_in_full_with_its_deviation_and_the_command_line_s_
 
 
 def test_latex_groups_columns_escapes_names_and_has_those_of_papers():
-    found = as_latex(table(title="50 % of a_b")).splitlines()
-    assert r" & \multicolumn{2}{c}{Near} &  \\" in found
-    assert r" & AUROC $\uparrow$ & FPR $\downarrow$ & Rows \\" in found
-    assert r"MDS & \textbf{90.00 $\pm$ 1.25} & 20.00 $\pm$ 1.00 & 7.00 \\" in found
-    assert r"A\_b \& |c| & \textbf{90.00 $\pm$ 0.50} & - & - \\" in found
-    assert r"\caption{50 \% of a\_b. Mean.}" in found
-    assert r"\toprule" in found
+    lines = as_latex(table(title="50 % of a_b")).splitlines()
+    assert r" & \multicolumn{2}{c}{Near} &  \\" in lines
+    assert r" & AUROC $\uparrow$ & FPR $\downarrow$ & Rows \\" in lines
+    assert r"MDS & \textbf{90.00 $\pm$ 1.25} & 20.00 $\pm$ 1.00 & 7.00 \\" in lines
+    assert r"A\_b \& |c| & \textbf{90.00 $\pm$ 0.50} & - & - \\" in lines
+    assert r"\caption{50 \% of a\_b. Mean.}" in lines
+    assert r"\toprule" in lines
 
 
 def test_rows_are_put_in_order_best_first_and_undefined_last():
@@ -77,7 +77,7 @@ def test_rows_are_put_in_order_best_first_and_undefined_last():
 
 
 @pytest.mark.parametrize(
-    ("found", "best"),
+    ("example", "best"),
     [
         pytest.param(of([90.0, 20.0, 7]), [], id="one row"),
         pytest.param(of([98.7, 20, 1], [98.7, 21, 2], [98.7, 22, 3]), [(0, 1)], id="most are equal"),
@@ -85,8 +85,8 @@ def test_rows_are_put_in_order_best_first_and_undefined_last():
         pytest.param(of([NAN, 1, 1], [NAN, NAN, 1]), [], id="nothing to compare"),
     ],
 )
-def test_what_is_bold(found, best):
-    assert [*zip(*np.nonzero(found.best()), strict=True)] == best
+def test_what_is_bold(example, best):
+    assert [*zip(*np.nonzero(example.best()), strict=True)] == best
 
 
 def test_names_are_those_of_papers_and_others_stay_as_they_are():

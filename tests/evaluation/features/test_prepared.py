@@ -61,8 +61,8 @@ def extract(weights, tmp_path, capsys):
         code = main(
             ["extract", "--release", str(release), *named, *model, "--out", str(tmp_path / out), "--quiet", *flags]
         )
-        said = capsys.readouterr()
-        return code, said.out, said.err
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
 
     return run
 
@@ -80,32 +80,32 @@ def test_prepared_rows_are_evaluated_as_stored_and_a_resize_is_declared(extract,
     assert (code, err) == (0, "")
     for key, way in WAYS.items():
         assert f"{key}: images of {way}" in out.splitlines()
-    features = FeatureStore.open(tmp_path / "features")
-    assert features.identity.prepared == WAYS
+    store = FeatureStore.open(tmp_path / "features")
+    assert store.identity.prepared == WAYS
     opened = load(str(release))
     for split, side in (("pgd_resnet50", OWN), ("pgd_vit", OTHER)):
         images = [row["image"] for row in opened.images("broad-adversarial", split)]
         assert {image.size for image in images} == {(side, side)}
-        given = [image.resize((OWN, OWN), Image.Resampling.BILINEAR) for image in images]  # the same size: a copy
-        found = features.features("broad-adversarial", split).logits
-        assert np.allclose(found, logits_of(model, given), atol=1e-5)
+        stored = [image.resize((OWN, OWN), Image.Resampling.BILINEAR) for image in images]  # the same size: a copy
+        features = store.features("broad-adversarial", split).logits
+        assert np.allclose(features, logits_of(model, stored), atol=1e-5)
         # The usual geometry gives others, by far.
         config = timm.data.resolve_data_config({}, model=model)
         usual = torch.stack([timm.data.create_transform(**config)(image) for image in images])
         with torch.no_grad():
-            assert np.abs(found - model(usual).numpy()).max() > 100 * 1e-5
+            assert np.abs(features - model(usual).numpy()).max() > 100 * 1e-5
 
     scores = tmp_path / "scores.parquet"
-    again = ["--release", str(release), "--model", f"timm:{MODEL}", "--weights", str(weights), "--device", "cpu"]
+    rerun = ["--release", str(release), "--model", f"timm:{MODEL}", "--weights", str(weights), "--device", "cpu"]
     flags = ["--detectors", "msp,temperature,odin", "--no-search", "--quiet", "--out", str(scores)]
-    assert main(["score", "--features", str(tmp_path / "features"), *again, *flags]) == 0
+    assert main(["score", "--features", str(tmp_path / "features"), *rerun, *flags]) == 0
     assert "fitted: broad-reference/held_out" in capsys.readouterr().out
     assert read_scores(scores)[1].prepared == WAYS
 
     report = ["report", "--release", str(release), "--scores", str(scores), "--protocol", "broad", "--no-plots"]
     assert main([*report, "--out", str(tmp_path / "report"), "--quiet"]) == 0
-    said = capsys.readouterr().out
-    notes = [line.removeprefix("note: ") for line in said.splitlines() if line.startswith("note: ")]
+    output = capsys.readouterr().out
+    notes = [line.removeprefix("note: ") for line in output.splitlines() if line.startswith("note: ")]
     assert notes == [
         "There are no rows of broad-novel-classes, broad-synthetic: BROAD's means are over the other kinds of shift",
         "broad-adversarial has no autoattack_resnet50, autoattack_vit: its mean is over the other splits",
@@ -119,7 +119,7 @@ def test_prepared_rows_are_evaluated_as_stored_and_a_resize_is_declared(extract,
     figures = read_figures(tmp_path / "report").to_dict("records")
     assert {line["prepared"] for line in figures} == {json.dumps(WAYS)}
     plain = {
-        (one["setting"], one["unknown"]) for one in figures if one["protocol"] == "broad" and not one["statistic"]
+        (line["setting"], line["unknown"]) for line in figures if line["protocol"] == "broad" and not line["statistic"]
     }
     assert plain == {
         *(("dsd", split) for split in ("pgd_resnet50", "pgd_vit", "snow", "cocomagenet", "cocomagenet_mono")),
@@ -148,33 +148,33 @@ def test_batches_halve_when_memory_runs_out(weights, tmp_path, capsys):
     key = ("broad-corruptions", "snow")
     release = load(str(make_broad(tmp_path / "release", {"/".join(key): SPLITS["/".join(key)]})))
     runner = Runner(release, open_model(f"timm:{MODEL}", weights, LABELS, device="cpu"), batch_size=5)
-    sizes, done = [], []
+    sizes, counted = [], []
 
-    def compute(images, ids, most=2):
+    def compute(images, ids, limit=2):
         sizes.append(len(images))
-        if len(images) > most:
+        if len(images) > limit:
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB")
         return {"input": images.flatten(1).numpy()}
 
     blocks = RowBlocks(tmp_path / "blocks")
-    counts = runner.run(compute, blocks, *key, done.append)
+    counts = runner.run(compute, blocks, *key, counted.append)
     rows = len(release.rows(*key))
     assert sizes == [5, 3] + [2] * -(-rows // 2)
-    assert counts.computed == sum(done) == rows
+    assert counts.computed == sum(counted) == rows
     assert runner.batch_size == blocks.environment()["batch_size"] == 2
-    whole = Runner(release, runner.model, batch_size=2)
+    complete = Runner(release, runner.model, batch_size=2)
     expected = RowBlocks(tmp_path / "expected")
-    whole.run(lambda images, ids: compute(images, ids, most=9), expected, *key, lambda count: None)
+    complete.run(lambda images, ids: compute(images, ids, limit=9), expected, *key, lambda count: None)
     assert np.array_equal(blocks.read(("input",))["input"], expected.read(("input",))["input"])
     assert "going on with --batch-size 2" in capsys.readouterr().err
     with pytest.raises(EvaluationError, match="cpu has no memory for a single image with timm:"):
-        runner.run(lambda *batch: compute(*batch, most=0), RowBlocks(tmp_path / "none"), *key, done.append)
+        runner.run(lambda *batch: compute(*batch, limit=0), RowBlocks(tmp_path / "none"), *key, sizes.append)
 
     def fails(images, ids):
         raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
 
     with pytest.raises(RuntimeError, match="mat1 and mat2"):
-        runner.run(fails, RowBlocks(tmp_path / "failed"), *key, done.append)
+        runner.run(fails, RowBlocks(tmp_path / "failed"), *key, sizes.append)
 
 
 def test_a_release_that_says_nothing_is_evaluated_with_the_usual_geometry(extract, model, tmp_path):
@@ -190,8 +190,8 @@ def test_a_release_that_says_nothing_is_evaluated_with_the_usual_geometry(extrac
     usual = torch.stack([timm.data.create_transform(**config)(image) for image in images])
     with torch.no_grad():
         expected = model(usual).numpy()
-    found = FeatureStore.open(tmp_path / "features").features("broad-adversarial", "pgd_resnet50").logits
-    assert np.allclose(found, expected, atol=1e-5)
+    features = FeatureStore.open(tmp_path / "features").features("broad-adversarial", "pgd_resnet50").logits
+    assert np.allclose(features, expected, atol=1e-5)
 
     # The same rows under a manifest that says more are not mixed with these features.
     (tmp_path / "telling").mkdir()

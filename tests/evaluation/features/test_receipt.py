@@ -44,12 +44,12 @@ def test_what_is_known_of_a_person_s_own_weights(store):
 
 def test_a_published_accuracy_stands_beside_it(store):
     of_hub = {"address": "https://hub/timm/it", "revision": "c" * 40, "file": "model.safetensors", "sha256": "d" * 64}
-    found = receipt(store(wrong=4, **of_hub, accuracy="90.9"), KEYS)
-    assert found.lines[0] == (
+    checked = receipt(store(wrong=4, **of_hub, accuracy="90.9"), KEYS)
+    assert checked.lines[0] == (
         f"weights  address https://hub/timm/it, file model.safetensors, revision {'c' * 40}, sha256 {'d' * 64}"
     )
-    assert found.lines[2] == "accuracy 90.00 % of 40 rows of cifar/test; published: 90.9 %"
-    assert not found.differences
+    assert checked.lines[2] == "accuracy 90.00 % of 40 rows of cifar/test; published: 90.9 %"
+    assert not checked.differences
 
 
 @pytest.mark.parametrize(
@@ -77,31 +77,31 @@ def test_the_tolerance_has_the_published_accuracy_of_95_of_100_models_within(row
 @pytest.mark.parametrize(("published", "differs"), [("96", False), ("97", True), ("76", False), ("75", True)])
 def test_a_difference_beyond_the_tolerance_stops_until_it_is_accepted(store, published, differs):
     """By hand, of 90 % on 40 rows: 96 allows 7.07 points, 97 6.29; 76 allows 14.24, and 75 14.42."""
-    made = store(wrong=4, accuracy=published)
-    found = receipt(made, KEYS)
-    assert found.lines[-1].endswith(f"; published: {published} %")
-    assert len(found.differences) == differs
+    stored = store(wrong=4, accuracy=published)
+    checked = receipt(stored, KEYS)
+    assert checked.lines[-1].endswith(f"; published: {published} %")
+    assert len(checked.differences) == differs
     if differs:
         stopped = (
             rf"^timm:it is right on 90\.00 % of the 40 rows of cifar/test, but {published} % are published .*--accept"
         )
         with pytest.raises(EvaluationError, match=stopped):
-            found.require(made.accepted())
-        made.accept(found.differences)
-    found.require(made.accepted())
+            checked.require(stored.accepted())
+        stored.accept(checked.differences)
+    checked.require(stored.accepted())
 
 
 def test_an_accuracy_among_fewer_classes_is_not_compared(store):
     """Because the model has more of them, or because the rows are of some of the release's only."""
-    found = receipt(store(accuracy="10", **CHOSEN), KEYS)
-    assert found.lines[1:] == [
+    checked = receipt(store(accuracy="10", **CHOSEN), KEYS)
+    assert checked.lines[1:] == [
         "accuracy 100.00 % of 40 rows of cifar/test; published: 10 % on all 10 classes, not comparable with 3 of them",
         "classes  3 of the model's 10 logits",
     ]
-    assert not found.differences
-    found = receipt(store(classes=2, accuracy="10"), KEYS)
-    assert found.lines[-1].endswith("; published: 10 % on all 3 classes, not comparable with 2 of them")
-    assert not found.differences
+    assert not checked.differences
+    checked = receipt(store(classes=2, accuracy="10"), KEYS)
+    assert checked.lines[-1].endswith("; published: 10 % on all 3 classes, not comparable with 2 of them")
+    assert not checked.differences
 
 
 def test_no_known_test_rows_have_no_accuracy(store):

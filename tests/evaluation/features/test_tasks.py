@@ -19,6 +19,7 @@ from builders.executors.ray import RayExecutor  # noqa: E402
 from tests.builders.conftest import files_of  # noqa: E402
 from tests.builders.executors.ray_cluster import needs_ray, start_cluster  # noqa: E402
 from tests.evaluation import small_models  # noqa: E402
+from tests.evaluation.refusals import refusal  # noqa: E402
 from tests.evaluation.samples import CONFIG, LABELS, fitted, small_release  # noqa: E402
 from unknown_detection.evaluation.__main__ import main  # noqa: E402
 from unknown_detection.evaluation.errors import EvaluationError  # noqa: E402
@@ -130,8 +131,8 @@ def _small_blocks(monkeypatch):
 def extracted(folder, out, executor=None, function="cnn", **options):
     """The files of an extraction, and the lines that it logged."""
     lines = []
-    given = {"weights": folder / "cnn.pt", "device": "cpu", "batch_size": 8, "log": lines.append, **options}
-    extract(f"{folder / 'model.py'}:{function}", folder / "release", cache=out, executor=executor, **given)
+    options = {"weights": folder / "cnn.pt", "device": "cpu", "batch_size": 8, "log": lines.append} | options
+    extract(f"{folder / 'model.py'}:{function}", folder / "release", cache=out, executor=executor, **options)
     return {name: data for name, data in files_of(out).items() if name != ".lock"}, lines
 
 
@@ -139,10 +140,10 @@ def extracted(folder, out, executor=None, function="cnn", **options):
 @pytest.mark.parametrize("workers", [None, 2])
 def test_features_have_the_bytes_of_one_process(folder, executor, notes, tmp_path, workers):
     (notes / "opened").unlink(missing_ok=True)
-    expected, said = extracted(folder, tmp_path / "expected", workers=0)
-    found, lines = extracted(folder, tmp_path / "out", executor, workers=workers)
-    assert found == expected
-    assert lines == said
+    expected, output = extracted(folder, tmp_path / "expected", workers=0)
+    files, lines = extracted(folder, tmp_path / "out", executor, workers=workers)
+    assert files == expected
+    assert lines == output
     assert f"{CONFIG}-again/test: 30 of 60 images; other splits have 30 of the rest" in lines
     # Fifteen tasks; each worker opened the model once.
     opened = (notes / "opened").read_text().split()
@@ -151,12 +152,12 @@ def test_features_have_the_bytes_of_one_process(folder, executor, notes, tmp_pat
 
 @needs_ray
 def test_a_worker_that_is_killed_costs_its_block_alone(folder, executor, notes, tmp_path):
-    expected, said = extracted(folder, tmp_path / "expected", workers=0)
+    expected, output = extracted(folder, tmp_path / "expected", workers=0)
     (notes / "kill").touch()
-    found, lines = extracted(folder, tmp_path / "out", executor)
+    files, lines = extracted(folder, tmp_path / "out", executor)
     assert not (notes / "kill").exists()
-    assert found == expected  # and nothing that the killed one began
-    assert lines == said
+    assert files == expected  # and nothing that the killed one began
+    assert lines == output
 
 
 KILLED = """
@@ -184,8 +185,8 @@ def test_a_driver_that_is_killed_goes_on_when_it_is_started_again(folder, cluste
     process.wait()
     finished = {path: path.stat().st_mtime_ns for path in out.glob("features/*/*/*.arrow")}
     assert 0 < len(finished) < 12
-    found, _ = extracted(folder, out, executor, function="slow")
-    assert found == expected
+    files, _ = extracted(folder, out, executor, function="slow")
+    assert files == expected
     assert {path: path.stat().st_mtime_ns for path in finished} == finished
 
 
@@ -195,26 +196,26 @@ def test_the_command_joins_the_cluster(folder, cluster, tmp_path, monkeypatch):
     """In a process of its own, since this one has joined it; its model is one by a relative path."""
     monkeypatch.setattr(runner, "ROWS", 512)
     splits = [(CONFIG, "near_ood"), (CONFIG, "validation")]
-    expected, said = extracted(folder, tmp_path / "expected", workers=0, splits=splits)
+    expected, output = extracted(folder, tmp_path / "expected", workers=0, splits=splits)
     for name, value in {
         "OMP_NUM_THREADS": "1", "HF_DATASETS_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)
     }.items():  # fmt: skip
         monkeypatch.setenv(name, value)
-    given = ["--release=release", "--model=model.py:cnn", "--weights=cnn.pt", "--device=cpu", "--batch-size=8"]
-    given += [f"--splits={CONFIG}/near_ood,{CONFIG}/validation", "--executor=ray", f"--ray-address={cluster}"]
+    options = ["--release=release", "--model=model.py:cnn", "--weights=cnn.pt", "--device=cpu", "--batch-size=8"]
+    options += [f"--splits={CONFIG}/near_ood,{CONFIG}/validation", "--executor=ray", f"--ray-address={cluster}"]
     command = [
         sys.executable,
         "-m",
         "unknown_detection",
         "evaluate",
         "extract",
-        *given,
+        *options,
         "--out",
         str(tmp_path / "out"),
     ]
-    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.splitlines()[1:-1] == said[1:]
+    process = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert (process.returncode, process.stderr) == (0, "")
+    assert process.stdout.splitlines()[1:-1] == output[1:]
     assert {name: data for name, data in files_of(tmp_path / "out").items() if name != ".lock"} == expected
 
 
@@ -232,11 +233,11 @@ def test_an_address_that_does_not_answer_is_refused_at_once(tmp_path, capsys):
     with socket.create_server(("127.0.0.1", 0)) as server:  # accepts, and never answers
         started = time.monotonic()
         port = server.getsockname()[1]
-        said = refused(capsys, "--executor=ray", f"--ray-address=127.0.0.1:{port}")
-        assert said.startswith(f"error: No Ray cluster answers at 127.0.0.1:{port}: no answer within 3 seconds.")
+        message = refused(capsys, "--executor=ray", f"--ray-address=127.0.0.1:{port}")
+        assert message.startswith(f"error: No Ray cluster answers at 127.0.0.1:{port}: no answer within 3 seconds.")
         assert time.monotonic() - started < 5
-    said = refused(capsys, "--executor=ray", f"--ray-address=127.0.0.1:{port}")
-    assert said.startswith(f"error: No Ray cluster answers at 127.0.0.1:{port}: Connection refused.")
+    message = refused(capsys, "--executor=ray", f"--ray-address=127.0.0.1:{port}")
+    assert message.startswith(f"error: No Ray cluster answers at 127.0.0.1:{port}: Connection refused.")
 
 
 def test_without_the_extra_or_without_the_executor_a_sentence_says_so(capsys, monkeypatch):
@@ -264,8 +265,7 @@ def test_a_gpu_that_no_node_has_is_refused_before_anything_is_written(folder, cl
     flags = {"workers": 1, "device": "cuda"}
     # The node has a GPU in name only, so there torch looks for it.
     if not torch.cuda.is_available():
-        with pytest.raises(EvaluationError, match=r"torch finds no CUDA device"):
-            extracted(folder, tmp_path / "out", executor, **flags)
+        assert "torch finds no CUDA device" in refusal(extracted, folder, tmp_path / "out", executor, **flags)
     with pytest.raises(BuildError, match=r"^No node of the Ray cluster at .* \(4 cores, 1 GPUs\)\."):
         extracted(folder, tmp_path / "out", executor, device="cuda")
     with pytest.MonkeyPatch.context() as patch:
@@ -285,12 +285,14 @@ def test_what_a_node_lacks_or_has_otherwise_is_named(folder, executor, tmp_path,
     with monkeypatch.context() as patch:
         patch.setattr(
             "unknown_detection.evaluation.features.extract.Setup",
-            lambda release, model, digest, *rest: Setup(release, model, "0" * 64, *rest),
+            lambda model_digest, **arguments: Setup(model_digest="0" * 64, **arguments),
         )
         with pytest.raises(EvaluationError, match=r"^The model .*:cnn on the node .* where the command runs 0{12}\."):
             extracted(folder, tmp_path / "other", executor)
     ask = Spread.over
     with monkeypatch.context() as patch:
-        patch.setattr(Spread, "over", lambda *given: replace(ask(*given), environment={**ENVIRONMENT, "torch": "0"}))
+        patch.setattr(
+            Spread, "over", lambda *arguments: replace(ask(*arguments), environment={**ENVIRONMENT, "torch": "0"})
+        )
         with pytest.raises(EvaluationError, match=r"other last digits than the first one: torch \S+ instead of 0\."):
             extracted(folder, tmp_path / "third", executor)

@@ -13,7 +13,7 @@ pytest.importorskip("networkx", reason="needs the extra `evaluate`")
 
 import networkx
 
-from unknown_detection.evaluation.errors import EvaluationError
+from tests.evaluation.refusals import refusal
 from unknown_detection.evaluation.graph.pruning import STEPS, heaviest, prune, write_edges, write_graphml
 from unknown_detection.evaluation.graph.transitions import ClassifiedImage, Transitions, make_class
 
@@ -48,8 +48,8 @@ def shuffled(images):
 
 def edges(graph):
     """Weights and mean scores by the keys of both ends, in the graph's order of weights."""
-    found = heaviest(graph)
-    return {(own, taken): (edge["weight"], pytest.approx(edge["mean_score"])) for own, taken, edge in found}
+    weights = heaviest(graph)
+    return {(own, taken): (edge["weight"], pytest.approx(edge["mean_score"])) for own, taken, edge in weights}
 
 
 def nodes(graph):
@@ -140,8 +140,8 @@ def in_two_orders():
     scores = (np.random.default_rng(0).normal(size=len(images.images)) * 1e3).tolist()
     of_images = [image._replace(score=score) for image, score in zip(images.images, scores, strict=True)]
     images = replace(images, images=of_images)
-    for name, given in (("one", images), ("two", shuffled(images))):
-        yield name, prune(given, min_weight=1, keep=["same-names", "same-dataset"])[0]
+    for name, options in (("one", images), ("two", shuffled(images))):
+        yield name, prune(options, min_weight=1, keep=["same-names", "same-dataset"])[0]
 
 
 @pytest.mark.parametrize("write", [write_edges, write_graphml])
@@ -172,28 +172,28 @@ def test_many_images_are_counted_as_a_loop_counts_them():
         if name != label and dataset != other and not (known and score <= threshold):
             expected[own, predicted] += 1
     graph, _ = prune(transitions(lines), min_weight=22, accepted=0.5)
-    found = {ends: weight for ends, (weight, _) in edges(graph).items()}
-    assert found == {ends: weight for ends, weight in expected.items() if weight >= 22}
-    assert 0 < len(found) < len(expected)
-    assert list(found) == sorted(found, key=lambda ends: (-found[ends], ends))
+    counted = {ends: weight for ends, (weight, _) in edges(graph).items()}
+    assert counted == {ends: weight for ends, weight in expected.items() if weight >= 22}
+    assert 0 < len(counted) < len(expected)
+    assert list(counted) == sorted(counted, key=lambda ends: (-counted[ends], ends))
 
 
-def refusal(lines, **how):
-    with pytest.raises(EvaluationError) as refused:
-        prune(transitions(lines), **how)
-    return str(refused.value)
+def of_graph(lines, **options):
+    return refusal(prune, transitions(lines), **options)
 
 
 def test_the_step_that_leaves_nothing_is_named():
-    assert "The step self-loops leaves no edge: it removes the last 1 " in refusal(IMAGES[:1])
-    assert "The step evident-id leaves no edge: it removes the last 1 " in refusal(IMAGES[6:], accepted=1)
-    assert "The step same-dataset leaves no edge: it removes the last 1 " in refusal(IMAGES[:2], accepted=0.1)
-    assert "The step same-names leaves no edge: it removes the last 1 " in refusal(IMAGES[2:3], accepted=0.1)
+    assert "The step self-loops leaves no edge: it removes the last 1 " in of_graph(IMAGES[:1])
+    assert "The step evident-id leaves no edge: it removes the last 1 " in of_graph(IMAGES[6:], accepted=1)
+    assert "The step same-dataset leaves no edge: it removes the last 1 " in of_graph(IMAGES[:2], accepted=0.1)
+    assert "The step same-names leaves no edge: it removes the last 1 " in of_graph(IMAGES[2:3], accepted=0.1)
     # 95 % of 10 images is all of them, so that the three edges of unknown images are left.
-    said = refusal(IMAGES)
-    assert "The step light-edges leaves no edge: it removes the last 3 " in said
-    assert "at most 4 images each, but the minimum is 10. Lower --min-weight." in said
-    assert "'self-loop' is not a pruning step; the closest names are self-loops" in refusal(IMAGES, keep=["self-loop"])
+    message = of_graph(IMAGES)
+    assert "The step light-edges leaves no edge: it removes the last 3 " in message
+    assert "at most 4 images each, but the minimum is 10. Lower --min-weight." in message
+    assert "'self-loop' is not a pruning step; the closest names are self-loops" in of_graph(
+        IMAGES, keep=["self-loop"]
+    )
 
 
 def test_edges_are_a_table_with_the_heaviest_first(tmp_path):
@@ -215,12 +215,12 @@ def test_graphml_is_read_back_by_networkx(tmp_path):
     graph.nodes["imagenet:beagle"]["label"] = 'Beagle <"&"> ü'
     graph.graph["detector"] = "msp"
     write_graphml(graph, tmp_path / "g.graphml")
-    found = networkx.read_graphml(tmp_path / "g.graphml")
-    assert found.is_directed()
-    assert found.graph["detector"] == "msp"
-    assert sorted(found) == nodes(graph)
-    assert found.nodes["imagenet:beagle"] == {"label": 'Beagle <"&"> ü', "dataset": "imagenet"}
-    data = {ends: (found.edges[ends]["weight"], found.edges[ends]["mean_score"]) for ends in found.edges}
+    read = networkx.read_graphml(tmp_path / "g.graphml")
+    assert read.is_directed()
+    assert read.graph["detector"] == "msp"
+    assert sorted(read) == nodes(graph)
+    assert read.nodes["imagenet:beagle"] == {"label": 'Beagle <"&"> ü', "dataset": "imagenet"}
+    data = {ends: (read.edges[ends]["weight"], read.edges[ends]["mean_score"]) for ends in read.edges}
     assert data == edges(graph)
 
 

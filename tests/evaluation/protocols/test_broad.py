@@ -5,6 +5,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from tests.evaluation.made_rows import make_rows, only
+from tests.evaluation.refusals import refusal
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.protocols import broad
 from unknown_detection.evaluation.protocols.broad import MULTI_LABEL_CLASSES
@@ -173,8 +174,8 @@ def test_what_a_release_lacks_of_the_paper_is_said():
         "broad-corruptions has no defocus_blur, gaussian_noise, brightness: its mean is over the other splits",
         "broad-corruptions has fog, which the paper has not: its mean is over these, too",
     ]
-    whole = [(config, split, kind, [1.0]) for kind, (config, splits) in broad.PAPER.items() for split in splits]
-    assert broad.absent(make_rows(REFERENCE, *whole, SHIFTED[7])) == []
+    complete = [(config, split, kind, [1.0]) for kind, (config, splits) in broad.PAPER.items() for split in splits]
+    assert broad.absent(make_rows(REFERENCE, *complete, SHIFTED[7])) == []
 
 
 def test_errors_among_clean_rows_are_one_more_kind():
@@ -227,8 +228,8 @@ def test_mono_alone_has_no_mean():
 def test_a_shift_that_breaks_nothing_leaves_a_gap(place, unknown, n_known):
     config, split, role, scores, columns = SHIFTED[place]
     harmless = (config, split, role, scores, {**columns, "wrong": [False] * 30})
-    others = [SHIFTED[other] for other in (2, 5) if other != place]
-    every = [f for f in figures("broad", make_rows(REFERENCE, *others, harmless)) if f.setting == "ed"]
+    remaining = [SHIFTED[other] for other in (2, 5) if other != place]
+    every = [f for f in figures("broad", make_rows(REFERENCE, *remaining, harmless)) if f.setting == "ed"]
     gap = only(every, unknown=unknown, statistic="")
     assert (np.isnan(gap.value), gap.n_known, gap.n_unknown) == (True, n_known, 0)
     assert np.isnan(only(every, unknown="in_distribution + adversarial + corruption").value)
@@ -244,9 +245,9 @@ def test_an_attacked_row_without_its_clean_one_is_refused():
 
 
 def test_clean_images_that_come_twice_are_refused():
-    again = ("broad-other", *REFERENCE[1:])
+    repeated = ("broad-other", *REFERENCE[1:])
     with pytest.raises(EvaluationError, match="imagenet/val/0 appears twice among the clean rows; score one"):
-        figures("broad", make_rows(*GROUPS, again))
+        figures("broad", make_rows(*GROUPS, repeated))
 
 
 def test_clean_rows_of_other_classes_alone_are_refused():
@@ -259,8 +260,7 @@ def test_clean_rows_of_other_classes_alone_are_refused():
 def test_predictions_that_are_never_right_are_refused():
     config, split, role, scores, columns = REFERENCE
     wrong = (config, split, role, scores, {**columns, "wrong": [True] * N})
-    with pytest.raises(EvaluationError, match="None of 40 clean rows is correctly classified"):
-        figures("broad", make_rows(wrong, *SHIFTED))
+    assert "None of 40 clean rows is correctly classified" in refusal(figures, "broad", make_rows(wrong, *SHIFTED))
 
 
 def test_there_are_17_classes():

@@ -73,10 +73,10 @@ def test_averages_are_the_papers(setting, kinds, model, detector):
     printed = printed_means(model, setting, detector)
     assert len(figures) == kinds == len(printed) - 1
     *means, overall = [figure for figure in broad.averaged(figures) if figure.statistic == "mean"]
-    found = {figure.config.removeprefix("broad-"): figure.value for figure in means} | {"": overall.value}
+    averages = {figure.config.removeprefix("broad-"): figure.value for figure in means} | {"": overall.value}
     assert overall.unknown == " + ".join(figures)
-    assert found.keys() == printed.keys()
-    for kind, value in found.items():
+    assert averages.keys() == printed.keys()
+    for kind, value in averages.items():
         away = NOT_REPRODUCED.get((model, setting, kind, detector), 0)
         # Both sides are rounded to 0.01; a mean of printed means may lose half a digit more.
         assert printed[kind] - value == pytest.approx(away, abs=0.0101 if kind == "" else 0.0055), kind

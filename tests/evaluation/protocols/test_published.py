@@ -40,10 +40,10 @@ def test_a_row_of_another_version_is_named_and_not_compared():
 
 def of_report(run, detector, near, far, **changes):
     """The means of a report on the complete config: 49,000 + 5,879 near rows, 10,000 + 5,160 + 15,869 far ones."""
-    same = {"run": run, "detector": detector, "protocol": "openood", "config": "openood-imagenet1k"}
-    same |= {"setting": "standard", "metric": "auroc", "statistic": "mean", "rows": "as_published"}
+    names = {"run": run, "detector": detector, "protocol": "openood", "config": "openood-imagenet1k"}
+    names |= {"setting": "standard", "metric": "auroc", "statistic": "mean", "rows": "as_published"}
     means = (("near_ood", near, 54_879), ("far_ood", far, 31_029))
-    return [{**same, "unknown": name, "value": value, "n_unknown": rows} | changes for name, value, rows in means]
+    return [{**names, "unknown": name, "value": value, "n_unknown": rows} | changes for name, value, rows in means]
 
 
 def test_figures_stand_beside_the_published_ones_where_release_weights_and_detector_are_the_same():
@@ -51,8 +51,8 @@ def test_figures_stand_beside_the_published_ones_where_release_weights_and_detec
     lines += of_report("a", "own", 0.9, 0.9)
     lines += of_report("a", "energy", 0.7, 0.8, rows="without_duplicates")
     lines += of_report("a", "gen", 0.7, 0.8, n_unknown=5)
-    found = compare_with_leaderboard(pd.DataFrame(lines), {"a": RESNET50, "b": ""})
-    assert found.values.tolist() == [["a", "knn", 80.0, 71.1, 90.0, 90.18], ["a", "msp", 76.0, 76.02, 85.0, 85.23]]
+    compared = compare_with_leaderboard(pd.DataFrame(lines), {"a": RESNET50, "b": ""})
+    assert compared.values.tolist() == [["a", "knn", 80.0, 71.1, 90.0, 90.18], ["a", "msp", 76.0, 76.02, 85.0, 85.23]]
 
 
 @pytest.mark.skipif(not TABLE.is_file(), reason="the published table is not here")

@@ -10,6 +10,7 @@ from sklearn.metrics import auc as area_under
 from sklearn.metrics import average_precision_score, precision_recall_curve, roc_auc_score
 
 from tests.evaluation.made_rows import make_rows, only
+from tests.evaluation.refusals import refusal
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.metrics.metrics import METRICS
 from unknown_detection.evaluation.protocols.registry import PROTOCOLS, default_protocol, figures, register
@@ -50,8 +51,8 @@ CIFAR = (
 
 
 def test_unknown_detection_counts_every_unknown_row_as_an_error():
-    found = figures("unknown-detection", make_rows(*CIFAR))
-    figure = only(found, setting="unknown_detection")
+    measured = figures("unknown-detection", make_rows(*CIFAR))
+    figure = only(measured, setting="unknown_detection")
     expected = mean_risk([*TEST, *NEAR, *SVHN, *DTD], [*WRONG, *[True] * 120])
     assert figure.value == pytest.approx(expected, abs=1e-12)
     assert figure.reported == pytest.approx(1000 * expected)
@@ -65,27 +66,29 @@ def test_unknown_rows_that_carry_a_label_are_errors_too():
 
 
 def test_misclassification_is_of_in_distribution_test_rows_alone():
-    found = [f for f in figures("unknown-detection", make_rows(*CIFAR)) if f.setting == "misclassification_detection"]
-    assert [f.metric for f in found] == ["accuracy", "aurc", "eaurc"]
+    measured = [
+        f for f in figures("unknown-detection", make_rows(*CIFAR)) if f.setting == "misclassification_detection"
+    ]
+    assert [f.metric for f in measured] == ["accuracy", "aurc", "eaurc"]
     best = mean_risk(range(60), sorted(WRONG))
     risk = mean_risk(TEST, WRONG)
-    assert [f.value for f in found] == pytest.approx([0.8, risk, risk - best], abs=1e-12)
-    assert {(f.n_known, f.n_unknown) for f in found} == {(48, 12)}
+    assert [f.value for f in measured] == pytest.approx([0.8, risk, risk - best], abs=1e-12)
+    assert {(f.n_known, f.n_unknown) for f in measured} == {(48, 12)}
 
 
 def test_ood_detection_is_of_each_split_with_a_mean_over_the_far():
-    found = figures("unknown-detection", make_rows(*CIFAR))
+    measured = figures("unknown-detection", make_rows(*CIFAR))
     for metric, of in (("auroc", auc), ("fpr_at_95_tpr_known_positive", fpr_at_95)):
         expected = {"near_ood": of(TEST, NEAR), "far_ood_dtd": of(TEST, DTD), "far_ood_svhn": of(TEST, SVHN)}
         for split, value in expected.items():
-            figure = only(found, setting="ood_detection", metric=metric, unknown=split)
+            figure = only(measured, setting="ood_detection", metric=metric, unknown=split)
             assert figure.value == pytest.approx(value, abs=1e-12)
             assert figure.reported == pytest.approx(100 * value)
-        mean = only(found, setting="ood_detection", metric=metric, statistic="mean")
+        mean = only(measured, setting="ood_detection", metric=metric, statistic="mean")
         assert mean.unknown == "far_ood_dtd + far_ood_svhn"
         assert mean.value == pytest.approx((expected["far_ood_dtd"] + expected["far_ood_svhn"]) / 2)
         assert mean.n_unknown == 80
-    assert only(found, unknown="near_ood", metric="fpr_at_95_tpr_known_positive").positive == "known"
+    assert only(measured, unknown="near_ood", metric="fpr_at_95_tpr_known_positive").positive == "known"
 
 
 CORRUPTED, ADVERSARIAL = draw(70, 0.4), draw(30, 1)
@@ -104,7 +107,7 @@ def fpr_unknown_positive(known, unknown):
 
 
 def test_openood_averages_over_the_near_and_the_far():
-    found = figures("openood", make_rows(*SPECTRUM))
+    measured = figures("openood", make_rows(*SPECTRUM))
     novel = SPECTRUM[-1][3]
     for metric, of in (("auroc", auc), ("fpr_at_95_tpr_unknown_positive", fpr_unknown_positive)):
         expected = {
@@ -113,7 +116,7 @@ def test_openood_averages_over_the_near_and_the_far():
             "far_ood_svhn": of(TEST, SVHN),
             "openimage_o": of(TEST, novel),
         }
-        standard = [f for f in found if f.setting == "standard" and f.metric == metric]
+        standard = [f for f in measured if f.setting == "standard" and f.metric == metric]
         assert {f.unknown: f.value for f in standard if not f.statistic} == pytest.approx(expected, abs=1e-12)
         assert {f.unknown: f.value for f in standard if f.statistic} == pytest.approx(
             {
@@ -135,7 +138,7 @@ def aupr(positive, negative):
 @pytest.mark.parametrize(("setting", "known"), [("standard", TEST), ("full_spectrum", [*TEST, *CORRUPTED])])
 def test_openood_has_the_columns_of_its_tables(setting, known):
     """FPR@95, AUROC, AUPR-in and AUPR-out of each split and as means, and the accuracy."""
-    found = figures("openood", make_rows(*SPECTRUM))
+    measured = figures("openood", make_rows(*SPECTRUM))
     for metric, of in (
         ("auroc", auc),
         ("fpr_at_95_tpr_unknown_positive", fpr_unknown_positive),
@@ -148,9 +151,9 @@ def test_openood_has_the_columns_of_its_tables(setting, known):
             ("far_ood_dtd", "", far[0]),
             ("far_ood", "mean", sum(far) / 2),
         ):
-            figure = only(found, setting=setting, metric=metric, unknown=unknown, statistic=statistic)
+            figure = only(measured, setting=setting, metric=metric, unknown=unknown, statistic=statistic)
             assert figure.value == pytest.approx(value, abs=1e-12)
-    assert {f.metric for f in found if f.setting == setting} == {
+    assert {f.metric for f in measured if f.setting == setting} == {
         "auroc",
         "fpr_at_95_tpr_unknown_positive",
         "aupr_in_trapezoid",
@@ -159,30 +162,30 @@ def test_openood_has_the_columns_of_its_tables(setting, known):
 
 
 def test_openood_has_the_accuracy_on_known_and_on_shifted_rows():
-    found = [f for f in figures("openood", make_rows(*SPECTRUM)) if f.metric == "accuracy"]
+    measured = [f for f in figures("openood", make_rows(*SPECTRUM)) if f.metric == "accuracy"]
     # 12 of 60 test rows are wrong, none of the 70 corrupted ones.
-    assert [(f.known, f.value, f.n_known, f.n_unknown) for f in found] == [
+    assert [(f.known, f.value, f.n_known, f.n_unknown) for f in measured] == [
         ("test, right", 48 / 60, 48, 12),
         ("test + snow, right", 118 / 130, 118, 12),
     ]
-    assert {f.setting for f in found} == {"classification"}
+    assert {f.setting for f in measured} == {"classification"}
 
 
 def test_in_the_full_spectrum_corrupted_rows_are_known():
-    found = [f for f in figures("openood", make_rows(*SPECTRUM)) if f.setting == "full_spectrum"]
+    measured = [f for f in figures("openood", make_rows(*SPECTRUM)) if f.setting == "full_spectrum"]
     known = [*TEST, *CORRUPTED]
-    near = only(found, metric="auroc", unknown="near_ood", statistic="")
+    near = only(measured, metric="auroc", unknown="near_ood", statistic="")
     assert (near.value, near.known) == (pytest.approx(auc(known, NEAR), abs=1e-12), "test + snow")
     assert (near.n_known, near.n_unknown) == (130, 40)
-    far = only(found, metric="auroc", unknown="far_ood", statistic="mean")
+    far = only(measured, metric="auroc", unknown="far_ood", statistic="mean")
     assert far.value == pytest.approx((auc(known, DTD) + auc(known, SVHN)) / 2, abs=1e-12)
     assert not [f for f in figures("openood", make_rows(*CIFAR)) if f.setting == "full_spectrum"]
 
 
 def test_open_set_recognition_counts_right_rows_only():
-    found = [f for f in figures("openood", make_rows(*SPECTRUM)) if f.setting == "open_set"]
+    measured = [f for f in figures("openood", make_rows(*SPECTRUM)) if f.setting == "open_set"]
     right = [score for score, wrong in zip(TEST, WRONG, strict=True) if not wrong]
-    near = only(found, unknown="near_ood", statistic="")
+    near = only(measured, unknown="near_ood", statistic="")
     assert (near.metric, near.n_known, near.n_unknown) == ("oscr", 60, 40)
     assert near.value == pytest.approx(0.8 * auc(right, NEAR), abs=1e-12)
     assert {f.setting for f in figures("openood", make_rows(*SPECTRUM, predictions=False))} == {
@@ -214,7 +217,7 @@ def test_equal_numbers_draws_from_the_larger_side_by_a_keyed_hash():
     """60 known rows against 40 and 30 unknown ones, and against 80, of which 60 are drawn; by scikit-learn's areas."""
     large = draw(80, 1.5)
     groups = [*CIFAR, ("cifar", "far_ood_large", "far_ood", large)]
-    found = figures("equal-numbers", make_rows(*groups))
+    measured = figures("equal-numbers", make_rows(*groups))
     for split, role, unknown in (
         ("near_ood", "near_ood", NEAR),
         ("far_ood_svhn", "far_ood", SVHN),
@@ -222,9 +225,9 @@ def test_equal_numbers_draws_from_the_larger_side_by_a_keyed_hash():
     ):
         count = min(60, len(unknown))
         known = first_by_hash("test", "in_distribution", TEST, count)
-        mine = first_by_hash(split, role, unknown, count)
-        scores, truth = np.array([*known, *mine]), np.repeat([0, 1], count)
-        fpr = fpr_at_95(known, mine)
+        drawn = first_by_hash(split, role, unknown, count)
+        scores, truth = np.array([*known, *drawn]), np.repeat([0, 1], count)
+        fpr = fpr_at_95(known, drawn)
         expected = {
             "fpr_at_95_tpr_known_positive": fpr,
             # At the threshold the TPR is the least share of known rows that is 95 % or more.
@@ -233,19 +236,19 @@ def test_equal_numbers_draws_from_the_larger_side_by_a_keyed_hash():
             "aupr_out_average_precision": average_precision_score(truth, scores),
             "aupr_in_average_precision": average_precision_score(1 - truth, -scores),
         }
-        of_split = [f for f in found if f.unknown == split]
+        of_split = [f for f in measured if f.unknown == split]
         assert {f.metric: f.value for f in of_split} == pytest.approx(expected, abs=1e-12)
         assert {(f.n_known, f.n_unknown) for f in of_split} == {(count, count)}
     # On all rows, AUPR is another one.
     everything = average_precision_score([0] * 60 + [1] * 30, [*TEST, *SVHN])
-    assert only(found, unknown="far_ood_svhn", metric="aupr_out_average_precision").value > everything + 0.05
+    assert only(measured, unknown="far_ood_svhn", metric="aupr_out_average_precision").value > everything + 0.05
 
 
 def test_several_configs_are_judged_apart():
     imagenet = [("imagenet", *group[1:]) for group in CIFAR]
-    both = figures("unknown-detection", make_rows(*CIFAR, *imagenet))
-    assert [f for f in both if f.config == "cifar"] == figures("unknown-detection", make_rows(*CIFAR))
-    assert len([f for f in both if f.config == "imagenet"]) == len(both) / 2
+    measured = figures("unknown-detection", make_rows(*CIFAR, *imagenet))
+    assert [f for f in measured if f.config == "cifar"] == figures("unknown-detection", make_rows(*CIFAR))
+    assert len([f for f in measured if f.config == "imagenet"]) == len(measured) / 2
 
 
 PLACES = draw(50, 0)
@@ -260,10 +263,10 @@ FACETS = (
 
 
 def test_facets_divides_a_split_by_role():
-    found = figures("facets", make_rows(*FACETS))
+    measured = figures("facets", make_rows(*FACETS))
     unknown = [*NEAR, *SVHN]
     fpr = fpr_at_95(PLACES, unknown)
-    of_ood = {f.metric: f for f in found if f.setting == "ood_detection"}
+    of_ood = {f.metric: f for f in measured if f.setting == "ood_detection"}
     assert of_ood["fpr_at_95_tpr_known_positive"].value == pytest.approx(fpr)
     # 48 of 50 rows are the least that are 95 %: a TPR of 96 %.
     assert of_ood["detection_error_known_positive"].value == pytest.approx(0.02 + fpr / 2)
@@ -282,10 +285,10 @@ def test_facets_divides_a_split_by_role():
 def test_facets_asks_for_mistakes_among_labelled_rows():
     # Rows that are in distribution by their meaning alone have no label of the model's.
     unlabelled = make_rows(*FACETS, ("facets-t1", "test", "in_distribution", OTHERS, {"label": [-1] * 10}))
-    found = {f.metric: f.value for f in figures("facets", unlabelled) if f.setting == "misclassification_detection"}
+    values = {f.metric: f.value for f in figures("facets", unlabelled) if f.setting == "misclassification_detection"}
     right, wrong = ([s for s, w in zip(PLACES, WRONG, strict=False) if w == side] for side in (False, True))
-    assert found["auroc"] == pytest.approx(auc(right, wrong))
-    assert found["fpr_at_95_tpr_known_positive"] == pytest.approx(fpr_at_95(right, wrong))
+    assert values["auroc"] == pytest.approx(auc(right, wrong))
+    assert values["fpr_at_95_tpr_known_positive"] == pytest.approx(fpr_at_95(right, wrong))
     assert only(figures("facets", unlabelled), metric="auroc", setting="ood_detection").n_known == 60
 
 
@@ -306,13 +309,13 @@ def rows_for(name, **options):
 
 @pytest.mark.parametrize("name", ONE_RUN)
 def test_figures_have_names_of_their_own(name):
-    found = figures(name, rows_for(name, duplicates=[]))
+    measured = figures(name, rows_for(name, duplicates=[]))
     names = [
         (f.config, f.setting, f.known, f.unknown, f.metric, f.positive, f.rows, f.statistic, f.fitted_on)
-        for f in found
+        for f in measured
     ]
     assert len(set(names)) == len(names)
-    for figure in found:
+    for figure in measured:
         assert figure.protocol == name
         assert figure.factor == METRICS[figure.metric].factor
         assert figure.positive == METRICS[figure.metric].positive
@@ -327,15 +330,15 @@ def test_the_order_of_rows_does_not_matter(name):
 def test_duplicates_are_judged_with_and_without(name):
     everything = rows_for(name)
     flagged = sorted(everything.id)[::9]
-    found = figures(name, rows_for(name, duplicates=flagged))
-    assert [f for f in found if f.rows == "as_published"] == figures(name, everything)
-    removed = [f for f in found if f.rows == "without_duplicates"]
+    measured = figures(name, rows_for(name, duplicates=flagged))
+    assert [f for f in measured if f.rows == "as_published"] == figures(name, everything)
+    removed = [f for f in measured if f.rows == "without_duplicates"]
     sources = everything.source_id[np.isin(everything.id, flagged)]
     clean = everything.where(~np.isin(everything.source_id, sources))
     assert len(everything) - len(clean) >= len(flagged)
     expected = figures(name, clean)
     assert [f.value for f in removed] == [f.value for f in expected]
-    assert len(removed) == len(expected) == len(found) / 2
+    assert len(removed) == len(expected) == len(measured) / 2
 
 
 def test_releases_that_do_not_say_which_rows_are_duplicates_are_judged_once():
@@ -358,13 +361,13 @@ def test_releases_that_do_not_say_which_rows_are_duplicates_are_judged_once():
 def test_of_a_split_that_is_left_out_as_a_whole_there_is_no_figure_and_all_others_stay(name, split, kind):
     everything = rows_for(name)
     ids = [id_ for id_ in sorted(everything.id) if id_.startswith(split)]
-    found = figures(name, rows_for(name, **left_out(ids, kind)))
-    published = [f for f in found if f.rows == "as_published"]
+    measured = figures(name, rows_for(name, **left_out(ids, kind)))
+    published = [f for f in measured if f.rows == "as_published"]
     assert published == figures(name, everything)
     # With a duplicate go the rows that are made from it, or that it is made from.
     of = everything.source_id if kind == "without_duplicates" else everything.id
     left = everything.where(~np.isin(of, of[np.isin(everything.id, ids)]))
-    clean = [f for f in found if f.rows == kind]
+    clean = [f for f in measured if f.rows == kind]
     assert [f.value for f in clean] == [f.value for f in figures(name, left)]
     assert {f.name for f in clean} < {replace(f.name, rows=kind) for f in published}
     assert len({f.name for f in clean}) == len(clean)
@@ -386,13 +389,13 @@ def left_out(ids, kind):
 @pytest.mark.parametrize("wrong", [False, True])
 def test_a_model_that_is_always_right_or_wrong_leaves_a_gap_and_no_guess(wrong):
     facets = [(*FACETS[0][:4], {"wrong": [wrong] * 50}), *FACETS[1:]]
-    found = [f for f in figures("facets", make_rows(*facets)) if f.setting == "misclassification_detection"]
-    assert all(math.isnan(f.value) for f in found)
-    assert {(f.n_known, f.n_unknown) for f in found} == {(0, 50) if wrong else (50, 0)}
+    measured = [f for f in figures("facets", make_rows(*facets)) if f.setting == "misclassification_detection"]
+    assert all(math.isnan(f.value) for f in measured)
+    assert {(f.n_known, f.n_unknown) for f in measured} == {(0, 50) if wrong else (50, 0)}
 
 
 @pytest.mark.parametrize(
-    ("name", "kept", "sentence"),
+    ("name", "roles", "sentence"),
     [
         ("unknown-detection", ["near_ood", "far_ood"], "test of cifar has no in-distribution rows"),
         ("unknown-detection", ["in_distribution", "external"], "cifar has no rows of the role near_ood or far_ood"),
@@ -405,10 +408,10 @@ def test_a_model_that_is_always_right_or_wrong_leaves_a_gap_and_no_guess(wrong):
         ("broad", ["synthetic"], "test of broad-synthetic has no in-distribution rows"),
     ],
 )
-def test_one_side_alone_is_refused(name, kept, sentence):
+def test_one_side_alone_is_refused(name, roles, sentence):
     rows = rows_for(name)
     with pytest.raises(EvaluationError, match=sentence):
-        figures(name, rows.where(np.isin(rows.role, kept)))
+        figures(name, rows.where(np.isin(rows.role, roles)))
 
 
 def test_facets_without_labels_is_refused():
@@ -423,21 +426,20 @@ def test_an_unknown_protocol_is_answered_with_the_nearest():
 
 
 def test_the_protocol_of_several_runs_is_told_apart():
-    with pytest.raises(EvaluationError, match="optimizer-robustness compares several runs"):
-        figures("optimizer-robustness", make_rows(*CIFAR))
+    assert "optimizer-robustness compares several runs" in refusal(figures, "optimizer-robustness", make_rows(*CIFAR))
 
 
 @pytest.mark.parametrize(
-    ("given", "says"),
+    ("protocol", "says"),
     [
         (lambda rows: [], "function is not a protocol. Make it a Protocol"),
         (replace(PROTOCOLS["facets"], name="facets; ls"), "'facets; ls' cannot be the name of a protocol"),
         (replace(PROTOCOLS["facets"], title="mine"), "There is a protocol facets already"),
     ],
 )
-def test_what_is_no_protocol_of_one_s_own_is_refused(given, says):
+def test_what_is_no_protocol_of_one_s_own_is_refused(protocol, says):
     with pytest.raises(EvaluationError, match=says):
-        register(given)
+        register(protocol)
     assert PROTOCOLS["facets"].title == "FACETS"
 
 

@@ -45,11 +45,11 @@ def table_3():
 
 
 def test_the_table_of_the_paper():
-    found = detector_robustness(table_3())
-    assert {f.protocol for f in found} == {"optimizer-robustness"}
+    measured = detector_robustness(table_3())
+    assert {f.protocol for f in measured} == {"optimizer-robustness"}
 
     def reported(metric, statistic):
-        return only(found, metric=metric, statistic=statistic).reported
+        return only(measured, metric=metric, statistic=statistic).reported
 
     # Table 3 prints 8.634 and 5.506, 97.756 and 0.219; by the paper's equations the means are a little higher (see
     # test_mixture). Table 5 prints 20.258 and 0.005.
@@ -62,15 +62,16 @@ def test_the_table_of_the_paper():
 
 
 def test_values_keep_the_unit_of_the_figure():
-    found = detector_robustness(table_3())
+    measured = detector_robustness(table_3())
     mean, variance, score = (
-        only(found, metric=FPR.metric, statistic=name) for name in ("mixture_mean", "mixture_variance", "robustness")
+        only(measured, metric=FPR.metric, statistic=name)
+        for name in ("mixture_mean", "mixture_variance", "robustness")
     )
     assert mean.value == pytest.approx(mean.reported / 100)
     assert variance.value == pytest.approx(variance.reported / 100**2)
     assert score.value == pytest.approx(mean.value * variance.value**0.5)
     mean, variance, score = (
-        only(found, metric="auroc", statistic=name) for name in ("mixture_mean", "mixture_variance", "robustness")
+        only(measured, metric="auroc", statistic=name) for name in ("mixture_mean", "mixture_variance", "robustness")
     )
     assert score.value == score.reported == pytest.approx(variance.value**0.5 / mean.value)
 
@@ -82,11 +83,11 @@ def test_an_optimizer_is_judged_over_the_sets_of_unknowns():
     for name, row in zip(sets, MIXTURES["table 7"], strict=False):
         for model, figure in zip(models, two_models(replace(FPR, unknown=name), *row[0]), strict=True):
             model.append(figure)
-    found = optimizer_robustness({"adam": models})["adam"]
-    mean = only(found, statistic="mixture_mean")
+    measured = optimizer_robustness({"adam": models})["adam"]
+    mean = only(measured, statistic="mixture_mean")
     assert mean.unknown == "fashion + omniglot + gaussian + uniform"
     assert mean.reported == pytest.approx(4.162, abs=0.002)
-    assert only(found, statistic="mixture_variance").reported == pytest.approx(11.733, abs=0.003)
+    assert only(measured, statistic="mixture_variance").reported == pytest.approx(11.733, abs=0.003)
 
 
 def test_statistics_among_the_figures_are_passed_over():

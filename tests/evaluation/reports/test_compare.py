@@ -33,30 +33,30 @@ def report(values, variant="adam", digest="ab", detector="msp"):
 def test_differences_are_in_the_paper_s_unit_and_know_what_is_good():
     first = report({AUROC: [0.90, 0.92], AURC: [0.050], ("eaurc", 1000.0): [0.1], ("accuracy", 100.0): [0.5]})
     second = report({AUROC: [0.93], AURC: [0.060], ("eaurc", 1000.0): [math.nan], ("accuracy", 100.0): [0.5]})
-    found = compare(first, second)
-    assert [*found["verdict"]] == ["better", "worse", "undefined", "same"]
-    auroc = found.iloc[0]
+    pairs = compare(first, second)
+    assert [*pairs["verdict"]] == ["better", "worse", "undefined", "same"]
+    auroc = pairs.iloc[0]
     assert (auroc["first"], auroc["difference"]) == (pytest.approx(91.0), pytest.approx(2.0))
     assert auroc["first_std"] == pytest.approx(math.sqrt(2))  # sample deviation of 90 and 92
     assert math.isnan(auroc["second_std"])
-    assert found["difference"][1] == pytest.approx(10.0)
-    assert [*largest(found, 5)["metric"]] == ["auroc", "aurc"], "rates differ by 0.02 and 0.01, not by 2 and 10"
+    assert pairs["difference"][1] == pytest.approx(10.0)
+    assert [*largest(pairs, 5)["metric"]] == ["auroc", "aurc"], "rates differ by 0.02 and 0.01, not by 2 and 10"
 
 
 def test_what_only_one_has_is_counted():
-    found = compare(
+    pairs = compare(
         report({AUROC: [0.9], AURC: [0.05]}),
         report({AUROC: [0.9], ("eaurc", 1000.0): [0.05], ("accuracy", 100.0): [1.0]}),
     )
-    assert [*found["metric"]] == ["auroc"]
-    assert found.attrs == {"only_first": 1, "only_second": 2}
+    assert [*pairs["metric"]] == ["auroc"]
+    assert pairs.attrs == {"only_first": 1, "only_second": 2}
 
 
 def test_two_ways_of_training_and_two_files_of_scores_are_compared_whatever_they_are_called():
     values = {AUROC: [0.9]}
     assert [*compare(report(values, "adam"), report(values, "sgd"))["variant"]] == [""]
-    found = compare(report(values, detector="mine"), report({AUROC: [0.8]}, detector="theirs"))
-    assert [*zip(found["detector"], found["verdict"], strict=True)] == [("mine, theirs", "worse")]
+    pairs = compare(report(values, detector="mine"), report({AUROC: [0.8]}, detector="theirs"))
+    assert [*zip(pairs["detector"], pairs["verdict"], strict=True)] == [("mine, theirs", "worse")]
 
 
 @pytest.mark.parametrize(
@@ -73,13 +73,13 @@ def test_other_rows_and_nothing_in_common_are_refused(second, says):
 
 def test_figures_without_some_rows_are_compared_only_where_both_lack_as_many():
     def judged(left_out, duplicates):
-        found = [
+        measured = [
             figure(0.5),
             figure(0.6, rows="without_overlap", left_out=left_out),
             figure(0.7, rows="without_duplicates"),
         ]
         run = ModelRun("r", "", 0, "", "", {}, {})
-        return tidy([(run, "msp", found)], release="d", release_digest="ab", duplicates_sha256=duplicates)
+        return tidy([(run, "msp", measured)], release="d", release_digest="ab", duplicates_sha256=duplicates)
 
     every = ["as_published", "without_overlap", "without_duplicates"]
     assert [*compare(judged(2, "x"), judged(2, "x"))["rows"]] == every
@@ -93,15 +93,15 @@ def test_figures_are_chosen_by_detector_metric_and_split():
         [figure(0.5, unknown=unknown) for unknown in ("near_ood", "x, wrong")],
     )
     table = tidy([(run, name, figures) for name in ("msp", "knn")], release="digits", release_digest="ab")
-    found = compare(table, table)
+    pairs = compare(table, table)
 
     def chosen(**by):
-        pairs = select(found, **by)
-        return [*zip(pairs["detector"], pairs["unknown"], strict=True)]
+        selected = select(pairs, **by)
+        return [*zip(selected["detector"], selected["unknown"], strict=True)]
 
     assert chosen(detectors=["knn"]) == [("knn", "near_ood"), ("knn", "x, wrong")]
     assert chosen(splits={"c": {"x"}}) == [("msp", "x, wrong"), ("knn", "x, wrong")]
     assert len(chosen(splits={"c": set()}, metrics=["auroc"])) == 4
     for wrong in ({"detectors": ["odin"]}, {"metrics": ["aurc"]}, {"splits": {"d": set()}}, {"splits": {"c": {"y"}}}):
         with pytest.raises(EvaluationError):
-            select(found, **wrong)
+            select(pairs, **wrong)

@@ -31,18 +31,18 @@ def test_scores_are_drawn_by_kind_of_shift_and_correlated_on_held_out_known_rows
                 held_out |= {name: scores} if key.endswith("held_out") else {}
                 writer.writerows([id_, name, value] for id_, value in zip(ids, scores.tolist(), strict=True))
     splits = ",".join(dict.fromkeys(key.split("/")[0] for key in SPLITS))
-    given = ["report", "--scores", str(tmp_path / "run.csv"), "--release", str(tmp_path / "release"), "--plots"]
-    assert main([*given, "--splits", splits, "--out", str(tmp_path / "out")]) == 0
+    options = ["report", "--scores", str(tmp_path / "run.csv"), "--release", str(tmp_path / "release"), "--plots"]
+    assert main([*options, "--splits", splits, "--out", str(tmp_path / "out")]) == 0
     svg = (tmp_path / "out" / "plots" / "correlation-broad.svg").read_text(encoding="utf-8")
-    said = re.findall(r"<text[^>]*>([^<]+)</text>", svg)
-    assert "Correlation of scores on in-distribution rows of held_out, run" in " ".join(said)
-    assert {detector_name(name) for name in DETECTORS} <= set(said)
+    output = re.findall(r"<text[^>]*>([^<]+)</text>", svg)
+    assert "Correlation of scores on in-distribution rows of held_out, run" in " ".join(output)
+    assert {detector_name(name) for name in DETECTORS} <= set(output)
     expected = []
     for first in DETECTORS:
         for second in DETECTORS:
             a, b = (held_out[name] - held_out[name].mean() for name in (first, second))
             expected.append(f"{100 * (a @ b) / np.sqrt((a @ a) * (b @ b)):z.0f}")
-    cells = "\n".join(said)
+    cells = "\n".join(output)
     assert "\n".join(expected) in cells.replace("−", "-")
     svg = (tmp_path / "out" / "plots" / "densities-broad.svg").read_text(encoding="utf-8")
     drawn = set(re.findall(r"<text[^>]*>([^<]+)</text>", svg))

@@ -91,9 +91,9 @@ def test_broad_s_kinds_and_their_average_stand_in_its_columns(order):
         kinds = dict(zip(("in_distribution", "adversarial", "corruption"), TABLE_8[method], strict=False))
         of_kinds = {kind: [figure(value / 100, setting="ed", unknown=f"{kind} x")] for kind, value in kinds.items()}
         judged.append((run(), method, broad.averaged(of_kinds)))
-    found = tables(*judged)
-    assert {name: placed.shown for name, placed in found.items()} == {"broad-ed": True, "broad-ed-splits": False}
-    lines = text_lines(found["broad-ed"].table)
+    placed = tables(*judged)
+    assert {name: table.shown for name, table in placed.items()} == {"broad-ed": True, "broad-ed-splits": False}
+    lines = text_lines(placed["broad-ed"].table)
     assert [line.replace("*", "") for line in lines] == [
         "| Detector | average ↑ | in distribution ↑ | adversarial ↑ | corruption ↑ |",
         "| MSP | 85.43 | 86.31 | 74.04 | 95.93 |",
@@ -122,8 +122,8 @@ def unified(accuracy, unknown, near):
 def test_the_unified_benchmark_is_set_by_method_with_mean_and_deviation_over_runs():
     # Kim, Koo and Hwang, table 6, MCP: accuracy 74.43 +- 0.51, AURC 773.15 +- 12.77; two runs that have these.
     runs = [unified(74.43 + sign * 0.51 / 2**0.5, 773.15 + sign * 12.77 / 2**0.5, 70.0) for sign in (-1, 1)]
-    found = tables(*((run(seed=seed), "msp", figures) for seed, figures in enumerate(runs)))
-    table = found["unknown-detection-cifar"].table
+    placed = tables(*((run(seed=seed), "msp", figures) for seed, figures in enumerate(runs)))
+    table = placed["unknown-detection-cifar"].table
     lines = text_lines(table)
     assert lines == [
         "| Detector | Unknown AURC ↓ | Near-OoD AUROC ↑ | SVHN AUROC ↑ | Far mean AUROC ↑ | Accuracy ↑ |",
@@ -141,12 +141,12 @@ def test_openood_has_means_first_and_splits_behind_a_link():
         ("s", "snow", "corruption", [7, 8], {"label": [0, 0]}),
     )
     lines = figures("openood", rows)
-    found = tables((run(), "msp", lines))
-    assert [name for name, placed in found.items() if placed.shown] == [
+    placed = tables((run(), "msp", lines))
+    assert [name for name, table in placed.items() if table.shown] == [
         f"openood-c-s-{setting}" for setting in ("standard", "open-set", "full-spectrum")
     ]
     # AUROC 6 of 8 pairs against the near, 8 and 4 of 8 against the far; OSCR of three right rows of four.
-    standard = found["openood-c-s-standard"].table
+    standard = placed["openood-c-s-standard"].table
     assert [heading.group for heading in standard.columns[::4]] == ["Near-OoD mean", "Far-OoD mean", ""]
     assert [heading.title for heading in standard.columns[4:]] == [
         "FPR@95%TPR",
@@ -160,12 +160,12 @@ def test_openood_has_means_first_and_splits_behind_a_link():
     (line,) = (line for line in text_lines(standard) if line.startswith("| msp "))
     assert line.startswith("| msp | 50.00 | 75.00 | 87.08 | 70.83 |")
     assert line.endswith("| 75.00 |")  # three of four
-    spectrum = found["openood-c-s-full-spectrum"].table
+    spectrum = placed["openood-c-s-full-spectrum"].table
     (line,) = (line for line in text_lines(spectrum) if line.startswith("| msp "))
     assert line.endswith("| 83.33 |")  # five of six
-    assert "| msp | 62.50 | 56.25 |" in text_lines(found["openood-c-s-open-set"].table)
-    assert "Known rows: test + snow." in found["openood-c-s-full-spectrum"].table.note
-    splits = found["openood-c-s-standard-splits"].table
+    assert "| msp | 62.50 | 56.25 |" in text_lines(placed["openood-c-s-open-set"].table)
+    assert "Known rows: test + snow." in placed["openood-c-s-full-spectrum"].table.note
+    splits = placed["openood-c-s-standard-splits"].table
     assert [heading.group for heading in splits.columns[::4]] == ["Near-OoD", "a", "b"]
     headline = protocol_of("openood").headline(lines_of((run(), "msp", lines)))
     assert [*zip(headline["unknown"], headline["mean"], strict=True)] == [("near_ood", 0.75)]
@@ -178,15 +178,15 @@ def test_openood_has_means_first_and_splits_behind_a_link():
 
 def test_figures_without_duplicates_stand_beside_those_of_all_rows():
     published = unified(74.0, 773.0, 70.0)
-    clean = [Figure(**{**vars(one), "rows": "without_duplicates", "value": one.value / 2}) for one in published]
-    found = tables((run(), "msp", [*published, *clean]))
-    assert set(found) == {
+    clean = [Figure(**{**vars(entry), "rows": "without_duplicates", "value": entry.value / 2}) for entry in published]
+    placed = tables((run(), "msp", [*published, *clean]))
+    assert set(placed) == {
         "unknown-detection-cifar",
         "unknown-detection-cifar-without-duplicates",
         "duplicates-unknown-detection-cifar",
     }
-    assert not found["unknown-detection-cifar-without-duplicates"].shown
-    head, line = as_csv(found["duplicates-unknown-detection-cifar"].table).splitlines()
+    assert not placed["unknown-detection-cifar-without-duplicates"].shown
+    head, line = as_csv(placed["duplicates-unknown-detection-cifar"].table).splitlines()
     cells = dict(zip(head.split(","), line.split(","), strict=True))
     assert (cells["AURC all"], cells["AURC without"]) == ("773.0", "386.5")
     assert (cells["Near-OoD AUROC all"], cells["Near-OoD AUROC without"]) == ("70.0", "35.0")
@@ -220,7 +220,7 @@ def robust(unknown, setting, variant="*"):
 
 def test_every_robustness_table_has_a_file_of_its_own():
     """BROAD's sets are of one setting: three tables of it had one name, and two were lost."""
-    figures = [one for unknown in ("inaturalist", "pgd_vit", "snow") for one in robust(unknown, "dsd")]
+    figures = [entry for unknown in ("inaturalist", "pgd_vit", "snow") for entry in robust(unknown, "dsd")]
     figures += robust("near_ood", "ood_detection") + robust("test, wrong", "misclassification_detection")
     names = [placed.table.name for placed in paper_tables(lines_of((run("*"), "msp", figures)))]
     assert names == [
@@ -239,9 +239,9 @@ def test_every_robustness_table_has_a_file_of_its_own():
 
 def test_ways_of_training_have_tables_of_their_own():
     judged = [(run(variant), "msp", unified(74.0, 773.0, 70.0)) for variant in ("adam", "sgd")]
-    found = tables(*judged)
-    assert list(found) == ["unknown-detection-cifar-adam", "unknown-detection-cifar-sgd"]
-    assert found["unknown-detection-cifar-sgd"].table.title == "Unknown detection on cifar, sgd"
+    placed = tables(*judged)
+    assert list(placed) == ["unknown-detection-cifar-adam", "unknown-detection-cifar-sgd"]
+    assert placed["unknown-detection-cifar-sgd"].table.title == "Unknown detection on cifar, sgd"
 
 
 def test_what_duplicates_change_on_many_configs_is_linked_and_not_shown():

@@ -45,35 +45,35 @@ def opened_once():
 @pytest.fixture(scope="module")
 def rows(root):
     """The rows of the config `digits` with made-up scores of two detectors and predictions, a set for each seed."""
-    found = release_index(load(str(root)), [CONFIG]).rows
+    index_rows = release_index(load(str(root)), [CONFIG]).rows
 
-    def made(seed):
+    def of_seed(seed):
         numbers = np.random.default_rng(seed)
-        level = np.select([found.role == "near_ood", found.role == "far_ood"], [0.8, 1.6], 0.0)
-        wrong = numbers.random(len(found)) < 0.1
+        level = np.select([index_rows.role == "near_ood", index_rows.role == "far_ood"], [0.8, 1.6], 0.0)
+        wrong = numbers.random(len(index_rows)) < 0.1
         return {
-            "id": found.id,
-            "role": found.role,
-            "split": found.split,
-            "label": found.label,
-            "duplicate": found.duplicate,
-            "prediction": np.where(wrong, (found.label + 1) % 6, np.maximum(found.label, 0)),
-            "msp": level + wrong + numbers.normal(size=len(found)).round(1),
-            "mine": 2 * level + numbers.normal(size=len(found)).round(1),
+            "id": index_rows.id,
+            "role": index_rows.role,
+            "split": index_rows.split,
+            "label": index_rows.label,
+            "duplicate": index_rows.duplicate,
+            "prediction": np.where(wrong, (index_rows.label + 1) % 6, np.maximum(index_rows.label, 0)),
+            "msp": level + wrong + numbers.normal(size=len(index_rows)).round(1),
+            "mine": 2 * level + numbers.normal(size=len(index_rows)).round(1),
         }
 
-    return made
+    return of_seed
 
 
-def write(path, root, made, detectors=("msp", "mine"), seed=0, keep=None, **more):
-    keep = np.ones(len(made["id"]), bool) if keep is None else keep
+def write(path, root, columns, detectors=("msp", "mine"), seed=0, keep=None, **options):
+    keep = np.ones(len(columns["id"]), bool) if keep is None else keep
     tables = [
         pa.table(
             {
-                "id": made["id"][keep],
+                "id": columns["id"][keep],
                 "detector": [name] * keep.sum(),
-                "score": made[name][keep],
-                "prediction": made["prediction"][keep],
+                "score": columns[name][keep],
+                "prediction": columns["prediction"][keep],
             }
         )
         for name in detectors
@@ -88,7 +88,7 @@ def write(path, root, made, detectors=("msp", "mine"), seed=0, keep=None, **more
         seed,
         {"mine": {"k": 3.0}},
         {"torch": "2"},
-        **more,
+        **options,
     )
     write_scores(path, pa.concat_tables(tables), about)
     return str(path)
@@ -99,8 +99,8 @@ def report(out, root, *words):
 
 
 def value(figures, **named):
-    (found,) = [line["value"] for line in figures.to_dict("records") if named.items() <= line.items()]
-    return found
+    (matching,) = [line["value"] for line in figures.to_dict("records") if named.items() <= line.items()]
+    return matching
 
 
 def test_the_public_function_gives_the_figures_of_the_command(tmp_path, root, rows):
@@ -110,51 +110,51 @@ def test_the_public_function_gives_the_figures_of_the_command(tmp_path, root, ro
 
 
 def test_figures_are_scikit_learn_s_on_the_rows_that_the_ids_name(tmp_path, root, rows):
-    made = rows(0)
-    shuffled = np.random.default_rng(1).permutation(len(made["id"]))
-    mixed = {name: values[shuffled] for name, values in made.items()}
+    columns = rows(0)
+    shuffled = np.random.default_rng(1).permutation(len(columns["id"]))
+    mixed = {name: values[shuffled] for name, values in columns.items()}
     assert report(tmp_path / "out", root, "--scores", write(tmp_path / "run.parquet", root, mixed)) == 0
     figures = read_figures(tmp_path / "out")
     for detector in ("msp", "mine"):
         for split in ("near_ood", "far_ood_noise", "far_ood_textures"):
-            for which, kept in (("as_published", True), ("without_duplicates", ~made["duplicate"])):
-                chosen = np.isin(made["split"], ("test", split)) & kept
-                expected = roc_auc_score(made["split"][chosen] == split, made[detector][chosen])
-                named = {"detector": detector, "unknown": split, "metric": "auroc", "rows": which}
+            for kind, selected in (("as_published", True), ("without_duplicates", ~columns["duplicate"])):
+                chosen = np.isin(columns["split"], ("test", split)) & selected
+                expected = roc_auc_score(columns["split"][chosen] == split, columns[detector][chosen])
+                named = {"detector": detector, "unknown": split, "metric": "auroc", "rows": kind}
                 assert value(figures, **named, setting="ood_detection") == pytest.approx(expected, abs=1e-12)
-    judged = np.isin(made["split"], ("test", "near_ood", "far_ood_noise", "far_ood_textures"))
-    errors = (made["prediction"] != made["label"])[judged]
+    judged = np.isin(columns["split"], ("test", "near_ood", "far_ood_noise", "far_ood_textures"))
+    errors = (columns["prediction"] != columns["label"])[judged]
     # AURC by its definition, with the expectation over ties from many shuffles.
     areas = []
     for seed in range(200):
         order = np.random.default_rng(seed).permutation(judged.sum())
-        ranked = errors[order][np.argsort(made["msp"][judged][order], kind="stable")]
+        ranked = errors[order][np.argsort(columns["msp"][judged][order], kind="stable")]
         areas.append(np.mean(np.cumsum(ranked) / np.arange(1, len(ranked) + 1)))
-    found = value(figures, detector="msp", setting="unknown_detection", metric="aurc", rows="as_published")
-    assert found == pytest.approx(np.mean(areas), abs=4 * np.std(areas) / 200**0.5 + 1e-12)
+    aurc = value(figures, detector="msp", setting="unknown_detection", metric="aurc", rows="as_published")
+    assert aurc == pytest.approx(np.mean(areas), abs=4 * np.std(areas) / 200**0.5 + 1e-12)
 
 
 def test_thresholds_are_chosen_on_rows_that_detectors_were_not_fitted_on(tmp_path, root, rows, capsys):
     """Their rows have no scores, and a file that says so is whole without them."""
-    made = rows(0)
-    validation = made["split"] == "validation"
+    columns = rows(0)
+    validation = columns["split"] == "validation"
     fits = np.zeros(len(validation), bool)
-    fits[validation] = in_fit_half(made["id"][validation].tolist(), made["label"][validation])
-    path = write(tmp_path / "run.parquet", root, made, keep=~fits, fit_half=f"{CONFIG}/validation")
+    fits[validation] = in_fit_half(columns["id"][validation].tolist(), columns["label"][validation])
+    path = write(tmp_path / "run.parquet", root, columns, keep=~fits, fit_half=f"{CONFIG}/validation")
     assert report(tmp_path / "out", root, "--scores", path, "--protocol", "od-test") == 0
     assert f"note: detectors of run were fitted on half of {CONFIG}/validation" in capsys.readouterr().out
     assert f"fitted on half of {CONFIG}/validation" in page_of(tmp_path / "out")
     # The least of the thresholds with the best balanced accuracy on the tune half and near_ood.
-    score = made["mine"]
-    known, unknown = score[validation & ~fits], score[made["split"] == "near_ood"]
+    score = columns["mine"]
+    known, unknown = score[validation & ~fits], score[columns["split"] == "near_ood"]
     cuts = np.unique([*known, *unknown])
     gains = (known[:, None] <= cuts).mean(axis=0) + (unknown[:, None] > cuts).mean(axis=0)
     cut = cuts[np.argmax(gains.round(12))]
-    test, far = score[made["split"] == "test"], score[made["split"] == "far_ood_noise"]
+    test, far = score[columns["split"] == "test"], score[columns["split"] == "far_ood_noise"]
     named = {"detector": "mine", "fitted_on": "near_ood", "unknown": "far_ood_noise", "rows": "as_published"}
-    found = value(read_figures(tmp_path / "out"), **named, setting="od_test", statistic="")
-    assert found == pytest.approx(((test <= cut).mean() + (far > cut).mean()) / 2)
-    path = write(tmp_path / "other.parquet", root, made, keep=~fits)
+    accuracy = value(read_figures(tmp_path / "out"), **named, setting="od_test", statistic="")
+    assert accuracy == pytest.approx(((test <= cut).mean() + (far > cut).mean()) / 2)
+    path = write(tmp_path / "other.parquet", root, columns, keep=~fits)
     assert report(tmp_path / "other", root, "--scores", path) == 2
 
 
@@ -163,9 +163,9 @@ def test_detectors_that_were_fitted_on_the_rows_of_their_thresholds_are_named(tm
     tuned = f"{CONFIG}/validation"
     used = {"msp": {"threshold_on": tuned}, "mine": {"fitted_on": tuned, "threshold_on": tuned}}
     path = write(tmp_path / "run.parquet", root, rows(0), rows=used)
-    said = f"od-test chooses the thresholds of mine on rows of {tuned} that they were fitted on"
+    warning = f"od-test chooses the thresholds of mine on rows of {tuned} that they were fitted on"
     assert report(tmp_path / "out", root, "--scores", path, "--protocol", "od-test", "--dry-run") == 0
-    assert f"note: {said}\n" in capsys.readouterr().out
+    assert f"note: {warning}\n" in capsys.readouterr().out
     assert report(tmp_path / "out", root, "--scores", path, "--dry-run") == 0
     assert "od-test chooses" not in capsys.readouterr().out, "a protocol without thresholds"
 
@@ -183,9 +183,9 @@ def test_every_line_says_of_what_and_by_whom(tmp_path, root, rows):
 
 
 def test_a_csv_of_ids_and_scores_from_anywhere_is_enough(tmp_path, root, rows, capsys):
-    made = rows(0)
-    keep = ~np.isin(made["split"], ("validation", "external_validation"))
-    table = pa.table({"id": made["id"][keep], "score": made["mine"][keep]})
+    columns = rows(0)
+    keep = ~np.isin(columns["split"], ("validation", "external_validation"))
+    table = pa.table({"id": columns["id"][keep], "score": columns["mine"][keep]})
     pa.csv.write_csv(table, tmp_path / "theirs.csv")
     assert report(tmp_path / "out", root, "--splits", CONFIG, "--scores", tmp_path / "theirs.csv") == 0
     figures = read_figures(tmp_path / "out")
@@ -201,8 +201,8 @@ def test_a_csv_of_ids_and_scores_from_anywhere_is_enough(tmp_path, root, rows, c
 def test_seeds_in_the_names_of_files_are_seeds_of_one_detector(tmp_path, root, rows):
     """Not detectors of their own, the best seed of which would be the best detector."""
     for seed in (1, 2, 10):
-        made = rows(seed)
-        table = pa.table({"id": made["id"], "score": made["mine"]})
+        columns = rows(seed)
+        table = pa.table({"id": columns["id"], "score": columns["mine"]})
         pa.csv.write_csv(table, tmp_path / f"mine-seed{seed}.csv")
     files = [tmp_path / f"mine-seed{seed}.csv" for seed in (1, 2, 10)]
     assert report(tmp_path / "out", root, "--splits", CONFIG, "--scores", *files) == 0
@@ -214,12 +214,12 @@ def test_seeds_in_the_names_of_files_are_seeds_of_one_detector(tmp_path, root, r
 
 
 def test_a_sign_that_may_be_reversed_is_hinted_at(tmp_path, root, rows, capsys):
-    made = rows(0)
-    made["mine"] = -made["mine"]
-    assert report(tmp_path / "out", root, "--scores", write(tmp_path / "run.parquet", root, made)) == 0
+    columns = rows(0)
+    columns["mine"] = -columns["mine"]
+    assert report(tmp_path / "out", root, "--scores", write(tmp_path / "run.parquet", root, columns)) == 0
     hint = "every AUROC of mine is below 0.5, so its sign may be reversed: higher scores must mean more unknown"
-    assert f"note: {hint}\n" in (said := capsys.readouterr().out)
-    assert "AUROC of msp" not in said
+    assert f"note: {hint}\n" in (output := capsys.readouterr().out)
+    assert "AUROC of msp" not in output
     assert f" {hint}. " in page_of(tmp_path / "out")
 
 
@@ -235,9 +235,9 @@ def test_a_report_of_a_demo_release_says_so(tmp_path, root, rows, capsys):
 def test_a_report_ends_with_the_main_figures_the_best_detector_first(tmp_path, root, rows, capsys):
     files = [write(tmp_path / f"r{seed}.parquet", root, rows(seed), seed=seed) for seed in (0, 1)]
     assert report(tmp_path / "out", root, "--scores", *(f"net={path}" for path in files)) == 0
-    said = capsys.readouterr().out.splitlines()
-    start = said.index("Unknown detection on digits, best first")
-    assert said[start + 1].split("  ")[0] == "detector"
+    lines = capsys.readouterr().out.splitlines()
+    start = lines.index("Unknown detection on digits, best first")
+    assert lines[start + 1].split("  ")[0] == "detector"
     figures = read_figures(tmp_path / "out")
     figures = figures[(figures["rows"] == "as_published") & (figures["protocol"] == "unknown-detection")]
     table = figures.groupby(["detector", "setting", "metric", "unknown", "statistic"])["value"].agg(["mean", "std"])
@@ -247,26 +247,29 @@ def test_a_report_ends_with_the_main_figures_the_best_detector_first(tmp_path, r
         *(("ood_detection", "auroc", *of, 100) for of in (("near_ood", ""), (far, "mean"))),
         *(("ood_detection", "fpr_at_95_tpr_known_positive", *of, 100) for of in (("near_ood", ""), (far, "mean"))),
     ]
-    for line, name in zip(said[start + 2 :], ("mine", "msp"), strict=False):
-        found = [table.loc[(name, *cell[:4])] * cell[4] for cell in cells]
-        assert line.split() == [name, *" ".join(f"{one['mean']:.2f} ± {one['std']:.2f}" for one in found).split()]
-    assert said[-1] == f"the page, without plots: {tmp_path / 'out' / 'report.html'}"
+    for line, name in zip(lines[start + 2 :], ("mine", "msp"), strict=False):
+        numbers = [table.loc[(name, *cell[:4])] * cell[4] for cell in cells]
+        assert line.split() == [
+            name,
+            *" ".join(f"{number['mean']:.2f} ± {number['std']:.2f}" for number in numbers).split(),
+        ]
+    assert lines[-1] == f"the page, without plots: {tmp_path / 'out' / 'report.html'}"
 
 
 def test_a_protocol_of_one_s_own_is_a_file_with_figures_tables_and_a_headline(tmp_path, root, rows, capsys):
     """Of `examples/own_protocol.py`, whose AUROC is scikit-learn's over all unknown rows."""
-    made, own = rows(0), Path(__file__).parents[3] / "examples" / "own_protocol.py"
-    path = write(tmp_path / "run.parquet", root, made)
+    columns, own = rows(0), Path(__file__).parents[3] / "examples" / "own_protocol.py"
+    path = write(tmp_path / "run.parquet", root, columns)
     words = ["--protocol", f"{own}:POOLED={CONFIG}", "--scores", path]
     assert report(tmp_path / "out", root, *words, "--csv") == 0
-    said = capsys.readouterr().out
-    judged = np.isin(made["split"], ("test", "near_ood", "far_ood_noise", "far_ood_textures"))
-    expected = roc_auc_score(made["split"][judged] != "test", made["mine"][judged])
-    found = value(
+    output = capsys.readouterr().out
+    judged = np.isin(columns["split"], ("test", "near_ood", "far_ood_noise", "far_ood_textures"))
+    expected = roc_auc_score(columns["split"][judged] != "test", columns["mine"][judged])
+    auroc = value(
         read_figures(tmp_path / "out"), protocol="pooled", detector="mine", metric="auroc", rows="as_published"
     )
-    assert found == pytest.approx(expected, abs=1e-12)
-    assert re.search(rf"All unknowns together on digits, best first\n.*\nmine +{100 * expected:.2f} ", said)
+    assert auroc == pytest.approx(expected, abs=1e-12)
+    assert re.search(rf"All unknowns together on digits, best first\n.*\nmine +{100 * expected:.2f} ", output)
     assert "All unknowns together" in page_of(tmp_path / "out")
     assert {f"tables/{name}digits{end}.csv" for name, end in (("pooled-", ""), ("pooled-", "-without-duplicates"))} < {
         *contents(tmp_path / "out")
@@ -310,29 +313,29 @@ def test_several_ways_of_training_with_several_seeds_are_judged_for_robustness(t
 @pytest.mark.parametrize(
     ("spoil", "says"),
     [
-        (lambda made: made["split"] != "near_ood", "lacks scores of .* of the 120 rows of digits/near_ood"),
+        (lambda columns: columns["split"] != "near_ood", "lacks scores of .* of the 120 rows of digits/near_ood"),
         (
-            lambda made: made["id"] != made["id"][made["split"] == "test"][3],
+            lambda columns: columns["id"] != columns["id"][columns["split"] == "test"][3],
             r"lacks scores of msp for 1 id \(sklearn-digits/\d+\)",
         ),
     ],
 )
 def test_missing_ids_are_refused_in_a_sentence(tmp_path, root, rows, capsys, spoil, says):
-    made = rows(0)
-    path = write(tmp_path / "run.parquet", root, made, keep=spoil(made))
+    columns = rows(0)
+    path = write(tmp_path / "run.parquet", root, columns, keep=spoil(columns))
     assert report(tmp_path / "out", root, "--scores", path) == 2
-    said = capsys.readouterr().err
-    assert re.search(says, said)
-    assert said.count("\n") == 1
+    message = capsys.readouterr().err
+    assert re.search(says, message)
+    assert message.count("\n") == 1
     assert not (tmp_path / "out").exists()
 
 
 def test_extra_and_repeated_ids_are_refused(tmp_path, root, rows, capsys):
-    made = rows(0)
-    extra = {name: np.append(values, values[:1]) for name, values in made.items()}
+    columns = rows(0)
+    extra = {name: np.append(values, values[:1]) for name, values in columns.items()}
     assert report(tmp_path / "out", root, "--scores", write(tmp_path / "twice.parquet", root, extra)) == 2
     assert "has several scores of msp for 1 id" in capsys.readouterr().err
-    extra["id"] = np.append(made["id"], "elsewhere/1")
+    extra["id"] = np.append(columns["id"], "elsewhere/1")
     assert report(tmp_path / "out", root, "--scores", write(tmp_path / "extra.parquet", root, extra)) == 2
     assert "has 1 id (elsewhere/1) that digits of the release does not have" in capsys.readouterr().err
 
@@ -367,9 +370,9 @@ def test_two_files_of_one_name_and_one_run_twice_are_refused(tmp_path, root, row
     paths = [write(tmp_path / name / "run.parquet", root, rows(0)) for name in (".", "b")]
     assert report(tmp_path / "out", root, "--scores", *paths) == 2
     assert "Several scores files have the name run; rename them" in capsys.readouterr().err
-    again = tmp_path / "again.parquet"
-    again.write_bytes((tmp_path / "run.parquet").read_bytes())
-    assert report(tmp_path / "out", root, "--scores", paths[0], again) == 2
+    copy = tmp_path / "again.parquet"
+    copy.write_bytes((tmp_path / "run.parquet").read_bytes())
+    assert report(tmp_path / "out", root, "--scores", paths[0], copy) == 2
     assert "run and again both have" in capsys.readouterr().err
 
 
@@ -381,9 +384,9 @@ def test_ways_of_training_whose_files_would_have_one_name_are_refused(tmp_path, 
 
 def test_a_dry_run_checks_and_writes_nothing(tmp_path, root, rows, capsys):
     assert report(tmp_path / "out", root, "--dry-run", "--scores", write(tmp_path / "run.parquet", root, rows(0))) == 0
-    said = capsys.readouterr().out
-    assert "unknown-detection: digits" in said
-    assert f"nothing was written; the report would go to {tmp_path / 'out'}" in said
+    output = capsys.readouterr().out
+    assert "unknown-detection: digits" in output
+    assert f"nothing was written; the report would go to {tmp_path / 'out'}" in output
     assert sorted(path.name for path in tmp_path.iterdir()) == ["run.parquet"]
 
 
@@ -395,49 +398,49 @@ def test_the_same_scores_give_the_same_bytes_and_every_file_is_listed(tmp_path, 
     path = write(tmp_path / "run.parquet", root, rows(0))
     for out in ("one", "two"):
         assert report(tmp_path / out, root, "--scores", path) == 0
-    found = contents(tmp_path / "one")
-    assert found == contents(tmp_path / "two")
-    assert sorted(found) == ["figures.parquet", "report.html"]
+    files = contents(tmp_path / "one")
+    assert files == contents(tmp_path / "two")
+    assert sorted(files) == ["figures.parquet", "report.html"]
     figures = read_figures(tmp_path / "one")
-    assert sorted(figures.attrs["files"]) == sorted(found)
-    assert all(f"<code>{name}</code>" in found["report.html"].decode() for name in COLUMNS)
+    assert sorted(figures.attrs["files"]) == sorted(files)
+    assert all(f"<code>{name}</code>" in files["report.html"].decode() for name in COLUMNS)
 
 
 def test_tables_are_written_on_demand_in_full_precision_and_for_latex(tmp_path, root, rows):
     path = write(tmp_path / "run.parquet", root, rows(0))
     assert report(tmp_path / "out", root, "--scores", path, "--csv", "--latex") == 0
-    found = contents(tmp_path / "out")
+    files = contents(tmp_path / "out")
     name = "tables/unknown-detection-digits"
-    assert {"figures.csv", f"{name}.csv", f"{name}.tex", f"{name}-without-duplicates.csv"} < set(found)
-    lines = csv.DictReader(found[f"{name}.csv"].decode().splitlines())
+    assert {"figures.csv", f"{name}.csv", f"{name}.tex", f"{name}-without-duplicates.csv"} < set(files)
+    lines = csv.DictReader(files[f"{name}.csv"].decode().splitlines())
     (line,) = [line for line in lines if line["Detector"] == "mine"]
     auroc = value(
         read_figures(tmp_path / "out"), detector="mine", metric="auroc", unknown="near_ood", rows="as_published"
     )
     assert float(line["Near-OoD AUROC"]) == 100 * auroc
-    latex = found[f"{name}.tex"].decode().replace(r"\textbf{", "").replace("}", "")
+    latex = files[f"{name}.tex"].decode().replace(r"\textbf{", "").replace("}", "")
     assert f"mine & {float(line['Unknown AURC']):.2f}" in latex
-    assert len(found["figures.csv"].splitlines()) == 1 + len(read_figures(tmp_path / "out"))
+    assert len(files["figures.csv"].splitlines()) == 1 + len(read_figures(tmp_path / "out"))
 
 
 def test_python_gives_the_same_report_as_the_command(tmp_path, root, rows):
     path = write(tmp_path / "run.parquet", root, rows(0))
-    said = []
-    figures = ud.report([path], root, tmp_path / "python", splits=CONFIG, plots=False, csv=True, log=said.append)
+    lines = []
+    figures = ud.report([path], root, tmp_path / "python", splits=CONFIG, plots=False, csv=True, log=lines.append)
     assert report(tmp_path / "command", root, "--scores", path, "--splits", CONFIG, "--csv") == 0
     assert contents(tmp_path / "python") == contents(tmp_path / "command")
     assert figures.equals(read_figures(tmp_path / "python"))
-    assert any("demo release" in text for text in said)
+    assert any("demo release" in text for text in lines)
 
 
 def test_splits_that_are_not_chosen_need_no_scores(tmp_path, root, rows, capsys):
-    made = rows(0)
-    path = write(tmp_path / "run.parquet", root, made, keep=made["split"] != "far_ood_noise")
+    columns = rows(0)
+    path = write(tmp_path / "run.parquet", root, columns, keep=columns["split"] != "far_ood_noise")
     chosen = ",".join(f"{CONFIG}/{name}" for name in ("test", "near_ood", "far_ood_textures"))
     assert report(tmp_path / "out", root, "--scores", path) == 2
     assert report(tmp_path / "out", root, "--scores", path, "--splits", chosen) == 0
-    whole = write(tmp_path / "whole" / "run.parquet", root, made)
-    assert report(tmp_path / "all", root, "--scores", whole, "--splits", chosen) == 0
+    complete = write(tmp_path / "whole" / "run.parquet", root, columns)
+    assert report(tmp_path / "all", root, "--scores", complete, "--splits", chosen) == 0
     figures = [read_figures(tmp_path / name) for name in ("out", "all")]
     assert figures[0].equals(figures[1])
     assert "far_ood_noise" not in " ".join(figures[0]["unknown"])
@@ -448,14 +451,14 @@ def test_splits_that_are_not_chosen_need_no_scores(tmp_path, root, rows, capsys)
 
 def test_calibration_is_that_of_the_confidences_in_the_file(tmp_path, root, rows):
     """Accuracy, and the gap to the confidence over 15 bins, with a loop over the bins."""
-    made = rows(0)
-    confidence = np.random.default_rng(3).uniform(0.1, 1, len(made["id"]))
-    table = pa.table({name: made[name] for name in ("id", "prediction")})
-    table = table.append_column("score", pa.array(made["mine"])).append_column("confidence", pa.array(confidence))
+    columns = rows(0)
+    confidence = np.random.default_rng(3).uniform(0.1, 1, len(columns["id"]))
+    table = pa.table({name: columns[name] for name in ("id", "prediction")})
+    table = table.append_column("score", pa.array(columns["mine"])).append_column("confidence", pa.array(confidence))
     pa.csv.write_csv(table, tmp_path / "mine.csv")
     assert report(tmp_path / "out", root, "--splits", CONFIG, "--scores", tmp_path / "mine.csv") == 0
-    test = made["split"] == "test"
-    right = (made["prediction"] == made["label"])[test]
+    test = columns["split"] == "test"
+    right = (columns["prediction"] == columns["label"])[test]
     error = 0.0
     for low in range(15):
         of_bin = (confidence[test] > low / 15) & (confidence[test] <= (low + 1) / 15)
@@ -487,51 +490,53 @@ def test_a_report_that_breaks_off_leaves_the_old_one(tmp_path, root, rows, monke
     with pytest.raises(ZeroDivisionError):
         report(out, root, "--protocol", "od-test", "--scores", path)
     assert contents(out) == before
-    assert sorted(found.name for found in tmp_path.iterdir()) == ["out", "run.parquet"]
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["out", "run.parquet"]
 
 
 def test_reports_are_compared_on_the_command_line(tmp_path, root, rows, capsys):
     for name, seed in (("a", 0), ("b", 1)):
         assert report(tmp_path / name, root, "--scores", write(tmp_path / f"{name}.parquet", root, rows(seed))) == 0
     capsys.readouterr()
-    both = ["compare", str(tmp_path / "a"), str(tmp_path / "b")]
-    assert main([*both, "--detector", "mine", "--metric", "auroc", "--all"]) == 0
+    compared = ["compare", str(tmp_path / "a"), str(tmp_path / "b")]
+    assert main([*compared, "--detector", "mine", "--metric", "auroc", "--all"]) == 0
     # Three sets of unknowns and the mean over far ones, each on all rows and without duplicates.
     assert len([line for line in capsys.readouterr().out.splitlines() if line.startswith("mine ")]) == 8
-    assert main([*both, "--splits", f"{CONFIG}/near_ood", "--detector", "mine", "--metric", "auroc", "--json"]) == 0
-    found = json.loads(capsys.readouterr().out)
-    assert [(one["unknown"], one["rows"]) for one in found] == [
+    assert (
+        main([*compared, "--splits", f"{CONFIG}/near_ood", "--detector", "mine", "--metric", "auroc", "--json"]) == 0
+    )
+    pairs = json.loads(capsys.readouterr().out)
+    assert [(pair["unknown"], pair["rows"]) for pair in pairs] == [
         ("near_ood", "as_published"),
         ("near_ood", "without_duplicates"),
     ]
     named = {"detector": "mine", "metric": "auroc", "unknown": "near_ood", "rows": "as_published"}
     sides = [100 * value(read_figures(tmp_path / name), **named) for name in "ab"]
-    assert [found[0]["first"], found[0]["second"]] == sides
-    assert found[0]["difference"] == pytest.approx(sides[1] - sides[0])
-    assert main([*both, "--metric", "auc"]) == 2
-    assert main([*both, "--splits", "cifar"]) == 2
+    assert [pairs[0]["first"], pairs[0]["second"]] == sides
+    assert pairs[0]["difference"] == pytest.approx(sides[1] - sides[0])
+    assert main([*compared, "--metric", "auc"]) == 2
+    assert main([*compared, "--splits", "cifar"]) == 2
     assert main(["compare", str(tmp_path / "a"), str(tmp_path / "none")]) == 2
 
 
 def test_a_comparison_begins_with_what_counts(tmp_path, root, rows, capsys):
     """Also of scores of one's own, whose detectors are named after their files."""
     for name, seed in (("first", 0), ("second", 1)):
-        made = rows(seed)
-        pa.csv.write_csv(pa.table({"id": made["id"], "score": made["mine"]}), tmp_path / f"{name}.csv")
+        columns = rows(seed)
+        pa.csv.write_csv(pa.table({"id": columns["id"], "score": columns["mine"]}), tmp_path / f"{name}.csv")
         assert report(tmp_path / name, root, "--splits", CONFIG, "--scores", tmp_path / f"{name}.csv") == 0
     capsys.readouterr()
     assert main(["compare", str(tmp_path / "first"), str(tmp_path / "second")]) == 0
-    said = capsys.readouterr().out
+    output = capsys.readouterr().out
     lines = [read_figures(tmp_path / name).to_dict("records") for name in ("first", "second")]
     # Higher is better for AUROC, lower for FPR.
     signs = {"auroc": 1, "fpr_at_95_tpr_known_positive": -1}
     gains = [(two["value"] - one["value"]) * signs[one["metric"]] for one, two in zip(*lines, strict=True)]
-    assert said.startswith(f"{len(gains)} figures in both: {sum(gain > 0 for gain in gains)} better, ")
-    assert f"{sum(gain < 0 for gain in gains)} worse" in said
-    (largest,) = [line for line in said.splitlines() if line.startswith("first, second ")][:1]
+    assert output.startswith(f"{len(gains)} figures in both: {sum(gain > 0 for gain in gains)} better, ")
+    assert f"{sum(gain < 0 for gain in gains)} worse" in output
+    (largest,) = [line for line in output.splitlines() if line.startswith("first, second ")][:1]
     top = max((two["value"] - one["value"] for one, two in zip(*lines, strict=True)), key=abs)
     assert f"{100 * top:+.2f}" in largest
-    assert len(said.splitlines()) < 30
+    assert len(output.splitlines()) < 30
 
 
 def test_what_is_asked_of_several_runs_needs_another_protocol(tmp_path, root, rows, capsys):
@@ -567,18 +572,18 @@ def drawn(tmp_path_factory, root, rows):
     """A report with plots, of confident predictions."""
     pytest.importorskip("matplotlib", reason="needs the extra `evaluate`")
     folder = tmp_path_factory.mktemp("drawn")
-    made = rows(0)
-    made["msp"] = 1 / (1 + np.exp(-made["msp"]))  # our `score` writes one minus a probability
-    path = write(folder / "run.parquet", root, made)
+    columns = rows(0)
+    columns["msp"] = 1 / (1 + np.exp(-columns["msp"]))  # our `score` writes one minus a probability
+    path = write(folder / "run.parquet", root, columns)
     assert main(["report", "--release", str(root), "--out", str(folder / "out"), "--scores", path, "--plots"]) == 0
     return folder / "out"
 
 
 def test_pictures_are_drawn_on_the_page_and_as_files(drawn):
-    found = contents(drawn)
+    files = contents(drawn)
     plots = {f"plots/{name}.{suffix}" for name in NAMES for suffix in ("pdf", "png", "svg")}
-    assert set(found) == plots | {"figures.parquet", "report.html"}
-    page = found["report.html"].decode()
+    assert set(files) == plots | {"figures.parquet", "report.html"}
+    page = files["report.html"].decode()
     assert page.count("<svg") == len(NAMES)
     ids = re.findall(r'\bid="([^"]+)"', page)
     assert len(ids) == len(set(ids)), "pictures on one page have ids of their own"

@@ -56,43 +56,43 @@ def command(
     worse, by metric, and the largest differences. Reports on different rows are refused; two reports with one detector
     each are compared whatever the detectors' names are.
     """
-    found = compare(read_figures(first), read_figures(second))
-    found = select(found, detectors=detectors, metrics=metrics, splits=parse_splits(splits))
+    pairs = compare(read_figures(first), read_figures(second))
+    pairs = select(pairs, detectors=detectors, metrics=metrics, splits=parse_splits(splits))
     if as_json:
-        lines = found.drop(columns="factor").astype(object).where(found.notna(), None).to_dict("records")
+        lines = pairs.drop(columns="factor").astype(object).where(pairs.notna(), None).to_dict("records")
         click.echo(json.dumps(lines, indent=1, allow_nan=False))
         return
-    click.echo(f"{_counted(found)}. {_MINUS}\n")
+    click.echo(f"{_counted(pairs)}. {_MINUS}\n")
     if every:
-        click.echo("\n".join(_lines(found)))
+        click.echo("\n".join(_lines(pairs)))
         return
-    click.echo("\n".join(_by_metric(main_pairs(found))))
-    shown = largest(found, LARGEST)
+    click.echo("\n".join(_by_metric(main_pairs(pairs))))
+    shown = largest(pairs, LARGEST)
     if len(shown):
-        which = f", {LARGEST} of {len(found):,}" if len(found) > LARGEST else ""
-        click.echo(f"\nThe largest differences{which}:\n")
+        of_all = f", {LARGEST} of {len(pairs):,}" if len(pairs) > LARGEST else ""
+        click.echo(f"\nThe largest differences{of_all}:\n")
         click.echo("\n".join(_lines(shown)))
-    if len(found) > LARGEST:
+    if len(pairs) > LARGEST:
         click.echo("\nChoose figures with --metric, --detector and --splits, or print every one with --all or --json.")
 
 
-def _counted(found: pd.DataFrame) -> str:
-    counts = found["verdict"].value_counts()
-    told = [f"{counts[name]:,} {name}" for name in ("better", "worse", "same", "undefined") if name in counts]
-    closing = f"{len(found):,} figures in both: {', '.join(told)}"
+def _counted(pairs: pd.DataFrame) -> str:
+    counts = pairs["verdict"].value_counts()
+    verdicts = [f"{counts[name]:,} {name}" for name in ("better", "worse", "same", "undefined") if name in counts]
+    closing = f"{len(pairs):,} figures in both: {', '.join(verdicts)}"
     for where in ("first", "second"):
-        count = found.attrs[f"only_{where}"]
+        count = pairs.attrs[f"only_{where}"]
         closing += f"; {count:,} only in the {where}" if count else ""
     return closing
 
 
 def _by_metric(pairs: pd.DataFrame) -> list[str]:
     lines = [["protocol", "metric", "figures", "better", "worse", "same", "median difference"]]
-    for (protocol, name), found in pairs.groupby(["protocol", "metric"], sort=False):
-        counts = [f"{(found['verdict'] == verdict).sum():,}" for verdict in ("better", "worse", "same")]
-        middle = found["difference"].median()
+    for (protocol, name), group in pairs.groupby(["protocol", "metric"], sort=False):
+        counts = [f"{(group['verdict'] == verdict).sum():,}" for verdict in ("better", "worse", "same")]
+        middle = group["difference"].median()
         middle_text = f"{middle:+.2f}" if middle == middle else "-"
-        lines.append([protocol, figure_metric(name).title, f"{len(found):,}", *counts, middle_text])
+        lines.append([protocol, figure_metric(name).title, f"{len(group):,}", *counts, middle_text])
     return aligned_columns(lines, left=(0, 1))
 
 

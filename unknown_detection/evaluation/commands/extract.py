@@ -55,7 +55,7 @@ def command(
     out: Path,
     executor: str,
     ray_address: str | None,
-    **given: Any,
+    **flags: Any,
 ) -> None:
     """Extract features of a release with a model, in one forward pass per image.
 
@@ -65,10 +65,10 @@ def command(
     printed beside the published one, and a difference of over one point and chance ends the run. On a running Ray
     cluster (--executor ray) tasks share the images, each with a GPU if --device is cuda.
     """
-    ExecutorFlags(executor, ray_address=ray_address, dry_run=given["dry_run"]).check()
+    ExecutorFlags(executor, ray_address=ray_address, dry_run=flags["dry_run"]).check()
     from unknown_detection.evaluation.features.extract import extract
 
-    tasks = RayExecutor(ray_address) if executor == "ray" and not given["dry_run"] else contextlib.nullcontext()
+    tasks = RayExecutor(ray_address) if executor == "ray" and not flags["dry_run"] else contextlib.nullcontext()
     with tasks as entered:
         extract(
             options.model_name(model, pretrained),
@@ -78,9 +78,9 @@ def command(
             pretrained=pretrained is not None,
             executor=entered,
             log=click.echo,
-            **given,
+            **flags,
         )
-    if given["dry_run"]:
+    if flags["dry_run"]:
         click.echo("nothing was written")
     else:
         score = as_started("python -m unknown_detection evaluate score")

@@ -119,10 +119,10 @@ def _lines(stages: Sequence[Stage], min_weight: int) -> list[str]:
     """Format the pruning steps as a table: what each takes away, and what it leaves."""
     lines = [["step", "takes away", "edges", "images", "leaves classes", "edges", "images"]]
     for before, stage in zip([stages[0], *stages], stages, strict=False):
-        what = STEPS[stage.step] if stage.step else "(the whole graph)"
-        what = f"{what}, fewer than {min_weight:,}" if stage.step == "light-edges" else what
-        what = f"skipped: {stage.skipped}" if stage.skipped else what
+        effect = STEPS[stage.step] if stage.step else "(the whole graph)"
+        effect = f"{effect}, fewer than {min_weight:,}" if stage.step == "light-edges" else effect
+        effect = f"skipped: {stage.skipped}" if stage.skipped else effect
         taken = (before.edges - stage.edges, before.images - stage.images)
         counts = [f"{count:,}" for count in (*taken, stage.nodes, stage.edges, stage.images)]
-        lines.append([stage.step, what, *counts])
+        lines.append([stage.step, effect, *counts])
     return aligned_columns(lines, left=(0, 1))

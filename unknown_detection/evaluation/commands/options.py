@@ -23,14 +23,14 @@ FILE = click.Path(path_type=Path, dir_okay=False)
 Decorator = Callable[[Command], Command]
 
 
-def _together(*options: Decorator[Any]) -> Decorator[Any]:
+def _combined(*options: Decorator[Any]) -> Decorator[Any]:
     """Return a decorator that adds several options, in this order."""
-    return lambda command: functools.reduce(lambda made, option: option(made), reversed(options), command)
+    return lambda command: functools.reduce(lambda decorated, option: option(decorated), reversed(options), command)
 
 
 def release(*, required: bool) -> Decorator[Any]:
     """--release and --revision."""
-    return _together(
+    return _combined(
         click.option(
             "--release", metavar="DIR|ORG/NAME", required=required, help="Release: a folder, or a dataset on the Hub."
         ),
@@ -40,7 +40,7 @@ def release(*, required: bool) -> Decorator[Any]:
 
 def model(*, required: bool) -> Decorator[Any]:
     """--model, --weights, --pretrained, --classes and --accept."""
-    return _together(
+    return _combined(
         click.option(
             "--model",
             metavar="MODEL",
@@ -77,7 +77,7 @@ def model(*, required: bool) -> Decorator[Any]:
 
 quiet = click.option("--quiet", is_flag=True, help="No progress bars.")
 
-run_options = _together(
+run_options = _combined(
     click.option(
         "--device",
         metavar="DEVICE",
@@ -97,7 +97,7 @@ run_options = _together(
 )
 """--device, --batch-size, --workers, --no-sync and --quiet."""
 
-cluster_options = _together(*executor_flags.CLUSTER_OPTIONS)
+cluster_options = _combined(*executor_flags.CLUSTER_OPTIONS)
 """--executor and --ray-address."""
 
 

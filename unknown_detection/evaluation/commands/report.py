@@ -56,7 +56,7 @@ from unknown_detection.evaluation.releases import load
     "--dry-run", is_flag=True, help="Check the files and ids and print what would be computed; write nothing."
 )
 def command(
-    first: tuple[str, ...], more: tuple[str, ...], release: str, revision: str | None, out: Path, **given: Any
+    first: tuple[str, ...], more: tuple[str, ...], release: str, revision: str | None, out: Path, **flags: Any
 ) -> None:
     """Compute the papers' figures from scores of any detector: a table of results, and a page with tables and plots.
 
@@ -71,4 +71,4 @@ def command(
     """
     from unknown_detection.evaluation.reports.report import report
 
-    report([*first, *more], load(release, revision), out, log=click.echo, **given)
+    report([*first, *more], load(release, revision), out, log=click.echo, **flags)

@@ -106,7 +106,7 @@ def command(
     batch_size: int,
     workers: int | None,
     members: tuple[Path, ...],
-    **given: Any,
+    **flags: Any,
 ) -> None:
     """Fit detectors on features, and score every row of a release.
 
@@ -124,9 +124,9 @@ def command(
     from unknown_detection.evaluation.scoring.run import score
     from unknown_detection.evaluation.scoring.settings import parse_settings
 
-    wanted: list[str | Own] = [*(options.parse_list(detectors) or (() if own else ("all",))), *map(load_own, own)]
-    names, mine = choose(wanted)
-    chosen = parse_settings(settings, expand(names, mine), mine)
+    requested: list[str | Own] = [*(options.parse_list(detectors) or (() if own else ("all",))), *map(load_own, own)]
+    names, own_detectors = choose(requested)
+    chosen = parse_settings(settings, expand(names, own_detectors), own_detectors)
     store = FeatureStore.open(features)
     opened = None if release is None else load(release, revision)
     if opened is not None:
@@ -143,7 +143,7 @@ def command(
         runner = Runner(opened, ready, batch_size, workers)
     score(
         [store, *members],
-        wanted,
+        requested,
         splits=splits,
         fit_configs=options.parse_list(fit_splits) or (),
         search=not no_search,
@@ -152,11 +152,11 @@ def command(
         device=device,
         log=log,
         say=click.echo,
-        **given,
+        **flags,
     )
-    asked = parse_splits(splits) or {config: set() for config in store.splits()}
-    scored = {config: names or set(store.splits()[config]) for config, names in asked.items()}
-    for line in _results(given["out"], opened, scored):
+    requested_splits = parse_splits(splits) or {config: set() for config in store.splits()}
+    scored = {config: names or set(store.splits()[config]) for config, names in requested_splits.items()}
+    for line in _results(flags["out"], opened, scored):
         click.echo(line)
 
 

@@ -54,21 +54,22 @@ def command(
     """
     stores = [FeatureStore.open(folder) for folder in (features, *members)]
     opened = load(release, revision)
-    stores[0].require_release(opened.digest)
+    for store in stores:
+        store.require_release(opened.digest)
     keys = choose_splits(stores[0].splits(), splits, str(features))
     if splits is None:
         keys = [key for key in keys if IN_DISTRIBUTION not in role_names(opened.rows(*key)).to_pylist()]
     if not keys:
         raise EvaluationError(f"{features} has no features of a split of unknown rows. Extract one, or give --splits.")
     for config, split in keys:
-        found = _mean_softmax(stores, opened, (config, split))
+        means = _mean_softmax(stores, opened, (config, split))
         name = safe_file_name("softmax", config, split)
-        lines = [[*found.index.names, *found.columns], *found.reset_index().to_numpy()]
+        lines = [[*means.index.names, *means.columns], *means.reset_index().to_numpy()]
         write_text(out / f"{name}.csv", csv_text(lines))
         title = f"Mean softmax outputs on {config}/{split}, {stores[0].identity.model}"
         shades = Shades((0, 100), text="")
-        classes, images = (found.index.get_level_values(level) for level in found.index.names)
-        picture = plot_heatmap(found.to_numpy(), classes, [*found], title=title, bar="softmax (%)", shades=shades)
+        classes, images = (means.index.get_level_values(level) for level in means.index.names)
+        picture = plot_heatmap(means.to_numpy(), classes, [*means], title=title, bar="softmax (%)", shades=shades)
         save(picture, out, name)
         click.echo(f"{config}/{split}: {len(classes):,} classes, {sum(images):,} images: {out / name}.png")
 
@@ -83,10 +84,8 @@ def _mean_softmax(stores: Sequence[FeatureStore], release: Release, key: Key) ->
         class together; a column for each known class, by name, with the mean of its output. Lines sum to 1.
 
     Raises:
-        EvaluationError: features are of another release, or missing, or differ in rows.
+        EvaluationError: features are missing, or differ in rows.
     """
-    for store in stores:
-        store.require_release(release.digest)
     members = [store.features(*key) for store in stores]
     features = members[0] if len(members) == 1 else average(members)
     outputs = [softmax(logits, axis=1) for _, logits in pieces("logits", features.logits, features.ids)]
@@ -96,10 +95,10 @@ def _mean_softmax(stores: Sequence[FeatureStore], release: Release, key: Key) ->
     by_class = pd.DataFrame(np.concatenate(outputs), columns=known).groupby(classes)
     names = rows.groupby(classes)["class_name"].last()
     shown = names.tolist() if names.is_unique else [":".join(id_) for id_ in names.index]
-    found = by_class.mean()
-    found.index = pd.MultiIndex.from_arrays([shown, by_class.size()], names=["class", "images"])
-    values = found.to_numpy()
-    return found.iloc[np.lexsort((-values.max(axis=1), values.argmax(axis=1)))]
+    means = by_class.mean()
+    means.index = pd.MultiIndex.from_arrays([shown, by_class.size()], names=["class", "images"])
+    values = means.to_numpy()
+    return means.iloc[np.lexsort((-values.max(axis=1), values.argmax(axis=1)))]
 
 
 def _known_names(labels: Sequence[str], release: Release, config: str) -> tuple[str, ...]:

@@ -67,10 +67,8 @@ def crops(photograph: str, *, every: int) -> DemoImages:
     cut = grey[: height * _BITMAP, : width * _BITMAP].reshape(height, side, _BLOCK, width, side, _BLOCK)
     squares = cut.mean(axis=(2, 5)).transpose(0, 2, 1, 3).reshape(-1, side, side)
     names = [f"{photograph}/{row:02d}-{column:02d}" for row in range(height) for column in range(width)]
-    found = DemoImages(
-        "sklearn-photographs", names, [photograph.removesuffix(".jpg")] * len(names), _eight_bits(squares)
-    )
-    return found.take(range(0, len(names), every))
+    classes = [photograph.removesuffix(".jpg")] * len(names)
+    return DemoImages("sklearn-photographs", names, classes, _eight_bits(squares)).take(range(0, len(names), every))
 
 
 def noise(count: int) -> DemoImages:
@@ -100,24 +98,24 @@ def deal(images: DemoImages, classes: Sequence[str], shares: Mapping[str, int]) 
     """
     dealt: dict[str, list[int]] = {share: [] for share in shares}
     for digit in classes:
-        mine = [number for number, name in enumerate(images.classes) if name == digit]
-        mine.sort(key=lambda number: hashlib.sha256(images.names[number].encode()).digest())
+        remaining = [number for number, name in enumerate(images.classes) if name == digit]
+        remaining.sort(key=lambda number: hashlib.sha256(images.names[number].encode()).digest())
         for share, count in shares.items():
-            dealt[share] += mine[:count]
-            mine = mine[count:]
+            dealt[share] += remaining[:count]
+            remaining = remaining[count:]
     return {share: images.take(sorted(chosen)) for share, chosen in dealt.items()}
 
 
-def repeats(images: DemoImages, train: DemoImages) -> Mapping[str, tuple[str, float]]:
-    """Return the nearest training image's id and distance for each near-duplicate, by its id."""
-    found = {}
+def near_duplicates(images: DemoImages, train: DemoImages) -> Mapping[str, tuple[str, float]]:
+    """Return id and distance of the nearest training image for each near-duplicate of one, by its id."""
+    nearest_by_id = {}
     levels = [of.pixels.reshape(len(of.names), -1) / 255 * 16 for of in (images, train)]
     for name, image in zip(images.ids, levels[0], strict=True):
         distances = np.linalg.norm(levels[1] - image, axis=1)
         nearest = int(distances.argmin())
         if distances[nearest] <= _NEARLY:
-            found[name] = train.ids[nearest], float(distances[nearest])
-    return found
+            nearest_by_id[name] = train.ids[nearest], float(distances[nearest])
+    return nearest_by_id
 
 
 def _eight_bits(values: npt.NDArray[np.floating[Any]]) -> npt.NDArray[np.uint8]:

@@ -32,7 +32,16 @@ from builders.release.layout import INDEX_SUFFIX, Layout
 from builders.release.manifest import file_entry
 from builders.release.schema import ROLES, arrow_schema
 from builders.release.tables import write_index
-from unknown_detection.evaluation.demo.images import DemoImages, blurred, crops, deal, digits, noise, noisy, repeats
+from unknown_detection.evaluation.demo.images import (
+    DemoImages,
+    blurred,
+    crops,
+    deal,
+    digits,
+    near_duplicates,
+    noise,
+    noisy,
+)
 from unknown_detection.evaluation.files import atomic_path, write_text
 
 CONFIG = "digits"
@@ -66,8 +75,8 @@ def make_release(root: Path) -> None:
     """
     every = digits()
     known = deal(every, KNOWN, _KNOWN)
-    others = deal(every, NEAR, {"near": _OTHERS}) | deal(every, EXTERNAL, {"external": _OTHERS})
-    test, near, textures = known["test"], others["near"], crops("flower.jpg", every=3)
+    ood = deal(every, NEAR, {"near": _OTHERS}) | deal(every, EXTERNAL, {"external": _OTHERS})
+    test, near, textures = known["test"], ood["near"], crops("flower.jpg", every=3)
     mixed = deal(test, KNOWN, {"known": _FACETS}) | deal(near, NEAR, {"near": _FACETS})
     configs: dict[str, dict[str, list[tuple[str, DemoImages]]]] = {
         CONFIG: {
@@ -76,7 +85,7 @@ def make_release(root: Path) -> None:
             "near_ood": [("near_ood", near)],
             "far_ood_textures": [("far_ood", textures)],
             "far_ood_noise": [("far_ood", noise(_NOISES))],
-            "external_validation": [("external", others["external"]), ("external", crops("china.jpg", every=4))],
+            "external_validation": [("external", ood["external"]), ("external", crops("china.jpg", every=4))],
         },
         TRAIN: {"train": [("in_distribution", known["train"])]},
         SHIFTS: {
@@ -104,14 +113,14 @@ def make_release(root: Path) -> None:
             written[split] = _write_split(layout, config, split, rows) | {"role": parts[0][0], "rows": len(rows)}
             all_rows[f"{config}/{split}"] = rows
             for _, images in parts:
-                repeated |= repeats(images, known["train"])
+                repeated |= near_duplicates(images, known["train"])
         manifest["configs"][config] = {"label_names": list(KNOWN), "columns": [], "splits": written}
     compared = sorted(split for split in all_rows if not split.startswith(TRAIN))
-    looked = {"by": "similarity-2", "splits": compared, "with": [f"{TRAIN}/train"]}
+    comparison = {"by": "similarity-2", "splits": compared, "with": [f"{TRAIN}/train"]}
     pairs = _pairs(all_rows, repeated)
     write_pairs(layout.duplicates, pairs)
     listed = msgspec.to_builtins(file_entry(layout, layout.duplicates))
-    manifest[DUPLICATES] = listed | {"rows": len(pairs), "compared": [looked]}
+    manifest[DUPLICATES] = listed | {"rows": len(pairs), "compared": [comparison]}
     write_text(root / "README.md", _card(manifest))
     write_text(root / "manifest.json", json.dumps(manifest, indent=2, sort_keys=True) + "\n")
 

@@ -81,17 +81,17 @@ class Demo:
         runs = {training.name: training.optimizer for training in self.trainings}
         names = ",".join(name for name, method in METHODS.items() if method.reads == "members")
         for optimizer in dict.fromkeys(runs.values()):
-            first, *others = [self._features(name) for name, its in runs.items() if its == optimizer]
-            members = [word for other in others for word in ("--member", other)]
+            first, *other_features = [self._features(name) for name, its in runs.items() if its == optimizer]
+            members = [word for other in other_features for word in ("--member", other)]
             runs[f"{optimizer}-ensemble"] = optimizer
             out = self._scores(f"{optimizer}-ensemble")
             log(_command("score", "--features", first, *members, "--detectors", names, "--out", out))
-        given = [word for run, its in runs.items() for word in ("--scores", f"{its}={self._scores(run)}")]
+        arguments = [word for run, its in runs.items() for word in ("--scores", f"{its}={self._scores(run)}")]
         for name, config in PROTOCOLS.items():
             if name != robustness.NAME or not self.quick:
-                given += ["--protocol", f"{name}={config}"]
+                arguments += ["--protocol", f"{name}={config}"]
         report = self.out / "report"
-        log(_command("report", *given, "--release", self.out / RELEASE, "--out", report))
+        log(_command("report", *arguments, "--release", self.out / RELEASE, "--out", report))
         return report
 
     def model(self, training: Training) -> str:
@@ -108,12 +108,12 @@ class Demo:
         shown += ["--workers", 0]  # several models share the cores, and the images are of 8 x 8 pixels
         configs = ["--splits", ",".join((CONFIG, TRAIN, SHIFTS, MIXED))]
         features, out = self._features(training.name), self._scores(training.name)
-        wanted = ["--detectors", ",".join(self.detectors), "--seed", training.seed, "--out", out]
+        scoring = ["--detectors", ",".join(self.detectors), "--seed", training.seed, "--out", out]
         return "\n".join(
             [
                 f"trained {weights} on {len(labels)} images",
                 _command("extract", *shown, *configs, "--out", features),
-                _command("score", "--features", features, *([] if self.quick else shown), *wanted),
+                _command("score", "--features", features, *([] if self.quick else shown), *scoring),
             ]
         )
 
@@ -140,11 +140,13 @@ def _reads_images(name: str) -> bool:
 
 
 def _check_folder(out: Path) -> None:
-    others = sorted(path.name for path in out.iterdir() if path.name not in _FOLDERS) if out.is_dir() else []
-    if others or (out.exists() and not out.is_dir()):
-        what = f"has files that are not part of a demo ({', '.join(others[:NAMED])}{more(others)})"
-        what = what if others else "is a file"
-        raise EvaluationError(f"{out} {what}. Choose another folder.")
+    if not out.exists():
+        return
+    if not out.is_dir():
+        raise EvaluationError(f"{out} is a file. Choose another folder.")
+    if foreign := sorted(path.name for path in out.iterdir() if path.name not in _FOLDERS):
+        names = f"{', '.join(foreign[:NAMED])}{more(foreign)}"
+        raise EvaluationError(f"{out} has files that are not part of a demo ({names}). Choose another folder.")
 
 
 def _command(name: str, *words: object) -> str:

@@ -1,4 +1,4 @@
-"""The canvas of plots: style, sizes, files and SVG elements, whatever is drawn; equal figures give equal bytes.
+"""Style, sizes, files and SVG elements of all plots; equal figures give equal bytes.
 
 Matplotlib is imported within functions, since tables and figures do not need it.
 
@@ -103,7 +103,7 @@ def inline_svg(figure: Any, name: str) -> str:
 
 
 def legend_label(text: str) -> str:
-    """Return the text as a label that a legend shows: matplotlib leaves out those that begin with an underscore."""
+    """Return a label that a legend shows; matplotlib leaves out those that begin with an underscore."""
     return f" {text}" if text.startswith("_") else text
 
 

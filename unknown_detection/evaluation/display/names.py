@@ -92,9 +92,9 @@ def set_name(unknown: str) -> str:
     """Return the name of a set of unknown rows, such as `DTD` for `far_ood_dtd`; several are joined by ` + `."""
     if " + " in unknown:
         return " + ".join(map(set_name, unknown.split(" + ")))
-    split, comma, which = unknown.partition(", ")
+    split, comma, qualifier = unknown.partition(", ")
     short = split.removeprefix("far_ood_")
-    return _SPLITS.get(short, short.replace("_", " ")) + comma + which
+    return _SPLITS.get(short, short.replace("_", " ")) + comma + qualifier
 
 
 def statistic_name(name: str) -> str:

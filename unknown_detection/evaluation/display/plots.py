@@ -64,11 +64,11 @@ def plot_risk_coverage(
     for name in ranked:
         coverage, risk, area = curves[name]
         at = _thinned(len(risk))
-        look: dict[str, Any] = {"color": _OTHERS, "linewidth": 0.5, "alpha": 0.5}
+        style: dict[str, Any] = {"color": _OTHERS, "linewidth": 0.5, "alpha": 0.5}
         if name in named or name == baseline:
             color = INK if name == baseline else _LINES[named.index(name) % len(_LINES)]
-            look = {"color": color, "linewidth": 1.2, "zorder": 3, "label": legend_label(f"{name} ({area:.1f})")}
-        axes.plot(coverage[at] * 100, risk[at] * 100, **look)
+            style = {"color": color, "linewidth": 1.2, "zorder": 3, "label": legend_label(f"{name} ({area:.1f})")}
+        axes.plot(coverage[at] * 100, risk[at] * 100, **style)
     others = len(ranked) - len({*named, baseline} & {*ranked})
     if others:
         axes.plot([], [], color=_OTHERS, linewidth=0.5, label=f"{others} others")
@@ -91,8 +91,8 @@ def plot_roc(curves: Mapping[str, tuple[Floats, Floats, float]], *, title: str) 
     axes.axhline(95, color=_OTHERS, linewidth=0.6, linestyle=":")
     for number, (name, (fpr, tpr, area)) in enumerate(curves.items()):
         at = _thinned(len(fpr), 1000)
-        look = {"color": _LINES[number % len(_LINES)], "linewidth": 1.2}
-        axes.plot(fpr[at] * 100, tpr[at] * 100, label=legend_label(f"{name} (AUROC {area:.2f})"), **look)
+        style = {"color": _LINES[number % len(_LINES)], "linewidth": 1.2}
+        axes.plot(fpr[at] * 100, tpr[at] * 100, label=legend_label(f"{name} (AUROC {area:.2f})"), **style)
     axes.set(
         xlim=(0, 100), ylim=(0, 100), xlabel="FPR: unknown rows accepted (%)", ylabel="TPR: known rows accepted (%)"
     )

@@ -37,7 +37,7 @@ class Heading:
 
 @dataclass(frozen=True)
 class TableRow:
-    """A row's name, as the command line spells it, and what stands beside it: its name in papers, or nothing."""
+    """A row's name, as the command line spells it, and its subtitle, such as its name in papers."""
 
     name: str
     subtitle: str = ""
@@ -72,7 +72,7 @@ class ResultTable:
     ranked: Literal["columns", "rows"] = "columns"
 
     def best(self) -> npt.NDArray[np.bool_]:
-        """The bold cells, shape (r, c); ties at the printed precision are all bold, unless most cells tie.
+        """Return which cells are bold, shape (r, c); ties as printed are all bold, unless most cells tie.
 
         Where some numbers are means over runs, single runs are not compared with them.
         """
@@ -81,10 +81,10 @@ class ResultTable:
         compared = np.round(self.values, self.digits) * signs
         means = np.isfinite(self.deviations)
         compared[means.any(axis, keepdims=True) & ~means] = np.nan
-        found = compared == np.fmax.reduce(compared, axis, keepdims=True, initial=-np.inf)
+        is_best = compared == np.fmax.reduce(compared, axis, keepdims=True, initial=-np.inf)
         several = np.isfinite(compared).sum(axis, keepdims=True)
-        few = found.sum(axis, keepdims=True) <= np.maximum(2, several // 2)
-        bold: npt.NDArray[np.bool_] = found & (several > 1) & few
+        is_few = is_best.sum(axis, keepdims=True) <= np.maximum(2, several // 2)
+        bold: npt.NDArray[np.bool_] = is_best & (several > 1) & is_few
         return bold
 
     def best_first(self, column: int = 0) -> ResultTable:
@@ -93,27 +93,27 @@ class ResultTable:
         return self.in_order(np.argsort(sign * self.values[:, column], kind="stable").tolist())
 
     def in_order(self, order: Sequence[int]) -> ResultTable:
-        """Return the table with these of its rows, in this order."""
+        """Return the table with some of its rows, by number, in the given order."""
         rows = [self.rows[number] for number in order]
         return replace(self, rows=rows, values=self.values[order], deviations=self.deviations[order])
 
     def cells(self) -> list[list[str]]:
-        """The cells as text, such as `90.00 ± 1.25`, row by row."""
+        """Return the cells as text, such as `90.00 ± 1.25`, row by row."""
         return [
             [number_text(value, deviation, self.digits) for value, deviation in zip(*line, strict=True)]
             for line in zip(self.values.tolist(), self.deviations.tolist(), strict=True)
         ]
 
     def lines(self) -> list[str]:
-        """The table for a terminal."""
-        head = [f"{one.group} {one.title}{_ARROWS[one.better]}".strip() for one in self.columns]
+        """Return the table for a terminal."""
+        head = [f"{head.group} {head.title}{_ARROWS[head.better]}".strip() for head in self.columns]
         names = [f"{row.name} ({row.subtitle})" if row.subtitle else row.name for row in self.rows]
         body = [[name, *cells] for name, cells in zip(names, self.cells(), strict=True)]
         return aligned_columns([[self.stub.lower(), *head], *body])
 
 
 def as_page(table: ResultTable, first: int = 0) -> content.PageTable:
-    """Return a table as a page shows it, with so many rows at first."""
+    """Return a table for a page that shows its first rows; 0 shows all."""
     columns = [content.PageColumn(head.title + _ARROWS[head.better], True, head.group) for head in table.columns]
     rows: list[Sequence[content.Value | content.Cell]] = []
     for row, values, texts, bold in zip(table.rows, table.values, table.cells(), table.best(), strict=True):

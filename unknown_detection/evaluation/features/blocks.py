@@ -1,4 +1,4 @@
-"""Stores columns of many rows as files with a block of rows each, so that a killed run loses little.
+"""Stores columns of rows in files of one block each, so that a killed run loses little.
 
 Files are complete once they have their names (`atomic_path`), and are read as the files of our own that they are.
 
@@ -54,13 +54,13 @@ class RowBlocks:
         """
         if self._tiles(rows) and self.is_sound():
             return []
-        wanted = {_name(block): block for block in (range(n, min(n + size, rows)) for n in range(0, rows, size))}
+        blocks = {_name(block): block for block in (range(n, min(n + size, rows)) for n in range(0, rows, size))}
         expected = _metadata(rows, environment)
         for path in sorted(self.folder.glob("*")):
-            table = _open(path) if path.name in wanted else None
+            table = _open(path) if path.name in blocks else None
             if table is None or table.schema.metadata[METADATA] != expected:
                 path.unlink()
-        return [block for block in wanted.values() if not self.has(block)]
+        return [block for block in blocks.values() if not self.has(block)]
 
     def write(self, block: range, columns: Arrays, rows: int, environment: Mapping[str, Any]) -> None:
         """Write one block; equal arguments produce equal bytes."""
@@ -83,7 +83,7 @@ class RowBlocks:
 
     def is_whole(self) -> bool:
         """Return whether there are files of all rows."""
-        return "rows" in (told := self._told()) and self._tiles(told["rows"])
+        return "rows" in (metadata := self._first_metadata()) and self._tiles(metadata["rows"])
 
     def is_sound(self) -> bool:
         """Return whether all rows exist and can be read."""
@@ -91,8 +91,8 @@ class RowBlocks:
 
     def environment(self) -> Mapping[str, Any]:
         """Return the environment in which the first block was computed."""
-        found: Mapping[str, Any] = self._told().get("computed", {})
-        return found
+        environment: Mapping[str, Any] = self._first_metadata().get("computed", {})
+        return environment
 
     def read(self, names: Sequence[str] | None = None) -> dict[str, npt.NDArray[Any]]:
         """Read columns of all rows, in order.
@@ -106,18 +106,18 @@ class RowBlocks:
                 "that wrote them again; it resumes."
             )
         blocks = [_read(path) for path in self.paths()]
-        wanted = blocks[0].column_names if names is None else names
-        return {name: np.concatenate([_to_numpy(block[name]) for block in blocks]) for name in wanted}
+        columns = blocks[0].column_names if names is None else names
+        return {name: np.concatenate([_to_numpy(block[name]) for block in blocks]) for name in columns}
 
     def paths(self) -> list[Path]:
         """Return the files of the blocks that exist, in order."""
         return sorted(path for path in self.folder.glob("*.arrow") if _NAME.fullmatch(path.name))
 
-    def _told(self) -> dict[str, Any]:
+    def _first_metadata(self) -> dict[str, Any]:
         """Return the metadata of the first block; nothing if there is none, or it is damaged."""
         table = next(map(_open, self.paths()), None)
-        told: dict[str, Any] = {} if table is None else json.loads(table.schema.metadata[METADATA])
-        return told
+        metadata: dict[str, Any] = {} if table is None else json.loads(table.schema.metadata[METADATA])
+        return metadata
 
     def _tiles(self, rows: int) -> bool:
         """Return whether the blocks cover all rows without gaps."""
@@ -126,39 +126,39 @@ class RowBlocks:
 
 
 class ReusableFeatures:
-    """The rows of a split whose features exist already in other splits.
+    """Features of a split's rows that other splits have already.
 
     Args:
         ids: ids of the split's rows; an id stands for one image in the whole release.
-        others: the same model's features of other splits. Incomplete ones, and those computed in another environment,
-            are not used; if several splits have an image, the first is used.
+        other_splits: the same model's features of other splits. Incomplete ones, and those computed in another
+            environment, are not used; if several splits have an image, the first is used.
         environment: as for `RowBlocks.begin`.
 
     Attributes:
         has: whether each row's features exist, shape (n,).
     """
 
-    def __init__(self, ids: Sequence[str], others: Iterable[RowBlocks], environment: Mapping[str, Any]) -> None:
-        used = [one for one in others if one.is_whole() and one.environment() == environment]
-        known = [id_ for one in used for id_ in one.read(("id",))["id"].tolist()]
-        self._paths = [path for one in used for path in one.paths()]
+    def __init__(self, ids: Sequence[str], other_splits: Iterable[RowBlocks], environment: Mapping[str, Any]) -> None:
+        used = [split for split in other_splits if split.is_whole() and split.environment() == environment]
+        known = [id_ for split in used for id_ in split.read(("id",))["id"].tolist()]
+        self._paths = [path for split in used for path in split.paths()]
         self._starts = np.cumsum([0, *(len(_range(path)) for path in self._paths)])
-        found = pc.index_in(pa.array(ids, pa.string()), value_set=pa.array(known, pa.string()))
-        self._row: npt.NDArray[np.int64] = pc.fill_null(found, -1).to_numpy().astype(np.int64)
+        positions = pc.index_in(pa.array(ids, pa.string()), value_set=pa.array(known, pa.string()))
+        self._row: npt.NDArray[np.int64] = pc.fill_null(positions, -1).to_numpy().astype(np.int64)
         self.has: npt.NDArray[np.bool_] = self._row >= 0
 
     def take(self, numbers: npt.NDArray[np.int64]) -> Arrays:
-        """Read existing features of some rows, at least one, without the columns of the split itself."""
+        """Read the existing features of at least one row, without `id` and `label`."""
         rows = self._row[numbers]
         files = np.searchsorted(self._starts, rows, side="right") - 1
-        back = np.argsort(np.argsort(files, kind="stable"))
+        inverse = np.argsort(np.argsort(files, kind="stable"))
         blocks = {file: _read(self._paths[file]).drop_columns(["id", "label"]) for file in np.unique(files).tolist()}
 
         def column(name: str) -> npt.NDArray[Any]:
             parts = (
                 _to_numpy(block[name])[rows[files == file] - self._starts[file]] for file, block in blocks.items()
             )
-            return np.concatenate(list(parts))[back]
+            return np.concatenate(list(parts))[inverse]
 
         return {name: column(name) for name in next(iter(blocks.values())).column_names}
 

@@ -1,4 +1,4 @@
-"""Loads what a detector needs for a split: one model's features, several models', or outputs of a second pass.
+"""Loads the features that a detector needs: one model's, several models', or outputs of a second pass.
 
 Tested by `tests/evaluation/scoring/test_fit.py`.
 """
@@ -78,21 +78,21 @@ class FeatureCache:
         return self.features(key)
 
     def _pass_features(self, method: type[ImageDetector], hyperparameters: Mapping[str, float], key: Key) -> Features:
-        image_pass, given, features = method.image_pass, method.of_pass(hyperparameters), self.features(key)
-        if image_pass.is_ordinary(given):
+        image_pass, parameters, features = method.image_pass, method.of_pass(hyperparameters), self.features(key)
+        if image_pass.is_ordinary(parameters):
             return replace(features, passed={"logits": features.logits})
-        values = {**given, **({"seed": self.seed} if image_pass.random else {})}
-        name = "-".join([image_pass.name, *(f"{which}={value:g}" for which, value in sorted(values.items()))])
+        values = {**parameters, **({"seed": self.seed} if image_pass.random else {})}
+        name = "-".join([image_pass.name, *(f"{parameter}={value:g}" for parameter, value in sorted(values.items()))])
         row_blocks = self.store.row_blocks(*key, name)
         if not row_blocks.is_sound():
             runner = self.runner
             assert runner is not None  # `check` refuses the method otherwise
 
             def run(images: Any, ids: Sequence[str]) -> Columns:
-                return image_pass.run(runner.model, images, ids, seed=self.seed, **given)
+                return image_pass.run(runner.model, images, ids, seed=self.seed, **parameters)
 
             rows = len(runner.release.rows(*key))
             with self.store.writing(), bar(rows, f"{name} {'/'.join(key)}", quiet=self.quiet) as progress:
-                runner.run(run, row_blocks, *key, progress.update, self.store.others(*key, name))
+                runner.run(run, row_blocks, *key, progress.update, self.store.other_splits(*key, name))
         columns = row_blocks.read()
         return replace(features, passed={name: columns[name] for name in columns if name not in ("id", "label")})

@@ -95,8 +95,8 @@ def extract(
     """
     opened = load(release)
     chosen = choose_splits({config: opened.splits(config) for config in opened.configs}, splits, opened.name)
-    tests, others = ([key for key in chosen if (key[1] == TEST) is test] for test in (True, False))
-    chosen = [*tests, *others]  # what the receipt is of comes first
+    tests, other_keys = ([key for key in chosen if (key[1] == TEST) is test] for test in (True, False))
+    chosen = [*tests, *other_keys]  # tests first: a wrong receipt ends the run before the rest is computed
     names = _one_label_set(opened, [config for config, _ in chosen])
     file, labels = (None if path is None else Path(path) for path in (weights, classes))
     if executor is not None:
@@ -108,63 +108,68 @@ def extract(
     ready = open_model(
         model, file, names, pretrained=pretrained, preprocessing=preprocessing, classes=labels, device=place
     )
-    whose = identity(opened, ready, names, accuracy)
+    identity = identify(opened, ready, names, accuracy)
     root = None if cache is None else Path(cache)
-    there = None if root is None else FeatureStore.check(root, whose)
-    _describe(opened, ready, ready.device if executor is None else device, whose, chosen, log)
+    existing = None if root is None else FeatureStore.check(root, identity)
+    _describe(opened, ready, ready.device if executor is None else device, identity, chosen, log)
     if dry_run:
         size = _bytes_a_row(ready)
         for config, split in chosen:
             rows = len(opened.rows(config, split))
-            done = there is not None and there.row_blocks(config, split).is_sound()
-            log(f"{config}/{split}: {'there already' if done else f'{rows:,} images, {rows * size:,} bytes'}")
-        return FeatureStore(root or Path(), whose)
+            complete = existing is not None and existing.row_blocks(config, split).is_sound()
+            log(f"{config}/{split}: {'there already' if complete else f'{rows:,} images, {rows * size:,} bytes'}")
+        return FeatureStore(root or Path(), identity)
     compute: Callable[[FeatureStore, Sequence[Key]], Iterator[tuple[Key, PassCounts]]]
     runner = None
     if executor is None:
         runner = Runner(opened, ready, batch_size, workers)
-        compute = partial(_here, runner, quiet)
+        compute = partial(_locally, runner, quiet)
     else:
         import torch
 
-        whole = (opened.source, opened.revision, opened.digest)
-        named = (str(model), file, names, pretrained, labels)
-        setup = Setup(whole, named, ready.digest, device, batch_size, workers or 0, torch.get_num_threads())
+        setup = Setup(
+            release=(opened.source, opened.revision, opened.digest),
+            model=(str(model), file, names, pretrained, labels),
+            model_digest=ready.digest,
+            device=device,
+            batch_size=batch_size,
+            workers=workers or 0,
+            threads=torch.get_num_threads(),
+        )
         compute = Spread.over(executor, setup, opened, quiet).run
-    store = FeatureStore.begin(root or Path(tempfile.mkdtemp(prefix="features-")), whose, ready.head)
+    store = FeatureStore.begin(root or Path(tempfile.mkdtemp(prefix="features-")), identity, ready.head)
     store.runner = runner
     if root is None:  # deleted when nothing refers to the features any more
         weakref.finalize(store, shutil.rmtree, store.root, ignore_errors=True)
     kept = "finished splits are kept. Run the same command again to continue." if root else "nothing was kept."
     with store.writing(), stopping_says(f"stopped; {kept}"):
         store.expect(chosen)
-        for keys in (tests, others):
-            for (config, split), new in compute(store, keys):
+        for keys in (tests, other_keys):
+            for (config, split), counts in compute(store, keys):
                 rows = len(opened.rows(config, split))
-                what = f"{new.computed:,} of {rows:,} images" if new.computed else f"there already, {rows:,} images"
-                if new.reused:
-                    what = f"{new.computed:,} of {rows:,} images; other splits have {new.reused:,} of the rest"
-                log(f"{config}/{split}: {what}")
+                log(f"{config}/{split}: {counts.described(rows)}")
             if keys is tests:
-                seen = receipt(store, tests)
+                checked = receipt(store, tests)
                 if accept:
-                    store.accept(seen.differences)
-                seen.require(store.accepted())
-                for line in seen.lines:
+                    store.accept(checked.differences)
+                checked.require(store.accepted())
+                for line in checked.lines:
                     log(line)
     return store
 
 
-def _here(runner: Runner, quiet: bool, store: FeatureStore, keys: Sequence[Key]) -> Iterator[tuple[Key, PassCounts]]:
+def _locally(
+    runner: Runner, quiet: bool, store: FeatureStore, keys: Sequence[Key]
+) -> Iterator[tuple[Key, PassCounts]]:
     """Run the model over splits in this process; yield each with its counts."""
     compute = outputs_of(runner.model)
     for key in keys:
         with bar(len(runner.release.rows(*key)), "/".join(key), quiet=quiet) as progress:
-            new = runner.run(compute, store.row_blocks(*key), *key, progress.update, store.others(*key))
-        yield key, new
+            counts = runner.run(compute, store.row_blocks(*key), *key, progress.update, store.other_splits(*key))
+        yield key, counts
 
 
-def identity(release: Release, model: Model, label_names: tuple[str, ...], accuracy: float | None = None) -> Identity:
+def identify(release: Release, model: Model, label_names: tuple[str, ...], accuracy: float | None = None) -> Identity:
     """Return the identity of a model's features of a release."""
     keys = [(config, split) for config in release.configs for split in release.splits(config)]
     sides = {"/".join(key): release.prepared(*key) for key in keys}
@@ -183,13 +188,14 @@ def identity(release: Release, model: Model, label_names: tuple[str, ...], accur
 
 
 def _describe(
-    release: Release, model: Model, device: str, whose: Identity, keys: Sequence[tuple[str, str]], log: Log
+    release: Release, model: Model, device: str, identity: Identity, keys: Sequence[tuple[str, str]], log: Log
 ) -> None:
-    """Say what is extracted, and what is unusual about the model."""
+    """Log what is extracted, and what is unusual about the model."""
     log(f"release  {release.name}, digest {release.digest[:12]}")
     log(f"model    {model.name} on {device}, digest {model.digest[:12]}")
     layer = model.layers.head or model.layers.blocks[-1]
-    log(f"features {len(whose.label_names)} logits, and what goes into {layer}; blocks {', '.join(whose.blocks)}")
+    blocks = ", ".join(identity.blocks)
+    log(f"features {len(identity.label_names)} logits, and what goes into {layer}; blocks {blocks}")
     if not model.layers.linear:
         log("         the logits are no linear layer's, so detectors that read its weights cannot be used")
     if model.layers.skipped:
@@ -200,7 +206,7 @@ def _describe(
     if model.dropout.always:
         log("dropout  drops values in eval mode, too; features are without it, and mc_dropout draws its own masks")
     for key in keys:
-        if way := whose.prepared.get("/".join(key)):
+        if way := identity.prepared.get("/".join(key)):
             log(f"{'/'.join(key)}: images of {way}")
 
 
@@ -219,5 +225,5 @@ def _one_label_set(release: Release, configs: Sequence[str]) -> tuple[str, ...]:
 def _bytes_a_row(model: Model) -> int:
     """Return the bytes on disk of one row's features, without its id."""
     outputs = model.forward(model.probe)
-    widths = [one.shape[1] for one in (outputs.logits, outputs.penultimate, *outputs.blocks.values())]
+    widths = [values.shape[1] for values in (outputs.logits, outputs.penultimate, *outputs.blocks.values())]
     return 4 * int(sum(widths)) + 8

@@ -72,13 +72,13 @@ def receipt(store: FeatureStore, keys: Iterable[tuple[str, str]]) -> Receipt:
         if not len(labels):
             continue
         accuracy = 100 * float(np.mean(features.logits[known].argmax(axis=1) == labels))
-        seen, every = len(np.unique(labels)), int(width or classes)
+        present, model_classes = len(np.unique(labels)), int(width or classes)
         line = f"accuracy {accuracy:.2f} % of {len(labels):,} rows of {config}/{split}"
         line += f"; published: {published} %" if published else ""
-        if published and not seen == classes == every:
-            line += f" on all {every:,} classes, not comparable with {seen:,} of them"
+        if published and not present == classes == model_classes:
+            line += f" on all {model_classes:,} classes, not comparable with {present:,} of them"
         lines.append(line)
-        if published and seen == classes == every:
+        if published and present == classes == model_classes:
             allowed = tolerance(float(published), len(labels))
             if abs(accuracy - float(published)) > allowed:
                 differences.append(

@@ -1,4 +1,4 @@
-"""Runs a model over the images of a release, and stores what it gives block by block.
+"""Runs a model over the images of a release, and stores its outputs block by block.
 
 Tested by `tests/evaluation/features/test_extract.py`.
 """
@@ -33,7 +33,7 @@ BatchFunction = Callable[[Any, Sequence[str]], Columns]
 
 
 def block_rows(batch_size: int) -> int:
-    """Return how many rows a stored block has, but for a split's last."""
+    """Return the rows of every stored block but a split's last."""
     return -(-ROWS // batch_size) * batch_size
 
 
@@ -66,9 +66,15 @@ class PassCounts(NamedTuple):
     computed: int
     reused: int
 
+    def described(self, rows: int) -> str:
+        """Describe the pass over a split of some rows."""
+        if self.reused:
+            return f"{self.computed:,} of {rows:,} images; other splits have {self.reused:,} of the rest"
+        return f"{self.computed:,} of {rows:,} images" if self.computed else f"there already, {rows:,} images"
+
 
 def outputs_of(model: Model) -> BatchFunction:
-    """Return what computes a model's logits, penultimate features and pooled blocks, as float32."""
+    """Return the function that computes a model's logits, penultimate features and pooled blocks, as float32."""
 
     def compute(images: Any, ids: Sequence[str]) -> Columns:
         outputs = model.forward(images)
@@ -101,7 +107,7 @@ class Runner:
         return environment(self.model.device, self.batch_size)
 
     def preprocessing(self, key: Key) -> Preprocessing:
-        """Return what turns a split's images into the model's input."""
+        """Return the preprocessing of a split's images for the model."""
         side = self.release.prepared(*key)
         return self.model.preprocessing.prepared(side) if side else self.model.preprocessing
 
@@ -112,7 +118,7 @@ class Runner:
         config: str,
         split: str,
         progress: Progress,
-        others: Iterable[RowBlocks] = (),
+        other_splits: Iterable[RowBlocks] = (),
     ) -> PassCounts:
         """Apply a function to every image of a split, in the release's order, and store new results.
 
@@ -122,26 +128,26 @@ class Runner:
             config: the split's config.
             split: its name.
             progress: called first with the number of rows that are there already.
-            others: stored results of the same function on other splits; their images are not computed again.
+            other_splits: stored results of the same function on other splits; their images are not computed again.
 
         Raises:
             EvaluationError: the release has no images of the split, one cannot be decoded, a result is not finite, or
                 the device has no memory for a single image.
         """
-        done = 0
+        finished = 0
 
-        def counted(more: int) -> None:
-            nonlocal done
-            done += more
-            progress(more)
+        def advance(count: int) -> None:
+            nonlocal finished
+            finished += count
+            progress(count)
 
-        key, stored = (config, split), tuple(others)
+        key, stored = (config, split), tuple(other_splits)
         while True:
             try:
                 rows = len(self.release.rows(*key))
                 missing = row_blocks.begin(rows, block_rows(self.batch_size), self.environment)
-                counted(rows - sum(map(len, missing)))
-                return self.fill(compute, row_blocks, key, missing, counted, stored)
+                advance(rows - sum(map(len, missing)))
+                return self.fill(compute, row_blocks, key, missing, advance, stored)
             except RuntimeError as error:
                 if not out_of_memory(error):
                     raise
@@ -153,7 +159,7 @@ class Runner:
             # From the split's first row on, so that all of its rows are computed in batches of one size.
             self.batch_size = -(-self.batch_size // 2)
             log(f"{self.model.device} has too little memory: going on with --batch-size {self.batch_size}")
-            counted(-done)
+            advance(-finished)
 
     def fill(
         self,
@@ -162,14 +168,14 @@ class Runner:
         key: Key,
         blocks: Sequence[range],
         progress: Progress,
-        others: Iterable[RowBlocks],
+        other_splits: Iterable[RowBlocks],
     ) -> PassCounts:
         """Compute and store some blocks of a split; as `run`, but for torch's error where memory is too little."""
         if not blocks:
             return PassCounts(0, 0)
         rows = self.release.rows(*key)
         ids, labels = np.array(rows["id"].to_pylist()), rows["label"].to_numpy()
-        reusable = ReusableFeatures(ids.tolist(), others, self.environment)
+        reusable = ReusableFeatures(ids.tolist(), other_splits, self.environment)
         new = [np.flatnonzero(~reusable.has[block.start : block.stop]) + block.start for block in blocks]
         images = load_batches(
             self.release.images(*key),
@@ -180,15 +186,15 @@ class Runner:
             pinned=self.model.device.startswith("cuda"),
         )
         for block, numbers in zip(blocks, new, strict=True):
-            everyone = np.arange(block.start, block.stop)
-            old = everyone[reusable.has[everyone]]
-            pieces = [reusable.take(old)] if len(old) else []
-            progress(len(old))
+            positions = np.arange(block.start, block.stop)
+            reused = positions[reusable.has[positions]]
+            pieces = [reusable.take(reused)] if len(reused) else []
+            progress(len(reused))
             pieces += self._batches(compute, images, len(numbers), ids, progress)
-            order = np.argsort(np.concatenate([old, numbers]))
+            order = np.argsort(np.concatenate([reused, numbers]))
             joined = {name: np.concatenate([columns[name] for columns in pieces])[order] for name in pieces[0]}
-            own = {"id": ids[everyone], "label": labels[everyone]}
-            row_blocks.write(block, own | joined, len(rows), self.environment)
+            identification = {"id": ids[positions], "label": labels[positions]}
+            row_blocks.write(block, identification | joined, len(rows), self.environment)
         computed = sum(map(len, new))
         return PassCounts(computed, sum(map(len, blocks)) - computed)
 
@@ -201,15 +207,15 @@ class Runner:
         progress: Progress,
     ) -> Iterator[Columns]:
         """Yield the columns of the next `count` images, batch by batch."""
-        done = 0
-        while done < count:
+        finished = 0
+        while finished < count:
             numbers, batch = next(images)
             names = ids[list(numbers)].tolist()
             columns = compute(batch, names + names[-1:] * (len(batch) - len(names)))
-            own = {name: values[: len(names)] for name, values in columns.items()}
-            _require_finite(own, names, self.model.name)
-            yield own
-            done += len(names)
+            unpadded = {name: values[: len(names)] for name, values in columns.items()}
+            _require_finite(unpadded, names, self.model.name)
+            yield unpadded
+            finished += len(names)
             progress(len(names))
 
 

@@ -90,10 +90,10 @@ class FeatureStore:
                 "Run `python -m unknown_detection evaluate extract` first."
             )
         try:
-            found = parse_json(path.read_bytes())
-            if not isinstance(found, dict) or found.pop("format", None) != FORMAT:
+            record = parse_json(path.read_bytes())
+            if not isinstance(record, dict) or record.pop("format", None) != FORMAT:
                 raise ValueError("another format")
-            return cls(root, msgspec.convert(found, Identity))
+            return cls(root, msgspec.convert(record, Identity))
         except ValueError as error:
             raise EvaluationError(
                 f"{path} does not have format {FORMAT} of features; extract into a new folder."
@@ -134,26 +134,26 @@ class FeatureStore:
             EvaluationError: the release, the model, its classes or blocks are others, or images were brought to the
                 model's input in another way, because another manifest of the same rows said something else of them.
         """
-        mine = self.identity
+        stored = self.identity
         self.require_release(identity.release_digest)
-        if identity.model_digest != mine.model_digest:
+        if identity.model_digest != stored.model_digest:
             raise EvaluationError(
-                f"The features in {self.root} are of the model {mine.model} with digest {mine.model_digest[:12]}, not "
-                f"of {identity.model} with digest {identity.model_digest[:12]}. Give that model's weights and code, "
-                "or another folder."
+                f"The features in {self.root} are of the model {stored.model} with digest {stored.model_digest[:12]}, "
+                f"not of {identity.model} with digest {identity.model_digest[:12]}. Give that model's weights and "
+                "code, or another folder."
             )
-        for key in sorted({*mine.prepared, *identity.prepared}):
-            ways = [one.prepared.get(key, _ORDINARY) for one in (mine, identity)]
+        for key in sorted({*stored.prepared, *identity.prepared}):
+            ways = [of.prepared.get(key, _ORDINARY) for of in (stored, identity)]
             if ways[0] != ways[1]:
                 raise EvaluationError(
                     f"The features of {key} in {self.root} are of images with {ways[0]}, and the release now asks for "
                     f"{ways[1]}. Choose another folder."
                 )
-        if _canonical(msgspec.structs.replace(identity, source=mine.source)) != _canonical(mine):
-            said = [f"{len(one.label_names)} classes; blocks {', '.join(one.blocks)}" for one in (mine, identity)]
+        if _canonical(msgspec.structs.replace(identity, source=stored.source)) != _canonical(stored):
+            outputs = [f"{len(of.label_names)} classes; blocks {', '.join(of.blocks)}" for of in (stored, identity)]
             raise EvaluationError(
-                f"{self.root} has features of other classes or blocks ({said[0]}) than this config and model "
-                f"({said[1]}). Choose another folder."
+                f"{self.root} has features of other classes or blocks ({outputs[0]}) than this config and model "
+                f"({outputs[1]}). Choose another folder."
             )
 
     def require_release(self, digest: str) -> None:
@@ -180,15 +180,15 @@ class FeatureStore:
         """Return the stored features of a split, or a second pass's outputs, existing or not."""
         return RowBlocks(self._folder(pass_name) / config / split)
 
-    def others(self, config: str, split: str, pass_name: str = "") -> list[RowBlocks]:
-        """Return the same of all other splits, complete or not; sorted."""
-        mine = self.row_blocks(config, split, pass_name).folder
-        return [RowBlocks(folder) for folder in sorted(self._folder(pass_name).glob("*/*")) if folder != mine]
+    def other_splits(self, config: str, split: str, pass_name: str = "") -> list[RowBlocks]:
+        """Return the stored features, or a second pass's outputs, of all other splits, complete or not; sorted."""
+        split_folder = self.row_blocks(config, split, pass_name).folder
+        return [RowBlocks(folder) for folder in sorted(self._folder(pass_name).glob("*/*")) if folder != split_folder]
 
     def expect(self, keys: Iterable[tuple[str, str]]) -> None:
-        """Record splits (config, split) that are to be extracted, so that one that is lost later is missed.
+        """Add splits to those that are to be extracted, so that `require_whole` misses one that is lost later.
 
-        Those recorded before stay. The caller holds `writing`, as for `accept`.
+        The caller holds `writing`, as for `accept`.
         """
         self._add(_EXPECTED, ("/".join(key) for key in keys))
 
@@ -202,11 +202,11 @@ class FeatureStore:
 
     def splits(self) -> dict[str, tuple[str, ...]]:
         """Return the splits with complete features, by config; all sorted."""
-        found: dict[str, tuple[str, ...]] = {}
+        complete: dict[str, tuple[str, ...]] = {}
         for config, split in self._begun():
             if self.row_blocks(config, split).is_whole():
-                found[config] = (*found.get(config, ()), split)
-        return found
+                complete[config] = (*complete.get(config, ()), split)
+        return complete
 
     def require_whole(self, configs: Sequence[str] = ()) -> None:
         """Check that the features of some configs, or of all if none is named, are complete.
@@ -214,14 +214,14 @@ class FeatureStore:
         Raises:
             EvaluationError: a split that was to be extracted is not there, or not whole.
         """
-        lacking = [
+        missing = [
             f"{config}/{split}"
             for config, split in self._begun()
             if (not configs or config in configs) and not self.row_blocks(config, split).is_whole()
         ]
-        if lacking:
+        if missing:
             raise EvaluationError(
-                f"Features of {', '.join(lacking)} in {self.root} are missing, incomplete or damaged. Run the "
+                f"Features of {', '.join(missing)} in {self.root} are missing, incomplete or damaged. Run the "
                 "`extract` that wrote them again; it resumes."
             )
 
@@ -233,17 +233,17 @@ class FeatureStore:
 
     def features(self, config: str, split: str) -> Features:
         """Read the features of a split, block features on access; `EvaluationError` if there are none."""
-        here = self.splits()
-        require_known(f"config with features in {self.root}", [config], here)
-        require_known(f"split of {config} with features in {self.root}", [split], here[config])
+        available = self.splits()
+        require_known(f"config with features in {self.root}", [config], available)
+        require_known(f"split of {config} with features in {self.root}", [split], available[config])
         row_blocks = self.row_blocks(config, split)
-        found = row_blocks.read(("id", "label", "logits", "penultimate"))
+        columns = row_blocks.read(("id", "label", "logits", "penultimate"))
 
         def read(number: int) -> Any:
             return row_blocks.read([block_column(number)])[block_column(number)]
 
         blocks = LazyBlocks(len(self.identity.blocks), read)
-        return Features(found["id"], found["label"], found["logits"], found["penultimate"], blocks)
+        return Features(columns["id"], columns["label"], columns["logits"], columns["penultimate"], blocks)
 
     def _folder(self, pass_name: str) -> Path:
         return self.root / "looks" / pass_name if pass_name else self.root / "features"

@@ -1,4 +1,4 @@
-"""Extraction as tasks, which an executor runs on the machines of a cluster: each computes some blocks of a split."""
+"""Tasks of an executor that extract features on a cluster; each computes some blocks of a split."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ _DECODERS = 4
 
 @dataclass(frozen=True)
 class Setup:
-    """Opens a release and a model in a worker, which have to be the driver's.
+    """Opens the driver's release and model in a worker.
 
     Attributes:
         release: `source`, `revision` and `digest` of the release.
@@ -63,7 +63,7 @@ class Setup:
         return environment(pick_device(self.device), self.batch_size)
 
     def __call__(self) -> Runner:
-        """Open both in this process; raises as `load` and `open_model`, or if they are not the driver's."""
+        """Open the release and the model; raises as `load` and `open_model`, or if a digest is not the driver's."""
         source, revision, digest = self.release
         spec, weights, names, pretrained, classes = self.model
         try:
@@ -71,34 +71,31 @@ class Setup:
             model = open_model(spec, weights, names, pretrained=pretrained, classes=classes, device=self.device)
         except EvaluationError as error:
             raise EvaluationError(f"On the node {platform.node()}: {error}") from error
-        for what, here, there in (
+        for subject, local, driver in (
             (f"release {source}", release.digest, digest),
             (f"model {spec}", model.digest, self.model_digest),
         ):
-            if here != there:
+            if local != driver:
                 raise EvaluationError(
-                    f"The {what} on the node {platform.node()} has the digest {here[:12]}, and where the command runs "
-                    f"{there[:12]}. Give all nodes the same files and versions."
+                    f"The {subject} on the node {platform.node()} has the digest {local[:12]}, and where the command "
+                    f"runs {driver[:12]}. Give all nodes the same files and versions."
                 )
         return Runner(release, model, self.batch_size, self.workers)
 
 
 @dataclass(frozen=True)
 class ReadEnvironment:
-    """Returns the environment of a worker: what results depend on besides the model and the images.
-
-    Its resources are those of the tasks that come, since the environment has the GPU's name.
-    """
+    """Returns the environment of a worker: what results depend on besides the model and the images."""
 
     setup: Setup
 
     @property
     def resources(self) -> Resources:
-        """Those of the tasks that come, since the environment has the GPU's name."""
+        """The resources of the tasks that follow, since the environment has the GPU's name."""
         return self.setup.resources
 
     def run(self, progress: Progress) -> dict[str, Any]:
-        """Return it."""
+        """Return the environment."""
         return self.setup.environment()
 
 
@@ -106,8 +103,8 @@ class ReadEnvironment:
 class ExtractBlocks:
     """Computes the features of some blocks of a split, and writes each into its file.
 
-    `environment` is that of the first worker, which all must have, `folder` has the split's blocks, and `others` are
-    folders of other splits that have some of these rows' features.
+    `environment` is the first worker's, which all must have; `folder` has the split's blocks, `other_splits` are the
+    folders of splits that have some of these rows' features.
     """
 
     setup: Setup
@@ -115,39 +112,39 @@ class ExtractBlocks:
     key: Key
     folder: Path
     blocks: tuple[range, ...]
-    others: tuple[Path, ...]
+    other_splits: tuple[Path, ...]
 
     @property
     def resources(self) -> Resources:
-        """What the model's device and the decoding take."""
+        """What a task occupies."""
         return self.setup.resources
 
     def run(self, progress: Progress) -> None:
-        """Compute what an earlier try of this task has not written.
+        """Compute the blocks that an earlier try of this task has not written.
 
         Raises:
             EvaluationError: as for `Runner.run`, or the worker's environment is another one.
         """
-        here = self.setup.environment()
-        if here != self.environment:
-            differing = sorted(name for name in here if here[name] != self.environment.get(name))
-            said = ", ".join(f"{name} {here[name]} instead of {self.environment.get(name)}" for name in differing)
+        local = self.setup.environment()
+        if local != self.environment:
+            differing = sorted(name for name in local if local[name] != self.environment.get(name))
+            texts = [f"{name} {local[name]} instead of {self.environment.get(name)}" for name in differing]
             raise EvaluationError(
-                f"The node {platform.node()} would give features other last digits than the first one: {said}. Use "
-                "nodes of one kind, with the same packages."
+                f"The node {platform.node()} would give features other last digits than the first one: "
+                f"{', '.join(texts)}. Use nodes of one kind, with the same packages."
             )
         runner = once_per_worker(self.setup)
         target = RowBlocks(self.folder)
         left = [block for block in self.blocks if not target.has(block)]
         progress(sum(map(len, self.blocks)) - sum(map(len, left)), 0)
-        others = [RowBlocks(folder) for folder in self.others]
+        other_splits = [RowBlocks(folder) for folder in self.other_splits]
         try:
-            runner.fill(outputs_of(runner.model), target, self.key, left, lambda rows: progress(rows, 0), others)
+            runner.fill(outputs_of(runner.model), target, self.key, left, lambda rows: progress(rows, 0), other_splits)
         except RuntimeError as error:
             if not out_of_memory(error):
                 raise
             raise EvaluationError(
-                f"{here['device']} on the node {platform.node()} has too little memory for batches of "
+                f"{local['device']} on the node {platform.node()} has too little memory for batches of "
                 f"{self.setup.batch_size} images. Give a smaller --batch-size."
             ) from error
 
@@ -165,8 +162,8 @@ class Spread:
     @classmethod
     def over(cls, executor: Executor, setup: Setup, release: Release, quiet: bool) -> Spread:
         """Ask a first worker for its environment; `BuildError` if none has the resources or the packages."""
-        (found,) = executor.run([ReadEnvironment(setup)], lambda images, size: None)
-        return cls(executor, setup, release, found, quiet)
+        (worker_environment,) = executor.run([ReadEnvironment(setup)], lambda images, size: None)
+        return cls(executor, setup, release, worker_environment, quiet)
 
     def run(self, store: FeatureStore, keys: Sequence[Key]) -> Iterator[tuple[Key, PassCounts]]:
         """Store the features of splits; yield each with its counts. The caller holds `FeatureStore.writing`.
@@ -178,12 +175,12 @@ class Spread:
             BuildError: as for `Executor.run`.
             EvaluationError: as for `ExtractBlocks`.
         """
-        for together in _without_common_images(self.release, keys):
-            plans = {key: self._planned(store, key) for key in together}
+        for group in _without_common_images(self.release, keys):
+            plans = {key: self._planned(store, key) for key in group}
             tasks = [task for planned, _ in plans.values() for task in planned]
-            rows = sum(len(self.release.rows(*key)) for key in together)
+            rows = sum(len(self.release.rows(*key)) for key in group)
             left = sum(len(block) for task in tasks for block in task.blocks)
-            with bar(rows, ", ".join("/".join(key) for key in together), quiet=self.quiet) as shown:
+            with bar(rows, ", ".join("/".join(key) for key in group), quiet=self.quiet) as shown:
                 shown.update(rows - left)
                 self.executor.run(tasks, lambda images, size: shown.update(images))
             for key, (_, counts) in plans.items():
@@ -191,16 +188,16 @@ class Spread:
                 yield key, counts
 
     def _planned(self, store: FeatureStore, key: Key) -> tuple[list[ExtractBlocks], PassCounts]:
-        """Return the tasks of a split, and what they will have computed and reused."""
+        """Return the tasks of a split, and the counts of images that they compute and reuse."""
         blocks = store.row_blocks(*key)
         ids = self.release.rows(*key)["id"].to_pylist()
         missing = blocks.begin(len(ids), block_rows(self.setup.batch_size), self.environment)
         if not missing:
             return [], PassCounts(0, 0)
-        others = store.others(*key)
-        has = ReusableFeatures(ids, others, self.environment).has
+        other_splits = store.other_splits(*key)
+        has = ReusableFeatures(ids, other_splits, self.environment).has
         reused = int(sum(np.count_nonzero(has[block.start : block.stop]) for block in missing))
-        folders = tuple(other.folder for other in others) if reused else ()
+        folders = tuple(other.folder for other in other_splits) if reused else ()
         tasks = [
             ExtractBlocks(self.setup, self.environment, key, blocks.folder, tuple(missing[n : n + _BLOCKS]), folders)
             for n in range(0, len(missing), _BLOCKS)
@@ -229,15 +226,15 @@ def on_a_cluster(device: str, workers: int | None) -> tuple[str, int]:
 
 
 def _without_common_images(release: Release, keys: Sequence[Key]) -> Iterator[list[Key]]:
-    """Yield the splits in their order, as many together as have no image in common."""
-    together: list[Key] = []
+    """Group consecutive splits that have no image in common, in their order."""
+    group: list[Key] = []
     seen: set[str] = set()
     for key in keys:
         ids = set(release.rows(*key)["id"].to_pylist())
         if not seen.isdisjoint(ids):
-            yield together
-            together, seen = [], set()
-        together.append(key)
+            yield group
+            group, seen = [], set()
+        group.append(key)
         seen |= ids
-    if together:
-        yield together
+    if group:
+        yield group

@@ -54,28 +54,28 @@ def draw_graph(graph: Any, *, title: str, shown: int = EDGES) -> Any:
 
     # A class may be in both columns, so a node of the picture is a column and a class.
     places = {}
-    for side, (x, beside, align) in enumerate(
+    for side, (x, offset, align) in enumerate(
         ((_MARGIN + left, -_BESIDE, "right"), (_MARGIN + left + _SPAN, _BESIDE, "left"))
     ):
         write(x, 0.7, _ABOVE[side], ha=align, color="#666666")
         for row, (key, name) in enumerate(zip(columns[side], names[side], strict=True)):
             # The shorter column is spread to the height of the longer one.
             places[side, key] = (x, _HEAD + depth * (row + 0.5) / len(names[side]))
-            write(x + beside, places[side, key][1], name, ha=align)
+            write(x + offset, places[side, key][1], name, ha=align)
     datasets = sorted({graph.nodes[key]["dataset"] for _, key in places})
     colors = defaultdict(lambda: _OTHERS, zip(datasets, _COLORS, strict=False))
     shade = {node: colors[graph.nodes[node[1]]["dataset"]] for node in places}
     ends = [((0, source), (1, target)) for source, target, _ in drawn]
-    most = drawn[0][2]["weight"]
-    widths = [max(_WIDEST * (edge["weight"] / most) ** 0.5, _THINNEST) for _, _, edge in drawn]
+    max_weight = drawn[0][2]["weight"]
+    widths = [max(_WIDEST * (edge["weight"] / max_weight) ** 0.5, _THINNEST) for _, _, edge in drawn]
     picture = networkx.Graph(ends)
     edges = {"width": widths, "edge_color": [shade[start] for start, _ in ends], "alpha": 0.5}
     networkx.draw_networkx_edges(picture, places, ends, ax=axes, **edges)
     networkx.draw_networkx_nodes(picture, places, list(places), node_size=25, node_color=list(shade.values()), ax=axes)
-    images, every = (sum(edge["weight"] for _, _, edge in some) for some in (drawn, heaviest(graph)))
+    images, every = (sum(edge["weight"] for _, _, edge in selection) for selection in (drawn, heaviest(graph)))
     note = f"{len(drawn):,} of {graph.number_of_edges():,} edges, the heaviest, with {images:,} of {every:,} images"
     write(_MARGIN, 0.2, title, fontsize=_LETTERS + 2)
-    write(_MARGIN, 0.42, f"{note}; the widest has {most:,}", color="#666666")
+    write(_MARGIN, 0.42, f"{note}; the widest has {max_weight:,}", color="#666666")
     handles = [Line2D([], [], marker="o", linestyle="", color=colors[name], label=name) for name in datasets]
     figure.legend(handles=handles, loc="lower left", ncols=len(handles), fontsize=_LETTERS, frameon=False)
     return figure

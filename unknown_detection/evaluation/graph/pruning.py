@@ -1,4 +1,4 @@
-"""The transition graph of the FACETS paper (section V): true and predicted classes of images.
+"""Builds and prunes the transition graph of the FACETS paper (section V): true and predicted classes of images.
 
 A node is a class with its dataset. An edge leads from the class of some images to the class predicted for them; its
 weight is the number of these images. The whole graph is too large to draw, so the paper prunes it in steps, listed in
@@ -84,8 +84,8 @@ def prune(
 
     Returns:
         The pruned graph, a `networkx.DiGraph` of `DATASET:CLASS` with `label` (the display name) and `dataset` of
-        nodes, and `weight` and `mean_score` of edges; and the counts before the
-        first step and after each. Independent of the order of images.
+        nodes, and `weight` and `mean_score` of edges; and the counts before the first step and after each. They do not
+        depend on the order of images.
 
     Raises:
         EvaluationError: there is no such step, or a step removes the last edge.
@@ -100,18 +100,18 @@ def prune(
         if name == "evident-id" and any(image.known is None for image in images):
             why = "roles are unknown"
         if not why:
-            left = _left(name, images, min_weight, threshold)
-            if not left:
+            remaining = _remaining(name, images, min_weight, threshold)
+            if not remaining:
                 raise _emptied(name, images, min_weight)
-            images, nodes = left, _ends(left) if name == "isolated" else nodes
+            images, nodes = remaining, _ends(remaining) if name == "isolated" else nodes
         stages.append(Stage(name, len(nodes), len(_edges(images)), len(images), why))
     return _graph(images, nodes), stages
 
 
 def write_edges(graph: Any, path: Path) -> None:
     """Write the edges as CSV, heaviest first; equal graphs produce equal bytes."""
-    more = [f"{side}_{key}" for side in ("source", "target") for key in ("dataset", "name")]
-    lines = [["source", "target", "weight", "mean_score", *more]]
+    end_columns = [f"{side}_{key}" for side in ("source", "target") for key in ("dataset", "name")]
+    lines = [["source", "target", "weight", "mean_score", *end_columns]]
     for source, target, edge in heaviest(graph):
         named = [graph.nodes[end][key] for end in (source, target) for key in ("dataset", "label")]
         lines.append([source, target, edge["weight"], repr(edge["mean_score"]), *named])
@@ -132,10 +132,10 @@ def heaviest(graph: Any) -> list[Edge]:
     return sorted(graph.edges(data=True), key=lambda edge: (-edge[2]["weight"], edge[:2]))
 
 
-def _left(
+def _remaining(
     step: str, images: Sequence[ClassifiedImage], min_weight: int, threshold: float
 ) -> Sequence[ClassifiedImage]:
-    """Return the images that a step leaves."""
+    """Return the images that remain after a step."""
     if step == "self-loops":
         return [image for image in images if image.true.key != image.predicted.key]
     if step == "evident-id":
@@ -151,10 +151,10 @@ def _left(
 
 def _edges(images: Sequence[ClassifiedImage]) -> Mapping[tuple[DatasetClass, DatasetClass], list[ClassifiedImage]]:
     """Group images by true and predicted class."""
-    found = defaultdict(list)
+    groups = defaultdict(list)
     for image in images:
-        found[image.true, image.predicted].append(image)
-    return found
+        groups[image.true, image.predicted].append(image)
+    return groups
 
 
 def _ends(images: Sequence[ClassifiedImage]) -> set[DatasetClass]:
@@ -174,18 +174,18 @@ def _graph(images: Sequence[ClassifiedImage], nodes: Collection[DatasetClass]) -
     graph = networkx.DiGraph()
     for node in sorted(nodes):
         graph.add_node(node.key, label=node.name, dataset=node.dataset)
-    for (true, predicted), mine in sorted(_edges(images).items(), key=lambda edge: edge[0]):
+    for (true, predicted), group in sorted(_edges(images).items(), key=lambda edge: edge[0]):
         # `fsum` is exact, so the order of images makes no difference.
-        mean = math.fsum(image.score for image in mine) / len(mine)
-        graph.add_edge(true.key, predicted.key, weight=len(mine), mean_score=mean)
+        mean = math.fsum(image.score for image in group) / len(group)
+        graph.add_edge(true.key, predicted.key, weight=len(group), mean_score=mean)
     return graph
 
 
 def _emptied(step: str, images: Sequence[ClassifiedImage], min_weight: int) -> EvaluationError:
     edges = _edges(images)
-    found = f"The step {step} leaves no edge: it removes the last {len(edges):,} ({STEPS[step]})"
+    message = f"The step {step} leaves no edge: it removes the last {len(edges):,} ({STEPS[step]})"
     if step == "light-edges":
-        most = max(map(len, edges.values()))
-        found += f", with at most {most:,} images each, but the minimum is {min_weight:,}"
-        return EvaluationError(f"{found}. Lower --min-weight.")
-    return EvaluationError(f"{found}. Skip it with --keep {step}.")
+        largest = max(map(len, edges.values()))
+        message += f", with at most {largest:,} images each, but the minimum is {min_weight:,}"
+        return EvaluationError(f"{message}. Lower --min-weight.")
+    return EvaluationError(f"{message}. Skip it with --keep {step}.")

@@ -1,4 +1,4 @@
-"""True and predicted class of each image: the input of a transition graph.
+"""Reads the true and predicted class of each image, the input of a transition graph.
 
 A class is written with its dataset, `DATASET:CLASS`, such as `imagenet:n03388043` or `places365:fountain`. Scene
 datasets keep a class in a folder of its first letter, which is not part of the name: `places365:/f/fountain`,
@@ -50,7 +50,7 @@ class DatasetClass(NamedTuple):
 
 
 class ClassifiedImage(NamedTuple):
-    """True and predicted class of an image, its score, and whether it is in-distribution; None if that is unknown."""
+    """An image's true and predicted class, its score, and whether it is in-distribution; None if unknown."""
 
     true: DatasetClass
     predicted: DatasetClass
@@ -104,8 +104,8 @@ def read_transitions(path: Path, *, detector: str | None = None) -> Transitions:
             "each image."
         )
     scores = _of_detector(scores, detector, path)
-    wanted = "DATASET:CLASS, such as places365:fountain"
-    true, predicted = (_classes(scores, column, read_class, wanted, path) for column in ("class", "prediction"))
+    expected = "DATASET:CLASS, such as places365:fountain"
+    true, predicted = (_classes(scores, column, read_class, expected, path) for column in ("class", "prediction"))
     known: list[bool | None] = [None] * len(scores)
     if "role" in scores.column_names:
         known = [role == IN_DISTRIBUTION for role in scores["role"].to_pylist()]
@@ -146,27 +146,28 @@ def scored_transitions(
     scores = _of_detector(scores, detector, path)
     rows = _rows(release, config)
     ids = scores["id"].to_pylist()
-    strangers = [id_ for id_ in ids if id_ not in rows]
-    if strangers and len(configs) == 1:  # else they may be of another config
+    missing = [id_ for id_ in ids if id_ not in rows]
+    if missing and len(configs) == 1:  # else they may be of another config
         raise EvaluationError(
-            f"{path} has {summarize_ids(pa.array(strangers))} that {release.name} does not have. Remove them, or give "
+            f"{path} has {summarize_ids(pa.array(missing))} that {release.name} does not have. Remove them, or give "
             "the release that was scored."
         )
-    here = sorted({rows[id_].split for id_ in ids if id_ in rows})
-    if not here:
+    scored_splits = sorted({rows[id_].split for id_ in ids if id_ in rows})
+    if not scored_splits:
         raise EvaluationError(f"{path} has no scores of {config}, only of other configs; name another one.")
-    require_known(f"split of {config} with scores in {path}", [split] if split is not None else [], here)
-    splits = (split,) if split else tuple(name for name in here if name not in FIT_AND_TUNE_SPLITS) or tuple(here)
+    require_known(f"split of {config} with scores in {path}", [split] if split is not None else [], scored_splits)
+    evaluated = [name for name in scored_splits if name not in FIT_AND_TUNE_SPLITS]
+    splits = (split,) if split else tuple(evaluated or scored_splits)
     scores = scores.filter(pa.array([id_ in rows and rows[id_].split in splits for id_ in ids]))
     read = _predictable(release, config, rows.values(), indices=column == "prediction").get
-    wanted = f"one of the {len(release.label_names(config))} classes of {config}"
-    predicted = _classes(scores, column, read, wanted, path)
-    mine = [rows[id_] for id_ in scores["id"].to_pylist()]
+    expected = f"one of the {len(release.label_names(config))} classes of {config}"
+    predicted = _classes(scores, column, read, expected, path)
+    scored_rows = [rows[id_] for id_ in scores["id"].to_pylist()]
     images = [
-        ClassifiedImage(row.true, found, score, row.known)
-        for row, found, score in zip(mine, predicted, scores["score"].to_pylist(), strict=True)
+        ClassifiedImage(row.true, predicted_class, score, row.known)
+        for row, predicted_class, score in zip(scored_rows, predicted, scores["score"].to_pylist(), strict=True)
     ]
-    return Transitions(images, scores["detector"][0].as_py(), config, splits, len(ids) - len(mine))
+    return Transitions(images, scores["detector"][0].as_py(), config, splits, len(ids) - len(scored_rows))
 
 
 class _Row(NamedTuple):
@@ -180,20 +181,20 @@ class _Row(NamedTuple):
 
 def _rows(release: Release, config: str) -> dict[str, _Row]:
     """Read the rows of a config by id."""
-    names, found = release.label_names(config), {}
+    names, rows_by_id = release.label_names(config), {}
     for split in reversed(release.splits(config)):  # of an id in two splits, the first counts
         rows = release.rows(config, split)
         columns = [rows[name].to_pylist() for name in ("id", "source", "class_id", "class_name", "label")]
         for id_, source, class_id, name, label, role in zip(*columns, role_names(rows).to_pylist(), strict=True):
-            mine = class_id if label >= 0 and names[label] == class_id else None
-            found[id_] = _Row(split, make_class(source, class_id, name), role == IN_DISTRIBUTION, mine)
-    return found
+            label_name = class_id if label >= 0 and names[label] == class_id else None
+            rows_by_id[id_] = _Row(split, make_class(source, class_id, name), role == IN_DISTRIBUTION, label_name)
+    return rows_by_id
 
 
 def _predictable(release: Release, config: str, rows: Iterable[_Row], *, indices: bool) -> dict[str, DatasetClass]:
-    """Return the classes that a model of this config predicts, by all that a file may call them.
+    """Return the classes that a model of this config predicts, by the names that a file may give them.
 
-    That is the name of a label, with or without dataset and folder, or its index. Label names are class ids of one
+    These are the name of a label, with or without dataset and folder, and its index. Label names are class ids of one
     dataset: the one whose rows have most of the labels. Another dataset may share some ids, as SUN397 shares 294 with
     Places365, but has fewer of them.
     """
@@ -215,7 +216,7 @@ def _predictable(release: Release, config: str, rows: Iterable[_Row], *, indices
 
 
 def _classes(
-    table: pa.Table, column: str, read: Callable[[str], DatasetClass | None], wanted: str, path: Path
+    table: pa.Table, column: str, read: Callable[[str], DatasetClass | None], expected: str, path: Path
 ) -> list[DatasetClass]:
     """Parse a column of class names."""
     texts = [text or "" for text in table[column].to_pylist()]
@@ -224,25 +225,25 @@ def _classes(
     if wrong:
         raise EvaluationError(
             f"The {column} in {path} does not name a class: {one_line(texts[wrong[0]])!r} and the like at "
-            f"{summarize_ids(table['id'].take(wrong))}. Give {wanted}."
+            f"{summarize_ids(table['id'].take(wrong))}. Give {expected}."
         )
-    return [found for text in texts if (found := classes[text]) is not None]
+    return [parsed for text in texts if (parsed := classes[text]) is not None]
 
 
-def _of_detector(scores: pa.Table, wanted: str | None, path: Path) -> pa.Table:
+def _of_detector(scores: pa.Table, detector: str | None, path: Path) -> pa.Table:
     """Return one detector's lines, one per image."""
     names = pc.unique(scores["detector"]).to_pylist()
-    if wanted is None and len(names) > 1 and PREFERRED_DETECTOR not in names:
+    if detector is None and len(names) > 1 and PREFERRED_DETECTOR not in names:
         raise EvaluationError(
             f"{path} has scores of several detectors, but not of {PREFERRED_DETECTOR}: {', '.join(sorted(names))}. "
             "Name one with --detector."
         )
-    wanted = wanted or (names[0] if len(names) == 1 else PREFERRED_DETECTOR)
-    require_known(f"detector in {path}", [wanted], names)
-    mine = scores.filter(pc.equal(scores["detector"], wanted))
-    twice = [id_ for id_, count in Counter(mine["id"].to_pylist()).items() if count > 1]
-    if twice:
+    detector = detector or (names[0] if len(names) == 1 else PREFERRED_DETECTOR)
+    require_known(f"detector in {path}", [detector], names)
+    lines = scores.filter(pc.equal(scores["detector"], detector))
+    repeated = [id_ for id_, count in Counter(lines["id"].to_pylist()).items() if count > 1]
+    if repeated:
         raise EvaluationError(
-            f"{path} has several lines of {wanted} for {summarize_ids(pa.array(twice))}; keep one per id."
+            f"{path} has several lines of {detector} for {summarize_ids(pa.array(repeated))}; keep one per id."
         )
-    return mine
+    return lines

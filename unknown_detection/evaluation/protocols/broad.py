@@ -97,26 +97,25 @@ def figures(rows: Rows) -> list[Figure]:
         errors["adversarial"] = _attacks(clean, shifted["adversarial"])
     if "corruption" in shifted:
         errors["corruption"] = []
-        for split, one in shifted["corruption"].by("split").items():
-            ranking = rank_known_unknown(right, one.where(one.wrong))
-            errors["corruption"] += _auroc("ed", one, "test, right", f"{split}, wrong", ranking)
+        for split, corrupted in shifted["corruption"].by("split").items():
+            ranking = rank_known_unknown(right, corrupted.where(corrupted.wrong))
+            errors["corruption"] += _auroc("ed", corrupted, "test, right", f"{split}, wrong", ranking)
     return detected + averaged(errors)
 
 
 def absent(rows: Rows) -> list[str]:
     """List in sentences which of the paper's sets are not among the rows, and which others are averaged with them."""
-    lost = [config for kind, (config, _) in PAPER.items() if not np.any(rows.role == kind)]
-    notes = []
-    if lost:
-        notes.append(f"There are no rows of {', '.join(lost)}: BROAD's means are over the other kinds of shift")
+    absent_configs = ", ".join(config for kind, (config, _) in PAPER.items() if not np.any(rows.role == kind))
+    notes = [f"There are no rows of {absent_configs}: BROAD's means are over the other kinds of shift"]
+    notes *= bool(absent_configs)
     for kind, (config, splits) in PAPER.items():
-        here = set(rows.split[(rows.role == kind) & (rows.config == config)].tolist())
-        missing = [split for split in splits if split not in here]
-        others = sorted(here - {*splits, *NOT_AVERAGED})
-        if here and missing:
+        present = set(rows.split[(rows.role == kind) & (rows.config == config)].tolist())
+        missing = [split for split in splits if split not in present]
+        additional = sorted(present - {*splits, *NOT_AVERAGED})
+        if present and missing:
             notes.append(f"{config} has no {', '.join(missing)}: its mean is over the other splits")
-        if others:
-            notes.append(f"{config} has {', '.join(others)}, which the paper has not: its mean is over these, too")
+        if additional:
+            notes.append(f"{config} has {', '.join(additional)}, which the paper has not: its mean is over these, too")
     return notes
 
 
@@ -126,14 +125,15 @@ def averaged(kinds: Mapping[str, Sequence[Figure]]) -> list[Figure]:
     Args:
         kinds: figures of one setting, by kind; splits in `NOT_AVERAGED` do not enter means.
     """
-    of_kinds = {
+    means_by_kind = {
         kind: means([figure for figure in figures if figure.unknown not in NOT_AVERAGED])
         for kind, figures in kinds.items()
     }
-    every = [mean for kind in of_kinds.values() for mean in kind]
-    configs = " + ".join(sorted({mean.config for mean in every}))
-    found = [figure for kind, figures in kinds.items() for figure in (*figures, *of_kinds[kind])]
-    return found + means(every, unknown=" + ".join(kind for kind in of_kinds if of_kinds[kind]), config=configs)
+    kind_means = [mean for kind in means_by_kind.values() for mean in kind]
+    configs = " + ".join(sorted({mean.config for mean in kind_means}))
+    with_means = [figure for kind, figures in kinds.items() for figure in (*figures, *means_by_kind[kind])]
+    unknown = " + ".join(kind for kind in means_by_kind if means_by_kind[kind])
+    return with_means + means(kind_means, unknown=unknown, config=configs)
 
 
 def _shifts(clean: Rows, kind: str, shifted: Rows) -> list[Figure]:
@@ -153,14 +153,14 @@ def _shifts(clean: Rows, kind: str, shifted: Rows) -> list[Figure]:
 
 
 def _attacks(clean: Rows, shifted: Rows) -> list[Figure]:
-    found = []
+    measured = []
     for split, rows in shifted.by("split").items():
         originals = _originals(clean, rows, split)
         succeeded = ~clean.wrong[originals] & rows.wrong
         before = clean.where(np.isin(np.arange(len(clean)), originals[succeeded]))
         ranking = rank_known_unknown(before, rows.where(succeeded)) if succeeded.any() else NOTHING
-        found += _auroc("ed", rows, "test, the originals", f"{split}, wrong since the attack", ranking)
-    return found
+        measured += _auroc("ed", rows, "test, the originals", f"{split}, wrong since the attack", ranking)
+    return measured
 
 
 def _auroc(setting: str, shifted: Rows, known: str, unknown: str, ranking: Ranking) -> list[Figure]:
@@ -169,35 +169,35 @@ def _auroc(setting: str, shifted: Rows, known: str, unknown: str, ranking: Ranki
 
 
 def _originals(clean: Rows, shifted: Rows, split: str) -> npt.NDArray[np.int64]:
-    """Return the number of the clean original of each shifted row."""
+    """Return the position among the clean rows of each shifted row's original."""
     order = np.argsort(clean.source_id)
     names = clean.source_id[order]
-    twice = names[1:][names[1:] == names[:-1]]
-    if len(twice):
-        raise EvaluationError(f"{twice[0]} appears twice among the clean rows; score one reference config only.")
+    repeated = names[1:][names[1:] == names[:-1]]
+    if len(repeated):
+        raise EvaluationError(f"{repeated[0]} appears twice among the clean rows; score one reference config only.")
     places = np.minimum(np.searchsorted(names, shifted.source_id), len(names) - 1)
-    strangers = shifted.source_id[names[places] != shifted.source_id]
-    if len(strangers):
+    without_original = shifted.source_id[names[places] != shifted.source_id]
+    if len(without_original):
         raise EvaluationError(
-            f"Rows of {split} lack their clean original among the clean rows: {len(strangers):,}, such as "
-            f"{strangers[0]}. Score all of test."
+            f"Rows of {split} lack their clean original among the clean rows: {len(without_original):,}, such as "
+            f"{without_original[0]}. Score all of test."
         )
     return order[places]
 
 
 def tables(lines: pd.DataFrame, builder: Builder) -> LaidOut:
     """Lay out tables 2 and 8, the means by kind of shift, and tables 9 to 15, each set of shifted rows."""
-    for setting, found in lines.groupby("setting", sort=False):
+    for setting, group in lines.groupby("setting", sort=False):
         title, note = f"{PROTOCOL.title}: {PROTOCOL.settings[setting]}", "AUROC in percent."
-        averages = distinct(found[found["statistic"] != ""])
+        averages = distinct(group[group["statistic"] != ""])
         if averages:  # CoComageNet-mono alone has none
             # The mean over kinds is last; it names the kinds in the order of their own means.
             kinds = [*averages[-1]["unknown"].split(" + "), "average"]
             columns = [(heading("", line, set_name(kind)), line) for kind, line in zip(kinds, averages, strict=True)]
-            yield builder.by_detector((NAME, setting), title, note, [columns[-1], *columns[:-1]], found), True
-        splits = distinct(found[found["statistic"] == ""])
+            yield builder.by_detector((NAME, setting), title, note, [columns[-1], *columns[:-1]], group), True
+        splits = distinct(group[group["statistic"] == ""])
         columns = [(heading("", line, set_name(line["unknown"].partition(",")[0])), line) for line in splits]
-        yield builder.by_detector((NAME, setting, "splits"), f"{title}, each split", note, columns, found), False
+        yield builder.by_detector((NAME, setting, "splits"), f"{title}, each split", note, columns, group), False
 
 
 def draw(scene: pictures.Scene) -> Iterator[pictures.Picture]:

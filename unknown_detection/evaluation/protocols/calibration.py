@@ -1,4 +1,4 @@
-"""Calibration of a model's confidence on known rows: Guo et al., On Calibration of Modern Neural Networks (ICML 2017).
+"""Calibration of confidences on known rows: Guo et al., On Calibration of Modern Neural Networks (ICML 2017).
 
 None of the benchmarks' papers asks for it; a report has it wherever the confidence of predictions is known.
 
@@ -53,9 +53,9 @@ def reliability_bins(rows: Rows) -> Reliability | None:
 def _judged(rows: Rows) -> Rows | None:
     if rows.confidence is None or rows.prediction is None:
         return None
-    found = rows.where(rows.known & (rows.split == "test") & (rows.label >= 0))
-    assert found.confidence is not None
-    return found if len(found) and np.isfinite(found.confidence).all() else None
+    judged = rows.where(rows.known & (rows.split == "test") & (rows.label >= 0))
+    assert judged.confidence is not None
+    return judged if len(judged) and np.isfinite(judged.confidence).all() else None
 
 
 def tables(lines: pd.DataFrame, builder: Builder) -> LaidOut:
@@ -69,7 +69,7 @@ def draw(scene: Scene) -> Iterator[Picture]:
     """Draw a reliability diagram of each config."""
     for config, of_config in scene.rows.items():
         title = f"Reliability on {config}, {scene.runs[config]}"
-        bins = {detector_name(name): found for name, rows in of_config.items() if (found := reliability_bins(rows))}
+        bins = {detector_name(name): of for name, rows in of_config.items() if (of := reliability_bins(rows))}
         yield Picture(scene.name(NAME, config), title, plots.plot_reliability(bins, title=title))
 
 

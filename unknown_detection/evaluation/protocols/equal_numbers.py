@@ -37,12 +37,12 @@ def figures(rows: Rows) -> list[Figure]:
     """
     known = known_rows(rows, "test")
     named = {"protocol": NAME, "config": str(rows.config[0]), "setting": SETTING, "known": "test"}
-    found: list[Figure] = []
+    measured: list[Figure] = []
     for split, unknown in unknown_splits(rows, ROLES).items():
         count = min(len(known), len(unknown))
         ranking = rank_known_unknown(_first(known, count), _first(unknown, count))
-        found += measure(ranking, METRICS, unknown=split, **named)
-    return found
+        measured += measure(ranking, METRICS, unknown=split, **named)
+    return measured
 
 
 def _first(rows: Rows, count: int) -> Rows:

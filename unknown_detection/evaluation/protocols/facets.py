@@ -46,16 +46,16 @@ def figures(rows: Rows) -> list[Figure]:
         )
     named = {"protocol": NAME, "config": config, "setting": "ood_detection"}
     named |= {"known": "test, in-distribution", "unknown": "test, out-of-distribution"}
-    found = measure(rank_known_unknown(known, unknown), METRICS, **named)
+    measured = measure(rank_known_unknown(known, unknown), METRICS, **named)
     if rows.prediction is None:
-        return found
+        return measured
     labelled = known.where(known.label >= 0)
     if not len(labelled):
         raise EvaluationError(
             f"The in-distribution rows in test of {config} have no labels; leave the predictions out."
         )
     named |= {"setting": "misclassification_detection", "known": "test, right", "unknown": "test, wrong"}
-    return found + measure(rank_errors(labelled), METRICS, **named)
+    return measured + measure(rank_errors(labelled), METRICS, **named)
 
 
 def tables(lines: pd.DataFrame, builder: Builder) -> LaidOut:
@@ -64,11 +64,11 @@ def tables(lines: pd.DataFrame, builder: Builder) -> LaidOut:
         "In percent; known rows are positive; FPR is interpolated at 95 % TPR, and the detection error is the least "
         "at 95 % TPR or more, as in the paper's tables."
     )
-    for setting, found in lines[lines["metric"].isin(IN_TABLES)].groupby("setting", sort=False):
-        by_metric = sorted(distinct(found), key=lambda line: -IN_TABLES.index(line["metric"]))
+    for setting, group in lines[lines["metric"].isin(IN_TABLES)].groupby("setting", sort=False):
+        by_metric = sorted(distinct(group), key=lambda line: -IN_TABLES.index(line["metric"]))
         columns = [(heading(metric_name(line["metric"]), line, line["config"]), line) for line in by_metric]
         title = f"{PROTOCOL.title}: {PROTOCOL.settings[setting]}"
-        yield builder.by_detector((NAME, setting), title, note, columns, found), True
+        yield builder.by_detector((NAME, setting), title, note, columns, group), True
 
 
 def draw(scene: pictures.Scene) -> Iterator[pictures.Picture]:

@@ -1,4 +1,4 @@
-"""A figure, one number of a protocol, and how rankings and other figures give one.
+"""Computes figures, the numbers of a protocol, from rankings and other figures.
 
 Tested by `tests/evaluation/protocols/test_registry.py`.
 """
@@ -48,7 +48,7 @@ class Figure:
 
     @property
     def name(self) -> Figure:
-        """The fields that identify it, with the others blanked."""
+        """The figure with only the fields that identify it, the others blank."""
         return replace(self, value=0.0, n_known=0, n_unknown=0, left_out=0)
 
 
@@ -59,13 +59,13 @@ def measure(ranking: Ranking, metrics: Iterable[str], **named: str) -> list[Figu
     """
     known, unknown = int(ranking.known[-1]) + ranking.missed, int(ranking.unknown[-1])
     fields = {"rows": AS_PUBLISHED, "statistic": "", "fitted_on": "", **named}
-    found = []
+    measured = []
     for name in metrics:
         metric = METRICS[name]
         value = metric.of(ranking) if metric.takes == "errors" or (known and unknown) else float("nan")
         numbers = {"value": value, "factor": metric.factor, "n_known": known, "n_unknown": unknown}
-        found.append(Figure(metric=name, positive=metric.positive, **fields, **numbers))  # type: ignore[arg-type]
-    return found
+        measured.append(Figure(metric=name, positive=metric.positive, **fields, **numbers))  # type: ignore[arg-type]
+    return measured
 
 
 def means(figures: Sequence[Figure], *, unknown: str | None = None, config: str | None = None) -> list[Figure]:
@@ -81,13 +81,13 @@ def means(figures: Sequence[Figure], *, unknown: str | None = None, config: str 
         groups.setdefault(figure.metric, []).append(figure)
     return [
         replace(
-            summed(found),
-            config=config or found[0].config,
-            unknown=unknown or " + ".join(figure.unknown for figure in found),
+            summed(group),
+            config=config or group[0].config,
+            unknown=unknown or " + ".join(figure.unknown for figure in group),
             statistic="mean",
-            value=float(np.mean([figure.value for figure in found])),
+            value=float(np.mean([figure.value for figure in group])),
         )
-        for found in groups.values()
+        for group in groups.values()
     ]
 
 

@@ -60,20 +60,20 @@ def figures(rows: Rows) -> list[Figure]:
             "Score a second one."
         )
 
-    def judge(setting: str, fitted_on: str, fit: Rows, unknown: str, judge: Rows) -> Figure:
-        cut = threshold(*_sides(fitting, fit))
-        scores, flags = _sides(evaluated, judge)
+    def judge(setting: str, fitted_on: str, fitted_rows: Rows, unknown: str, unknown_rows: Rows) -> Figure:
+        cut = threshold(*_sides(fitting, fitted_rows))
+        scores, flags = _sides(evaluated, unknown_rows)
         named = {"protocol": NAME, "config": config, "setting": setting, "known": "test", "unknown": unknown}
         ranking = rank((scores > cut).astype(np.int8), flags)[0]
         return measure(ranking, ["balanced_accuracy"], fitted_on=fitted_on, **named)[0]
 
     pairs = [judge("od_test", of_m, sets[of_m], of_t, sets[of_t]) for of_m, of_t in permutations(sets, 2)]
-    alone = []
+    two_dataset = []
     for name, split in sets.items():
         first, second = _halves(split)
-        there, back = (judge("two_dataset", name, *both) for both in ((first, name, second), (second, name, first)))
-        alone.append(replace(there, value=(there.value + back.value) / 2, n_unknown=len(split)))
-    return [*pairs, *_distribution(pairs), *alone, *_distribution(alone)]
+        ways = [judge("two_dataset", name, first, name, second), judge("two_dataset", name, second, name, first)]
+        two_dataset.append(replace(ways[0], value=(ways[0].value + ways[1].value) / 2, n_unknown=len(split)))
+    return [*pairs, *_distribution(pairs), *two_dataset, *_distribution(two_dataset)]
 
 
 def threshold(scores: npt.NDArray[np.float64], unknown: npt.NDArray[np.bool_]) -> float:
@@ -103,8 +103,8 @@ def _halves(rows: Rows) -> tuple[Rows, Rows]:
 def _distribution(figures: Sequence[Figure]) -> list[Figure]:
     values = np.array([figure.value for figure in figures])
     sets = " + ".join(dict.fromkeys(figure.unknown for figure in figures))
-    whole = replace(summed(figures), unknown=sets, fitted_on=sets)
-    return [replace(whole, statistic=name, value=float(of(values))) for name, of in STATISTICS.items()]
+    combined = replace(summed(figures), unknown=sets, fitted_on=sets)
+    return [replace(combined, statistic=name, value=float(of(values))) for name, of in STATISTICS.items()]
 
 
 def tables(lines: pd.DataFrame, builder: Builder) -> LaidOut:

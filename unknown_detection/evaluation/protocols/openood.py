@@ -56,18 +56,18 @@ def figures(rows: Rows) -> list[Figure]:
             f"config. Give it with the configs that belong to it: --protocol {NAME}={configs[0]}."
         )
     unknown_splits(rows, UNKNOWN)  # refuses rows without any
-    found = _against_each(rows, "standard", "test", METRICS, lambda unknown: rank_known_unknown(known, unknown))
+    measured = _against_each(rows, "standard", "test", METRICS, lambda unknown: rank_known_unknown(known, unknown))
     if rows.prediction is not None:
-        found += _against_each(rows, "open_set", "test", ("oscr",), lambda unknown: _rank_open_set(known, unknown))
-        found += _accuracy(rows, "test", known)
+        measured += _against_each(rows, "open_set", "test", ("oscr",), lambda unknown: _rank_open_set(known, unknown))
+        measured += _accuracy(rows, "test", known)
     shifted = np.isin(rows.role, SHIFTED) & (rows.label >= 0)
     if shifted.any():
         names = " + ".join(["test", *rows.where(shifted).by("split")])
         spectrum = rows.where(rows.known & (rows.split == "test") | shifted)
         ranked = partial(rank_known_unknown, spectrum)
-        found += _against_each(rows, "full_spectrum", names, METRICS, ranked)
-        found += [] if rows.prediction is None else _accuracy(rows, names, spectrum)
-    return found
+        measured += _against_each(rows, "full_spectrum", names, METRICS, ranked)
+        measured += [] if rows.prediction is None else _accuracy(rows, names, spectrum)
+    return measured
 
 
 def _against_each(
@@ -75,15 +75,15 @@ def _against_each(
 ) -> list[Figure]:
     """Measure each split of unknown rows, and average by role."""
     named = {"protocol": NAME, "config": _configs(rows), "setting": setting, "known": known}
-    found: list[Figure] = []
+    measured: list[Figure] = []
     for role in UNKNOWN:
         of_role = [
             figure
             for split, unknown in rows.where(rows.role == role).by("split").items()
             for figure in measure(ranked(unknown), metrics, unknown=split, **named)
         ]
-        found += of_role + means(of_role, unknown=role)
-    return found
+        measured += of_role + means(of_role, unknown=role)
+    return measured
 
 
 def _accuracy(rows: Rows, names: str, known: Rows) -> list[Figure]:
@@ -107,18 +107,18 @@ def _rank_open_set(known: Rows, unknown: Rows) -> Ranking:
 def tables(lines: pd.DataFrame, builder: Builder) -> LaidOut:
     """Lay out each setting: the means over near, far and novel splits, accuracy, and each split."""
     accurate = lines["metric"] == "accuracy"
-    for (config, setting, known), found in lines[~accurate].groupby(["config", "setting", "known"], sort=False):
+    for (config, setting, known), group in lines[~accurate].groupby(["config", "setting", "known"], sort=False):
         parts, title = (NAME, config, setting), f"{PROTOCOL.title} on {config}: {PROTOCOL.settings[setting]}"
         note = f"In percent; unknown rows are positive for FPR@95%TPR, AUPR is by trapezoids. Known rows: {known}."
-        means, splits = (distinct(found[(found["statistic"] != "") == mean]) for mean in (True, False))
+        means, splits = (distinct(group[(group["statistic"] != "") == mean]) for mean in (True, False))
         columns = [(heading(f"{set_name(line['unknown'])} mean", line), line) for line in means]
         if setting != "open_set":  # OSCR has the accuracy in it
             of = lines[accurate & (lines["config"] == config) & (lines["known"] == f"{known}, right")]
             columns += [(heading("", line), line) for line in distinct(of)]
-            found = pd.concat([found, of])
-        yield builder.by_detector(parts, title, note, columns, found), True
+            group = pd.concat([group, of])
+        yield builder.by_detector(parts, title, note, columns, group), True
         columns = [(heading(set_name(line["unknown"]), line), line) for line in splits]
-        yield builder.by_detector((*parts, "splits"), f"{title}, each split", note, columns, found), False
+        yield builder.by_detector((*parts, "splits"), f"{title}, each split", note, columns, group), False
 
 
 def draw(scene: pictures.Scene) -> Iterator[pictures.Picture]:

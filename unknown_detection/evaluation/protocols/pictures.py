@@ -1,4 +1,4 @@
-"""Pictures of scores and figures that protocols choose from: which rows and figures to plot.
+"""Chooses the rows and figures of the pictures that protocols draw.
 
 Tested by `tests/evaluation/display/test_plots.py`.
 """
@@ -38,7 +38,7 @@ class Picture:
 
 @dataclass(frozen=True)
 class Scene:
-    """What a protocol draws its pictures of: the figures of one training method, and scores of its first run.
+    """The input of a protocol's pictures: the figures of one training method, and scores of its first run.
 
     Attributes:
         protocol: the protocol.
@@ -62,8 +62,11 @@ class Scene:
 
     def where(self, chosen: Callable[[Rows], npt.NDArray[np.bool_]]) -> Scene:
         """Select some of the rows."""
-        rows = {config: {name: one.where(chosen(one)) for name, one in of.items()} for config, of in self.rows.items()}
-        return replace(self, rows=rows)
+        selected = {
+            config: {name: rows.where(chosen(rows)) for name, rows in by_detector.items()}
+            for config, by_detector in self.rows.items()
+        }
+        return replace(self, rows=selected)
 
     def ranked(self, config: str) -> list[str]:
         """Return the detectors with rows of a config, the best by the headline figure first."""
@@ -78,8 +81,8 @@ class Scene:
 def changes(scene: Scene) -> Iterator[Picture]:
     """Plot the change of the headline figure against the baseline, run by run."""
     baseline = detector_name(BASELINE)
-    for (config, name), found in scene.protocol.headline(scene.figures).groupby(["config", "metric"], sort=False):
-        changed = _against_baseline(found, figure_metric(name).better)
+    for (config, name), group in scene.protocol.headline(scene.figures).groupby(["config", "metric"], sort=False):
+        changed = _against_baseline(group, figure_metric(name).better)
         if changed:
             unit = "gain (points)" if figure_metric(name).better == "higher" else "reduction (%)"
             where = ", ".join([config, *scene.labels])
@@ -88,10 +91,10 @@ def changes(scene: Scene) -> Iterator[Picture]:
             yield Picture(scene.name("changes", scene.protocol.name, config), title, figure)
 
 
-def _against_baseline(found: pd.DataFrame, better: str) -> dict[str, tuple[float, float | None]]:
+def _against_baseline(headline: pd.DataFrame, better: str) -> dict[str, tuple[float, float | None]]:
     """Return mean and deviation of each detector's change: in points, or in percent if lower is better."""
-    values = found.pivot(index="run", columns="detector", values="value")
-    values = values.reindex(columns=found["detector"].unique())
+    values = headline.pivot(index="run", columns="detector", values="value")
+    values = values.reindex(columns=headline["detector"].unique())
     if BASELINE not in values:
         return {}
     # A run without the baseline combines several models, as an ensemble; it is compared with their mean.
@@ -100,7 +103,7 @@ def _against_baseline(found: pd.DataFrame, better: str) -> dict[str, tuple[float
     change = values.sub(baseline, axis=0) * 100
     if better == "lower":
         change = (-change).div(baseline.where(baseline > 0), axis=0)
-    undefined = found[found["value"].isna()]["detector"].unique()
+    undefined = headline[headline["value"].isna()]["detector"].unique()
     spread = change.std()
     return {
         detector_name(name): (float(mean), None if np.isnan(spread[name]) else float(spread[name]))
@@ -116,11 +119,11 @@ def heatmap(scene: Scene, setting: str, *, across: str = "unknown", by: Sequence
     """
     lines = scene.figures
     matching = lines[(lines["setting"] == setting) & (lines["metric"] == "auroc") & (lines["statistic"] == "")]
-    for names, found in matching.groupby([*by], sort=False) if by else [((), matching)]:
-        sets, detectors = (found[name].unique() for name in (across, "detector"))
+    for names, group in matching.groupby([*by], sort=False) if by else [((), matching)]:
+        sets, detectors = (group[name].unique() for name in (across, "detector"))
         if len(sets) < 2:
             continue  # bars are clearer
-        means = found.pivot_table("value", "detector", across, sort=False).reindex(index=detectors, columns=sets)
+        means = group.pivot_table("value", "detector", across, sort=False).reindex(index=detectors, columns=sets)
         means = means.iloc[best_first(means.mean(axis=1, skipna=False).fillna(0), "higher")]
         title = f"AUROC by detector and unknowns: {', '.join([scene.protocol.title, *names, *scene.labels])}"
         figure = plots.plot_heatmap(
@@ -130,21 +133,22 @@ def heatmap(scene: Scene, setting: str, *, across: str = "unknown", by: Sequence
         yield Picture(scene.name("auroc", scene.protocol.name, *names), title, figure)
 
 
-def roc_curves(scene: Scene, split: str = "test") -> Iterator[Picture]:
-    """Plot the ROC curves of the chosen detector, known rows of a split against each set of unknown ones."""
+def roc_curves(scene: Scene) -> Iterator[Picture]:
+    """Plot the ROC curves of the chosen detector, known rows of `test` against each set of unknown ones."""
     for config, of_config in scene.rows.items():
         ranked = scene.ranked(config)
         name = scene.chosen or (ranked[0] if ranked else "")
         if name not in of_config:
             continue
         rows = of_config[name]
-        known, curves = rows.where(rows.known & (rows.split == split)), {}
-        for one, unknown in rows.where(~rows.known).by("split").items():
+        known, curves = rows.where(rows.known & (rows.split == "test")), {}
+        for split, unknown in rows.where(~rows.known).by("split").items():
             ranking = rank_known_unknown(known, unknown)
             rates = ranking.unknown / len(unknown), ranking.known / len(known)
-            curves["unknown rows" if one == split else set_name(one)] = (*rates, 100 * METRICS["auroc"].of(ranking))
-        which = "" if scene.chosen else ", the best detector"
-        title = f"ROC curves of {detector_name(name)}{which} on {config}, {scene.runs[config]}"
+            label = "unknown rows" if split == "test" else set_name(split)
+            curves[label] = (*rates, 100 * METRICS["auroc"].of(ranking))
+        remark = "" if scene.chosen else ", the best detector"
+        title = f"ROC curves of {detector_name(name)}{remark} on {config}, {scene.runs[config]}"
         yield Picture(scene.name("roc", scene.protocol.name, config), title, plots.plot_roc(curves, title=title))
 
 
@@ -154,9 +158,9 @@ def densities(scene: Scene) -> Iterator[Picture]:
         names = scene.ranked(config)[:_PANELS]
         if BASELINE in of_config and BASELINE not in names:
             names[-1] = BASELINE
-        which = f", {len(names)} of {len(of_config)} detectors, best first" if len(names) < len(of_config) else ""
+        remark = f", {len(names)} of {len(of_config)} detectors, best first" if len(names) < len(of_config) else ""
         place = scene.runs[config] if config == scene.protocol.name else f"{config}, {scene.runs[config]}"
-        title = f"Scores by role on {place}{which}"
+        title = f"Scores by role on {place}{remark}"
         scores = {}
         for name in names:
             rows = of_config[name]

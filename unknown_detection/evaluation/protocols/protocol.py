@@ -1,4 +1,4 @@
-"""The declaration of a protocol, whose file owns its figures, tables and pictures; and the layout of its tables.
+"""The declaration of a protocol, and the layout of its tables.
 
 Tested by `tests/evaluation/protocols/test_registry.py` and `tests/evaluation/display/test_tables.py`.
 """
@@ -36,7 +36,7 @@ _SPREADS: Mapping[str, Literal["lower", ""]] = {
 
 @dataclass(frozen=True)
 class Builder:
-    """Builds the tables of one training method, whose labels, remark and order of detectors they share.
+    """Builds tables that share labels, a remark and the order of detectors.
 
     Attributes:
         labels: what the names and titles of tables end in, such as the training method.
@@ -56,47 +56,42 @@ class Builder:
         self, parts: Sequence[str], title: str, note: str, columns: Columns, lines: pd.DataFrame
     ) -> ResultTable:
         """Build a table with one row per detector and variant; each column shows the figure next to its heading."""
-        made = pd.MultiIndex.from_frame(lines[["detector", "variant"]].drop_duplicates())
-        keys = [(*one, *(line[key] for key in FIGURE_KEY)) for one in made for _, line in columns]
-        figures = lines.set_index([*made.names, *FIGURE_KEY])
-        shape = len(made), len(columns)
-        found = figures[["mean", "std"]].mul(figures["factor"], axis=0).reindex(pd.MultiIndex.from_tuples(keys))
-        rows = [
-            TableRow(name, ", ".join(filter(None, (paper_name(name), variant * self.variants))))
-            for name, variant in made
-        ]
-        table = self.table(
-            parts, title, f"{note} {over(lines)}", "Detector", [head for head, _ in columns], rows,
-            *(found[name].to_numpy(float).reshape(shape) for name in ("mean", "std")),
-        )  # fmt: skip
+        index = pd.MultiIndex.from_frame(lines[["detector", "variant"]].drop_duplicates())
+        keys = [(*pair, *(line[key] for key in FIGURE_KEY)) for pair in index for _, line in columns]
+        figures = lines.set_index([*index.names, *FIGURE_KEY])
+        cells = figures[["mean", "std"]].mul(figures["factor"], axis=0).reindex(pd.MultiIndex.from_tuples(keys))
+        values, deviations = cells.to_numpy(float).T.reshape(2, len(index), len(columns))
+        subtitles = [filter(None, (paper_name(name), variant * self.variants)) for name, variant in index]
+        rows = [TableRow(name, ", ".join(texts)) for (name, _), texts in zip(index, subtitles, strict=True)]
+        headings, note = [head for head, _ in columns], f"{note} {runs_note(lines)}"
+        table = self.table(parts, title, note, "Detector", headings, rows, values, deviations)
         ranked = self.ranked(lines)
         if len(ranked):
             better = figure_metric(ranked["metric"].iloc[0]).better
-            means = ranked.groupby([*made.names], sort=False)["mean"].mean().reindex(made)
+            means = ranked.groupby([*index.names], sort=False)["mean"].mean().reindex(index)
             return table.in_order(best_first(means, better))
         first = next((number for number, head in enumerate(table.columns) if head.better), None)
         return table if first is None else table.best_first(first)
 
     def table(
         self, parts: Sequence[str], title: str, note: str, stub: str, columns: Sequence[Heading],
-        rows: Sequence[TableRow], *numbers: Any, **others: Any
+        rows: Sequence[TableRow], values: Any, deviations: Any = None, **layout: Any
     ) -> ResultTable:  # fmt: skip
-        """Build a table with the shared labels in its name and title; deviations may be left out."""
-        full = ", ".join([title, *(label.replace("_", " ") for label in self.labels)])
+        """Build a table with the shared labels in its name and title; without deviations, each cell has one run."""
+        name = safe_file_name(*parts, *self.labels)
+        title = ", ".join([title, *(label.replace("_", " ") for label in self.labels)])
         note = " ".join(f"{note} {self.remark}".split())
-        values, deviations = numbers if len(numbers) > 1 else (numbers[0], np.full(np.shape(numbers[0]), np.nan))
-        return ResultTable(
-            safe_file_name(*parts, *self.labels), full, note, stub, columns, rows, values, deviations, **others
-        )
+        deviations = np.full(values.shape, np.nan) if deviations is None else deviations
+        return ResultTable(name, title, note, stub, columns, rows, values, deviations, **layout)
 
 
 def each_config(name: str, title: str, note: str, heading: Callable[[Line], Heading]) -> Callable[..., LaidOut]:
     """Return a layout with one table for each config, of all its figures; `heading` makes the heading of a column."""
 
     def tables(lines: pd.DataFrame, builder: Builder) -> LaidOut:
-        for config, found in lines.groupby("config", sort=False):
-            columns = [(heading(line), line) for line in distinct(found)]
-            yield builder.by_detector((name, config), f"{title} on {config}", note, columns, found), True
+        for config, group in lines.groupby("config", sort=False):
+            columns = [(heading(line), line) for line in distinct(group)]
+            yield builder.by_detector((name, config), f"{title} on {config}", note, columns, group), True
 
     return tables
 
@@ -112,7 +107,7 @@ def heading(group: str, line: Line, title: str = "") -> Heading:
     return Heading(group, title or metric_name(line["metric"]), better)
 
 
-def over(lines: pd.DataFrame) -> str:
+def runs_note(lines: pd.DataFrame) -> str:
     """Return a sentence on the number of runs."""
     fewest, most = lines["runs"].min(), lines["runs"].max()
     if most == 1:
@@ -122,7 +117,7 @@ def over(lines: pd.DataFrame) -> str:
 
 
 def best_first(means: Iterable[float], better: str) -> list[int]:
-    """Return the places of figures, the best first and undefined ones last; ties stay in their order."""
+    """Return the positions of figures, the best first and undefined ones last; ties stay in their order."""
     values = np.array([*means], dtype=float) * (-1 if better == "higher" else 1)
     return list(np.argsort(values, kind="stable"))  # NaN is last
 
@@ -184,21 +179,21 @@ class Protocol:
         `lenient` leaves out configs that lack rows which the protocol needs, instead of an error: for a part of rows
         that can be evaluated as a whole.
         """
-        found: list[Figure] = []
+        measured: list[Figure] = []
         for part in rows.by("config").values() if self.each_config else [rows]:
             try:
-                found += self.judge(part)
+                measured += self.judge(part)
             except EvaluationError:
                 if not lenient:
                     raise
-        return found
+        return measured
 
     def headline(self, lines: pd.DataFrame) -> pd.DataFrame:
         """Select the figures by which detectors are ranked, one for each config, of figures on equal rows."""
         for shown in self.summary:
-            found = shown.of(lines)
-            if len(found):
-                return found.merge(found.drop_duplicates("config")[FIGURE_KEY])
+            selected = shown.of(lines)
+            if len(selected):
+                return selected.merge(selected.drop_duplicates("config")[FIGURE_KEY])
         return lines.iloc[:0]
 
     def columns(self, lines: pd.DataFrame) -> Columns:

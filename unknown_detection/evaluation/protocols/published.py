@@ -1,4 +1,4 @@
-"""What OpenOOD's leaderboard says of published weights on ImageNet-1k.
+"""Figures of OpenOOD's leaderboard for published weights on ImageNet-1k.
 
 `openood_leaderboard.csv` has the rows of July 2025 whose models are torchvision's, trained with cross-entropy alone,
 named by the file of their weights: the mean AUROC over the near and over the far splits, in percent, and the accuracy
@@ -58,7 +58,7 @@ _SAME = {"resnet50.tv_in1k": "resnet50-0676ba61.pth"}
 
 
 def published(weights: str) -> dict[str, Any]:
-    """The leaderboard's rows of a model, by the name of our detector; none of weights that it has no rows of.
+    """Return the leaderboard's rows of a model, by our names of detectors.
 
     Weights have the file name of torchvision's, or the name of timm's model. A row has `near_auroc`, `far_auroc` and
     `accuracy` in percent, and the leaderboard's name, `postprocessor`.
@@ -67,12 +67,12 @@ def published(weights: str) -> dict[str, Any]:
 
 
 def of_other_version(weights: str) -> dict[str, Any]:
-    """The leaderboard's rows of a model that `OTHER_VERSION` names, by the leaderboard's name."""
+    """Return the leaderboard's rows of a model that `OTHER_VERSION` names, by the leaderboard's name."""
     return {row.postprocessor: row for row in _rows(weights) if row.postprocessor in OTHER_VERSION}
 
 
 def compare_with_leaderboard(figures: pd.DataFrame, weights: Mapping[str, str]) -> pd.DataFrame:
-    """Set the leaderboard's means beside those of a report, where release, weights and detector are those of a row.
+    """Pair the means of a report with those of the leaderboard's rows of the same images, weights and detector.
 
     Args:
         figures: the report's figures, with the columns `results.COLUMNS`.
@@ -92,9 +92,9 @@ def compare_with_leaderboard(figures: pd.DataFrame, weights: Mapping[str, str]) 
         & (figures["n_unknown"] == figures["unknown"].map(_IMAGES))
     ]
     lines = []
-    for (run, detector), found in chosen.groupby(["run", "detector"], sort=False):
+    for (run, detector), group in chosen.groupby(["run", "detector"], sort=False):
         row = published(weights.get(run, "")).get(detector)
-        values = dict(zip(found["unknown"], found["value"] * 100, strict=True))
+        values = dict(zip(group["unknown"], group["value"] * 100, strict=True))
         if row is not None and values.keys() == _IMAGES.keys():
             near, far = values["near_ood"], values["far_ood"]
             lines.append((run, detector, near, row.near_auroc, far, row.far_auroc))

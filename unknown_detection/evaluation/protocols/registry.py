@@ -1,4 +1,4 @@
-"""The papers' evaluation protocols: which rows are compared, and by which metrics."""
+"""The registry of protocols, the papers' and one's own, and the figures of scores by one of them."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def register(protocol: Protocol) -> Protocol:
 
 
 def protocol_of(name: str) -> Protocol:
-    """Return the protocol of a figure; of one that is not known here, such as a stranger's, one by its name."""
+    """Return the protocol that figures name; a placeholder with this name if it is not registered here."""
     known = {**PROTOCOLS, calibration.NAME: calibration.PROTOCOL}
     return known.get(name) or Protocol(name, name, "", {}, robustness.PROTOCOL.judge)
 
@@ -71,7 +71,7 @@ def setting_name(setting: str) -> str:
 
 def setting_titles() -> dict[str, str]:
     """Return the titles of all protocols' settings."""
-    return {name: title for one in PROTOCOLS.values() for name, title in one.settings.items()}
+    return {name: title for protocol in PROTOCOLS.values() for name, title in protocol.settings.items()}
 
 
 def figures(protocol: str, rows: Rows) -> list[Figure]:
@@ -86,13 +86,13 @@ def figures(protocol: str, rows: Rows) -> list[Figure]:
     if protocol not in PROTOCOLS:
         raise unknown_name("protocol", protocol, PROTOCOLS)
     published = PROTOCOLS[protocol].figures(rows)
-    found = list(published)
+    measured = list(published)
     if rows.duplicate is not None:
         left_out = rows.duplicate | made_from_duplicates(rows)
-        found += _without(left_out, PROTOCOLS[protocol], rows, published, WITHOUT_DUPLICATES)
+        measured += _without(left_out, PROTOCOLS[protocol], rows, published, WITHOUT_DUPLICATES)
     if rows.overlap is not None:
-        found += _without(rows.overlap != "", PROTOCOLS[protocol], rows, published, WITHOUT_OVERLAP)
-    return found
+        measured += _without(rows.overlap != "", PROTOCOLS[protocol], rows, published, WITHOUT_OVERLAP)
+    return measured
 
 
 def default_protocol(config: str) -> str:
@@ -103,25 +103,24 @@ def default_protocol(config: str) -> str:
     return prefix if prefix in PROTOCOLS else unknown_detection.NAME
 
 
-def _without(
-    left_out: Mask, protocol: Protocol, rows: Rows, published: Sequence[Figure], rows_kind: str
-) -> list[Figure]:
-    """Figures without some rows, under the names of the published ones, with the number of rows that they lack."""
+def _without(left_out: Mask, protocol: Protocol, rows: Rows, published: Sequence[Figure], kind: str) -> list[Figure]:
+    """Compute the figures without some rows, named as the published ones, with the number of rows left out."""
     by_name = {figure.name: figure for figure in published}
-    found = []
+    reduced = []
     for figure in protocol.figures(rows.where(~left_out), lenient=True) if left_out.any() else published:
         # With fewer configs or splits left, a figure is over a part of what the published one is over.
-        whole = by_name.get(figure.name) or next(one for one in published if _is_part(figure, one))
-        lacking = whole.n_known + whole.n_unknown - figure.n_known - figure.n_unknown
-        one = replace(figure, config=whole.config, known=whole.known, unknown=whole.unknown, fitted_on=whole.fitted_on)
-        found.append(replace(one, rows=rows_kind, left_out=lacking))
-    return found
+        original = by_name.get(figure.name) or next(whole for whole in published if _is_part(figure, whole))
+        known, unknown = figure.n_known, figure.n_unknown
+        removed = original.n_known + original.n_unknown - known - unknown
+        numbers = replace(original, value=figure.value, n_known=known, n_unknown=unknown, left_out=removed)
+        reduced.append(replace(numbers, rows=kind))
+    return reduced
 
 
 def _is_part(figure: Figure, whole: Figure) -> bool:
     """Return whether a figure is over some of the configs and splits, joined by ` + `, of another one."""
-    one, other = (replace(each.name, config="", known="", unknown="", fitted_on="") for each in (figure, whole))
-    return one == other and all(
+    part, full = (replace(of.name, config="", known="", unknown="", fitted_on="") for of in (figure, whole))
+    return part == full and all(
         set(getattr(figure, name).split(" + ")) <= set(getattr(whole, name).split(" + "))
         for name in ("config", "known", "unknown", "fitted_on")
     )

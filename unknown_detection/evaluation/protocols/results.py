@@ -78,7 +78,7 @@ COLUMNS: Mapping[str, tuple[pa.DataType, str]] = {
 Line = Mapping[Hashable, Any]
 """A line of the table: values by column."""
 
-FIGURE_KEY = [one.name for one in fields(Figure) if one.type == "str"]
+FIGURE_KEY = [column.name for column in fields(Figure) if column.type == "str"]
 """The columns that identify a figure among those of a detector and run."""
 
 
@@ -86,7 +86,7 @@ FIGURE_KEY = [one.name for one in fields(Figure) if one.type == "str"]
 class ModelRun:
     """A run: one scores file of a model's detectors.
 
-    `COLUMNS` describes what is not here.
+    `COLUMNS` describes the other attributes.
 
     Attributes:
         name: the file's stem.
@@ -129,8 +129,8 @@ def tidy(evaluated: Iterable[tuple[ModelRun, str, Iterable[Figure]]], **release:
         lines += [of_run | asdict(figure) for figure in figures]
     figures = _frame(pa.Table.from_pylist(lines, _SCHEMA))
     keys = ["variant", "model_digest", "seed", "detector", *FIGURE_KEY]
-    again = figures[(figures["model_digest"] != "") & figures.duplicated(keys, keep=False)]
-    for key, runs in again.groupby(keys, sort=False, dropna=False)["run"]:
+    repeated = figures[(figures["model_digest"] != "") & figures.duplicated(keys, keep=False)]
+    for key, runs in repeated.groupby(keys, sort=False, dropna=False)["run"]:
         raise EvaluationError(
             f"{runs.iloc[0]} and {runs.iloc[1]} both have {key[3]} with seed {key[2]} and the same weights. Leave one "
             "out, or name two variants."
@@ -181,10 +181,11 @@ def read_figures(where: Path) -> pd.DataFrame:
         record = parse_json((table.schema.metadata or {}).get(METADATA, b""))
     except ValueError:
         record = {}
-    found = record.get("format", "none") if isinstance(record, dict) else "none"
-    if found != FORMAT or not table.schema.equals(_SCHEMA):
+    version = record.get("format", "none") if isinstance(record, dict) else "none"
+    if version != FORMAT or not table.schema.equals(_SCHEMA):
         raise EvaluationError(
-            f"{path} has format {one_line(found, 40)}, but this version reads format {FORMAT}. Write the report again."
+            f"{path} has format {one_line(version, 40)}, but this version reads format {FORMAT}. Write the report "
+            "again."
         )
     figures = _frame(table.replace_schema_metadata(None))
     figures.attrs = record
@@ -196,5 +197,5 @@ _SCHEMA = pa.schema([(name, kind) for name, (kind, _) in COLUMNS.items()])
 
 def _frame(table: pa.Table) -> pd.DataFrame:
     """Return figures as a frame; a seed may be missing, so integers are nullable."""
-    found: pd.DataFrame = table.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
-    return found
+    frame: pd.DataFrame = table.to_pandas(types_mapper={pa.int64(): pd.Int64Dtype()}.get)
+    return frame

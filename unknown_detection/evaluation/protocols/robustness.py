@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
@@ -37,9 +37,12 @@ def detector_robustness(runs: Mapping[str, Runs]) -> list[Figure]:
         Three figures for each: its `mixture_mean`, `mixture_variance` and `robustness` as `statistic`, the first in
         the figure's unit, the second in its square. They are computed on values as the paper prints them, in percent.
     """
-    found = _moments(runs)
-    keys = next(iter(found.values()))
-    return [figure for key in keys for figure in _mixed(key, [of_one[key] for of_one in found.values()], key.unknown)]
+    by_optimizer = list(_moments(runs).values())
+    return [
+        figure
+        for key in by_optimizer[0]
+        for figure in _mixed(key, [of_optimizer[key] for of_optimizer in by_optimizer], key.unknown)
+    ]
 
 
 def optimizer_robustness(runs: Mapping[str, Runs]) -> dict[str, list[Figure]]:
@@ -49,14 +52,14 @@ def optimizer_robustness(runs: Mapping[str, Runs]) -> dict[str, list[Figure]]:
         Figures by optimizer, as those of `detector_robustness`; `unknown` joins the sets that are mixed.
     """
     mixed: dict[str, list[Figure]] = {}
-    for optimizer, found in _moments(runs).items():
+    for optimizer, of_optimizer in _moments(runs).items():
         groups: dict[Figure, list[Figure]] = {}
-        for key in found:
+        for key in of_optimizer:
             groups.setdefault(replace(key, unknown=""), []).append(key)
         mixed[optimizer] = [
             figure
             for keys in groups.values()
-            for figure in _mixed(keys[0], [found[key] for key in keys], " + ".join(key.unknown for key in keys))
+            for figure in _mixed(keys[0], [of_optimizer[key] for key in keys], " + ".join(key.unknown for key in keys))
         ]
     return mixed
 
@@ -65,16 +68,16 @@ def _moments(runs: Mapping[str, Runs]) -> dict[str, dict[Figure, tuple[float, fl
     """Return mean and variance over an optimizer's models for each figure, in the unit of the paper."""
     models = [
         (optimizer, {figure.name: figure.reported for figure in model if not figure.statistic})
-        for optimizer, of_one in runs.items()
-        for model in of_one
+        for optimizer, of_optimizer in runs.items()
+        for model in of_optimizer
     ]
     expected = models[0][1].keys()
     for optimizer, model in models:
         if model.keys() != expected:
-            one = min(model.keys() ^ expected, key=repr)
+            differing = min(model.keys() ^ expected, key=repr)
             raise EvaluationError(
-                f"Not all models have the figure {one.metric} of {one.config}, {one.unknown} ({optimizer} has "
-                "differences). Evaluate all models by one protocol on one release."
+                f"Not all models have the figure {differing.metric} of {differing.config}, {differing.unknown} "
+                f"({optimizer} has differences). Evaluate all models by one protocol on one release."
             )
     return {
         name: {key: moments([model[key] for optimizer, model in models if optimizer == name]) for key in expected}
@@ -105,13 +108,12 @@ def robust_variants(runs: Iterable[ModelRun]) -> list[str]:
 
 def robust_detectors(judged: Iterable[tuple[ModelRun, str]]) -> list[str]:
     """Return the detectors with two or more models for each training method that has as many."""
-    runs: dict[str, list[ModelRun]] = {}
-    every = []
+    runs: dict[str, list[ModelRun]] = defaultdict(list)
     for run, detector in judged:
-        runs.setdefault(detector, []).append(run)
-        every.append(run)
-    variants = robust_variants(every)
-    return [name for name, found in runs.items() if len(variants) > 1 and set(variants) <= {*robust_variants(found)}]
+        runs[detector].append(run)
+    variants = {*robust_variants(run for of_detector in runs.values() for run in of_detector)}
+    enough = len(variants) > 1
+    return [name for name, of_detector in runs.items() if enough and variants <= {*robust_variants(of_detector)}]
 
 
 def robust_figures(evaluated: Sequence[DetectorFigures]) -> Iterator[DetectorFigures]:
@@ -122,17 +124,19 @@ def robust_figures(evaluated: Sequence[DetectorFigures]) -> Iterator[DetectorFig
     """
     variants = robust_variants(run for run, _, _ in evaluated)
     for detector in robust_detectors((run, name) for run, name, _ in evaluated):
-        mine = [(run, found) for run, name, found in evaluated if name == detector and run.variant in variants]
+        evaluations = [
+            (run, figures) for run, name, figures in evaluated if name == detector and run.variant in variants
+        ]
         models: dict[str, dict[tuple[int | None, str], list[Figure]]] = {variant: {} for variant in variants}
-        for run, found in mine:
-            models[run.variant].setdefault(_model(run), []).extend(found)
+        for run, figures in evaluations:
+            models[run.variant].setdefault(_model(run), []).extend(figures)
         runs = _comparable({variant: list(of_variant.values()) for variant, of_variant in models.items()})
         single = {figure.unknown for of_variant in runs.values() for model in of_variant for figure in model}
-        yield _together(ALL_VARIANTS, [run for run, _ in mine]), detector, detector_robustness(runs)
-        for variant, found in optimizer_robustness(runs).items():
+        yield _combined(ALL_VARIANTS, [run for run, _ in evaluations]), detector, detector_robustness(runs)
+        for variant, figures in optimizer_robustness(runs).items():
             # A mixture over OoD sets needs more than one.
-            several = [figure for figure in found if figure.unknown not in single]
-            yield _together(variant, [run for run, _ in mine if run.variant == variant]), detector, several
+            several = [figure for figure in figures if figure.unknown not in single]
+            yield _combined(variant, [run for run, _ in evaluations if run.variant == variant]), detector, several
 
 
 def _model(run: ModelRun) -> tuple[int | None, str]:
@@ -140,22 +144,20 @@ def _model(run: ModelRun) -> tuple[int | None, str]:
 
 
 def _comparable(runs: Mapping[str, list[list[Figure]]]) -> dict[str, list[list[Figure]]]:
-    """Drop figures of the model alone, pairs of OD-test, each with a threshold of its own, and what has a NaN."""
+    """Drop figures of the model alone, those of OD-test's pairs, and those that are NaN for any model."""
     every = [figure for models in runs.values() for model in models for figure in model]
     undefined = {figure.name for figure in every if figure.value != figure.value}
 
-    def kept(figure: Figure) -> bool:
+    def is_comparable(figure: Figure) -> bool:
         return not figure.fitted_on and figure.protocol != calibration.NAME and figure.name not in undefined
 
-    return {variant: [list(filter(kept, model)) for model in models] for variant, models in runs.items()}
+    return {variant: [list(filter(is_comparable, model)) for model in models] for variant, models in runs.items()}
 
 
-def _together(variant: str, runs: Sequence[ModelRun]) -> ModelRun:
-    """Return the run that represents several runs in the line of a figure over them."""
-    name = " + ".join(dict.fromkeys(run.name for run in runs))
-    return ModelRun(
-        name, variant, None, " + ".join(dict.fromkeys(run.model for run in runs)), "", {}, runs[0].versions
-    )
+def _combined(variant: str, runs: Sequence[ModelRun]) -> ModelRun:
+    """Combine several runs into the one that a figure over them names."""
+    name, model = (" + ".join(dict.fromkeys(getattr(run, key) for run in runs)) for key in ("name", "model"))
+    return ModelRun(name, variant, None, model, "", {}, runs[0].versions)
 
 
 def tables(lines: pd.DataFrame, builder: Builder) -> LaidOut:
@@ -164,27 +166,27 @@ def tables(lines: pd.DataFrame, builder: Builder) -> LaidOut:
         "Mean and variance of the mixture over training methods, in percent and its square (AURC: in thousandths), "
         "and the robustness score: standard deviation times mean if lower values are better, else divided by it."
     )
-    together = lines["variant"] == ALL_VARIANTS
-    sets = lines[together].groupby(["config", "setting"])["unknown"].nunique()
-    for (config, setting, unknown), found in lines[together].groupby(["config", "setting", "unknown"], sort=False):
+    mixed = lines["variant"] == ALL_VARIANTS
+    sets = lines[mixed].groupby(["config", "setting"])["unknown"].nunique()
+    for (config, setting, unknown), group in lines[mixed].groupby(["config", "setting", "unknown"], sort=False):
         names = [] if setting == "ood_detection" else [builder.settings.get(setting, setting)]
         names += [set_name(unknown)] if not names or sets[config, setting] > 1 else []
         where = ", ".join(names)
         columns = [
             (heading(figure_metric(line["metric"]).title, line, statistic_name(line["statistic"])), line)
-            for line in distinct(found)
+            for line in distinct(group)
         ]
         title = f"Robustness of detectors to the training method on {config}, {where}"
-        table = builder.by_detector((NAME, config, where), title, note, columns, found)
+        table = builder.by_detector((NAME, config, where), title, note, columns, group)
         yield table, setting in ("unknown_detection", equal_numbers.SETTING)
-    of_variants = lines[~together & (lines["statistic"] == "robustness")]
+    of_variants = lines[~mixed & (lines["statistic"] == "robustness")]
     note = "Robustness score of the mixture over all OoD sets; lower is more robust."
-    for (config, setting, name), found in of_variants.groupby(["config", "setting", "metric"], sort=False):
-        scores = (found["mean"] * found["factor"]).groupby([found["detector"], found["variant"]], sort=False).first()
+    for (config, setting, name), group in of_variants.groupby(["config", "setting", "metric"], sort=False):
+        scores = (group["mean"] * group["factor"]).groupby([group["detector"], group["variant"]], sort=False).first()
         cells = scores.unstack(sort=False)
         title = f"Robustness of training methods on {config}, {builder.settings.get(setting, setting)}"
         headings = [Heading("", variant, "lower") for variant in cells.columns]
-        rows = [TableRow(one, paper_name(one)) for one in cells.index]
+        rows = [TableRow(detector, paper_name(detector)) for detector in cells.index]
         parts, shown = (NAME, config, "variants", setting, name), f"{title}, {figure_metric(name).title}"
         table = builder.table(
             parts, shown, note, "Detector", headings, rows, cells.to_numpy(float), digits=3, ranked="rows"

@@ -35,36 +35,36 @@ def figures(rows: Rows) -> list[Figure]:
     known = known_rows(rows, "test")
     unknown = unknown_splits(rows, UNKNOWN)
     named = {"protocol": NAME, "config": str(rows.config[0])}
-    found: list[Figure] = []
+    measured: list[Figure] = []
     if rows.prediction is not None:
         errors = np.concatenate([known.wrong, *(np.ones(len(split), dtype=np.bool_) for split in unknown.values())])
         scores = np.concatenate([known.score, *(split.score for split in unknown.values())])
         named |= {"known": "test, right", "unknown": " + ".join(["test, wrong", *unknown])}
-        found += measure(rank(scores, errors)[0], ["aurc"], **named, setting="unknown_detection")
+        measured += measure(rank(scores, errors)[0], ["aurc"], **named, setting="unknown_detection")
         named |= {"unknown": "test, wrong", "setting": "misclassification_detection"}
-        found += measure(rank_errors(known), ["accuracy", "aurc", "eaurc"], **named)
+        measured += measure(rank_errors(known), ["accuracy", "aurc", "eaurc"], **named)
     far: list[Figure] = []
     for split, of_split in unknown.items():
         named |= {"known": "test", "unknown": split, "setting": "ood_detection"}
         ood = measure(rank_known_unknown(known, of_split), ["fpr_at_95_tpr_known_positive", "auroc"], **named)
-        found += ood
+        measured += ood
         far += ood if of_split.role[0] == "far_ood" else []
-    return found + means(far)
+    return measured + means(far)
 
 
 def tables(lines: pd.DataFrame, builder: Builder) -> LaidOut:
     """Lay out tables 6 and 7 of the paper: accuracy, all unknowns, misclassifications, each OoD set."""
-    groups = {"unknown_detection": "Unknown", "misclassification_detection": "Misclassified"}
+    titles = {"unknown_detection": "Unknown", "misclassification_detection": "Misclassified"}
     note = (
         "AURC and E-AURC are multiplied by 1,000, all other figures are in percent; known rows are positive for "
         "FPR@95%TPR. In unknown detection every row of an OoD set counts as an error."
     )
-    for config, found in lines.groupby("config", sort=False):
+    for config, group in lines.groupby("config", sort=False):
         columns = []
-        for line in sorted(distinct(found), key=lambda line: line["metric"] == "accuracy"):
-            group = groups.get(line["setting"]) or ("Far mean" if line["statistic"] else set_name(line["unknown"]))
-            columns.append((heading("" if line["metric"] == "accuracy" else group, line), line))
-        yield builder.by_detector((NAME, config), f"{PROTOCOL.title} on {config}", note, columns, found), True
+        for line in sorted(distinct(group), key=lambda line: line["metric"] == "accuracy"):
+            title = titles.get(line["setting"]) or ("Far mean" if line["statistic"] else set_name(line["unknown"]))
+            columns.append((heading("" if line["metric"] == "accuracy" else title, line), line))
+        yield builder.by_detector((NAME, config), f"{PROTOCOL.title} on {config}", note, columns, group), True
 
 
 def draw(scene: pictures.Scene) -> Iterator[pictures.Picture]:

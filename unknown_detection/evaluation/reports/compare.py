@@ -32,12 +32,12 @@ def compare(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
     """
     digests = [sorted({*figures["release_digest"]}) for figures in (first, second)]
     if digests[0] != digests[1]:
-        found = " and ".join(
+        releases = " and ".join(
             f"{', '.join(sorted({*figures['release']})) or 'no release'} "
             f"({', '.join(digest[:12] for digest in of) or 'no figures'})"
             for figures, of in zip((first, second), digests, strict=True)
         )
-        raise EvaluationError(f"The reports are on different releases: {found}. Compare reports on the same rows.")
+        raise EvaluationError(f"The reports are on different releases: {releases}. Compare reports on the same rows.")
     detectors = [{*figures["detector"]} for figures in (first, second)]
     blank = ["variant"] * (first["variant"].nunique() == second["variant"].nunique() == 1)
     blank += ["detector"] * (not detectors[0] & detectors[1] and len(detectors[0]) == len(detectors[1]) == 1)
@@ -46,29 +46,30 @@ def compare(first: pd.DataFrame, second: pd.DataFrame) -> pd.DataFrame:
     names = left["detector"].unique().tolist(), right["detector"].unique().tolist()
     for side in (left, right):
         side[blank] = ""
-    both = left.merge(right, on=keys, suffixes=("", "_second"))
+    merged = left.merge(right, on=keys, suffixes=("", "_second"))
     same_duplicates = {*first["duplicates_sha256"]} == {*second["duplicates_sha256"]}
-    equal = (both["rows"] == AS_PUBLISHED) | same_duplicates
-    overlap = both["rows"] == WITHOUT_OVERLAP
-    both = both[equal.mask(overlap, both["size"] == both["size_second"])].reset_index(drop=True)
-    if not len(both):
+    equal = (merged["rows"] == AS_PUBLISHED) | same_duplicates
+    overlap = merged["rows"] == WITHOUT_OVERLAP
+    merged = merged[equal.mask(overlap, merged["size"] == merged["size_second"])].reset_index(drop=True)
+    if not len(merged):
         raise EvaluationError(
             f"The reports have no figure in common: their detectors are {_listed(names[0])} and {_listed(names[1])}. "
             "Write both with the same protocol and detectors."
         )
     if "detector" in blank:
-        both["detector"] = ", ".join(dict.fromkeys([*names[0], *names[1]]))
+        merged["detector"] = ", ".join(dict.fromkeys([*names[0], *names[1]]))
     columns = ["first", "first_std", "second", "second_std"]
-    numbers = both[["mean", "std", "mean_second", "std_second"]].mul(both["factor"], axis=0).set_axis(columns, axis=1)
-    found = pd.concat([both[keys], numbers], axis=1)
-    found["difference"] = found["second"] - found["first"]
-    found["factor"] = both["factor"]
-    better = found["metric"].map(lambda name: 1 if figure_metric(name).better == "higher" else -1)
-    verdicts = np.select([found["difference"].isna(), found["difference"] == 0, found["difference"] * better > 0],
+    numbers = (
+        merged[["mean", "std", "mean_second", "std_second"]].mul(merged["factor"], axis=0).set_axis(columns, axis=1)
+    )
+    difference = numbers["second"] - numbers["first"]
+    better = merged["metric"].map(lambda name: 1 if figure_metric(name).better == "higher" else -1)
+    verdicts = np.select([difference.isna(), difference == 0, difference * better > 0],
                          ["undefined", "same", "better"], "worse")  # fmt: skip
-    found["verdict"] = verdicts
-    found.attrs = {"only_first": len(left) - len(found), "only_second": len(right) - len(found)}
-    return found
+    pairs = pd.concat([merged[keys], numbers], axis=1)
+    pairs = pairs.assign(difference=difference, factor=merged["factor"], verdict=verdicts)
+    pairs.attrs = {"only_first": len(left) - len(pairs), "only_second": len(right) - len(pairs)}
+    return pairs
 
 
 def select(
@@ -80,21 +81,21 @@ def select(
 ) -> pd.DataFrame:
     """Select pairs of `compare`, of some detectors, metrics and splits of unknown rows by config; empty for all."""
     configs = pairs["config"].str.split(" + ", regex=False)
-    for kind, asked, known in (
+    for kind, requested, known in (
         ("detector", detectors, {*pairs["detector"]}),
         ("metric", metrics, {*pairs["metric"]}),
         ("config", splits or (), {*configs.explode()}),
     ):
-        require_known(f"{kind} of both reports", asked, known)
+        require_known(f"{kind} of both reports", requested, known)
     chosen = pairs["detector"].isin([*detectors]) | (not detectors)
     chosen &= pairs["metric"].isin([*metrics]) | (not metrics)
     if splits:
         sets = pairs["unknown"].str.replace(", [^+]*", "", regex=True).str.split(" ?\\+ ", regex=True)
-        wanted = [
-            any(one in splits and (not splits[one] or {*splits[one]} & {*unknown}) for one in of)
+        in_splits = [
+            any(config in splits and (not splits[config] or {*splits[config]} & {*unknown}) for config in of)
             for of, unknown in zip(configs, sets, strict=True)
         ]
-        chosen &= np.array(wanted)
+        chosen &= np.array(in_splits)
     if not chosen.any():
         raise EvaluationError(
             "The reports have no figure of these detectors, metrics and splits in common. Choose others."
@@ -103,7 +104,7 @@ def select(
 
 
 def main_pairs(pairs: pd.DataFrame) -> pd.DataFrame:
-    """Select the pairs on all rows that are no spread or mixture of others; all pairs if there are none such."""
+    """Select the pairs on all rows that are no spread or mixture of others; all pairs if there are none."""
     chosen = (pairs["rows"] == AS_PUBLISHED) & pairs["statistic"].isin(["", "mean"])
     return pairs[chosen] if chosen.any() else pairs
 
@@ -117,7 +118,7 @@ def largest(pairs: pd.DataFrame, count: int) -> pd.DataFrame:
 
 
 def _sizes(figures: pd.DataFrame, keys: list[str]) -> pd.DataFrame:
-    """Say on how many rows each figure is, and how many it leaves out."""
+    """Return the rows that each figure is on, and those it leaves out, in the column `size`."""
     counted = figures.drop_duplicates(keys, keep="last")
     rows = counted["n_known"] + counted["n_unknown"]
     return counted[keys].assign(size=list(zip(rows, counted["left_out"], strict=True)))

@@ -75,6 +75,7 @@ def evaluate(scores: Any, release: str | Path | Release, splits: str | Iterable[
 
 
 def _lines(scored: ScoredRun) -> Iterator[dict[str, Any]]:
+    origin = scored.origin
     for detector, rows in scored.rows.items():
         everywhere = rows.where(rows.known & (rows.split == TEST))
         for config, of_config in rows.by("config").items():
@@ -89,4 +90,4 @@ def _lines(scored: ScoredRun) -> Iterator[dict[str, Any]]:
                     line = {"detector": detector, "config": config, "split": split, "role": role}
                     line |= {column: METRICS[name].of(ranking) for column, name in COLUMNS.items()}
                     line |= {"n_known": len(known), "n_unknown": len(unknown)}
-                    yield line | {"run": scored.run.name, "model": scored.run.model, "seed": scored.run.seed}
+                    yield line | {"run": origin.name, "model": origin.model, "seed": origin.seed}

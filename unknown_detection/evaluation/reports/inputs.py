@@ -1,4 +1,4 @@
-"""Loads the scores files of a report, joins them with a release, and chooses protocols.
+"""Reads the scores files of a report, joins them with a release, and chooses protocols.
 
 Tested by `tests/evaluation/reports/test_report.py`.
 """
@@ -49,7 +49,7 @@ _CONFIDENT = ("msp", "temperature", "deep_ensemble")
 
 @dataclass(frozen=True)
 class ScoresFile:
-    """Scores, and their training method.
+    """Scores in a file or in memory, and their training method.
 
     Attributes:
         path: their file; for scores in memory a name alone.
@@ -63,7 +63,7 @@ class ScoresFile:
 
     @property
     def sha256(self) -> str:
-        """The SHA-256 of the file, or of what a file of the scores in memory would hold."""
+        """SHA-256 of the file, or of the file that `pq.write_table` makes of scores in memory."""
         if self.table is None:
             return hashlib.sha256(self.path.read_bytes()).hexdigest()
         written = io.BytesIO()
@@ -76,7 +76,7 @@ class ScoredRun:
     """A scores file, joined with the rows of a release.
 
     Attributes:
-        run: the run that it describes.
+        origin: what is known of the run.
         configs: the configs of its rows.
         rows: rows with scores, by detector.
         index: what the release says of these rows.
@@ -84,7 +84,7 @@ class ScoredRun:
         times: forward passes that each detector takes as long as, and 1 for `forward`; empty if not measured.
     """
 
-    run: ModelRun
+    origin: ModelRun
     configs: tuple[str, ...]
     rows: Mapping[str, Rows]
     index: ReleaseIndex
@@ -92,37 +92,38 @@ class ScoredRun:
     times: Mapping[str, float] = field(default_factory=dict)
 
     def of_configs(self, rows: Rows, configs: Sequence[str]) -> Rows:
-        """Select the rows of some configs, and drop what the release does not say of these configs' rows."""
-        found = rows.where(np.isin(rows.config, list(configs)))
-        return found if self.index.overlaps & set(configs) else replace(found, overlap=None)
+        """Select the rows of some configs; without overlaps, unless the release states those of one of them."""
+        selected = rows.where(np.isin(rows.config, list(configs)))
+        return selected if self.index.overlaps & set(configs) else replace(selected, overlap=None)
 
     def any_rows(self, configs: Sequence[str]) -> Rows:
-        """Select the rows of some configs, of the first detector: all have scores of the same splits to evaluate."""
+        """Select the rows of some configs, of the first detector; all have scores of the same splits."""
         return self.of_configs(next(iter(self.rows.values())), configs)
 
 
-def scores_files(given: Any) -> list[ScoresFile]:
+def scores_files(scores: Any) -> list[ScoresFile]:
     """Return one or several scores as a list: `FILE`, `VARIANT=FILE` if no file has this name, or those in memory."""
-    every = list(given) if isinstance(given, list | tuple) else [given]
+    sources = list(scores) if isinstance(scores, list | tuple) else [scores]
     files = []
-    for number, one in enumerate(every, start=1):
-        if not isinstance(one, str | Path):
-            files.append(ScoresFile(Path(IN_MEMORY if len(every) == 1 else f"{IN_MEMORY}-{number}"), None, one))
+    for number, source in enumerate(sources, start=1):
+        if not isinstance(source, str | Path):
+            files.append(ScoresFile(Path(IN_MEMORY if len(sources) == 1 else f"{IN_MEMORY}-{number}"), None, source))
             continue
-        variant, equals, path = str(one).partition("=")
-        files.append(ScoresFile(Path(path), variant) if equals and not Path(one).exists() else ScoresFile(Path(one)))
+        variant, equals, path = str(source).partition("=")
+        has_variant = equals and not Path(source).exists()
+        files.append(ScoresFile(Path(path), variant) if has_variant else ScoresFile(Path(source)))
     return files
 
 
-def parse_splits(given: str | Iterable[str] | None) -> dict[str, set[str]]:
+def parse_splits(requested: str | Iterable[str] | None) -> dict[str, set[str]]:
     """Parse `CONFIG[/SPLIT],...`, or several such texts, to splits by config; one without splits stands for all."""
-    text = given if isinstance(given, str) else ",".join(given or ())
+    text = requested if isinstance(requested, str) else ",".join(requested or ())
     names = [name for part in text.split(",") if (name := part.strip())]
-    found: dict[str, set[str]] = {}
+    by_config: dict[str, set[str]] = {}
     for name in names:
         config, _, split = name.partition("/")
-        found.setdefault(config, set()).update([split] if split else [])
-    return {config: set() if config in names else splits for config, splits in found.items()}
+        by_config.setdefault(config, set()).update([split] if split else [])
+    return {config: set() if config in names else splits for config, splits in by_config.items()}
 
 
 def join_runs(
@@ -143,69 +144,69 @@ def join_runs(
     scored = []
     for file in files:
         scores, provenance = read_scores(file.path if file.table is None else file.table, release=release)
-        of = provenance.configs if provenance else tuple(splits) or _only_config(release)
-        if of not in indexes:
-            indexes[of] = release_index(release, of)
-        index, scores = _chosen(indexes[of], scores, splits)
+        configs = provenance.configs if provenance else tuple(splits) or _only_config(release)
+        if configs not in indexes:
+            indexes[configs] = release_index(release, configs)
+        index, scores = _chosen(indexes[configs], scores, splits)
         fitted_on = fit_half_ids(release, provenance.fit_half if provenance else "")
         joined = join_scores(
             index.table, scores, label_names=index.label_names, where=str(file.path), fitted_on=fitted_on
         )
-        rows = {detector: rows_of(index, found) for detector, found in joined.items()}
+        rows = {detector: rows_of(index, detector_rows) for detector, detector_rows in joined.items()}
         if provenance is not None:
-            rows = {name: _with_confidence(name, found) for name, found in rows.items()}
+            rows = {name: _with_confidence(name, detector_rows) for name, detector_rows in rows.items()}
         used = provenance.rows if provenance else {}
         times = read_times(file.path) if file.table is None else {}
-        scored.append(ScoredRun(_run(file, provenance), of, rows, index, used, times))
+        scored.append(ScoredRun(_run(file, provenance), configs, rows, index, used, times))
         progress(1)
-    _check_variants([one.run.variant for one in scored])
+    _check_variants([run.origin.variant for run in scored])
     return scored
 
 
 def choose_protocols(
-    asked: Sequence[str], scored: Sequence[ScoredRun], configs: Sequence[str]
+    requested: Sequence[str], scored: Sequence[ScoredRun], configs: Sequence[str]
 ) -> dict[str, tuple[str, ...]]:
     """Choose the configs that each protocol evaluates.
 
     Args:
-        asked: names of protocols, or `FILE.py:NAME` for one of the user's own, each perhaps with `=CONFIG,CONFIG`;
+        requested: names of protocols, or `FILE.py:NAME` for one of the user's own, each perhaps with `=CONFIG,CONFIG`;
             empty for the default protocol of each config, and the optimizer paper's if there are several training
             methods.
         scored: the loaded scores files.
         configs: the configs to evaluate; empty for all with scores.
     """
-    here = tuple(dict.fromkeys(config for one in scored for config in one.configs))
-    chosen = tuple(configs) or here
-    require_known("config with scores", configs, here)
-    robust = len(robust_variants([one.run for one in scored])) > 1
+    scored_configs = tuple(dict.fromkeys(config for run in scored for config in run.configs))
+    chosen = tuple(configs) or scored_configs
+    require_known("config with scores", configs, scored_configs)
+    robust = len(robust_variants([run.origin for run in scored])) > 1
     usual = [f"{default_protocol(config)}={config}" for config in chosen] + [robustness.NAME] * robust
-    wanted: dict[str, tuple[str, ...]] = {}
-    for text in asked or usual:
+    plan: dict[str, tuple[str, ...]] = {}
+    for text in requested or usual:
         name, equals, of = text.partition("=")
         name = register(load_python(name, "protocol")[0]).name if ".py:" in name else name
         named = tuple(of.split(",")) if equals else chosen
         require_known("config with scores", named, chosen)
         require_known("protocol", [name], PROTOCOLS)
-        wanted[name] = (*wanted.get(name, ()), *named)
-    if robustness.NAME in wanted and not robust:
+        plan[name] = (*plan.get(name, ()), *named)
+    if robustness.NAME in plan and not robust:
         raise EvaluationError(
             f"{robustness.NAME} needs two or more models for each of two or more training methods, but there are "
             "fewer. Name each file's method as --scores NAME=FILE, or leave the protocol out."
         )
-    if list(wanted) == [robustness.NAME]:
+    if list(plan) == [robustness.NAME]:
         raise EvaluationError(
             f"{robustness.NAME} compares the figures of another protocol, but none was chosen. Add --protocol "
             f"{default_protocol(chosen[0])}."
         )
-    return wanted
+    return plan
 
 
 def _chosen(index: ReleaseIndex, scores: pa.Table, splits: Mapping[str, set[str]]) -> tuple[ReleaseIndex, pa.Table]:
-    """Leave out the rows of splits that are not to be evaluated, and their scores; splits for tuning stay."""
+    """Drop rows of splits that are not to be evaluated, and their scores; splits for fitting and tuning stay."""
     rows = index.rows
     for config, names in splits.items():
-        here = np.unique(rows.split[rows.config == config]).tolist()
-        require_known(f"split of {config}", sorted(names) if here else (), here)
+        present = np.unique(rows.split[rows.config == config]).tolist()
+        require_known(f"split of {config}", sorted(names) if present else (), present)
     limited = {config: names for config, names in splits.items() if names}
     if not limited:
         return index, scores
@@ -240,19 +241,19 @@ def _check_variants(variants: Sequence[str]) -> None:
 
 def _only_config(release: Release) -> tuple[str, ...]:
     """Return the release's only config with rows to evaluate."""
-    found = tuple(config for config in release.configs if set(release.splits(config)) - set(FIT_AND_TUNE_SPLITS))
-    if len(found) != 1:
+    configs = tuple(config for config in release.configs if set(release.splits(config)) - set(FIT_AND_TUNE_SPLITS))
+    if len(configs) != 1:
         raise EvaluationError(
-            f"{release.name} does not have exactly one config to evaluate (found: {', '.join(found) or 'none'}). Name "
-            "the configs of the scores with --splits."
+            f"{release.name} does not have exactly one config to evaluate (found: {', '.join(configs) or 'none'}). "
+            "Name the configs of the scores with --splits."
         )
-    return found
+    return configs
 
 
 def _run(file: ScoresFile, provenance: Provenance | None) -> ModelRun:
-    ours = {"python": platform.python_version(), **{name: importlib.metadata.version(name) for name in _PACKAGES}}
+    packages = {"python": platform.python_version(), **{name: importlib.metadata.version(name) for name in _PACKAGES}}
     if provenance is None:
-        return ModelRun(file.path.stem, file.variant or "", file_seed(file.path)[1], "", "", {}, {"judged": ours})
+        return ModelRun(file.path.stem, file.variant or "", file_seed(file.path)[1], "", "", {}, {"judged": packages})
     # A model file is recorded without its folder, which may differ between machines.
     model = re.sub(r"[^ ]*/(?=[^/ ]+\.py:)", "", provenance.model)
     kind, _, name = provenance.model.partition(":")
@@ -264,7 +265,7 @@ def _run(file: ScoresFile, provenance: Provenance | None) -> ModelRun:
         model=model,
         model_digest=provenance.model_digest,
         hyperparameters=provenance.hyperparameters,
-        versions={"judged": ours, "scored": provenance.versions},
+        versions={"judged": packages, "scored": provenance.versions},
         prepared=provenance.prepared,
         fit_half=provenance.fit_half,
         accepted=provenance.source.get("accepted", ""),

@@ -1,10 +1,11 @@
-"""Computes the figures of scored runs, and what a reader has to know of them, in sentences.
+"""Computes the figures of scored runs, and the warnings and notes that go with them.
 
 Tested by `tests/evaluation/reports/test_report.py`.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -29,37 +30,37 @@ from unknown_detection.evaluation.scoring.left_out import (
 from unknown_detection.evaluation.scoring.rows import Rows
 from unknown_detection.terminal.progress import Progress
 
-Wanted = Mapping[str, Sequence[str]]
+Plan = Mapping[str, Sequence[str]]
 """Configs by protocol."""
 
 
 @dataclass(frozen=True)
 class RowsLeftOut:
-    """What figures without duplicates and without overlap leave out; None where the release does not say."""
+    """The rows that figures without duplicates and without overlap leave out; None where the release does not say."""
 
     duplicates: Sequence[LeftOut] | None
     overlapping: Sequence[Overlapping] | None
 
 
-def compute_figures(scored: Sequence[ScoredRun], wanted: Wanted, progress: Progress) -> list[DetectorFigures]:
+def compute_figures(scored: Sequence[ScoredRun], plan: Plan, progress: Progress) -> list[DetectorFigures]:
     """Compute all figures, and the calibration of each run's confidences."""
     evaluated: list[DetectorFigures] = []
-    configs = sorted({config for of in wanted.values() for config in of})
-    for one in scored:
-        confident = [name for name, _ in confidences(one)]
-        for detector, rows in one.rows.items():
-            found = [
+    configs = sorted({config for of in plan.values() for config in of})
+    for run in scored:
+        confident = [name for name, _ in confidences(run)]
+        for detector, rows in run.rows.items():
+            measured = [
                 figure
-                for protocol, of in wanted.items()
-                if protocol != robustness.NAME and set(of) & set(one.configs)
-                for figure in figures(protocol, one.of_configs(rows, of))
+                for protocol, of in plan.items()
+                if protocol != robustness.NAME and set(of) & set(run.configs)
+                for figure in figures(protocol, run.of_configs(rows, of))
             ]
             if detector in confident:
-                of_configs = one.of_configs(rows, configs).by("config").values()
-                found += [figure for part in of_configs for figure in calibration.figures(part)]
-            evaluated.append((one.run, detector, found))
+                of_configs = run.of_configs(rows, configs).by("config").values()
+                measured += [figure for part in of_configs for figure in calibration.figures(part)]
+            evaluated.append((run.origin, detector, measured))
             progress(1)
-    if robustness.NAME in wanted:
+    if robustness.NAME in plan:
         evaluated += list(robust_figures(evaluated))
     return evaluated
 
@@ -69,75 +70,77 @@ def confidences(scored: ScoredRun) -> list[tuple[str, Rows]]:
 
     Most detectors share the model's; of these, the first has it.
     """
-    found: list[tuple[str, Rows]] = []
+    confident: list[tuple[str, Rows]] = []
     for name, rows in scored.rows.items():
-        if rows.confidence is not None and not any(_equal(rows, other) for _, other in found):
-            found.append((name, rows))
-    return found
+        if rows.confidence is not None and not any(_equal(rows, other) for _, other in confident):
+            confident.append((name, rows))
+    return confident
 
 
-def rows_left_out(scored: Sequence[ScoredRun], wanted: Wanted) -> RowsLeftOut:
+def rows_left_out(scored: Sequence[ScoredRun], plan: Plan) -> RowsLeftOut:
     """Count the rows that each split and class loses in the figures without duplicates and without overlap."""
-    judged = [(one, *item) for item in wanted.items() if item[0] != robustness.NAME for one in scored]
+    judged = [(run, name, configs) for name, configs in plan.items() if name != robustness.NAME for run in scored]
 
-    def counted(count: Callable[[Rows, str], Sequence[Any]], said: Sequence[bool]) -> list[Any] | None:
+    def counted(count: Callable[[Rows, str], Sequence[Any]], stated: Sequence[bool]) -> list[Any] | None:
         places: dict[tuple[str, ...], Any] = {}  # of several runs, the same rows count once
-        for (one, protocol, configs), is_said in zip(judged, said, strict=True):
-            for place in count(one.any_rows(configs), protocol) if is_said else ():
+        for (run, protocol, configs), is_stated in zip(judged, stated, strict=True):
+            for place in count(run.any_rows(configs), protocol) if is_stated else ():
                 places.setdefault(place.place, place)
-        return list(places.values()) if any(said) else None
+        return list(places.values()) if any(stated) else None
 
     return RowsLeftOut(
-        counted(count_left_out, [one.index.rows.duplicate is not None for one, _, _ in judged]),
-        counted(count_overlaps, [bool(one.index.overlaps & set(configs)) for one, _, configs in judged]),
+        counted(count_left_out, [run.index.rows.duplicate is not None for run, _, _ in judged]),
+        counted(count_overlaps, [bool(run.index.overlaps & set(configs)) for run, _, configs in judged]),
     )
 
 
-def warnings(release: Release, scored: Sequence[ScoredRun], wanted: Wanted) -> list[str]:
-    """List what a reader has to know before using the figures: what is wrong with them or missing, in sentences."""
-    found = [
-        f"{release_name(release)} is a demo release: its figures try the tools out, and are no results"
-    ] * release.is_demo
-    found += _missing(scored, wanted)
-    accepted = dict.fromkeys(one.run.accepted for one in scored if one.run.accepted)
-    found += [f"{difference}; the run went on with --accept" for difference in accepted]
+def warnings(release: Release, scored: Sequence[ScoredRun], plan: Plan) -> list[str]:
+    """List in sentences what is wrong with the figures, or missing."""
+    demo = f"{release_name(release)} is a demo release: its figures try the tools out, and are no results"
+    sentences = [demo] * release.is_demo
+    sentences += _missing(scored, plan)
+    accepted = dict.fromkeys(run.origin.accepted for run in scored if run.origin.accepted)
+    sentences += [f"{difference}; the run went on with --accept" for difference in accepted]
     resized = _gathered(
-        ((one.run.model, way), key) for one in scored for key, way in one.run.prepared.items() if "resized" in way
+        ((run.origin.model, way), key)
+        for run in scored
+        for key, way in run.origin.prepared.items()
+        if "resized" in way
     )
-    found += [f"{model} got images of {way}: {', '.join(keys)}" for (model, way), keys in resized.items()]
-    halves = _gathered((one.run.fit_half, one.run.name) for one in scored if one.run.fit_half)
-    found += [
+    sentences += [f"{model} got images of {way}: {', '.join(keys)}" for (model, way), keys in resized.items()]
+    halves = _gathered((run.origin.fit_half, run.origin.name) for run in scored if run.origin.fit_half)
+    sentences += [
         f"detectors of {', '.join(names)} were fitted on half of {key}, for want of training rows; thresholds are "
         "chosen on the other half"
         for key, names in halves.items()
     ]
     fitted = _gathered(
         (used["fitted_on"], name)
-        for one in scored
-        for name, used in one.used.items()
+        for run in scored
+        for name, used in run.used.items()
         if used.get("fitted_on") and used["fitted_on"] == used.get("threshold_on")
-        if set(wanted.get(od_test.NAME, ())) & set(one.configs)
+        if set(plan.get(od_test.NAME, ())) & set(run.configs)
     )
-    return found + [
+    return sentences + [
         f"od-test chooses the thresholds of {', '.join(names)} on rows of {rows} that they were fitted on"
         for rows, names in fitted.items()
     ]
 
 
 def row_notes(release: Release, scored: Sequence[ScoredRun], left_out: RowsLeftOut) -> list[str]:
-    """List what else there is to know of the rows, in sentences: which are left out, and what the classes are."""
-    found = [] if left_out.duplicates is None else [describe_left_out(left_out.duplicates)]
-    found += [] if left_out.overlapping is None else [describe_overlaps(left_out.overlapping)]
-    configs = sorted({config for one in scored for config in one.configs})
-    return found + [remark for config in configs for remark in release.remarks_on_classes(config)]
+    """List in sentences the rows that are left out, and what the release says of its classes."""
+    sentences = [] if left_out.duplicates is None else [describe_left_out(left_out.duplicates)]
+    sentences += [] if left_out.overlapping is None else [describe_overlaps(left_out.overlapping)]
+    configs = sorted({config for run in scored for config in run.configs})
+    return sentences + [remark for config in configs for remark in release.remarks_on_classes(config)]
 
 
 def reversed_signs(evaluated: Sequence[DetectorFigures]) -> list[str]:
     """List the detectors all of whose AUROCs are below 0.5, in sentences with a hint."""
     areas = _gathered(
         (detector, figure.value)
-        for _, detector, found in evaluated
-        for figure in found
+        for _, detector, measured in evaluated
+        for figure in measured
         if figure.metric == "auroc" and not figure.statistic and figure.value == figure.value
     )
     return [
@@ -151,23 +154,23 @@ def too_few_left(evaluated: Sequence[DetectorFigures], left_out: RowsLeftOut) ->
     """List in sentences the configs of which too few rows are left for figures without duplicates or overlap."""
     judged = {
         (figure.protocol, figure.rows, config)
-        for _, _, found in evaluated
-        for figure in found
+        for _, _, measured in evaluated
+        for figure in measured
         for config in figure.config.split(" + ")
     }
     kinds: dict[str, Sequence[LeftOut | Overlapping]] = {
         WITHOUT_DUPLICATES: left_out.duplicates or (),
         WITHOUT_OVERLAP: left_out.overlapping or (),
     }
-    lacking = _gathered(
-        ((one.protocol, kind), one.config)
+    missing = _gathered(
+        ((place.protocol, kind), place.config)
         for kind, places in kinds.items()
-        for one in places
-        if (one.protocol, kind, one.config) not in judged
+        for place in places
+        if (place.protocol, kind, place.config) not in judged
     )
     return [
         f"too few rows of {', '.join(configs)} are left for figures of {protocol} {kind.replace('_', ' ')}"
-        for (protocol, kind), configs in lacking.items()
+        for (protocol, kind), configs in missing.items()
     ]
 
 
@@ -176,35 +179,34 @@ def release_name(release: Release) -> str:
     return release.name if release.revision else Path(release.source).resolve().name
 
 
-def _missing(scored: Sequence[ScoredRun], wanted: Wanted) -> list[str]:
-    found = []
-    detectors = [(name, rows) for one in scored for name, rows in one.rows.items()]
+def _missing(scored: Sequence[ScoredRun], plan: Plan) -> list[str]:
+    sentences = []
+    detectors = [(name, rows) for run in scored for name, rows in run.rows.items()]
     without = dict.fromkeys(name for name, rows in detectors if rows.prediction is None)
-    chosen = [PROTOCOLS[name] for name in wanted if name in PROTOCOLS]
-    settings = dict.fromkeys(one.settings[name] for one in chosen for name in one.with_predictions)
+    chosen = [PROTOCOLS[name] for name in plan if name in PROTOCOLS]
+    settings = dict.fromkeys(protocol.settings[name] for protocol in chosen for name in protocol.with_predictions)
     if without and settings:
-        found.append(f"no predictions of {', '.join(without)}, so no figures of {', '.join(settings)}")
-    for protocol, configs in wanted.items():
-        for one in scored:
-            if protocol in PROTOCOLS and set(configs) & set(one.configs):
-                found += PROTOCOLS[protocol].absent(one.any_rows(configs))
-    if robustness.NAME in wanted:
-        robust = robust_detectors((one.run, name) for one in scored for name in one.rows)
-        few = [name for name in dict.fromkeys(name for name, _ in detectors) if name not in robust]
+        sentences.append(f"no predictions of {', '.join(without)}, so no figures of {', '.join(settings)}")
+    for protocol, configs in plan.items():
+        for run in scored:
+            if protocol in PROTOCOLS and set(configs) & set(run.configs):
+                sentences += PROTOCOLS[protocol].absent(run.any_rows(configs))
+    if robustness.NAME in plan:
+        robust = robust_detectors((run.origin, name) for run in scored for name in run.rows)
+        insufficient = ", ".join(dict.fromkeys(name for name, _ in detectors if name not in robust))
         models = "two models for each of two training methods"
-        found += [f"{robustness.NAME} needs {models} and has fewer of {', '.join(few)}"] if few else []
-    return list(dict.fromkeys(found))
+        sentences += [f"{robustness.NAME} needs {models} and has fewer of {insufficient}"] * bool(insufficient)
+    return list(dict.fromkeys(sentences))
 
 
 def _equal(rows: Rows, other: Rows) -> bool:
     pairs = ((rows.confidence, other.confidence), (rows.prediction, other.prediction), (rows.id, other.id))
-    return all(np.array_equal(one, two) for one, two in pairs)  # type: ignore[arg-type]
+    return all(np.array_equal(first, second) for first, second in pairs)  # type: ignore[arg-type]
 
 
 def _gathered(pairs: Iterable[tuple[Any, Any]]) -> dict[Any, list[Any]]:
     """Return the distinct values of each key."""
-    found: dict[Any, list[Any]] = {}
+    gathered: dict[Any, dict[Any, None]] = defaultdict(dict)
     for key, value in pairs:
-        values = found.setdefault(key, [])
-        values += [] if value in values else [value]
-    return found
+        gathered[key][value] = None
+    return {key: [*values] for key, values in gathered.items()}

@@ -1,4 +1,4 @@
-"""The page of a report: the results, a plot, warnings, then each protocol's tables and plots, and what they are of.
+"""Renders the page of a report: results, warnings, each protocol's tables and plots, and the runs they are of.
 
 Tested by `tests/evaluation/reports/test_report.py`.
 """
@@ -70,17 +70,19 @@ def render_page(
         drawn: the pictures; the first of the first short table's protocol stands beside it.
         scored: the runs.
     """
-    first = next((one for one in drawn if short and one[0] == short[0].protocol), None)
-    others = [one for one in drawn if one is not first]
-    sections = [_section(protocol, tables, others) for protocol in figures["protocol"].unique()]
-    results = [replace(as_page(one.table, _FIRST), anchor=anchor("results", one.table.name)) for one in short]
+    first = next((drawing for drawing in drawn if short and drawing[0] == short[0].protocol), None)
+    other_pictures = [drawing for drawing in drawn if drawing is not first]
+    sections = [_section(protocol, tables, other_pictures) for protocol in figures["protocol"].unique()]
+    results = [replace(as_page(placed.table, _FIRST), anchor=anchor("results", placed.table.name)) for placed in short]
     results += _leaderboard(record, figures)
     origin = [table for table in (_fitting(scored), _times(scored), _runs(record)) if table.rows]
     entries = [Entry("results", "Results", [Entry(table.anchor, table.caption) for table in results])]
     for section in sections:
         below = [Entry(table.anchor, table.caption) for table in section["shown"]]
         entries.append(Entry(section["anchor"], section["title"], below))
-    entries.append(Entry("origin", "What the figures are of", [Entry(one.anchor, one.caption) for one in origin]))
+    entries.append(
+        Entry("origin", "What the figures are of", [Entry(table.anchor, table.caption) for table in origin])
+    )
     return render_template(
         "report.html.j2",
         folders=[Path(__file__).parent],
@@ -106,16 +108,21 @@ def render_page(
 
 def _section(protocol: str, tables: Sequence[PlacedTable], drawn: Sequence[Drawn]) -> dict[str, Any]:
     """Return a protocol's part of the page: tables shown at once and folded, and pictures with their SVG elements."""
-    mine = [placed for placed in tables if placed.protocol == protocol]
     pictures = [(title, Markup(svg)) for name, title, svg in drawn if name == protocol]
-    shown, folded = ([as_page(one.table) for one in mine if one.shown is shown] for shown in (True, False))
+    placed = [(as_page(table.table), table.shown) for table in tables if table.protocol == protocol]
     declared = protocol_of(protocol)
-    described = {"anchor": anchor(protocol), "title": declared.title, "paper": declared.paper}
-    return {**described, "shown": shown, "pictures": pictures, "folded": folded}
+    return {
+        "anchor": anchor(protocol),
+        "title": declared.title,
+        "paper": declared.paper,
+        "shown": [table for table, is_shown in placed if is_shown],
+        "pictures": pictures,
+        "folded": [table for table, is_shown in placed if not is_shown],
+    }
 
 
 def _leaderboard(record: Mapping[str, Any], figures: pd.DataFrame) -> list[PageTable]:
-    """Lay out OpenOOD's published means beside the report's; nothing where no row of the leaderboard is comparable."""
+    """Tabulate OpenOOD's published means beside the report's; no table without comparable rows."""
     weights = {run["run"]: run["weights"] for run in record["runs"]}
     lines = published.compare_with_leaderboard(figures, weights)
     if lines.empty:
@@ -123,12 +130,12 @@ def _leaderboard(record: Mapping[str, Any], figures: pd.DataFrame) -> list[PageT
     columns, rows = [PageColumn("Detector"), PageColumn("Run")], lines[["detector", "run"]].to_numpy().tolist()
     for of in ("near", "far"):
         columns += [PageColumn(name, True, f"{of.title()} AUROC") for name in ("here", "published", "difference")]
-        for row, here, there in zip(rows, lines[of], lines[f"published {of}"], strict=True):
-            row += [Cell(f"{value:.2f}", order=value) for value in (here, there)]
-            row.append(Cell(f"{here - there:+.2f}", order=here - there))
+        for row, ours, theirs in zip(rows, lines[of], lines[f"published {of}"], strict=True):
+            row += [Cell(f"{value:.2f}", order=value) for value in (ours, theirs)]
+            row.append(Cell(f"{ours - theirs:+.2f}", order=ours - theirs))
     note = "In percent; the published figures are those of OpenOOD's leaderboard of July 2025, for the same weights."
-    others = {name for file in weights.values() for name in published.of_other_version(file)}
-    note += "".join(f" {name}'s row is not comparable: {published.OTHER_VERSION[name]}." for name in sorted(others))
+    detectors = {name for file in weights.values() for name in published.of_other_version(file)}
+    note += "".join(f" {name}'s row is not comparable: {published.OTHER_VERSION[name]}." for name in sorted(detectors))
     return [PageTable("leaderboard", "Beside OpenOOD's leaderboard", columns, rows, note, False, _FIRST)]
 
 
@@ -146,11 +153,11 @@ def _fitting(scored: Sequence[ScoredRun]) -> PageTable:
     """Tabulate the rows that the first run of each detector used, and the hyperparameters that it found."""
     names = ("Detector", "Fitted on", "Tuned on", "Threshold from", "Hyperparameters of its first run")
     rows: dict[str, Sequence[Value | Cell]] = {}
-    for one in scored:
-        for name in one.rows:
-            if name not in rows and (name in one.used or name in one.run.hyperparameters):
-                used = [one.used.get(name, {}).get(key) or None for key in ("fitted_on", "tuned_on", "threshold_on")]
-                values = one.run.hyperparameters.get(name, {}).items()
+    for run in scored:
+        for name in run.rows:
+            if name not in rows and (name in run.used or name in run.origin.hyperparameters):
+                used = [run.used.get(name, {}).get(key) or None for key in ("fitted_on", "tuned_on", "threshold_on")]
+                values = run.origin.hyperparameters.get(name, {}).items()
                 rows[name] = [name, *used, ", ".join(f"{key} {value:g}" for key, value in values) or None]
     note = "A dash: the detector uses no such rows. extract computes in exact float32, without TF32."
     columns, title = [PageColumn(name) for name in names], "What each detector was fitted and tuned on"
@@ -158,13 +165,13 @@ def _fitting(scored: Sequence[ScoredRun]) -> PageTable:
 
 
 def _times(scored: Sequence[ScoredRun]) -> PageTable:
-    """Lay out table 5 of BROAD: forward passes that each detector takes as long as, by run."""
-    timed = [one for one in scored if one.times]
+    """Tabulate each detector's time in forward passes, by run, as table 5 of BROAD."""
+    timed = [run for run in scored if run.times]
     rows: list[Sequence[Value | Cell]] = []
-    for name in dict.fromkeys(name for one in timed for name in one.times):
-        times = [one.times.get(name) for one in timed]
+    for name in dict.fromkeys(name for run in timed for name in run.times):
+        times = [run.times.get(name) for run in timed]
         title = "Forward pass" if name == "forward" else name
         rows.append([title, *(Cell(f"{time:.2f}", order=time) if time else None for time in times)])
     note = "Relative to a forward pass of the model, on one batch; where a detector reads an ordinary one, with it."
-    columns = [PageColumn("Detector"), *(PageColumn(one.run.name, True) for one in timed)]
+    columns = [PageColumn("Detector"), *(PageColumn(run.origin.name, True) for run in timed)]
     return PageTable("times", "Time of each detector", columns, rows, note, True, _FIRST)

@@ -1,4 +1,4 @@
-"""Reports on scores files: figures, one page, and tables and plots as files on demand."""
+"""Writes reports on scores files: figures, one page, and tables and plots as files on demand."""
 
 from __future__ import annotations
 
@@ -100,26 +100,26 @@ def report(
     chosen = parse_splits(splits)
     with bar(len(files), "joining", quiet=quiet, unit=" files") as progress:
         scored = join_runs(files, opened, chosen, progress.update)
-    wanted = choose_protocols(protocols, scored, tuple(chosen))
-    log(_described(opened, scored, wanted))
-    left_out = judging.rows_left_out(scored, wanted)
-    warnings = judging.warnings(opened, scored, wanted)
+    plan = choose_protocols(protocols, scored, tuple(chosen))
+    log(_described(opened, scored, plan))
+    left_out = judging.rows_left_out(scored, plan)
+    warnings = judging.warnings(opened, scored, plan)
     notes = judging.row_notes(opened, scored, left_out)
     for note in (*warnings, *notes):
         log(f"note: {note}")
     if dry_run:
         log(f"dry run: nothing was written; the report would go to {out}")
         return None
-    with bar(sum(len(one.rows) for one in scored), "judging", quiet=quiet, unit=" detectors") as progress:
-        evaluated = judging.compute_figures(scored, wanted, progress.update)
+    with bar(sum(len(run.rows) for run in scored), "judging", quiet=quiet, unit=" detectors") as progress:
+        evaluated = judging.compute_figures(scored, plan, progress.update)
     for hint in (*judging.reversed_signs(evaluated), *judging.too_few_left(evaluated, left_out)):
         log(f"note: {hint}")
         warnings.append(hint)
     figures = _tabulate(evaluated, opened)
-    record = {**_record(figures, files, scored, wanted, left_out), "warnings": warnings, "notes": notes}
+    record = {**_record(figures, files, scored, plan, left_out), "warnings": warnings, "notes": notes}
     lines = over_runs(figures)
     short, tables = summaries(lines), paper_tables(lines, left_out.duplicates or (), left_out.overlapping or ())
-    scenes = [] if plots is False else pictures(scored, figures, wanted, roc)
+    scenes = [] if plots is False else pictures(scored, figures, plan, roc)
     temporary = target.resolve().with_name(f".{os.getpid()}.{target.resolve().name}")
     make_folder(temporary.parent)
     try:
@@ -153,26 +153,26 @@ def report(
 def short_results(scores: Path, release: Release, splits: Mapping[str, set[str]]) -> list[str]:
     """Return the main figures of a scores file for a terminal, on all rows, by the protocol of each config."""
     scored = join_runs([ScoresFile(scores)], release, splits, lambda _: None)
-    wanted = choose_protocols((), scored, ())
+    plan = choose_protocols((), scored, ())
     evaluated = [
-        (one.run, detector, PROTOCOLS[name].figures(one.of_configs(rows, configs)))
-        for one in scored
-        for name, configs in wanted.items()
-        for detector, rows in one.rows.items()
+        (run.origin, detector, PROTOCOLS[name].figures(run.of_configs(rows, configs)))
+        for run in scored
+        for name, configs in plan.items()
+        for detector, rows in run.rows.items()
     ]
     return terminal_lines(summaries(over_runs(_tabulate(evaluated, release))))
 
 
 def terminal_lines(short: Sequence[PlacedTable]) -> list[str]:
     """Return the short tables of results for a terminal: the best few detectors of each protocol and config."""
-    found = []
+    lines = []
     for number, table in enumerate(placed.table for placed in short):
-        most = _SHOWN if not number else _SHOWN // 3
-        rest = len(table.rows) - most
-        found += ["", f"{table.title}, best first", *table.in_order(range(min(most, len(table.rows)))).lines()]
-        found += [f"and {rest} more"] * (rest > 0)
-        found += [table.note]
-    return [*found, ""] if found else []
+        limit = _SHOWN if not number else _SHOWN // 3
+        hidden = len(table.rows) - limit
+        lines += ["", f"{table.title}, best first", *table.in_order(range(min(limit, len(table.rows)))).lines()]
+        lines += [f"and {hidden} more"] * (hidden > 0)
+        lines += [table.note]
+    return [*lines, ""] if lines else []
 
 
 def _check_output_folder(out: Path) -> None:
@@ -182,23 +182,23 @@ def _check_output_folder(out: Path) -> None:
     if not out.is_dir():
         raise EvaluationError(f"{out} is a file, not a folder for the report; choose another name.")
     try:
-        own = read_figures(out).attrs.get("files")
+        listed = read_figures(out).attrs.get("files")
     except EvaluationError:
-        own = None  # no report, or none that this version can tell from other files
-    found = sorted(path.relative_to(out).as_posix() for path in out.rglob("*") if not path.is_dir())
-    others = [name for name in found if not isinstance(own, list) or name not in own]
-    if others:
+        listed = None  # no report, or none that this version can tell from other files
+    names = sorted(path.relative_to(out).as_posix() for path in out.rglob("*") if not path.is_dir())
+    foreign = [name for name in names if not isinstance(listed, list) or name not in listed]
+    if foreign:
         raise EvaluationError(
-            f"{out} has files that are not part of a report: {len(others):,}, such as {others[0]}. Choose another "
+            f"{out} has files that are not part of a report: {len(foreign):,}, such as {foreign[0]}. Choose another "
             "folder."
         )
 
 
-def _described(release: Release, scored: Sequence[ScoredRun], wanted: judging.Wanted) -> str:
+def _described(release: Release, scored: Sequence[ScoredRun], plan: judging.Plan) -> str:
     lines = [["run", "training", "detectors", "configs"]]
-    for one in scored:
-        lines.append([one.run.name, one.run.variant or "-", str(len(one.rows)), ", ".join(one.configs)])
-    protocols = [f"{name}: {', '.join(of)}" for name, of in wanted.items()]
+    for run in scored:
+        lines.append([run.origin.name, run.origin.variant or "-", str(len(run.rows)), ", ".join(run.configs)])
+    protocols = [f"{name}: {', '.join(of)}" for name, of in plan.items()]
     head = f"release  {release.name}, digest {release.digest[:12]}"
     return "\n".join([head, *aligned_columns(lines, left=(0, 1, 3)), *protocols])
 
@@ -213,21 +213,21 @@ def _tabulate(evaluated: Sequence[DetectorFigures], release: Release) -> pd.Data
 
 
 def _record(
-    figures: pd.DataFrame, files: Sequence[ScoresFile], scored: Sequence[ScoredRun], wanted: judging.Wanted,
+    figures: pd.DataFrame, files: Sequence[ScoresFile], scored: Sequence[ScoredRun], plan: judging.Plan,
     left_out: judging.RowsLeftOut,
 ) -> Record:  # fmt: skip
-    """Return what the report was made from, and what it says of its rows."""
+    """Return the record of a report: its release, protocols, runs, and the rows left out."""
     runs = []
-    for file, one in zip(files, scored, strict=True):
-        told = {name: getattr(one.run, name) for name in ("variant", "seed", "model", "model_digest", "weights")}
-        told |= {"run": one.run.name, "scores": file.path.name, "scores_sha256": file.sha256, "times": dict(one.times)}
-        runs.append(told)
+    for file, run in zip(files, scored, strict=True):
+        entry = {name: getattr(run.origin, name) for name in ("variant", "seed", "model", "model_digest", "weights")}
+        entry |= {"run": run.origin.name, "scores": file.path.name, "scores_sha256": file.sha256}
+        runs.append(entry | {"times": dict(run.times)})
     first = figures.iloc[0]
     return {
         **{name: first[name] for name in ("release", "release_digest", "duplicates_sha256")},
-        "protocols": {name: list(configs) for name, configs in wanted.items()},
-        "left_out": None if left_out.duplicates is None else [asdict(one) for one in left_out.duplicates],
-        "overlapping": None if left_out.overlapping is None else [asdict(one) for one in left_out.overlapping],
+        "protocols": {name: list(configs) for name, configs in plan.items()},
+        "left_out": None if left_out.duplicates is None else [*map(asdict, left_out.duplicates)],
+        "overlapping": None if left_out.overlapping is None else [*map(asdict, left_out.overlapping)],
         "runs": runs,
     }
 

@@ -24,7 +24,7 @@ from unknown_detection.evaluation.detectors.own import Own, choose
 from unknown_detection.evaluation.detectors.registry import METHODS, find_method
 from unknown_detection.evaluation.errors import EvaluationError, a_kind, require_packages
 from unknown_detection.evaluation.features.cache import FeatureCache, Key
-from unknown_detection.evaluation.features.extract import identity
+from unknown_detection.evaluation.features.extract import identify
 from unknown_detection.evaluation.features.receipt import Receipt, receipt
 from unknown_detection.evaluation.features.runner import Runner
 from unknown_detection.evaluation.features.store import FeatureStore
@@ -114,7 +114,7 @@ def score(
     chosen = tuple(dict.fromkeys(config for config, _ in keys))
     fit_splits = find_fit_splits(store.splits(), chosen, fit_configs)
     if runner is not None:
-        store.require(identity(runner.release, runner.model, store.identity.label_names))
+        store.require(identify(runner.release, runner.model, store.identity.label_names))
     listed, own = choose(several(detectors))
     names = expand(listed, own)
     _require_packages_of(names, own)
