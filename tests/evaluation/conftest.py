@@ -7,6 +7,7 @@ from tests.conftest import made_once
 from tests.evaluation.samples import small_release
 from tests.hub.fixtures import api, hub, waits
 from tests.hub.guard import only_loopback
+from unknown_detection.evaluation.demo.release import make_release
 
 __all__ = ["api", "hub", "only_loopback", "waits"]
 
@@ -29,3 +30,9 @@ def one_thread():
 def release(tmp_path_factory):
     """The folder of the release of small images. Read only."""
     return made_once(tmp_path_factory, "small-release", small_release)
+
+
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory):
+    """The folder of the demo's release. Read only."""
+    return made_once(tmp_path_factory, "digits", make_release)

@@ -1,7 +1,8 @@
-"""Rows for the protocols' tests, made from a table that a test can be read with."""
+"""Rows and figures for the tests of protocols and reports, made from what a test can be read with."""
 
 import numpy as np
 
+from unknown_detection.evaluation.protocols.figures import Figure
 from unknown_detection.evaluation.scoring.rows import Rows
 
 
@@ -47,3 +48,11 @@ def only(figures, **fields):
     """The one figure with these fields."""
     (figure,) = [f for f in figures if all(getattr(f, name) == value for name, value in fields.items())]
     return figure
+
+
+def figure(value, metric="auroc", **fields):
+    """A figure in percent of four known and six unknown rows."""
+    names = {"protocol": "unknown-detection", "config": "c", "setting": "ood_detection", "known": "test"}
+    names |= {"unknown": "near_ood", "positive": "", "rows": "as_published", "statistic": "", "fitted_on": ""}
+    numbers = {"value": value, "factor": 100.0, "n_known": 4, "n_unknown": 6}
+    return Figure(**names | {"metric": metric} | numbers | fields)

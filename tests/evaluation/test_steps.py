@@ -1,6 +1,7 @@
 """The steps as a new user calls them: objects, folders and files alike, one or several; wrong calls get a sentence."""
 
 import gc
+import re
 
 import numpy as np
 import pandas as pd
@@ -81,9 +82,8 @@ def test_without_a_cache_features_go_with_the_last_reference(release, model):
 def test_a_cache_is_used_again_for_the_same_weights_and_preprocessing_alone(release, model, tmp_path):
     def extract(module, preprocessing):
         lines = []
-        ud.extract(
-            module, release, f"{CONFIG}/test", preprocessing=preprocessing, cache=tmp_path / "kept", log=lines.append
-        )
+        options = {"preprocessing": preprocessing, "cache": tmp_path / "kept", "log": lines.append}
+        ud.extract(module, release, f"{CONFIG}/test", **options)
         return lines
 
     assert f"{CONFIG}/test: 40 of 40 images" in extract(model, eight)
@@ -118,10 +118,8 @@ def test_timm_says_how_images_become_the_input_of_its_models():
 def test_torchvisions_weights_say_it_for_theirs_and_a_module_alone_asks():
     module = torchvision.models.shufflenet_v2_x0_5(num_classes=len(LABELS)).eval()
     entry = torchvision.models.ShuffleNet_V2_X0_5_Weights.DEFAULT
-    with pytest.raises(
-        EvaluationError, match=r"ShuffleNetV2 does not say how .* Give preprocessing=, a function from"
-    ):
-        open_model(module, None, LABELS, device="cpu")
+    message = refusal(open_model, module, None, LABELS, device="cpu")
+    assert re.search("ShuffleNetV2 does not say how .* Give preprocessing=, a function from", message)
     picture = torchvision.transforms.functional.to_pil_image(torch.rand(3, 200, 300))
     for preprocessing in (entry, entry.transforms()):
         opened = open_model(module, None, LABELS, preprocessing=preprocessing, device="cpu")
@@ -145,38 +143,32 @@ def test_detectors_that_look_at_images_again_find_the_module_that_extracted_them
 # A file's function
 
 
+LOADING = """
+import torch
+from tests.evaluation.small_models import cnn
+
+def loaded(num_classes):
+    model = cnn(num_classes)
+    model.load_state_dict(torch.load({path!r}))
+    return model
+"""
+
+
 @pytest.fixture
 def loading(model, tmp_path):
     """A file whose function loads its weights."""
     torch.save(model.state_dict(), tmp_path / "weights.pt")
-    text = (
-        "import torch\n"
-        "from tests.evaluation.small_models import cnn\n\n\n"
-        "def loaded(num_classes):\n"
-        "    model = cnn(num_classes)\n"
-        f"    model.load_state_dict(torch.load({str(tmp_path / 'weights.pt')!r}))\n"
-        "    return model\n"
-    )
-    (tmp_path / "model.py").write_text(text)
-    return tmp_path / "model.py"
+    path = tmp_path / "model.py"
+    path.write_text(LOADING.format(path=str(tmp_path / "weights.pt")))
+    return path
 
 
 def test_a_function_that_loads_its_weights_needs_no_others(release, loading, tmp_path, features, capsys):
-    flags = [
-        "--release",
-        str(release),
-        "--splits",
-        f"{CONFIG}/test",
-        "--model",
-        f"{loading}:loaded",
-        "--device",
-        "cpu",
-    ]
-    assert main(["extract", *flags, "--out", str(tmp_path / "out")]) == 0
+    flags = ["--release", str(release), "--model", f"{loading}:loaded", "--device", "cpu", "--out"]
+    assert main(["extract", "--splits", f"{CONFIG}/test", *flags, str(tmp_path / "out")]) == 0
     assert "weights  held by the module, state_dict " in capsys.readouterr().out
-    arguments = ["--features", str(tmp_path / "out"), "--release", str(release), "--model", f"{loading}:loaded"]
-    arguments += ["--detectors", "odin", "--no-search", "--device", "cpu", "--out", str(tmp_path / "odin.parquet")]
-    assert main(["score", *arguments]) == 0
+    odin = ["score", "--features", str(tmp_path / "out"), "--detectors", "odin", "--no-search"]
+    assert main([*odin, *flags, str(tmp_path / "odin.parquet")]) == 0
     scores = ud.score(tmp_path / "out", "msp", splits=f"{CONFIG}/test")
     expected = ud.score(features, "msp", splits=f"{CONFIG}/test")
     assert scores.equals(expected)
@@ -295,20 +287,12 @@ def test_a_release_that_is_open_or_a_path_is_a_release(release):
     ("call", "error", "message"),
     [
         (lambda it: ud.extract(it.root, it.model, "out"), TypeError, "A release is a folder, .* not a Small"),
-        (
-            lambda it: ud.extract(3, it.root),
-            TypeError,
-            r"A model is a torch.nn.Module, or timm:NAME, .*not an int: ext",
-        ),
+        (lambda it: ud.extract(3, it.root), TypeError, "A model is a torch.nn.Module, or timm:NAME, .*not an int"),
         (lambda it: ud.extract(it.model, it.root, "birds"), EvaluationError, "'birds' is not a config of"),
         (lambda it: ud.extract(it.model, it.root, weights="x.pt"), EvaluationError, "A module has its weights: leave"),
         (lambda it: ud.score(it.scores, "msp"), TypeError, "Features are what extract returned, .* not a Table"),
         (lambda it: ud.score(it.features, 3), EvaluationError, "int is int, not a detector"),
-        (
-            lambda it: ud.score(it.features, "msq"),
-            EvaluationError,
-            "'msq' is not a detector; the closest names are msp",
-        ),
+        (lambda it: ud.score(it.features, "msq"), EvaluationError, "'msq' is not a detector; the closest names are"),
         (lambda it: ud.score(it.features, "msp", splits="birds"), EvaluationError, "'birds' is not a config of"),
         (lambda it: ud.evaluate(3, it.root), TypeError, "Scores are a table or a DataFrame .* not an int"),
         (lambda it: ud.evaluate(it.features, it.root), TypeError, "Scores are .* not a FeatureStore"),

@@ -23,10 +23,9 @@ class EvaluationError(Exception):
 def unknown_name(kind: str, name: str, known: Iterable[str]) -> EvaluationError:
     """Return the error for an unknown name, with the closest known names."""
     names = sorted(known)
-    article = "an" if kind[0] in "aeiou" else "a"
     near = difflib.get_close_matches(name, names, n=3, cutoff=0.5)
     hint = f"the closest names are {', '.join(near)}" if near else f"choose one of {', '.join(names)}"
-    return EvaluationError(f"{name!r} is not {article} {kind}; {hint}.")
+    return EvaluationError(f"{name!r} is not {_with_article(kind)}; {hint}.")
 
 
 def require_known(kind: str, names: Iterable[str], known: Collection[str]) -> None:
@@ -37,9 +36,12 @@ def require_known(kind: str, names: Iterable[str], known: Collection[str]) -> No
 
 
 def a_kind(value: object) -> str:
-    """Name what a value is in a message: its type, with an article."""
-    kind = type(value).__name__
-    return f"{'an' if kind[0] in 'aeiouAEIOU' else 'a'} {kind}"
+    """Return the name of a value's type for a message, with its article."""
+    return _with_article(type(value).__name__)
+
+
+def _with_article(noun: str) -> str:
+    return f"{'an' if noun[0] in 'aeiouAEIOU' else 'a'} {noun}"
 
 
 def first_line(error: BaseException) -> str:

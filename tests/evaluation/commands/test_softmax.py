@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from unknown_detection.evaluation.__main__ import main
-from unknown_detection.evaluation.demo.release import CONFIG, KNOWN, NEAR, make_release
+from unknown_detection.evaluation.demo.release import CONFIG, KNOWN, NEAR
 from unknown_detection.evaluation.features.store import FeatureStore, Identity
 from unknown_detection.evaluation.models.features import Head
 from unknown_detection.evaluation.releases import load
@@ -17,16 +17,9 @@ HEAD = Head(np.eye(len(KNOWN), dtype=np.float32), np.zeros(len(KNOWN), np.float3
 SPLITS = ("near_ood", "test")
 
 
-@pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("softmax") / "digits"
-    make_release(folder)
-    return folder
-
-
-def write_features(root, out, seed, digest=""):
+def write_features(demo, out, seed, digest=""):
     """Features of a model whose logits are random; by split, the classes of the rows and their probabilities."""
-    release, by_split = load(str(root)), {}
+    release, by_split = load(str(demo)), {}
     identity = Identity(digest or release.digest, "net", f"{seed}" * 64, KNOWN, (), {})
     store = FeatureStore.begin(out, identity, HEAD)
     for split in SPLITS:
@@ -47,10 +40,10 @@ def read_means(path):
     return head, {line[0]: (int(line[1]), [float(value) for value in line[2:]]) for line in lines}
 
 
-def test_softmax_outputs_are_averaged_over_the_images_of_each_class(root, tmp_path, capsys):
+def test_softmax_outputs_are_averaged_over_the_images_of_each_class(demo, tmp_path, capsys):
     """Without --splits, of the splits of unknowns alone; classes that are taken for one known class stand together."""
-    known, probabilities = write_features(root, tmp_path / "one", seed=1)["near_ood"]
-    arguments = ["softmax", "--features", str(tmp_path / "one"), "--release", str(root), "--out"]
+    known, probabilities = write_features(demo, tmp_path / "one", seed=1)["near_ood"]
+    arguments = ["softmax", "--features", str(tmp_path / "one"), "--release", str(demo), "--out"]
     assert main([*arguments, str(tmp_path / "out")]) == 0
     names = [f"softmax-digits-near-ood.{suffix}" for suffix in ("csv", "png", "svg")]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == names
@@ -69,9 +62,17 @@ def test_softmax_outputs_are_averaged_over_the_images_of_each_class(root, tmp_pa
     assert all((tmp_path / "out" / name).read_bytes() == (tmp_path / "again" / name).read_bytes() for name in names)
 
 
-def test_an_ensemble_s_outputs_are_the_mean_of_its_members(root, tmp_path):
-    members = [write_features(root, tmp_path / name, seed)["test"] for seed, name in ((1, "one"), (2, "two"))]
-    flags = ["softmax", "--features", str(tmp_path / "one"), "--member", str(tmp_path / "two"), "--release", str(root)]
+def test_an_ensemble_s_outputs_are_the_mean_of_its_members(demo, tmp_path):
+    members = [write_features(demo, tmp_path / name, seed)["test"] for seed, name in ((1, "one"), (2, "two"))]
+    flags = [
+        "softmax",
+        "--features",
+        str(tmp_path / "one"),
+        "--member",
+        str(tmp_path / "two"),
+        "--release",
+        str(demo),
+    ]
     assert main([*flags, "--splits", f"{CONFIG}/test", "--out", str(tmp_path / "out")]) == 0
     _, means = read_means(tmp_path / "out" / "softmax-digits-test.csv")
     (names, first), (_, second) = members
@@ -80,9 +81,17 @@ def test_an_ensemble_s_outputs_are_the_mean_of_its_members(root, tmp_path):
         assert values == pytest.approx(expected.tolist(), abs=1e-6)
 
 
-def test_features_of_another_release_are_refused(root, tmp_path, capsys):
-    write_features(root, tmp_path / "other", seed=1, digest="f" * 64)
-    flags = ["softmax", "--features", str(tmp_path / "other"), "--release", str(root), "--out", str(tmp_path / "out")]
+def test_features_of_another_release_are_refused(demo, tmp_path, capsys):
+    write_features(demo, tmp_path / "other", seed=1, digest="f" * 64)
+    flags = [
+        "softmax",
+        "--features",
+        str(tmp_path / "other"),
+        "--release",
+        str(demo),
+        "--out",
+        str(tmp_path / "out"),
+    ]
     assert main(flags) == 2
     assert "are of the release with digest ffffffffffff" in capsys.readouterr().err
     assert not (tmp_path / "out").exists()

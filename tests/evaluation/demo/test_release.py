@@ -7,7 +7,6 @@ import json
 import datasets
 import numpy as np
 import pyarrow.parquet as pq
-import pytest
 from PIL import Image
 from sklearn.datasets import load_digits
 
@@ -18,34 +17,27 @@ from unknown_detection.evaluation.releases import load
 from unknown_detection.evaluation.scoring.joining import release_index
 
 
-@pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("demo") / "release"
-    make_release(folder)
-    return folder
+def rows_of(demo, config, split):
+    return pq.read_table(demo / "index" / config / f"{split}.parquet").to_pylist()
 
 
-def rows_of(root, config, split):
-    return pq.read_table(root / "index" / config / f"{split}.parquet").to_pylist()
-
-
-def test_its_files_are_those_of_every_release_and_say_that_they_are_a_demo_s(root):
-    assert len(read_pairs(root / "duplicates" / "pairs.parquet")) > 5, "the builders read its table of duplicates"
-    files = [path for part in ("data", "index") for path in (root / part).rglob("*.parquet")]
+def test_its_files_are_those_of_every_release_and_say_that_they_are_a_demo_s(demo):
+    assert len(read_pairs(demo / "duplicates" / "pairs.parquet")) > 5, "the builders read its table of duplicates"
+    files = [path for part in ("data", "index") for path in (demo / part).rglob("*.parquet")]
     assert len(files) == 24
     assert all(is_demo_schema(pq.read_schema(path)) for path in files)
 
 
-def test_it_opens_as_any_release_and_its_digits_are_frozen(root):
+def test_it_opens_as_any_release_and_its_digits_are_frozen(demo):
     # Digests are over pixels, not over compressed bytes; textures alone could change with a decoder of JPEG.
-    release = load(str(root))
+    release = load(str(demo))
     assert set(release.configs) == {CONFIG, SHIFTS, TRAIN, MIXED}
     digests = {split: release.split_digest(CONFIG, split)[:12] for split in ("far_ood_noise", "near_ood", "test")}
     assert digests == {"far_ood_noise": "993d47d0e574", "near_ood": "a4df71b15db3", "test": "dbcb17af88a2"}
 
 
-def test_its_splits_are_those_of_the_unified_benchmark_in_small(root):
-    index = release_index(load(str(root)), [CONFIG])
+def test_its_splits_are_those_of_the_unified_benchmark_in_small(demo):
+    index = release_index(load(str(demo)), [CONFIG])
     counts = {}
     for split in dict.fromkeys(index.rows.split.tolist()):
         splits = index.rows.split == split
@@ -61,10 +53,10 @@ def test_its_splits_are_those_of_the_unified_benchmark_in_small(root):
     assert index.label_names == {CONFIG: KNOWN}
 
 
-def test_digits_are_scikit_learn_s_own_and_training_images_are_in_no_other_split(root):
-    digits = load_digits()
+def test_digits_are_scikit_learn_s_own_and_training_images_are_in_no_other_split(demo):
+    originals = load_digits()
     splits = {}
-    for path in sorted((root / "data").rglob("*.parquet")):
+    for path in sorted((demo / "data").rglob("*.parquet")):
         rows = pq.read_table(path).to_pylist()
         splits[path.parent.name, path.name.partition("-")[0]] = {row["content_sha256"] for row in rows}
         for row in rows:
@@ -72,8 +64,8 @@ def test_digits_are_scikit_learn_s_own_and_training_images_are_in_no_other_split
             assert row["content_sha256"] == hashlib.sha256(pixels.tobytes()).hexdigest()
             if row["source"] == "sklearn-digits" and row["id"].count("/") == 1:
                 number = int(row["source_id"])
-                assert row["class_id"] == str(digits.target[number])
-                assert np.abs(pixels / 255 * 16 - digits.images[number]).max() < 0.05
+                assert row["class_id"] == str(originals.target[number])
+                assert np.abs(pixels / 255 * 16 - originals.images[number]).max() < 0.05
     assert len(splits) == 12
     train = splits.pop((TRAIN, "train"))
     assert all(train.isdisjoint(other_ids) for other_ids in splits.values())
@@ -81,38 +73,30 @@ def test_digits_are_scikit_learn_s_own_and_training_images_are_in_no_other_split
     assert all(validation.isdisjoint(other_ids) for other_ids in splits.values())
 
 
-def test_configs_share_rows_and_say_the_same_of_them(root):
-    of_digits = {row["id"]: row for row in rows_of(root, CONFIG, "test") + rows_of(root, CONFIG, "near_ood")}
-    shared = [
-        row
-        for row in [
-            *rows_of(root, SHIFTS, "test"),
-            *rows_of(root, SHIFTS, "unseen_digits"),
-            *rows_of(root, MIXED, "test"),
-        ]
-        if row["id"] in of_digits
-    ]
+def test_configs_share_rows_and_say_the_same_of_them(demo):
+    of_digits = {row["id"]: row for row in rows_of(demo, CONFIG, "test") + rows_of(demo, CONFIG, "near_ood")}
+    splits = ((SHIFTS, "test"), (SHIFTS, "unseen_digits"), (MIXED, "test"))
+    shared = [row for split in splits for row in rows_of(demo, *split) if row["id"] in of_digits]
     assert len(shared) == 180 + 120 + 90 + 45
     assert all({**row, "role": 0} == {**of_digits[row["id"]], "role": 0} for row in shared)
 
 
-def test_a_corrupted_row_has_the_label_and_the_source_of_its_clean_one(root):
-    clean = rows_of(root, CONFIG, "test")
+def test_a_corrupted_row_has_the_label_and_the_source_of_its_clean_one(demo):
+    clean = rows_of(demo, CONFIG, "test")
     for name in ("blur", "gaussian_noise"):
-        rows = rows_of(root, SHIFTS, name)
-        assert [(row["source_id"], row["label"]) for row in rows] == [
-            (row["source_id"], row["label"]) for row in clean
-        ]
+        rows = rows_of(demo, SHIFTS, name)
+        labels, expected = ([(row["source_id"], row["label"]) for row in of] for of in (rows, clean))
+        assert labels == expected
         assert [row["id"] for row in rows] == [f"{row['id']}/{name}" for row in clean]
         assert not {row["content_sha256"] for row in rows} & {row["content_sha256"] for row in clean}
 
 
-def test_duplicates_are_pairs_with_the_nearest_training_image_within_a_level_and_a_half(root):
+def test_duplicates_are_pairs_with_the_nearest_training_image_within_a_level_and_a_half(demo):
     levels = load_digits().data
-    pairs = datasets.load_dataset(str(root), "duplicates", split="pairs").to_list()
+    pairs = datasets.load_dataset(str(demo), "duplicates", split="pairs").to_list()
     nearest_of = {pair["other_id"]: pair["id"] for pair in pairs if pair["other_split"] == f"{CONFIG}/test"}
-    train = pq.read_table(root / "index" / TRAIN / "train.parquet")["source_id"].to_pylist()
-    rows = rows_of(root, CONFIG, "test")
+    train = pq.read_table(demo / "index" / TRAIN / "train.parquet")["source_id"].to_pylist()
+    rows = rows_of(demo, CONFIG, "test")
     flagged = 0
     for row in rows:
         distances = {
@@ -127,11 +111,11 @@ def test_duplicates_are_pairs_with_the_nearest_training_image_within_a_level_and
     assert flagged == len(nearest_of) >= 5
 
 
-def test_pairs_say_of_both_rows_what_their_splits_say_and_stand_in_order(root):
-    pairs = datasets.load_dataset(str(root), "duplicates", split="pairs").to_list()
+def test_pairs_say_of_both_rows_what_their_splits_say_and_stand_in_order(demo):
+    pairs = datasets.load_dataset(str(demo), "duplicates", split="pairs").to_list()
     described = {
         (f"{path.parent.name}/{path.stem}", row["id"]): {"role": ROLES[row["role"]], "class_id": row["class_id"]}
-        for path in (root / "index").rglob("*.parquet")
+        for path in (demo / "index").rglob("*.parquet")
         for row in pq.read_table(path).to_pylist()
     }
     for pair in pairs:
@@ -148,22 +132,22 @@ def test_pairs_say_of_both_rows_what_their_splits_say_and_stand_in_order(root):
     assert other_rows == {(pair["other_id"], pair["id"]) for pair in pairs if f"{CONFIG}/test" == pair["other_split"]}
 
 
-def test_the_same_files_come_again(root, tmp_path):
+def test_the_same_files_come_again(demo, tmp_path):
     make_release(tmp_path)
-    first = {path.relative_to(root): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    first = {path.relative_to(demo): path.read_bytes() for path in demo.rglob("*") if path.is_file()}
     second = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
     assert first == second
 
 
-def test_the_manifest_lists_every_file_with_its_digest(root):
-    manifest = json.loads((root / "manifest.json").read_text(encoding="utf-8"))
+def test_the_manifest_lists_every_file_with_its_digest(demo):
+    manifest = json.loads((demo / "manifest.json").read_text(encoding="utf-8"))
     pairs = manifest["duplicates"]
-    assert hashlib.sha256((root / pairs["path"]).read_bytes()).hexdigest() == pairs["sha256"]
-    assert pq.read_metadata(root / pairs["path"]).num_rows == pairs["rows"] > 0
+    assert hashlib.sha256((demo / pairs["path"]).read_bytes()).hexdigest() == pairs["sha256"]
+    assert pq.read_metadata(demo / pairs["path"]).num_rows == pairs["rows"] > 0
     listed = {"README.md", "manifest.json", pairs["path"]}
     for config in manifest["configs"].values():
         for split in config["splits"].values():
             for entry in (*split["data"], split["index"]):
-                assert hashlib.sha256((root / entry["path"]).read_bytes()).hexdigest() == entry["sha256"]
+                assert hashlib.sha256((demo / entry["path"]).read_bytes()).hexdigest() == entry["sha256"]
                 listed.add(entry["path"])
-    assert listed == {path.relative_to(root).as_posix() for path in root.rglob("*") if path.is_file()}
+    assert listed == {path.relative_to(demo).as_posix() for path in demo.rglob("*") if path.is_file()}

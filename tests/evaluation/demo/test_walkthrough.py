@@ -17,16 +17,16 @@ torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="module")
-def done(tmp_path_factory):
-    """A quick demo in one process and without pictures, and what it said."""
+def quick_demo(tmp_path_factory):
+    """A quick demo in one process and without pictures, and what it logged."""
     out = tmp_path_factory.mktemp("demo") / "out"
-    said, models = [], []
+    lines, models = [], []
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("unknown_detection.evaluation.reports.report.pictures", lambda *words: [])
-        report = Demo(out, quick=True).run(said.append, models.append)
+        report = Demo(out, quick=True).run(lines.append, models.append)
     assert report == out / "report"
     assert models == [1, 1]
-    return out, said
+    return out, lines
 
 
 def test_the_whole_demo_trains_two_optimizers_with_three_seeds_and_uses_every_detector(tmp_path):
@@ -36,29 +36,23 @@ def test_the_whole_demo_trains_two_optimizers_with_three_seeds_and_uses_every_de
     assert not {"odin", "mc_dropout", "cadet", "ens_r"} & set(Demo(tmp_path, quick=True).detectors)
 
 
-def test_models_are_trained_for_real(done):
-    figures = read_figures(done[0] / "report").to_dict("records")
-    accuracy = {
-        line["run"]: line["value"]
-        for line in figures
-        if line["metric"] == "accuracy" and line["rows"] == "as_published"
-    }
+def test_models_are_trained_for_real(quick_demo):
+    figures = read_figures(quick_demo[0] / "report").to_dict("records")
+    published = [line for line in figures if line["rows"] == "as_published"]
+    accuracy = {line["run"]: line["value"] for line in published if line["metric"] == "accuracy"}
     assert set(accuracy) == {"adam-0", "adam-1", "adam-ensemble"}
     # Six classes: guessing is right in one of six, and seeds must differ in more than their name.
     assert min(accuracy.values()) > 0.9
-    near = {
-        line["run"]: line["value"]
-        for line in figures
-        if (line["metric"], line["unknown"], line["detector"]) == ("auroc", "near_ood", "msp")
-    }
+    of = {"metric": "auroc", "unknown": "near_ood", "detector": "msp"}
+    near = {line["run"]: line["value"] for line in published if of.items() <= line.items()}
     assert near["adam-0"] != near["adam-1"]
 
 
-def test_every_protocol_that_applies_has_figures_of_every_detector(done):
-    figures = read_figures(done[0] / "report")
+def test_every_protocol_that_applies_has_figures_of_every_detector(quick_demo):
+    figures = read_figures(quick_demo[0] / "report")
     assert set(figures["protocol"]) == {"unknown-detection", "facets", "broad", "od-test", "calibration"}
     members = [name for name, method in METHODS.items() if method.reads == "members"]
-    assert set(figures["detector"]) == {*Demo(done[0], quick=True).detectors, *members}
+    assert set(figures["detector"]) == {*Demo(quick_demo[0], quick=True).detectors, *members}
     record = figures.attrs
     assert [(run["run"], run["variant"], run["seed"]) for run in record["runs"]] == [
         ("adam-0", "adam", 0),
@@ -67,14 +61,10 @@ def test_every_protocol_that_applies_has_figures_of_every_detector(done):
     ]
 
 
-def test_the_commands_that_it_prints_give_the_same_again(done, tmp_path, capsys):
-    out, output = done
-    (line,) = [
-        line
-        for text in output
-        for line in text.splitlines()
-        if line.startswith("$ python -m unknown_detection evaluate report ")
-    ]
+def test_the_commands_that_it_prints_give_the_same_again(quick_demo, tmp_path, capsys):
+    out, output = quick_demo
+    lines = "\n".join(output).splitlines()
+    (line,) = [line for line in lines if line.startswith("$ python -m unknown_detection evaluate report ")]
     words = shlex.split(line)[5:]
     words[words.index("--out") + 1] = str(tmp_path / "again")
     assert main([*words, "--no-plots", "--quiet"]) == 0
@@ -82,8 +72,8 @@ def test_the_commands_that_it_prints_give_the_same_again(done, tmp_path, capsys)
         assert (tmp_path / "again" / name).read_bytes() == (out / "report" / name).read_bytes()
 
 
-def test_scoring_ends_with_the_figures_of_the_report_or_says_how_to_get_them(done, tmp_path, capsys):
-    out, scores = done[0], str(tmp_path / "s.parquet")
+def test_scoring_ends_with_the_figures_of_the_report_or_says_how_to_get_them(quick_demo, tmp_path, capsys):
+    out, scores = quick_demo[0], str(tmp_path / "s.parquet")
     arguments = ["score", "--features", str(out / "features" / "adam-0"), "--detectors", "msp,energy", "--out", scores]
     assert main([*arguments, "--quiet"]) == 0
     report = f"python -m unknown_detection evaluate report --scores {scores} --release"
@@ -103,8 +93,8 @@ def test_scoring_ends_with_the_figures_of_the_report_or_says_how_to_get_them(don
         assert line.removeprefix(shown).split()[:2] == [f"{1000 * aurc:.2f}", f"{100 * near:.2f}"]
 
 
-def test_scores_say_what_they_come_from(done):
-    scores, about = read_scores(done[0] / "scores" / "adam-1.parquet")
+def test_scores_say_what_they_come_from(quick_demo):
+    scores, about = read_scores(quick_demo[0] / "scores" / "adam-1.parquet")
     assert about.seed == 1
     assert about.configs == ("broad-digits", "digits", "facets-digits")
     assert len(scores) == len({*zip(scores["id"].to_pylist(), scores["detector"].to_pylist(), strict=True)})

@@ -197,22 +197,12 @@ def test_the_command_joins_the_cluster(folder, cluster, tmp_path, monkeypatch):
     monkeypatch.setattr(runner, "ROWS", 512)
     splits = [(CONFIG, "near_ood"), (CONFIG, "validation")]
     expected, output = extracted(folder, tmp_path / "expected", workers=0, splits=splits)
-    for name, value in {
-        "OMP_NUM_THREADS": "1", "HF_DATASETS_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)
-    }.items():  # fmt: skip
+    environment = {"OMP_NUM_THREADS": "1", "HF_DATASETS_CACHE": str(tmp_path / "cache"), "PYTHONPATH": str(ROOT)}
+    for name, value in environment.items():
         monkeypatch.setenv(name, value)
     options = ["--release=release", "--model=model.py:cnn", "--weights=cnn.pt", "--device=cpu", "--batch-size=8"]
     options += [f"--splits={CONFIG}/near_ood,{CONFIG}/validation", "--executor=ray", f"--ray-address={cluster}"]
-    command = [
-        sys.executable,
-        "-m",
-        "unknown_detection",
-        "evaluate",
-        "extract",
-        *options,
-        "--out",
-        str(tmp_path / "out"),
-    ]
+    command = [sys.executable, "-m", "unknown_detection", "evaluate", "extract", *options, f"--out={tmp_path / 'out'}"]
     process = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
     assert (process.returncode, process.stderr) == (0, "")
     assert process.stdout.splitlines()[1:-1] == output[1:]
@@ -285,7 +275,7 @@ def test_what_a_node_lacks_or_has_otherwise_is_named(folder, executor, tmp_path,
     with monkeypatch.context() as patch:
         patch.setattr(
             "unknown_detection.evaluation.features.extract.Setup",
-            lambda model_digest, **arguments: Setup(model_digest="0" * 64, **arguments),
+            lambda release, model, digest, *options: Setup(release, model, "0" * 64, *options),
         )
         with pytest.raises(EvaluationError, match=r"^The model .*:cnn on the node .* where the command runs 0{12}\."):
             extracted(folder, tmp_path / "other", executor)

@@ -18,7 +18,7 @@ from unknown_detection.evaluation.display.canvas import save
 from unknown_detection.evaluation.graph.picture import EDGES, LONGEST, _arranged, draw_graph
 
 
-def made(edges):
+def graph_of(edges):
     """A graph of weights by the keys of both ends."""
     graph = networkx.DiGraph()
     for key in sorted({key for ends in edges for key in ends}):
@@ -34,15 +34,9 @@ def large():
     numbers = np.random.default_rng(0)
     hubs = (numbers.pareto(1.0, size=1500).clip(max=100) * 1.2).astype(int)
     sources, weights = numbers.integers(400, size=1500), numbers.integers(10, 100, size=1500)
-    return made(
-        {
-            (
-                f"{'imagenet' if source % 4 else 'sun397'}:class number {source}",
-                f"places365:scene_{hub}/outdoor",
-            ): weight
-            for source, hub, weight in zip(sources.tolist(), hubs.tolist(), weights.tolist(), strict=True)
-        }
-    )
+    names = [f"{'imagenet' if source % 4 else 'sun397'}:class number {source}" for source in sources.tolist()]
+    ends = zip(names, [f"places365:scene_{hub}/outdoor" for hub in hubs.tolist()], strict=True)
+    return graph_of(dict(zip(ends, weights.tolist(), strict=True)))
 
 
 def texts(figure):
@@ -52,13 +46,13 @@ def texts(figure):
     return [(text.get_text(), text.get_window_extent()) for text in written]
 
 
-def said(figure):
+def words_of(figure):
     return [text for text, _ in texts(figure)]
 
 
 def crossings(edges, left, right):
     pairs = [(left.index(source), right.index(target)) for source, target in edges]
-    return sum((one[0] - other[0]) * (one[1] - other[1]) < 0 for one, other in itertools.combinations(pairs, 2))
+    return sum((a[0] - b[0]) * (a[1] - b[1]) < 0 for a, b in itertools.combinations(pairs, 2))
 
 
 @pytest.mark.parametrize(
@@ -77,42 +71,38 @@ def test_columns_are_in_an_order_without_needless_crossings(edges):
 
 def short():
     """Names that are shorter than what stands above them."""
-    return made({(f"i:{number}", f"p:{number + 3}"): 10**number for number in range(3)})
+    return graph_of({(f"i:{number}", f"p:{number + 3}"): 10**number for number in range(3)})
 
 
 @pytest.mark.parametrize(("graph", "least"), [(large(), 60), (short(), 11)], ids=["large", "short names"])
 def test_no_two_texts_meet_and_none_leaves_the_picture(graph, least):
     figure = draw_graph(graph, title="What images are taken for")
-    found = texts(figure)
-    assert len(found) >= least
-    for (one, box), (other, another) in itertools.combinations(found, 2):
-        assert not box.overlaps(another), (one, other)
+    placed = texts(figure)
+    assert len(placed) >= least
+    for (text, box), (other, other_box) in itertools.combinations(placed, 2):
+        assert not box.overlaps(other_box), (text, other)
     width, height = figure.canvas.get_width_height()
-    for text, box in found:
+    for text, box in placed:
         assert 0 <= box.x0 < box.x1 <= width, text
         assert 0 <= box.y0 < box.y1 <= height, text
 
 
 def test_a_picture_says_what_it_draws_and_what_it_leaves_out():
-    edges = {
-        ("i:ray", "p:aquarium"): 12,
-        ("i:shark", "p:aquarium"): 11,
-        ("i:pug", "p:kennel"): 30,
-        ("i:ox", "p:zoo"): 5,
-    }
-    words = said(draw_graph(made(edges), title="Of three", shown=3))
+    edges = {("i:ray", "p:aquarium"): 12, ("i:shark", "p:aquarium"): 11}
+    edges |= {("i:pug", "p:kennel"): 30, ("i:ox", "p:zoo"): 5}
+    words = words_of(draw_graph(graph_of(edges), title="Of three", shown=3))
     assert "Of three" in words
     assert "3 of 4 edges, the heaviest, with 53 of 58 images; the widest has 30" in words
     assert {"pug", "ray", "shark", "kennel", "aquarium", "i", "p"} <= set(words)
     assert not {"ox", "zoo"} & set(words)
-    assert {"ox", "zoo"} <= set(said(draw_graph(made(edges), title="Of three")))
+    assert {"ox", "zoo"} <= set(words_of(draw_graph(graph_of(edges), title="Of three")))
     every = large()
-    assert f"{EDGES} of {every.number_of_edges():,} edges" in " ".join(said(draw_graph(every, title="T")))
+    assert f"{EDGES} of {every.number_of_edges():,} edges" in " ".join(words_of(draw_graph(every, title="T")))
 
 
 def test_long_names_lose_their_middle_and_dollars_are_letters():
     long = "a class whose name is longer than any of those that ImageNet has"
-    words = said(draw_graph(made({(f"d:{long}", "p:$x_1$ and $y^2$"): 3}), title="$T$"))
+    words = words_of(draw_graph(graph_of({(f"d:{long}", "p:$x_1$ and $y^2$"): 3}), title="$T$"))
     (shortened,) = [text for text in words if text.startswith("a class whose")]
     assert len(shortened) == LONGEST
     assert shortened.endswith("ImageNet has")
@@ -120,7 +110,7 @@ def test_long_names_lose_their_middle_and_dollars_are_letters():
 
 
 def test_each_dataset_has_its_colour_and_those_too_many_are_grey():
-    figure = draw_graph(made({(f"set{number}:a", "set0:b"): 1 for number in range(9)}), title="T")
+    figure = draw_graph(graph_of({(f"set{number}:a", "set0:b"): 1 for number in range(9)}), title="T")
     assert [text.get_text() for text in figure.legends[0].get_texts()] == [f"set{number}" for number in range(9)]
     colors = [handle.get_color() for handle in figure.legends[0].legend_handles]
     assert len(set(colors)) == 7
@@ -128,14 +118,14 @@ def test_each_dataset_has_its_colour_and_those_too_many_are_grey():
 
 
 def test_wider_edges_have_more_images():
-    figure = draw_graph(made({("a:x", "p:z"): 100, ("a:y", "p:z"): 25}), title="T")
+    figure = draw_graph(graph_of({("a:x", "p:z"): 100, ("a:y", "p:z"): 25}), title="T")
     (edges,) = [lines for lines in figure.axes[0].collections if hasattr(lines, "get_segments")]
     widths = edges.get_linewidths()
     assert widths[0] == pytest.approx(2 * widths[1]), "the square of the width grows with the weight"
 
 
 def test_a_graph_of_loops_and_edges_both_ways_is_drawn():
-    words = said(draw_graph(made({("p:a", "p:a"): 3, ("p:a", "p:b"): 2, ("p:b", "p:a"): 1}), title="T"))
+    words = words_of(draw_graph(graph_of({("p:a", "p:a"): 3, ("p:a", "p:b"): 2, ("p:b", "p:a"): 1}), title="T"))
     assert (words.count("a"), words.count("b")) == (2, 2)
 
 

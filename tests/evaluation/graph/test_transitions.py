@@ -103,10 +103,7 @@ def test_one_detector_of_several_is_taken(tmp_path):
             "id,class,prediction,score\n1,a:x,p:y,1\n2,x,p:y,1\n",
             r"The class in .* does not name a class: 'x' and the like at 1 id \(2\)",
         ),
-        (
-            "id,class,prediction,score\n1,a:x,,1\n",
-            r"The prediction in .* not name a class: '' and the like at 1 id",
-        ),
+        ("id,class,prediction,score\n1,a:x,,1\n", r"The prediction in .* not name a class: '' and the like at 1 id"),
         ("id,class,prediction,score\n1,a:x,p:y,1\n1,a:x,p:z,1\n", r"several lines of mine for 1 id \(1\)"),
     ],
 )
@@ -121,12 +118,7 @@ def release(tmp_path_factory):
     return load(str(make_facets(tmp_path_factory.mktemp("facets"))))
 
 
-IDS = (
-    "places365/b/bedroom/0.jpg",
-    "sun397/f/fountain/3.jpg",
-    "imagenet/n02088364/1.jpg",
-    "imagenet/n03388043/2.jpg",
-)
+IDS = ("places365/b/bedroom/0.jpg", "sun397/f/fountain/3.jpg", "imagenet/n02088364/1.jpg", "imagenet/n03388043/2.jpg")
 EXPECTED = [
     ("places365:bedroom", "places365:bedroom"),
     ("sun397:fountain", "places365:fountain"),

@@ -10,9 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from tests.evaluation.made_rows import figure
 from tests.evaluation.refusals import refusal
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.protocols.figures import Figure
 from unknown_detection.evaluation.protocols.results import (
     COLUMNS,
     FIGURE_KEY,
@@ -27,23 +27,6 @@ from unknown_detection.evaluation.protocols.results import (
 def run(name="adam-0", seed=0, variant="adam", digest=None):
     digest = f"weights of {name}" if digest is None else digest
     return ModelRun(name, variant, seed, "small", digest, {"odin": {"temperature": 1000.0}}, {"numpy": "2.0"})
-
-
-def figure(value, metric="auroc", unknown="near_ood", **fields):
-    named = {
-        "protocol": "unknown-detection",
-        "config": "digits",
-        "setting": "ood",
-        "known": "test",
-        "positive": "",
-        "rows": "as_published",
-        "statistic": "",
-        "fitted_on": "",
-        "factor": 100.0,
-        "n_known": 4,
-        "n_unknown": 6,
-    }
-    return Figure(**{**named, "unknown": unknown, "metric": metric, "value": value, **fields})
 
 
 def table(*judged):

@@ -4,35 +4,19 @@ from dataclasses import replace
 
 import pytest
 
-from tests.evaluation.made_rows import only
+from tests.evaluation.made_rows import figure, only
 from tests.evaluation.metrics.test_mixture import MIXTURES
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.protocols.figures import Figure
 from unknown_detection.evaluation.protocols.robustness import detector_robustness, optimizer_robustness
 
-FPR = Figure(
-    protocol="unknown-detection",
-    config="mnist",
-    setting="ood_detection",
-    known="test",
-    unknown="far_ood_fashion",
-    metric="fpr_at_95_tpr_known_positive",
-    positive="known",
-    rows="as_published",
-    statistic="",
-    fitted_on="",
-    value=0.1,
-    factor=100.0,
-    n_known=10,
-    n_unknown=10,
-)
+FPR = figure(0.1, "fpr_at_95_tpr_known_positive", config="mnist", unknown="far_ood_fashion", positive="known")
 AUROC = replace(FPR, metric="auroc", positive="")
 OPTIMIZERS = ("adam", "rmsprop", "adamax", "nadam", "sgd", "adagrad", "adadelta")
 
 
-def two_models(figure, mean, variance):
+def two_models(of, mean, variance):
     """Two values in percent with this mean and population variance, as fractions."""
-    return [replace(figure, value=(mean + sign * variance**0.5) / 100) for sign in (-1, 1)]
+    return [replace(of, value=(mean + sign * variance**0.5) / 100) for sign in (-1, 1)]
 
 
 def table_3():
@@ -81,8 +65,8 @@ def test_an_optimizer_is_judged_over_the_sets_of_unknowns():
     sets = ("fashion", "omniglot", "gaussian", "uniform")
     models = [[], []]
     for name, row in zip(sets, MIXTURES["table 7"], strict=False):
-        for model, figure in zip(models, two_models(replace(FPR, unknown=name), *row[0]), strict=True):
-            model.append(figure)
+        for model, added in zip(models, two_models(replace(FPR, unknown=name), *row[0]), strict=True):
+            model.append(added)
     measured = optimizer_robustness({"adam": models})["adam"]
     mean = only(measured, statistic="mixture_mean")
     assert mean.unknown == "fashion + omniglot + gaussian + uniform"
@@ -100,9 +84,7 @@ def test_statistics_among_the_figures_are_passed_over():
 
 def test_without_duplicates_rows_are_mixed_apart():
     runs = {
-        name: [
-            [figure, replace(figure, rows="without_duplicates", value=0.5 + 0.1 * i)] for i, figure in enumerate(pair)
-        ]
+        name: [[of, replace(of, rows="without_duplicates", value=0.5 + 0.1 * i)] for i, of in enumerate(pair)]
         for name, pair in (("adam", two_models(FPR, 10, 4)), ("sgd", two_models(FPR, 12, 4)))
     }
     means = {f.rows: f.reported for f in detector_robustness(runs) if f.statistic == "mixture_mean"}
@@ -112,14 +94,8 @@ def test_without_duplicates_rows_are_mixed_apart():
 @pytest.mark.parametrize(
     ("runs", "sentence"),
     [
-        (
-            {"adam": [[FPR], [FPR]], "sgd": [[FPR], [FPR, AUROC]]},
-            "the figure auroc of mnist, far_ood_fashion",
-        ),
-        (
-            {"adam": [[FPR], [FPR]], "sgd": [[replace(FPR, unknown="other")], [FPR]]},
-            "Not all models have the figure",
-        ),
+        ({"adam": [[FPR], [FPR]], "sgd": [[FPR], [FPR, AUROC]]}, "the figure auroc of mnist, far_ood_fashion"),
+        ({"adam": [[FPR], [FPR]], "sgd": [[replace(FPR, unknown="other")], [FPR]]}, "Not all models have the figure"),
     ],
 )
 def test_what_cannot_be_compared_is_refused(runs, sentence):

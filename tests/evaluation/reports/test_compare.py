@@ -4,29 +4,21 @@ import math
 
 import pytest
 
+from tests.evaluation.made_rows import figure
 from unknown_detection.evaluation.errors import EvaluationError
-from unknown_detection.evaluation.protocols.figures import Figure
 from unknown_detection.evaluation.protocols.results import ModelRun, tidy
 from unknown_detection.evaluation.reports.compare import compare, largest, select
 
 AUROC, AURC = ("auroc", 100.0), ("aurc", 1000.0)
 
 
-def figure(value, metric="auroc", factor=100.0, unknown="near_ood", rows="as_published", left_out=0):
-    return Figure("p", "c", "s", "test", unknown, metric, "", rows, "", "", value, factor, 4, 6, left_out)
-
-
 def report(values, variant="adam", digest="ab", detector="msp"):
     """Figures by (metric, factor), a value for each seed."""
-    judged = [
-        (
-            ModelRun(f"{variant}-{seed}", variant, seed, "", f"{seed}", {}, {}),
-            detector,
-            [figure(value, metric, factor)],
-        )
-        for (metric, factor), seeds in values.items()
-        for seed, value in enumerate(seeds)
-    ]
+    judged = []
+    for (metric, factor), seeds in values.items():
+        for seed, value in enumerate(seeds):
+            run = ModelRun(f"{variant}-{seed}", variant, seed, "", f"{seed}", {}, {})
+            judged.append((run, detector, [figure(value, metric, factor=factor)]))
     return tidy(judged, release="digits", release_digest=digest)
 
 

@@ -1,12 +1,16 @@
 """Tables of papers, set from their own numbers: the cells come out where the paper prints them."""
 
+from dataclasses import replace
+from functools import partial
+
 import pytest
 
+from tests.evaluation import made_rows
 from tests.evaluation.display.as_text import text_lines
 from tests.evaluation.made_rows import make_rows
 from unknown_detection.evaluation.display.tables import as_csv
 from unknown_detection.evaluation.protocols import broad, facets
-from unknown_detection.evaluation.protocols.figures import Figure, means
+from unknown_detection.evaluation.protocols.figures import means
 from unknown_detection.evaluation.protocols.registry import figures, protocol_of
 from unknown_detection.evaluation.protocols.results import ModelRun, over_runs, tidy
 from unknown_detection.evaluation.reports.placed import paper_tables, summaries
@@ -16,22 +20,7 @@ def run(variant="", seed=0):
     return ModelRun(f"{variant}-{seed}", variant, seed, "m", f"{variant} {seed}", {}, {})
 
 
-def figure(value, metric="auroc", **named):
-    plain = {
-        "protocol": "broad",
-        "config": "c",
-        "setting": "dsd",
-        "known": "test",
-        "unknown": "u",
-        "positive": "",
-        "rows": "as_published",
-        "statistic": "",
-        "fitted_on": "",
-        "factor": 100.0,
-        "n_known": 2,
-        "n_unknown": 2,
-    }
-    return Figure(**{**plain, **named, "metric": metric, "value": value})
+figure = partial(made_rows.figure, protocol="broad", setting="dsd", unknown="u")
 
 
 def lines_of(*judged):
@@ -148,13 +137,8 @@ def test_openood_has_means_first_and_splits_behind_a_link():
     # AUROC 6 of 8 pairs against the near, 8 and 4 of 8 against the far; OSCR of three right rows of four.
     standard = placed["openood-c-s-standard"].table
     assert [heading.group for heading in standard.columns[::4]] == ["Near-OoD mean", "Far-OoD mean", ""]
-    assert [heading.title for heading in standard.columns[4:]] == [
-        "FPR@95%TPR",
-        "AUROC",
-        "AUPR-In",
-        "AUPR-Out",
-        "Accuracy",
-    ]
+    titles = [heading.title for heading in standard.columns[4:]]
+    assert titles == ["FPR@95%TPR", "AUROC", "AUPR-In", "AUPR-Out", "Accuracy"]
     # Trapezoids by hand against the near: known 0 1 2 3, unknown 1.5 4. In: .5 + (2/3 + 3/4) / 8 + (3/4 + 4/5) / 8;
     # out: .5 + (1/3 + 1/2) / 4.
     (line,) = (line for line in text_lines(standard) if line.startswith("| msp "))
@@ -178,7 +162,7 @@ def test_openood_has_means_first_and_splits_behind_a_link():
 
 def test_figures_without_duplicates_stand_beside_those_of_all_rows():
     published = unified(74.0, 773.0, 70.0)
-    clean = [Figure(**{**vars(entry), "rows": "without_duplicates", "value": entry.value / 2}) for entry in published]
+    clean = [replace(entry, rows="without_duplicates", value=entry.value / 2) for entry in published]
     placed = tables((run(), "msp", [*published, *clean]))
     assert set(placed) == {
         "unknown-detection-cifar",
@@ -245,17 +229,16 @@ def test_ways_of_training_have_tables_of_their_own():
 
 
 def test_what_duplicates_change_on_many_configs_is_linked_and_not_shown():
-    def both(configs):
+    def effects(configs):
         all_rows = [figure(0.8, protocol="facets", config=name, setting="ood_detection") for name in configs]
-        without = [Figure(**{**vars(one), "rows": "without_duplicates", "value": 0.7}) for one in all_rows]
-        found = tables((run(), "msp", [*all_rows, *without]))
-        return {name: placed for name, placed in found.items() if name.startswith("duplicates-")}
+        without = [replace(entry, rows="without_duplicates", value=0.7) for entry in all_rows]
+        placed = tables((run(), "msp", [*all_rows, *without]))
+        return {name: table for name, table in placed.items() if name.startswith("duplicates-")}
 
-    few, many = both(["t1"]), both(["t1", "t2", "t3", "t4"])
-    assert {name: placed.shown for name, placed in few.items()} == {"duplicates-facets-t1": True}
-    assert {placed.shown for placed in many.values()} == {False}
-    assert len(many) == 4
-    assert text_lines(few["duplicates-facets-t1"].table) == [
+    single, many = effects(["t1"]), effects(["t1", "t2", "t3", "t4"])
+    assert {name: placed.shown for name, placed in single.items()} == {"duplicates-facets-t1": True}
+    assert [placed.shown for placed in many.values()] == [False] * 4
+    assert text_lines(single["duplicates-facets-t1"].table) == [
         "| Detector | AUROC all ↑ | AUROC without ↑ |",
         "| msp | 80.00 | 70.00 |",
     ]

@@ -18,20 +18,13 @@ from tests.browser import look_at
 from tests.evaluation.display.as_text import page_of
 from unknown_detection.evaluation.__main__ import main
 from unknown_detection.evaluation.commands import report as command
-from unknown_detection.evaluation.demo.release import CONFIG, MIXED, make_release
+from unknown_detection.evaluation.demo.release import CONFIG, MIXED
 from unknown_detection.evaluation.protocols.results import COLUMNS, read_figures
 from unknown_detection.evaluation.releases import load
 from unknown_detection.evaluation.reports import report as report_module
 from unknown_detection.evaluation.scoring.fit_splits import in_fit_half
 from unknown_detection.evaluation.scoring.joining import release_index
 from unknown_detection.evaluation.scoring.scores import Provenance, write_scores
-
-
-@pytest.fixture(scope="module")
-def root(tmp_path_factory):
-    folder = tmp_path_factory.mktemp("report") / "digits"
-    make_release(folder)
-    return folder
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -43,9 +36,9 @@ def opened_once():
 
 
 @pytest.fixture(scope="module")
-def rows(root):
+def rows(demo):
     """The rows of the config `digits` with made-up scores of two detectors and predictions, a set for each seed."""
-    index_rows = release_index(load(str(root)), [CONFIG]).rows
+    index_rows = release_index(load(str(demo)), [CONFIG]).rows
 
     def of_seed(seed):
         numbers = np.random.default_rng(seed)
@@ -65,37 +58,28 @@ def rows(root):
     return of_seed
 
 
-def write(path, root, columns, detectors=("msp", "mine"), seed=0, keep=None, **options):
+def write(path, demo, columns, detectors=("msp", "mine"), seed=0, keep=None, **options):
     keep = np.ones(len(columns["id"]), bool) if keep is None else keep
+    of_all = {name: columns[name][keep] for name in ("id", "prediction")}
     tables = [
-        pa.table(
-            {
-                "id": columns["id"][keep],
-                "detector": [name] * keep.sum(),
-                "score": columns[name][keep],
-                "prediction": columns["prediction"][keep],
-            }
-        )
-        for name in detectors
+        pa.table({**of_all, "detector": [name] * keep.sum(), "score": columns[name][keep]}) for name in detectors
     ]
     path.parent.mkdir(exist_ok=True)
-    digest = load(str(root)).digest
-    about = Provenance(
-        digest,
-        (CONFIG,),
-        f"folder/net.py:make {path.stem}",
-        path.stem,
-        seed,
-        {"mine": {"k": 3.0}},
-        {"torch": "2"},
-        **options,
-    )
+    digest = load(str(demo)).digest
+    model = f"folder/net.py:make {path.stem}"
+    about = Provenance(digest, (CONFIG,), model, path.stem, seed, {"mine": {"k": 3.0}}, {"torch": "2"}, **options)
     write_scores(path, pa.concat_tables(tables), about)
     return str(path)
 
 
-def report(out, root, *words):
-    return main(["report", "--release", str(root), "--out", str(out), "--no-plots", *map(str, words)])
+@pytest.fixture(scope="module")
+def path(tmp_path_factory, demo, rows):
+    """The scores file of a run with seed 0. Read only."""
+    return write(tmp_path_factory.mktemp("scores") / "run.parquet", demo, rows(0))
+
+
+def report(out, demo, *words):
+    return main(["report", "--release", str(demo), "--out", str(out), "--no-plots", *map(str, words)])
 
 
 def value(figures, **named):
@@ -103,17 +87,11 @@ def value(figures, **named):
     return matching
 
 
-def test_the_public_function_gives_the_figures_of_the_command(tmp_path, root, rows):
-    path = write(tmp_path / "run.parquet", root, rows(0))
-    assert report(tmp_path / "out", root, "--scores", path) == 0
-    assert ud.report(path, root, tmp_path / "ours", plots=False).equals(read_figures(tmp_path / "out"))
-
-
-def test_figures_are_scikit_learn_s_on_the_rows_that_the_ids_name(tmp_path, root, rows):
+def test_figures_are_scikit_learn_s_on_the_rows_that_the_ids_name(tmp_path, demo, rows):
     columns = rows(0)
     shuffled = np.random.default_rng(1).permutation(len(columns["id"]))
     mixed = {name: values[shuffled] for name, values in columns.items()}
-    assert report(tmp_path / "out", root, "--scores", write(tmp_path / "run.parquet", root, mixed)) == 0
+    assert report(tmp_path / "out", demo, "--scores", write(tmp_path / "run.parquet", demo, mixed)) == 0
     figures = read_figures(tmp_path / "out")
     for detector in ("msp", "mine"):
         for split in ("near_ood", "far_ood_noise", "far_ood_textures"):
@@ -134,14 +112,14 @@ def test_figures_are_scikit_learn_s_on_the_rows_that_the_ids_name(tmp_path, root
     assert aurc == pytest.approx(np.mean(areas), abs=4 * np.std(areas) / 200**0.5 + 1e-12)
 
 
-def test_thresholds_are_chosen_on_rows_that_detectors_were_not_fitted_on(tmp_path, root, rows, capsys):
+def test_thresholds_are_chosen_on_rows_that_detectors_were_not_fitted_on(tmp_path, demo, rows, capsys):
     """Their rows have no scores, and a file that says so is whole without them."""
     columns = rows(0)
     validation = columns["split"] == "validation"
     fits = np.zeros(len(validation), bool)
     fits[validation] = in_fit_half(columns["id"][validation].tolist(), columns["label"][validation])
-    path = write(tmp_path / "run.parquet", root, columns, keep=~fits, fit_half=f"{CONFIG}/validation")
-    assert report(tmp_path / "out", root, "--scores", path, "--protocol", "od-test") == 0
+    path = write(tmp_path / "run.parquet", demo, columns, keep=~fits, fit_half=f"{CONFIG}/validation")
+    assert report(tmp_path / "out", demo, "--scores", path, "--protocol", "od-test") == 0
     assert f"note: detectors of run were fitted on half of {CONFIG}/validation" in capsys.readouterr().out
     assert f"fitted on half of {CONFIG}/validation" in page_of(tmp_path / "out")
     # The least of the thresholds with the best balanced accuracy on the tune half and near_ood.
@@ -154,26 +132,26 @@ def test_thresholds_are_chosen_on_rows_that_detectors_were_not_fitted_on(tmp_pat
     named = {"detector": "mine", "fitted_on": "near_ood", "unknown": "far_ood_noise", "rows": "as_published"}
     accuracy = value(read_figures(tmp_path / "out"), **named, setting="od_test", statistic="")
     assert accuracy == pytest.approx(((test <= cut).mean() + (far > cut).mean()) / 2)
-    path = write(tmp_path / "other.parquet", root, columns, keep=~fits)
-    assert report(tmp_path / "other", root, "--scores", path) == 2
+    path = write(tmp_path / "other.parquet", demo, columns, keep=~fits)
+    assert report(tmp_path / "other", demo, "--scores", path) == 2
 
 
-def test_detectors_that_were_fitted_on_the_rows_of_their_thresholds_are_named(tmp_path, root, rows, capsys):
+def test_detectors_that_were_fitted_on_the_rows_of_their_thresholds_are_named(tmp_path, demo, rows, capsys):
     """As temperature scaling, KL matching and mixtures are; training rows are no rows of thresholds."""
     tuned = f"{CONFIG}/validation"
     used = {"msp": {"threshold_on": tuned}, "mine": {"fitted_on": tuned, "threshold_on": tuned}}
-    path = write(tmp_path / "run.parquet", root, rows(0), rows=used)
+    path = write(tmp_path / "run.parquet", demo, rows(0), rows=used)
     warning = f"od-test chooses the thresholds of mine on rows of {tuned} that they were fitted on"
-    assert report(tmp_path / "out", root, "--scores", path, "--protocol", "od-test", "--dry-run") == 0
+    assert report(tmp_path / "out", demo, "--scores", path, "--protocol", "od-test", "--dry-run") == 0
     assert f"note: {warning}\n" in capsys.readouterr().out
-    assert report(tmp_path / "out", root, "--scores", path, "--dry-run") == 0
+    assert report(tmp_path / "out", demo, "--scores", path, "--dry-run") == 0
     assert "od-test chooses" not in capsys.readouterr().out, "a protocol without thresholds"
 
 
-def test_every_line_says_of_what_and_by_whom(tmp_path, root, rows):
-    assert report(tmp_path / "out", root, "--scores", write(tmp_path / "run.parquet", root, rows(0), seed=7)) == 0
+def test_every_line_says_of_what_and_by_whom(tmp_path, demo, rows):
+    assert report(tmp_path / "out", demo, "--scores", write(tmp_path / "run.parquet", demo, rows(0), seed=7)) == 0
     line = read_figures(tmp_path / "out").to_dict("records")[-1]
-    assert (line["release"], line["release_digest"]) == ("digits", load(str(root)).digest)
+    assert (line["release"], line["release_digest"]) == ("digits", load(str(demo)).digest)
     assert (line["run"], line["seed"], line["model_digest"]) == ("run", 7, "run")
     assert line["model"] == line["variant"] == "net.py:make run", "no path of this machine"
     assert (line["detector"], json.loads(line["hyperparameters"])) == ("mine", {"k": 3.0})
@@ -182,30 +160,30 @@ def test_every_line_says_of_what_and_by_whom(tmp_path, root, rows):
     assert versions["judged"]["numpy"] == np.__version__
 
 
-def test_a_csv_of_ids_and_scores_from_anywhere_is_enough(tmp_path, root, rows, capsys):
+def test_a_csv_of_ids_and_scores_from_anywhere_is_enough(tmp_path, demo, rows, capsys):
     columns = rows(0)
     keep = ~np.isin(columns["split"], ("validation", "external_validation"))
     table = pa.table({"id": columns["id"][keep], "score": columns["mine"][keep]})
     pa.csv.write_csv(table, tmp_path / "theirs.csv")
-    assert report(tmp_path / "out", root, "--splits", CONFIG, "--scores", tmp_path / "theirs.csv") == 0
+    assert report(tmp_path / "out", demo, "--splits", CONFIG, "--scores", tmp_path / "theirs.csv") == 0
     figures = read_figures(tmp_path / "out")
     assert set(figures["detector"]) == {"theirs"}
     assert set(figures["setting"]) == {"ood_detection"}, "what needs predictions is left out"
     note = "no predictions of theirs, so no figures of Unknown detection, Misclassification detection"
     assert f"note: {note}\n" in capsys.readouterr().out
     assert f" {note}. " in page_of(tmp_path / "out")
-    assert report(tmp_path / "out", root, "--scores", tmp_path / "theirs.csv") == 2
+    assert report(tmp_path / "out", demo, "--scores", tmp_path / "theirs.csv") == 2
     assert "Name the configs of the scores with --splits" in capsys.readouterr().err
 
 
-def test_seeds_in_the_names_of_files_are_seeds_of_one_detector(tmp_path, root, rows):
+def test_seeds_in_the_names_of_files_are_seeds_of_one_detector(tmp_path, demo, rows):
     """Not detectors of their own, the best seed of which would be the best detector."""
     for seed in (1, 2, 10):
         columns = rows(seed)
         table = pa.table({"id": columns["id"], "score": columns["mine"]})
         pa.csv.write_csv(table, tmp_path / f"mine-seed{seed}.csv")
     files = [tmp_path / f"mine-seed{seed}.csv" for seed in (1, 2, 10)]
-    assert report(tmp_path / "out", root, "--splits", CONFIG, "--scores", *files) == 0
+    assert report(tmp_path / "out", demo, "--splits", CONFIG, "--scores", *files) == 0
     lines = read_figures(tmp_path / "out").to_dict("records")
     assert {(line["detector"], line["seed"]) for line in lines} == {("mine", 1), ("mine", 2), ("mine", 10)}
     page = page_of(tmp_path / "out")
@@ -213,18 +191,18 @@ def test_seeds_in_the_names_of_files_are_seeds_of_one_detector(tmp_path, root, r
     assert " mine " in page
 
 
-def test_a_sign_that_may_be_reversed_is_hinted_at(tmp_path, root, rows, capsys):
+def test_a_sign_that_may_be_reversed_is_hinted_at(tmp_path, demo, rows, capsys):
     columns = rows(0)
     columns["mine"] = -columns["mine"]
-    assert report(tmp_path / "out", root, "--scores", write(tmp_path / "run.parquet", root, columns)) == 0
+    assert report(tmp_path / "out", demo, "--scores", write(tmp_path / "run.parquet", demo, columns)) == 0
     hint = "every AUROC of mine is below 0.5, so its sign may be reversed: higher scores must mean more unknown"
     assert f"note: {hint}\n" in (output := capsys.readouterr().out)
     assert "AUROC of msp" not in output
     assert f" {hint}. " in page_of(tmp_path / "out")
 
 
-def test_a_report_of_a_demo_release_says_so(tmp_path, root, rows, capsys):
-    assert report(tmp_path / "out", root, "--scores", write(tmp_path / "run.parquet", root, rows(0))) == 0
+def test_a_report_of_a_demo_release_says_so(tmp_path, demo, path, capsys):
+    assert report(tmp_path / "out", demo, "--scores", path) == 0
     warning = "digits is a demo release: its figures try the tools out, and are no results"
     assert f"note: {warning}\n" in capsys.readouterr().out
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
@@ -232,9 +210,9 @@ def test_a_report_of_a_demo_release_says_so(tmp_path, root, rows, capsys):
     assert sorted(order, key=page.index) == order, "results, warnings, the rest, and what it is of"
 
 
-def test_a_report_ends_with_the_main_figures_the_best_detector_first(tmp_path, root, rows, capsys):
-    files = [write(tmp_path / f"r{seed}.parquet", root, rows(seed), seed=seed) for seed in (0, 1)]
-    assert report(tmp_path / "out", root, "--scores", *(f"net={path}" for path in files)) == 0
+def test_a_report_ends_with_the_main_figures_the_best_detector_first(tmp_path, demo, rows, capsys):
+    files = [write(tmp_path / f"r{seed}.parquet", demo, rows(seed), seed=seed) for seed in (0, 1)]
+    assert report(tmp_path / "out", demo, "--scores", *(f"net={path}" for path in files)) == 0
     lines = capsys.readouterr().out.splitlines()
     start = lines.index("Unknown detection on digits, best first")
     assert lines[start + 1].split("  ")[0] == "detector"
@@ -256,12 +234,12 @@ def test_a_report_ends_with_the_main_figures_the_best_detector_first(tmp_path, r
     assert lines[-1] == f"the page, without plots: {tmp_path / 'out' / 'report.html'}"
 
 
-def test_a_protocol_of_one_s_own_is_a_file_with_figures_tables_and_a_headline(tmp_path, root, rows, capsys):
+def test_a_protocol_of_one_s_own_is_a_file_with_figures_tables_and_a_headline(tmp_path, demo, rows, capsys):
     """Of `examples/own_protocol.py`, whose AUROC is scikit-learn's over all unknown rows."""
     columns, own = rows(0), Path(__file__).parents[3] / "examples" / "own_protocol.py"
-    path = write(tmp_path / "run.parquet", root, columns)
+    path = write(tmp_path / "run.parquet", demo, columns)
     words = ["--protocol", f"{own}:POOLED={CONFIG}", "--scores", path]
-    assert report(tmp_path / "out", root, *words, "--csv") == 0
+    assert report(tmp_path / "out", demo, *words, "--csv") == 0
     output = capsys.readouterr().out
     judged = np.isin(columns["split"], ("test", "near_ood", "far_ood_noise", "far_ood_textures"))
     expected = roc_auc_score(columns["split"][judged] != "test", columns["mine"][judged])
@@ -275,19 +253,19 @@ def test_a_protocol_of_one_s_own_is_a_file_with_figures_tables_and_a_headline(tm
         *contents(tmp_path / "out")
     }
     (tmp_path / "broken.py").write_text("POOLED = 3")
-    assert report(tmp_path / "no", root, "--protocol", f"{tmp_path / 'broken.py'}:POOLED", "--scores", path) == 2
+    assert report(tmp_path / "no", demo, "--protocol", f"{tmp_path / 'broken.py'}:POOLED", "--scores", path) == 2
     assert "int is not a protocol" in capsys.readouterr().err
 
 
-def test_several_ways_of_training_with_several_seeds_are_judged_for_robustness(tmp_path, root, rows):
+def test_several_ways_of_training_with_several_seeds_are_judged_for_robustness(tmp_path, demo, rows):
     files = []
     for number, variant in enumerate(("adam", "sgd")):
         for seed in range(2):
             path = tmp_path / f"{variant}-{seed}.parquet"
-            files.append(f"{variant}={write(path, root, rows(10 * number + seed), seed=seed)}")
-    assert report(tmp_path / "out", root, "--scores", *files) == 0
+            files.append(f"{variant}={write(path, demo, rows(10 * number + seed), seed=seed)}")
+    assert report(tmp_path / "out", demo, "--scores", *files) == 0
     drawn = ("--protocol", "equal-numbers", "--protocol", "optimizer-robustness")
-    assert report(tmp_path / "equal", root, *drawn, "--scores", *files) == 0
+    assert report(tmp_path / "equal", demo, *drawn, "--scores", *files) == 0
     equal = [line for line in read_figures(tmp_path / "equal").to_dict("records") if line["statistic"] == "robustness"]
     assert {"aupr_in_average_precision", "detection_error_known_positive"} < {line["metric"] for line in equal}
     assert {line["n_known"] - line["n_unknown"] for line in equal} == {0}
@@ -320,33 +298,33 @@ def test_several_ways_of_training_with_several_seeds_are_judged_for_robustness(t
         ),
     ],
 )
-def test_missing_ids_are_refused_in_a_sentence(tmp_path, root, rows, capsys, spoil, says):
+def test_missing_ids_are_refused_in_a_sentence(tmp_path, demo, rows, capsys, spoil, says):
     columns = rows(0)
-    path = write(tmp_path / "run.parquet", root, columns, keep=spoil(columns))
-    assert report(tmp_path / "out", root, "--scores", path) == 2
+    path = write(tmp_path / "run.parquet", demo, columns, keep=spoil(columns))
+    assert report(tmp_path / "out", demo, "--scores", path) == 2
     message = capsys.readouterr().err
     assert re.search(says, message)
     assert message.count("\n") == 1
     assert not (tmp_path / "out").exists()
 
 
-def test_extra_and_repeated_ids_are_refused(tmp_path, root, rows, capsys):
+def test_extra_and_repeated_ids_are_refused(tmp_path, demo, rows, capsys):
     columns = rows(0)
     extra = {name: np.append(values, values[:1]) for name, values in columns.items()}
-    assert report(tmp_path / "out", root, "--scores", write(tmp_path / "twice.parquet", root, extra)) == 2
+    assert report(tmp_path / "out", demo, "--scores", write(tmp_path / "twice.parquet", demo, extra)) == 2
     assert "has several scores of msp for 1 id" in capsys.readouterr().err
     extra["id"] = np.append(columns["id"], "elsewhere/1")
-    assert report(tmp_path / "out", root, "--scores", write(tmp_path / "extra.parquet", root, extra)) == 2
+    assert report(tmp_path / "out", demo, "--scores", write(tmp_path / "extra.parquet", demo, extra)) == 2
     assert "has 1 id (elsewhere/1) that digits of the release does not have" in capsys.readouterr().err
 
 
-def test_scores_of_another_release_are_refused(tmp_path, root, rows, capsys):
+def test_scores_of_another_release_are_refused(tmp_path, demo, rows, capsys):
     path = tmp_path / "run.parquet"
-    write(path, root, rows(0))
+    write(path, demo, rows(0))
     table = pq.read_table(path)
     about = json.loads(table.schema.metadata[b"unknown_detection"])
     write_scores(path, table, Provenance(**{**about, "configs": (CONFIG,), "release_digest": "ab" * 32}))
-    assert report(tmp_path / "out", root, "--scores", path) == 2
+    assert report(tmp_path / "out", demo, "--scores", path) == 2
     assert "has scores of a release with digest abababababab" in capsys.readouterr().err
 
 
@@ -360,44 +338,43 @@ def test_scores_of_another_release_are_refused(tmp_path, root, rows, capsys):
         (("--protocol", "optimizer-robustness"), "two or more models for each of two or more training methods"),
     ],
 )
-def test_what_cannot_be_judged_is_refused(tmp_path, root, rows, capsys, words, says):
-    assert report(tmp_path / "out", root, *words, "--scores", write(tmp_path / "run.parquet", root, rows(0))) == 2
+def test_what_cannot_be_judged_is_refused(tmp_path, demo, path, capsys, words, says):
+    assert report(tmp_path / "out", demo, *words, "--scores", path) == 2
     assert says in capsys.readouterr().err
 
 
-def test_two_files_of_one_name_and_one_run_twice_are_refused(tmp_path, root, rows, capsys):
+def test_two_files_of_one_name_and_one_run_twice_are_refused(tmp_path, demo, rows, capsys):
     (tmp_path / "b").mkdir()
-    paths = [write(tmp_path / name / "run.parquet", root, rows(0)) for name in (".", "b")]
-    assert report(tmp_path / "out", root, "--scores", *paths) == 2
+    paths = [write(tmp_path / name / "run.parquet", demo, rows(0)) for name in (".", "b")]
+    assert report(tmp_path / "out", demo, "--scores", *paths) == 2
     assert "Several scores files have the name run; rename them" in capsys.readouterr().err
     copy = tmp_path / "again.parquet"
     copy.write_bytes((tmp_path / "run.parquet").read_bytes())
-    assert report(tmp_path / "out", root, "--scores", paths[0], copy) == 2
+    assert report(tmp_path / "out", demo, "--scores", paths[0], copy) == 2
     assert "run and again both have" in capsys.readouterr().err
 
 
-def test_ways_of_training_whose_files_would_have_one_name_are_refused(tmp_path, root, rows, capsys):
-    paths = [write(tmp_path / f"{name}.parquet", root, rows(0)) for name in "ab"]
-    assert report(tmp_path / "out", root, "--scores", f"x y={paths[0]}", f"x/y={paths[1]}") == 2
+def test_ways_of_training_whose_files_would_have_one_name_are_refused(tmp_path, demo, rows, capsys):
+    paths = [write(tmp_path / f"{name}.parquet", demo, rows(0)) for name in "ab"]
+    assert report(tmp_path / "out", demo, "--scores", f"x y={paths[0]}", f"x/y={paths[1]}") == 2
     assert "The training methods 'x y' and 'x/y'" in capsys.readouterr().err
 
 
-def test_a_dry_run_checks_and_writes_nothing(tmp_path, root, rows, capsys):
-    assert report(tmp_path / "out", root, "--dry-run", "--scores", write(tmp_path / "run.parquet", root, rows(0))) == 0
+def test_a_dry_run_checks_and_writes_nothing(tmp_path, demo, path, capsys):
+    assert report(tmp_path / "out", demo, "--dry-run", "--scores", path) == 0
     output = capsys.readouterr().out
     assert "unknown-detection: digits" in output
     assert f"nothing was written; the report would go to {tmp_path / 'out'}" in output
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["run.parquet"]
+    assert list(tmp_path.iterdir()) == []
 
 
 def contents(folder):
     return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_the_same_scores_give_the_same_bytes_and_every_file_is_listed(tmp_path, root, rows):
-    path = write(tmp_path / "run.parquet", root, rows(0))
+def test_the_same_scores_give_the_same_bytes_and_every_file_is_listed(tmp_path, demo, path):
     for out in ("one", "two"):
-        assert report(tmp_path / out, root, "--scores", path) == 0
+        assert report(tmp_path / out, demo, "--scores", path) == 0
     files = contents(tmp_path / "one")
     assert files == contents(tmp_path / "two")
     assert sorted(files) == ["figures.parquet", "report.html"]
@@ -406,9 +383,8 @@ def test_the_same_scores_give_the_same_bytes_and_every_file_is_listed(tmp_path, 
     assert all(f"<code>{name}</code>" in files["report.html"].decode() for name in COLUMNS)
 
 
-def test_tables_are_written_on_demand_in_full_precision_and_for_latex(tmp_path, root, rows):
-    path = write(tmp_path / "run.parquet", root, rows(0))
-    assert report(tmp_path / "out", root, "--scores", path, "--csv", "--latex") == 0
+def test_tables_are_written_on_demand_in_full_precision_and_for_latex(tmp_path, demo, path):
+    assert report(tmp_path / "out", demo, "--scores", path, "--csv", "--latex") == 0
     files = contents(tmp_path / "out")
     name = "tables/unknown-detection-digits"
     assert {"figures.csv", f"{name}.csv", f"{name}.tex", f"{name}-without-duplicates.csv"} < set(files)
@@ -423,40 +399,39 @@ def test_tables_are_written_on_demand_in_full_precision_and_for_latex(tmp_path, 
     assert len(files["figures.csv"].splitlines()) == 1 + len(read_figures(tmp_path / "out"))
 
 
-def test_python_gives_the_same_report_as_the_command(tmp_path, root, rows):
-    path = write(tmp_path / "run.parquet", root, rows(0))
+def test_python_gives_the_same_report_as_the_command(tmp_path, demo, path):
     lines = []
-    figures = ud.report([path], root, tmp_path / "python", splits=CONFIG, plots=False, csv=True, log=lines.append)
-    assert report(tmp_path / "command", root, "--scores", path, "--splits", CONFIG, "--csv") == 0
+    figures = ud.report([path], demo, tmp_path / "python", splits=CONFIG, plots=False, csv=True, log=lines.append)
+    assert report(tmp_path / "command", demo, "--scores", path, "--splits", CONFIG, "--csv") == 0
     assert contents(tmp_path / "python") == contents(tmp_path / "command")
     assert figures.equals(read_figures(tmp_path / "python"))
     assert any("demo release" in text for text in lines)
 
 
-def test_splits_that_are_not_chosen_need_no_scores(tmp_path, root, rows, capsys):
+def test_splits_that_are_not_chosen_need_no_scores(tmp_path, demo, rows, capsys):
     columns = rows(0)
-    path = write(tmp_path / "run.parquet", root, columns, keep=columns["split"] != "far_ood_noise")
+    path = write(tmp_path / "run.parquet", demo, columns, keep=columns["split"] != "far_ood_noise")
     chosen = ",".join(f"{CONFIG}/{name}" for name in ("test", "near_ood", "far_ood_textures"))
-    assert report(tmp_path / "out", root, "--scores", path) == 2
-    assert report(tmp_path / "out", root, "--scores", path, "--splits", chosen) == 0
-    complete = write(tmp_path / "whole" / "run.parquet", root, columns)
-    assert report(tmp_path / "all", root, "--scores", complete, "--splits", chosen) == 0
+    assert report(tmp_path / "out", demo, "--scores", path) == 2
+    assert report(tmp_path / "out", demo, "--scores", path, "--splits", chosen) == 0
+    complete = write(tmp_path / "whole" / "run.parquet", demo, columns)
+    assert report(tmp_path / "all", demo, "--scores", complete, "--splits", chosen) == 0
     figures = [read_figures(tmp_path / name) for name in ("out", "all")]
     assert figures[0].equals(figures[1])
     assert "far_ood_noise" not in " ".join(figures[0]["unknown"])
     capsys.readouterr()
-    assert report(tmp_path / "none", root, "--scores", path, "--splits", f"{CONFIG}/far_ood") == 2
+    assert report(tmp_path / "none", demo, "--scores", path, "--splits", f"{CONFIG}/far_ood") == 2
     assert "'far_ood' is not a split of digits" in capsys.readouterr().err
 
 
-def test_calibration_is_that_of_the_confidences_in_the_file(tmp_path, root, rows):
+def test_calibration_is_that_of_the_confidences_in_the_file(tmp_path, demo, rows):
     """Accuracy, and the gap to the confidence over 15 bins, with a loop over the bins."""
     columns = rows(0)
     confidence = np.random.default_rng(3).uniform(0.1, 1, len(columns["id"]))
     table = pa.table({name: columns[name] for name in ("id", "prediction")})
     table = table.append_column("score", pa.array(columns["mine"])).append_column("confidence", pa.array(confidence))
     pa.csv.write_csv(table, tmp_path / "mine.csv")
-    assert report(tmp_path / "out", root, "--splits", CONFIG, "--scores", tmp_path / "mine.csv") == 0
+    assert report(tmp_path / "out", demo, "--splits", CONFIG, "--scores", tmp_path / "mine.csv") == 0
     test = columns["split"] == "test"
     right = (columns["prediction"] == columns["label"])[test]
     error = 0.0
@@ -469,33 +444,33 @@ def test_calibration_is_that_of_the_confidences_in_the_file(tmp_path, root, rows
     assert f" {100 * error:.2f} " in page_of(tmp_path / "out").partition("ECE: mean gap")[0]
 
 
-def test_a_report_is_replaced_but_nothing_else(tmp_path, root, rows, capsys):
-    path, out = write(tmp_path / "run.parquet", root, rows(0)), tmp_path / "out"
-    assert report(out, root, "--scores", path, "--csv") == 0
+def test_a_report_is_replaced_but_nothing_else(tmp_path, demo, path, capsys):
+    out = tmp_path / "out"
+    assert report(out, demo, "--scores", path, "--csv") == 0
     (out / "tables" / "left-over.md").write_text("mine")
-    assert report(out, root, "--scores", path) == 2
+    assert report(out, demo, "--scores", path) == 2
     assert "1, such as tables/left-over.md. Choose another folder" in capsys.readouterr().err
     (out / "tables" / "left-over.md").unlink()
-    assert report(out, root, "--protocol", "od-test", "--scores", path) == 0
+    assert report(out, demo, "--protocol", "od-test", "--scores", path) == 0
     assert sorted(contents(out)) == ["figures.parquet", "report.html"]
-    assert report(path, root, "--scores", path) == 2
+    assert report(path, demo, "--scores", path) == 2
     assert "is a file, not a folder for the report; choose another" in capsys.readouterr().err
 
 
-def test_a_report_that_breaks_off_leaves_the_old_one(tmp_path, root, rows, monkeypatch):
-    path, out = write(tmp_path / "run.parquet", root, rows(0)), tmp_path / "out"
-    assert report(out, root, "--scores", path) == 0
+def test_a_report_that_breaks_off_leaves_the_old_one(tmp_path, demo, path, monkeypatch):
+    out = tmp_path / "out"
+    assert report(out, demo, "--scores", path) == 0
     before = contents(out)
     monkeypatch.setattr(report_module, "render_page", lambda *words: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        report(out, root, "--protocol", "od-test", "--scores", path)
+        report(out, demo, "--protocol", "od-test", "--scores", path)
     assert contents(out) == before
-    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["out", "run.parquet"]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["out"]
 
 
-def test_reports_are_compared_on_the_command_line(tmp_path, root, rows, capsys):
+def test_reports_are_compared_on_the_command_line(tmp_path, demo, rows, capsys):
     for name, seed in (("a", 0), ("b", 1)):
-        assert report(tmp_path / name, root, "--scores", write(tmp_path / f"{name}.parquet", root, rows(seed))) == 0
+        assert report(tmp_path / name, demo, "--scores", write(tmp_path / f"{name}.parquet", demo, rows(seed))) == 0
     capsys.readouterr()
     compared = ["compare", str(tmp_path / "a"), str(tmp_path / "b")]
     assert main([*compared, "--detector", "mine", "--metric", "auroc", "--all"]) == 0
@@ -518,12 +493,12 @@ def test_reports_are_compared_on_the_command_line(tmp_path, root, rows, capsys):
     assert main(["compare", str(tmp_path / "a"), str(tmp_path / "none")]) == 2
 
 
-def test_a_comparison_begins_with_what_counts(tmp_path, root, rows, capsys):
+def test_a_comparison_begins_with_what_counts(tmp_path, demo, rows, capsys):
     """Also of scores of one's own, whose detectors are named after their files."""
     for name, seed in (("first", 0), ("second", 1)):
         columns = rows(seed)
         pa.csv.write_csv(pa.table({"id": columns["id"], "score": columns["mine"]}), tmp_path / f"{name}.csv")
-        assert report(tmp_path / name, root, "--splits", CONFIG, "--scores", tmp_path / f"{name}.csv") == 0
+        assert report(tmp_path / name, demo, "--splits", CONFIG, "--scores", tmp_path / f"{name}.csv") == 0
     capsys.readouterr()
     assert main(["compare", str(tmp_path / "first"), str(tmp_path / "second")]) == 0
     output = capsys.readouterr().out
@@ -539,21 +514,20 @@ def test_a_comparison_begins_with_what_counts(tmp_path, root, rows, capsys):
     assert len(output.splitlines()) < 30
 
 
-def test_what_is_asked_of_several_runs_needs_another_protocol(tmp_path, root, rows, capsys):
+def test_what_is_asked_of_several_runs_needs_another_protocol(tmp_path, demo, rows, capsys):
     files = [
-        f"{name[0]}={write(tmp_path / f'{name}.parquet', root, rows(0), seed=seed)}"
+        f"{name[0]}={write(tmp_path / f'{name}.parquet', demo, rows(0), seed=seed)}"
         for seed, name in enumerate(["a0", "a1", "b0", "b1"])
     ]
-    assert report(tmp_path / "out", root, "--protocol", "optimizer-robustness", "--scores", *files) == 2
+    assert report(tmp_path / "out", demo, "--protocol", "optimizer-robustness", "--scores", *files) == 2
     assert "optimizer-robustness compares the figures of another protocol" in capsys.readouterr().err
-    assert report(tmp_path / "out", root, "--scores", *files[:3]) == 0
+    assert report(tmp_path / "out", demo, "--scores", *files[:3]) == 0
     assert "optimizer-robustness" not in capsys.readouterr().out, "not asked for, and one b is too few"
 
 
-def test_a_package_that_is_missing_is_named_before_anything_is_done(tmp_path, root, rows, capsys, monkeypatch):
-    path = write(tmp_path / "run.parquet", root, rows(0))
+def test_a_package_that_is_missing_is_named_before_anything_is_done(tmp_path, demo, path, capsys, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert main(["report", "--release", str(root), "--out", str(tmp_path / "out"), "--scores", path]) == 2
+    assert main(["report", "--release", str(demo), "--out", str(tmp_path / "out"), "--scores", path]) == 2
     assert "matplotlib is not installed, but needed to draw plots" in capsys.readouterr().err
 
 
@@ -568,14 +542,14 @@ NAMES = {
 
 
 @pytest.fixture(scope="module")
-def drawn(tmp_path_factory, root, rows):
+def drawn(tmp_path_factory, demo, rows):
     """A report with plots, of confident predictions."""
     pytest.importorskip("matplotlib", reason="needs the extra `evaluate`")
     folder = tmp_path_factory.mktemp("drawn")
     columns = rows(0)
     columns["msp"] = 1 / (1 + np.exp(-columns["msp"]))  # our `score` writes one minus a probability
-    path = write(folder / "run.parquet", root, columns)
-    assert main(["report", "--release", str(root), "--out", str(folder / "out"), "--scores", path, "--plots"]) == 0
+    path = write(folder / "run.parquet", demo, columns)
+    assert main(["report", "--release", str(demo), "--out", str(folder / "out"), "--scores", path, "--plots"]) == 0
     return folder / "out"
 
 
@@ -597,15 +571,15 @@ def test_the_page_reads_well_in_a_browser(drawn, open_page):
     assert page.url.endswith("#calibration")
 
 
-def test_facets_configs_are_judged_by_facets_unasked(tmp_path, root):
-    index = release_index(load(str(root)), [MIXED])
+def test_facets_configs_are_judged_by_facets_unasked(tmp_path, demo):
+    index = release_index(load(str(demo)), [MIXED])
     scores = np.where(index.rows.known, 0.0, 1.0)
     write_scores(
         tmp_path / "perfect.parquet",
         pa.table({"id": index.rows.id, "score": scores}),
-        Provenance(load(str(root)).digest, (MIXED,), "m", "m", 0, {}, {}),
+        Provenance(load(str(demo)).digest, (MIXED,), "m", "m", 0, {}, {}),
     )
-    assert report(tmp_path / "out", root, "--scores", tmp_path / "perfect.parquet") == 0
+    assert report(tmp_path / "out", demo, "--scores", tmp_path / "perfect.parquet") == 0
     figures = read_figures(tmp_path / "out")
     assert set(figures["protocol"]) == {"facets"}
     assert value(figures, metric="auroc", rows="as_published") == 1.0

@@ -11,12 +11,7 @@ from pathlib import Path
 import click
 import pandas as pd
 
-from unknown_detection.evaluation.display.names import (
-    figure_metric,
-    metric_name,
-    set_name,
-    statistic_name,
-)
+from unknown_detection.evaluation.display.names import figure_metric, metric_name, set_name, statistic_name
 from unknown_detection.evaluation.display.tables import aligned_columns, number_text
 from unknown_detection.evaluation.protocols.figures import AS_PUBLISHED
 from unknown_detection.evaluation.protocols.registry import setting_name

@@ -127,15 +127,8 @@ def extract(
     else:
         import torch
 
-        setup = Setup(
-            release=(opened.source, opened.revision, opened.digest),
-            model=(str(model), file, names, pretrained, labels),
-            model_digest=ready.digest,
-            device=device,
-            batch_size=batch_size,
-            workers=workers or 0,
-            threads=torch.get_num_threads(),
-        )
+        source, spec = (opened.source, opened.revision, opened.digest), (str(model), file, names, pretrained, labels)
+        setup = Setup(source, spec, ready.digest, device, batch_size, workers or 0, torch.get_num_threads())
         compute = Spread.over(executor, setup, opened, quiet).run
     store = FeatureStore.begin(root or Path(tempfile.mkdtemp(prefix="features-")), identity, ready.head)
     store.runner = runner

@@ -67,11 +67,7 @@ STEPS: Mapping[str, str] = {
 
 
 def prune(
-    transitions: Transitions,
-    *,
-    min_weight: int = MIN_WEIGHT,
-    accepted: float = ACCEPTED,
-    keep: Collection[str] = (),
+    transitions: Transitions, *, min_weight: int = MIN_WEIGHT, accepted: float = ACCEPTED, keep: Collection[str] = ()
 ) -> tuple[Any, list[Stage]]:
     """Build the transition graph of some images, and prune it.
 

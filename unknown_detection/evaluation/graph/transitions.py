@@ -114,12 +114,7 @@ def read_transitions(path: Path, *, detector: str | None = None) -> Transitions:
 
 
 def scored_transitions(
-    path: Path,
-    release: Release,
-    *,
-    config: str | None = None,
-    split: str | None = None,
-    detector: str | None = None,
+    path: Path, release: Release, *, config: str | None = None, split: str | None = None, detector: str | None = None
 ) -> Transitions:
     """Read scores of a release, which provides each image's true class and role.
 

@@ -49,7 +49,7 @@ _DETECTORS = {
 
 OTHER_VERSION: Mapping[str, str] = {
     "CombOOD": "computed on the near splits of OpenOOD 1.0, as its maintainers found (issue 235); one who computed it "
-    "again on those of 1.5 was 13 to 22 points below (issue 307)",
+    "again on those of 1.5 was 13 to 22 points below (issue 307)"
 }
 """Rows that are of other images than the leaderboard says, with what is known of them."""
 

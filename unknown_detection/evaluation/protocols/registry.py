@@ -111,9 +111,10 @@ def _without(left_out: Mask, protocol: Protocol, rows: Rows, published: Sequence
         # With fewer configs or splits left, a figure is over a part of what the published one is over.
         original = by_name.get(figure.name) or next(whole for whole in published if _is_part(figure, whole))
         known, unknown = figure.n_known, figure.n_unknown
-        removed = original.n_known + original.n_unknown - known - unknown
-        numbers = replace(original, value=figure.value, n_known=known, n_unknown=unknown, left_out=removed)
-        reduced.append(replace(numbers, rows=kind))
+        lost = original.n_known + original.n_unknown - known - unknown
+        reduced.append(
+            replace(original, rows=kind, value=figure.value, n_known=known, n_unknown=unknown, left_out=lost)
+        )
     return reduced
 
 

@@ -124,19 +124,17 @@ def robust_figures(evaluated: Sequence[DetectorFigures]) -> Iterator[DetectorFig
     """
     variants = robust_variants(run for run, _, _ in evaluated)
     for detector in robust_detectors((run, name) for run, name, _ in evaluated):
-        evaluations = [
-            (run, figures) for run, name, figures in evaluated if name == detector and run.variant in variants
-        ]
+        chosen = [(run, figures) for run, name, figures in evaluated if name == detector and run.variant in variants]
         models: dict[str, dict[tuple[int | None, str], list[Figure]]] = {variant: {} for variant in variants}
-        for run, figures in evaluations:
+        for run, figures in chosen:
             models[run.variant].setdefault(_model(run), []).extend(figures)
         runs = _comparable({variant: list(of_variant.values()) for variant, of_variant in models.items()})
         single = {figure.unknown for of_variant in runs.values() for model in of_variant for figure in model}
-        yield _combined(ALL_VARIANTS, [run for run, _ in evaluations]), detector, detector_robustness(runs)
+        yield _combined(ALL_VARIANTS, [run for run, _ in chosen]), detector, detector_robustness(runs)
         for variant, figures in optimizer_robustness(runs).items():
             # A mixture over OoD sets needs more than one.
             several = [figure for figure in figures if figure.unknown not in single]
-            yield _combined(variant, [run for run, _ in evaluations if run.variant == variant]), detector, several
+            yield _combined(variant, [run for run, _ in chosen if run.variant == variant]), detector, several
 
 
 def _model(run: ModelRun) -> tuple[int | None, str]:

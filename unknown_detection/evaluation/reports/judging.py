@@ -99,16 +99,14 @@ def warnings(release: Release, scored: Sequence[ScoredRun], plan: Plan) -> list[
     demo = f"{release_name(release)} is a demo release: its figures try the tools out, and are no results"
     sentences = [demo] * release.is_demo
     sentences += _missing(scored, plan)
-    accepted = dict.fromkeys(run.origin.accepted for run in scored if run.origin.accepted)
+    origins = [run.origin for run in scored]
+    accepted = dict.fromkeys(origin.accepted for origin in origins if origin.accepted)
     sentences += [f"{difference}; the run went on with --accept" for difference in accepted]
     resized = _gathered(
-        ((run.origin.model, way), key)
-        for run in scored
-        for key, way in run.origin.prepared.items()
-        if "resized" in way
+        ((origin.model, way), key) for origin in origins for key, way in origin.prepared.items() if "resized" in way
     )
     sentences += [f"{model} got images of {way}: {', '.join(keys)}" for (model, way), keys in resized.items()]
-    halves = _gathered((run.origin.fit_half, run.origin.name) for run in scored if run.origin.fit_half)
+    halves = _gathered((origin.fit_half, origin.name) for origin in origins if origin.fit_half)
     sentences += [
         f"detectors of {', '.join(names)} were fitted on half of {key}, for want of training rows; thresholds are "
         "chosen on the other half"

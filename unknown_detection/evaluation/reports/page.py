@@ -80,9 +80,8 @@ def render_page(
     for section in sections:
         below = [Entry(table.anchor, table.caption) for table in section["shown"]]
         entries.append(Entry(section["anchor"], section["title"], below))
-    entries.append(
-        Entry("origin", "What the figures are of", [Entry(table.anchor, table.caption) for table in origin])
-    )
+    below = [Entry(table.anchor, table.caption) for table in origin]
+    entries.append(Entry("origin", "What the figures are of", below))
     return render_template(
         "report.html.j2",
         folders=[Path(__file__).parent],
@@ -109,16 +108,13 @@ def render_page(
 def _section(protocol: str, tables: Sequence[PlacedTable], drawn: Sequence[Drawn]) -> dict[str, Any]:
     """Return a protocol's part of the page: tables shown at once and folded, and pictures with their SVG elements."""
     pictures = [(title, Markup(svg)) for name, title, svg in drawn if name == protocol]
-    placed = [(as_page(table.table), table.shown) for table in tables if table.protocol == protocol]
+    placed: dict[bool, list[PageTable]] = {True: [], False: []}
+    for entry in tables:
+        if entry.protocol == protocol:
+            placed[entry.shown].append(as_page(entry.table))
     declared = protocol_of(protocol)
-    return {
-        "anchor": anchor(protocol),
-        "title": declared.title,
-        "paper": declared.paper,
-        "shown": [table for table, is_shown in placed if is_shown],
-        "pictures": pictures,
-        "folded": [table for table, is_shown in placed if not is_shown],
-    }
+    described = {"anchor": anchor(protocol), "title": declared.title, "paper": declared.paper}
+    return {**described, "shown": placed[True], "pictures": pictures, "folded": placed[False]}
 
 
 def _leaderboard(record: Mapping[str, Any], figures: pd.DataFrame) -> list[PageTable]:

@@ -17,13 +17,7 @@ from unknown_detection.evaluation.display.tables import aligned_columns, as_csv,
 from unknown_detection.evaluation.errors import EvaluationError, require_packages
 from unknown_detection.evaluation.files import write_text
 from unknown_detection.evaluation.protocols.registry import PROTOCOLS
-from unknown_detection.evaluation.protocols.results import (
-    FILE,
-    over_runs,
-    read_figures,
-    tidy,
-    write_figures,
-)
+from unknown_detection.evaluation.protocols.results import FILE, over_runs, read_figures, tidy, write_figures
 from unknown_detection.evaluation.protocols.robustness import DetectorFigures
 from unknown_detection.evaluation.releases import Release, load
 from unknown_detection.evaluation.reports import judging
