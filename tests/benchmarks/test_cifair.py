@@ -19,12 +19,12 @@ def test_recall_and_precision_on_judged_pairs():
     folder, listed = os.environ.get(IMAGES), os.environ.get(JUDGED)
     if not folder or not listed:
         pytest.skip(f"set {IMAGES} and {JUDGED} to the arguments of benchmarks.cifair")
-    (names, test), (others, train) = load(Path(folder), "test"), load(Path(folder), "train")
+    (names, test), (train_names, train) = load(Path(folder), "test"), load(Path(folder), "train")
     known = {pair: value for pair, value in judgements(Path(listed)).items() if pair[1].startswith("train/")}
     asked = {name for name, _ in known}
     rows = [row for row, name in enumerate(names) if name in asked]
-    found = search([names[row] for row in rows], test[rows], others, train)
-    near = sum(known.get(pair, 2) < 2 for pair in found)
+    pairs = search([names[row] for row in rows], test[rows], train_names, train)
+    near = sum(known.get(pair, 2) < 2 for pair in pairs)
     recall = near / sum(value < 2 for value in known.values())
-    precision = near / sum(pair in known for pair in found)
+    precision = near / sum(pair in known for pair in pairs)
     assert recall >= 0.74 and precision >= 0.94

@@ -17,7 +17,7 @@ SIZES = {"train": 80, "t10k": 20}
 @pytest.fixture(scope="module")
 def written(tmp_path_factory):
     """Eight training and two test images of each digit, as in the format's description: the folder, and the arrays."""
-    root, numbers, found = tmp_path_factory.mktemp("idx"), np.random.default_rng(0), {}
+    root, numbers, arrays = tmp_path_factory.mktemp("idx"), np.random.default_rng(0), {}
     for stem, count in SIZES.items():
         images = numbers.integers(0, 256, (count, 28, 28), dtype=np.uint8)
         labels = (np.arange(count) % 10).astype(np.uint8)
@@ -28,8 +28,8 @@ def written(tmp_path_factory):
                 (root / f"{stem}-{kind}-ubyte.gz").write_bytes(gzip.compress(content))
             else:
                 (root / f"{stem}-{kind}-ubyte").write_bytes(content)
-        found[stem] = images, labels
-    return root, found
+        arrays[stem] = images, labels
+    return root, arrays
 
 
 def run(*words):
@@ -37,13 +37,13 @@ def run(*words):
 
 
 def test_every_pixel_is_in_the_folder_of_its_class(written, tmp_path):
-    root, found = written
+    root, arrays = written
     assert run("--idx", root, "--out", tmp_path / "mnist").output.startswith("80 training and 20 test images are in ")
     for part, stem in (("train", "train"), ("test", "t10k")):
         files = sorted((tmp_path / "mnist" / part).rglob("*.png"))
         assert len(files) == SIZES[stem]
         for path in files:
-            images, labels = found[stem]
+            images, labels = arrays[stem]
             assert path.parent.name == str(labels[int(path.stem)])
             assert np.array_equal(np.asarray(Image.open(path)), images[int(path.stem)])
 
@@ -88,8 +88,8 @@ def test_the_folders_become_a_release_on_which_a_model_trains(written, tmp_path)
     assert run("--idx", written[0], "--out", tmp_path / "mnist", "--noise", tmp_path / "noise").exit_code == 0
     unknown = [f"--unknown=far:{kind}={tmp_path / 'noise' / kind}" for kind in ("gaussian", "uniform")]
     release = tmp_path / "release"
-    given = [f"--in-distribution={tmp_path / 'mnist'}", *unknown, "--name=mnist", f"--out={release}", "--quiet"]
-    assert build(given) == 0
+    arguments = [f"--in-distribution={tmp_path / 'mnist'}", *unknown, "--name=mnist", f"--out={release}", "--quiet"]
+    assert build(arguments) == 0
     words = [f"--release={release}", "--known=mnist-train", f"--model={EXAMPLES / 'mnist_cnn.py'}:mnist_cnn"]
     with pytest.raises(SystemExit) as ended:
         train.main([*words, "--optimizer=adam", "--epochs=2", "--device=cpu", f"--out={tmp_path / 'adam'}"])

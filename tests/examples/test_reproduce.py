@@ -51,7 +51,7 @@ def grid(digits_release, tmp_path_factory):
 
     threads = torch.get_num_threads()
     torch.set_num_threads(1)
-    found = reproduce.Grid(
+    made = reproduce.Grid(
         str(digits_release),
         "digits",
         tmp_path_factory.mktemp("grid"),
@@ -63,8 +63,8 @@ def grid(digits_release, tmp_path_factory):
         margins=((-27, -5), (-5, -1)),
         execute=in_this_process,
     )
-    found.run()
-    yield found
+    made.run()
+    yield made
     torch.set_num_threads(threads)
 
 
@@ -91,9 +91,9 @@ def test_every_row_of_the_table_has_its_runs(grid):
     }  # fmt: skip
     accuracy = ("misclassification_detection", "", "accuracy")
     assert all(min(values) > 50 for (_, column), values in ours.items() if column == accuracy)  # chance: 16.7 %
-    again = (grid.out / "logs" / "ce-seed0.log").read_text()
+    log = (grid.out / "logs" / "ce-seed0.log").read_text()
     grid.run()
-    assert (grid.out / "logs" / "ce-seed0.log").read_text() == again  # nothing is done twice
+    assert (grid.out / "logs" / "ce-seed0.log").read_text() == log  # nothing is done twice
 
     reproduce.write_tables(grid.out, ours, {})
     rows = {(row["method"], row["unknown"], row["metric"]): row for row in _rows(grid.out / "table.csv")}
@@ -132,12 +132,12 @@ def test_edl_s_objective_is_chosen_by_validation_accuracy(grid):
     for objective in ("log", "digamma", "mse"):
         lines = (grid.out / "models" / f"edl-{objective}-seed0" / "log.jsonl").read_text().splitlines()
         reached[objective] = json.loads(lines[-1])["validation_accuracy"]
-        said = (grid.out / "logs" / f"edl-{objective}-seed0.log").read_text()
-        assert f"--objective {objective}" in said
+        log = (grid.out / "logs" / f"edl-{objective}-seed0.log").read_text()
+        assert f"--objective {objective}" in log
     best = max(reached, key=reached.get)
     assert [path.name for path in grid.scores()["edl"]] == [f"edl-{best}-seed{seed}.parquet" for seed in (0, 1)]
-    others = [path.name for path in (grid.out / "models").glob("edl-*-seed1")]
-    assert others == [f"edl-{best}-seed1"]
+    names = [path.name for path in (grid.out / "models").glob("edl-*-seed1")]
+    assert names == [f"edl-{best}-seed1"]
 
 
 def test_the_deep_ensemble_averages_all_seeds(grid):
@@ -156,19 +156,19 @@ def test_jobs_never_share_a_device(tmp_path):
     import threading
 
     grid = reproduce.Grid("", "", tmp_path, ("cuda:0", "cuda:1"))
-    busy, seen, lock, both = set(), [], threading.Lock(), threading.Barrier(2, timeout=20)
+    busy, used, lock, barrier = set(), [], threading.Lock(), threading.Barrier(2, timeout=20)
 
     def job(device):
         with lock:
             assert device not in busy
             busy.add(device)
-            seen.append(device)
-        both.wait()
+            used.append(device)
+        barrier.wait()
         with lock:
             busy.remove(device)
 
     grid._on_devices([job] * 6)
-    assert sorted(seen) == ["cuda:0"] * 3 + ["cuda:1"] * 3
+    assert sorted(used) == ["cuda:0"] * 3 + ["cuda:1"] * 3
 
 
 @needs_ray
@@ -178,8 +178,14 @@ def test_jobs_never_share_a_device(tmp_path):
 def test_a_cluster_s_training_that_is_killed_goes_on_to_the_same_weights(digits_release, tmp_path):
     """Its worker is killed behind the first epoch: the command ends with it, and the task is run again."""
     many = (*QUICK, "--epochs=20")  # so that the first is not the last by the time that it is noticed
-    given = ["--config=digits", "--methods=ce", "--seeds=1", f"--model={NETS}:small", f"--out={tmp_path}"]
-    command = [sys.executable, str(EXAMPLES / "reproduce.py"), f"--release={digits_release}", *given, "--executor=ray"]
+    arguments = ["--config=digits", "--methods=ce", "--seeds=1", f"--model={NETS}:small", f"--out={tmp_path}"]
+    command = [
+        sys.executable,
+        str(EXAMPLES / "reproduce.py"),
+        f"--release={digits_release}",
+        *arguments,
+        "--executor=ray",
+    ]
     with start_cluster(num_cpus=2) as cluster:
         command += [f"--ray-address={cluster.address}", *many]
         environment = {**os.environ, "PYTHONPATH": str(EXAMPLES.parent)}
@@ -196,10 +202,10 @@ def test_a_cluster_s_training_that_is_killed_goes_on_to_the_same_weights(digits_
         out, err = process.communicate(timeout=500)
     assert (process.returncode, err) == (0, "")
     assert out.startswith("1 of 1 trained and scored\n")
-    said = (tmp_path / "logs" / "ce-seed0.log").read_text()
+    log = (tmp_path / "logs" / "ce-seed0.log").read_text()
     counts = [
-        said.count(f"$ {sys.executable} {what}")
-        for what in (EXAMPLES / "train.py", "-m unknown_detection evaluate extract")
+        log.count(f"$ {sys.executable} {command_}")
+        for command_ in (EXAMPLES / "train.py", "-m unknown_detection evaluate extract")
     ]
     assert counts == [2, 1]
     alone = ["--known=digits-train", "--method=ce", "--seed=0", "--device=cpu", f"--out={tmp_path / 'alone'}"]

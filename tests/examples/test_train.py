@@ -109,10 +109,10 @@ def test_edl_loss_by_torchs_dirichlet_distributions():
 
 def test_edl_loss_by_torch_uncertainty():
     """Its file alone: the package wants lightning, which nothing here needs."""
-    found = importlib.util.find_spec("torch_uncertainty")
-    if found is None:
+    spec = importlib.util.find_spec("torch_uncertainty")
+    if spec is None:
         pytest.skip("needs torch-uncertainty (pip install --no-deps torch-uncertainty)")
-    file = Path(found.submodule_search_locations[0]) / "losses" / "classification.py"
+    file = Path(spec.submodule_search_locations[0]) / "losses" / "classification.py"
     spec = importlib.util.spec_from_file_location("_classification_losses", file)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -142,8 +142,8 @@ def test_energy_loss_by_hand(kind):
     loss = train.energy_loss(zeros[:1], torch.tensor([1]), zeros, (-2.0, 0.0))
     expected = math.log(2) + 0.1 * ((2 - math.log(2)) ** 2 + math.log(2) ** 2)
     assert loss.item() == pytest.approx(expected, rel=1e-6)
-    kept = train.energy_loss(zeros[:1], torch.tensor([1]), zeros, (0.0, -2.0))
-    assert kept.item() == pytest.approx(math.log(2), rel=1e-6)
+    loss_ = train.energy_loss(zeros[:1], torch.tensor([1]), zeros, (0.0, -2.0))
+    assert loss_.item() == pytest.approx(math.log(2), rel=1e-6)
 
 
 # Images.
@@ -151,9 +151,9 @@ def test_energy_loss_by_hand(kind):
 
 def test_random_crops_are_shifts_over_black_and_mirror_images():
     pixels = torch.randint(1, 256, (64, 3, 16, 16), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
-    found = train.random_crops(pixels, torch.Generator().manual_seed(1))
+    crops = train.random_crops(pixels, torch.Generator().manual_seed(1))
     places = set()
-    for before, after in zip(pixels, found, strict=True):
+    for before, after in zip(pixels, crops, strict=True):
         padded = torch.nn.functional.pad(before, (2, 2, 2, 2))
         matches = [
             (top, left, mirrored)
@@ -171,10 +171,10 @@ def test_random_resized_crops_show_parts_of_the_image_at_scale():
     """Where values grow evenly from left to right and from top to bottom, they do so in a crop, too, more slowly."""
     ramp = torch.arange(64, dtype=torch.uint8).mul(4)
     pixels = torch.stack([ramp.expand(64, 64), ramp[:, None].expand(64, 64), torch.full((64, 64), 7)])[None]
-    found = train.random_resized_crops(pixels.expand(200, 3, 64, 64), 32, torch.Generator().manual_seed(0)).float()
-    assert found.shape == (200, 3, 32, 32) and (found[:, 2] == 7).all()
-    across = (found[:, 0, 5, 24] - found[:, 0, 5, 8]) / 16 / 4 * 32 / 64  # share of the width, signed if mirrored
-    down = (found[:, 1, 24, 5] - found[:, 1, 8, 5]) / 16 / 4 * 32 / 64
+    crops = train.random_resized_crops(pixels.expand(200, 3, 64, 64), 32, torch.Generator().manual_seed(0)).float()
+    assert crops.shape == (200, 3, 32, 32) and (crops[:, 2] == 7).all()
+    across = (crops[:, 0, 5, 24] - crops[:, 0, 5, 8]) / 16 / 4 * 32 / 64  # share of the width, signed if mirrored
+    down = (crops[:, 1, 24, 5] - crops[:, 1, 8, 5]) / 16 / 4 * 32 / 64
     area = across.abs() * down
     assert (down > 0).all() and 60 < (across < 0).sum() < 140
     assert area.min() > 0.06 and area.max() <= 1.03 and 0.4 < area.mean() < 0.6  # uniform in [0.08, 1] before clamping
@@ -206,8 +206,8 @@ def test_the_recipes_have_the_papers_numbers(digits_release):
     small, large = training(digits_release), training(digits_release, model=f"{NETS}:large")
     tuned = training(digits_release, method="energy")
     assert (small.epochs, small.batch, large.epochs, large.batch, tuned.epochs) == (200, 128, 90, 256, 10)
-    for one, decay, nesterov in ((small, 5e-4, True), (large, 1e-4, False)):
-        defaults = one.optimizer.defaults
+    for trained, decay, nesterov in ((small, 5e-4, True), (large, 1e-4, False)):
+        defaults = trained.optimizer.defaults
         assert (defaults["momentum"], defaults["weight_decay"], defaults["nesterov"]) == (0.9, decay, nesterov)
     named = training(digits_release, model="resnet18_32")
     assert (named.size, named.mean.flatten().tolist()) == (32, pytest.approx([0.507, 0.487, 0.441]))
@@ -222,10 +222,10 @@ def test_an_epoch_has_each_known_image_once_and_twice_as_many_external_ones(digi
     count, number = len(oe.correct), len(oe.images["external"][1])
     batches = list(oe._batches(torch.Generator().manual_seed(0)))
     rows = torch.cat([rows for _, rows, _ in batches])
-    others = torch.cat([others for *_, others in batches])
+    external_rows = torch.cat([external_rows for *_, external_rows in batches])
     assert sorted(rows.tolist()) == list(range(count))
-    assert len(others) == 2 * count and all(len(more) == 2 * len(rows) for _, rows, more in batches)
-    times = np.bincount(others.numpy(), minlength=number)
+    assert len(external_rows) == 2 * count and all(len(more) == 2 * len(rows) for _, rows, more in batches)
+    times = np.bincount(external_rows.numpy(), minlength=number)
     assert times.max() - times.min() <= 1  # in turns, none again before all others
 
 
@@ -286,9 +286,16 @@ QUICK = ("--epochs=4", "--batch=32", "--external=digits/external_validation", "-
 
 def run(release, out, *more, model="small"):
     """Train as on a command line; returns the exit code."""
-    given = [f"--release={release}", "--known=digits-train", f"--model={NETS}:{model}", f"--out={out}", *QUICK, *more]
+    arguments = [
+        f"--release={release}",
+        "--known=digits-train",
+        f"--model={NETS}:{model}",
+        f"--out={out}",
+        *QUICK,
+        *more,
+    ]
     with pytest.raises(SystemExit) as ended:
-        train.main(given)
+        train.main(arguments)
     return ended.value.code
 
 
@@ -370,23 +377,23 @@ def test_optimizers_step_as_in_table_12(name):
 def test_with_an_optimizer_training_stops_early_and_keeps_the_best_epoch(digits_release, tmp_path, monkeypatch):
     """The weights are those of the epoch with the lowest validation loss, and two epochs follow it."""
     monkeypatch.setattr(train, "PATIENCE", 2)
-    given = ("--optimizer=rmsprop", "--epochs=60", "--batch=16")
-    assert run(digits_release, tmp_path / "one", *given) == 0
+    flags = ("--optimizer=rmsprop", "--epochs=60", "--batch=16")
+    assert run(digits_release, tmp_path / "one", *flags) == 0
     lines = log(tmp_path / "one")
     losses = [line["validation_loss"] for line in lines]
     best = losses.index(min(losses))
     assert len(losses) == best + 3 < 60
     assert {line["rate"] for line in lines} == {0.001}
     # The same command for as many epochs as the best one had ends in the same weights.
-    assert run(digits_release, tmp_path / "best", *given, f"--epochs={best + 1}") == 0
+    assert run(digits_release, tmp_path / "best", *flags, f"--epochs={best + 1}") == 0
     assert same(tmp_path / "one", tmp_path / "best")
     assert run(digits_release, tmp_path / "refused", "--optimizer=adam", "--rate=0.1") == 2
 
 
 def test_a_seed_gives_the_same_weights_and_another_seed_others(digits_release, runs, tmp_path):
-    given = ("--method=ce", "--rate=0.03")
-    assert run(digits_release, tmp_path / "again", *given) == 0
-    assert run(digits_release, tmp_path / "other", *given, "--seed=1") == 0
+    flags = ("--method=ce", "--rate=0.03")
+    assert run(digits_release, tmp_path / "again", *flags) == 0
+    assert run(digits_release, tmp_path / "other", *flags, "--seed=1") == 0
     assert same(tmp_path / "again", runs / "ce") and log(tmp_path / "again") == log(runs / "ce")
     assert not same(tmp_path / "other", runs / "ce")
 
@@ -404,8 +411,8 @@ train.main([f"--release={release}", "--known=digits-train", f"--out={out}", *giv
 @pytest.mark.parametrize("method", ["crl"])
 def test_a_killed_run_goes_on_to_the_same_weights(digits_release, runs, tmp_path, method):
     """CRL also has a memory of the images. The kill is a real one, before the third checkpoint is renamed."""
-    given = [f"--model={NETS}:small", *QUICK, f"--method={method}", "--rate=0.03"]
-    killed_at_rename(3, KILLED, digits_release, tmp_path / "out", tmp_path / "cache", *given)
+    flags = [f"--model={NETS}:small", *QUICK, f"--method={method}", "--rate=0.03"]
+    killed_at_rename(3, KILLED, digits_release, tmp_path / "out", tmp_path / "cache", *flags)
     assert [line["epoch"] for line in log(tmp_path / "out")] == [1, 2]
     assert not (tmp_path / "out" / "weights.safetensors").exists()
     assert run(digits_release, tmp_path / "out", f"--method={method}", "--rate=0.03") == 0
@@ -428,9 +435,9 @@ def test_a_compiled_model_has_the_names_of_a_plain_one(digits_release, tmp_path)
 
 def test_the_cifar_release_trains_with_its_own_external_images(cifar_release, tmp_path):
     """With the options of the page: `--known cifar-train`, and `cifar-external` for external images by default."""
-    given = ["--known=cifar-train", "--method=oe", f"--model={NETS}:small", "--epochs=1", "--device=cpu"]
+    arguments = ["--known=cifar-train", "--method=oe", f"--model={NETS}:small", "--epochs=1", "--device=cpu"]
     with pytest.raises(SystemExit) as ended:
-        train.main([f"--release={cifar_release}", *given, f"--out={tmp_path / 'out'}"])
+        train.main([f"--release={cifar_release}", *arguments, f"--out={tmp_path / 'out'}"])
     assert ended.value.code == 0
     assert len(log(tmp_path / "out")) == 1
 
@@ -450,9 +457,16 @@ def test_a_release_of_folders_trains(tmp_path, capsys):
     release = tmp_path / "release"
     folders = ["--in-distribution", str(tmp_path / "known"), "--unknown", f"far={tmp_path / 'unknown'}"]
     assert build([*folders, "--out", str(release), "--workers=1", "--quiet"]) == 0, capsys.readouterr().err
-    given = ["--known=folder-train", f"--model={NETS}:small", "--epochs=3", "--batch=8", "--rate=0.03", "--device=cpu"]
+    arguments = [
+        "--known=folder-train",
+        f"--model={NETS}:small",
+        "--epochs=3",
+        "--batch=8",
+        "--rate=0.03",
+        "--device=cpu",
+    ]
     with pytest.raises(SystemExit) as ended:
-        train.main([f"--release={release}", *given, f"--out={tmp_path / 'out'}"])
+        train.main([f"--release={release}", *arguments, f"--out={tmp_path / 'out'}"])
     assert ended.value.code == 0
     assert log(tmp_path / "out")[-1]["validation_accuracy"] > 0.7
 
@@ -480,12 +494,12 @@ def test_a_diverging_run_raises(digits_release):
 
 def test_the_small_network_of_the_recipe_learns_cifar_pictures(tmp_path):
     """Eight of foolbox's pictures of CIFAR-10, on which the loss of a ResNet-18 for 32 x 32 falls in five steps."""
-    found = importlib.util.find_spec("foolbox")
-    if found is None:
+    spec = importlib.util.find_spec("foolbox")
+    if spec is None:
         pytest.skip("the pictures are foolbox's")
     from PIL import Image
 
-    paths = sorted((Path(found.submodule_search_locations[0]) / "data").glob("cifar10_*.png"))[:8]
+    paths = sorted((Path(spec.submodule_search_locations[0]) / "data").glob("cifar10_*.png"))[:8]
     pixels = torch.stack(
         [torch.from_numpy(np.array(Image.open(path).convert("RGB"))).permute(2, 0, 1) for path in paths]
     )

@@ -38,9 +38,9 @@ def test_every_method_learns_digits_and_its_seed_gives_the_same_weights(
 ):
     """Chance is one in six. Equal weights show that a run has no operation whose result varies on this device."""
     model = "small_dropout" if method == "mcdropout" else "small"
-    given = [*options(method, start), CUDA, f"--precision={precision}"]
+    flags = [*options(method, start), CUDA, f"--precision={precision}"]
     for name in ("one", "other"):
-        assert run(digits_release, tmp_path / name, *given, model=model) == 0
+        assert run(digits_release, tmp_path / name, *flags, model=model) == 0
     assert log(tmp_path / "one")[-1]["validation_accuracy"] > 0.7
     assert same(tmp_path / "one", tmp_path / "other")
 
@@ -48,12 +48,12 @@ def test_every_method_learns_digits_and_its_seed_gives_the_same_weights(
 @pytest.mark.parametrize("precision", ["float32", "float16"])
 def test_a_killed_run_goes_on_to_the_same_weights(digits_release, tmp_path, precision):
     """With `float16` the scaler's state goes on, too."""
-    given = [*options("crl", None), CUDA, f"--precision={precision}"]
-    assert run(digits_release, tmp_path / "whole", *given) == 0
-    killed = [f"--model={NETS}:small", *QUICK, *given]
+    flags = [*options("crl", None), CUDA, f"--precision={precision}"]
+    assert run(digits_release, tmp_path / "whole", *flags) == 0
+    killed = [f"--model={NETS}:small", *QUICK, *flags]
     killed_at_rename(3, KILLED, digits_release, tmp_path / "out", tmp_path / "cache", *killed)
     assert [line["epoch"] for line in log(tmp_path / "out")] == [1, 2]
-    assert run(digits_release, tmp_path / "out", *given) == 0
+    assert run(digits_release, tmp_path / "out", *flags) == 0
     assert same(tmp_path / "whole", tmp_path / "out") and log(tmp_path / "whole") == log(tmp_path / "out")
 
 

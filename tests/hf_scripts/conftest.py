@@ -34,12 +34,12 @@ class Ran:
 @pytest.fixture(scope="session", autouse=True)
 def declared():
     """The sources of the releases that tests make, as if they were declared."""
-    found = {
+    declarations = {
         key: declaration(key, "The Source", Licence("Its Licence", TERMS, "Do as you are told.", publish))
         for publish, key in SOURCES.items()
     }
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("hf_scripts.publish.licences.SOURCES", {**registry.SOURCES, **found})
+        patch.setattr("hf_scripts.publish.licences.SOURCES", {**registry.SOURCES, **declarations})
         yield
 
 
@@ -59,12 +59,12 @@ def push(hub, api, only_loopback, tmp_path, monkeypatch, capsys):
     def run(folder, *flags, tag="v1.0.0", repo=REPO):
         arguments = [folder, "--repo", repo, "--tag", tag, "--workers", "1", *flags]
         code = push_command.main(arguments)
-        said = capsys.readouterr()
-        for text in (said.out, said.err):
+        printed = capsys.readouterr()
+        for text in (printed.out, printed.err):
             assert hub.token not in text
             assert str(tmp_path) not in text
             assert "/tmp/" not in text
-        return Ran(code, said.out.splitlines(), said.err.splitlines())
+        return Ran(code, printed.out.splitlines(), printed.err.splitlines())
 
     return run
 

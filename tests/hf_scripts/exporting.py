@@ -53,8 +53,8 @@ def index_of(release, key):
 
 def written(out):
     """Every file of an export with its bytes, but for its own record."""
-    found = {path.relative_to(out).as_posix(): path.read_bytes() for path in sorted(out.rglob("*")) if path.is_file()}
-    return {name: data for name, data in found.items() if not name.startswith(".export/")}
+    files = {path.relative_to(out).as_posix(): path.read_bytes() for path in sorted(out.rglob("*")) if path.is_file()}
+    return {name: data for name, data in files.items() if not name.startswith(".export/")}
 
 
 def stamps(out):

@@ -138,10 +138,10 @@ def remove_file(folder):
 
 
 def swap_files(folder):
-    one, other = folder.pick(".parquet"), folder.pick(".parquet")
-    first, second = one.read_bytes(), other.read_bytes()
-    replace(one, second)
-    replace(other, first) if other != one else None
+    path, other = folder.pick(".parquet"), folder.pick(".parquet")
+    data, other_data = path.read_bytes(), other.read_bytes()
+    replace(path, other_data)
+    replace(other, data) if other != path else None
 
 
 def rename_file(folder):
@@ -151,8 +151,8 @@ def rename_file(folder):
     target = path.with_name(folder.random.choice(names))
     if not target.exists():
         path.rename(target)
-        there, here = (one.relative_to(folder.root).as_posix() for one in (target, path))
-        text = (folder.root / "manifest.json").read_text(encoding="utf-8").replace(f'"{here}"', f'"{there}"')
+        new, old = (one.relative_to(folder.root).as_posix() for one in (target, path))
+        text = (folder.root / "manifest.json").read_text(encoding="utf-8").replace(f'"{old}"', f'"{new}"')
         replace(folder.root / "manifest.json", text.encode())
 
 
@@ -266,16 +266,16 @@ def reorder_manifest(folder):
     config = manifest["configs"]["bench"]
     splits = config["splits"]
     split = folder.random.choice(sorted(splits))
-    what = folder.random.randrange(6)
-    if what == 0:
+    change = folder.random.randrange(6)
+    if change == 0:
         splits[split]["data"].reverse()
-    elif what == 1:
+    elif change == 1:
         splits["test"], splits["near_ood"] = splits["near_ood"], splits["test"]
-    elif what == 2:
+    elif change == 2:
         config["label_names"].reverse()
-    elif what == 3:
+    elif change == 3:
         splits["test"]["data"], splits["near_ood"]["data"] = splits["near_ood"]["data"], splits["test"]["data"]
-    elif what == 4:
+    elif change == 4:
         splits["validation"] = splits.pop(split)
     else:
         splits[split]["data"] = splits[split]["data"][:1] * folder.random.randint(1, 2)
@@ -292,22 +292,22 @@ def change_metadata(folder):
     metadata = dict(table.schema.metadata or {})
     described = json.loads(metadata.get(b"huggingface", b'{"info": {"features": {}}}'))
     features = described["info"]["features"]
-    what = folder.random.randrange(7)
-    if what == 0 and "label" in features:
+    change = folder.random.randrange(7)
+    if change == 0 and "label" in features:
         features["label"]["names"] = list(reversed(features["label"]["names"]))
-    elif what == 1 and "image" in features:
+    elif change == 1 and "image" in features:
         features["image"] |= folder.random.choice([{"mode": "L"}, {"decode": False}])
-    elif what == 2:
+    elif change == 2:
         name = folder.random.choice(sorted(features) or ["x"])
         features[name] = {"dtype": "string", "_type": "Value"}
-    elif what == 3:
+    elif change == 3:
         features.pop(folder.random.choice(sorted(features)), None) if features else None
-    elif what == 4:
+    elif change == 4:
         described["info"]["splits"] = {"test": {"num_examples": 1}}
-    elif what == 5:
+    elif change == 5:
         metadata[folder.random.choice([b"pandas", b"x", b"unknown_detection.demo"])] = b"{}"
     metadata[b"huggingface"] = json.dumps(described).encode()
-    if what == 6:
+    if change == 6:
         metadata.pop(b"huggingface")
     write_shard(path, table.replace_schema_metadata(metadata))
 
@@ -317,14 +317,14 @@ def change_rows(folder):
     path = folder.pick(".parquet")
     table = pq.read_table(path)
     order = list(range(table.num_rows))
-    what = folder.random.randrange(4)
-    if what == 0:
+    change = folder.random.randrange(4)
+    if change == 0:
         folder.random.shuffle(order)
-    elif what == 1 and order:
+    elif change == 1 and order:
         order.pop(folder.random.randrange(len(order)))
-    elif what == 2 and order:
+    elif change == 2 and order:
         order.append(order[0])
-    how = {"row_group_size": folder.random.randint(1, 3)} if what == 3 else {}
+    how = {"row_group_size": folder.random.randint(1, 3)} if change == 3 else {}
     write_shard(path, table.take(pa.array(order, pa.int64())), **how)
 
 

@@ -82,9 +82,9 @@ def unlike_bytes():
         n: PairedRow(TEST if n < 100 else TRAIN, f"source/{'test' if n < 100 else 'train'}/{n}.png", known, label[n])
         for n in label
     }
-    seen = {n: scaled(decoded(picture(row[n].id.removeprefix("source/")))) for n in row}
-    near = [(a, b, distance(seen[a], seen[b])) for a in range(4) for b in range(100, 104)]
-    near = [pair_of(row[a], row[b], found) for a, b, found in near if found <= THRESHOLD]
+    pixels = {n: scaled(decoded(picture(row[n].id.removeprefix("source/")))) for n in row}
+    near = [(a, b, distance(pixels[a], pixels[b])) for a in range(4) for b in range(100, 104)]
+    near = [pair_of(row[a], row[b], measured) for a, b, measured in near if measured <= THRESHOLD]
     assert len(near) >= 1 and all(pair.distance > 0.001 for pair in near)
     return [*near, pair_of(row[1], row[2], 0.0)]
 
@@ -102,19 +102,19 @@ def code_of(root, *flags):
 
 def truth_of(root):
     """What each split has, by the digest of its rows, read without our tools: ids, labels, and what people see."""
-    found = {}
+    rows_by_digest = {}
     for config in manifest_of(root)["configs"].values():
         for split in config["splits"].values():
             rows = [row for file in split["data"] for row in pq.read_table(root / file["path"]).to_pylist()]
             text = "".join(f"{row['id']}\t{row['label']}\t{row['role']}\t{row['content_sha256']}\n" for row in rows)
             assert hashlib.sha256(text.encode()).hexdigest() == split["digest"]
-            found[split["digest"]] = [
-                (row["id"], row["label"], row["role"], seen(decoded(row["image"]["bytes"]))) for row in rows
+            rows_by_digest[split["digest"]] = [
+                (row["id"], row["label"], row["role"], appearance(decoded(row["image"]["bytes"]))) for row in rows
             ]
-    return found
+    return rows_by_digest
 
 
-def seen(image):
+def appearance(image):
     return image.mode, image.size, image.tobytes()
 
 
@@ -154,10 +154,10 @@ def different(loaded, splits):
         features = loaded[split].features
         if features["label"].names != names or features["role"].names != list(ROLES):
             return f"names of {split}"
-        found = list(loaded[split])
-        if [(row["id"], row["label"], row["role"]) for row in found] != [row[:3] for row in rows]:
+        loaded_rows = list(loaded[split])
+        if [(row["id"], row["label"], row["role"]) for row in loaded_rows] != [row[:3] for row in rows]:
             return f"rows of {split}"
-        if "image" in features and [seen(row["image"]) for row in found] != [row[3] for row in rows]:
+        if "image" in features and [appearance(row["image"]) for row in loaded_rows] != [row[3] for row in rows]:
             return f"images of {split}"
     return ""
 

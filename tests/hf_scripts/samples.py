@@ -2,6 +2,7 @@
 
 import hashlib
 import io
+import json
 import os
 import shutil
 from dataclasses import replace
@@ -218,3 +219,15 @@ SPLITS = {"bench/test": range(4), "bench/near_ood": range(4), "bench-train/train
 def contents(hub, revision="main", repo=REPO):
     """Every file of a revision with its bytes."""
     return {path: hub.read(repo, path, revision) for path in hub.files(repo, revision)}
+
+
+def write_revision(hub, root, revision="main"):
+    """Write every file of a revision below a folder."""
+    for path, data in contents(hub, revision).items():
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_bytes(data)
+    return root
+
+
+def manifest_at(hub, revision="main"):
+    return json.loads(hub.read(REPO, "manifest.json", revision))

@@ -34,17 +34,17 @@ def built(demo, tmp_path_factory):
 
 
 @pytest.fixture
-def whole(built, tmp_path):
+def copy(built, tmp_path):
     """A copy to damage: a file in it may be replaced, never written into, since it is a link."""
     return linked_copy(built, tmp_path / "release")
 
 
 @pytest.fixture
-def check(whole, capsys):
+def check(copy, capsys):
     """Verify the copy; returns exit code and lines. By default without decoding."""
 
     def run(*flags, decode=False):
-        code = verify.main([str(whole), "--workers", "1", *([] if decode else ["--check", "fast"]), *flags])
+        code = verify.main([str(copy), "--workers", "1", *([] if decode else ["--check", "fast"]), *flags])
         out, err = capsys.readouterr()
         assert err == ""
         return code, out.splitlines()

@@ -40,9 +40,9 @@ def built(request):
 
 
 def front_of(text):
-    start, front, rest = text.split("---\n", 2)
+    start, front, body = text.split("---\n", 2)
     assert start == ""
-    return yaml.safe_load(front), rest
+    return yaml.safe_load(front), body
 
 
 def without_state(release, root):
@@ -60,11 +60,13 @@ def test_the_yaml_leads_datasets_to_the_files_and_counts_of_every_config(built):
             assert infos[name].splits["pairs"].num_examples == manifest["duplicates"]["rows"]
             continue
         entry = manifest["configs"][name.removesuffix("-index")]
-        found = datasets.load_dataset_builder(str(root), name).config.data_files
-        assert {str(split) for split in found} == set(entry["splits"])
+        data_files = datasets.load_dataset_builder(str(root), name).config.data_files
+        assert {str(split) for split in data_files} == set(entry["splits"])
         for split, its in entry["splits"].items():
             listed = [its["index"]] if name.endswith("-index") else its["data"]
-            assert [Path(path).relative_to(root).as_posix() for path in found[split]] == [f["path"] for f in listed]
+            assert [Path(path).relative_to(root).as_posix() for path in data_files[split]] == [
+                f["path"] for f in listed
+            ]
             assert infos[name].splits[split].num_examples == its["rows"]
             assert infos[name].splits[split].num_bytes == sum(item["bytes"] for item in listed)
     assert {config["config_name"] for config in front["configs"]} == set(infos)
@@ -77,7 +79,7 @@ def test_features_are_those_of_a_card_that_lists_them(cifar_release, tmp_path, c
     listing = without_state(cifar_release, tmp_path / "listing")
     manifest = read_manifest(cifar_release)
     text = (listing / "README.md").read_text(encoding="utf-8")
-    front, rest = front_of(text)
+    front, body = front_of(text)
     for info in front["dataset_info"]:
         if info["config_name"] == "duplicates":
             continue  # version 1.0.0 had no such table
@@ -85,7 +87,7 @@ def test_features_are_those_of_a_card_that_lists_them(cifar_release, tmp_path, c
         image = not info["config_name"].endswith("-index")
         schema = arrow_schema(entry.label_names, entry.own_columns(), image=image)
         info["features"] = datasets.Features.from_arrow_schema(schema)._to_yaml_list()
-    (listing / "README.md").write_text(f"---\n{yaml.safe_dump(front)}---\n{rest}", encoding="utf-8")
+    (listing / "README.md").write_text(f"---\n{yaml.safe_dump(front)}---\n{body}", encoding="utf-8")
     before, after = (
         datasets.load_dataset(str(root), config, cache_dir=str(tmp_path / "cache"), streaming=streaming)
         for root in (listing, cifar_release)
@@ -316,7 +318,7 @@ def test_rules_columns_roles_and_classes_are_explained(name, request):
         assert all(f"`{column}`" in text for column in schema.names)
         for role in {role for split in config.splits.values() for role in split.roles}:
             assert f"| {ROLES.index(role)} | `{role}` |" in text
-    known = {one.wnid: one.name for one in imagenet1k()}
+    known = {item.wnid: item.name for item in imagenet1k()}
     for config in manifest.configs.values():
         if len(config.label_names) > MOST_CLASSES:
             assert f"`croissant.json` lists them with their names (`labels/{min(manifest.configs)}`)" in text
@@ -394,7 +396,7 @@ def test_texts_of_a_manifest_are_no_html_in_the_card(tmp_path):
     front, text = front_of(card.card_text(typed(manifest)))
     assert front["size_categories"] == ["n<1K"]  # YAML, which is no Markdown
     assert "&lt;img src=x onerror=alert(1)>&lt;!-- &lt;/details> --> 1 &lt; 2 & &lt;b>" in text
-    ours = {"<details>", "<summary>", "</summary>", "</details>"}
+    allowed = {"<details>", "<summary>", "</summary>", "</details>"}
     fences = re.sub(r"^```python.*?^```$", "", text, flags=re.M | re.S)
-    found = set(re.findall(r"<[^>\s]*>?", re.sub(r"`[^`\n]*`", "", fences)))
-    assert found <= ours, found - ours
+    tags = set(re.findall(r"<[^>\s]*>?", re.sub(r"`[^`\n]*`", "", fences)))
+    assert tags <= allowed, tags - allowed

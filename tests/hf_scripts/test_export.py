@@ -172,12 +172,12 @@ def test_datasets_reads_odd_names_and_empty_texts(odd, tmp_path):
 
 def assert_datasets_reads(release, out, key, cache):
     """`datasets` reads an image folder by its `data_dir` alone: all columns, and images with the release's pixels."""
-    found = datasets.load_dataset("imagefolder", data_dir=str(out / key), split="train", cache_dir=str(cache))
+    loaded = datasets.load_dataset("imagefolder", data_dir=str(out / key), split="train", cache_dir=str(cache))
     index = index_of(release, key)
-    assert set(found.column_names) == {"image", *index[0]}
-    assert found.remove_columns("image").to_list() == index
+    assert set(loaded.column_names) == {"image", *index[0]}
+    assert loaded.remove_columns("image").to_list() == index
     decode = datasets.Image().decode_example
-    for image, stored in zip(found["image"], table_of(release, key)["image"].to_pylist(), strict=True):
+    for image, stored in zip(loaded["image"], table_of(release, key)["image"].to_pylist(), strict=True):
         expected = decode(stored)
         assert image.mode == expected.mode
         assert np.array_equal(np.asarray(image), np.asarray(expected))
@@ -215,12 +215,12 @@ def load_tars(out, key, cache, **options):
 
 
 def test_datasets_reads_tars(release, exports, tmp_path):
-    found = load_tars(exports["webdataset"], PLACES, tmp_path)
+    loaded = load_tars(exports["webdataset"], PLACES, tmp_path)
     index = index_of(release, PLACES)
-    assert found["json"][:] == index
-    assert found["cls"][:] == [row["label"] for row in index]
+    assert loaded["json"][:] == index
+    assert loaded["cls"][:] == [row["label"] for row in index]
     decode = datasets.Image().decode_example
-    for image, stored in zip(found["jpg"], table_of(release, PLACES)["image"].to_pylist(), strict=True):
+    for image, stored in zip(loaded["jpg"], table_of(release, PLACES)["image"].to_pylist(), strict=True):
         assert np.array_equal(np.asarray(image), np.asarray(decode(stored)))
 
 
@@ -232,9 +232,9 @@ def test_datasets_reads_tars_of_several_formats_with_the_features_that_the_readm
     columns = {name: number if isinstance(value, int) else word for name, value in row.items()}
     kinds = {"jpg": datasets.Image(), "png": datasets.Image()}
     features = datasets.Features({"__key__": word, "__url__": word, **kinds, "json": columns, "cls": number})
-    found = load_tars(exports["webdataset"], TEST, tmp_path, features=features)
-    assert found["json"][:] == index_of(release, TEST)
-    assert [(image["jpg"] is None) + (image["png"] is None) for image in found] == [1] * len(found)
+    loaded = load_tars(exports["webdataset"], TEST, tmp_path, features=features)
+    assert loaded["json"][:] == index_of(release, TEST)
+    assert [(image["jpg"] is None) + (image["png"] is None) for image in loaded] == [1] * len(loaded)
 
 
 # The package leaves the tars open that it reads.
@@ -256,14 +256,17 @@ def test_webdataset_reads_tars(release, exports):
 
 def test_a_tar_is_what_tarfile_writes_of_files_without_owner_and_time(exports):
     for path in sorted(exports["webdataset"].glob("imagenet/*.tar")):
-        again = io.BytesIO()
-        with tarfile.open(path) as archive, tarfile.open(fileobj=again, mode="w", format=tarfile.USTAR_FORMAT) as tar:
+        rewritten = io.BytesIO()
+        with (
+            tarfile.open(path) as archive,
+            tarfile.open(fileobj=rewritten, mode="w", format=tarfile.USTAR_FORMAT) as tar,
+        ):
             for member in archive:
                 info = tarfile.TarInfo(member.name)
                 info.size = member.size
                 assert (info.mode, info.uid, info.gid, info.mtime, info.uname, info.gname) == (0o644, 0, 0, 0, "", "")
                 tar.addfile(info, archive.extractfile(member))
-        assert path.read_bytes() == again.getvalue()
+        assert path.read_bytes() == rewritten.getvalue()
 
 
 def test_a_tar_has_no_more_bytes_than_it_may_and_could_not_have_had_another_sample(exports):

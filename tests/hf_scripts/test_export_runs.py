@@ -48,12 +48,12 @@ def flags_of(chosen_format):
 @pytest.fixture(scope="module")
 def undisturbed(release, tmp_path_factory):
     """Two splits exported in each format without a disturbance: the files by format. Read only."""
-    found = {}
+    files = {}
     for chosen_format in FORMATS:
         out = tmp_path_factory.mktemp("undisturbed") / "out"
         assert run(release, chosen_format, out, *flags_of(chosen_format)) == 0
-        found[chosen_format] = written(out)
-    return found
+        files[chosen_format] = written(out)
+    return files
 
 
 def refused(capsys, release, chosen_format, out, *flags):
@@ -95,32 +95,32 @@ POINTS = [
 @pytest.fixture(scope="module")
 def watched(release, tmp_path_factory):
     """An export of each format in a process of its own, with the folder's states at the format's points."""
-    found = {}
+    states = {}
     for chosen_format in FORMATS:
         out = tmp_path_factory.mktemp("watched") / "out"
         points = [point for name, point, *_ in POINTS if name == chosen_format]
         command = [release, "--format", chosen_format, "--out", out, "--quiet", *flags_of(chosen_format)]
-        found[chosen_format] = watched_at_renames(points, out, KILLED, *command)
-    return found
+        states[chosen_format] = watched_at_renames(points, out, KILLED, *command)
+    return states
 
 
 @pytest.mark.parametrize(
-    ("chosen_format", "point", "images", "others"),
+    ("chosen_format", "point", "images", "lists"),
     [pytest.param(*given, marks=pytest.mark.slow) if given[1] in (494, 496) else given for given in POINTS],
 )
 def test_a_killed_export_goes_on_to_the_same_files_and_keeps_those_it_has(
-    chosen_format, point, images, others, release, undisturbed, watched
+    chosen_format, point, images, lists, release, undisturbed, watched
 ):
     out = watched[chosen_format].as_killed(point)
     visible = [name for name in written(out) if not name.endswith(".tmp")]
-    assert sorted(name for name in visible if not name.endswith((".jpg", ".png"))) == sorted(others)
-    assert len(visible) == images + len(others)
+    assert sorted(name for name in visible if not name.endswith((".jpg", ".png"))) == sorted(lists)
+    assert len(visible) == images + len(lists)
     assert len([name for name in written(out) if name.endswith(".tmp")]) <= 3
     # What stands under its own name is whole; the lists of a split that is not done are written anew.
-    kept = {path: stamp for path, stamp in stamps(out).items() if path.suffix in {".jpg", ".png", ".tar"}}
+    finished = {path: stamp for path, stamp in stamps(out).items() if path.suffix in {".jpg", ".png", ".tar"}}
     assert run(release, chosen_format, out, *flags_of(chosen_format)) == 0
     assert written(out) == undisturbed[chosen_format]
-    assert kept.items() <= stamps(out).items()
+    assert finished.items() <= stamps(out).items()
 
 
 @pytest.mark.parametrize(
@@ -152,8 +152,8 @@ def recover(chosen_format, small, root, cut, finished):
     cut.put(root)
     record = root / "out" / ".export" / "export.json"
     if record.exists() and all("listed" in split for split in json.loads(record.read_text())["splits"].values()):
-        there = written(root / "out")
-        assert all(there.get(name) == data for name, data in finished.items() if name != "README.txt"), cut.after
+        files = written(root / "out")
+        assert all(files.get(name) == data for name, data in finished.items() if name != "README.txt"), cut.after
     assert run(small, chosen_format, root / "out", "--no-sync") == 0
     assert written(root / "out") == finished, cut.after
 
@@ -367,10 +367,10 @@ def test_rows_of_two_releases_do_not_mix(release, demo, tmp_path, capsys):
     assert run(release, "openood", out, *TWO) == 0
     capsys.readouterr()
     before = stamps(out)
-    ours, theirs = (splits_of(root)[PLACES]["digest"][:12] for root in (release, other))
-    for root, found in ((other, f"digest {theirs}"), (smaller, "no such split")):
+    digest, other_digest = (splits_of(root)[PLACES]["digest"][:12] for root in (release, other))
+    for root, rows in ((other, f"digest {other_digest}"), (smaller, "no such split")):
         sentence = refused(capsys, root, "openood", out, "--splits", TEST)
-        expected = f"{out} has {PLACES} of another release, with digest {ours}; {root} has {found}. "
+        expected = f"{out} has {PLACES} of another release, with digest {digest}; {root} has {rows}. "
         assert expected in sentence
     assert stamps(out) == before
 
@@ -569,7 +569,7 @@ def without_class(table):
 
 @pytest.mark.parametrize("chosen_format", FORMATS)
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "reason"),
     [
         (with_time, "has other columns than manifest.json says, or of other types: taken"),
         (without_class, "has rows without a value in the column class_id"),
@@ -579,12 +579,12 @@ def without_class(table):
     ids=["a-column-more", "no-class-id", "no-id", "two-image-columns"],
 )
 def test_shards_that_contradict_the_manifest_are_refused_before_an_image_is_written(
-    chosen_format, change, said, tmp_path, capsys
+    chosen_format, change, reason, tmp_path, capsys
 ):
     root = samples.make_release(tmp_path / "release", {"bench/test": range(3)})
     samples.change_files(root, "bench/test", change, ["data"])
     sentence = refused(capsys, root, chosen_format, tmp_path / "out")
-    assert said in sentence and "data/bench/test-00000-of-00001.parquet" in sentence
+    assert reason in sentence and "data/bench/test-00000-of-00001.parquet" in sentence
     assert written(tmp_path / "out") == {}
 
 

@@ -123,9 +123,9 @@ def test_a_file_that_is_not_listed_in_a_store(tiny, store, capsys):
         files.pipe(f"{place}/{name}", CONFIGS.encode())
     capsys.readouterr()
     assert verify.main([place, "--workers", "1", "--check", "fast"]) == 1
-    said = capsys.readouterr().out
+    printed = capsys.readouterr().out
     for name in (".huggingface.yaml", "more/x.parquet", "data/bench/.x"):
-        assert f"{name}: manifest.json does not list this file" in said
+        assert f"{name}: manifest.json does not list this file" in printed
 
 
 # Orientation

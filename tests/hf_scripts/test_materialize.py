@@ -31,8 +31,10 @@ def test_a_published_index_becomes_the_publishers_rows_and_images(published, cif
     assert built["splits"]["train"]["data"] == expected["splits"]["train"]["data"]
     path = expected["splits"]["train"]["data"][0]["path"]
     assert files_of(out)[path] == (cifar_release / path).read_bytes()
-    said = capsys.readouterr()
-    assert f"cifar-train/train: 160 rows, digest {expected['splits']['train']['digest'][:12]} as published" in said.out
+    printed = capsys.readouterr()
+    assert (
+        f"cifar-train/train: 160 rows, digest {expected['splits']['train']['digest'][:12]} as published" in printed.out
+    )
 
 
 def test_all_of_openood_goes_to_the_hub_and_comes_back_byte_by_byte(push, openood_release, demo, tmp_path):

@@ -106,12 +106,12 @@ class Tried:
             shutil.copytree(self.root, place / "release", copy_function=os.link)
             (place / "release/manifest.json").unlink()
             (place / "release/manifest.json").write_bytes(data)
-            said = io.StringIO()
-            with contextlib.redirect_stdout(said), contextlib.redirect_stderr(said):
+            output = io.StringIO()
+            with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
                 code = run(place / "release")
-            shown = said.getvalue().replace("\n", "")
+            shown = output.getvalue().replace("\n", "")
             assert not re.search(f"[{UNPRINTABLE}]", shown), name
-            assert "all is well" not in [line.strip() for line in said.getvalue().splitlines()], name
+            assert "all is well" not in [line.strip() for line in output.getvalue().splitlines()], name
             assert len(shown) < 20_000, name
             self.codes[name] = code
             assert sorted(path.name for path in self.folder.iterdir()) == ["inside", "outside"], name
@@ -171,8 +171,8 @@ def test_build(food, tried, chosen):
 
     def run(root):
         request = dataclasses.replace(food.run.request, out=root)
-        here = dataclasses.replace(food, run=dataclasses.replace(food.run, request=request))
-        return code_of(lambda: write_release(here))
+        plan = dataclasses.replace(food, run=dataclasses.replace(food.run, request=request))
+        return code_of(lambda: write_release(plan))
 
     assert set(tried(out)(taken, run).values()) == {0, 2}
 

@@ -1,6 +1,7 @@
 """Publishing with the real client to the stand-in: what is there afterwards, and what is refused before."""
 
 import csv
+import hashlib
 import io
 import json
 import re
@@ -13,13 +14,12 @@ import yaml
 from PIL import Image
 
 from builders import facets_benchmark, imagenet_benchmark
-from builders.release.digests import file_sha256, lines_digest
+from builders.release.digests import lines_digest
 from builders.release.layout import Layout
 from builders.release.schema import arrow_schema
 from builders.release.tables import read_excluded
-from hf_scripts import push as push_command
 from hf_scripts import verify
-from tests.hf_scripts.samples import LABELS, REPO, SPLITS, contents, make_release
+from tests.hf_scripts.samples import LABELS, REPO, SPLITS, make_release, manifest_at, write_revision
 
 FILES = {
     "README.md",
@@ -38,10 +38,6 @@ FILES = {
 CHANGES = ("create_repo", "preupload", "lfs_batch", "lfs_put", "commit", "create_tag", "delete_tag")
 
 
-def manifest_at(hub, revision="main"):
-    return json.loads(hub.read(REPO, "manifest.json", revision))
-
-
 def card_at(hub, revision="main"):
     """The patterns of every config's splits in the card's YAML."""
     front = yaml.safe_load(hub.read(REPO, "README.md", revision).decode().split("---\n")[1])
@@ -49,28 +45,21 @@ def card_at(hub, revision="main"):
 
 
 @pytest.fixture
-def whole(capsys):
+def is_whole(capsys):
     """Whether a revision, written to a folder, is a whole release."""
 
     def check(root, hub, revision="main"):
-        write(root, hub, revision)
-        code = verify.main([str(root), "--workers", "1"])
+        code = verify.main([str(write_revision(hub, root, revision)), "--workers", "1"])
         capsys.readouterr()
         return code == 0
 
     return check
 
 
-def write(root, hub, revision="main"):
-    for path, data in contents(hub, revision).items():
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        (root / path).write_bytes(data)
-
-
 # Publishing
 
 
-def test_a_first_version(push, whole, hub, release, tmp_path):
+def test_a_first_version(push, is_whole, hub, release, tmp_path):
     (release / ".state").mkdir()
     (release / ".state/bench.json").write_text("{}")
     ran = push("release")
@@ -78,10 +67,10 @@ def test_a_first_version(push, whole, hub, release, tmp_path):
     assert set(hub.files(REPO)) == FILES
     assert [commit.title for commit in hub.commits(REPO)] == ["Publish v1.0.0", "initial commit"]
     assert hub.tags(REPO) == {"v1.0.0": hub.commits(REPO)[0].id}
-    same = FILES - {"README.md", "croissant.json", "manifest.json", "CHANGELOG.md"}
-    assert all(hub.read(REPO, path) == (release / path).read_bytes() for path in same)
+    unchanged = FILES - {"README.md", "croissant.json", "manifest.json", "CHANGELOG.md"}
+    assert all(hub.read(REPO, path) == (release / path).read_bytes() for path in unchanged)
     assert (manifest_at(hub)["version"], manifest_at(hub)["previous"]) == ("1.0.0", "")
-    assert whole(tmp_path / "there", hub, "v1.0.0")
+    assert is_whole(tmp_path / "there", hub, "v1.0.0")
     size = sum(file.size for file in hub.files(REPO).values())
     assert f"to upload: 12 files, {size:,} bytes, in 1 commit; unchanged: 0 files; to delete: 0" in ran.out
     assert ran.out[-2].endswith("its 12 files, read back, match manifest.json")
@@ -112,38 +101,28 @@ def test_the_same_again_after_a_later_version_changes_nothing(push, hub, release
     assert any("nothing was changed" in line for line in ran.out)
 
 
-def test_new_splits_join_those_that_are_there(push, whole, hub, release, tmp_path):
+def test_new_splits_join_those_that_are_there(push, is_whole, hub, release, tmp_path):
     push("release")
-    was, uploads = manifest_at(hub), hub.uploads()
+    first, uploads = manifest_at(hub), hub.uploads()
     make_release(tmp_path / "more", {"bench/far_ood": range(5), "other/test": range(7, 9)})
     ran = push("more", tag="v1.1.0")
     assert ran.code == 0
-    now = manifest_at(hub)
-    assert (now["version"], now["previous"]) == ("1.1.0", "1.0.0")
+    second = manifest_at(hub)
+    assert (second["version"], second["previous"]) == ("1.1.0", "1.0.0")
     for name in ("bench", "bench-train"):
-        for split, entry in was["configs"][name]["splits"].items():
-            assert now["configs"][name]["splits"][split] == entry
+        for split, entry in first["configs"][name]["splits"].items():
+            assert second["configs"][name]["splits"][split] == entry
     assert set(card_at(hub)["bench"]) == {"test", "near_ood", "far_ood"}
     assert set(card_at(hub)) == {"bench", "bench-train", "other", "bench-index", "bench-train-index", "other-index"}
-    assert sorted(line.split for line in read_excluded(_at(hub, tmp_path, "excluded/bench.csv"))) == [
-        "bench/far_ood",
-        "bench/near_ood",
-        "bench/test",
-    ]
     assert all(hub.uploads()[oid] == 1 for oid in uploads)
     assert len(hub.uploads()) == len(uploads) + 4
-    assert whole(tmp_path / "there", hub, "v1.1.0")
+    assert is_whole(tmp_path / "there", hub, "v1.1.0")
+    excluded = read_excluded(tmp_path / "there/excluded/bench.csv")
+    assert sorted(line.split for line in excluded) == ["bench/far_ood", "bench/near_ood", "bench/test"]
     assert len(hub.commits(REPO)) == 3
 
 
-def _at(hub, tmp_path, path):
-    local = tmp_path / "at" / path
-    local.parent.mkdir(parents=True, exist_ok=True)
-    local.write_bytes(hub.read(REPO, path))
-    return local
-
-
-def test_a_replaced_split_takes_its_old_files_with_it(push, whole, hub, tmp_path):
+def test_a_replaced_split_takes_its_old_files_with_it(push, is_whole, hub, tmp_path):
     make_release(tmp_path / "a", SPLITS, shards=2)
     make_release(tmp_path / "b", {"bench/test": range(1, 7)}, shards=1)
     assert push("a").code == 0
@@ -153,7 +132,7 @@ def test_a_replaced_split_takes_its_old_files_with_it(push, whole, hub, tmp_path
     tests = [path for path in hub.files(REPO) if path.startswith("data/bench/test")]
     assert tests == ["data/bench/test-00000-of-00001.parquet"]
     assert any(line.endswith("to delete: 2") for line in ran.out)
-    assert whole(tmp_path / "there", hub)
+    assert is_whole(tmp_path / "there", hub)
 
 
 def test_other_shards_of_the_same_rows_are_a_patch(push, hub, tmp_path):
@@ -175,17 +154,16 @@ def test_chosen_configs(push, hub, release):
     assert "bench, bench-train" in error
 
 
-def test_a_split_alone_is_published_and_the_next_joins_it(push, hub, release, whole, tmp_path):
+def test_a_split_alone_is_published_and_the_next_joins_it(push, hub, release, is_whole, tmp_path):
     assert push("release", "--splits", "bench/test").code == 0
     assert {path for path in hub.files(REPO) if path.startswith("data/")} == {"data/bench/test-00000-of-00001.parquet"}
-    assert whole(tmp_path / "first", hub)
+    assert is_whole(tmp_path / "first", hub)
     assert push("release", "--splits", "bench/near_ood,bench-train", tag="v1.1.0").code == 0
     assert set(hub.files(REPO)) - {"changes/v1.1.0.csv"} == FILES
-    assert whole(tmp_path / "second", hub)
+    assert is_whole(tmp_path / "second", hub)
     configs, built = manifest_at(hub)["configs"], json.loads((release / "manifest.json").read_text())["configs"]
-    assert {name: config["splits"] for name, config in configs.items()} == {
-        name: config["splits"] for name, config in built.items()
-    }
+    splits, built_splits = ({name: config["splits"] for name, config in all_.items()} for all_ in (configs, built))
+    assert splits == built_splits
 
 
 def test_rows_without_images(push, hub, release, api):
@@ -228,9 +206,9 @@ def test_load_dataset_reads_all_splits_of_several_shards(push, api, tmp_path, st
     make_release(tmp_path / "release", SPLITS, shards=2)
     assert push("release").code == 0
     for config, image in (("bench", True), ("bench-index", False)):
-        found = datasets.load_dataset(REPO, config, revision="v1.0.0", streaming=streaming)
-        assert set(found) == {"test", "near_ood"}
-        for split, rows in found.items():
+        loaded = datasets.load_dataset(REPO, config, revision="v1.0.0", streaming=streaming)
+        assert set(loaded) == {"test", "near_ood"}
+        for split, rows in loaded.items():
             schema = arrow_schema(LABELS, image=image)
             assert rows.features == datasets.Features.from_arrow_schema(schema)
             assert [row["id"] for row in rows] == [f"source/{split}/{number}.png" for number in range(4)]
@@ -322,9 +300,7 @@ def test_a_dry_run_needs_no_token(push, hub, release, monkeypatch):
     assert "there is no token, so only public information is read" in ran.out
     # Three shards, the card, the Croissant metadata, the manifest and the changelog; the indexes and the tables of
     # exclusions are there.
-    assert any(
-        line.startswith("to upload: 7 files, ") and "unchanged: 5 files; to delete: 0" in line for line in ran.out
-    )
+    assert any(re.match(r"to upload: 7 files, .*unchanged: 5 files; to delete: 0", line) for line in ran.out)
     assert not {request.route for request in hub.requests[before:]} & set(CHANGES)
 
 
@@ -432,14 +408,6 @@ def test_splits_of_other_choices(push, hub, release, tmp_path):
     assert push("all", tag="v2.0.0").code == 0
 
 
-def test_help_ends_with_a_command_that_runs(capsys):
-    assert push_command.main(["--help"]) == 0
-    example = " ".join(capsys.readouterr().out.split("Examples:")[1].replace("\\\n", "").split())
-    assert example.endswith(
-        "python -m hf_scripts.push build/unknown-detection --repo org/unknown-detection --tag v1.0.0 --private"
-    )
-
-
 # Files of a version that nothing of ours writes locally
 
 
@@ -450,7 +418,7 @@ def test_every_file_is_listed_with_its_digest(push, hub, release, tmp_path):
     listed = {entry["path"]: entry for entry in manifest_at(hub)["changelog"]}
     assert set(listed) == {"CHANGELOG.md", "changes/v1.1.0.csv"}
     for path, entry in listed.items():
-        assert entry["sha256"] == file_sha256(_at(hub, tmp_path, path))
+        assert entry["sha256"] == hashlib.sha256(hub.read(REPO, path)).hexdigest()
     rows = list(csv.reader(hub.read(REPO, "changes/v1.1.0.csv").decode().splitlines()))
     assert rows == [
         ["split", "change", "id"],
@@ -460,7 +428,7 @@ def test_every_file_is_listed_with_its_digest(push, hub, release, tmp_path):
 
 def test_a_downloaded_version_can_be_published_elsewhere(push, hub, release, tmp_path):
     push("release")
-    write(tmp_path / "there", hub)
+    write_revision(hub, tmp_path / "there")
     assert push("there", repo="org/copy").code == 0
     assert set(hub.files("org/copy")) == FILES
     schema = pq.read_schema(Layout(tmp_path / "there").index("bench/test"))

@@ -3,9 +3,9 @@
 import pytest
 
 from builders.commands import audit as audit
-from builders.release.layout import Layout, shows_images
+from builders.release.layout import shows_images
 from hf_scripts import card, verify
-from tests.hf_scripts.samples import REPO, SPLITS, make_release
+from tests.hf_scripts.samples import REPO, SPLITS, make_release, write_revision
 from tests.manifests import entry_of, manifest_of, write_json
 
 TABLES = {"audit/bench/sheet.csv", "audit/bench/artifacts.csv", "audit/bench/artifacts.png"}
@@ -60,7 +60,7 @@ def test_an_audit_stays_while_its_rows_do_and_goes_with_them(push, hub, audited,
     make_release(tmp_path / "more", {"bench-more/far_ood": range(2)})
     assert push("more", tag="v1.1.0").code == 0
     assert audits_at(hub) == TABLES
-    assert verify.main([str(written(hub, tmp_path / "read")), "--workers", "1"]) == 0
+    assert verify.main([str(write_revision(hub, tmp_path / "read")), "--workers", "1"]) == 0
     capsys.readouterr()
     # A split of the audits gets other rows: they are of rows that are no longer there.
     make_release(tmp_path / "other", {**SPLITS, "bench/test": range(5)})
@@ -74,10 +74,3 @@ def test_some_configs_take_only_their_own_audits(push, hub, audited, release):
     audited(release)
     assert push("release", "--splits", "bench-train").code == 0
     assert audits_at(hub) == set()
-
-
-def written(hub, root):
-    for path in hub.files(REPO):
-        (root / path).parent.mkdir(parents=True, exist_ok=True)
-        Layout(root).inside(path).write_bytes(hub.read(REPO, path))
-    return root

@@ -8,7 +8,7 @@ from builders.release.duplicates import PairedRow as Place
 from builders.release.duplicates import compared_entries, comparison, listed_comparisons, pair_of, read_pairs
 from hf_scripts.verify import main as verify
 from tests.hf_scripts.pair_tables import add_table
-from tests.hf_scripts.samples import REPO, contents, make_release, png
+from tests.hf_scripts.samples import REPO, make_release, png, write_revision
 from tests.manifests import manifest_of, save_manifest, typed
 
 TEST, NEAR, FAR, TRAIN = "bench/test", "bench/near_ood", "bench/far_ood", "bench-train/train"
@@ -21,7 +21,7 @@ def picture(name):
 
 
 @pytest.fixture
-def one(tmp_path):
+def first(tmp_path):
     """A release of three splits, with its table: test/0 is near_ood/1."""
     splits = {TEST: range(3), NEAR: range(3), TRAIN: range(100, 102)}
     root = make_release(tmp_path / "one", splits, picture=picture)
@@ -30,7 +30,7 @@ def one(tmp_path):
 
 
 @pytest.fixture
-def other(tmp_path):
+def second(tmp_path):
     """A release of a further split, with its table, which is empty: what it repeats is in the other release."""
     root = make_release(tmp_path / "other", {FAR: range(4)}, picture=picture)
     assert add_table(root) == []
@@ -42,10 +42,7 @@ def published(hub, tmp_path, capsys):
     """The table of a revision and its manifest; the revision must be a whole release."""
 
     def read(revision="main"):
-        root = tmp_path / f"at-{revision}"
-        for path, data in contents(hub, revision).items():
-            (root / path).parent.mkdir(parents=True, exist_ok=True)
-            (root / path).write_bytes(data)
+        root = write_revision(hub, tmp_path / f"at-{revision}", revision)
         assert verify([str(root), "--check", "fast", "--workers", "1"]) == 0, capsys.readouterr().out
         capsys.readouterr()
         pairs = read_pairs(root / "duplicates" / "pairs.parquet")
@@ -58,7 +55,7 @@ def named(pairs):
     return [(pair.id.removeprefix("source/"), pair.other_id.removeprefix("source/")) for pair in pairs]
 
 
-def test_pairs_between_splits_that_were_built_apart_are_found(push, published, one, other):
+def test_pairs_between_splits_that_were_built_apart_are_found(push, published, first, second):
     assert push("one").code == 0
     assert named(published("v1.0.0")[0]) == [("near_ood/1.png", "test/0.png")]
     assert push("other", tag="v1.1.0").code == 0
@@ -75,7 +72,7 @@ def test_pairs_between_splits_that_were_built_apart_are_found(push, published, o
     assert any("nothing was changed" in line for line in push("other", tag="v1.1.0").out)
 
 
-def test_chosen_configs_take_only_their_pairs(push, published, one):
+def test_chosen_configs_take_only_their_pairs(push, published, first):
     assert push("one", "--splits", "bench-train").code == 0
     pairs, manifest = published()
     assert (pairs, manifest["duplicates"]["rows"]) == ([], 0)
@@ -86,7 +83,7 @@ def test_chosen_configs_take_only_their_pairs(push, published, one):
 
 def near(pair, keys):
     """Add a near-duplicate to a table, and that the two splits were compared for such."""
-    every = {comparison("bytes", one, other) for one in keys for other in keys}
+    every = {comparison("bytes", first, second) for first in keys for second in keys}
     compared = compared_entries(every | {comparison("similarity-2", *pair.splits)})
     return {"change": lambda pairs: sorted([*pairs, pair], key=lambda p: p.place), "compared": compared}
 
@@ -97,26 +94,26 @@ def place(key, number, role, class_id):
 
 def test_near_duplicates_of_both_sides_stay(push, published, tmp_path):
     train = place(TRAIN, 100, "in_distribution", "n01")
-    one = pair_of(train, place(TEST, 1, "in_distribution", "n02"), 0.25)
-    other = pair_of(place(NEAR, 0, "near_ood", "unknown"), place(FAR, 3, "far_ood", "unknown"), 0.125)
+    first = pair_of(train, place(TEST, 1, "in_distribution", "n02"), 0.25)
+    second = pair_of(place(NEAR, 0, "near_ood", "unknown"), place(FAR, 3, "far_ood", "unknown"), 0.125)
     a = make_release(tmp_path / "a", {TEST: range(3), TRAIN: range(100, 102)}, picture=picture)
-    add_table(a, **near(one, (TEST, TRAIN)))
+    add_table(a, **near(first, (TEST, TRAIN)))
     b = make_release(tmp_path / "b", {NEAR: range(3), FAR: range(4)}, picture=picture)
-    add_table(b, **near(other, (NEAR, FAR)))
+    add_table(b, **near(second, (NEAR, FAR)))
     # The distances are made up, which only decoding would tell.
     assert push("a", "--check", "fast").code == push("b", "--check", "fast", tag="v1.1.0").code == 0
     pairs, manifest = published("v1.1.0")
-    assert [pair for pair in pairs if pair.distance] == sorted([one, other], key=lambda pair: pair.place)
+    assert [pair for pair in pairs if pair.distance] == sorted([first, second], key=lambda pair: pair.place)
     similar = {c for c in listed_comparisons(typed(manifest).duplicates.compared) if c.by == "similarity-2"}
-    assert similar == {comparison("similarity-2", *pair.splits) for pair in (one, other)}
+    assert similar == {comparison("similarity-2", *pair.splits) for pair in (first, second)}
     # A split with other rows takes its pairs with it.
     c = make_release(tmp_path / "c", {TEST: range(2)}, picture=picture)
     add_table(c)
     assert push("c", tag="v2.0.0").code == 0
-    assert [pair for pair in published("v2.0.0")[0] if pair.distance] == [other]
+    assert [pair for pair in published("v2.0.0")[0] if pair.distance] == [second]
 
 
-def test_a_release_from_before_the_table_joins_one_with_a_table(push, published, other, tmp_path):
+def test_a_release_from_before_the_table_joins_one_with_a_table(push, published, second, tmp_path):
     make_release(tmp_path / "old", {TEST: range(3), NEAR: range(3), TRAIN: range(100, 102)}, picture=picture)
     assert push("old").code == 0
     assert any("nothing was changed" in line for line in push("old").out)
@@ -131,15 +128,15 @@ def test_a_release_from_before_the_table_is_pushed_without_one(push, hub, tmp_pa
     assert not [path for path in hub.files(REPO) if path.startswith("duplicates")]
 
 
-def test_the_first_table_is_a_minor_change(push, hub, one):
-    bare = manifest_of(one)
+def test_the_first_table_is_a_minor_change(push, hub, first):
+    bare = manifest_of(first)
     table = bare.pop("duplicates")
-    save_manifest(one, bare)
-    content = (one / "duplicates" / "pairs.parquet").read_bytes()
-    (one / "duplicates" / "pairs.parquet").unlink()
+    save_manifest(first, bare)
+    content = (first / "duplicates" / "pairs.parquet").read_bytes()
+    (first / "duplicates" / "pairs.parquet").unlink()
     assert push("one").code == 0
-    (one / "duplicates" / "pairs.parquet").write_bytes(content)
-    save_manifest(one, bare | {"duplicates": table})
+    (first / "duplicates" / "pairs.parquet").write_bytes(content)
+    save_manifest(first, bare | {"duplicates": table})
     assert "duplicates is new, which is a minor change" in push("one", tag="v1.0.1").error
     assert push("one", tag="v1.1.0").code == 0
     assert "- `duplicates` is new" in hub.read(REPO, "CHANGELOG.md").decode()

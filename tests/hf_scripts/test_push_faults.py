@@ -63,7 +63,7 @@ def begun(push, hub, more, versions, tmp_path, naps):
     return push
 
 
-def again(push, hub, undisturbed):
+def push_again(push, hub, undisturbed):
     """The same command again ends well, in the commit that an undisturbed push would have made."""
     assert push("more", tag="v1.1.0").code == 0
     assert contents(hub, "v1.1.0") == undisturbed
@@ -85,14 +85,14 @@ def test_errors_that_pass(begun, hub, undisturbed):
         hub.fail(step, status=429)
         hub.fail(step, status=500)
         hub.fail(step, status=503, body=HTML)
-    again(begun, hub, undisturbed)
+    push_again(begun, hub, undisturbed)
     assert all(count == 1 for count in hub.uploads().values())
 
 
 def test_connections_that_end(begun, hub, undisturbed):
     for step in STEPS:
         hub.drop(step, times=2)
-    again(begun, hub, undisturbed)
+    push_again(begun, hub, undisturbed)
     assert all(count == 1 for count in hub.uploads().values())
 
 
@@ -117,20 +117,20 @@ def test_the_hub_says_how_long_to_wait(begun, hub, naps):
 
 def test_an_upload_that_breaks_off_is_sent_again(begun, hub, undisturbed):
     hub.drop("lfs_put", after=100)
-    again(begun, hub, undisturbed)
+    push_again(begun, hub, undisturbed)
     assert all(count == 1 for count in hub.uploads().values())
 
 
 def test_a_hub_that_falls_silent(begun, hub, undisturbed, monkeypatch):
     monkeypatch.setattr("builders.hub.client.READ_TIMEOUT", 0.5)
     hub.slow("commit", 60)
-    again(begun, hub, undisturbed)
+    push_again(begun, hub, undisturbed)
 
 
 def test_damage_on_the_way_is_noticed(begun, hub, undisturbed):
     """The manifest, the first file that is downloaded, comes with another first byte."""
     hub.corrupt("resolve", skip=1)
-    again(begun, hub, undisturbed)
+    push_again(begun, hub, undisturbed)
 
 
 # Errors that do not
@@ -148,14 +148,14 @@ def test_a_step_that_fails_for_good(begun, hub, undisturbed, step):
         assert len(hub.commits(REPO)) == 2
     assert set(hub.tags(REPO)) == {"v1.0.0"}
     mend(hub)
-    again(begun, hub, undisturbed)
+    push_again(begun, hub, undisturbed)
     assert all(count == 1 for count in hub.uploads().values())
 
 
 def test_an_object_that_is_there_need_not_be_confirmed(begun, hub, undisturbed):
     """The client asks the Hub to confirm each upload; where that fails for good, the next try finds the object."""
     hub.fail("lfs_verify", status=503, times=None)
-    again(begun, hub, undisturbed)
+    push_again(begun, hub, undisturbed)
     assert all(count == 1 for count in hub.uploads().values())
 
 
@@ -226,13 +226,13 @@ def test_offline_by_choice(begun, monkeypatch, naps):
 @pytest.mark.parametrize("status", [None, 500, 504])
 def test_a_commit_whose_answer_is_lost(begun, hub, undisturbed, status):
     hub.lose_response("commit", status=status)
-    again(begun, hub, undisturbed)
+    push_again(begun, hub, undisturbed)
 
 
 @pytest.mark.parametrize("status", [None, 500])
 def test_a_tag_whose_answer_is_lost(begun, hub, undisturbed, status):
     hub.lose_response("create_tag", status=status)
-    again(begun, hub, undisturbed)
+    push_again(begun, hub, undisturbed)
 
 
 def test_a_replacing_commit_whose_answer_is_lost(begun, hub, tmp_path):
@@ -276,7 +276,7 @@ def test_a_parent_that_is_said_to_be_stale(begun, hub, undisturbed):
     hub.stale_parent()
     error = begun("more", tag="v1.1.0").error
     assert "Somebody else committed to org/name" in error
-    again(begun, hub, undisturbed)
+    push_again(begun, hub, undisturbed)
 
 
 def test_another_commit_comes_first(begun, hub, tmp_path):

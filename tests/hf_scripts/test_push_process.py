@@ -24,8 +24,8 @@ from tests.hub.server import Hub
 
 def start(hub, folder, home, *flags, tag="v1.0.0", repo=REPO, module=("-m", "hf_scripts.push"), **options):
     # Private, because a process of its own knows no declaration of the tests' source.
-    given = ["--repo", repo, "--tag", tag, "--workers", "1", "--private", *flags]
-    command = [sys.executable, *module, str(folder), *given]
+    arguments = ["--repo", repo, "--tag", tag, "--workers", "1", "--private", *flags]
+    command = [sys.executable, *module, str(folder), *arguments]
     pipe = subprocess.PIPE
     return subprocess.Popen(
         command,
@@ -154,7 +154,7 @@ def test_the_next_run_removes_what_killed_runs_left(tmp_path, only_loopback, mon
     for name in ("unknown-detection-push-notes", "push-x", "verify-x"):
         (temporary / name).mkdir(parents=True)
     (temporary / "unknown-detection-verify-link").symlink_to(make_release(tmp_path / "release", {"bench/test": [1]}))
-    others = sorted(temporary.iterdir())
+    before = sorted(temporary.iterdir())
     publish = [str(tmp_path / "release"), "--repo", REPO, "--tag", "v1.0.0", "--private", "--workers", "1"]
     check = [REPO, "--workers", "1"]
     with Hub() as hub:
@@ -189,21 +189,21 @@ def test_the_next_run_removes_what_killed_runs_left(tmp_path, only_loopback, mon
             process.send_signal(number)
             process.communicate(timeout=60)
             assert process.returncode == -number
-        assert len(set(temporary.iterdir()) - set(others)) == 1, "the second run removed what the first one left"
+        assert len(set(temporary.iterdir()) - set(before)) == 1, "the second run removed what the first one left"
         assert next_run(push.main, publish) == 0
-        assert sorted(temporary.iterdir()) == others
+        assert sorted(temporary.iterdir()) == before
 
         killed, running = begun("verify", check, "resolve"), begun("verify", check, "resolve")
         killed.send_signal(number)
         killed.communicate(timeout=60)
-        assert len(set(temporary.iterdir()) - set(others)) == 2
+        assert len(set(temporary.iterdir()) - set(before)) == 2
         assert next_run(verify.main, check) == 0
-        (left,) = set(temporary.iterdir()) - set(others)
+        (left,) = set(temporary.iterdir()) - set(before)
         assert (left / "files").is_dir() and running.poll() is None
         running.kill()
         running.communicate(timeout=60)
         assert next_run(verify.main, check) == 0
-        assert sorted(temporary.iterdir()) == others
+        assert sorted(temporary.iterdir()) == before
 
 
 # Not ru_maxrss, which a process inherits from the one that started it (getrusage(2), and execve in the kernel).

@@ -1,14 +1,9 @@
 """Tags, versions and the changelog of what is published one after the other."""
 
 import csv
-import json
 
 from builders.card import card
-from tests.hf_scripts.samples import REPO, SPLITS, make_release
-
-
-def manifest_at(hub, revision):
-    return json.loads(hub.read(REPO, "manifest.json", revision))
+from tests.hf_scripts.samples import REPO, SPLITS, make_release, manifest_at
 
 
 def changelog_at(hub, revision="main"):
@@ -53,12 +48,12 @@ def test_changed_rows_ask_for_a_major_version(push, hub, release, tmp_path):
         ["bench/test", "changed", "source/test/1.png"],
     ]
     text = changelog_at(hub)
-    was, now = (
+    old, new = (
         manifest_at(hub, tag)["configs"]["bench"]["splits"]["test"]["digest"][:12] for tag in ("v1.0.0", "v2.0.0")
     )
     assert (
-        f"- `bench/test` has other rows: 4 before, 4 now (1 added, 1 removed, 1 changed), digest `{was}` before, "
-        f"`{now}` now."
+        f"- `bench/test` has other rows: 4 before, 4 now (1 added, 1 removed, 1 changed), digest `{old}` before, "
+        f"`{new}` now."
     ) in text
     assert "  - removed: `source/test/2.png`" in text
 

@@ -18,28 +18,28 @@ from builders.storage.store import is_file_locked
 from hf_scripts import verify
 from hf_scripts.checks.verified import Scope
 from tests.hf_scripts.samples import make_release
-from tests.hf_scripts.tampering import NEAR_SHARD, built, check, rewrite, whole, with_cells
+from tests.hf_scripts.tampering import NEAR_SHARD, built, check, copy, rewrite, with_cells
 from tests.manifests import manifest_of, write_json
 
 ROOT = Path(__file__).parents[2]
 
-__all__ = ["built", "check", "whole"]
+__all__ = ["built", "check", "copy"]
 
 
 # A whole release
 
 
-def test_a_whole_release_passes(whole, check):
+def test_a_whole_release_passes(copy, check):
     code, lines = check(decode=True)
     assert code == 0
-    manifest = manifest_of(whole)
+    manifest = manifest_of(copy)
     rows = 0
     for name, config in manifest["configs"].items():
         for split, entry in config["splits"].items():
             line = next(line for line in lines if line.split()[:1] == [f"{name}/{split}"])
             assert line.split()[1:3] == [f"{entry['rows']:,}", entry["digest"][:12]]
             rows += entry["rows"]
-    assert lines[-1].startswith(f"{whole} is whole: 9 splits, {rows:,} rows, 23 files, ")
+    assert lines[-1].startswith(f"{copy} is whole: 9 splits, {rows:,} rows, 23 files, ")
     assert "decoded" not in lines[-1]
     short = next(line for line in lines if line.startswith("note: sources are short in "))
     assert " not complete: ImageNet-1k (ILSVRC2012), train" in short
@@ -56,15 +56,15 @@ def test_quick_says_what_it_leaves_out(check):
     assert lines[-1].endswith("images were not decoded, nor digests over pixels computed (--check fast)")
 
 
-def test_json_says_what_the_text_says(whole, check):
+def test_json_says_what_the_text_says(copy, check):
     code, lines = check()
-    (whole / NEAR_SHARD).unlink()
+    (copy / NEAR_SHARD).unlink()
     code_of_damaged, damaged = check()
     code_of_json, printed = check("--json")
     document = json.loads("\n".join(printed))
     assert (code, code_of_damaged, code_of_json) == (0, 1, 1)
     assert [document[key] for key in ("schema", "command", "release", "whole", "check")] == [
-        *(1, "verify", str(whole), False, "fast")
+        *(1, "verify", str(copy), False, "fast")
     ]
     messages = [message for problem in document["problems"] for message in problem["messages"]]
     assert [*messages, *(f"note: {note}" for note in document["notes"])] == damaged[:-1]
@@ -75,8 +75,8 @@ def test_json_says_what_the_text_says(whole, check):
         assert line[1:] == [numbers[0], split["digest"][:12], *numbers[1:]]
 
 
-def test_images_of_other_splits_are_not_read(whole, check, capsys):
-    (whole / NEAR_SHARD).unlink()
+def test_images_of_other_splits_are_not_read(copy, check, capsys):
+    (copy / NEAR_SHARD).unlink()
     assert check()[0] == check("--splits", "imagenet-train,imagenet/near_ood")[0] == 1
     code, lines = check("--splits", "imagenet-train,imagenet/test")
     assert code == 0
@@ -84,10 +84,10 @@ def test_images_of_other_splits_are_not_read(whole, check, capsys):
     assert tabled == ["imagenet/test", "imagenet-train/train"]
     assert ": 2 splits, " in lines[-1] and lines[-1].endswith("; images of 7 other splits were not read (--splits)")
     # What is small is checked for all splits: a pair of duplicates is found in the indexes.
-    rewrite(whole, "imagenet/validation", lambda table: with_cells(table, 3, label=777))
+    rewrite(copy, "imagenet/validation", lambda table: with_cells(table, 3, label=777))
     assert check("--splits", "imagenet/test")[0] == 1
-    assert verify.main([str(whole), "--splits", "imagenet/tset"]) == 2
-    assert f"{whole} has no config or split imagenet/tset (did you mean imagenet/test?)" in capsys.readouterr().err
+    assert verify.main([str(copy), "--splits", "imagenet/tset"]) == 2
+    assert f"{copy} has no config or split imagenet/tset (did you mean imagenet/test?)" in capsys.readouterr().err
 
 
 def test_an_index_without_pixels_passes(demo, tmp_path, capsys):
@@ -99,42 +99,32 @@ def test_an_index_without_pixels_passes(demo, tmp_path, capsys):
     assert "note: imagenet/far_ood_food32 has only an index here, no images" in capsys.readouterr().out
 
 
-def test_workers_find_what_one_process_finds(whole, check):
-    rewrite(whole, "imagenet/test", lambda t: with_cells(t, 3, label=777))
-    (whole / NEAR_SHARD).unlink()
+def test_workers_find_what_one_process_finds(copy, check):
+    rewrite(copy, "imagenet/test", lambda t: with_cells(t, 3, label=777))
+    (copy / NEAR_SHARD).unlink()
     alone = check()
     assert alone[0] == 1
     assert check("--workers", "2") == alone
 
 
-def test_workers_print_nothing_of_their_own(whole):
-    command = [sys.executable, "-W", "always::RuntimeWarning", "-m", "hf_scripts.verify", str(whole), "--workers", "2"]
+def test_workers_print_nothing_of_their_own(copy):
+    command = [sys.executable, "-W", "always::RuntimeWarning", "-m", "hf_scripts.verify", str(copy), "--workers", "2"]
     done = subprocess.run([*command, "--check", "fast"], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stderr == ""
-
-
-def test_help_ends_with_a_command_that_runs(capsys):
-    assert verify.main(["--help"]) == 0
-    assert capsys.readouterr().out.endswith("\n  python -m hf_scripts.verify build/unknown-detection\n")
 
 
 # No release to check
 
 
-def test_a_folder_that_is_not_there_is_a_user_error(tmp_path, capsys):
-    assert verify.main([str(tmp_path / "nowhere")]) == 2
-    assert "There is no folder" in capsys.readouterr().err
-
-
-def test_a_manifest_of_an_unknown_format_is_a_user_error(whole, capsys):
-    write_json(whole, manifest_of(whole) | {"format": 99})
-    assert verify.main([str(whole)]) == 2
-    assert "its format is 99, and this version reads 1" in capsys.readouterr().err
-
-
-def test_workers_below_one_are_a_user_error(whole, capsys):
-    assert verify.main([str(whole), "--workers", "0"]) == 2
-    assert "--workers" in capsys.readouterr().err
+def test_user_errors(copy, tmp_path, capsys):
+    write_json(copy, manifest_of(copy) | {"format": 99})
+    for arguments, message in (
+        ([tmp_path / "nowhere"], "There is no folder"),
+        ([copy], "its format is 99, and this version reads 1"),
+        ([copy, "--workers", "0"], "--workers"),
+    ):
+        assert verify.main(list(map(str, arguments))) == 2
+        assert message in capsys.readouterr().err
 
 
 # A build in progress

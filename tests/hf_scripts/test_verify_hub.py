@@ -25,10 +25,10 @@ def check(hub, api, only_loopback, tmp_path, monkeypatch, capsys):
     def run(target=REPO, *flags):
         capsys.readouterr()
         code = verify.main([target, "--workers", "1", *flags])
-        said = capsys.readouterr()
-        assert hub.token not in said.out + said.err
-        assert str(tmp_path) not in said.out + said.err
-        return Ran(code, said.out.splitlines(), said.err.splitlines())
+        printed = capsys.readouterr()
+        assert hub.token not in printed.out + printed.err
+        assert str(tmp_path) not in printed.out + printed.err
+        return Ran(code, printed.out.splitlines(), printed.err.splitlines())
 
     return run
 
@@ -82,8 +82,8 @@ def test_images_of_other_splits_are_not_downloaded(check, published, tmp_path, h
 def test_json_alone_is_on_stdout(check, published, hub):
     ran = check(REPO, "--revision", "v1.0.0", "--json")
     document = json.loads("\n".join(ran.out))
-    found = [document[key] for key in ("whole", "release", "revision", "commit")]
-    assert found == [True, REPO, "v1.0.0", hub.tags(REPO)["v1.0.0"]]
+    values = [document[key] for key in ("whole", "release", "revision", "commit")]
+    assert values == [True, REPO, "v1.0.0", hub.tags(REPO)["v1.0.0"]]
     assert ran.err[0] == "there is no folder org/name; looking for it on the Hub"
 
 
@@ -211,8 +211,8 @@ def test_what_can_be_no_repository_is_a_folder(check, hub):
 
 def test_a_download_can_be_kept(check, published, hub):
     assert check(REPO, "--revision", "v1.0.0", "--keep", "kept").code == 0
-    kept = {path.relative_to("kept").as_posix(): path for path in sorted(Path("kept").rglob("*")) if path.is_file()}
-    assert {name: path.read_bytes() for name, path in kept.items()} == contents(hub, "v1.0.0")
+    files = {path.relative_to("kept").as_posix(): path for path in sorted(Path("kept").rglob("*")) if path.is_file()}
+    assert {name: path.read_bytes() for name, path in files.items()} == contents(hub, "v1.0.0")
     assert check("kept").code == 0
     error = check(REPO, "--revision", "v1.0.0", "--keep", "kept").error
     assert "The folder kept is not empty" in error and "--keep" in error

@@ -29,13 +29,13 @@ def environment(endpoint: str, token: str | None, folder: Path) -> dict[str, str
         folder: where their caches go.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    kept = {
+    own = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(_FOREIGN) and name.lower() not in _PROXIES
     }
     return {
-        **kept,
+        **own,
         **({"HF_TOKEN": token} if token else {}),
         "HF_ENDPOINT": endpoint,
         "HF_HOME": str(folder / "hf-home"),
@@ -67,7 +67,7 @@ def in_process(hub, folder: Path, *, token: str | None = None, anonymous: bool =
     from huggingface_hub import constants, hf_api
 
     token = None if anonymous else token or hub.token
-    wanted = environment(hub.endpoint, token, folder)
+    variables = environment(hub.endpoint, token, folder)
     home, cache = folder / "hf-home", folder / "hf-datasets"
     values = {
         constants: {
@@ -100,9 +100,9 @@ def in_process(hub, folder: Path, *, token: str | None = None, anonymous: bool =
     }
     with pytest.MonkeyPatch.context() as patch, loopback.viewer_at_home():
         for name in os.environ:
-            if name not in wanted:
+            if name not in variables:
                 patch.delenv(name)
-        for name, value in wanted.items():
+        for name, value in variables.items():
             # The path of this process is set already, and its guard is the fixture.
             if name not in ("PYTHONPATH", loopback.LOG):
                 patch.setenv(name, value)

@@ -17,7 +17,7 @@ Files = dict[str, File]
 
 @route("POST /api/datasets/{repo}/commit/{rev}")
 def commit(hub, call: Call, repo: str, rev: str) -> Answer:
-    found, user = writable(hub, call, repo)
+    repository, user = writable(hub, call, repo)
     if call.flag("create_pr"):
         raise RefusedError(501, "the stand-in has no pull requests")
     lines = [json.loads(line) for line in call.body.read().splitlines() if line.strip()]
@@ -26,17 +26,17 @@ def commit(hub, call: Call, repo: str, rev: str) -> Answer:
         if line["value"].get("path") == "README.md" and line["key"] == "file":
             check_card_size(hub, base64.b64decode(line["value"]["content"]))
     with hub.lock:
-        if rev not in found.branches:
+        if rev not in repository.branches:
             raise revision_not_found(rev)
-        current = found.branches[rev]
+        current = repository.branches[rev]
         # Words and status as quoted in huggingface/huggingface_hub#916 and its tests; others match on them.
         if not current.startswith(head.get("parentCommit", "")):
             raise RefusedError(412, "A commit has happened since. Please refresh and try again.")
-        files = dict(found.commits[current].files)
+        files = dict(repository.commits[current].files)
         for line in lines:
             if line["key"] != "header":
-                _operation(line["key"])(found, files, line["value"])
-        made = found.commit(
+                _operation(line["key"])(repository, files, line["value"])
+        made = repository.commit(
             files, branch=rev, title=head["summary"], message=head.get("description", ""), author=user.name
         )
     url = f"{hub.endpoint}/datasets/{repo}/commit/{made.id}"

@@ -17,14 +17,14 @@ from tests.hub.store import File, Repo
     "HEAD /{repo}/resolve/{rev}/{path}",
 )
 def resolve(hub, call: Call, repo: str, rev: str, path: str) -> Answer:
-    found = downloadable(hub, call, repo)
-    commit = found.at(rev)
+    repository = downloadable(hub, call, repo)
+    commit = repository.at(rev)
     headers = {"X-Repo-Commit": commit.id}
     file = commit.files.get(path)
     if file is None:
         raise entry_not_found(headers=headers)
     if not file.lfs:
-        return _content(call, found, file, {**headers, "ETag": f'"{file.oid}"'})
+        return _content(call, repository, file, {**headers, "ETag": f'"{file.oid}"'})
     # The CDN is another origin, as in reality: for HEAD the clients stop at this answer, whose headers describe the
     # file, and they follow it without the token.
     name = quote(path.rpartition("/")[2])
@@ -41,8 +41,8 @@ def resolve(hub, call: Call, repo: str, rev: str, path: str) -> Answer:
 
 @route("GET /cdn/{repo}/{oid}", "HEAD /cdn/{repo}/{oid}")
 def cdn(hub, call: Call, repo: str, oid: str) -> Answer:
-    found = hub.repos[repo]
-    return _content(call, found, found.object(oid), {"ETag": f'"{oid}"'})
+    repository = hub.repos[repo]
+    return _content(call, repository, repository.object(oid), {"ETag": f'"{oid}"'})
 
 
 @route("GET /parquet", "GET /info")

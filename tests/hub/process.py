@@ -52,5 +52,5 @@ def _serve(pipe: Any, options: dict[str, Any]) -> None:
                 name, args, kwargs = pipe.recv()
             except EOFError:
                 return
-            found = getattr(hub, name)
-            pipe.send(found(*args, **kwargs) if callable(found) else found)
+            attribute = getattr(hub, name)
+            pipe.send(attribute(*args, **kwargs) if callable(attribute) else attribute)

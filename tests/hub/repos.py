@@ -18,9 +18,9 @@ from tests.hub.store import Commit, Repo, pointer
     "GET /api/models/{repo}/revision/{rev}",
 )
 def repo_info(hub, call: Call, repo: str, rev: str = "main") -> Answer:
-    found = readable(hub, call, repo)
-    commit = found.at(rev)
-    everything = _describe(found, commit, blobs=call.flag("blobs"))
+    repository = readable(hub, call, repo)
+    commit = repository.at(rev)
+    everything = _describe(repository, commit, blobs=call.flag("blobs"))
     expand = call.request.query.get("expand")
     chosen = {"_id", "id", *expand} if expand else set(everything) - {"usedStorage"}
     return json_answer({key: value for key, value in everything.items() if key in chosen})
@@ -65,14 +65,18 @@ def _card(repo: Repo, commit: Commit) -> object:
 
 @route("GET /api/datasets/{repo}/refs")
 def refs(hub, call: Call, repo: str) -> Answer:
-    found = readable(hub, call, repo)
+    repository = readable(hub, call, repo)
 
     def listed(names: dict[str, str], kind: str) -> list[dict[str, str]]:
         return [
             {"name": name, "ref": f"refs/{kind}/{name}", "targetCommit": names[name]} for name in sorted(dict(names))
         ]
 
-    answer = {"branches": listed(found.branches, "heads"), "tags": listed(found.tags, "tags"), "converts": []}
+    answer = {
+        "branches": listed(repository.branches, "heads"),
+        "tags": listed(repository.tags, "tags"),
+        "converts": [],
+    }
     if call.flag("include_prs"):
         answer["pullRequests"] = []
     return json_answer(answer)
@@ -80,28 +84,28 @@ def refs(hub, call: Call, repo: str) -> Answer:
 
 @route("POST /api/datasets/{repo}/tag/{rev}")
 def create_tag(hub, call: Call, repo: str, rev: str) -> Answer:
-    found, _ = writable(hub, call, repo)
+    repository, _ = writable(hub, call, repo)
     tag = call.body.json()["tag"]
     with hub.lock:
-        commit = found.at(rev)
-        if tag in found.tags:
+        commit = repository.at(rev)
+        if tag in repository.tags:
             raise RefusedError(409, f"Tag {tag} exists already")
-        found.tags[tag] = commit.id
+        repository.tags[tag] = commit.id
     return json_answer({})
 
 
 @route("DELETE /api/datasets/{repo}/tag/{tag}")
 def delete_tag(hub, call: Call, repo: str, tag: str) -> Answer:
-    found, _ = writable(hub, call, repo)
+    repository, _ = writable(hub, call, repo)
     with hub.lock:
-        if found.tags.pop(tag, None) is None:
+        if repository.tags.pop(tag, None) is None:
             raise revision_not_found(tag)
     return json_answer({})
 
 
 @route("GET /api/datasets/{repo}/commits/{rev}")
 def list_commits(hub, call: Call, repo: str, rev: str) -> Answer:
-    found = readable(hub, call, repo)
+    repository = readable(hub, call, repo)
     listed = [
         {
             "id": commit.id,
@@ -110,7 +114,7 @@ def list_commits(hub, call: Call, repo: str, rev: str) -> Answer:
             "authors": [{"user": commit.author}],
             "date": commit.date,
         }
-        for commit in found.at(rev).history()
+        for commit in repository.at(rev).history()
     ]
     return page(hub, call, listed, size=50)
 

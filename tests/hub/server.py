@@ -112,17 +112,17 @@ class Hub:
         author: str = "other",
     ) -> Commit:
         """Commit on the server's side, as another publisher; None deletes a file."""
-        found = self.repos[repo]
+        repository = self.repos[repo]
         with self.lock:
-            files = dict(found.at(branch).files)
-            attributes = found.content(files[".gitattributes"]).read_text()
+            files = dict(repository.at(branch).files)
+            attributes = repository.content(files[".gitattributes"]).read_text()
             for path, data in changes.items():
                 if data is None:
                     del files[path]
                 else:
                     lfs = upload_mode(path, len(data), data[:512], attributes) == "lfs"
-                    files[path] = found.keep(data, lfs=lfs)
-            return found.commit(files, branch=branch, title=title, message="", author=author)
+                    files[path] = repository.keep(data, lfs=lfs)
+            return repository.commit(files, branch=branch, title=title, message="", author=author)
 
     def tag(self, repo: str, tag: str, revision: str = "main") -> None:
         """Set or move a tag on the server's side."""
@@ -185,8 +185,8 @@ class Hub:
 
     def read(self, repo: str, path: str, revision: str = "main") -> bytes:
         """The content of a file."""
-        found = self.repos[repo]
-        return found.content(found.at(revision).files[path]).read_bytes()
+        repository = self.repos[repo]
+        return repository.content(repository.at(revision).files[path]).read_bytes()
 
     def commits(self, repo: str, revision: str = "main") -> list[Commit]:
         """The history of a revision, newest first; the last is the Hub's own initial commit."""
@@ -210,10 +210,10 @@ class Hub:
 
     def _answer(self, call: Call) -> Answer:
         request = call.request
-        found = routing.find(request.method, request.path)
-        request.route = found[0].__name__ if found else ""
+        match = routing.find(request.method, request.path)
+        request.route = match[0].__name__ if match else ""
         self.requests.append(request)
-        if found is None:
+        if match is None:
             return json_answer({"error": f"the stand-in has no route {request.method} {request.path}"}, 501)
         if (drop := self.faults.take("drop", request)) is not None:
             if drop["after"]:
@@ -225,7 +225,7 @@ class Hub:
             race["callback"]()
         if (fail := self.faults.take("fail", request)) is not None:
             return fail["answer"]
-        handler, names = found
+        handler, names = match
         try:
             answer = handler(self, call, **names)
         except RefusedError as refused:

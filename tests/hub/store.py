@@ -55,7 +55,7 @@ class Commit:
             while folder:
                 folder = folder.rpartition("/")[0]
                 entries.setdefault(folder, {})
-        found = {}
+        oids = {}
         for folder in sorted(entries, key=lambda path: (path.count("/"), path != ""), reverse=True):
             # Git sorts a folder's entries by bytes, a subfolder as if its name ended in a slash.
             ordered = sorted(
@@ -65,11 +65,11 @@ class Commit:
             content = b"".join(
                 mode + b" " + name.encode() + b"\0" + bytes.fromhex(oid) for name, (mode, oid) in ordered
             )
-            found[folder] = git_id("tree", content)
+            oids[folder] = git_id("tree", content)
             if folder:
                 parent, _, name = folder.rpartition("/")
-                entries[parent][name] = (b"40000", found[folder])
-        return found
+                entries[parent][name] = (b"40000", oids[folder])
+        return oids
 
     @cached_property
     def id(self) -> str:
@@ -130,8 +130,8 @@ class Repo:
         revision = re.sub("^refs/(heads|tags)/", "", revision)
         commit = self.branches.get(revision) or self.tags.get(revision)
         if commit is None and re.fullmatch("[0-9a-f]{5,40}", revision):
-            found = [known for known in self.commits if known.startswith(revision)]
-            commit = found[0] if len(found) == 1 else None
+            matches = [known for known in self.commits if known.startswith(revision)]
+            commit = matches[0] if len(matches) == 1 else None
         if commit is None:
             raise revision_not_found(revision)
         return self.commits[commit]

@@ -72,9 +72,9 @@ def test_identifiers_are_those_of_git(hub, api, repo, tmp_path):
         assert hashed == [file.oid for file in commit.files.values()]
         git("add", "--force", *commit.files)
         who = {"NAME": commit.author, "EMAIL": f"{commit.author}@localhost", "DATE": f"{commit.seconds} +0000"}
-        both = {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in who.items()}
+        identity = {f"GIT_{role}_{key}": value for role in ("AUTHOR", "COMMITTER") for key, value in who.items()}
         message = f"{commit.title}\n\n{commit.message}" if commit.message else commit.title
-        git("commit", "--quiet", "--no-verify", "--message", message, **both)
+        git("commit", "--quiet", "--no-verify", "--message", message, **identity)
         assert git("rev-parse", "HEAD") == commit.id
         for folder, oid in commit.trees.items():
             assert git("rev-parse", f"HEAD:{folder}") == oid
@@ -104,8 +104,8 @@ def test_what_is_there_already_is_neither_sent_nor_committed_again(hub, api, rep
     api.preupload_lfs_files(repo, [CommitOperationAdd("a/b", BINARY)], repo_type="dataset")
     assert (hub.files(repo), hub.uploads()) == ({}, {SHA256: 1})
     first = publish(api, {"a.txt": TEXT, "a/b": BINARY})
-    again = publish(api, {"a.txt": TEXT, "a/b": BINARY})
-    assert (again.oid, len(hub.asked("commit"))) == (first.oid, 1)
+    repeated = publish(api, {"a.txt": TEXT, "a/b": BINARY})
+    assert (repeated.oid, len(hub.asked("commit"))) == (first.oid, 1)
     publish(api, {"copy.parquet": BINARY})
     assert hub.files(repo)["copy.parquet"] == hub.files(repo)["a/b"]
     assert hub.uploads() == {SHA256: 1}
@@ -296,8 +296,8 @@ def test_what_was_done_though_its_answer_is_lost(hub, api, repo, waits):
     hub.lose_response()
     with pytest.raises(httpx.RemoteProtocolError):
         publish(api, {"a.txt": TEXT}, parent_commit=parent)
-    again = publish(api, {"a.txt": TEXT}, parent_commit=parent)
-    assert again.oid == hub.commits(repo)[0].id
+    repeated = publish(api, {"a.txt": TEXT}, parent_commit=parent)
+    assert repeated.oid == hub.commits(repo)[0].id
     assert (len(hub.asked("commit")), len(hub.commits(repo))) == (3, 4)
     hub.lose_response("create_tag")
     with pytest.raises(httpx.RemoteProtocolError):
@@ -316,18 +316,18 @@ def test_what_was_done_though_its_answer_is_lost(hub, api, repo, waits):
 def test_deletions_cannot_be_repeated_after_a_lost_answer(hub, api, repo):
     """With a parent they are refused as stale; without, what they delete is not there."""
 
-    def delete(**given):
+    def delete(**options):
         operations = [CommitOperationDelete("old.txt")]
-        api.create_commit(repo, operations, commit_message="delete", repo_type="dataset", **given)
+        api.create_commit(repo, operations, commit_message="delete", repo_type="dataset", **options)
 
     for status in (412, 404):
         hub.commit(repo, {"old.txt": TEXT})
-        given = {"parent_commit": hub.commits(repo)[0].id} if status == 412 else {}
+        options_ = {"parent_commit": hub.commits(repo)[0].id} if status == 412 else {}
         hub.lose_response()
         with pytest.raises(httpx.RemoteProtocolError):
-            delete(**given)
+            delete(**options_)
         with refusal(status) as caught:
-            delete(**given)
+            delete(**options_)
         assert isinstance(caught.value, RemoteEntryNotFoundError) == (status == 404)
 
 

@@ -41,9 +41,9 @@ def test_trees_paths_and_history(hub, api, repo):
     with pytest.raises(RemoteEntryNotFoundError):
         listed("missing")
 
-    found = api.get_paths_info(repo, ["data/x.parquet", "data", "missing"], repo_type="dataset", expand=True)
-    assert [entry.path for entry in found] == ["data/x.parquet", "data"]
-    assert (found[0].lfs.sha256, found[0].last_commit.oid) == (SHA256, hub.commits(repo)[0].id)
+    infos = api.get_paths_info(repo, ["data/x.parquet", "data", "missing"], repo_type="dataset", expand=True)
+    assert [entry.path for entry in infos] == ["data/x.parquet", "data"]
+    assert (infos[0].lfs.sha256, infos[0].last_commit.oid) == (SHA256, hub.commits(repo)[0].id)
 
     history = api.list_repo_commits(repo, repo_type="dataset")
     assert [(commit.commit_id, commit.title) for commit in history] == [(c.id, c.title) for c in hub.commits(repo)]
@@ -138,9 +138,9 @@ def test_a_snapshot_of_a_tag(hub, api, repo, tmp_path):
     hub.tag(repo, "v1")
     hub.commit(repo, {"later.txt": TEXT})
     local = Path(api.snapshot_download(repo, repo_type="dataset", revision="v1", local_dir=tmp_path / "local"))
-    found = {path.relative_to(local).as_posix(): path for path in local.rglob("*") if path.is_file()}
-    ours = {name: path.read_bytes() for name, path in found.items() if not name.startswith((".cache/", ".git"))}
-    assert ours == files
+    paths = {path.relative_to(local).as_posix(): path for path in local.rglob("*") if path.is_file()}
+    contents = {name: path.read_bytes() for name, path in paths.items() if not name.startswith((".cache/", ".git"))}
+    assert contents == files
 
 
 def test_ranges(hub, api, repo):
@@ -163,8 +163,8 @@ def test_ranges(hub, api, repo):
 def test_load_dataset_reads_the_rows_of_a_revision(hub, api, published, tmp_path):
     for config, split in [(config, name) for config, names in SPLITS.items() for name in names]:
         for streaming in (False, True):
-            found = datasets.load_dataset(published, config, split=split, revision="v1", streaming=streaming)
-            assert list(found) == rows(config, split)
+            loaded = datasets.load_dataset(published, config, split=split, revision="v1", streaming=streaming)
+            assert list(loaded) == rows(config, split)
     oldest = hub.commits(published)[1].id
     loaded = datasets.load_dataset(published, "beta", split="test", revision=oldest)
     assert list(loaded) == rows("beta", "test")
@@ -276,8 +276,8 @@ def test_ranges_and_streams_are_retried(hub, api, repo, waits):
         assert file.read(1000) == LARGE[-1000:]
     assert waits == [1, 2, 4]
     hub.fail("cdn", status=503, times=2)
-    found = datasets.load_dataset(repo, data_dir="deep", split="train", streaming=True)
-    assert [row["id"] for row in found] == [row["id"] for row in rows("a", "b")]
+    loaded = datasets.load_dataset(repo, data_dir="deep", split="train", streaming=True)
+    assert [row["id"] for row in loaded] == [row["id"] for row in rows("a", "b")]
     assert waits == [1, 2, 4, 1, 2]
 
 

@@ -83,8 +83,8 @@ def test_to_strangers_a_private_repository_does_not_exist(hub, api, tmp_path):
         for missing in (REPO, "org/there-is-none"):
             with refusal(status, RepositoryNotFoundError):
                 client.repo_info(missing, repo_type="dataset")
-    for given in ({"anonymous": True}, {"token": token}):
-        with in_process(hub, tmp_path / str(given), **given), pytest.raises(DatasetNotFoundError):
+    for login in ({"anonymous": True}, {"token": token}):
+        with in_process(hub, tmp_path / str(login), **login), pytest.raises(DatasetNotFoundError):
             datasets.load_dataset(REPO, "beta", split="test")
     assert list(datasets.load_dataset(REPO, "beta", split="test")) == rows("beta", "test")
     api.auth_check(REPO, repo_type="dataset", write=True)

@@ -15,12 +15,12 @@ from tests.hub.store import Repo, data_file
 
 @route("POST /api/datasets/{repo}/preupload/{rev}")
 def preupload(hub, call: Call, repo: str, rev: str) -> Answer:
-    found, _ = writable(hub, call, repo)
-    commit = found.at(rev)
+    repository, _ = writable(hub, call, repo)
+    commit = repository.at(rev)
 
     def hosted(name: str) -> str:
         file = commit.files.get(name)
-        return found.content(file).read_text() if file else ""
+        return repository.content(file).read_text() if file else ""
 
     asked = call.body.json()
     attributes = hosted(".gitattributes")
@@ -43,7 +43,7 @@ def preupload(hub, call: Call, repo: str, rev: str) -> Answer:
 @route("POST /datasets/{repo}.git/info/lfs/objects/batch")
 def lfs_batch(hub, call: Call, repo: str) -> Answer:
     """Where to send each object (git-lfs, docs/api/batch.md); nowhere where it is held already."""
-    found, _ = writable(hub, call, repo)
+    repository, _ = writable(hub, call, repo)
     asked = call.body.json()
     if asked["operation"] != "upload" or "basic" not in asked["transfers"]:
         raise RefusedError(422, "the stand-in takes uploads by the transfers basic and multipart")
@@ -51,7 +51,7 @@ def lfs_batch(hub, call: Call, repo: str) -> Answer:
     for entry in asked["objects"]:
         oid, size = entry["oid"], entry["size"]
         answer = {"oid": oid, "size": size, "authenticated": True}
-        if oid not in found.objects:
+        if oid not in repository.objects:
             verify = {"href": f"{hub.endpoint}/datasets/{repo}.git/info/lfs/objects/verify"}
             answer["actions"] = {"upload": _where(hub, repo, oid, size), "verify": verify}
         objects.append(answer)
@@ -72,9 +72,9 @@ def _where(hub, repo: str, oid: str, size: int) -> dict[str, object]:
 
 @route("PUT /lfs/{repo}/{oid}")
 def lfs_put(hub, call: Call, repo: str, oid: str) -> Answer:
-    found = hub.repos[repo]
-    received = data_file(found.folder / f"{secrets.token_hex(8)}.part", call.body.blocks())
-    return _take(hub, call, found, oid, received)
+    repository = hub.repos[repo]
+    received = data_file(repository.folder / f"{secrets.token_hex(8)}.part", call.body.blocks())
+    return _take(hub, call, repository, oid, received)
 
 
 @route("PUT /lfs/{repo}/{oid}/{part}")
@@ -85,22 +85,22 @@ def lfs_put_part(hub, call: Call, repo: str, oid: str, part: str) -> Answer:
 
 @route("POST /lfs/{repo}/{oid}/complete")
 def lfs_complete(hub, call: Call, repo: str, oid: str) -> Answer:
-    found = hub.repos[repo]
+    repository = hub.repos[repo]
     numbers = [entry["partNumber"] for entry in call.body.json()["parts"]]
-    whole = _part(found, oid, 0)
-    with whole.open("wb") as file:
+    joined = _part(repository, oid, 0)
+    with joined.open("wb") as file:
         for number in numbers:
-            part = _part(found, oid, number)
+            part = _part(repository, oid, number)
             file.write(part.read_bytes())
             part.unlink()
-    return _take(hub, call, found, oid, whole)
+    return _take(hub, call, repository, oid, joined)
 
 
 @route("POST /datasets/{repo}.git/info/lfs/objects/verify")
 def lfs_verify(hub, call: Call, repo: str) -> Answer:
-    found = readable(hub, call, repo)
+    repository = readable(hub, call, repo)
     asked = call.body.json()
-    if found.objects.get(asked["oid"]) != asked["size"]:
+    if repository.objects.get(asked["oid"]) != asked["size"]:
         raise RefusedError(404, f"LFS holds no object {asked['oid']} of {asked['size']} bytes")
     return json_answer({})
 

@@ -71,8 +71,8 @@ def test_a_line_of_another_list_is_named_with_its_number(tmp_path, capsys):
     path = tmp_path / "list.txt.gz"
     path.write_bytes(gzip.compress(b"ssb_hard/n00470682/n00470682_102.JPEG -1\nssb_hard/n00470682/n1_2.JPEG -1\n"))
     assert main(["ssb_hard", str(path)]) == 2
-    said = capsys.readouterr().err
-    assert f"Line 2 of {path} is no line of such a list" in said and "test_ssb_hard.txt" in said
+    message = capsys.readouterr().err
+    assert f"Line 2 of {path} is no line of such a list" in message and "test_ssb_hard.txt" in message
 
 
 def test_an_image_that_is_listed_twice_is_refused(tmp_path, capsys):

@@ -162,8 +162,8 @@ def test_caltech256_counts_are_those_of_the_listings():
 
 def test_the_paper_counts_one_more_for_each_caltech_folder():
     """Kim, Koo and Hwang's table has 4,792 images in 45 classes: what `ls -l | wc -l` says of 45 folders together."""
-    kept = {decision.class_id for decision in decisions.load_decisions("caltech256") if decision.decision == "keep"}
-    images = [item.images for item in tables.caltech256() if item.folder in kept]
+    folders = {decision.class_id for decision in decisions.load_decisions("caltech256") if decision.decision == "keep"}
+    images = [item.images for item in tables.caltech256() if item.folder in folders]
     assert (len(images), sum(images), sum(count + 1 for count in images)) == (45, 4_747, 4_792)
 
 

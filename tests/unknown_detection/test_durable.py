@@ -101,12 +101,12 @@ def re_escaped(number):
 
 
 def test_unflushed_holds_for_processes_that_are_started_and_ends(disk):
-    told = [sys.executable, "-c", f"import os; print(os.environ.get({NO_SYNC!r}))"]
+    command = [sys.executable, "-c", f"import os; print(os.environ.get({NO_SYNC!r}))"]
     with unflushed():
         with replacing(disk.root / "file", disk.root / ".tmp") as temporary:
             temporary.write_text("1")
         flush_tree(disk.root)
-        assert subprocess.run(told, capture_output=True, text=True, check=True).stdout == "1\n"
+        assert subprocess.run(command, capture_output=True, text=True, check=True).stdout == "1\n"
     assert disk.calls == [("replace", ".tmp", "file")]
     assert NO_SYNC not in os.environ
     flush(disk.root)

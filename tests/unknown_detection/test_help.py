@@ -42,7 +42,7 @@ def helped(capsys, words):
     return capsys.readouterr().out
 
 
-def found(words):
+def parsed_line(words):
     """The click command for some words, and the words that are left."""
     words = list(words)
     for command in COMMANDS:
@@ -79,7 +79,7 @@ def test_a_help_page_fits_the_width_and_begins_with_the_essentials(capsys, words
 
 @pytest.mark.parametrize("words", [words for words in LEAVES if words != "completion"])
 def test_every_option_has_one_place_and_examples_parse(capsys, words):
-    made, _ = found(words.split())
+    made, _ = parsed_line(words.split())
     command = as_helpful(made)
     names = [name for names in command.sections.values() for name in names]
     assert len(set(names)) == len(names)
@@ -89,11 +89,11 @@ def test_every_option_has_one_place_and_examples_parse(capsys, words):
         assert len(re.findall(rf"^  (?:-\w, )?{re.escape(option.opts[0])}\b(?!-)", text, re.M)) == 1, option.name
     examples = re.split(r"^Examples?:\n", text, flags=re.M)[1].replace(" \\\n", " ")
     for line in examples.splitlines():
-        start, *rest = shlex.split(line)
+        start, *arguments = shlex.split(line)
         assert start == PROGRAM
-        target, arguments = found(rest)
+        target, options = parsed_line(arguments)
         assert target.name == made.name
-        with target.make_context("example", arguments):
+        with target.make_context("example", options):
             pass
 
 

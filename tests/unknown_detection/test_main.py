@@ -51,15 +51,15 @@ def test_a_package_without_arguments_shows_the_overview(module):
 
 
 def test_the_arguments_reach_the_command_as_they_are(monkeypatch):
-    seen = []
-    monkeypatch.setattr("hf_scripts.verify.main", lambda argv: seen.append(argv) or 7)
+    received = []
+    monkeypatch.setattr("hf_scripts.verify.main", lambda argv: received.append(argv) or 7)
     arguments = ["DIR", "--check", "fast", "--", "-x", "--help", ""]
     assert main(["verify", *arguments]) == 7
-    monkeypatch.setattr("taxonomy.__main__.main", lambda argv: seen.append(argv) or 0)
+    monkeypatch.setattr("taxonomy.__main__.main", lambda argv: received.append(argv) or 0)
     assert main(["explain", "cifar", "--all"]) == 0
-    monkeypatch.setattr("builders.folder_benchmark.main", lambda argv: seen.append(argv) or 0)
+    monkeypatch.setattr("builders.folder_benchmark.main", lambda argv: received.append(argv) or 0)
     assert main(["build", "folder", "-h"]) == 0
-    assert seen == [arguments, ["explain", "cifar", "--all"], ["-h"]]
+    assert received == [arguments, ["explain", "cifar", "--all"], ["-h"]]
 
 
 @pytest.mark.parametrize(
@@ -127,10 +127,10 @@ def test_the_overview_imports_no_command():
 def test_no_help_page_imports_what_is_slow():
     # The rest is imported in 0.2 to 0.8 s: pyarrow, NumPy and Pillow, which say what the options may be.
     words = ["build broad", "push", "audit pairs", "evaluate extract", "materialize", "explain"]
-    found = imported(*(f"{word} --help" for word in words))
+    modules = imported(*(f"{word} --help" for word in words))
     slow = {"torch", "datasets", "pandas", "matplotlib", "sklearn", "timm"}
-    assert not found & (slow | {"scipy"})
-    assert {"builders", "hf_scripts", "taxonomy"} <= found
+    assert not modules & (slow | {"scipy"})
+    assert {"builders", "hf_scripts", "taxonomy"} <= modules
     assert (
         not imported("evaluate score --help") & slow
     )  # it asks all detectors for their hyperparameters, some by SciPy
@@ -145,9 +145,9 @@ def test_a_script_is_printed_for_each_shell(capsys, shell):
     text = capsys.readouterr().out
     assert COMPLETE_VARIABLE in text and f"{shell}_complete" in text
     assert text.startswith("# ") and f"completion {shell}" in text.splitlines()[0]
-    found = shutil.which(shell)
-    if found is not None:  # each shell can tell whether a script parses
-        subprocess.run([found, "-n"], input=text, text=True, check=True)
+    program = shutil.which(shell)
+    if program is not None:  # each shell can tell whether a script parses
+        subprocess.run([program, "-n"], input=text, text=True, check=True)
 
 
 @pytest.mark.skipif(shutil.which("bash") is None, reason="bash is not installed")

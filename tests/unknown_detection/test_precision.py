@@ -10,7 +10,7 @@ if not hasattr(torch.backends.cudnn, "conv"):
     pytest.skip("reads settings that torch has since 2.9", allow_module_level=True)
 
 
-def found():
+def current_settings():
     backends = torch.backends
     of_gpu = (backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn)
     return [
@@ -51,15 +51,15 @@ def of_both():
 @pytest.mark.parametrize("settings", [of_everything, of_convolutions, of_products, of_both, lambda: None])
 def test_a_model_file_s_settings_count_outside_only(restored, settings):
     settings()
-    before = found()
+    before = current_settings()
     with exact_float32():
-        assert found() == ["ieee"] * 5 + [False, True]
-    assert found() == before
+        assert current_settings() == ["ieee"] * 5 + [False, True]
+    assert current_settings() == before
 
 
 def test_settings_come_back_after_an_error(restored):
     of_products()
-    before = found()
+    before = current_settings()
     with pytest.raises(ZeroDivisionError), exact_float32():
         raise ZeroDivisionError
-    assert found() == before
+    assert current_settings() == before

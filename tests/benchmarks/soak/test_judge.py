@@ -26,7 +26,7 @@ def ran(code, err=""):
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "problem"),
     [
         ({"out/data/a.parquet": "other"}, "the result differs in out/data/a.parquet"),
         ({"out/data/a.parquet": None}, "the result lacks out/data/a.parquet"),
@@ -40,9 +40,9 @@ def ran(code, err=""):
         ),
     ],
 )
-def test_every_difference_from_an_undisturbed_run_is_found(change, told):
-    found = {name: digest for name, digest in (AFTER | change).items() if digest is not None}
-    assert judge.differences(found, AFTER) == [told]
+def test_every_difference_from_an_undisturbed_run_is_found(change, problem):
+    outcome = {name: digest for name, digest in (AFTER | change).items() if digest is not None}
+    assert judge.differences(outcome, AFTER) == [problem]
 
 
 def test_an_equal_result_passes_whatever_the_state_holds():
@@ -51,7 +51,7 @@ def test_an_equal_result_passes_whatever_the_state_holds():
 
 
 @pytest.mark.parametrize(
-    ("code", "err", "told"),
+    ("code", "err", "problem"),
     [
         (None, "", "the command did not end"),
         (1, "", "exit code 1: "),
@@ -64,8 +64,8 @@ def test_an_equal_result_passes_whatever_the_state_holds():
         (-signal.SIGKILL, "Exception ignored in: <x>\nOSError: 28", "a traceback: OSError: 28"),
     ],
 )
-def test_a_disturbed_command_may_not_end_in_every_way(code, err, told):
-    assert judge.ending(ran(code, err), disturbed=True) == [told]
+def test_a_disturbed_command_may_not_end_in_every_way(code, err, problem):
+    assert judge.ending(ran(code, err), disturbed=True) == [problem]
 
 
 @pytest.mark.parametrize(
@@ -85,7 +85,7 @@ def test_ways_to_end_with_a_fault_are_none_without(code, err):
 
 
 @pytest.mark.parametrize(
-    ("found", "told"),
+    ("outcome", "problems"),
     [
         ({"out/manifest.json": "half"}, ["out/manifest.json is neither as before nor as after"]),
         (
@@ -97,8 +97,8 @@ def test_ways_to_end_with_a_fault_are_none_without(code, err):
         ({"out/manifest.json": "old", "out/README.txt": "of some splits"}, []),
     ],
 )
-def test_what_is_visible_in_the_meantime_is_old_or_new(found, told):
-    assert judge.torn(found, BEFORE, AFTER, BUILD) == told
+def test_what_is_visible_in_the_meantime_is_old_or_new(outcome, problems):
+    assert judge.torn(outcome, BEFORE, AFTER, BUILD) == problems
 
 
 def test_only_pythons_own_probe_may_lie_in_the_temporary_folder(tmp_path):

@@ -13,9 +13,9 @@ def kind_of(number):
 
 
 def test_each_wanted_kind_is_tried_so_often():
-    found = list(chosen_trials(itertools.count(7), kind_of, KINDS[1:], 20))
-    assert collections.Counter(map(kind_of, found)) == {"disk full": 20, "S3: refuses": 20}
-    assert found[0] == 7
+    trials = list(chosen_trials(itertools.count(7), kind_of, KINDS[1:], 20))
+    assert collections.Counter(map(kind_of, trials)) == {"disk full": 20, "S3: refuses": 20}
+    assert trials[0] == 7
 
 
 def test_without_a_number_there_are_always_more():

@@ -60,7 +60,7 @@ KINDS = [*local_kinds(disks=False), *hub_kinds()]
 
 @pytest.mark.slow
 def test_every_kind_of_fault_is_survived(bench, launcher):
-    chosen = [each for each in operations(Random(0)) if f"{each.name} {each.variant}" in QUICK]
+    chosen = [operation for operation in operations(Random(0)) if f"{operation.name} {operation.variant}" in QUICK]
     made = bench(chosen, KINDS)
     verdicts = [made.run(number, launcher) for number in range(len(KINDS))]
     assert [verdict.problems for verdict in verdicts] == [[]] * len(KINDS), verdicts
@@ -91,11 +91,11 @@ def test_a_command_that_leaves_half_a_file_fails_and_its_folder_is_kept(bench, l
     verdict = bench([careless], [killed]).run(5, launcher)
     assert verdict.codes[0] == -signal.SIGKILL
     assert "the result differs in out/rows.csv" in verdict.problems
-    kept = tmp_path / "failures" / "5-SIGKILL-careless"
-    assert (kept / "disk" / "out" / "rows.csv").read_text() == "id,label\n"
-    told = json.loads((kept / "trial.json").read_text())
-    assert told["seed"] == 0
-    assert told["lines"][0] == "python -m tests.benchmarks.soak.careless"
+    folder = tmp_path / "failures" / "5-SIGKILL-careless"
+    assert (folder / "disk" / "out" / "rows.csv").read_text() == "id,label\n"
+    record = json.loads((folder / "trial.json").read_text())
+    assert record["seed"] == 0
+    assert record["lines"][0] == "python -m tests.benchmarks.soak.careless"
     assert last_line([verdict], 1.0).startswith("FAILED: 1 of 1 trials")
 
 

@@ -11,30 +11,30 @@ import yaml
 from builders.release.manifest import read_manifest
 from hf_scripts.checks.card import check_card
 from tests.hf_scripts.samples import make_release
-from tests.hf_scripts.tampering import built, check, problems, replace, whole
+from tests.hf_scripts.tampering import built, check, copy, problems, replace
 from tests.manifests import entry_of, manifest_of, typed
 
-__all__ = ["built", "check", "problems", "whole"]
+__all__ = ["built", "check", "copy", "problems"]
 
 
-def test_an_edited_card(whole, problems):
-    text = (whole / "README.md").read_text(encoding="utf-8")
-    replace(whole / "README.md", text.replace("# Unknown detection\n", "# Known detection\n").encode())
+def test_an_edited_card(copy, problems):
+    text = (copy / "README.md").read_text(encoding="utf-8")
+    replace(copy / "README.md", text.replace("# Unknown detection\n", "# Known detection\n").encode())
     sentences = problems()
     assert len(sentences) == 1
     assert sentences[0].endswith("is '# Known detection', not '# Unknown detection' as manifest.json gives")
 
 
-def test_a_card_with_another_path(whole, problems):
-    text = (whole / "README.md").read_text(encoding="utf-8")
-    replace(whole / "README.md", text.replace("index/imagenet/test.parquet", "index/imagenet/tset.parquet").encode())
+def test_a_card_with_another_path(copy, problems):
+    text = (copy / "README.md").read_text(encoding="utf-8")
+    replace(copy / "README.md", text.replace("index/imagenet/test.parquet", "index/imagenet/tset.parquet").encode())
     (line,) = problems()
     wrong, right = (f"'    path: index/imagenet/{name}.parquet'" for name in ("tset", "test"))
     assert re.fullmatch(rf"README.md line \d+: is {wrong}, not {right} as manifest.json gives", line)
 
 
-def test_a_card_that_is_gone(whole, problems):
-    (whole / "README.md").unlink()
+def test_a_card_that_is_gone(copy, problems):
+    (copy / "README.md").unlink()
     assert problems() == ["README.md: cannot be read: No such file or directory"]
 
 

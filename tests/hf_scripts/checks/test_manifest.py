@@ -6,10 +6,10 @@ from builders.commands import audit as audit
 from hf_scripts import card, export, materialize, push, verify
 from tests.builders.conftest import files_of
 from tests.hf_scripts.samples import make_release
-from tests.hf_scripts.tampering import TEST_SHARD, built, check, image_of, problems, replace, whole, without_notes
+from tests.hf_scripts.tampering import TEST_SHARD, built, check, copy, image_of, problems, replace, without_notes
 from tests.manifests import manifest_of, save_manifest, write_json
 
-__all__ = ["built", "check", "problems", "whole"]
+__all__ = ["built", "check", "copy", "problems"]
 
 
 # Manifest
@@ -26,22 +26,22 @@ __all__ = ["built", "check", "problems", "whole"]
         ),
     ],
 )
-def test_a_manifest_that_cannot_be_read(whole, problems, text, sentence):
-    replace(whole / "manifest.json", text.encode())
+def test_a_manifest_that_cannot_be_read(copy, problems, text, sentence):
+    replace(copy / "manifest.json", text.encode())
     assert problems()[0].startswith(sentence)
 
 
-def test_a_manifest_that_leads_out_of_the_release(whole, problems):
-    manifest = manifest_of(whole)
+def test_a_manifest_that_leads_out_of_the_release(copy, problems):
+    manifest = manifest_of(copy)
     manifest["configs"]["imagenet"]["splits"]["test"]["index"]["path"] = "index/../../elsewhere.parquet"
-    write_json(whole, manifest)
+    write_json(copy, manifest)
     assert "index/../../elsewhere.parquet of imagenet/test is not in data, index, sealed" in problems()[0]
 
 
-def test_a_key_of_another_type(whole, problems):
-    manifest = manifest_of(whole)
+def test_a_key_of_another_type(copy, problems):
+    manifest = manifest_of(copy)
     manifest["configs"]["imagenet"]["splits"]["test"]["rows"] = "400"
-    write_json(whole, manifest)
+    write_json(copy, manifest)
     assert problems() == ["manifest.json: configs.imagenet.splits.test.rows: expected `int`, got `str`"]
 
 
@@ -75,29 +75,29 @@ def test_every_command_refuses_a_manifest_that_is_none_in_a_sentence(tmp_path, c
     before = files_of(tmp_path)
     main, flags = COMMANDS[command]
     assert main([str(root), *(flag.format(out=tmp_path / "out") for flag in flags)]) == 2
-    printed, said = capsys.readouterr()
+    printed, message = capsys.readouterr()
     assert printed == ""
-    assert said.startswith(f"error: Cannot use {root / 'manifest.json'}: ") and said.count("\n") == 1
-    assert reason in said
+    assert message.startswith(f"error: Cannot use {root / 'manifest.json'}: ") and message.count("\n") == 1
+    assert reason in message
     assert files_of(tmp_path) == before
     assert verify.main([str(root), "--workers", "1"]) == 1
-    wrong = said.partition("manifest.json: ")[2].removesuffix(". Build or download the release again.\n")
+    wrong = message.partition("manifest.json: ")[2].removesuffix(". Build or download the release again.\n")
     assert f"manifest.json: {wrong}\n" in capsys.readouterr().out
 
 
-def test_another_digest_of_a_split(whole, problems):
-    manifest = manifest_of(whole)
+def test_another_digest_of_a_split(copy, problems):
+    manifest = manifest_of(copy)
     right = manifest["configs"]["imagenet"]["splits"]["test"]["digest"]
     manifest["configs"]["imagenet"]["splits"]["test"]["digest"] = "0" * 64
-    save_manifest(whole, manifest)
+    save_manifest(copy, manifest)
     assert problems() == [f"imagenet/test: the rows have the digest {right}, not {'0' * 64} as manifest.json lists"]
 
 
-def test_another_number_of_rows(whole, problems):
-    manifest = manifest_of(whole)
+def test_another_number_of_rows(copy, problems):
+    manifest = manifest_of(copy)
     manifest["configs"]["imagenet"]["splits"]["test"]["rows"] += 1
     manifest["configs"]["imagenet"]["splits"]["test"]["available"] += 1
-    save_manifest(whole, manifest)
+    save_manifest(copy, manifest)
     assert problems() == [
         "imagenet/test: its shards have 200 rows, not 201",
         "imagenet/test: its index has 200 rows, not 201",
@@ -107,10 +107,10 @@ def test_another_number_of_rows(whole, problems):
 # Files
 
 
-def test_a_flipped_byte_in_an_image(whole, problems):
-    path = whole / TEST_SHARD
+def test_a_flipped_byte_in_an_image(copy, problems):
+    path = copy / TEST_SHARD
     data = bytearray(path.read_bytes())
-    at = data.find(image_of(whole, TEST_SHARD, 7)) + 400
+    at = data.find(image_of(copy, TEST_SHARD, 7)) + 400
     data[at] ^= 1
     replace(path, bytes(data))
     sentences = problems()
@@ -119,22 +119,22 @@ def test_a_flipped_byte_in_an_image(whole, problems):
     assert len(sentences) == 2
 
 
-def test_a_shard_cut_short(whole, problems):
-    data = (whole / TEST_SHARD).read_bytes()
-    replace(whole / TEST_SHARD, data[:-1000])
+def test_a_shard_cut_short(copy, problems):
+    data = (copy / TEST_SHARD).read_bytes()
+    replace(copy / TEST_SHARD, data[:-1000])
     sentences = problems()
     size = len(data)
     assert sentences[0] == f"{TEST_SHARD}: has {size - 1000:,} bytes, not {size:,} as manifest.json lists"
     assert sentences[1].startswith(f"{TEST_SHARD}: cannot be read as Parquet: ")
 
 
-def test_a_shard_that_is_gone(whole, problems):
-    (whole / TEST_SHARD).unlink()
+def test_a_shard_that_is_gone(copy, problems):
+    (copy / TEST_SHARD).unlink()
     assert f"{TEST_SHARD}: the file is missing" in problems()
 
 
-def test_an_index_that_is_gone(whole, check):
-    (whole / "index/imagenet/test.parquet").unlink()
+def test_an_index_that_is_gone(copy, check):
+    (copy / "index/imagenet/test.parquet").unlink()
     code, lines = check()
     assert code == 1
     assert "index/imagenet/test.parquet: the file is missing" in without_notes(lines)
@@ -142,22 +142,22 @@ def test_an_index_that_is_gone(whole, check):
 
 
 @pytest.mark.parametrize("name", ["data/imagenet/test-00000-of-00002.parquet", "index/notes.txt", "excluded/old.csv"])
-def test_a_file_that_the_manifest_does_not_list(whole, problems, name):
-    (whole / name).write_bytes(b"")
+def test_a_file_that_the_manifest_does_not_list(copy, problems, name):
+    (copy / name).write_bytes(b"")
     assert problems() == [f"{name}: manifest.json does not list this file"]
 
 
 @pytest.mark.parametrize("name", ["data/imagenet/.test.parquet.12.tmp", ".README.md.12.tmp"])
-def test_what_a_killed_run_left(whole, problems, name):
-    (whole / name).write_bytes(b"")
+def test_what_a_killed_run_left(copy, problems, name):
+    (copy / name).write_bytes(b"")
     assert problems() == [f"{name}: a temporary file, left by a killed run"]
 
 
-def test_a_file_that_two_splits_list(whole, problems):
+def test_a_file_that_two_splits_list(copy, problems):
     """It could only be checked as one of the two; a table has one name in a release."""
-    manifest = manifest_of(whole)
+    manifest = manifest_of(copy)
     splits = manifest["configs"]["imagenet"]["splits"]
     splits["near_ood"]["index"] = splits["test"]["index"]
-    save_manifest(whole, manifest)
+    save_manifest(copy, manifest)
     of = "the index of imagenet/near_ood, which must be index/imagenet/near_ood.parquet"
     assert f"manifest.json: lists index/imagenet/test.parquet as {of}" in problems()

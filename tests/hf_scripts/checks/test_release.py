@@ -7,22 +7,22 @@ from pathlib import Path
 import pytest
 
 from builders.release.tables import TableError, read_excluded, write_excluded
-from tests.hf_scripts.tampering import built, check, problems, replace, whole, without_notes
+from tests.hf_scripts.tampering import built, check, copy, problems, replace, without_notes
 from tests.manifests import entry_of, manifest_of, save_manifest
 
-__all__ = ["built", "check", "problems", "whole"]
+__all__ = ["built", "check", "copy", "problems"]
 
 
-def test_an_exclusion_that_is_gone(whole, problems):
+def test_an_exclusion_that_is_gone(copy, problems):
     path = Path("excluded/imagenet.csv")
-    manifest = manifest_of(whole)
-    lines = read_excluded(whole / path)
+    manifest = manifest_of(copy)
+    lines = read_excluded(copy / path)
     dropped = next(line for line in lines if line.split == "imagenet/test" and line.images)
     entry = manifest["configs"]["imagenet"]["splits"]["test"]
-    (whole / path).unlink()
-    write_excluded(whole / path, [line for line in lines if line is not dropped], [])
-    manifest["configs"]["imagenet"]["excluded"] = entry_of(whole, path.as_posix())
-    save_manifest(whole, manifest)
+    (copy / path).unlink()
+    write_excluded(copy / path, [line for line in lines if line is not dropped], [])
+    manifest["configs"]["imagenet"]["excluded"] = entry_of(copy, path.as_posix())
+    save_manifest(copy, manifest)
     left = entry["excluded"] - dropped.images
     assert problems() == [
         f"imagenet/test: {entry['rows']:,} rows and {left:,} excluded images in {path} do not add up to the "
@@ -30,22 +30,22 @@ def test_an_exclusion_that_is_gone(whole, problems):
     ]
 
 
-def test_a_table_of_exclusions_that_cannot_be_read(whole, problems):
-    manifest = manifest_of(whole)
-    replace(whole / "excluded/imagenet.csv", b"one,two\n1,2\n")
-    manifest["configs"]["imagenet"]["excluded"] = entry_of(whole, "excluded/imagenet.csv")
-    save_manifest(whole, manifest)
+def test_a_table_of_exclusions_that_cannot_be_read(copy, problems):
+    manifest = manifest_of(copy)
+    replace(copy / "excluded/imagenet.csv", b"one,two\n1,2\n")
+    manifest["configs"]["imagenet"]["excluded"] = entry_of(copy, "excluded/imagenet.csv")
+    save_manifest(copy, manifest)
     assert problems()[0].startswith("excluded/imagenet.csv: cannot be read as a table of exclusions")
 
 
-def test_an_exclusion_of_a_split_that_is_not_there(whole, problems):
+def test_an_exclusion_of_a_split_that_is_not_there(copy, problems):
     path = "excluded/imagenet.csv"
-    lines = read_excluded(whole / path)
-    (whole / path).unlink()
-    write_excluded(whole / path, [dataclasses.replace(lines[0], split="imagenet/absent"), *lines], [])
-    manifest = manifest_of(whole)
-    manifest["configs"]["imagenet"]["excluded"] = entry_of(whole, path)
-    save_manifest(whole, manifest)
+    lines = read_excluded(copy / path)
+    (copy / path).unlink()
+    write_excluded(copy / path, [dataclasses.replace(lines[0], split="imagenet/absent"), *lines], [])
+    manifest = manifest_of(copy)
+    manifest["configs"]["imagenet"]["excluded"] = entry_of(copy, path)
+    save_manifest(copy, manifest)
     assert problems() == [f"{path}: a line names imagenet/absent, which is no split of imagenet"]
 
 
@@ -73,8 +73,8 @@ LINE = "imagenet/test,imagenet,val,n1,a name,,3,rule,evidence\n"
         (b"\x00" * 1_000, "the columns are not split, source, "),
     ],
 )
-def test_a_damaged_table_of_exclusions(whole, problems, text, reason):
-    path = whole / "excluded/imagenet.csv"
+def test_a_damaged_table_of_exclusions(copy, problems, text, reason):
+    path = copy / "excluded/imagenet.csv"
     replace(path, text if isinstance(text, bytes) else text.encode())
     prefix = "excluded/imagenet.csv: cannot be read as a table of exclusions ("
     (line,) = [line for line in problems() if line.startswith(prefix)]
@@ -85,12 +85,12 @@ def test_a_damaged_table_of_exclusions(whole, problems, text, reason):
 
 @pytest.mark.timeout(120)
 @pytest.mark.parametrize("kind", ["fifo", "folder", "device"])
-def test_what_is_no_regular_file_is_never_opened(whole, check, kind):
+def test_what_is_no_regular_file_is_never_opened(copy, check, kind):
     """A FIFO without a writer would keep whoever opens it waiting."""
-    config = manifest_of(whole)["configs"]["imagenet"]
+    config = manifest_of(copy)["configs"]["imagenet"]
     test = config["splits"]["test"]
     paths = [test["data"][0]["path"], test["index"]["path"], config["excluded"]["path"], "duplicates/pairs.parquet"]
-    for path in (whole / name for name in [*paths, "README.md"]):
+    for path in (copy / name for name in [*paths, "README.md"]):
         path.unlink()
         if kind == "fifo":
             os.mkfifo(path)
@@ -100,6 +100,6 @@ def test_what_is_no_regular_file_is_never_opened(whole, check, kind):
             path.symlink_to("/dev/zero")
     code, lines = check()
     assert code == 1
-    found = without_notes(lines)
-    assert {f"{path}: is not a regular file" for path in [*paths, "README.md"]} <= set(found)
+    sentences = without_notes(lines)
+    assert {f"{path}: is not a regular file" for path in [*paths, "README.md"]} <= set(sentences)
     assert lines.count("note: splits were not compared with each other, because an index is damaged") == 1

@@ -19,40 +19,40 @@ from tests.hf_scripts.tampering import (
     TEST_SHARD,
     built,
     check,
+    copy,
     entry_of,
     image_of,
     manifest_of,
     problems,
     rewrite,
     save_manifest,
-    whole,
     with_cells,
     with_image,
     without_notes,
 )
 
-__all__ = ["built", "check", "problems", "whole"]
+__all__ = ["built", "check", "copy", "problems"]
 
 
 # Schema and structure
 
 
-def test_other_label_names_in_one_shard(whole, problems):
+def test_other_label_names_in_one_shard(copy, problems):
     def change(table):
         described = json.loads(table.schema.metadata[b"huggingface"])
         names = described["info"]["features"]["label"]["names"]
         names[4], names[5] = names[5], names[4]
         return table.replace_schema_metadata({**table.schema.metadata, b"huggingface": json.dumps(described)})
 
-    rewrite(whole, "imagenet/near_ood", change)
+    rewrite(copy, "imagenet/near_ood", change)
     assert problems() == [f"{NEAR_SHARD}: {OTHER_METADATA} (in huggingface)"]
 
 
 OTHER_METADATA = "the schema's metadata is not that of a release"
 
 
-def test_no_features_in_a_shard(whole, problems):
-    rewrite(whole, "imagenet/test", lambda t: t.replace_schema_metadata(None))
+def test_no_features_in_a_shard(copy, problems):
+    rewrite(copy, "imagenet/test", lambda t: t.replace_schema_metadata(None))
     assert problems()[0].startswith(f"{TEST_SHARD}: {OTHER_METADATA} (in huggingface")
 
 
@@ -70,34 +70,34 @@ def test_features_of_any_nesting_are_named(features, release, capsys):
     assert max(map(len, out.splitlines())) < 400
 
 
-def test_a_column_of_another_type(whole, problems):
+def test_a_column_of_another_type(copy, problems):
     def change(table):
         position = table.schema.get_field_index("label")
         return table.set_column(position, "label", table["label"].cast(pa.int32()))
 
-    rewrite(whole, "imagenet/test", change, index=False)
+    rewrite(copy, "imagenet/test", change, index=False)
     sentences = problems()
     assert len(sentences) == 1
     assert sentences[0].startswith(f"{TEST_SHARD}: wrong columns: expected image ")
     assert "label int32" in sentences[0]
 
 
-def test_no_page_index(whole, problems):
-    rewrite(whole, "imagenet/test", lambda t: t, write_page_index=False)
+def test_no_page_index(copy, problems):
+    rewrite(copy, "imagenet/test", lambda t: t, write_page_index=False)
     sentences = problems()
     assert sentences[0] == f"{TEST_SHARD} row group 0: image.bytes has no page index"
     # Twelve columns in each of two row groups, of which five are named.
     assert sentences[5] == "and 19 more (page index)"
 
 
-def test_a_row_group_that_is_too_large(whole, problems, monkeypatch):
+def test_a_row_group_that_is_too_large(copy, problems, monkeypatch):
     def size(path):
         return pq.read_metadata(path).row_group(0).column(0).total_uncompressed_size
 
-    largest = max(sorted(whole.glob("data/*/*.parquet")), key=size)
+    largest = max(sorted(copy.glob("data/*/*.parquet")), key=size)
     monkeypatch.setattr(check_rows, "ROW_GROUP_BYTES", size(largest) - 1)
     assert problems() == [
-        f"{largest.relative_to(whole).as_posix()} row group 0: {size(largest):,} image bytes, more than the limit of "
+        f"{largest.relative_to(copy).as_posix()} row group 0: {size(largest):,} image bytes, more than the limit of "
         f"{size(largest) - 1:,}"
     ]
 
@@ -105,17 +105,17 @@ def test_a_row_group_that_is_too_large(whole, problems, monkeypatch):
 # Rows
 
 
-def test_a_digest_of_another_image(whole, problems):
+def test_a_digest_of_another_image(copy, problems):
     other = hashlib.sha256(b"another").hexdigest()
-    right = hashlib.sha256(image_of(whole, TEST_SHARD, 12)).hexdigest()
-    rewrite(whole, "imagenet/test", lambda t: with_cells(t, 12, content_sha256=other))
+    right = hashlib.sha256(image_of(copy, TEST_SHARD, 12)).hexdigest()
+    rewrite(copy, "imagenet/test", lambda t: with_cells(t, 12, content_sha256=other))
     where = f"{TEST_SHARD} row 12"
     assert problems() == [f"{where}: the image has the digest {right}, not {other} as in content_sha256"]
 
 
-def test_a_truncated_image(whole, check, problems):
-    half = image_of(whole, TEST_SHARD, 5)[:500]
-    rewrite(whole, "imagenet/test", lambda t: with_image(t, 5, half))
+def test_a_truncated_image(copy, check, problems):
+    half = image_of(copy, TEST_SHARD, 5)[:500]
+    rewrite(copy, "imagenet/test", lambda t: with_image(t, 5, half))
     assert check()[0] == 0  # the bytes are what the row says; only decoding can tell
     sentences = problems(decode=True)
     where = f"{TEST_SHARD} row 5"
@@ -123,53 +123,53 @@ def test_a_truncated_image(whole, check, problems):
     assert sentences[0].startswith(f"{where}: datasets cannot decode the image: ")
 
 
-def test_metadata_that_datasets_cannot_decode(whole, problems, demo):
+def test_metadata_that_datasets_cannot_decode(copy, problems, demo):
     # A builder would take this file's metadata out, because `datasets` fails on it.
     source = (demo["imagenet"] / "val/n01698640/ILSVRC2012_val_00000005.JPEG").read_bytes()
     assert images.check_image(source) is not None
-    rewrite(whole, "imagenet/test", lambda t: with_image(t, 5, source))
+    rewrite(copy, "imagenet/test", lambda t: with_image(t, 5, source))
     sentences = problems(decode=True)
     where = f"{TEST_SHARD} row 5"
     assert len(sentences) == 1
     assert sentences[0].startswith(f"{where}: datasets cannot decode the image: ")
 
 
-def test_made_images_are_named_by_their_pixels(whole, check, problems):
+def test_made_images_are_named_by_their_pixels(copy, check, problems):
     made = Image.new("RGB", (8, 8), "red")
     encoded = io.BytesIO()
     made.save(encoded, format="PNG")
     cells = {"stored": "pixels", "content_sha256": images.pixel_sha256(made)}
-    row = pq.read_table(whole / TEST_SHARD, columns=["id"])["id"][2].as_py()
+    row = pq.read_table(copy / TEST_SHARD, columns=["id"])["id"][2].as_py()
     change = functools.partial(with_image, row=2, data=encoded.getvalue(), id=f"{row}#red", **cells)
-    rewrite(whole, "imagenet/test", change)
+    rewrite(copy, "imagenet/test", change)
     assert check(decode=True)[0] == 0
-    rewrite(whole, "imagenet/test", lambda t: with_cells(t, 2, content_sha256="0" * 64))
-    found = cells["content_sha256"]
+    rewrite(copy, "imagenet/test", lambda t: with_cells(t, 2, content_sha256="0" * 64))
+    digest = cells["content_sha256"]
     assert problems(decode=True) == [
-        f"{TEST_SHARD} row 2: the image has the digest {found}, not {'0' * 64} as in content_sha256"
+        f"{TEST_SHARD} row 2: the image has the digest {digest}, not {'0' * 64} as in content_sha256"
     ]
 
 
 @pytest.mark.parametrize("label", [200, -1])
-def test_a_label_out_of_range(whole, problems, label):
-    rewrite(whole, "imagenet/test", lambda t: with_cells(t, 3, label=label))
+def test_a_label_out_of_range(copy, problems, label):
+    rewrite(copy, "imagenet/test", lambda t: with_cells(t, 3, label=label))
     assert problems() == [f"{TEST_SHARD} row 3: label is {label}, outside 0 to 199"]
 
 
-def test_the_label_of_another_class(whole, problems):
-    names = manifest_of(whole)["configs"]["imagenet"]["label_names"]
-    class_id = pq.read_table(whole / TEST_SHARD, columns=["class_id"])["class_id"][3].as_py()
+def test_the_label_of_another_class(copy, problems):
+    names = manifest_of(copy)["configs"]["imagenet"]["label_names"]
+    class_id = pq.read_table(copy / TEST_SHARD, columns=["class_id"])["class_id"][3].as_py()
     wrong = (names.index(class_id) + 1) % len(names)
-    rewrite(whole, "imagenet/test", lambda t: with_cells(t, 3, label=wrong))
+    rewrite(copy, "imagenet/test", lambda t: with_cells(t, 3, label=wrong))
     assert problems() == [f"{TEST_SHARD} row 3: label is that of {names[wrong]}, class_id is {class_id}"]
 
 
-def test_labels_of_unknowns_are_counted_when_there_are_many(whole, check):
+def test_labels_of_unknowns_are_counted_when_there_are_many(copy, check):
     def change(table):
         position = table.schema.get_field_index("label")
         return table.set_column(position, table.schema.field("label"), pa.array([0] * table.num_rows))
 
-    rewrite(whole, "imagenet/near_ood", change)
+    rewrite(copy, "imagenet/near_ood", change)
     code, lines = check()
     assert code == 1
     sentence = f"{NEAR_SHARD} row 0: label is 0, not -1, although imagenet/near_ood is near_ood"
@@ -178,35 +178,35 @@ def test_labels_of_unknowns_are_counted_when_there_are_many(whole, check):
     assert lines[-1].endswith("is not whole: 200 problems")
 
 
-def test_another_role(whole, problems):
-    rewrite(whole, "imagenet/near_ood", lambda t: with_cells(t, 1, role=2))
+def test_another_role(copy, problems):
+    rewrite(copy, "imagenet/near_ood", lambda t: with_cells(t, 1, role=2))
     assert problems() == [
         f"{NEAR_SHARD} row 1: role is 2, not 1 (near_ood) as manifest.json lists for imagenet/near_ood"
     ]
 
 
-def test_an_id_that_comes_twice(whole, problems):
-    rows = pq.read_table(whole / TEST_SHARD).to_pylist()
-    rewrite(whole, "imagenet/test", lambda t: with_cells(t, 8, source_id=rows[4]["source_id"], id=rows[4]["id"]))
+def test_an_id_that_comes_twice(copy, problems):
+    rows = pq.read_table(copy / TEST_SHARD).to_pylist()
+    rewrite(copy, "imagenet/test", lambda t: with_cells(t, 8, source_id=rows[4]["source_id"], id=rows[4]["id"]))
     assert problems() == [f"index/imagenet/test.parquet: the id {rows[4]['id']} is repeated, in rows 4, 8"]
 
 
-def test_an_id_that_is_not_its_source_id(whole, problems):
-    right = pq.read_table(whole / TEST_SHARD, columns=["id"])["id"][8].as_py()
-    rewrite(whole, "imagenet/test", lambda t: with_cells(t, 8, id=f"{right}#2"))
+def test_an_id_that_is_not_its_source_id(copy, problems):
+    right = pq.read_table(copy / TEST_SHARD, columns=["id"])["id"][8].as_py()
+    rewrite(copy, "imagenet/test", lambda t: with_cells(t, 8, id=f"{right}#2"))
     assert problems() == [f"{TEST_SHARD} row 8: id is {right}#2, not {right}"]
 
 
-def test_an_id_in_two_splits(whole, problems):
-    row = pq.read_table(whole / NEAR_SHARD).to_pylist()[0]
-    rewrite(whole, "imagenet/test", lambda t: with_cells(t, 8, source_id=row["source_id"], id=row["id"]))
-    found = f"1 id is also in imagenet/near_ood, for instance {row['id']}"
-    assert problems() == [f"imagenet/test: {found}"]
+def test_an_id_in_two_splits(copy, problems):
+    row = pq.read_table(copy / NEAR_SHARD).to_pylist()[0]
+    rewrite(copy, "imagenet/test", lambda t: with_cells(t, 8, source_id=row["source_id"], id=row["id"]))
+    sentence = f"1 id is also in imagenet/near_ood, for instance {row['id']}"
+    assert problems() == [f"imagenet/test: {sentence}"]
 
 
-def test_a_path_of_the_build_machine(whole, problems):
-    image = {"bytes": image_of(whole, TEST_SHARD, 6), "path": "/srv/somebody/a.JPEG"}
-    rewrite(whole, "imagenet/test", lambda t: with_cells(t, 6, image=image, class_name="/srv/somebody"))
+def test_a_path_of_the_build_machine(copy, problems):
+    image = {"bytes": image_of(copy, TEST_SHARD, 6), "path": "/srv/somebody/a.JPEG"}
+    rewrite(copy, "imagenet/test", lambda t: with_cells(t, 6, image=image, class_name="/srv/somebody"))
     assert problems() == [
         f"{TEST_SHARD} row 6: class_name is /srv/somebody, an absolute path",
         f"{TEST_SHARD} row 6: image.path is /srv/somebody/a.JPEG, not a file name",
@@ -214,21 +214,21 @@ def test_a_path_of_the_build_machine(whole, problems):
 
 
 @pytest.mark.parametrize("cells", [{"class_name": None}, {"image": {"bytes": None, "path": "a.JPEG"}}])
-def test_a_cell_without_a_value(whole, problems, cells):
-    rewrite(whole, "imagenet/test", lambda t: with_cells(t, 6, **cells))
+def test_a_cell_without_a_value(copy, problems, cells):
+    rewrite(copy, "imagenet/test", lambda t: with_cells(t, 6, **cells))
     wrong = "class_name has no value" if "class_name" in cells else "has no image bytes"
     assert problems() == [f"{TEST_SHARD} row 6: {wrong}"]
 
 
-def test_an_overlap_is_a_known_class_of_an_unknown_row_and_is_counted(whole, problems):
+def test_an_overlap_is_a_known_class_of_an_unknown_row_and_is_counted(copy, problems):
     key = "imagenet/near_ood"
-    table = pq.read_table(whole / NEAR_SHARD)
+    table = pq.read_table(copy / NEAR_SHARD)
     assert table.schema.field("id_overlap").type == pa.string()
     empty = [row for row in range(table.num_rows) if table["id_overlap"][row].as_py() is None]
-    listed = manifest_of(whole)["configs"]["imagenet"]["splits"]["near_ood"]["overlaps"]
+    listed = manifest_of(copy)["configs"]["imagenet"]["splits"]["near_ood"]["overlaps"]
     assert listed == table.num_rows - len(empty) > 0
-    rewrite(whole, key, lambda t: with_cells(t, empty[0], id_overlap="n02087394"))
-    rewrite(whole, "imagenet/test", lambda t: with_cells(t, 3, id_overlap="n01443537"))
+    rewrite(copy, key, lambda t: with_cells(t, empty[0], id_overlap="n02087394"))
+    rewrite(copy, "imagenet/test", lambda t: with_cells(t, 3, id_overlap="n01443537"))
     assert sorted(problems()) == sorted(
         [
             f"{NEAR_SHARD} row {empty[0]}: id_overlap is n02087394, no known class of {key}",
@@ -239,32 +239,32 @@ def test_an_overlap_is_a_known_class_of_an_unknown_row_and_is_counted(whole, pro
     )
 
 
-def test_an_overlap_that_is_only_in_the_shard(whole, problems):
-    rewrite(whole, "imagenet/near_ood", lambda t: with_cells(t, 0, id_overlap="n01443537"), index=False)
-    name = pq.read_table(whole / "index/imagenet/near_ood.parquet")["id_overlap"][0]
+def test_an_overlap_that_is_only_in_the_shard(copy, problems):
+    rewrite(copy, "imagenet/near_ood", lambda t: with_cells(t, 0, id_overlap="n01443537"), index=False)
+    name = pq.read_table(copy / "index/imagenet/near_ood.parquet")["id_overlap"][0]
     assert problems() == [
         f"{NEAR_SHARD} row 0: id_overlap is n01443537, and {name} in index/imagenet/near_ood.parquet"
     ]
 
 
-def test_an_index_that_differs_from_its_shard(whole, problems):
-    rewrite(whole, "imagenet/test", lambda t: with_cells(t, 6, class_name="another"), index=False)
-    name = pq.read_table(whole / "index/imagenet/test.parquet")["class_name"][6]
+def test_an_index_that_differs_from_its_shard(copy, problems):
+    rewrite(copy, "imagenet/test", lambda t: with_cells(t, 6, class_name="another"), index=False)
+    name = pq.read_table(copy / "index/imagenet/test.parquet")["class_name"][6]
     assert problems() == [f"{TEST_SHARD} row 6: class_name is another, and {name} in index/imagenet/test.parquet"]
 
 
-def test_the_second_shard_is_compared_with_its_own_part_of_the_index(whole, problems):
-    manifest = manifest_of(whole)
+def test_the_second_shard_is_compared_with_its_own_part_of_the_index(copy, problems):
+    manifest = manifest_of(copy)
     entry = manifest["configs"]["imagenet"]["splits"]["test"]
-    table = pq.read_table(whole / TEST_SHARD)
+    table = pq.read_table(copy / TEST_SHARD)
     halves = [table.slice(0, 150), with_cells(table.slice(150), 20, class_name="another")]
-    (whole / TEST_SHARD).unlink()
+    (copy / TEST_SHARD).unlink()
     entry["data"] = []
     for number, half in enumerate(halves):
         path = f"data/imagenet/test-{number:05d}-of-00002.parquet"
-        pq.write_table(half, whole / path, write_page_index=True)
-        entry["data"].append(entry_of(whole, path))
-    save_manifest(whole, manifest)
+        pq.write_table(half, copy / path, write_page_index=True)
+        entry["data"].append(entry_of(copy, path))
+    save_manifest(copy, manifest)
     where = "data/imagenet/test-00001-of-00002.parquet row 20"
     assert problems() == [
         f"{where}: class_name is another, and {table['class_name'][170]} in index/imagenet/test.parquet"
@@ -323,8 +323,8 @@ NOT_COMPARED = "note: splits were not compared with each other, because an index
         (lambda t: t.slice(0, 0), "imagenet/test: its index has 0 rows, not 200", True),
     ],
 )
-def test_a_damaged_index(whole, check, change, sentence, compared):
-    rewrite_index(whole, change)
+def test_a_damaged_index(copy, check, change, sentence, compared):
+    rewrite_index(copy, change)
     code, lines = check()
     assert code == 1
     assert any(sentence in line for line in without_notes(lines)), lines
@@ -333,7 +333,7 @@ def test_a_damaged_index(whole, check, change, sentence, compared):
 
 
 @pytest.mark.parametrize("name", ["label", "role", "class_id", "id", "source", "stored", "content_sha256", "image"])
-def test_a_column_of_a_shard_without_values(whole, problems, name):
-    rewrite(whole, "imagenet/test", with_nulls(name), index=False)
+def test_a_column_of_a_shard_without_values(copy, problems, name):
+    rewrite(copy, "imagenet/test", with_nulls(name), index=False)
     wrong = "has no image bytes" if name == "image" else f"{name} has no value"
     assert f"{TEST_SHARD} row 0: {wrong}" in problems(decode=True)

@@ -138,10 +138,10 @@ def test_an_extension_is_that_of_the_bytes(form, kind):
 
 
 @pytest.mark.parametrize(
-    ("data", "found"), [(b"", "missing"), (b"RIFF0000WAVE", "524946463030303057415645"), (b"\xff", "ff")]
+    ("data", "shown"), [(b"", "missing"), (b"RIFF0000WAVE", "524946463030303057415645"), (b"\xff", "ff")]
 )
-def test_bytes_of_no_image_are_refused(data, found):
+def test_bytes_of_no_image_are_refused(data, shown):
     with pytest.raises(
-        BuildError, match=f"The image here is not a JPEG.*: its first bytes are {found}. Leave that split out"
+        BuildError, match=f"The image here is not a JPEG.*: its first bytes are {shown}. Leave that split out"
     ):
         extension(data, "here")

@@ -41,8 +41,8 @@ def test_the_next_version_without_images_says_which_older_ones_have_them(push, h
     assert note.startswith("note: org/name is public, and v1.0.0 serves images") and TERMS in note
     if not flags:
         # The new version is as it should be, the old one is still there.
-        again = push("closed", "--index-only", tag="v2.0.0")
-        assert (again.code, [line for line in again.out if line.startswith("note: ")]) == (0, [note])
+        repeated = push("closed", "--index-only", tag="v2.0.0")
+        assert (repeated.code, [line for line in repeated.out if line.startswith("note: ")]) == (0, [note])
 
 
 def test_another_version_with_images_is_refused_and_says_both(push, hub, opened, tmp_path):
@@ -55,15 +55,15 @@ def test_another_version_with_images_is_refused_and_says_both(push, hub, opened,
 def test_verify_reports_it(push, hub, opened, capsys):
     """For the revision that is verified, and for other tags."""
     assert verify.main([REPO, "--workers", "1"]) == 1
-    found = capsys.readouterr().out.splitlines()
-    assert [line.partition(" serves")[0] for line in found if TERMS in line] == [
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(" serves")[0] for line in lines if TERMS in line] == [
         "org/name is public, and main",
         "org/name is public, and v1.0.0",
     ]
     assert push("closed", "--index-only", tag="v2.0.0").code == 0
     assert verify.main([REPO, "--revision", "v2.0.0", "--workers", "1"]) == 1
-    found = capsys.readouterr().out.splitlines()
-    assert [line.partition(" serves")[0] for line in found if TERMS in line] == ["org/name is public, and v1.0.0"]
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.partition(" serves")[0] for line in lines if TERMS in line] == ["org/name is public, and v1.0.0"]
     hub.repos[REPO].private = True
     assert verify.main([REPO, "--workers", "1"]) == 0
 
@@ -118,8 +118,8 @@ def test_the_published_words_are_those_of_the_declaration(push, hub, tmp_path):
 def test_a_manifest_that_takes_a_demo_for_a_release_or_a_release_for_a_demo(push, hub, tmp_path, demo):
     make_release(tmp_path / "release", {"bench/test": range(4)}, demo=demo)
     edited(tmp_path / "release", lambda m: m["benchmarks"]["bench"].update(demo=not demo))
-    said, found = ("real", "demo") if demo else ("demo", "real")
+    stated, actual = ("real", "demo") if demo else ("demo", "real")
     for flags in ([], ["--private"], ["--allow-demo"], ["--dry-run"]):
         error = push("release", *flags).error
-        assert f"says that bench is built from {said} sources" in error and f"has rows of {found} ones" in error
+        assert f"says that bench is built from {stated} sources" in error and f"has rows of {actual} ones" in error
     assert hub.repos == {}

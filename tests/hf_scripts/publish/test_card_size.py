@@ -22,10 +22,10 @@ def sent(hub):
 
 def test_front_matter_of_many_configs(release):
     manifest = json.loads((release / "manifest.json").read_text())
-    one = manifest["configs"]["bench"]
-    few = typed({**manifest, "configs": {f"bench-{number:03}": one for number in range(10)}})
+    config = manifest["configs"]["bench"]
+    few = typed({**manifest, "configs": {f"bench-{number:03}": config for number in range(10)}})
     check_card_size(card.card_text(few), REPO)
-    text = card.card_text(typed({**manifest, "configs": {f"bench-{number:03}": one for number in range(100)}}))
+    text = card.card_text(typed({**manifest, "configs": {f"bench-{number:03}": config for number in range(100)}}))
     assert len(text.encode()) < MOST_CARD
     assert front_matter_bytes(text) == text.encode().index(b"\n---\n") + 1 - len(b"---\n")
     with pytest.raises(BuildError) as refused:

@@ -38,9 +38,9 @@ def test_each_kind_of_change(tmp_path):
         ("same", 0, 0, "x"),
         ("newer", 0, 0, "x"),
     ]
-    found = row_changes("a/test", old, index(tmp_path / "new", rows))
-    assert ids(found) == {"added": ["new", "newer"], "removed": ["gone"], "changed": ["image", "label"]}
-    assert found.total() == 5
+    changes = row_changes("a/test", old, index(tmp_path / "new", rows))
+    assert ids(changes) == {"added": ["new", "newer"], "removed": ["gone"], "changed": ["image", "label"]}
+    assert changes.total() == 5
 
 
 def test_a_role_is_a_change_and_order_is_none(tmp_path):
@@ -64,17 +64,17 @@ def test_random_indexes_against_sets(tmp_path, seed):
         return [(str(n), draw.randrange(2), 0, draw.choice("xy")) for n in chosen]
 
     old, new = rows(), rows()
-    found = ids(row_changes("a/test", index(tmp_path / "old", old), index(tmp_path / "new", new)))
+    changes = ids(row_changes("a/test", index(tmp_path / "old", old), index(tmp_path / "new", new)))
     before, after = ({row[0]: row[1:] for row in table} for table in (old, new))
-    assert found == {
+    assert changes == {
         "added": [key for key in after if key not in before],
         "removed": [key for key in before if key not in after],
         "changed": [key for key in after if key in before and before[key] != after[key]],
     }
 
 
-def changes_of(split, **found):
-    return RowChanges(split, {kind: pa.chunked_array([found.get(kind, [])], pa.string()) for kind in KINDS})
+def changes_of(split, **ids_):
+    return RowChanges(split, {kind: pa.chunked_array([ids_.get(kind, [])], pa.string()) for kind in KINDS})
 
 
 KINDS = ("added", "removed", "changed")

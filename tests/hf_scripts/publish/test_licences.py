@@ -27,14 +27,14 @@ NAMES = {"open": "open", "gated": "gated", "ids-only": "ids-only", "a word of to
 
 @pytest.fixture(autouse=True)
 def declared(monkeypatch):
-    found = {
+    declarations = {
         name: declaration(
             name, f"The {publish} Source", Licence(f"{publish} terms", f"https://example.org/{publish}", "", publish)
         )
         for publish, name in NAMES.items()
         if publish != "a word of tomorrow"
     }
-    monkeypatch.setattr("hf_scripts.publish.licences.SOURCES", {**registry.SOURCES, **found})
+    monkeypatch.setattr("hf_scripts.publish.licences.SOURCES", {**registry.SOURCES, **declarations})
 
 
 def manifest(*, demo=False, **splits):
@@ -127,10 +127,10 @@ def test_a_licence_is_that_of_the_declaration_and_not_that_of_the_manifest(tmp_p
     assert "Anything in a/three" in str(caught.value) and "a/two" not in str(caught.value)
     with pytest.raises(BuildError, match=rf"images of {re.escape(IMAGENET.title)} may be published as open, but"):
         check_declared(tmp_path, edited)
-    found = with_declared_licences(edited).sources
-    assert found["imagenet"].licence.statement == IMAGENET.licence.statement
-    assert [found[key].licence.publish for key in sources] == ["ids-only", "open", "ids-only"]
-    assert found["noise"].licence.name == NOISE.licence.name
+    entries = with_declared_licences(edited).sources
+    assert entries["imagenet"].licence.statement == IMAGENET.licence.statement
+    assert [entries[key].licence.publish for key in sources] == ["ids-only", "open", "ids-only"]
+    assert entries["noise"].licence.name == NOISE.licence.name
 
 
 @pytest.mark.parametrize("access", ["public", "gated"])

@@ -117,18 +117,18 @@ def test_withdrawn_images_of_splits_that_stay_stay_withdrawn(manifest):
 
 
 def test_some_configs_of_a_release(manifest):
-    whole = manifest("there", SPLITS)
-    assert keys(chosen_part(whole, ["bench-train"])) == ["bench-train/train"]
-    assert keys(chosen_part(whole, [])) == sorted(SPLITS)
+    complete = manifest("there", SPLITS)
+    assert keys(chosen_part(complete, ["bench-train"])) == ["bench-train/train"]
+    assert keys(chosen_part(complete, [])) == sorted(SPLITS)
     with pytest.raises(BuildError, match=r"no config or split nothing\. Give configs \(bench, bench-train\)"):
-        chosen_part(whole, ["bench", "nothing"])
+        chosen_part(complete, ["bench", "nothing"])
 
 
 def test_rows_without_images(manifest):
-    whole = manifest("there", SPLITS)
-    bare = as_json(merging.without_images(typed(whole)))
+    complete = manifest("there", SPLITS)
+    bare = as_json(merging.without_images(typed(complete)))
     assert all(split["data"] == [] for config in bare["configs"].values() for split in config["splits"].values())
-    assert all(split["data"] for config in whole["configs"].values() for split in config["splits"].values())
+    assert all(split["data"] for config in complete["configs"].values() for split in config["splits"].values())
 
 
 def test_a_variant_does_not_join_the_benchmark_that_it_varies(manifest):

@@ -5,7 +5,7 @@ import pytest
 from builders.errors import BuildError
 from builders.hub.repository import Repository
 from hf_scripts.publish.read_back import read_back
-from tests.hf_scripts.samples import REPO, contents
+from tests.hf_scripts.samples import REPO, write_revision
 from tests.hub.samples import BINARY
 
 SHARD = "data/bench/test-00000-of-00001.parquet"
@@ -15,16 +15,13 @@ SHARD = "data/bench/test-00000-of-00001.parquet"
 def published(push, hub, release, tmp_path):
     """The release as published, in a folder; and a function that reads its tag back."""
     assert push("release").code == 0
-    wanted = tmp_path / "wanted"
-    for path, data in contents(hub).items():
-        (wanted / path).parent.mkdir(parents=True, exist_ok=True)
-        (wanted / path).write_bytes(data)
+    folder = write_revision(hub, tmp_path / "published")
 
     def read(*, local=True):
         commit = hub.tags(REPO)["v1.0.0"]
         repository = Repository(REPO, print)
-        places = (lambda path: wanted / path) if local else (lambda path: None)
-        return read_back(repository, "v1.0.0", commit, wanted / "manifest.json", places, tmp_path / "back")
+        places = (lambda path: folder / path) if local else (lambda path: None)
+        return read_back(repository, "v1.0.0", commit, folder / "manifest.json", places, tmp_path / "back")
 
     return read
 
@@ -76,5 +73,5 @@ def test_a_tag_of_another_commit(published, hub, tmp_path):
     hub.tag(REPO, "v1.0.0", hub.commits(REPO)[1].id)
     with pytest.raises(BuildError, match=r"The tag v1\.0\.0 of org/name names .*, not commit"):
         commit = hub.commits(REPO)[0].id
-        manifest = tmp_path / "wanted/manifest.json"
+        manifest = tmp_path / "published/manifest.json"
         read_back(Repository(REPO, print), "v1.0.0", commit, manifest, lambda path: None, tmp_path / "back")

@@ -25,15 +25,15 @@ def test_tags_as_they_were_published(repository):
 
 
 def test_a_tag_that_was_moved(repository, hub):
-    one, two = (repository.tags()[tag] for tag in ("v1.0.0", "v1.1.0"))
-    for place in (two, hub.commits(REPO)[-1].id):
+    first, second = (repository.tags()[tag] for tag in ("v1.0.0", "v1.1.0"))
+    for place in (second, hub.commits(REPO)[-1].id):
         hub.tag(REPO, "v1.0.0", place)
         tags = repository.tags()
-        assert moved_tags(repository, tags) == {"v1.0.0": one}
+        assert moved_tags(repository, tags) == {"v1.0.0": first}
         with pytest.raises(BuildError) as caught:
             check_moved_tags(repository, tags, allowed=False, log=pytest.fail)
         assert str(caught.value).startswith(f"The tag v1.0.0 of org/name names commit {place[:12]}")
-        assert f"published as commit {one[:12]}" in str(caught.value) and "--allow-moved-tags" in str(caught.value)
+        assert f"published as commit {first[:12]}" in str(caught.value) and "--allow-moved-tags" in str(caught.value)
     lines = []
     check_moved_tags(repository, tags, allowed=True, log=lines.append)
     assert len(lines) == 1 and lines[0].startswith("note: the tag v1.0.0")

@@ -35,10 +35,10 @@ TABLE_3 = {
 
 
 def test_the_shared_categories_are_those_of_the_paper():
-    found = {
+    matched = {
         item.class_id: item.matched for item in decisions.load_decisions("cocomagenet") if item.decision == "shared"
     }
-    assert found == TABLE_3
+    assert matched == TABLE_3
 
 
 def test_names_of_several_words_are_left_out_with_a_reason_of_their_own():
@@ -47,8 +47,10 @@ def test_names_of_several_words_are_left_out_with_a_reason_of_their_own():
 
 
 def test_pairs_that_agree_in_spelling_only_say_so():
-    said = {item.class_id for item in decisions.load_decisions("cocomagenet") if "by spelling only" in item.evidence}
-    assert said == {"kite", "cup"}
+    spelled = {
+        item.class_id for item in decisions.load_decisions("cocomagenet") if "by spelling only" in item.evidence
+    }
+    assert spelled == {"kite", "cup"}
 
 
 def test_the_published_lists_have_the_papers_counts():

@@ -53,7 +53,7 @@ def test_a_qualifier_is_a_keyword_and_a_double_s_no_plural():
 
 @given(st.lists(st.text("abcs", min_size=1, max_size=5), min_size=1, max_size=4))
 def test_keywords_hold_the_words_and_do_not_depend_on_the_separator(words):
-    found = keywords("_".join(words))
-    assert set(words) <= set(found)
-    assert " ".join(words) in found
-    assert found == keywords("-".join(words).upper()) == tuple(sorted(set(found)))
+    phrases = keywords("_".join(words))
+    assert set(words) <= set(phrases)
+    assert " ".join(words) in phrases
+    assert phrases == keywords("-".join(words).upper()) == tuple(sorted(set(phrases)))

@@ -11,17 +11,17 @@ from taxonomy.wordnet import nouns
 from tests.published_lists import needs_lists, published
 
 
-def kept(table):
+def kept_classes(table):
     return [row.class_id for row in load_decisions(table) if row.decision == "keep"]
 
 
 @needs_lists
 def test_the_classes_are_those_of_the_published_lists():
-    assert kept("ssb-hard") == sorted({path.split("/")[0] for path in published("ssb_hard")})
-    assert kept("imagenet-ood") == sorted({path.split("/")[0] for path in published("imagenet_ood")})
-    assert kept("openood-imagenet200") == sorted({path.split("/")[0] for path in published("imagenet_r")})
+    assert kept_classes("ssb-hard") == sorted({path.split("/")[0] for path in published("ssb_hard")})
+    assert kept_classes("imagenet-ood") == sorted({path.split("/")[0] for path in published("imagenet_ood")})
+    assert kept_classes("openood-imagenet200") == sorted({path.split("/")[0] for path in published("imagenet_r")})
     of_textures = Counter(path.split("/")[0] for path in published("textures"))
-    assert of_textures == dict.fromkeys(kept("openood-textures"), 120)  # DTD has 120 of each
+    assert of_textures == dict.fromkeys(kept_classes("openood-textures"), 120)  # DTD has 120 of each
 
 
 # Classes of a list, and their images, that are below a class of ImageNet-1k, and above one.
@@ -47,15 +47,15 @@ def test_exactly_the_classes_below_and_above_a_known_one_are_kin(name):
 
 # Blue jay is below jay; rattlesnake and goat are above known classes.
 @pytest.mark.parametrize(
-    ("wanted", "line"),
+    ("class_", "line"),
     [
         ("blue jay", "overlap   descendant, jay (n01580077) (WordNet): blue jay (n01580870)"),
         ("rattlesnake", "overlap   ancestor, diamondback (n01755581) (WordNet): diamondback (n01755581)"),
         ("goat", "overlap   ancestor, ibex (n02417914) (WordNet): ibex (n02417914) > "),
     ],
 )
-def test_explain_says_how_a_class_of_ssb_hard_is_kin_to_a_known_one(wanted, line):
-    text = explain_class("ssb-hard", wanted)
+def test_explain_says_how_a_class_of_ssb_hard_is_kin_to_a_known_one(class_, line):
+    text = explain_class("ssb-hard", class_)
     assert line in text
     assert "SSB-hard's list has 50 of its images." in text
 

@@ -21,8 +21,8 @@ def of_ids(*names):
 
 def test_names_are_compared_with_wnids_by_what_is_above_them():
     """Dogs, cats, frogs and trucks among the unknown, where kinds of them are known."""
-    found = compare_classes(of_ids("dog", "Cat", "tree_frogs", "frogs", "truck", "motor-vehicle", "wasp"), KNOWN)
-    assert found.overlaps == {
+    comparison = compare_classes(of_ids("dog", "Cat", "tree_frogs", "frogs", "truck", "motor-vehicle", "wasp"), KNOWN)
+    assert comparison.overlaps == {
         "dog": "n02099601",
         "Cat": "n02123045",
         "frogs": "n01641577",
@@ -65,9 +65,11 @@ def test_spelling_does_not_matter():
 
 
 def test_what_is_not_in_wordnet_is_compared_by_name_and_listed():
-    found = compare_classes(of_ids("gizmo_x", "far_ood_flat", "n99999999", "banana"), {**KNOWN, "Gizmo-X": "Gizmo-X"})
-    assert found.overlaps == {"gizmo_x": "Gizmo-X", "banana": "n07753592"}
-    assert found.remarks[0] == (
+    comparison = compare_classes(
+        of_ids("gizmo_x", "far_ood_flat", "n99999999", "banana"), {**KNOWN, "Gizmo-X": "Gizmo-X"}
+    )
+    assert comparison.overlaps == {"gizmo_x": "Gizmo-X", "banana": "n07753592"}
+    assert comparison.remarks[0] == (
         "3 of 4 classes are no nouns of WordNet 3.0 and were compared by name alone: gizmo_x, far_ood_flat, n99999999."
     )
 
@@ -75,9 +77,9 @@ def test_what_is_not_in_wordnet_is_compared_by_name_and_listed():
 def test_names_with_several_senses_say_so():
     """By WordNet's own `wn seal -over`: the first is sealing wax, and the last the animal, as a sea lion is."""
     known = {"n02077923": "sea lion", "n04179913": "sewing machine"}
-    found = compare_classes(of_ids("seal", "sewing machine"), known)
-    assert found.overlaps == {"sewing machine": "n04179913"}
-    assert found.remarks == (
+    comparison = compare_classes(of_ids("seal", "sewing machine"), known)
+    assert comparison.overlaps == {"sewing machine": "n04179913"}
+    assert comparison.remarks == (
         "Names with several senses in WordNet were taken in the first one: seal (9).",
         "In other senses of their names these would overlap, and are not counted: seal and n02077923 (sea lion). "
         "Name a folder by its wnid to say which sense is meant.",
@@ -95,6 +97,6 @@ def test_known_classes_have_remarks_of_their_own():
 
 def test_a_sentence_names_so_many_classes():
     """A manifest takes 100,000 characters."""
-    (said,) = naming_remarks(of_ids(*(f"no such class {number:0240}" for number in range(400))))
-    assert said.endswith(f"{299:0240} and 100 more.")
-    assert len(said) < 100_000
+    (remark,) = naming_remarks(of_ids(*(f"no such class {number:0240}" for number in range(400))))
+    assert remark.endswith(f"{299:0240} and 100 more.")
+    assert len(remark) < 100_000

@@ -78,12 +78,12 @@ def test_far_classes_kept_are_as_many_as_in_the_paper(table, kept):
 
 def test_three_decisions_about_caltech_are_by_hand():
     """The rule alone keeps 44 classes: clutter is then taken out, and lightning and rainbow are kept."""
-    found = far.by_rule([(item.folder, item.name) for item in tables.caltech256()])
-    kept = {item.class_id for item in found if item.decision == "keep"}
-    clutter = {item.class_id for item in found if item.rule == "no_object"}
-    assert len(kept | clutter) == 44
+    rows = far.by_rule([(item.folder, item.name) for item in tables.caltech256()])
+    by_rule = {item.class_id for item in rows if item.decision == "keep"}
+    clutter = {item.class_id for item in rows if item.rule == "no_object"}
+    assert len(by_rule | clutter) == 44
     assert not [match for match in far.matches("clutter") if match.rule]
-    assert decided("caltech256", "keep") - kept == {"133.lightning", "170.rainbow"}
+    assert decided("caltech256", "keep") - by_rule == {"133.lightning", "170.rainbow"}
 
 
 @pytest.mark.parametrize(("table", "kept"), [("caltech256", 46), ("places365", 86)])
@@ -94,13 +94,13 @@ def test_the_reason_of_the_overrides_would_keep_more_classes(table, kept):
         "places365": {"/f/forest/broadleaf", "/f/forest_path", "/f/forest_road", "/t/tundra"},
     }[table]
     animal = WN.row("n00015388")
-    found = decisions.load_decisions(table)
-    for item in found:
+    rows = decisions.load_decisions(table)
+    for item in rows:
         if item.class_id in expected:
             removing = [match.row for match in far.matches(item.class_name) if match.rule]
             assert removing
             assert all(animal in WN.ancestors(row) for row in removing), item
-    keeping = {item.class_id for item in found if item.decision == "keep"}
+    keeping = {item.class_id for item in rows if item.decision == "keep"}
     assert len(keeping | expected) == kept
 
 
@@ -108,8 +108,8 @@ def test_plural_keywords_would_take_foie_gras_away_and_nothing_else(monkeypatch)
     """The paper counts cups and cakes among the keywords of cup_cakes (section 3.2); ours adds no plurals."""
 
     def with_plurals(word):
-        found = singular(word)
-        return (*found, *(f"{one}s" for one in found), *(f"{one}es" for one in found))
+        singulars = singular(word)
+        return (*singulars, *(f"{word_}s" for word_ in singulars), *(f"{word_}es" for word_ in singulars))
 
     singular = keywords.variants
     monkeypatch.setattr(keywords, "variants", with_plurals)
@@ -149,8 +149,8 @@ def test_searching_all_nouns_gives_other_counts(monkeypatch):
         "caltech": [(item.folder, item.name) for item in tables.caltech256()],
         "places": [(item.category, item.name) for item in tables.places365()],
     }
-    kept = {name: sum(item.decision == "keep" for item in far.by_rule(found)) for name, found in sources.items()}
-    assert kept == {"food": 32, "caltech": 40, "places": 74}
+    counts = {name: sum(item.decision == "keep" for item in far.by_rule(classes)) for name, classes in sources.items()}
+    assert counts == {"food": 32, "caltech": 40, "places": 74}
 
 
 @pytest.mark.parametrize("table", ["food101", "caltech256", "places365"])

@@ -25,25 +25,25 @@ def test_another_version_is_refused_in_one_sentence(tmp_path, capsys):
     (tmp_path / "data.noun").write_text("00001740 03 n 01 entity 0 000 | of version 3.1\n")
     out = tmp_path / "nouns.npz"
     assert main(["--wordnet", str(tmp_path), "--out", str(out)]) == 2
-    said = capsys.readouterr().err
-    assert "is not the file of WordNet 3.0: its SHA-256 is " in said
-    assert ", not fea17d2f" in said
-    assert str(tmp_path / "data.noun") in said
-    assert said.count("\n") == 1
+    message = capsys.readouterr().err
+    assert "is not the file of WordNet 3.0: its SHA-256 is " in message
+    assert ", not fea17d2f" in message
+    assert str(tmp_path / "data.noun") in message
+    assert message.count("\n") == 1
     assert not out.exists()
 
 
 def test_a_folder_without_wordnet_is_refused(tmp_path, capsys):
     assert main(["--wordnet", str(tmp_path)]) == 2
-    said = capsys.readouterr().err
-    assert f"{tmp_path / 'data.noun'} is missing" in said
+    message = capsys.readouterr().err
+    assert f"{tmp_path / 'data.noun'} is missing" in message
 
 
 def test_a_place_that_cannot_be_written_is_refused(wordnet_folder, tmp_path, capsys):
     out = tmp_path / "missing" / "nouns.npz"
     assert main(["--wordnet", str(wordnet_folder), "--out", str(out)]) == 2
-    said = capsys.readouterr().err
-    assert "No such file or directory" in said
+    message = capsys.readouterr().err
+    assert "No such file or directory" in message
 
 
 def test_the_licence_of_wordnet_travels_along():

@@ -13,8 +13,8 @@ DOG, CAT, CANINE, WOLF = "n02084071", "n02121620", "n02083346", "n02114100"
 rows = st.integers(0, len(WN) - 1)
 
 
-def wnids(found):
-    return [WN.wnid(row) for row in found]
+def wnids(rows):
+    return [WN.wnid(row) for row in rows]
 
 
 def test_counts_are_those_of_the_manual_page_wnstats():
@@ -103,9 +103,9 @@ def test_the_tree_has_one_root_above_everything():
 
 
 def test_containing_matches_whole_tokens_only():
-    found = {WN.wnid(row): whole for row, whole in WN.containing("hot dog").items()}
-    assert found["n07697537"] is True  # hotdog, hot dog, red hot: the ImageNet class
-    assert all("hot dog" in " ".join(WN.lemmas(WN.row(wnid))).lower().replace("-", " ") for wnid in found)
+    matches = {WN.wnid(row): whole for row, whole in WN.containing("hot dog").items()}
+    assert matches["n07697537"] is True  # hotdog, hot dog, red hot: the ImageNet class
+    assert all("hot dog" in " ".join(WN.lemmas(WN.row(wnid))).lower().replace("-", " ") for wnid in matches)
     lighthouse = WN.row("n02814860")
     assert lighthouse in WN.containing("lighthouse")
     assert lighthouse not in WN.containing("house")

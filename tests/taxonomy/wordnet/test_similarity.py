@@ -69,12 +69,12 @@ def deepest_of_its_line(wnid):
 @settings(max_examples=40)
 @given(first=sets, second=sets)
 def test_similarity_is_positive_and_greatest_for_equal_synsets_only(measure, first, second):
-    found = measure(first, second)
+    values = measure(first, second)
     equal = np.array([[one == other for other in second] for one in first])
     greatest = MEASURES[measure]
-    assert (found[~equal] < greatest).all()
-    assert (found >= -1e-12).all()
-    assert np.isfinite(found).all()
+    assert (values[~equal] < greatest).all()
+    assert (values >= -1e-12).all()
+    assert np.isfinite(values).all()
 
 
 @pytest.mark.parametrize("measure", MEASURES)
@@ -153,11 +153,11 @@ def test_all_measures_equal_nltk_on_2000_random_pairs(nltk_wordnet):
 
 @pytest.mark.slow
 def test_nltk_finds_the_depth_that_it_is_given_in_other_tests(nltk_wordnet):
-    given = dict(nltk_wordnet._max_depth)
+    depths = dict(nltk_wordnet._max_depth)
     nltk_wordnet._max_depth.clear()
     dog = nltk_wordnet.synset_from_pos_and_offset("n", int(DOG[1:]))
     assert dog.lch_similarity(dog) == pytest.approx(math.log(38), abs=1e-12)
-    assert nltk_wordnet._max_depth == given == {("n", False): similarity.TAXONOMY_DEPTH}
+    assert nltk_wordnet._max_depth == depths == {("n", False): similarity.TAXONOMY_DEPTH}
 
 
 def test_names_and_senses_equal_nltk(nltk_wordnet):

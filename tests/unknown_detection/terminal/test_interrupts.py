@@ -46,13 +46,13 @@ def test_ctrl_c_while_a_command_imports(module, arguments, imported):
 def test_ctrl_c_while_a_build_indexes_writes_and_finishes(built, tmp_path):
     """One moment after the other, each in the run that goes on after the one before; the second at a keyboard."""
     out = tmp_path / "out"
-    said = [interrupted(*built.arguments, "--out", out, at="os.listdir:/val/")]
+    results = [interrupted(*built.arguments, "--out", out, at="os.listdir:/val/")]
     code, lines = screen_of(*built.arguments, "--out", out, typed=lambda text: b"\x03" * ("planned" in text))
     assert (code, lines[-1]) == (130, RESUMES.strip())
     assert sum("stopped;" in line for line in lines) == 1
     assert not any("Traceback" in line or "Exception" in line for line in lines)
-    said.append(interrupted(*built.arguments, "--out", out, at="os.rename:manifest.json"))
-    for done in said:
+    results.append(interrupted(*built.arguments, "--out", out, at="os.rename:manifest.json"))
+    for done in results:
         code, printed, err = ended(done)
         assert (code, printed) == (130, "")
         # Notes stand above it; what ends a run is this one line.
