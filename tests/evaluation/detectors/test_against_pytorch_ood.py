@@ -146,8 +146,8 @@ def test_gen_is_theirs_times_the_number_of_probabilities(gamma, largest):
     probabilities = softmax(TESTED.logits, axis=1)
     unchanged = (probabilities.min(axis=1) > 1e-7) & (probabilities.max(axis=1) < 1 - 1e-7)
     assert unchanged.sum() > 50
-    given = ours("gen", gamma=gamma, largest=largest)
-    np.testing.assert_allclose(given[unchanged], expected[unchanged], rtol=1e-9)
+    scores = ours("gen", gamma=gamma, largest=largest)
+    np.testing.assert_allclose(scores[unchanged], expected[unchanged], rtol=1e-9)
 
 
 def test_kl_matching():
@@ -172,16 +172,11 @@ def test_fdbd(no_floats):
     np.testing.assert_allclose(ours("fdbd"), fitted_on_features(theirs.fDBD(None, linear())), rtol=1e-12)
 
 
-def test_rmds_is_theirs_times_two_n():
-    # As for Mahalanobis, but theirs does not halve the distances of RMD: the scatters are not divided by n.
-    expected = len(FITTED) * fitted_on_features(theirs.RMD(None))
-    np.testing.assert_allclose(ours("rmds"), expected, rtol=1e-6)
-
-
-def test_mahalanobis_is_theirs_times_two_n():
-    # Theirs halves the distance, does not divide the scatter by n, and adds 1e-6 to it.
-    expected = 2 * len(FITTED) * fitted_on_features(theirs.Mahalanobis(None))
-    np.testing.assert_allclose(ours("mahalanobis"), expected, rtol=1e-6)
+# Theirs does not divide the scatter by n, adds 1e-6 to it, and halves the distances of MDS but not those of RMD.
+@pytest.mark.parametrize(("name", "detector", "factor"), [("mahalanobis", "Mahalanobis", 2), ("rmds", "RMD", 1)])
+def test_distances_are_theirs_but_for_a_factor(name, detector, factor):
+    expected = factor * len(FITTED) * fitted_on_features(getattr(theirs, detector)(None))
+    np.testing.assert_allclose(ours(name), expected, rtol=1e-6)
 
 
 def test_mahalanobis_of_blocks_is_their_multilayer_sum():

@@ -58,16 +58,16 @@ def test_one_component_is_the_gaussian_of_the_rows_classified_right():
     fitted = np.stack([FITTED.scores[part][right] for part in EnsF.base_methods], axis=1)
     tested = np.stack([TESTED.scores[part] for part in EnsF.base_methods], axis=1)
     gaussian = stats.multivariate_normal(fitted.mean(axis=0), np.cov(fitted.T, ddof=0))
-    given = METHODS["ens_f"](components=1).fit(FITTED).score(TESTED)
+    scores = METHODS["ens_f"](components=1).fit(FITTED).score(TESTED)
     # Standardizing adds the logarithm of the deviations to every row; scikit-learn adds 1e-6 to every variance.
-    difference = given + gaussian.logpdf(tested)
+    difference = scores + gaussian.logpdf(tested)
     np.testing.assert_allclose(difference, -np.log(fitted.std(axis=0)).sum(), atol=1e-3)
 
 
 def test_the_fit_is_repeatable_and_follows_its_seed():
-    one, same, other = (METHODS["ens_f"](seed=seed).fit(FITTED).score(TESTED) for seed in (0, 0, 1))
-    np.testing.assert_array_equal(one, same)
-    assert not np.array_equal(one, other)
+    first, repeated, other = (METHODS["ens_f"](seed=seed).fit(FITTED).score(TESTED) for seed in (0, 0, 1))
+    np.testing.assert_array_equal(first, repeated)
+    assert not np.array_equal(first, other)
 
 
 def test_missing_scores_are_named():

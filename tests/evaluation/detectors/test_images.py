@@ -60,7 +60,7 @@ def with_dropout():
     return opened(of_seed(small_models.with_dropout, num_classes=5))
 
 
-def seen(columns):
+def passed(columns):
     """What a detector gets of a look's columns."""
     rows = len(next(iter(columns.values())))
     none = np.zeros((rows, 0))
@@ -73,7 +73,7 @@ def score(name, model, images=None, ids=IDS, seed=0, **hyperparameters):
     columns = method.image_pass.run(
         model, images_of() if images is None else images, ids, seed=seed, **hyperparameters
     )
-    return method(**hyperparameters).fit().score(seen(columns))
+    return method(**hyperparameters).fit().score(passed(columns))
 
 
 @pytest.mark.parametrize("epsilon", [0.0, 0.0014, 0.01])
@@ -86,12 +86,12 @@ def test_odin_is_that_of_pytorch_ood(cnn, epsilon, temperature):
     theirs = detector.odin_preprocessing(cnn.module, images_of(), eps=epsilon, temperature=temperature, norm_std=std)
     assert torch.equal(moved, theirs)
     expected = detector.ODIN(cnn.module, eps=epsilon, temperature=temperature, norm_std=std).predict(images_of())
-    found = score("odin", cnn, temperature=temperature, epsilon=epsilon)
-    assert np.allclose(found - 1, expected.numpy(), rtol=0, atol=1e-6)
+    scores = score("odin", cnn, temperature=temperature, epsilon=epsilon)
+    assert np.allclose(scores - 1, expected.numpy(), rtol=0, atol=1e-6)
     # FACETS' variant, put together from their parts.
     expected = detector.MaxLogit(None).predict_logits(cnn.module(theirs) / temperature)
-    found = score("odin_max_logit", cnn, temperature=temperature, epsilon=epsilon)
-    assert np.allclose(found, expected.numpy(), rtol=1e-5, atol=1e-6)
+    scores = score("odin_max_logit", cnn, temperature=temperature, epsilon=epsilon)
+    assert np.allclose(scores, expected.numpy(), rtol=1e-5, atol=1e-6)
 
 
 def test_a_step_is_epsilon_in_pixel_values(cnn):
@@ -119,14 +119,14 @@ def test_dropout_is_drawn_for_each_row_from_its_id(with_dropout):
             torch.rand(10, generator=torch.Generator().manual_seed(row_seed(7, f"dropout {sample}", id_)))
             for id_ in IDS
         ]
-        kept = features * (torch.stack(draws) >= 0.5) / 0.5
-        passes.append((kept @ module.fc.weight.T.double() + module.fc.bias).softmax(1))
+        dropped = features * (torch.stack(draws) >= 0.5) / 0.5
+        passes.append((dropped @ module.fc.weight.T.double() + module.fc.bias).softmax(1))
     p = torch.stack(passes).numpy()
     mean = p.mean(0)
-    found = run_with_dropout(with_dropout, images, IDS, seed=7, samples=4)
-    assert np.allclose(np.exp(found["logits"]), mean, atol=1e-6)
+    outputs = run_with_dropout(with_dropout, images, IDS, seed=7, samples=4)
+    assert np.allclose(np.exp(outputs["logits"]), mean, atol=1e-6)
     information = -(mean * np.log(mean)).sum(1) + (p * np.log(p)).sum(2).mean(0)
-    assert np.allclose(found["mutual_information"], information, atol=1e-6)
+    assert np.allclose(outputs["mutual_information"], information, atol=1e-6)
     assert np.allclose(score("mc_dropout", with_dropout, seed=7, samples=4), 1 - mean.max(1), atol=1e-6)
     assert np.allclose(score("mc_dropout_mi", with_dropout, seed=7, samples=4), information, atol=1e-6)
 
@@ -137,8 +137,8 @@ def test_many_passes_agree_with_pytorch_ood(with_dropout):
     with torch.random.fork_rng():
         torch.manual_seed(0)
         expected = detector.MCD(with_dropout.module, samples=1500, mode="mean").predict(images_of(4)).numpy()
-    found = score("mc_dropout", with_dropout, images_of(4), IDS[:4], samples=1500)
-    assert np.allclose(found - 1, expected, rtol=0, atol=5 * 0.5 * np.sqrt(2 / 1500))
+    scores = score("mc_dropout", with_dropout, images_of(4), IDS[:4], samples=1500)
+    assert np.allclose(scores - 1, expected, rtol=0, atol=5 * 0.5 * np.sqrt(2 / 1500))
 
 
 class Many(nn.Module):
@@ -170,7 +170,7 @@ def test_only_dropout_layers_are_switched_on():
     dropped = {}
     # What the layer behind it gets.
     model.module.layer1[2].register_forward_pre_hook(lambda _, inputs: dropped.update(maps=inputs[0]))
-    model.module.depth.register_forward_hook(lambda *seen: dropped.update(depth=seen[2]))
+    model.module.depth.register_forward_hook(lambda *passed: dropped.update(depth=passed[2]))
     generators = [torch.Generator().manual_seed(row) for row in range(40)]
     with dropout_drawn(generators), torch.no_grad():
         model.module(images_of(40))
@@ -212,18 +212,20 @@ def test_dropout_called_as_a_function_is_that_of_a_layer(with_dropout, always):
     assert (with_dropout.dropout.rates, with_dropout.dropout.always) == ([0.5], False)
     # Features are without it, the same at every run; so is what ODIN and CADet see.
     assert torch.equal(model.forward(images_of()).logits, with_dropout.forward(images_of()).logits)
-    for look, hyperparameters in LOOKS.values():
-        found, expected = (look(one, images_of(), IDS, seed=0, **hyperparameters) for one in (model, with_dropout))
-        assert all(np.array_equal(found[column], expected[column]) for column in expected)
+    for run, hyperparameters in PASSES.values():
+        outputs, expected = (
+            run(candidate, images_of(), IDS, seed=0, **hyperparameters) for candidate in (model, with_dropout)
+        )
+        assert all(np.array_equal(outputs[column], expected[column]) for column in expected)
 
 
 def test_masks_of_windows_are_those_of_their_image():
     """As in Swin, whose windows of an image stand one after another on the first axis."""
     generators = [torch.Generator().manual_seed(row) for row in range(2)]
     with dropout_drawn(generators):
-        found = torch.nn.functional.dropout(torch.ones(6, 50), 0.5)
+        dropped = torch.nn.functional.dropout(torch.ones(6, 50), 0.5)
     draws = torch.cat([torch.rand(3, 50, generator=torch.Generator().manual_seed(row)) for row in range(2)])
-    assert torch.equal(found, 2.0 * (draws >= 0.5))
+    assert torch.equal(dropped, 2.0 * (draws >= 0.5))
     with pytest.raises(EvaluationError, match=r"shape \(5, 2\), whose first axis is not that of 2 images"):  # noqa: SIM117
         with dropout_drawn(generators):
             torch.nn.functional.dropout(torch.ones(5, 2))
@@ -326,8 +328,8 @@ def test_rankfeat_of_transformers_is_that_of_the_same_matrix(cnn, layout):
     expected = run_without_rank_one(with_blocks(cnn, "layer2"), images_of(), IDS, seed=0)["logits"]
     cnn.module.layer2.append(Turned(order, back))
     cnn.module.output_fmt = layout
-    given = run_without_rank_one(with_blocks(cnn, "layer2.2.seen"), images_of(), IDS, seed=0)["logits"]
-    assert np.allclose(given, expected, atol=1e-5)
+    logits = run_without_rank_one(with_blocks(cnn, "layer2.2.seen"), images_of(), IDS, seed=0)["logits"]
+    assert np.allclose(logits, expected, atol=1e-5)
 
 
 def with_blocks(model, *blocks):
@@ -346,7 +348,7 @@ def test_rankfeat_needs_maps(cnn):
     assert not any(layer._forward_hooks for layer in cnn.module.modules())
 
 
-LOOKS = {
+PASSES = {
     "without_rank_one": (run_without_rank_one, {}),
     "perturbed": (run_perturbed, {"temperature": 10.0, "epsilon": 0.0014}),
     "dropout": (run_with_dropout, {"samples": 3}),
@@ -354,32 +356,34 @@ LOOKS = {
 }
 
 
-@pytest.mark.parametrize("name", sorted(LOOKS))
+@pytest.mark.parametrize("name", sorted(PASSES))
 def test_a_row_has_its_numbers_in_any_batch(with_dropout, name):
     """In another order, and alone. Float32 sums in another order: 1e-6 of the largest number.
 
     The sign of a gradient that is nearly zero would change more; none of these images has one.
     """
-    image_pass, hyperparameters = LOOKS[name]
-    whole = image_pass(with_dropout, images_of(), IDS, seed=0, **hyperparameters)
+    image_pass, hyperparameters = PASSES[name]
+    outputs = image_pass(with_dropout, images_of(), IDS, seed=0, **hyperparameters)
     order = np.random.default_rng(0).permutation(len(IDS))
     shuffled = image_pass(with_dropout, images_of()[order], [IDS[row] for row in order], seed=0, **hyperparameters)
     alone = [
         image_pass(with_dropout, images_of()[row : row + 1], IDS[row : row + 1], seed=0, **hyperparameters)
         for row in range(len(IDS))
     ]
-    for column, values in whole.items():
+    for column, values in outputs.items():
         limit = 1e-6 * np.abs(values).max()
         assert np.abs(shuffled[column] - values[order]).max() < limit
-        assert np.abs(np.concatenate([one[column] for one in alone]) - values).max() < limit
+        assert np.abs(np.concatenate([row[column] for row in alone]) - values).max() < limit
 
 
 @pytest.mark.parametrize("name", ["dropout", "crops"])
 def test_the_seed_decides(with_dropout, name):
-    image_pass, hyperparameters = LOOKS[name]
-    one, same, other = (image_pass(with_dropout, images_of(), IDS, seed=seed, **hyperparameters) for seed in (0, 0, 1))
-    for column, values in one.items():
-        assert np.array_equal(values, same[column])
+    image_pass, hyperparameters = PASSES[name]
+    first, repeated, other = (
+        image_pass(with_dropout, images_of(), IDS, seed=seed, **hyperparameters) for seed in (0, 0, 1)
+    )
+    for column, values in first.items():
+        assert np.array_equal(values, repeated[column])
         assert not np.allclose(values, other[column])
 
 

@@ -32,8 +32,8 @@ def library(request, monkeypatch):
 def test_knn_is_the_kth_smallest_distance(k, bank_rows, library, monkeypatch):
     monkeypatch.setattr(nearest, "_BANK_ROWS", bank_rows)
     expected = np.sort(cdist(directions(TESTED), directions(FITTED)), axis=1)[:, k - 1]
-    given = KNN(k=k).fit(FITTED).score(TESTED)
-    np.testing.assert_allclose(given, expected, rtol=1e-12)
+    scores = KNN(k=k).fit(FITTED).score(TESTED)
+    np.testing.assert_allclose(scores, expected, rtol=1e-12)
 
 
 @pytest.mark.parametrize("k", [1, 3, 40, 150])
@@ -46,8 +46,8 @@ def test_rows_that_float32_cannot_tell_apart_are_told_apart(k, library, monkeypa
     tested = dataclasses.replace(TESTED, penultimate=np.concatenate([values[:20:2], values[1:41:2]]))
     monkeypatch.setattr(nearest, "_SPARE", 8)
     expected = np.sort(cdist(directions(tested), directions(bank)), axis=1)[:, k - 1]
-    given = KNN(k=k).fit(bank).score(tested)
-    np.testing.assert_allclose(given, expected, rtol=1e-9, atol=1e-15)
+    scores = KNN(k=k).fit(bank).score(tested)
+    np.testing.assert_allclose(scores, expected, rtol=1e-9, atol=1e-15)
 
 
 def test_a_search_takes_the_device_that_it_is_given(monkeypatch):
@@ -76,11 +76,11 @@ def test_a_search_halves_its_rows_when_memory_runs_out(monkeypatch):
     sizes, real = [], nearest._search_on_device
 
     def small(most):
-        def run(z, *rest):
+        def run(z, *arguments):
             sizes.append(len(z))
             if len(z) > most:
                 raise torch.OutOfMemoryError("CUDA out of memory")
-            return real(z, *rest)
+            return real(z, *arguments)
 
         return run
 
@@ -169,9 +169,9 @@ def test_relations_in_float32_have_its_precision(power, cutoff, monkeypatch):
     expected = detector.score(tested)
     monkeypatch.setattr(nearest, "WORTH", 0)
     monkeypatch.setattr(neighbors, "_BANK_ROWS", 5)
-    given = detector.score(tested)
-    np.testing.assert_allclose(given, expected, rtol=1e-6, atol=1e-7)
-    assert not np.array_equal(given, expected)
+    scores = detector.score(tested)
+    np.testing.assert_allclose(scores, expected, rtol=1e-6, atol=1e-7)
+    assert not np.array_equal(scores, expected)
 
 
 def test_rows_with_negative_features_are_compared_one_by_one_with_a_bank_without():

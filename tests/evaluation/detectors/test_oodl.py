@@ -26,18 +26,18 @@ def by_scikit_learn(fitted, tested, nu):
 def test_score_is_the_machines_own_on_the_chosen_block(depth, block, nu):
     order = np.argsort(FITTED.ids)
     fitted = FITTED.blocks[block][order].astype(np.float64)
-    given = OODL(depth=depth, nu=nu).fit(FITTED)
-    assert given.block == block
+    detector = OODL(depth=depth, nu=nu).fit(FITTED)
+    assert detector.block == block
     expected = by_scikit_learn(fitted, TESTED.blocks[block].astype(np.float64), nu)
-    np.testing.assert_allclose(given.score(TESTED), expected, rtol=1e-10)
+    np.testing.assert_allclose(detector.score(TESTED), expected, rtol=1e-10)
 
 
 def test_rows_drawn_do_not_depend_on_the_order_of_rows():
     order = np.random.default_rng(0).permutation(len(FITTED))
-    one = OODL(rows=40).fit(FITTED)
+    first = OODL(rows=40).fit(FITTED)
     other = OODL(rows=40).fit(FITTED.take(order))
-    np.testing.assert_array_equal(one.score(TESTED), other.score(TESTED))
-    assert not np.array_equal(one.score(TESTED), OODL(rows=40, seed=1).fit(FITTED).score(TESTED))
+    np.testing.assert_array_equal(first.score(TESTED), other.score(TESTED))
+    assert not np.array_equal(first.score(TESTED), OODL(rows=40, seed=1).fit(FITTED).score(TESTED))
 
 
 def test_a_feature_that_never_changes_is_left_at_zero():

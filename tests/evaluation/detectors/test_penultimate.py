@@ -1,4 +1,4 @@
-"""SHE, ViM, its residual and GradNorm against their definitions, with explicit loops, projections and derivatives."""
+"""SHE, ViM, its residual, GradNorm and fDBD against their definitions: loops, projections, derivatives, a solver."""
 
 import dataclasses
 
@@ -7,7 +7,7 @@ import pytest
 from scipy.special import logsumexp, softmax
 
 from tests.evaluation.detectors.toy import CLASSES, WIDTH, toy_features, toy_head
-from unknown_detection.evaluation.detectors import SHE, GradNorm, Residual, ViM, penultimate
+from unknown_detection.evaluation.detectors import FDBD, SHE, GradNorm, Residual, ViM, penultimate
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.features import Head
 
@@ -55,8 +55,8 @@ def test_vim_is_the_virtual_logit_less_the_energy(dimension):
     weight, bias = HEAD.weight.astype(np.float64), HEAD.bias.astype(np.float64)
     origin = -np.linalg.pinv(weight) @ bias
     centred = FITTED.penultimate.astype(np.float64) - origin
-    kept = WIDTH // 2 if dimension is None else dimension
-    principal = np.linalg.svd(centred)[2][:kept]
+    dimensions = WIDTH // 2 if dimension is None else dimension
+    principal = np.linalg.svd(centred)[2][:dimensions]
 
     def residual(z):
         difference = z - origin
@@ -68,8 +68,8 @@ def test_vim_is_the_virtual_logit_less_the_energy(dimension):
         alpha * residual(z) - logsumexp(logits)
         for z, logits in zip(TESTED.penultimate.astype(np.float64), TESTED.logits.astype(np.float64), strict=True)
     ]
-    given = ViM(dimension=dimension).fit(FITTED, HEAD).score(TESTED)
-    np.testing.assert_allclose(given, expected, rtol=1e-9)
+    scores = ViM(dimension=dimension).fit(FITTED, HEAD).score(TESTED)
+    np.testing.assert_allclose(scores, expected, rtol=1e-9)
 
 
 @pytest.mark.parametrize("dimension", [-1, WIDTH, WIDTH + 1, 2.5])
@@ -93,12 +93,12 @@ def test_principal_dimension_is_that_of_the_authors(width, dimension):
 @pytest.mark.parametrize("dimension", [0, 1, 6, 11, None])
 def test_residual_is_what_the_principal_directions_leave(dimension):
     origin = -np.linalg.pinv(HEAD.weight.astype(float)) @ HEAD.bias.astype(float)
-    kept = WIDTH // 2 if dimension is None else dimension
-    principal = np.linalg.svd(FITTED.penultimate.astype(float) - origin)[2][:kept]
+    dimensions = WIDTH // 2 if dimension is None else dimension
+    principal = np.linalg.svd(FITTED.penultimate.astype(float) - origin)[2][:dimensions]
     differences = TESTED.penultimate.astype(float) - origin
     expected = [np.sqrt(max(0.0, d @ d - (principal @ d) @ (principal @ d))) for d in differences]
-    given = Residual(dimension=dimension).fit(FITTED, HEAD).score(TESTED)
-    np.testing.assert_allclose(given, expected, rtol=1e-9)
+    scores = Residual(dimension=dimension).fit(FITTED, HEAD).score(TESTED)
+    np.testing.assert_allclose(scores, expected, rtol=1e-9)
 
 
 def test_residual_worked_by_hand():
@@ -131,3 +131,55 @@ def test_gradnorm_is_the_norm_of_the_loss_gradient_by_the_weights():
             gradient[place] = (loss(head.weight + change) - loss(head.weight - change)) / (2 * step)
         exact = dataclasses.replace(TESTED.take(slice(row, row + 1)), logits=(z @ head.weight.T + head.bias)[None])
         np.testing.assert_allclose(detector.score(exact), -np.abs(gradient).sum(), rtol=1e-6)
+
+
+@pytest.mark.parametrize("centred", [1, 0])
+def test_fdbd_is_the_mean_distance_to_the_nearest_points_with_equal_logits(centred):
+    """The least-norm step to the hyperplane on which two logits are equal, found by least squares."""
+    weight, bias = HEAD.weight.astype(float), HEAD.bias.astype(float)
+    mean = np.mean([z.astype(float) for z in FITTED.penultimate], axis=0)
+    expected = []
+    for z in TESTED.penultimate.astype(float):
+        logits = [sum(weight[c] * z) + bias[c] for c in range(CLASSES)]
+        y = int(np.argmax(logits))
+        steps = [
+            np.linalg.norm(np.linalg.lstsq((weight[y] - weight[c])[None], [logits[c] - logits[y]], rcond=None)[0])
+            for c in range(CLASSES)
+            if c != y
+        ]
+        expected.append(-np.mean(steps) / np.linalg.norm(z - mean if centred else z))
+    scores = FDBD(centred=centred).fit(FITTED, HEAD).score(TESTED)
+    np.testing.assert_allclose(scores, expected, rtol=1e-11)
+
+
+def test_fdbd_worked_by_hand():
+    """Weights (1, 0), (0, 1), (0, 0): from (3, 0), 3/sqrt(2) and 3; the mean of the fitted rows is (0, 4)."""
+    head = Head(np.array([[1.0, 0.0], [0.0, 1.0], [0.0, 0.0]]), np.zeros(3))
+    fitted = toy_features(rows=3)
+    fitted = dataclasses.replace(
+        fitted,
+        labels=np.array([0, 1, 2]),
+        logits=fitted.logits[:, :3],
+        penultimate=np.array([[1.0, 3.0], [-1.0, 5.0], [0.0, 4.0]]),
+    )
+    tested = dataclasses.replace(fitted.take([0]), penultimate=np.array([[3.0, 0.0]]))
+    expected = -(3 / np.sqrt(2) + 3) / 2
+    np.testing.assert_allclose(FDBD().fit(fitted, head).score(tested), expected / 5)
+    np.testing.assert_allclose(FDBD(centred=0).fit(fitted, head).score(tested), expected / 3)
+
+
+def test_two_classes_without_a_boundary_are_refused():
+    weight = HEAD.weight.copy()
+    weight[2] = weight[0]
+    with pytest.raises(EvaluationError, match=r"Two classes of the last layer have the same weights.*Leave fdbd out"):
+        FDBD().fit(FITTED, Head(weight, HEAD.bias))
+
+
+def test_a_row_at_the_mean_has_no_score():
+    tested = dataclasses.replace(TESTED.take([0]), penultimate=np.full((1, WIDTH), 0.5))
+    half = dataclasses.replace(
+        FITTED, penultimate=np.repeat([[0.0], [1.0]], len(FITTED) // 2, axis=0) * np.ones(WIDTH)
+    )
+    detector = FDBD().fit(half, HEAD)  # the mean is 0.5 without rounding
+    with pytest.raises(EvaluationError, match=f"The score of '{tested.ids[0]}' is -inf"):
+        detector.score(tested)

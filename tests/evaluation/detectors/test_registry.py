@@ -13,7 +13,7 @@ from unknown_detection.evaluation.detectors.registry import _FAMILIES, METHODS, 
 from unknown_detection.evaluation.errors import EvaluationError
 
 HEAD = toy_head()
-ON_FEATURES = sorted(name for name, each in METHODS.items() if each.reads != "images")
+ON_FEATURES = sorted(name for name, method in METHODS.items() if method.reads != "images")
 FITTED_ON_ROWS = sorted(name for name in ON_FEATURES if METHODS[name].fits_on != "none")
 NEEDS_SCIKIT_LEARN = {"oodl", "ens_v", "ens_r", "ens_f"}
 
@@ -43,13 +43,14 @@ def scored(request):
     return detector, detector.score(TESTED)
 
 
-def same(given, expected):
+def assert_close(scores, expected):
     # Matrix products of other shapes add in another order; 1e-12 of the largest score is a few thousand roundings.
-    np.testing.assert_allclose(given, expected, rtol=1e-12, atol=1e-12 * np.abs(expected).max())
+    np.testing.assert_allclose(scores, expected, rtol=1e-12, atol=1e-12 * np.abs(expected).max())
 
 
 def test_scores_are_one_finite_double_a_row(scored):
-    _, scores = scored
+    detector, scores = scored
+    assert detector.score(TESTED.take(slice(0))).shape == (0,)
     assert scores.shape == (len(TESTED),)
     assert scores.dtype == np.float64
     assert np.isfinite(scores).all()
@@ -59,34 +60,39 @@ def test_scores_are_one_finite_double_a_row(scored):
 def test_scores_follow_their_rows_in_any_order(scored):
     detector, scores = scored
     order = np.random.default_rng(0).permutation(len(TESTED))
-    same(detector.score(TESTED.take(order)), scores[order])
+    assert_close(detector.score(TESTED.take(order)), scores[order])
 
 
 @pytest.mark.parametrize("batch", [1, 7, 64])
 def test_scores_do_not_depend_on_the_batch(scored, batch):
     detector, scores = scored
-    base_methods = [detector.score(TESTED.take(slice(start, start + batch))) for start in range(0, len(TESTED), batch)]
-    same(np.concatenate(base_methods), scores)
+    batches = [detector.score(TESTED.take(slice(start, start + batch))) for start in range(0, len(TESTED), batch)]
+    assert_close(np.concatenate(batches), scores)
 
 
 def test_scores_do_not_depend_on_the_rows_beside_them(scored):
     detector, scores = scored
+
+    def changed(values, factor=5):
+        """Every other row, times a factor."""
+        return (values.T * np.where(np.arange(100) % 2, 1, factor)).T
+
     mixed = dataclasses.replace(
         TESTED,
-        logits=np.where(np.arange(100)[:, None] % 2, TESTED.logits, 20 * TESTED.logits),
-        penultimate=np.where(np.arange(100)[:, None] % 2, TESTED.penultimate, 5 * TESTED.penultimate),
-        blocks=tuple(np.where(np.arange(100)[:, None] % 2, block, 5 * block) for block in TESTED.blocks),
-        members=tuple(np.where(np.arange(100)[:, None] % 2, member, 5 * member) for member in TESTED.members),
-        scores={part: np.where(np.arange(100) % 2, values, 5 * values) for part, values in TESTED.scores.items()},
+        logits=changed(TESTED.logits, 20),
+        penultimate=changed(TESTED.penultimate),
+        blocks=tuple(map(changed, TESTED.blocks)),
+        members=tuple(map(changed, TESTED.members)),
+        scores={base: changed(scores_of_base) for base, scores_of_base in TESTED.scores.items()},
     )
-    same(detector.score(mixed)[1::2], scores[1::2])
+    assert_close(detector.score(mixed)[1::2], scores[1::2])
 
 
 def test_scores_do_not_depend_on_the_pieces_they_are_computed_in(scored, monkeypatch):
     detector, scores = scored
     monkeypatch.setattr(rows, "_CHUNK", 500)
     monkeypatch.setattr(neighbors, "_BANK_ROWS", 33)
-    same(detector.score(TESTED), scores)
+    assert_close(detector.score(TESTED), scores)
 
 
 @pytest.mark.parametrize("name", FITTED_ON_ROWS)
@@ -103,11 +109,6 @@ def test_scores_leave_what_they_read_as_it_was(scored):
     detector.score(TESTED)
     for array, copy in zip((TESTED.logits, TESTED.penultimate, *TESTED.blocks), before, strict=True):
         np.testing.assert_array_equal(array, copy)
-
-
-def test_no_rows_have_no_scores(scored):
-    detector, _ = scored
-    assert detector.score(TESTED.take(slice(0))).shape == (0,)
 
 
 # ASH-S and SCALE multiply a row by exp(sum / sum of the kept), and of twelve features they keep one or two: flat rows
@@ -207,8 +208,8 @@ def test_every_value_searched_makes_a_detector(name):
 @pytest.mark.parametrize("name", [name for name in ON_FEATURES if not METHODS[name].reads_head])
 def test_detectors_that_do_not_read_the_last_layer_need_none(name):
     expected, method = make(name).score(TESTED), METHODS[name]
-    given = method().fit(None if method.fits_on == "none" else FITTED).score(TESTED)
-    np.testing.assert_array_equal(given, expected)
+    scores = method().fit(None if method.fits_on == "none" else FITTED).score(TESTED)
+    np.testing.assert_array_equal(scores, expected)
 
 
 @pytest.mark.parametrize("name", [name for name in ON_FEATURES if METHODS[name].reads_head])
@@ -219,16 +220,18 @@ def test_detectors_that_read_the_last_layer_say_so(name):
 
 
 def test_no_two_methods_of_a_family_or_of_two_have_one_name():
-    every = {each for family in _FAMILIES for each in vars(family).values() if isinstance(each, type)}
-    found = [each.name for each in every if issubclass(each, Detector) and each.name]
-    assert sorted(found) == sorted(METHODS)
+    every = {method for family in _FAMILIES for method in vars(family).values() if isinstance(method, type)}
+    names = [method.name for method in every if issubclass(method, Detector) and method.name]
+    assert sorted(names) == sorted(METHODS)
 
 
 def test_names_are_unique_keys_with_titles_and_sources():
-    assert all(name == each.name for name, each in METHODS.items())
-    assert len({each.title for each in METHODS.values()}) == len(METHODS)
-    assert all(each.source for each in METHODS.values())
-    assert all(part in METHODS or part in {"odin", "cadet"} for each in METHODS.values() for part in each.base_methods)
+    assert all(name == method.name for name, method in METHODS.items())
+    assert len({method.title for method in METHODS.values()}) == len(METHODS)
+    assert all(method.source for method in METHODS.values())
+    assert all(
+        part in METHODS or part in {"odin", "cadet"} for method in METHODS.values() for part in method.base_methods
+    )
 
 
 def test_a_method_is_found_by_its_name_or_its_neighbours_are_named():

@@ -67,17 +67,17 @@ def test_dice_drops_the_weights_that_contribute_least(sparsity):
     weight = np.array(
         [[HEAD.weight[c, d] if contributions[c, d] > threshold else 0.0 for d in range(WIDTH)] for c in range(CLASSES)]
     )
-    given = DICE(sparsity=sparsity).fit(FITTED, HEAD).score(TESTED)
-    np.testing.assert_allclose(given, energies(TESTED.penultimate, weight), rtol=1e-12)
+    scores = DICE(sparsity=sparsity).fit(FITTED, HEAD).score(TESTED)
+    np.testing.assert_allclose(scores, energies(TESTED.penultimate, weight), rtol=1e-12)
 
 
 def shaped_one_row(row, pruned, variant):
     """ASH by sorting, as the paper words it."""
-    kept = sorted(range(len(row)), key=lambda i: (-row[i], i))[: len(row) - round(pruned * len(row))]
-    before, after = sum(row), sum(row[i] for i in kept)
+    greatest = sorted(range(len(row)), key=lambda i: (-row[i], i))[: len(row) - round(pruned * len(row))]
+    before, after = sum(row), sum(row[i] for i in greatest)
     out = [0.0] * len(row)
-    for i in kept:
-        out[i] = {"p": row[i], "b": before / len(kept), "s": row[i] * np.exp(before / after) if after else 0.0}[
+    for i in greatest:
+        out[i] = {"p": row[i], "b": before / len(greatest), "s": row[i] * np.exp(before / after) if after else 0.0}[
             variant
         ]
     return out
@@ -119,8 +119,8 @@ def test_ash_worked_by_hand():
 
 def test_ash_scores_are_energies_of_the_shaped_features():
     shaped = shaping.ash(TESTED.penultimate.astype(np.float64), 0.75)
-    given = ASH(pruned=0.75).fit(None, HEAD).score(TESTED)
-    np.testing.assert_allclose(given, energies(shaped), rtol=1e-12)
+    scores = ASH(pruned=0.75).fit(None, HEAD).score(TESTED)
+    np.testing.assert_allclose(scores, energies(shaped), rtol=1e-12)
 
 
 def test_ash_of_features_that_are_no_activations_says_which_row_it_fails_on():

@@ -7,7 +7,7 @@ from unknown_detection.evaluation.metrics.ranking import rank
 
 
 def _of_scores(formula):
-    return lambda scores, flags, **given: formula(rank(scores, flags)[0], **given)
+    return lambda scores, flags, **options: formula(rank(scores, flags)[0], **options)
 
 
 eaurc = _of_scores(curves.eaurc)

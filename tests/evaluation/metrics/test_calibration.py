@@ -38,17 +38,6 @@ def test_the_number_of_bins_is_fifteen():
     assert ece(*drawn()) == ece(*drawn(), bins=15) != ece(*drawn(), bins=14)
 
 
-def test_one_bin_has_the_difference_of_the_means():
-    confidence, errors = drawn()
-    assert ece(confidence, errors, bins=1) == pytest.approx(abs(np.mean(~errors) - np.mean(confidence)), abs=1e-12)
-
-
-def test_more_of_nested_bins_show_no_smaller_gap():
-    """Two bins of a pair may have gaps that cancel in the pair."""
-    found = [ece(*drawn(), bins=bins) for bins in (1, 5, 15, 45, 90)]
-    assert found == sorted(found)
-
-
 def test_the_order_of_rows_does_not_matter():
     confidence, errors = drawn()
     confidence = np.round(confidence, 2)

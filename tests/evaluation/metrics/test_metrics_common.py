@@ -81,8 +81,8 @@ def test_it_is_a_float_from_0_to_1_that_follows_from_the_order_of_scores_alone(n
         assert 0 <= expected <= 1
         order = np.random.default_rng(1).permutation(len(scores))
         assert value(name, scores[order], flags[order]) == pytest.approx(expected, rel=0, abs=1e-12)
-        for same in (3 * scores - 7, np.exp(scores), np.arctan(scores), (scores - 1) ** 3):
-            assert value(name, same, flags) == expected
+        for transformed in (3 * scores - 7, np.exp(scores), np.arctan(scores), (scores - 1) ** 3):
+            assert value(name, transformed, flags) == expected
         for same_scores, same_flags in (
             (scores.tolist(), flags.tolist()),
             (scores.astype(np.float32), flags.astype(np.uint8)),  # eighths are exact in float32

@@ -99,11 +99,11 @@ def column(rows, metric):
 def test_moments_over_runs_are_the_papers(table, metric):
     runs, printed = RUNS[table]
     mean, variance = printed[METRICS.index(metric)]
-    found = moments(column(runs, metric))
-    assert found[0] == pytest.approx(mean, abs=1.1 * HALF_A_DIGIT)
+    computed = moments(column(runs, metric))
+    assert computed[0] == pytest.approx(mean, abs=1.1 * HALF_A_DIGIT)
     # The variance moves with the rounding of the five runs by up to 2 |x - mean| / 5 for each.
     reach = sum(2 * abs(x - mean) / 5 for x in column(runs, metric)) * HALF_A_DIGIT + HALF_A_DIGIT
-    assert found[1] == pytest.approx(variance, abs=1.1 * reach)
+    assert computed[1] == pytest.approx(variance, abs=1.1 * reach)
 
 
 @pytest.mark.parametrize(("table", "away"), [("table 3", 0.0004), ("table 14", 0.0009), ("table 7", 0.0004)])
@@ -111,9 +111,9 @@ def test_moments_over_runs_are_the_papers(table, metric):
 def test_mixtures_by_the_equations_are_a_little_above_the_papers(table, away, metric):
     # The paper's weights add up to less than 1, so its means are low: 8.634 where its equations give 8.637.
     *components, (mean, variance) = column(MIXTURES[table], metric)
-    found = mixture(*zip(*components, strict=True))
-    assert -HALF_A_DIGIT <= found.mean - mean <= away * mean
-    assert found.variance == pytest.approx(variance, rel=0.001, abs=2 * HALF_A_DIGIT)
+    mixed = mixture(*zip(*components, strict=True))
+    assert -HALF_A_DIGIT <= mixed.mean - mean <= away * mean
+    assert mixed.variance == pytest.approx(variance, rel=0.001, abs=2 * HALF_A_DIGIT)
 
 
 @pytest.mark.parametrize("line", SCORES.splitlines()[1:], ids=lambda line: " ".join(line.split()[:2]))
@@ -140,9 +140,9 @@ def test_a_mixture_has_the_mean_and_variance_of_all_that_it_mixes(drawn):
     points = [(m + s * math.sqrt(v), w / 2) for (m, v), w in zip(drawn, weight, strict=True) for s in (-1, 1)]
     total = math.fsum(w for _, w in points)
     mean = math.fsum(x * w for x, w in points) / total
-    found = mixture(*zip(*drawn, strict=True))
-    assert found.mean == pytest.approx(mean, abs=1e-9)
-    assert found.variance == pytest.approx(math.fsum(w * (x - mean) ** 2 for x, w in points) / total, abs=1e-8)
+    mixed = mixture(*zip(*drawn, strict=True))
+    assert mixed.mean == pytest.approx(mean, abs=1e-9)
+    assert mixed.variance == pytest.approx(math.fsum(w * (x - mean) ** 2 for x, w in points) / total, abs=1e-8)
 
 
 @given(st.lists(st.floats(-1e3, 1e3), min_size=1, max_size=9))

@@ -21,7 +21,7 @@ def test_a_file_gives_the_logit_of_each_class_in_the_order_of_the_release(tmp_pa
 
 
 @pytest.mark.parametrize(
-    ("text", "found"),
+    ("text", "sentence"),
     [
         ("class,index\ncat,0\ndog,1\n", "lacks 1 of the release's 3 classes, such as newt. Add them"),
         ("class,index\ncat,0\ndog,1\nnewt,10\n", "Line 4 .* has the index '10', but the model's logits are 0 to 9"),
@@ -36,8 +36,8 @@ def test_a_file_gives_the_logit_of_each_class_in_the_order_of_the_release(tmp_pa
         ('class,index\n"cat,1\n', "Cannot read .*map.csv"),
     ],
 )
-def test_a_file_that_is_no_label_map(tmp_path, text, found):
-    with pytest.raises(EvaluationError, match=found):
+def test_a_file_that_is_no_label_map(tmp_path, text, sentence):
+    with pytest.raises(EvaluationError, match=sentence):
         read_classes(write(tmp_path / "map.csv", text), NAMES, 10)
 
 

@@ -15,15 +15,15 @@ from unknown_detection.evaluation.models.layers import capture_outputs, check_he
 pytestmark = pytest.mark.usefixtures("one_thread")
 
 
-def look(model, images, declared=None):
+def capture(model, images, declared=None):
     """The layers found, and what a run leaves."""
     layers = find_layers(model, images, declared=declared, name="it")
-    with torch.inference_mode(), capture_outputs(model, layers) as seen:
-        seen.logits = model(images)
+    with torch.inference_mode(), capture_outputs(model, layers) as outputs:
+        outputs.logits = model(images)
         head = model.get_submodule(layers.head)
         bias = 0 if head.bias is None else head.bias
-        check_head(seen, head.weight.flatten(1), bias, "it")
-    return layers, seen
+        check_head(outputs, head.weight.flatten(1), bias, "it")
+    return layers, outputs
 
 
 def images_of(size, count=3):
@@ -38,25 +38,25 @@ def test_resnet_of_torchvision():
     """Against `create_feature_extractor`, which rewrites the model's graph."""
     model = of_seed(torchvision.models.resnet18, num_classes=7)
     images = images_of(32)
-    layers, seen = look(model, images)
+    layers, outputs = capture(model, images)
     assert (layers.head, layers.blocks, layers.classes) == ("fc", ("layer1", "layer2", "layer3", "layer4"), 7)
     nodes = [*layers.blocks, "flatten"]
     theirs = torchvision.models.feature_extraction.create_feature_extractor(model, nodes)(images)
-    assert same(seen.penultimate, theirs["flatten"])
+    assert same(outputs.penultimate, theirs["flatten"])
     for name in layers.blocks:
-        assert same(seen.blocks[name], theirs[name].flatten(2).mean(2))
+        assert same(outputs.blocks[name], theirs[name].flatten(2).mean(2))
 
 
 def test_vision_transformer_of_timm_gives_class_tokens():
     """Against timm's `forward_intermediates`, whose prefix tokens begin with the class token."""
     model = of_seed(timm.create_model, model_name="vit_tiny_patch16_224", img_size=32, num_classes=7)
     images = images_of(32)
-    layers, seen = look(model, images)
+    layers, outputs = capture(model, images)
     final, intermediates = model.forward_intermediates(images, return_prefix_tokens=True)
     assert layers.blocks == tuple(f"blocks.{number}" for number in range(12))
     for name, (_, prefix) in zip(layers.blocks, intermediates, strict=True):
-        assert same(seen.blocks[name], prefix[:, 0])
-    assert same(seen.penultimate, model.forward_head(final, pre_logits=True))
+        assert same(outputs.blocks[name], prefix[:, 0])
+    assert same(outputs.penultimate, model.forward_head(final, pre_logits=True))
 
 
 def test_channels_last_and_means_of_tokens():
@@ -67,17 +67,17 @@ def test_channels_last_and_means_of_tokens():
     ):
         model = of_seed(timm.create_model, model_name=name, num_classes=5, **options)
         images = images_of(64)
-        layers, seen = look(model, images)
+        layers, outputs = capture(model, images)
         _, intermediates = model.forward_intermediates(images)
         assert len(intermediates) == len(layers.blocks)
         for block, maps in zip(layers.blocks, intermediates, strict=True):
-            assert same(seen.blocks[block], maps.flatten(2).mean(2)), (name, block)
+            assert same(outputs.blocks[block], maps.flatten(2).mean(2)), (name, block)
 
 
 @pytest.mark.parametrize(
     ("make", "size", "head", "first", "last", "count"),
     [
-        ("vgg11", 32, "classifier.6", "features.0", "features.18", 8),
+        ("alexnet", 64, "classifier.6", "features.0", "features.10", 5),
         ("mobilenet_v3_small", 32, "classifier.3", "features.0", "features.12", 13),
         ("regnet_y_400mf", 32, "fc", "trunk_output.block1", "trunk_output.block4", 4),
         ("shufflenet_v2_x0_5", 32, "fc", "conv1", "conv5", 5),
@@ -92,34 +92,34 @@ def test_other_models(make, size, head, first, last, count):
         model = of_seed(timm.create_model, model_name=name, num_classes=4)
     else:
         model = of_seed(torchvision.models.get_model, name=name, weights=None, num_classes=4)
-    layers, seen = look(model, images_of(size))
+    layers, outputs = capture(model, images_of(size))
     assert (layers.head, layers.blocks[0], layers.blocks[-1], len(layers.blocks)) == (head, first, last, count)
     if name == "swin_t":  # 96 channels in its first stage, whatever the size of the image, by the paper's table 7
-        assert [block.shape[1] for block in seen.blocks.values()] == [96, 96, 192, 192, 384, 384, 768, 768]
+        assert [block.shape[1] for block in outputs.blocks.values()] == [96, 96, 192, 192, 384, 384, 768, 768]
 
 
 def test_a_head_that_is_a_convolution():
     model = of_seed(timm.create_model, model_name="resnetv2_50x1_bit", num_classes=4)
-    layers, seen = look(model, images_of(32))
+    layers, outputs = capture(model, images_of(32))
     assert layers.head == "head.fc"
-    assert seen.penultimate.shape == (3, 2048)
+    assert outputs.penultimate.shape == (3, 2048)
 
 
 def test_declared_blocks_of_a_sequence():
     model = nn.Sequential(nn.Flatten(), nn.Linear(48, 6), nn.ReLU(inplace=True), nn.Linear(6, 4)).eval()
     images = images_of(4)
-    layers, seen = look(model, images, declared=["1", "2"])
+    layers, outputs = capture(model, images, declared=["1", "2"])
     hidden = images.flatten(1) @ model[1].weight.T + model[1].bias
     assert layers.blocks == ("1", "2")
     # What a block gave is kept as it was, though the next layer works in place.
-    assert same(seen.blocks["1"], hidden)
-    assert same(seen.blocks["2"], hidden.clamp(min=0))
-    assert look(model, images)[0].blocks == ("1",)
+    assert same(outputs.blocks["1"], hidden)
+    assert same(outputs.blocks["2"], hidden.clamp(min=0))
+    assert capture(model, images)[0].blocks == ("1",)
 
 
 def test_hooks_are_gone_afterwards():
     model = of_seed(cnn, num_classes=4)
-    look(model, images_of(8))
+    capture(model, images_of(8))
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
 
 
@@ -171,9 +171,9 @@ def test_heads_that_are_not_linear_are_said_to_be_none():
     ):
         layers = find_layers(model.eval(), images, declared=None, name="it")
         assert (layers.head, layers.linear, layers.classes) == (head, False, 3)
-        with torch.inference_mode(), capture_outputs(model, layers) as seen:
+        with torch.inference_mode(), capture_outputs(model, layers) as outputs:
             model(images)
-            assert same(seen.penultimate, body(model)(images.flatten(1)))
+            assert same(outputs.penultimate, body(model)(images.flatten(1)))
 
 
 def test_a_distilled_transformer_of_timm():
@@ -182,9 +182,9 @@ def test_a_distilled_transformer_of_timm():
     images = images_of(32)
     layers = find_layers(model, images, declared=None, name="it")
     assert (layers.head, layers.linear) == ("head_dist", False)
-    with torch.inference_mode(), capture_outputs(model, layers) as seen:
+    with torch.inference_mode(), capture_outputs(model, layers) as outputs:
         model(images)
-        assert same(seen.penultimate, model.forward_features(images)[:, 1])
+        assert same(outputs.penultimate, model.forward_features(images)[:, 1])
 
 
 def test_a_head_that_changes_later_is_refused():
@@ -192,10 +192,10 @@ def test_a_head_that_changes_later_is_refused():
     model = Scaled(1.0).eval()
     layers = find_layers(model, images_of(2), declared=None, name="it")
     model.scale = 0.5
-    with torch.inference_mode(), capture_outputs(model, layers) as seen:
-        seen.logits = model(images_of(2))
+    with torch.inference_mode(), capture_outputs(model, layers) as outputs:
+        outputs.logits = model(images_of(2))
         with pytest.raises(EvaluationError, match=r"The logits of it differ by .* from its penultimate features"):
-            check_head(seen, model.fc.weight, model.fc.bias, "it")
+            check_head(outputs, model.fc.weight, model.fc.bias, "it")
 
 
 def test_logits_without_a_layer_of_weights_come_with_the_last_block():
@@ -203,32 +203,24 @@ def test_logits_without_a_layer_of_weights_come_with_the_last_block():
     images = images_of(8)
     layers = find_layers(model, images, declared=None, name="it")
     assert (layers.head, layers.linear, layers.blocks) == ("", False, ("0", "1"))
-    with torch.inference_mode(), capture_outputs(model, layers) as seen:
+    with torch.inference_mode(), capture_outputs(model, layers) as outputs:
         logits = model(images)
-    assert same(seen.penultimate, logits)  # the mean of the last maps, in this model both
+    assert same(outputs.penultimate, logits)  # the mean of the last maps, in this model both
 
 
 @pytest.mark.parametrize(
-    ("model", "declared", "found"),
+    ("model", "declared", "sentence"),
     [
         (nn.Flatten(), None, "Only 0 blocks of it run once .* Name"),
         (nn.Sequential(nn.Flatten(), nn.Linear(12, 3), nn.Softmax(1)), None, "Only 0 blocks of it"),
-        (
-            nn.Conv2d(3, 3, 1),
-            None,
-            r"shape \(images, classes\), but returns a tensor of shape \(3, 3, 2, 2\)",
-        ),
-        (
-            nn.Sequential(nn.Flatten(), nn.Linear(12, 3)),
-            None,
-            "Only 0 blocks of it run once .* Name",
-        ),
+        (nn.Conv2d(3, 3, 1), None, r"shape \(images, classes\), but returns a tensor of shape \(3, 3, 2, 2\)"),
+        (nn.Sequential(nn.Flatten(), nn.Linear(12, 3)), None, "Only 0 blocks of it run once .* Name"),
         (nn.Sequential(nn.Flatten(), nn.Linear(12, 3)), ["5"], "has no submodules 5, .*; `named_modules`"),
     ],
 )
-def test_models_that_detectors_cannot_read(model, declared, found):
-    with pytest.raises(EvaluationError, match=found):
-        look(model.eval(), images_of(2), declared)
+def test_models_that_detectors_cannot_read(model, declared, sentence):
+    with pytest.raises(EvaluationError, match=sentence):
+        capture(model.eval(), images_of(2), declared)
 
 
 class Listed(nn.Module):

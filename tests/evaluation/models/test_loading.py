@@ -68,13 +68,13 @@ def test_an_image_that_cannot_be_decoded_is_named(data, words):
 def test_an_image_of_more_than_8_bits_is_named(kind, form, mode):
     encoded = io.BytesIO()
     Pillow.fromarray(np.full((8, 8), 30_000, kind)).save(encoded, form)
-    said = rf"^The image of row a/b.png cannot be used: it has values of more than 8 bits \(mode {mode}\)"
-    with pytest.raises(EvaluationError, match=said):
+    sentence = rf"^The image of row a/b.png cannot be used: it has values of more than 8 bits \(mode {mode}\)"
+    with pytest.raises(EvaluationError, match=sentence):
         load(encoded.getvalue())
 
 
 def test_images_of_photographs_size_are_read():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        ((numbers, found),) = load(small())
-    assert list(numbers) == [0] and found.shape == (1, 8, 8, 3)
+        ((numbers, images),) = load(small())
+    assert list(numbers) == [0] and images.shape == (1, 8, 8, 3)

@@ -43,14 +43,14 @@ def test_a_model_from_a_file(weights):
     made = of_seed(small_models.cnn, num_classes=4)
     model = open_model(f"{FILE}:cnn", weights(made), "abcd", device="cpu")
     images = torch.rand(3, 3, 8, 8, generator=torch.Generator().manual_seed(0))
-    seen = model.forward(images)
+    outputs = model.forward(images)
     with torch.no_grad():
         first = made.layer1(images)
         second = made.layer2(first).mean((2, 3))
-        assert torch.equal(seen.blocks["layer1"], first.mean((2, 3)))
-        assert torch.equal(seen.blocks["layer2"], second)
-        assert torch.equal(seen.penultimate, second)
-        assert torch.equal(seen.logits, made(images))
+        assert torch.equal(outputs.blocks["layer1"], first.mean((2, 3)))
+        assert torch.equal(outputs.blocks["layer2"], second)
+        assert torch.equal(outputs.penultimate, second)
+        assert torch.equal(outputs.logits, made(images))
     assert np.array_equal(model.head.weight, made.fc.weight.detach().numpy())
     assert np.array_equal(model.head.bias, made.fc.bias.detach().numpy())
     assert not model.module.training
@@ -68,10 +68,10 @@ def test_a_model_that_is_another_at_every_call_is_refused(weights):
 def test_declared_preprocessing(weights):
     """By hand with Pillow: 8 of 0.875 is 9 pixels, 6 x 8 of the middle; then / 255, less the mean, by the std."""
     model = open_model(f"{FILE}:of_three", weights(small_models.of_three()), "abc", device="cpu")
-    found = model.preprocessing(picture(mode="L"))
+    tensor = model.preprocessing(picture(mode="L"))
     middle = picture(mode="L").convert("RGB").resize((12, 9), Image.Resampling.NEAREST).crop((2, 2, 10, 8))
     expected = np.asarray(middle) / 255
-    assert np.allclose(found.numpy(), expected.transpose(2, 0, 1), atol=1e-6)
+    assert np.allclose(tensor.numpy(), expected.transpose(2, 0, 1), atol=1e-6)
     assert model.layers.blocks == ("0", "1")
     normal = open_model(f"{FILE}:cnn", weights(of_seed(small_models.cnn, num_classes=4)), "abcd", device="cpu")
     values = np.asarray(picture(8, 8)) / 255
@@ -83,11 +83,11 @@ def test_declared_preprocessing(weights):
 
 def test_a_declared_resize_and_crop():
     """By hand with Pillow: the shorter side to 20 pixels, then 8 x 8 of the middle."""
-    found = of_declaration({**small_models.PREPROCESSING, "resize": 20}, "it")
+    preprocessing = of_declaration({**small_models.PREPROCESSING, "resize": 20}, "it")
     values = np.asarray(picture(40, 30).resize((26, 20), Image.Resampling.BILINEAR).crop((9, 6, 17, 14))) / 255
     expected = (values - small_models.PREPROCESSING["mean"]) / small_models.PREPROCESSING["std"]
-    assert np.allclose(found(picture(40, 30)).numpy(), expected.transpose(2, 0, 1), atol=1e-5)
-    assert found.description["resize"] == 20
+    assert np.allclose(preprocessing(picture(40, 30)).numpy(), expected.transpose(2, 0, 1), atol=1e-5)
+    assert preprocessing.description["resize"] == 20
     assert "resize" not in of_declaration(small_models.PREPROCESSING, "it").description
     for wrong in (7, "20", [20, 20]):
         with pytest.raises(EvaluationError, match="must be a number of pixels of at least 8"):
@@ -100,11 +100,11 @@ def test_without_resize_the_middle_is_cropped_as_torchvision_and_timm_do(size):
     from torchvision.transforms._presets import ImageClassification
 
     usual = {"mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
-    found = of_declaration({"size": 224, **usual}, "it")(picture(*size))
-    assert torch.equal(found, ImageClassification(crop_size=224, **usual)(picture(*size)))
-    found = of_declaration({"size": 224, "interpolation": "bicubic", **usual}, "it")(picture(*size))
+    tensor = of_declaration({"size": 224, **usual}, "it")(picture(*size))
+    assert torch.equal(tensor, ImageClassification(crop_size=224, **usual)(picture(*size)))
+    tensor = of_declaration({"size": 224, "interpolation": "bicubic", **usual}, "it")(picture(*size))
     of_timm = timm.data.create_transform(224, is_training=False, interpolation="bicubic", **usual)
-    assert torch.equal(found, of_timm(picture(*size)))
+    assert torch.equal(tensor, of_timm(picture(*size)))
 
 
 def test_without_resize_images_of_the_input_s_size_are_taken_as_stored():
@@ -123,27 +123,26 @@ def standardized(image):
 def test_any_callable_is_a_preprocessing():
     """Its size, mean and standard deviation are those of the steps that it is composed of."""
     entry = torchvision.models.ResNet50_Weights.IMAGENET1K_V2.transforms()
-    found = of_declaration(entry, "it")
-    assert torch.equal(found(picture(300, 200, "L")), entry(picture(300, 200, "L").convert("RGB")))
-    assert found.size == (224, 224)
-    np.testing.assert_allclose(found.mean, entry.mean, atol=1e-6)
-    np.testing.assert_allclose(found.std, entry.std, atol=1e-6)
-    stored = found.prepared(224)(noise(224, 224)).numpy()
-    np.testing.assert_allclose(
-        stored,
-        normalized(noise(224, 224), of_torchvision(torchvision.models.ResNet50_Weights.IMAGENET1K_V2)),
-        atol=1e-5,
-    )
-    assert "0x" not in found.description["from"]
-    assert "\n" not in found.description["from"]
+    preprocessing = of_declaration(entry, "it")
+    assert torch.equal(preprocessing(picture(300, 200, "L")), entry(picture(300, 200, "L").convert("RGB")))
+    assert preprocessing.size == (224, 224)
+    np.testing.assert_allclose(preprocessing.mean, entry.mean, atol=1e-6)
+    np.testing.assert_allclose(preprocessing.std, entry.std, atol=1e-6)
+    expected = normalized(noise(224, 224), of_torchvision(torchvision.models.ResNet50_Weights.IMAGENET1K_V2))
+    np.testing.assert_allclose(preprocessing.prepared(224)(noise(224, 224)).numpy(), expected, atol=1e-5)
+    assert "0x" not in preprocessing.description["from"]
+    assert "\n" not in preprocessing.description["from"]
 
 
 def test_a_callable_that_normalizes_in_another_way():
-    found = of_declaration(standardized, "it")
-    assert {name: found.description[name] for name in ("from", "size")} == {"from": "standardized", "size": [6, 8]}
-    assert not {"mean", "std"} & found.description.keys()
-    assert torch.equal(found(picture()), standardized(picture()))
-    for ask in (lambda: found.std, lambda: found.prepared(8)):
+    preprocessing = of_declaration(standardized, "it")
+    assert {name: preprocessing.description[name] for name in ("from", "size")} == {
+        "from": "standardized",
+        "size": [6, 8],
+    }
+    assert not {"mean", "std"} & preprocessing.description.keys()
+    assert torch.equal(preprocessing(picture()), standardized(picture()))
+    for ask in (lambda: preprocessing.std, lambda: preprocessing.prepared(8)):
         with pytest.raises(EvaluationError, match="preprocessing standardized does not normalize channels by a mean"):
             ask()
 
@@ -193,11 +192,11 @@ def test_a_model_of_timm(weights):
 
 
 def test_models_of_torchvision(weights):
-    """The transform is that of the entry of weights, whose sizes differ between ResNet-50's two."""
-    path = weights(of_seed(torchvision.models.resnet50, num_classes=4))
-    entries = torchvision.models.ResNet50_Weights
+    """The transform is that of the entry of weights, whose sizes differ between MobileNetV2's two."""
+    path = weights(of_seed(torchvision.models.mobilenet_v2, num_classes=4))
+    entries = torchvision.models.MobileNet_V2_Weights
     digests = set()
-    for spec, entry in (("resnet50", entries.DEFAULT), ("resnet50.IMAGENET1K_V1", entries.IMAGENET1K_V1)):
+    for spec, entry in (("mobilenet_v2", entries.DEFAULT), ("mobilenet_v2.IMAGENET1K_V1", entries.IMAGENET1K_V1)):
         model = open_model(f"torchvision:{spec}", path, "abcd", device="cpu")
         assert torch.equal(model.preprocessing(picture(300, 200)), entry.transforms()(picture(300, 200)))
         assert model.preprocessing.description["resize_size"] == entry.transforms().resize_size
@@ -228,9 +227,11 @@ def test_prepared_images_are_what_is_stored(weights):
     ]
     for side, preprocessing in usual:
         stored = noise(side, side)
-        found = preprocessing.prepared(side)(stored).numpy()
-        assert np.array_equal(found, normalized(stored, preprocessing))
-        back = (found * np.array(preprocessing.std)[:, None, None] + np.array(preprocessing.mean)[:, None, None]) * 255
+        prepared = preprocessing.prepared(side)(stored).numpy()
+        assert np.array_equal(prepared, normalized(stored, preprocessing))
+        back = (
+            prepared * np.array(preprocessing.std)[:, None, None] + np.array(preprocessing.mean)[:, None, None]
+        ) * 255
         assert np.array_equal(back.round().astype(np.uint8), np.asarray(stored).transpose(2, 0, 1))
         assert preprocessing.describe_prepared(side) == f"{side} x {side} pixels as stored"
     for side, preprocessing in usual[:2]:
@@ -248,8 +249,8 @@ def test_images_prepared_for_another_model_are_resized_whole(side, other):
         224: (resnet, Image.Resampling.BILINEAR),
         384: (vit, Image.Resampling.BICUBIC),
     }[other]
-    found = preprocessing.prepared(side)(noise(side, side)).numpy()
-    assert np.array_equal(found, normalized(noise(side, side).resize((other, other), filter_), preprocessing))
+    prepared = preprocessing.prepared(side)(noise(side, side)).numpy()
+    assert np.array_equal(prepared, normalized(noise(side, side).resize((other, other), filter_), preprocessing))
     way = f"{side} x {side} pixels resized to {other} x {other} ({filter_.name.lower()})"
     assert preprocessing.describe_prepared(side) == way
 
@@ -283,7 +284,7 @@ def test_the_digest_follows_weights_source_and_preprocessing(weights, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("spec", "found"),
+    ("spec", "sentence"),
     [
         ("resnet18", "resnet18 does not name a model; write timm:NAME"),
         ("other:resnet18", "other:resnet18 does not name a model; write"),
@@ -304,8 +305,8 @@ def test_the_digest_follows_weights_source_and_preprocessing(weights, tmp_path):
         (f"{FILE}:of_three", "has 3 logits, but the config has 4 classes"),
     ],
 )
-def test_models_that_cannot_be_opened(tmp_path, spec, found):
-    with pytest.raises(EvaluationError, match=found):
+def test_models_that_cannot_be_opened(tmp_path, spec, sentence):
+    with pytest.raises(EvaluationError, match=sentence):
         open_model(spec, tmp_path / "weights.pt", "abcd")
 
 
@@ -323,7 +324,7 @@ def test_weights_of_another_number_of_classes(weights, made_for):
 
 
 @pytest.mark.parametrize(
-    ("values", "found"),
+    ("values", "sentence"),
     [
         ({"size": 8}, "found: size"),
         ([8], "found: a list"),
@@ -337,20 +338,17 @@ def test_weights_of_another_number_of_classes(weights, made_for):
     ],
     ids=lambda value: None if isinstance(value, str) else "values",
 )
-def test_declarations_that_are_none(values, found):
-    with pytest.raises(EvaluationError, match=found):
+def test_declarations_that_are_none(values, sentence):
+    with pytest.raises(EvaluationError, match=sentence):
         of_declaration(values, "it")
 
 
-def test_no_cuda_where_it_is_asked_for(monkeypatch):
+def test_devices_of_a_machine_with_two_gpus_and_of_one_with_none(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
     assert pick_device("auto") == pick_device("cpu") == "cpu"
     for device in ("cuda", "cuda:1"):
         with pytest.raises(EvaluationError, match="finds no CUDA device; give --device cpu"):
             pick_device(device)
-
-
-def test_one_of_several_devices(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
     assert [pick_device(device) for device in ("auto", "cuda", "cuda:1", "cpu")] == ["cuda", "cuda", "cuda:1", "cpu"]

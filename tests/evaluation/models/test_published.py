@@ -11,6 +11,7 @@ timm = pytest.importorskip("timm", reason="opens timm's models")
 torchvision = pytest.importorskip("torchvision", reason="opens torchvision's models")
 safetensors = pytest.importorskip("safetensors.torch", reason="writes weights as safetensors")
 
+from tests.evaluation.models.test_weights import Executes  # noqa: E402
 from tests.evaluation.samples import picture  # noqa: E402
 from tests.evaluation.small_models import of_seed  # noqa: E402
 from tests.hf_scripts.samples import make_release  # noqa: E402
@@ -64,8 +65,8 @@ def test_weights_of_timm(hub, module, published):
         "width": "1000",
     }
     # Without the tag it is the default one; other classes are another model.
-    again = open_model("timm:test_resnet", None, WNIDS, pretrained=True, device="cpu")
-    assert (again.name, again.digest) == (model.name, model.digest)
+    untagged = open_model("timm:test_resnet", None, WNIDS, pretrained=True, device="cpu")
+    assert (untagged.name, untagged.digest) == (model.name, model.digest)
     assert open_model(f"timm:{NAME}", None, WNIDS[:2], pretrained=True, device="cpu").digest != model.digest
 
 
@@ -91,11 +92,6 @@ def test_a_label_map_for_classes_of_other_names(published, module, tmp_path):
     assert open_model(f"timm:{NAME}", tmp_path / "weights.pt", WNIDS, device="cpu").source["logits"] == "4,0,999"
 
 
-class Executes:
-    def __reduce__(self):
-        return (open, ("executed", "w"))
-
-
 def test_a_published_pickle_is_not_executed(hub, published, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     hub.commit(REPOSITORY, {"model.safetensors": None, "pytorch_model.bin": pickle.dumps({"a": Executes()})})
@@ -105,8 +101,8 @@ def test_a_published_pickle_is_not_executed(hub, published, tmp_path, monkeypatc
 
 
 def test_weights_that_the_hub_does_not_have(hub, api, waits):
-    def refused(found):
-        with pytest.raises(EvaluationError, match=found):
+    def refused(sentence):
+        with pytest.raises(EvaluationError, match=sentence):
             open_model(f"timm:{NAME}", None, WNIDS, pretrained=True, device="cpu")
 
     refused(rf"Cannot download the weights of {hub.endpoint}/{REPOSITORY}: .*\. Try again, or give the file")
@@ -182,11 +178,11 @@ def test_the_command_takes_a_tag_and_records_where_the_weights_are_from(hub, pub
     assert (
         main(["extract", *where, *model, "--pretrained=r160_in1k", "--splits", "small", "--out", str(features)]) == 0
     )
-    said = capsys.readouterr().out.splitlines()
-    found = FeatureStore.open(features).identity
-    assert (found.model, found.source["revision"]) == (f"timm:{NAME}", published.id)
-    assert f"revision {published.id}" in next(line for line in said if line.startswith("weights"))
-    assert said[-2] == "classes  3 of the model's 1,000 logits"
+    lines = capsys.readouterr().out.splitlines()
+    identity = FeatureStore.open(features).identity
+    assert (identity.model, identity.source["revision"]) == (f"timm:{NAME}", published.id)
+    assert f"revision {published.id}" in next(line for line in lines if line.startswith("weights"))
+    assert lines[-2] == "classes  3 of the model's 1,000 logits"
     scored = ["score", "--features", str(features), "--no-search", "--out", str(scores)]
     assert main([*scored, *where, *model, "--pretrained", "--detectors", "msp,odin"]) == 0
     assert read_scores(scores)[1].source["revision"] == published.id

@@ -26,8 +26,8 @@ def load(model, path):
     load_weights(model, read_state_dict(path), head="fc", name="it", path=path)
 
 
-def equal(one, other):
-    return one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+def equal(first, other):
+    return first.keys() == other.keys() and all(torch.equal(first[name], other[name]) for name in first)
 
 
 def parallel(state):
@@ -99,7 +99,7 @@ def without(state, *names):
 
 
 @pytest.mark.parametrize(
-    ("change", "found"),
+    ("change", "sentence"),
     [
         (lambda s: without(s, "fc.bias"), r"1 missing \(fc.bias\)\. Nothing was loaded"),
         (lambda s: {**s, "extra": torch.ones(1)}, r"1 unknown to the model \(extra\)\. Nothing"),
@@ -115,10 +115,10 @@ def without(state, *names):
     ],
     ids=["missing", "left over", "shape", "other names", "classes"],
 )
-def test_weights_that_do_not_fit_change_nothing(model, tmp_path, change, found):
+def test_weights_that_do_not_fit_change_nothing(model, tmp_path, change, sentence):
     before = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     torch.save(change(of_seed(cnn, seed=1, num_classes=4).state_dict()), tmp_path / "weights.pt")
-    with pytest.raises(EvaluationError, match=found):
+    with pytest.raises(EvaluationError, match=sentence):
         load(model, tmp_path / "weights.pt")
     assert equal(model.state_dict(), before)
 
@@ -140,10 +140,10 @@ def test_the_digest_follows_every_tensor_and_nothing_else(model, tmp_path):
     assert model_digest(model, {}) == digest
     assert model_digest(model, {"model": "it"}) != digest
     for tensor in model.state_dict().values():
-        kept = tensor.clone()
+        original = tensor.clone()
         tensor.add_(1)
         assert model_digest(model, {}) != digest
-        tensor.copy_(kept)
+        tensor.copy_(original)
     assert model_digest(model, {}) == digest
 
 

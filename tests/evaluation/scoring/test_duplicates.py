@@ -54,7 +54,7 @@ def report(tmp_path, root, *words, name="out", scores=SCORES):
         {
             "id": list(scores),
             "score": list(scores.values()),
-            "prediction": pa.array([PREDICTIONS.get(one, 0) for one in scores]),
+            "prediction": pa.array([PREDICTIONS.get(id_, 0) for id_ in scores]),
         }
     )
     pq.write_table(table, tmp_path / "mine.parquet")
@@ -73,8 +73,8 @@ def lines(out, **named):
 
 
 def value(out, rows, setting, unknown, metric):
-    (found,) = lines(out, rows=rows, setting=setting, unknown=unknown, metric=metric, statistic="")
-    return found
+    (line,) = lines(out, rows=rows, setting=setting, unknown=unknown, metric=metric, statistic="")
+    return line
 
 
 @pytest.fixture(scope="module")
@@ -108,17 +108,17 @@ def test_the_report_counts_them_by_split_and_says_why(judged):
         {**common, "split": "near_ood", "rows": 3, "duplicates": 1},
         {**common, "split": "test", "rows": 4, "duplicates": 2},
     ]
-    said = (
+    sentence = (
         "Figures without duplicates leave out 3 rows of 2 splits because they appear in a pair of the release's table "
         "of duplicates."
     )
-    assert said in record["notes"]
+    assert sentence in record["notes"]
     page = page_of(judged)
-    assert said in page.rpartition("Release digest")[2], "where it says what the figures are of"
+    assert sentence in page.rpartition("Release digest")[2], "where it says what the figures are of"
     assert "imagenet/near_ood 3 1 0 1 imagenet/test 4 2 0 2 " in page
     assert "Effect of duplicates on imagenet" in page
     alone = page.rpartition("Unknown detection on imagenet, without duplicates")[2]
-    assert said in alone, "below the table, too"
+    assert sentence in alone, "below the table, too"
     counted = (judged / "tables" / "duplicates-left-out-unknown-detection.csv").read_text(encoding="utf-8")
     assert counted.splitlines()[1].startswith("imagenet/near_ood,3.0,,1.0,,0.0,,1.0")
 
@@ -151,21 +151,21 @@ def test_a_split_of_nothing_but_duplicates_does_not_end_the_report(tmp_path):
             assert value(out, "without_duplicates", *figure)["value"] == pytest.approx(clean, abs=1e-12)
     assert lines(out, rows="as_published", unknown="far_ood_noise")
     assert not lines(out, rows="without_duplicates", unknown="far_ood_noise")
-    said = (
+    sentence = (
         "Figures without duplicates leave out 5 rows of 3 splits because they appear in a pair of the release's table "
         "of duplicates. Nothing is left of imagenet/far_ood_noise."
     )
-    assert said in read_figures(out).attrs["notes"]
-    assert said in page_of(out).rpartition("Release digest")[2], "where it says what the figures are of"
+    assert sentence in read_figures(out).attrs["notes"]
+    assert sentence in page_of(out).rpartition("Release digest")[2], "where it says what the figures are of"
 
 
 def test_where_all_unknown_rows_are_duplicates_the_report_says_that_there_are_no_figures_without(tmp_path):
     near = [("imagenet/near_ood", f"n{n}", "imagenet/near_ood", f"n{n + 1}", 0.0) for n in (0, 1)]
     out = report(tmp_path, make_release(tmp_path / "release", pairs=[*near, FAR]))
     assert {line["rows"] for line in lines(out)} == {"as_published"}
-    said = "too few rows of imagenet are left for figures of unknown-detection without duplicates"
-    assert said in read_figures(out).attrs["warnings"]
-    assert said in page_of(out).partition("Kim, Koo and Hwang")[0], "before the tables"
+    sentence = "too few rows of imagenet are left for figures of unknown-detection without duplicates"
+    assert sentence in read_figures(out).attrs["warnings"]
+    assert sentence in page_of(out).partition("Kim, Koo and Hwang")[0], "before the tables"
 
 
 def test_a_release_without_the_table_has_figures_of_all_rows_alone(tmp_path):
@@ -177,8 +177,8 @@ def test_a_release_without_the_table_has_figures_of_all_rows_alone(tmp_path):
 
 def test_without_pairs_both_kinds_of_figures_are_the_same_and_are_computed_once(tmp_path, monkeypatch):
     out = report(tmp_path, make_release(tmp_path / "release", pairs=[]))
-    both = [[line["value"] for line in lines(out, rows=rows)] for rows in ("as_published", "without_duplicates")]
-    assert both[0] == both[1] != []
+    values = [[line["value"] for line in lines(out, rows=rows)] for rows in ("as_published", "without_duplicates")]
+    assert values[0] == values[1] != []
     assert "None of the evaluated rows is a duplicate" in page_of(out)
     calls = []
     plain = PROTOCOLS["facets"].judge
@@ -198,17 +198,17 @@ def test_a_table_of_other_rows_stops_the_report_in_a_sentence(tmp_path, capsys):
     pq.write_table(pa.table({"id": list(SCORES), "score": list(SCORES.values())}), tmp_path / "mine.parquet")
     words = ["--scores", str(tmp_path / "mine.parquet"), "--release", str(root), "--splits", "imagenet"]
     assert main(["report", *words, "--out", str(tmp_path / "out"), "--no-plots"]) == 2
-    said = capsys.readouterr().err
-    assert "names 1 ids that imagenet/test of" in said
-    assert said.count("\n") == 1
+    sentence = capsys.readouterr().err
+    assert "names 1 ids that imagenet/test of" in sentence
+    assert sentence.count("\n") == 1
     assert not (tmp_path / "out").exists()
 
 
 def test_an_image_of_two_configs_is_a_duplicate_where_the_table_has_its_row(tmp_path):
     """FACETS compares rows within a config: an image whose double is not in the other config stays there."""
-    both = {f"facets-t{n}/test": [("a", 0), ("b", 1), ("c", 0)] for n in (1, 2)}
-    both |= {f"facets-t{n}/near_ood": [("x", -1)] for n in (1, 2)}
-    root = make_release(tmp_path / "release", rows=both, pairs=[("facets-t1/test", "a", "facets-t1/test", "b", 0.0)])
+    images = {f"facets-t{n}/test": [("a", 0), ("b", 1), ("c", 0)] for n in (1, 2)}
+    images |= {f"facets-t{n}/near_ood": [("x", -1)] for n in (1, 2)}
+    root = make_release(tmp_path / "release", rows=images, pairs=[("facets-t1/test", "a", "facets-t1/test", "b", 0.0)])
     rows = release_index(load(str(root)), ["facets-t1", "facets-t2"]).rows
     marked = list(zip(rows.config[rows.duplicate].tolist(), rows.id[rows.duplicate].tolist(), strict=True))
     assert marked == [("facets-t1", "a"), ("facets-t1", "b")]
@@ -233,18 +233,20 @@ def test_what_is_made_from_a_duplicate_goes_with_it_and_what_it_is_made_from_too
         LeftOut("broad", "broad-reference", "test", 3, 1, 1),
     ]
     assert "leave out 4 rows of 2 splits" in describe_left_out(count_left_out(rows, "broad"))
-    found = figures("broad", rows)
-    (clean,) = [f for f in found if f.rows == "without_duplicates" and f.setting == "dsd" and not f.statistic]
+    results = figures("broad", rows)
+    (clean,) = [f for f in results if f.rows == "without_duplicates" and f.setting == "dsd" and not f.statistic]
     assert (clean.n_known, clean.n_unknown, clean.left_out) == (1, 1, 4)
-    assert only(found, setting="dsd", statistic="", rows="as_published").left_out == 0
+    assert only(results, setting="dsd", statistic="", rows="as_published").left_out == 0
 
 
 def test_figures_without_duplicates_are_compared_only_where_the_tables_are_the_same(tmp_path):
     first = report(tmp_path, make_release(tmp_path / "release"), name="first")
     second = report(tmp_path, make_release(tmp_path / "other", pairs=PAIRS[:1]), name="second")
     assert np.unique([line["release_digest"] for out in (first, second) for line in lines(out)]).size == 1
-    same = compare(read_figures(first), read_figures(first))
-    assert {*same["rows"]} == {"as_published", "without_duplicates"}
-    found = compare(read_figures(first), read_figures(second))
-    assert {*found["rows"]} == {"as_published"}
-    assert found.attrs["only_first"] == found.attrs["only_second"] == len(lines(first, rows="without_duplicates"))
+    equal = compare(read_figures(first), read_figures(first))
+    assert {*equal["rows"]} == {"as_published", "without_duplicates"}
+    compared = compare(read_figures(first), read_figures(second))
+    assert {*compared["rows"]} == {"as_published"}
+    assert (
+        compared.attrs["only_first"] == compared.attrs["only_second"] == len(lines(first, rows="without_duplicates"))
+    )

@@ -14,7 +14,6 @@ from pathlib import Path
 
 import msgspec
 import numpy as np
-import pyarrow as pa
 import pytest
 
 import unknown_detection as ud
@@ -83,8 +82,8 @@ def score(folder, tmp_path, capsys):
         arguments = ["--features", str(features), "--out", str(tmp_path / out)]
         arguments += ["--detectors", detectors] if detectors else []
         code = main(["score", *arguments, *flags])
-        said = capsys.readouterr()
-        return code, said.out, said.err
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
 
     return run
 
@@ -92,9 +91,9 @@ def score(folder, tmp_path, capsys):
 def scores_of(path):
     """Scores and predictions by detector and id, once no pair is there twice."""
     rows = read_scores(path)[0].to_pylist()
-    found = {(row["detector"], row["id"]): (row["score"], row["prediction"]) for row in rows}
-    assert len(found) == len(rows)
-    return found
+    scores = {(row["detector"], row["id"]): (row["score"], row["prediction"]) for row in rows}
+    assert len(scores) == len(rows)
+    return scores
 
 
 def area(known, unknown):
@@ -108,24 +107,24 @@ def test_every_row_gets_the_score_of_a_detector_fitted_on_training_rows(score, t
     lines = out.splitlines()
     assert lines[:3] == ["fitted: toy-train/train", "tuned: toy/validation", "tuned against: toy/external_validation"]
     assert lines[3:6] == ["msp", "knn: k=50", "temperature"]
-    found = scores_of(tmp_path / "scores.parquet")
+    scores = scores_of(tmp_path / "scores.parquet")
     judged = [TEST, NEAR, VALIDATION, EXTERNAL]
-    assert len(found) == 3 * sum(map(len, judged))
+    assert len(scores) == 3 * sum(map(len, judged))
     fitted_on = {"msp": None, "knn": TRAIN, "temperature": VALIDATION}
     for name, rows in fitted_on.items():
         detector = find_method(name)().fit(rows, toy_head())
         for features in judged:
-            mine = [found[name, id_] for id_ in features.ids.tolist()]
-            assert np.allclose([value for value, _ in mine], detector.score(features), rtol=1e-12, atol=1e-12)
-            assert [predicted for _, predicted in mine] == features.logits.argmax(1).tolist()
+            pairs = [scores[name, id_] for id_ in features.ids.tolist()]
+            assert np.allclose([value for value, _ in pairs], detector.score(features), rtol=1e-12, atol=1e-12)
+            assert [predicted for _, predicted in pairs] == features.logits.argmax(1).tolist()
 
 
 def test_detectors_that_change_predictions_have_their_own(score, tmp_path):
     """OpenMax may predict none of the classes; ReAct, DICE and ASH predict by the logits whose energy they take."""
     assert score("--no-search", detectors="msp,openmax,react,dice,ash")[0] == 0
-    found = scores_of(tmp_path / "scores.parquet")
+    scores = scores_of(tmp_path / "scores.parquet")
     ids = NEAR.ids.tolist()
-    own = {name: [found[name, id_][1] for id_ in ids] for name in ("msp", "openmax", "react", "dice", "ash")}
+    own = {name: [scores[name, id_][1] for id_ in ids] for name in ("msp", "openmax", "react", "dice", "ash")}
     weight, bias = toy_head().weight, toy_head().bias
     clipped = np.minimum(NEAR.penultimate, np.quantile(TRAIN.penultimate, 0.9))
     assert own["react"] == (clipped @ weight.T + bias).argmax(axis=1).tolist()
@@ -137,35 +136,22 @@ def test_detectors_that_change_predictions_have_their_own(score, tmp_path):
     assert own["ash"] != own["msp"]
 
 
-def test_the_public_function_gives_the_rows_of_the_command(score, folder, tmp_path):
-    score("--seed", "3", detectors="msp,react")
-    expected = read_scores(tmp_path / "scores.parquet")[0]
-    assert ud.score(folder, ["msp", "react"], seed=3).select(expected.column_names).equals(expected)
-
-
-def test_rows_stand_in_the_order_of_the_release(score, folder, tmp_path):
-    score(detectors="energy,msp")
-    table = read_scores(tmp_path / "scores.parquet")[0]
+def test_a_run_records_itself_in_the_release_s_order_and_gives_the_same_bytes_again(score, folder, tmp_path):
+    """The public function gives the same rows."""
+    for out in ("scores.parquet", "again.parquet"):
+        assert score("--seed", "7", detectors="react,msp", out=out)[0] == 0
+    for ending in (".parquet", ".search.csv"):
+        assert (tmp_path / f"scores{ending}").read_bytes() == (tmp_path / f"again{ending}").read_bytes()
+    table, about = read_scores(tmp_path / "scores.parquet")
+    assert ud.score(folder, ["react", "msp"], seed=7).select(table.column_names).equals(table)
     ids = np.concatenate([SPLITS["toy", split].ids for split in sorted(FeatureStore.open(folder).splits()["toy"])])
-    assert table["detector"].to_pylist() == ["energy"] * len(ids) + ["msp"] * len(ids)
+    assert table["detector"].to_pylist() == ["react"] * len(ids) + ["msp"] * len(ids)
     assert table["id"].to_pylist() == [*ids.tolist(), *ids.tolist()]
-
-
-def test_what_the_file_says_of_itself(score, tmp_path):
-    score("--seed", "7", detectors="react,msp")
-    about = read_scores(tmp_path / "scores.parquet")[1]
     assert (about.release_digest, about.model, about.model_digest) == ("a" * 64, "toy", "b" * 64)
     assert (about.configs, about.seed) == (("toy",), 7)
     assert set(about.hyperparameters) == {"react", "msp"}
     assert about.hyperparameters["react"]["quantile"] in METHODS["react"].search["quantile"]
     assert about.versions["numpy"] == np.__version__
-
-
-def test_the_same_command_gives_the_same_bytes(score, tmp_path):
-    score(detectors="knn,dice")
-    score(detectors="knn,dice", out="again.parquet")
-    for ending in (".parquet", ".search.csv"):
-        assert (tmp_path / f"scores{ending}").read_bytes() == (tmp_path / f"again{ending}").read_bytes()
 
 
 def test_the_best_on_external_rows_is_chosen(score, tmp_path):
@@ -202,12 +188,16 @@ def test_nothing_is_chosen_by_the_rows_that_are_judged(score, tmp_path):
     assert (tmp_path / "scores.search.csv").read_bytes() == (tmp_path / "other.search.csv").read_bytes()
 
 
-def test_without_a_search_defaults_are_taken_and_an_old_record_goes(score, tmp_path):
-    score(detectors="ash")
-    assert (tmp_path / "scores.search.csv").exists()
-    score("--no-search", detectors="ash")
-    assert not (tmp_path / "scores.search.csv").exists()
-    assert read_scores(tmp_path / "scores.parquet")[1].hyperparameters == {"ash": {"pruned": 0.9}}
+def test_without_a_search_or_external_rows_defaults_are_taken_and_an_old_record_goes(score, tmp_path):
+    fill(tmp_path / "few", {key: value for key, value in SPLITS.items() if key[1] != "external_validation"})
+    sentence = "ash: using the default hyperparameters, because there are no features of both validation"
+    for flags, options, words in ((("--no-search",), {}, ""), ((), {"features": tmp_path / "few"}, sentence)):
+        score(detectors="ash")
+        assert (tmp_path / "scores.search.csv").exists()
+        code, _, err = score(*flags, detectors="ash", **options)
+        assert code == 0 and err.startswith(words)
+        assert not (tmp_path / "scores.search.csv").exists()
+        assert read_scores(tmp_path / "scores.parquet")[1].hyperparameters == {"ash": {"pruned": 0.9}}
 
 
 def test_hyperparameters_are_those_that_are_set(score, tmp_path):
@@ -221,21 +211,15 @@ def test_hyperparameters_are_those_that_are_set(score, tmp_path):
     assert about.hyperparameters["ash"]["pruned"] in (0.5, 0.25)
     assert "knn: k=7\n" in out
     assert ", the best of 2 with AUROC" in out
-    found = scores_of(tmp_path / "scores.parquet")
+    scores = scores_of(tmp_path / "scores.parquet")
     p = np.exp(TEST.logits.astype(float) / 1000)
-    assert np.allclose([found["temperature", id_][0] for id_ in TEST.ids.tolist()], 1 - (p / p.sum(1)[:, None]).max(1))
+    assert np.allclose(
+        [scores["temperature", id_][0] for id_ in TEST.ids.tolist()], 1 - (p / p.sum(1)[:, None]).max(1)
+    )
     nearest = find_method("knn")(k=7).fit(TRAIN, toy_head()).score(TEST)
-    assert np.allclose([found["knn", id_][0] for id_ in TEST.ids.tolist()], nearest)
-    said = refused(score("--set", "knn.k=401", detectors="knn"))
-    assert "k of knn must be a whole number from 1 to the 400 rows it is fitted on, found 401" in said
-
-
-def test_without_external_rows_defaults_are_taken_and_it_is_said(score, tmp_path):
-    fill(tmp_path / "few", {key: value for key, value in SPLITS.items() if key[1] != "external_validation"})
-    code, _, err = score(detectors="ash", features=tmp_path / "few")
-    assert code == 0
-    assert err.startswith("ash: using the default hyperparameters, because there are no features of both validation")
-    assert read_scores(tmp_path / "scores.parquet")[1].hyperparameters == {"ash": {"pruned": 0.9}}
+    assert np.allclose([scores["knn", id_][0] for id_ in TEST.ids.tolist()], nearest)
+    sentence = refused(score("--set", "knn.k=401", detectors="knn"))
+    assert "k of knn must be a whole number from 1 to the 400 rows it is fitted on, found 401" in sentence
 
 
 def test_hyperparameters_that_cannot_be_are_passed_over(score, tmp_path):
@@ -281,8 +265,8 @@ def test_which_rows_fit_and_tune(splits, configs, fit_configs, train, validation
 
 def test_openoods_tuning_images_stand_for_external_rows():
     splits = {"openood-imagenet1k": ["test", "validation", "openimage_o", "openimage_o_validation"]}
-    found = find_fit_splits(splits, ["openood-imagenet1k"], [])
-    assert found.external == ("openood-imagenet1k", "openimage_o_validation")
+    fit_splits = find_fit_splits(splits, ["openood-imagenet1k"], [])
+    assert fit_splits.external == ("openood-imagenet1k", "openimage_o_validation")
     assert "openimage_o_validation" in FIT_AND_TUNE_SPLITS and "openimage_o" not in FIT_AND_TUNE_SPLITS
 
 
@@ -304,11 +288,11 @@ def test_without_training_rows_one_half_of_validation_is_fitted_on_and_the_other
         fit, tune = fit + rows[::2], tune + rows[1::2]
     fit, tune = mixed.take(np.sort(fit)), mixed.take(np.sort(tune))
 
-    found = scores_of(tmp_path / "scores.parquet")
+    scores = scores_of(tmp_path / "scores.parquet")
     expected = find_method("mahalanobis")().fit(fit, toy_head()).score(TEST)
-    assert np.allclose([found["mahalanobis", id_][0] for id_ in TEST.ids.tolist()], expected)
+    assert np.allclose([scores["mahalanobis", id_][0] for id_ in TEST.ids.tolist()], expected)
     expected = find_method("temperature")().fit(tune, toy_head()).score(TEST)
-    assert np.allclose([found["temperature", id_][0] for id_ in TEST.ids.tolist()], expected)
+    assert np.allclose([scores["temperature", id_][0] for id_ in TEST.ids.tolist()], expected)
     with (tmp_path / "scores.search.csv").open(newline="") as file:
         areas = {line["hyperparameters"]: line["auroc_external_validation"] for line in csv.DictReader(file)}
     nearest = find_method("knn")(k=1).fit(fit, toy_head())
@@ -316,7 +300,7 @@ def test_without_training_rows_one_half_of_validation_is_fitted_on_and_the_other
     assert by_pairs < 1  # 1.0000 if a row may find itself
     assert np.isclose(float(areas["k=1"]), by_pairs)
     # A row that detectors were fitted on has no score, of no detector: a threshold would take it for a held-out one.
-    scored = {id_ for name, id_ in found if name == "msp"}
+    scored = {id_ for name, id_ in scores if name == "msp"}
     assert scored == {*tune.ids, *mixed.ids[mixed.labels < 0], *TEST.ids, *EXTERNAL.ids}
     about = read_scores(tmp_path / "scores.parquet")[1]
     assert about.fit_half == "toy/validation"
@@ -340,8 +324,8 @@ def test_a_class_that_is_fitted_on_wrong_rows_too_is_named(score, tmp_path):
     assert "she: with all rows of class 2, of which none is classified right\n" in out
     used = read_scores(tmp_path / "scores.parquet")[1].rows
     assert used["she"]["fitted_on"] == "toy-train/train, with all rows of class 2, of which none is classified right"
-    said = "with all rows of class 2, of which fewer than 3 are classified right"
-    assert used["openmax"]["fitted_on"] == f"toy-train/train, {said}"
+    sentence = "with all rows of class 2, of which fewer than 3 are classified right"
+    assert used["openmax"]["fitted_on"] == f"toy-train/train, {sentence}"
 
 
 def test_validation_that_is_too_small_to_divide_is_not_fitted_on(score, tmp_path):
@@ -381,8 +365,8 @@ def test_mixtures_read_the_scores_of_their_parts(score, tmp_path):
     """The parts are fitted too, and are not in the file; as many components as detect errors best."""
     pytest.importorskip("sklearn", reason="scikit-learn fits the mixture")
     assert score(detectors="ens_f")[0] == 0
-    found = scores_of(tmp_path / "scores.parquet")
-    assert {name for name, _ in found} == {"ens_f"}
+    scores = scores_of(tmp_path / "scores.parquet")
+    assert {name for name, _ in scores} == {"ens_f"}
     parts = {name: find_method(name)().fit(TRAIN, toy_head()) for name in METHODS["ens_f"].base_methods}
     about = read_scores(tmp_path / "scores.parquet")[1]
     chosen = int(about.hyperparameters["ens_f"]["components"])
@@ -393,7 +377,7 @@ def test_mixtures_read_the_scores_of_their_parts(score, tmp_path):
     expected = (
         find_method("ens_f")(components=chosen).fit(with_scores(VALIDATION), toy_head()).score(with_scores(TEST))
     )
-    assert np.allclose([found["ens_f", id_][0] for id_ in TEST.ids.tolist()], expected)
+    assert np.allclose([scores["ens_f", id_][0] for id_ in TEST.ids.tolist()], expected)
     # Chosen by hand: fitted on a half of validation, wrong against right rows of the other, pair by pair.
     half = in_fit_half(VALIDATION.ids.tolist(), VALIDATION.labels)
     fitted_on, judged = with_scores(VALIDATION.take(half)), with_scores(VALIDATION.take(~half))
@@ -425,8 +409,8 @@ def test_components_are_chosen_without_unknown_rows_and_need_errors(score, tmp_p
     assert (
         score(detectors="ens_f")[0] == score(detectors="ens_f", features=tmp_path / "few", out="few.parquet")[0] == 0
     )
-    told = [read_scores(tmp_path / name)[1].hyperparameters["ens_f"] for name in ("scores.parquet", "few.parquet")]
-    assert told[0] == told[1]
+    chosen = [read_scores(tmp_path / name)[1].hyperparameters["ens_f"] for name in ("scores.parquet", "few.parquet")]
+    assert chosen[0] == chosen[1]
     right = dataclasses.replace(VALIDATION, labels=VALIDATION.logits.argmax(axis=1))
     fill(tmp_path / "right", SPLITS | {("toy", "validation"): right})
     code, _, err = score(detectors="ens_f", features=tmp_path / "right", out="right.parquet")
@@ -450,47 +434,43 @@ def member(root, seed, release_digest="a" * 64):
 
 def test_a_deep_ensemble_of_three_models(score, tmp_path):
     """Its probabilities are the mean of three softmaxes, and its predictions theirs."""
-    others = [member(tmp_path / f"member{seed}", seed) for seed in (1, 2)]
+    members = [member(tmp_path / f"member{seed}", seed) for seed in (1, 2)]
     flags = ("--member", str(tmp_path / "member1"), "--member", str(tmp_path / "member2"))
     code, _, err = score(*flags, detectors="msp,deep_ensemble,mutual_information")
     assert (code, err) == (0, "")
-    found = scores_of(tmp_path / "scores.parquet")
-    logits = np.stack([splits["toy", "near_ood"].logits.astype(float) for splits in (SPLITS, *others)])
+    scores = scores_of(tmp_path / "scores.parquet")
+    logits = np.stack([splits["toy", "near_ood"].logits.astype(float) for splits in (SPLITS, *members)])
     p = np.exp(logits) / np.exp(logits).sum(axis=2, keepdims=True)
     mean = p.mean(axis=0)
     information = -(mean * np.log(mean)).sum(1) + (p * np.log(p)).sum(2).mean(0)
     ids = NEAR.ids.tolist()
-    assert np.allclose([found["deep_ensemble", id_][0] for id_ in ids], 1 - mean.max(1))
-    assert [found["deep_ensemble", id_][1] for id_ in ids] == mean.argmax(1).tolist()
-    assert np.allclose([found["mutual_information", id_][0] for id_ in ids], information)
+    assert np.allclose([scores["deep_ensemble", id_][0] for id_ in ids], 1 - mean.max(1))
+    assert [scores["deep_ensemble", id_][1] for id_ in ids] == mean.argmax(1).tolist()
+    assert np.allclose([scores["mutual_information", id_][0] for id_ in ids], information)
     # What one model does is that of the first.
-    assert np.allclose([found["msp", id_][0] for id_ in ids], 1 - p[0].max(1))
+    assert np.allclose([scores["msp", id_][0] for id_ in ids], 1 - p[0].max(1))
     about = read_scores(tmp_path / "scores.parquet")[1]
     assert about.hyperparameters["deep_ensemble"] == {"members": 3.0}
     assert about.model == "toy + toy + toy"
     assert about.model_digest != "b" * 64
-
-
-def test_members_of_another_release_are_refused(score, tmp_path):
-    member(tmp_path / "member", 1, release_digest="c" * 64)
-    code, _, err = score("--member", str(tmp_path / "member"), detectors="deep_ensemble")
-    assert code == 2
-    assert "are of the release with digest" in err
+    member(tmp_path / "other", 1, release_digest="c" * 64)
+    sentence = refused(score("--member", str(tmp_path / "other"), detectors="deep_ensemble"))
+    assert "are of the release with digest" in sentence
 
 
 def test_all_that_is_possible_without_images_or_members(score, tmp_path):
     pytest.importorskip("sklearn", reason="scikit-learn fits some")
     code, out, err = score("--no-search", detectors=None)
     assert code == 0
-    (said,) = err.splitlines()
-    *_, images, members = re.split("left out: |; ", said)
+    (message,) = err.splitlines()
+    *_, images, members = re.split("left out: |; ", message)
     assert images.endswith(
         " (runs the model on the images again, which needs --release, --model and --weights (or --pretrained))"
     )
     assert members.endswith(" (needs features of several models, but only one was given)")
     left_out = {name for part in (images, members) for name in part.partition(" (")[0].split(", ")}
     assert left_out == {
-        *(name for name, each in METHODS.items() if each.reads != "features"),
+        *(name for name, method in METHODS.items() if method.reads != "features"),
         "ens_v",  # a part reads images
         "ens_r",
     }
@@ -503,7 +483,7 @@ def test_all_that_is_possible_without_images_or_members(score, tmp_path):
 
 
 def refused(ran):
-    code, _, err = ran
+    code, _, err, *_ = ran
     assert code == 2
     lines = err.splitlines()
     assert len(lines) == 1
@@ -513,7 +493,7 @@ def refused(ran):
 
 
 @pytest.mark.parametrize(
-    ("detectors", "found"),
+    ("detectors", "sentence"),
     [
         ("mps", "'mps' is not a detector; the closest names are msp"),
         ("msp,mahalonobis", "the closest names are mahalanobis, mahalanobis_all"),
@@ -522,42 +502,27 @@ def refused(ran):
         ("deep_ensemble", "deep_ensemble needs features of several models"),
     ],
 )
-def test_detectors_that_cannot_be_used(score, tmp_path, detectors, found):
-    assert found in refused(score(detectors=detectors))
+def test_detectors_that_cannot_be_used(score, tmp_path, detectors, sentence):
+    assert sentence in refused(score(detectors=detectors))
     assert not (tmp_path / "scores.parquet").exists()
 
 
 @pytest.mark.parametrize(
-    ("flags", "found"),
+    ("flags", "sentence"),
     [
         (("--splits", "toi"), "the closest names are toy"),
-        (
-            ("--fit-splits", "toy-trian"),
-            "to fit on; the closest names are toy-train, toy",
-        ),
+        (("--fit-splits", "toy-trian"), "to fit on; the closest names are toy-train, toy"),
         (("--release", "nowhere"), "nowhere is neither a folder nor a repository ORG/NAME"),
         (("--model", "timm:resnet18"), "--release, --model and --weights (or --pretrained) belong together"),
     ],
 )
-def test_flags_that_name_nothing(score, flags, found):
-    assert found in refused(score(*flags))
+def test_flags_that_name_nothing(score, flags, sentence):
+    assert sentence in refused(score(*flags))
 
 
 def test_files_of_another_kind(score, tmp_path):
     assert "must end in .parquet" in refused(score(out="scores.csv"))
     assert "there is no features.json" in refused(score(features=tmp_path))
-
-
-def test_a_fit_split_without_labels(score, tmp_path):
-    fill(tmp_path / "unlabelled", only(("toy", "test")) | {("other", "train"): EXTERNAL})
-    said = refused(score("--fit-splits", "other", detectors="knn", features=tmp_path / "unlabelled"))
-    assert "other/train has no labelled rows to fit knn on" in said
-
-
-def test_too_few_rows_of_a_class(score, tmp_path):
-    fill(tmp_path / "few", SPLITS | {("toy-train", "train"): TRAIN.take(TRAIN.labels != 2)})
-    said = refused(score("--no-search", detectors="mahalanobis", features=tmp_path / "few"))
-    assert "mahalanobis needs at least 2 rows of each of the 4 classes to fit on, found 0 of class 2" in said
 
 
 def test_held_out_rows_of_broad_fit_what_validation_rows_fit_elsewhere(score, tmp_path):
@@ -566,31 +531,39 @@ def test_held_out_rows_of_broad_fit_what_validation_rows_fit_elsewhere(score, tm
         splits = {(f"broad-{name}", "test"): TEST, (f"broad-{name}", name): VALIDATION, ("broad-shift", "near"): NEAR}
         fill(tmp_path / name, splits)
         flags = ("--splits", f"broad-{name},broad-shift")
-        found = score(*flags, detectors="mahalanobis,temperature", features=tmp_path / name, out=f"{name}.parquet")
-        assert f"fitted: broad-{name}/{name} (fit half)" in found[1].splitlines()
+        outcome = score(*flags, detectors="mahalanobis,temperature", features=tmp_path / name, out=f"{name}.parquet")
+        assert f"fitted: broad-{name}/{name} (fit half)" in outcome[1].splitlines()
     held_out, validation = (read_scores(tmp_path / f"{name}.parquet")[0] for name in ("held_out", "validation"))
     assert held_out.sort_by([("detector", "ascending"), ("id", "ascending")]) == validation.sort_by(
         [("detector", "ascending"), ("id", "ascending")]
     )
 
 
-def test_no_rows_to_fit_on(score, tmp_path):
-    fill(tmp_path / "test", only(("toy", "test")))
-    assert "has no features of train, validation or held_out, on which knn is fitted" in refused(
-        score("--no-search", detectors="knn", features=tmp_path / "test")
-    )
-    fill(tmp_path / "trained", only(("toy", "test"), ("toy-train", "train")))
-    assert "has no features of validation or held_out, on which temperature is fitted" in refused(
-        score(detectors="temperature", features=tmp_path / "trained")
-    )
-    fill(tmp_path / "x", only(("toy", "test")) | {("other", "near_ood"): NEAR})
-    said = refused(score("--fit-splits", "other", detectors="msp", features=tmp_path / "x"))
-    assert "other has no features of train, validation or held_out to fit on, only of near_ood" in said
+NO_ROWS = {
+    "has no features of train, validation or held_out, on which knn is fitted": (
+        only(("toy", "test")), ("--no-search",), "knn",
+    ),
+    "has no features of validation or held_out, on which temperature is fitted": (
+        only(("toy", "test"), ("toy-train", "train")), (), "temperature",
+    ),
+    "other has no features of train, validation or held_out to fit on, only of near_ood": (
+        only(("toy", "test")) | {("other", "near_ood"): NEAR}, ("--fit-splits", "other"), "msp",
+    ),
+    "other/train has no labelled rows to fit knn on": (
+        only(("toy", "test")) | {("other", "train"): EXTERNAL}, ("--fit-splits", "other"), "knn",
+    ),
+    "no features of splits to evaluate, only of toy-train/train": (only(("toy-train", "train")), (), "msp"),
+    "mahalanobis needs at least 2 rows of each of the 4 classes to fit on, found 0 of class 2": (
+        SPLITS | {("toy-train", "train"): TRAIN.take(TRAIN.labels != 2)}, ("--no-search",), "mahalanobis",
+    ),
+}  # fmt: skip
 
 
-def test_nothing_to_judge(score, tmp_path):
-    fill(tmp_path / "train", only(("toy-train", "train")))
-    assert "no features of splits to evaluate, only of toy-train/train" in refused(score(features=tmp_path / "train"))
+@pytest.mark.parametrize("sentence", NO_ROWS)
+def test_rows_that_are_not_there(score, tmp_path, sentence):
+    splits, flags, detectors = NO_ROWS[sentence]
+    fill(tmp_path / "few", splits)
+    assert sentence in refused(score(*flags, detectors=detectors, features=tmp_path / "few"))
 
 
 def test_features_that_were_computed_in_two_ways_are_pointed_out(score, tmp_path):
@@ -647,26 +620,6 @@ def test_a_grid_without_any_possibility(folder):
         Scorer(FeatureCache(FeatureStore.open(folder)), few).fit("knn")
 
 
-def test_scores_come_together_with_the_rows_of_a_release(score, tmp_path):
-    """By the join that reports use."""
-    from unknown_detection.evaluation.scoring.joining import join_scores
-
-    score("--no-search", detectors="msp,energy")
-    index = pa.concat_tables(
-        pa.table({"config": ["toy"] * len(rows), "split": [split] * len(rows), "id": rows.ids, "label": rows.labels})
-        for (config, split), rows in SPLITS.items()
-        if config == "toy"
-    )
-    joined = join_scores(
-        index,
-        read_scores(tmp_path / "scores.parquet")[0],
-        label_names={"toy": IDENTITY.label_names},
-        where="scores.parquet",
-    )
-    assert list(joined) == ["msp", "energy"]
-    assert len(joined["msp"].rows) == len(index)
-
-
 def test_detectors_on_features_need_no_torch(folder, tmp_path):
     code = (
         "import sys; sys.modules['torch'] = None\n"
@@ -680,9 +633,8 @@ def test_detectors_on_features_need_no_torch(folder, tmp_path):
         "--out",
         str(tmp_path / "scores.parquet"),
     ]
-    done = subprocess.run(
-        [sys.executable, "-c", code, "score", *flags], cwd=ROOT, capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-c", code, "score", *flags]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert (tmp_path / "scores.parquet").exists()
 
@@ -695,8 +647,6 @@ def test_a_package_that_is_not_installed_is_named_before_anything_is_fitted(dete
     assert (code, out) == (2, "")
     assert err.startswith("error: sklearn is not installed, but needed to fit ") and "oodl" in err
     assert err.endswith("or choose others with --detectors.\n")
-
-
-def test_detectors_that_need_no_package_are_fitted_without_it(score, monkeypatch):
+    monkeypatch.undo()
     monkeypatch.setitem(sys.modules, "sklearn", None)
-    assert score(detectors="msp,energy")[0] == 0
+    assert score(detectors="msp,energy")[0] == 0, "which need no package"

@@ -55,12 +55,12 @@ def test_openoods_demo_has_figures_with_and_without_its_kin_of_known_classes(ope
     scores = dict(zip(ids, np.random.default_rng(0).permutation(len(ids)) / len(ids), strict=True))
     asked = ",".join(f"openood-imagenet1k/{name}" for name in splits)
     out = report(tmp_path, openood_release, "--splits", asked, "--protocol", "openood", scores=scores)
-    known, unknown = (np.array([scores[one] for one in index[name]["id"].to_pylist()]) for name in splits[:2])
+    known, unknown = (np.array([scores[id_] for id_ in index[name]["id"].to_pylist()]) for name in splits[:2])
     apart = index["ssb_hard"]["id_overlap"].is_null().to_numpy()
     for rows, left in (("as_published", unknown), ("without_overlap", unknown[apart])):
-        (found,) = lines(out, rows=rows, setting="standard", unknown="ssb_hard", metric="auroc", statistic="")
-        assert found["value"] == pytest.approx((left[:, None] > known).mean(), abs=1e-12)
-        assert (found["n_known"], found["n_unknown"], found["left_out"]) == (1_791, len(left), 980 - len(left))
+        (line,) = lines(out, rows=rows, setting="standard", unknown="ssb_hard", metric="auroc", statistic="")
+        assert line["value"] == pytest.approx((left[:, None] > known).mean(), abs=1e-12)
+        assert (line["n_known"], line["n_unknown"], line["left_out"]) == (1_791, len(left), 980 - len(left))
     assert len(left) == 980 - 192
 
 
@@ -82,17 +82,17 @@ def test_the_report_lists_the_classes_that_are_left_out(judged):
         {**common, "split": "far_ood_noise", "known": "dog", "left_out": 2, "rows": 2},
         {**common, "split": "near_ood", "known": "cat", "left_out": 1, "rows": 3},
     ]
-    said = (
+    sentence = (
         "Figures without overlap leave out 3 rows of 2 splits because their class is, holds or shows a known one, "
         "according to the column id_overlap. Nothing is left of imagenet/far_ood_noise."
     )
-    assert said in record["notes"]
+    assert sentence in record["notes"]
     page = page_of(judged)
-    assert said in page.rpartition("Release digest")[2], "where it says what the figures are of"
+    assert sentence in page.rpartition("Release digest")[2], "where it says what the figures are of"
     assert "Effect of overlap on imagenet" in page
     listed = (judged / "tables" / "overlap-left-out-unknown-detection.csv").read_text(encoding="utf-8")
     assert '"imagenet/near_ood, a class, cat",1.0' in listed
-    assert said in page.rpartition("Unknown detection on imagenet, without overlap")[2], "below the table, too"
+    assert sentence in page.rpartition("Unknown detection on imagenet, without overlap")[2], "below the table, too"
 
 
 def test_a_release_without_the_column_reads_as_before(tmp_path):
@@ -104,18 +104,18 @@ def test_a_release_without_the_column_reads_as_before(tmp_path):
 
 def test_where_nothing_overlaps_both_figures_are_the_same(tmp_path):
     out = report(tmp_path, make_release(tmp_path / "release", overlaps={}))
-    both = [[line["value"] for line in lines(out, rows=rows)] for rows in ("as_published", "without_overlap")]
-    assert both[0] == both[1] != []
-    said = "No evaluated row has a class that overlaps a known one according to the column id_overlap"
-    assert said in page_of(out)
+    values = [[line["value"] for line in lines(out, rows=rows)] for rows in ("as_published", "without_overlap")]
+    assert values[0] == values[1] != []
+    sentence = "No evaluated row has a class that overlaps a known one according to the column id_overlap"
+    assert sentence in page_of(out)
 
 
 def test_the_page_says_which_classes_could_not_be_compared_before_the_figures(tmp_path):
-    said = "2 of 2 classes are no nouns of WordNet 3.0 and were compared by name alone: x, y."
-    compared = {"imagenet/near_ood": [said], "imagenet-train/train": ["of a config that is not evaluated"]}
+    sentence = "2 of 2 classes are no nouns of WordNet 3.0 and were compared by name alone: x, y."
+    compared = {"imagenet/near_ood": [sentence], "imagenet-train/train": ["of a config that is not evaluated"]}
     out = report(tmp_path, make_release(tmp_path / "release", overlaps={}, compared=compared))
     before = page_of(out).partition("At a glance")[0]
-    assert f"imagenet/near_ood: {said}" in before
+    assert f"imagenet/near_ood: {sentence}" in before
     assert "not evaluated" not in before
 
 
@@ -133,18 +133,18 @@ def test_where_all_unknown_rows_overlap_the_report_says_that_there_are_no_figure
     overlaps = dict.fromkeys(("n0", "n1", "n2", "f0", "f1"), "a cat")
     out = report(tmp_path, make_release(tmp_path / "release", overlaps=overlaps))
     assert {line["rows"] for line in lines(out)} == {"as_published", "without_duplicates"}
-    said = "too few rows of imagenet are left for figures of unknown-detection without overlap"
-    assert said in read_figures(out).attrs["warnings"]
+    sentence = "too few rows of imagenet are left for figures of unknown-detection without overlap"
+    assert sentence in read_figures(out).attrs["warnings"]
 
 
 def test_figures_without_overlap_are_compared_only_where_as_many_rows_are_left_out(tmp_path):
     """The digest of a release does not cover the column, so that an older table of overlaps has the same digest."""
     first = report(tmp_path, make_release(tmp_path / "release", overlaps=OVERLAPS), name="first")
     second = report(tmp_path, make_release(tmp_path / "other", overlaps={"n0": "cat"}), name="second")
-    same = compare(read_figures(first), read_figures(first))
-    assert {*same["rows"]} == {"as_published", "without_duplicates", "without_overlap"}
-    found = compare(read_figures(first), read_figures(second))
-    paired = {*found[found["rows"] == "without_overlap"]["unknown"]}
+    equal = compare(read_figures(first), read_figures(first))
+    assert {*equal["rows"]} == {"as_published", "without_duplicates", "without_overlap"}
+    compared = compare(read_figures(first), read_figures(second))
+    paired = {*compared[compared["rows"] == "without_overlap"]["unknown"]}
     assert paired == {"near_ood", "test, wrong"}
 
 
@@ -152,10 +152,10 @@ def test_od_test_goes_over_the_sets_that_are_left():
     groups = [("imagenet", name, "in_distribution", [0, 1, 2]) for name in ("test", "validation")]
     groups += [("imagenet", f"far_ood_{n}", "far_ood", [1, 2, 3, 4]) for n in "abc"]
     rows = make_rows(*groups, overlaps={f"imagenet/far_ood_a/far_ood/{i:04d}": "cat" for i in range(4)})
-    found = figures("od-test", rows)
+    results = figures("od-test", rows)
     for where, sets in (("as_published", 3), ("without_overlap", 2)):
-        pairs = [f for f in found if f.rows == where and f.setting == "od_test" and not f.statistic]
-        (mean,) = [f for f in found if f.rows == where and f.setting == "od_test" and f.statistic == "mean"]
+        pairs = [f for f in results if f.rows == where and f.setting == "od_test" and not f.statistic]
+        (mean,) = [f for f in results if f.rows == where and f.setting == "od_test" and f.statistic == "mean"]
         assert len(pairs) == sets * (sets - 1)
         assert mean.value == pytest.approx(sum(f.value for f in pairs) / len(pairs))
         assert mean.unknown == mean.fitted_on == "far_ood_b + far_ood_c + far_ood_a"  # the published figure's name

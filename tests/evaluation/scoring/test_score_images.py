@@ -2,7 +2,6 @@
 nor workers."""
 
 import csv
-import re
 import shutil
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,6 +15,7 @@ pytest.importorskip("torchvision", reason="preprocesses images")
 from tests.evaluation import small_models  # noqa: E402
 from tests.evaluation.display.as_text import page_of  # noqa: E402
 from tests.evaluation.samples import CONFIG, SPLITS, fitted, small_release  # noqa: E402
+from tests.evaluation.scoring.test_fit import refused  # noqa: E402
 from unknown_detection.evaluation.__main__ import main  # noqa: E402
 from unknown_detection.evaluation.detectors.image_passes import run_with_dropout  # noqa: E402
 from unknown_detection.evaluation.detectors.registry import METHODS  # noqa: E402
@@ -64,18 +64,18 @@ def score(base, tmp_path, capsys):
         arguments = ["--features", str(features or base / "features"), "--detectors", detectors]
         arguments += [*model_flags(base), "--device", "cpu"] if model else []
         code = main(["score", *arguments, "--out", str(tmp_path / out), *flags])
-        said = capsys.readouterr()
-        return code, said.out, said.err, scores_of(tmp_path / out) if code == 0 else {}
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err, scores_of(tmp_path / out) if code == 0 else {}
 
     return run
 
 
 def scores_of(path):
     table = read_scores(path)[0]
-    found = {}
+    scores = {}
     for row in table.to_pylist():
-        found.setdefault(row["detector"], {})[row["id"]] = row["score"]
-    return {name: np.array([rows[id_] for id_ in sorted(rows)]) for name, rows in found.items()}
+        scores.setdefault(row["detector"], {})[row["id"]] = row["score"]
+    return {name: np.array([rows[id_] for id_ in sorted(rows)]) for name, rows in scores.items()}
 
 
 def test_what_dropout_sees_is_kept_and_used_again(base, score, tmp_path):
@@ -85,19 +85,19 @@ def test_what_dropout_sees_is_kept_and_used_again(base, score, tmp_path):
     model = open_model(f"{FILE}:with_dropout", base / "weights.pt", "abcd", device="cpu")
     rows = load(str(base / "release")).images(CONFIG, "near_ood")
     images = torch.stack([model.preprocessing(row["image"]) for row in rows])
-    seen = run_with_dropout(model, images, rows["id"], seed=0, samples=50)
+    outputs = run_with_dropout(model, images, rows["id"], seed=0, samples=50)
     table = read_scores(tmp_path / "scores.parquet")[0].to_pylist()
-    found = {(row["detector"], row["id"]): row for row in table}
+    by_key = {(row["detector"], row["id"]): row for row in table}
     for number, id_ in enumerate(rows["id"]):
-        mean = np.exp(seen["logits"][number])
-        assert np.isclose(found["mc_dropout", id_]["score"], 1 - mean.max(), atol=1e-6)
-        assert np.isclose(found["mc_dropout_mi", id_]["score"], seen["mutual_information"][number], atol=1e-6)
-        assert found["mc_dropout", id_]["prediction"] == found["mc_dropout_mi", id_]["prediction"] == mean.argmax()
-    kept = sorted((base / "features" / "looks").rglob("*.arrow"))
-    assert {path.relative_to(base / "features" / "looks").parts[0] for path in kept} == {"dropout-samples=50-seed=0"}
-    before = {path: path.stat().st_mtime_ns for path in kept}
+        mean = np.exp(outputs["logits"][number])
+        assert np.isclose(by_key["mc_dropout", id_]["score"], 1 - mean.max(), atol=1e-6)
+        assert np.isclose(by_key["mc_dropout_mi", id_]["score"], outputs["mutual_information"][number], atol=1e-6)
+        assert by_key["mc_dropout", id_]["prediction"] == by_key["mc_dropout_mi", id_]["prediction"] == mean.argmax()
+    files = sorted((base / "features" / "looks").rglob("*.arrow"))
+    assert {path.relative_to(base / "features" / "looks").parts[0] for path in files} == {"dropout-samples=50-seed=0"}
+    before = {path: path.stat().st_mtime_ns for path in files}
     assert np.array_equal(score(detectors="mc_dropout")[3]["mc_dropout"], scores["mc_dropout"])
-    assert {path: path.stat().st_mtime_ns for path in kept} == before
+    assert {path: path.stat().st_mtime_ns for path in files} == before
     other = score("--seed", "1", detectors="mc_dropout")[3]["mc_dropout"]
     assert not np.allclose(other, scores["mc_dropout"])
 
@@ -136,12 +136,12 @@ def test_a_search_shows_the_model_images_again_only_for_what_the_pass_depends_on
     features = FeatureStore.open(base / "features").features(CONFIG, "near_ood")
     images = np.stack([model.preprocessing(row["image"]).numpy() for row in rows])
     expected = chosen["step"] * images.max((1, 2, 3)) + chosen["share"] * features.penultimate.sum(axis=1)
-    found = {
+    scores = {
         row["id"]: row["score"]
         for row in read_scores(tmp_path / "scores.parquet")[0].to_pylist()
         if row["detector"] == "mixed"
     }
-    assert np.allclose([found[id_] for id_ in rows["id"]], expected, rtol=1e-5)
+    assert np.allclose([scores[id_] for id_ in rows["id"]], expected, rtol=1e-5)
 
 
 def test_an_image_of_several_configs_is_looked_at_once(base, tmp_path, monkeypatch):
@@ -151,18 +151,18 @@ def test_an_image_of_several_configs_is_looked_at_once(base, tmp_path, monkeypat
     shutil.copy(base / "weights.pt", tmp_path)
     model, out = [*model_flags(tmp_path), "--device", "cpu"], str(tmp_path / "features")
     assert main(["extract", *model, "--splits", f"{CONFIG},{other}", "--out", out]) == 0
-    looked = []
+    counts = []
 
     def spied(rows, preprocessing, parts, **how):
-        looked.extend(map(len, parts))
+        counts.extend(map(len, parts))
         return load_batches(rows, preprocessing, parts, **how)
 
     monkeypatch.setattr("unknown_detection.evaluation.features.runner.load_batches", spied)
     for config, expected in ((CONFIG, [20, 30]), (other, [15])):
-        looked.clear()
+        counts.clear()
         flags = ["--features", out, "--splits", config, "--fit-splits", CONFIG, "--detectors", "odin", "--no-search"]
         assert main(["score", *model, *flags, "--out", str(tmp_path / f"{config}.parquet")]) == 0
-        assert sorted(looked) == expected
+        assert sorted(counts) == expected
     scores = [read_scores(tmp_path / f"{config}.parquet")[0].to_pylist() for config in (CONFIG, other)]
     first, second = ({row["id"]: row["score"] for row in rows} for rows in scores)
     shared = sorted(first.keys() & second.keys())
@@ -173,10 +173,11 @@ def test_an_image_of_several_configs_is_looked_at_once(base, tmp_path, monkeypat
 def test_odin_keeps_the_models_predictions(base, score, tmp_path):
     code, _, _, _ = score("--no-search", detectors="odin,cadet,msp")
     assert code == 0
-    found = {}
+    predictions = {}
     for row in read_scores(tmp_path / "scores.parquet")[0].to_pylist():
-        found.setdefault(row["detector"], {})[row["id"]] = row["prediction"]
-    assert found["odin"] == found["cadet"] == found["msp"]
+        predictions.setdefault(row["detector"], {})[row["id"]] = row["prediction"]
+    assert predictions["odin"] == predictions["cadet"] == predictions["msp"]
+    assert len(predictions["msp"]) == sum(len(rows) for key, rows in SPLITS.items() if key.startswith(f"{CONFIG}/"))
 
 
 def test_odin_is_tuned_on_external_rows(base, score, tmp_path):
@@ -205,7 +206,7 @@ def test_scores_depend_on_neither_batch_size_nor_workers(base, score, tmp_path):
     1e-5 of a column's largest number (test_extract.py), and scores by 1e-4 of the spread of a detector's scores."""
     pytest.importorskip("sklearn", reason="scikit-learn fits one")
     names = [
-        name for name, each in METHODS.items() if each.reads != "members" and name not in ("vim", "ens_v", "ens_r")
+        name for name, method in METHODS.items() if method.reads != "members" and name not in ("vim", "ens_v", "ens_r")
     ]
     runs = {}
     splits = f"{CONFIG}/test,{CONFIG}/validation,{CONFIG}-train/train"
@@ -249,8 +250,8 @@ def test_times_are_counted_in_forward_passes_and_reported(base, score, tmp_path,
     weights = tmp_path / "slow.pt"
     torch.save(fitted(small_models.slow).state_dict(), weights)
     slow = ["--model", f"{FILE}:slow", "--weights", str(weights)]
-    given = ["--release", str(base / "release"), *slow, "--device", "cpu"]
-    assert main(["extract", *given, "--splits", f"{CONFIG},{CONFIG}-train", "--out", str(tmp_path / "slow")]) == 0
+    inputs = ["--release", str(base / "release"), *slow, "--device", "cpu"]
+    assert main(["extract", *inputs, "--splits", f"{CONFIG},{CONFIG}-train", "--out", str(tmp_path / "slow")]) == 0
     expected = {"forward": 1, "msp": 1, "odin": 2, "cadet": 5, "mc_dropout": 4, "ens_v": 1 + 2 + 5}
     settings = ("--no-search", "--set", "mc_dropout.samples=4", "--set", "ens_v.components=1", "--times")
     names = ",".join([*expected][1:])
@@ -263,8 +264,15 @@ def test_times_are_counted_in_forward_passes_and_reported(base, score, tmp_path,
     assert {(line["images"], line["device"]) for line in lines} == {("40", "cpu")}
     # As in any scores file, equal runs give equal bytes: times stand beside.
     before = (tmp_path / "scores.parquet").read_bytes()
-    told = ["report", "--scores", str(tmp_path / "scores.parquet"), "--release", str(base / "release"), "--no-plots"]
-    assert main([*told, "--out", str(tmp_path / "report")]) == 0
+    command = [
+        "report",
+        "--scores",
+        str(tmp_path / "scores.parquet"),
+        "--release",
+        str(base / "release"),
+        "--no-plots",
+    ]
+    assert main([*command, "--out", str(tmp_path / "report")]) == 0
     (run,) = read_figures(tmp_path / "report").attrs["runs"]
     assert run["times"] == passes
     page = page_of(tmp_path / "report")
@@ -273,34 +281,21 @@ def test_times_are_counted_in_forward_passes_and_reported(base, score, tmp_path,
     assert (tmp_path / "scores.parquet").read_bytes() == before
     assert not (tmp_path / "scores.times.csv").exists()
     (tmp_path / "scores.times.csv").write_text("detector,forward_passes\nmsp,none\n")
-    assert main([*told, "--out", str(tmp_path / "other")]) == 2
+    assert main([*command, "--out", str(tmp_path / "other")]) == 2
     assert "error: Cannot read" in capsys.readouterr().err
 
 
 def test_times_need_the_model(score):
-    said = refused(score("--times", detectors="msp", model=False))
-    assert said == (
-        "error: Times are measured with the model. Give --release, --model and --weights, or leave out --times."
-    )
-
-
-def refused(ran):
-    code, _, err, _ = ran
-    assert code == 2
-    lines = err.splitlines()
-    assert len(lines) == 1
-    assert lines[0].startswith("error: ")
-    assert re.search(r"[.;] \w", lines[0]), "the next step follows"
-    return lines[0]
+    assert "Times are measured with the model. Give" in refused(score("--times", detectors="msp", model=False))
 
 
 def test_a_release_or_a_model_that_the_features_are_not_of(base, score, tmp_path):
     small_release(tmp_path / "another", {f"{CONFIG}/test": range(3)})
-    said = refused(score("--release", str(tmp_path / "another"), detectors="odin"))
-    assert "are of the release with digest" in said
-    assert "The features in" in said
-    said = refused(score("--weights", str(base / "other.pt"), detectors="odin"))
-    assert "are of the model small_models.py:with_dropout with digest" in said
+    message = refused(score("--release", str(tmp_path / "another"), detectors="odin"))
+    assert "are of the release with digest" in message
+    assert "The features in" in message
+    message = refused(score("--weights", str(base / "other.pt"), detectors="odin"))
+    assert "are of the model small_models.py:with_dropout with digest" in message
 
 
 def test_dropout_where_there_is_none(base, score, tmp_path):
@@ -308,16 +303,11 @@ def test_dropout_where_there_is_none(base, score, tmp_path):
     flags = [*model_flags(base, function="cnn"), "--weights", str(tmp_path / "cnn.pt"), "--splits", f"{CONFIG}/test"]
     assert main(["extract", *flags, "--device", "cpu", "--out", str(tmp_path / "cnn")]) == 0
     ours = ("--model", f"{FILE}:cnn", "--weights", str(tmp_path / "cnn.pt"))
-    said = refused(score(*ours, detectors="mc_dropout", features=tmp_path / "cnn"))
-    assert "small_models.py:cnn has no dropout layers with a positive rate" in said
+    message = refused(score(*ours, detectors="mc_dropout", features=tmp_path / "cnn"))
+    assert "small_models.py:cnn has no dropout layers with a positive rate" in message
     # Among all, it is left out with that reason.
     code, _, err, scores = score("--no-search", *ours, detectors="all", features=tmp_path / "cnn")
     assert code == 0
     assert "; mc_dropout, mc_dropout_mi (small_models.py:cnn has no dropout layers" in err
     assert "has no features of train, validation or held_out, on which it is fitted)" in err
     assert set(IMAGES) - set(scores) == {"mc_dropout", "mc_dropout_mi"}
-
-
-def test_every_row_of_the_release_has_a_score(score):
-    rows = sum(len(numbers) for key, numbers in SPLITS.items() if key.startswith(f"{CONFIG}/"))
-    assert len(score(detectors="energy", model=False)[3]["energy"]) == rows
