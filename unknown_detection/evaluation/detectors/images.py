@@ -140,7 +140,7 @@ class CADet(ImageDetector):
 
 
 class RankFeat(ImageDetector):
-    """Energy of the logits without the largest part of rank one of the feature maps (RankFeat).
+    """Energy of the logits without the largest part of rank one of the maps (RankFeat); see `without_rank_one`.
 
     Formula: E((f_a(x) + f_b(x)) / 2), with E the energy and f_a, f_b the model whose last block, or the one before,
     has X - s_1 u_1 v_1^T in place of its output X: of channels and pixels, or of tokens and channels.

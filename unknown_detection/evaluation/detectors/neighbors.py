@@ -277,7 +277,7 @@ def _relations(z: Doubles, probabilities: Doubles, detectors: Sequence[Relation]
 
 
 def _relations_on_device(z: Any, probabilities: Any, detectors: Sequence[Relation]) -> Doubles:
-    """As `_relations`, in float32 but for the sums: no pair's relation decides a score, so none is computed again."""
+    """As `_relations`, in float32, which suffices: a score is a sum of all relations, and no single one decides it."""
     import torch
 
     bank = detectors[0].bank

@@ -232,7 +232,7 @@ def _logits_of(
 
 
 def _require_repeatable(module: Any, images: Any, name: str) -> None:
-    """Check that a model gives the same logits twice, whatever random numbers come next."""
+    """Check that a model gives the same logits twice, with two seeds of torch's random numbers."""
     import torch
 
     logits = []
@@ -248,7 +248,7 @@ def _require_repeatable(module: Any, images: Any, name: str) -> None:
 
 
 def check_device(device: str) -> None:
-    """Check the name of a device, without a look at what devices there are."""
+    """Check the form of a device's name, without torch."""
     if not _DEVICES.fullmatch(device):
         raise EvaluationError(
             f"{device!r} is no device; give --device auto, cpu, cuda, cuda:1 (the second GPU) or mps."

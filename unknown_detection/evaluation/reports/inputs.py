@@ -30,7 +30,7 @@ from unknown_detection.evaluation.releases import Release
 from unknown_detection.evaluation.scoring.joining import (
     FIT_AND_TUNE_SPLITS,
     ReleaseIndex,
-    fit_half_ids,
+    ids_fitted_on,
     join_scores,
     release_index,
     rows_of,
@@ -148,7 +148,7 @@ def join_runs(
         if configs not in indexes:
             indexes[configs] = release_index(release, configs)
         index, scores = _chosen(indexes[configs], scores, splits)
-        fitted_on = fit_half_ids(release, provenance.fit_half if provenance else "")
+        fitted_on = ids_fitted_on(release, provenance.fit_half if provenance else "")
         joined = join_scores(
             index.table, scores, label_names=index.label_names, where=str(file.path), fitted_on=fitted_on
         )

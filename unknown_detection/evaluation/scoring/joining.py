@@ -224,11 +224,12 @@ def _class_indices(predictions: pa.ChunkedArray, names: Sequence[str]) -> pa.Chu
     return pc.if_else(inside, predictions, pa.scalar(None, pa.int64()))
 
 
-def fit_half_ids(release: Release, key: str) -> pa.Array:
-    """Return the ids of a split's rows that detectors were fitted on in place of training rows."""
+def ids_fitted_on(release: Release, key: str) -> pa.Array:
+    """Return the ids in the fit half of a split `config/split`, which detectors were fitted on; none without a key."""
     if not key:
         return _NO_IDS
-    rows = release.rows(*key.split("/", 1)) if "/" in key else release.rows(key, "")
+    config, _, split = key.partition("/")
+    rows = release.rows(config, split)
     fits = in_fit_half(rows["id"].to_pylist(), rows["label"].to_numpy())
     return rows["id"].filter(pa.array(fits)).combine_chunks()
 

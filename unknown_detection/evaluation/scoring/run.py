@@ -159,7 +159,7 @@ def _open_stores(features: Features) -> list[FeatureStore]:
 
 
 def several(detectors: Any) -> list[str | Own] | None:
-    """Return one or several detectors as a list, with `NAME,NAME` as two; None for None."""
+    """Return detectors as a list, `NAME,NAME` as two of them; None for None."""
     if detectors is None:
         return None
     listed: list[Any] = list(detectors) if isinstance(detectors, list | tuple) else [detectors]
@@ -167,7 +167,7 @@ def several(detectors: Any) -> list[str | Own] | None:
 
 
 def _require_packages_of(names: Sequence[str], own: Mapping[str, type[Detector]]) -> None:
-    """Check that what the detectors' fitting imports is installed, before any is fitted."""
+    """Check that the packages that fitting these detectors needs are installed."""
     needing = [(name, find_method(name, own).requires) for name in names]
     modules = sorted({module for _, required in needing for module in required})
     fitted = ", ".join(name for name, required in needing if required)

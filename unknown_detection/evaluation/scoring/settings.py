@@ -34,6 +34,7 @@ def parse_settings(
         EvaluationError: a text has another form, there is no such detector or hyperparameter, the detector is not
             scored, a value is no number, or a hyperparameter is set twice.
     """
+    scored = {*names, *(base for name in names for base in find_method(name, own).base_methods)}
     settings: dict[str, dict[str, tuple[float, ...]]] = {}
     for text in texts:
         key, equals, values = text.partition("=")
@@ -47,7 +48,7 @@ def parse_settings(
         if not hyperparameters:
             raise EvaluationError(f"{detector} has no hyperparameters. Leave --set {one_line(text)} out.")
         require_known(f"hyperparameter of {detector}", [name], hyperparameters)
-        if detector not in _with_bases(names, own):
+        if detector not in scored:
             raise EvaluationError(
                 f"--set {one_line(text)} is of {detector}, which is not scored. Add it to --detectors."
             )
@@ -69,11 +70,6 @@ def describe_settable() -> list[tuple[str, str]]:
             parts += ["searched: " + ", ".join(f"{value:g}" for value in sorted(values))] if len(values) > 1 else []
             lines.append((f"{method.name}.{name}", "; ".join(parts)))
     return lines
-
-
-def _with_bases(names: Sequence[str], own: Mapping[str, type[Detector]] | None) -> set[str]:
-    """Return detectors and those whose scores they combine."""
-    return {*names, *(base for name in names for base in find_method(name, own).base_methods)}
 
 
 def _number(text: str, where: str, *, whole: bool) -> float:

@@ -40,7 +40,7 @@ Result = TypeVar("Result")
 
 
 class Time(NamedTuple):
-    """The time of a detector on a batch: what it takes besides a forward pass, and whether it needs one, too."""
+    """The time of a detector on a batch besides a forward pass, and whether it needs one."""
 
     seconds: float
     needs_forward: bool
@@ -134,7 +134,7 @@ def read_times(path: Path) -> dict[str, float]:
 
 
 def _timed(work: Callable[[], Result]) -> tuple[Result, float]:
-    """Run some work whose result is on the CPU; return the result, and the least of some times, in seconds."""
+    """Run some work whose result is on the CPU; return the result and the least of several times, in seconds."""
     work()  # the first time includes what libraries set up
     times: list[float] = []
     while len(times) < _MOST and sum(times) < _LONG:
