@@ -56,6 +56,10 @@ def part(name, **changes):
     return split(name, kind=Part, **changes)
 
 
+def svhn(name, **changes):
+    return split(name, **({"source": SVHN_FULL, "partitions": ("test",)} | changes))
+
+
 def config(*splits, name="one", **changes):
     return Config(name, **({"labels": ClassesOf(DTD), "description": "A test."} | changes), splits=splits)
 
@@ -66,6 +70,7 @@ def benchmark(*configs):
 
 FIRST = split("first", quota=PerClass(10))
 OODNESS = Oodness.equal(DTD, 1.0)
+DRAWN = Classes("cifar100", "candidate", Draw(2, key="cifar/test"))
 MEASURED = dataclasses.replace(DTD, columns=(Column("breadth", "int64", "how broad the image is"),))
 
 WRONG = {
@@ -90,20 +95,15 @@ WRONG = {
         "one/a: it is drawn after one/a, which is drawn after it",
     ),
     "rest of other classes": (
-        [config(split("a", source=SVHN_FULL, partitions=("test",)), split("b", quota=Rest("one/a")))],
+        [config(svhn("a"), split("b", quota=Rest("one/a")))],
         "one/b: it is drawn after one/a, which draws from other images",
     ),
     "rest of other partitions": (
-        [
-            config(
-                split("a", source=SVHN_FULL, partitions=("test",)),
-                split("b", source=SVHN_FULL, partitions=("train",), quota=Rest("one/a")),
-            )
-        ],
+        [config(svhn("a"), svhn("b", partitions=("train",), quota=Rest("one/a")))],
         "one/b: it is drawn after one/a, which draws from other images",
     ),
     "apart from another source": (
-        [config(FIRST, split("b", source=SVHN_FULL, partitions=("test",), quota=PerClass(1, parent="one/first")))],
+        [config(FIRST, svhn("b", quota=PerClass(1, parent="one/first")))],
         "one/b: it is drawn after one/first, which draws from other images",
     ),
     "two configs of a name": ([config(FIRST), config(split())], "one: two configs have this name"),
@@ -137,19 +137,11 @@ WRONG = {
         "one/test.a: ranked_as names one/test.a, which is no split",
     ),
     "a draw keyed by no split": (
-        [
-            config(
-                split(
-                    source=CIFAR100,
-                    partitions=("test",),
-                    classes=Classes("cifar100", "candidate", Draw(2, key="cifar/test")),
-                )
-            )
-        ],
+        [config(split(source=CIFAR100, partitions=("test",), classes=DRAWN))],
         "one/test: the draw of its classes is keyed by cifar/test, which is no split",
     ),
     "labels drawn by no split": (
-        [config(FIRST, labels=Classes("cifar100", "candidate", Draw(2, key="cifar/test")))],
+        [config(FIRST, labels=DRAWN)],
         "one: the draw of its classes is keyed by cifar/test, which is no split",
     ),
     "duplicates of no split": (
@@ -189,7 +181,7 @@ WRONG = {
         "one/test: a part stands in a JoinedSplit, which has at least one",
     ),
     "a source's column that others have no value for": (
-        [config(split(source=MEASURED), split("other", source=SVHN_FULL, partitions=("test",)))],
+        [config(split(source=MEASURED), svhn("other"))],
         "one/other: it lacks the column breadth of another split, which has no value for absent rows",
     ),
     "oodness of one split of two": (
@@ -215,11 +207,11 @@ def test_a_wrong_declaration_fails_where_it_is_made(configs, sentence):
 
 
 def test_the_same_declarations_without_the_fault_are_taken():
-    whole = benchmark(
+    declared = benchmark(
         config(FIRST, split("second", quota=Rest("one/first")), name="one", duplicates_of="one/first"),
         config(JoinedSplit("test", (part("a"), part("b", role="near_ood"))), name="one-more"),
     )
-    assert whole.parts() == {
+    assert declared.parts() == {
         "one/first": ("one/first",),
         "one/second": ("one/second",),
         "one-more/test": ("one-more/test.a", "one-more/test.b"),
@@ -228,9 +220,9 @@ def test_the_same_declarations_without_the_fault_are_taken():
 
 def test_every_registered_benchmark_can_be_declared_again():
     for declared in BENCHMARKS.values():
-        again = dataclasses.replace(declared)
-        again.check()
-        assert again == declared
+        copy = dataclasses.replace(declared)
+        copy.check()
+        assert copy == declared
 
 
 def test_a_declaration_that_names_a_source_by_its_key_is_checked_when_it_is_built():
@@ -260,25 +252,19 @@ def test_rows_of_a_quota(quota, rows):
 
 
 def test_a_rest_has_what_the_other_split_leaves():
-    whole = benchmark(config(FIRST, split("second", quota=Rest("one/first"))))
-    assert (whole.count("one/first").rows, whole.count("one/second").rows) == (470, 5_640 - 470)
+    declared = benchmark(config(FIRST, split("second", quota=Rest("one/first"))))
+    assert (declared.count("one/first").rows, declared.count("one/second").rows) == (470, 5_640 - 470)
 
 
 def test_a_joined_split_counts_its_parts():
-    whole = benchmark(
-        config(
-            JoinedSplit(
-                "test",
-                (
-                    part("a", quota=PerClass(2), paper=PaperCount(90, "theirs is 90", classes=45)),
-                    part("b", role="near_ood", quota=Total(30), paper=PaperCount(30, classes=2)),
-                ),
-            )
-        )
+    parts = (
+        part("a", quota=PerClass(2), paper=PaperCount(90, "theirs is 90", classes=45)),
+        part("b", role="near_ood", quota=Total(30), paper=PaperCount(30, classes=2)),
     )
-    count = whole.count("one/test")
+    declared = benchmark(config(JoinedSplit("test", parts)))
+    count = declared.count("one/test")
     assert (count.rows, count.paper, count.why, count.classes) == (94 + 30, 120, "theirs is 90", 47)
-    assert [whole.count(key).rows for key in whole.parts()["one/test"]] == [94, 30]
+    assert [declared.count(key).rows for key in declared.parts()["one/test"]] == [94, 30]
 
 
 def test_drawn_classes_have_the_size_of_any_or_no_count():
@@ -338,5 +324,7 @@ def test_labels_are_of_known_images_of_the_source_that_label_counts():
 
 def test_keys_and_published_names():
     assert split_of("one/test.a") == split_of("one/test") == "one/test"
-    whole = benchmark(config(FIRST, JoinedSplit("test", (part("a"),), "list.txt"), split("last", published="x/last")))
-    assert whole.published() == {"one/test": "list.txt", "one/last": "x/last"}
+    declared = benchmark(
+        config(FIRST, JoinedSplit("test", (part("a"),), "list.txt"), split("last", published="x/last"))
+    )
+    assert declared.published() == {"one/test": "list.txt", "one/last": "x/last"}

@@ -1,5 +1,6 @@
 """Near-duplicates in the table of CIFAR-scale releases: whatever is built first, with shards or without."""
 
+import itertools
 import pickle
 import shutil
 
@@ -21,9 +22,9 @@ SPLITS = ("cifar/test", "cifar/near_ood", "cifar/far_ood_dtd", "cifar-train/trai
 
 
 @pytest.fixture(scope="module")
-def whole(demo, tmp_path_factory):
+def complete_release(demo, tmp_path_factory):
     """A release of four splits, built in one run."""
-    root = tmp_path_factory.mktemp("whole") / "release"
+    root = tmp_path_factory.mktemp("complete_release") / "release"
     build_demo(demo, root, benchmark=BENCHMARK, splits=SPLITS)
     return root
 
@@ -34,91 +35,96 @@ def table(root):
 
 def pixels_of(root):
     """The image of every row of a release by its split and id."""
-    found = {}
+    pictures = {}
     for path in sorted((root / "data").rglob("*.parquet")):
         key = f"{path.parent.name}/{path.name.split('-00')[0]}"
         for row in pq.read_table(path, columns=["id", "image"]).to_pylist():
-            found[key, row["id"]] = np.asarray(images.decode(row["image"]["bytes"]))
-    return found
+            pictures[key, row["id"]] = np.asarray(images.decode(row["image"]["bytes"]))
+    return pictures
 
 
-def test_every_distance_is_that_of_the_two_images(whole):
-    pictures, pairs = pixels_of(whole), read_pairs(table(whole))
+def test_every_distance_is_that_of_the_two_images(complete_release):
+    pictures, pairs = pixels_of(complete_release), read_pairs(table(complete_release))
     assert {pair.kind for pair in pairs} == {"equal", "near"}
     for pair in pairs:
-        one, other = pictures[pair.split, pair.id], pictures[pair.other_split, pair.other_id]
-        if np.array_equal(one, other):
+        picture, other_picture = pictures[pair.split, pair.id], pictures[pair.other_split, pair.other_id]
+        if np.array_equal(picture, other_picture):
             assert (pair.kind, pair.distance) == ("equal", 0)
             continue
         assert pair.kind == "near"
         # Only one of the two is moved by the measure, a training image never (builders.duplicates.distance).
-        assert pair.distance == pytest.approx(min(distance(other, one), distance(one, other)), abs=1e-6)
+        least = min(distance(other_picture, picture), distance(picture, other_picture))
+        assert pair.distance == pytest.approx(least, abs=1e-6)
         assert pair.distance <= THRESHOLD
 
 
-def test_a_near_pair_inside_test_is_found(demo, whole, tmp_path):
+def test_a_near_pair_inside_test_is_found(demo, complete_release, tmp_path):
     """ciFAIR lists 104 candidates inside CIFAR-100's test set, of which 74 are one photograph."""
-    listed = {name for pair in read_pairs(table(whole)) for name in (pair.id, pair.other_id)}
-    index = pq.read_table(whole / "index" / "cifar" / "test.parquet")["id"].to_pylist()
-    one, other = [name for name in index if name not in listed][:2]
+    listed = {name for pair in read_pairs(table(complete_release)) for name in (pair.id, pair.other_id)}
+    index = pq.read_table(complete_release / "index" / "cifar" / "test.parquet")["id"].to_pylist()
+    row_id, copy_id = [name for name in index if name not in listed][:2]
     shutil.copytree(demo["cifar100"], tmp_path / "cifar100")
     path = tmp_path / "cifar100" / "cifar-100-python" / "test"
     batch = pickle.loads(path.read_bytes(), encoding="latin1")
     rows = batch["data"].reshape(-1, 3, 32, 32)
-    rows[int(other.rpartition("/")[2])] = rows[int(one.rpartition("/")[2])][:, :, ::-1] // 2 + 60
+    rows[int(copy_id.rpartition("/")[2])] = rows[int(row_id.rpartition("/")[2])][:, :, ::-1] // 2 + 60
     path.write_bytes(python2_pickle(batch))
     build_demo({"cifar100": tmp_path / "cifar100"}, tmp_path / "out", benchmark=BENCHMARK, splits=("cifar/test",))
     near = [pair for pair in read_pairs(table(tmp_path / "out")) if pair.kind == "near"]
-    assert [(pair.splits, {pair.id, pair.other_id}) for pair in near] == [(("cifar/test", "cifar/test"), {one, other})]
+    assert [(pair.splits, {pair.id, pair.other_id}) for pair in near] == [
+        (("cifar/test", "cifar/test"), {row_id, copy_id})
+    ]
 
 
-def test_the_manifest_says_what_was_compared(whole):
-    every = sorted(SPLITS)
-    compared = set(listed_comparisons(typed(manifest_of(whole)).duplicates.compared))
-    pixels = {comparison("pixels", one, other) for one in every for other in every}
+def test_the_manifest_says_what_was_compared(complete_release):
+    keys = sorted(SPLITS)
+    compared = set(listed_comparisons(typed(manifest_of(complete_release)).duplicates.compared))
+    pixels = {comparison("pixels", *pair) for pair in itertools.product(keys, keys)}
     # The training images and those of test, which are known, with all others of the config: test with itself, too.
-    similarity = {comparison("similarity-2", one, other) for one in (SPLITS[3], SPLITS[0]) for other in SPLITS[:3]}
+    similarity = {
+        comparison("similarity-2", key, other_key) for key in (SPLITS[3], SPLITS[0]) for other_key in SPLITS[:3]
+    }
     assert compared == pixels | similarity
     assert comparison("similarity-2", "cifar/test", "cifar/test") in similarity
 
 
 @pytest.mark.parametrize("order", [(3, 2, 0, 1), pytest.param((0, 1, 3, 2), marks=pytest.mark.slow)])
-def test_the_order_of_runs_does_not_show(demo, whole, tmp_path, order):
+def test_the_order_of_runs_does_not_show(demo, complete_release, tmp_path, order):
     for number in order:
         key = SPLITS[number]
         # No run has a source that only other runs need.
         needed = {"dtd"} if key.endswith("dtd") else {"cifar100"}
         roots = {name: root for name, root in demo.items() if name in needed}
         build_demo(roots, tmp_path, benchmark=BENCHMARK, splits=(key,))
-    assert files_of(tmp_path) == files_of(whole)
+    assert files_of(tmp_path) == files_of(complete_release)
 
 
-def test_splits_without_shards_take_part(demo, whole, tmp_path):
+def test_splits_without_shards_take_part(demo, complete_release, tmp_path):
     build_demo(demo, tmp_path, benchmark=BENCHMARK, splits=SPLITS[:2], index_only=True)
-    first = [pair for pair in read_pairs(table(whole)) if set(pair.splits) <= set(SPLITS[:2])]
+    first = [pair for pair in read_pairs(table(complete_release)) if set(pair.splits) <= set(SPLITS[:2])]
     assert read_pairs(table(tmp_path)) == first
     build_demo(demo, tmp_path, benchmark=BENCHMARK, splits=SPLITS[2:], index_only=True)
-    assert table(tmp_path).read_bytes() == table(whole).read_bytes()
+    assert table(tmp_path).read_bytes() == table(complete_release).read_bytes()
     assert not (tmp_path / "data").exists()
     assert len(list((tmp_path / ".state" / "pixels").iterdir())) == 4
     build_demo(demo, tmp_path, benchmark=BENCHMARK, splits=SPLITS)
-    assert files_of(tmp_path) == files_of(whole)
+    assert files_of(tmp_path) == files_of(complete_release)
     assert list((tmp_path / ".state" / "pixels").iterdir()) == []
 
 
 def test_a_split_whose_pixels_are_gone_is_not_compared_and_the_run_says_so(demo, tmp_path, capsys):
     build_demo(demo, tmp_path, benchmark=BENCHMARK, splits=("cifar-train/train",), index_only=True)
-    for kept in (tmp_path / ".state" / "pixels").iterdir():
-        kept.unlink()
+    for path in (tmp_path / ".state" / "pixels").iterdir():
+        path.unlink()
     from builders.cifar_benchmark import main
 
     source = ["--cifar100", str(demo["cifar100"]), "--allow-partial", "--workers", "1"]
     assert main([*source, "--splits", "cifar/test", "--out", str(tmp_path)]) == 0
-    said = capsys.readouterr().err
-    assert "cifar/test is not compared with the images of cifar-train/train: the pixels of one of them" in said
-    every = ["cifar-train/train", "cifar/test"]
+    error = capsys.readouterr().err
+    assert "cifar/test is not compared with the images of cifar-train/train: the pixels of one of them" in error
+    keys = ["cifar-train/train", "cifar/test"]
     inside = {"by": "similarity-2", "splits": ["cifar/test"], "with": ["cifar/test"]}
-    expected = [{"by": "pixels", "splits": every, "with": every}, inside]
+    expected = [{"by": "pixels", "splits": keys, "with": keys}, inside]
     assert manifest_of(tmp_path)["duplicates"]["compared"] == expected
     assert verify([str(tmp_path), "--check", "fast", "--workers", "1"]) == 0
 

@@ -29,19 +29,19 @@ def write(folder, key, digests, *, ids=None, row_group_size=7):
 
 def by_dictionary(columns):
     """All pairs of places of equal digests: the naive way."""
-    places = defaultdict(list)
+    rows = defaultdict(list)
     for key, digests in columns.items():
         for number, digest in enumerate(digests):
-            places[digest].append((key, f"{key}#{number:04d}"))
-    return {pair for same in places.values() for pair in itertools.combinations(sorted(same), 2)}
+            rows[digest].append((key, f"{key}#{number:04d}"))
+    return {pair for group in rows.values() for pair in itertools.combinations(sorted(group), 2)}
 
 
-def found(indexes):
+def pairs_of(indexes):
     pairs = exact_pairs(indexes)
     assert all(pair.distance == 0 for pair in pairs)
-    places = [((p.split, p.id), (p.other_split, p.other_id)) for p in pairs]
-    assert len(set(places)) == len(places)
-    return set(places)
+    pairs_of_rows = [((p.split, p.id), (p.other_split, p.other_id)) for p in pairs]
+    assert len(set(pairs_of_rows)) == len(pairs_of_rows)
+    return set(pairs_of_rows)
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -54,34 +54,34 @@ def test_the_pairs_of_a_dictionary(tmp_path, monkeypatch, seed):
         for key, size in (("a/x", 0), ("a/y", 1), ("b/test", 33), ("b/u", 40))
     }
     indexes = {key: write(tmp_path, key, digests) for key, digests in columns.items()}
-    assert found(indexes) == by_dictionary(columns)
+    assert pairs_of(indexes) == by_dictionary(columns)
     assert by_dictionary(columns)
 
 
 def test_digests_that_only_begin_alike_are_no_pair(tmp_path):
     digests = ["ab" * 8 + f"{number:048x}" for number in range(20)]
-    assert found({"a/x": write(tmp_path, "a/x", digests)}) == set()
-    assert len(found({"a/x": write(tmp_path, "a/x", [*digests, digests[4]])})) == 1
+    assert pairs_of({"a/x": write(tmp_path, "a/x", digests)}) == set()
+    assert len(pairs_of({"a/x": write(tmp_path, "a/x", [*digests, digests[4]])})) == 1
 
 
 def test_one_image_in_two_splits_is_no_pair(tmp_path):
     indexes = {key: write(tmp_path, key, DIGESTS[:2], ids=["same", key]) for key in ("a/x", "a/y")}
-    assert found(indexes) == {(("a/x", "a/x"), ("a/y", "a/y"))}
+    assert pairs_of(indexes) == {(("a/x", "a/x"), ("a/y", "a/y"))}
 
 
 def test_a_large_group_is_paired_with_its_first_alone(tmp_path):
     # 100 images: 100 * 99 / 2 pairs. 101 images: one pair for each but the first, 100.
     for size, expected in ((ALL_PAIRS, 4950), (ALL_PAIRS + 1, 100)):
-        pairs = found(
+        pairs = pairs_of(
             {"a/x": write(tmp_path, "a/x", DIGESTS[:1] * (size - 1)), "b/x": write(tmp_path, "b/x", DIGESTS[:1])}
         )
         assert len(pairs) == expected
-    assert {one for one, _ in pairs} == {("a/x", "a/x#0000")}
+    assert {row for row, _ in pairs} == {("a/x", "a/x#0000")}
 
 
 def test_a_damaged_column_gives_no_false_pair(tmp_path):
     digests = [None, None, "", "ü" * 16, "é" * 16, "short", "short", *DIGESTS[:1]]
-    assert found({"a/x": write(tmp_path, "a/x", digests)}) == {(("a/x", "a/x#0005"), ("a/x", "a/x#0006"))}
+    assert pairs_of({"a/x": write(tmp_path, "a/x", digests)}) == {(("a/x", "a/x#0005"), ("a/x", "a/x#0006"))}
 
 
 def test_rows_come_by_id_with_role_and_class(tmp_path):

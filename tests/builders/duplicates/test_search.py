@@ -31,10 +31,10 @@ def stated(query, reference):
         np.sqrt(np.square(differences(image.astype(float))[5:27, 5:27]).mean()) for image in (query, reference)
     )
     by_detail = by_scipy(query, reference)
-    found = [by_detail * max(1, 10 / max(contrast, LEAST)) ** 2]
+    distances = [by_detail * max(1, 10 / max(contrast, LEAST)) ** 2]
     if contrast <= 13 or by_detail <= 0.13:
-        found.append(0.6 * by_loops(query, reference))
-    return max(LEAST, min(found))
+        distances.append(0.6 * by_loops(query, reference))
+    return max(LEAST, min(distances))
 
 
 def by_scipy(query, reference):
@@ -56,9 +56,9 @@ def by_scipy(query, reference):
 
 
 def detail(image):
-    found = differences(image)
-    nearby = ndimage.gaussian_filter(np.square(found).mean(axis=2), 4, mode="nearest")
-    return found / np.sqrt(nearby + 64)[..., None]
+    levels = differences(image)
+    nearby = ndimage.gaussian_filter(np.square(levels).mean(axis=2), 4, mode="nearest")
+    return levels / np.sqrt(nearby + 64)[..., None]
 
 
 def differences(image):
@@ -87,13 +87,14 @@ def by_loops(query, reference):
 
 
 def terms(crop, centre):
-    blocks, others = block_means(crop), block_means(centre)
+    blocks, centre_blocks = block_means(crop), block_means(centre)
     pattern = np.square(outline(crop) - outline(centre)).sum()
     colour = plain = 0.0
     for i, j, c in itertools.product(range(7), range(7), range(3)):
-        colour += ((blocks[i][j][c] - grey(blocks[i][j])) - (others[i][j][c] - grey(others[i][j]))) ** 2 / 49 / 100**2
-        plain += (blocks[i][j][c] - others[i][j][c]) ** 2 / (49 * 3) / 20**2
-    weight = max(0.0, 1 - max(roughness(blocks), roughness(others)) / 6)
+        block, other = blocks[i][j], centre_blocks[i][j]
+        colour += ((block[c] - grey(block)) - (other[c] - grey(other))) ** 2 / 49 / 100**2
+        plain += (block[c] - other[c]) ** 2 / (49 * 3) / 20**2
+    weight = max(0.0, 1 - max(roughness(blocks), roughness(centre_blocks)) / 6)
     return pattern + colour + weight * plain
 
 
@@ -159,8 +160,8 @@ def planted(seed):
 def brute_force():
     """Queries, references, and the gap and the distance of every pair."""
     queries, references = planted(0)
-    found = [[[measure(query, image) for image in references] for query in queries] for measure in (gap, distance)]
-    return queries, references, *map(np.array, found)
+    measured = [[[measure(query, image) for image in references] for query in queries] for measure in (gap, distance)]
+    return queries, references, *map(np.array, measured)
 
 
 @pytest.fixture(scope="module")
@@ -185,9 +186,9 @@ def test_gaps_are_those_defined(brute_force):
 @pytest.mark.parametrize("threshold", [0.0, 0.05, THRESHOLD, 0.3, 0.6, 1.5])
 def test_exactly_the_pairs_of_brute_force_are_found(brute_force, threshold):
     queries, references, gaps, distances = brute_force
-    found = as_set(search(queries, references, threshold=threshold))
+    pairs = as_set(search(queries, references, threshold=threshold))
     rows, columns = np.nonzero((gaps <= REACH) & (distances <= threshold))
-    assert found == set(
+    assert pairs == set(
         zip(rows.tolist(), columns.tolist(), distances[rows, columns].astype(np.float32).tolist(), strict=True)
     )
 
@@ -196,8 +197,8 @@ def test_a_threshold_that_is_the_distance_of_a_pair_includes_it(brute_force):
     queries, references, gaps, distances = brute_force
     reached = np.sort(distances[gaps <= REACH])
     for number in range(0, len(reached), 8):
-        found = search(queries, references, threshold=float(reached[number])).queries
-        assert len(found) == np.searchsorted(reached, reached[number], "right")
+        rows_found = search(queries, references, threshold=float(reached[number])).queries
+        assert len(rows_found) == np.searchsorted(reached, reached[number], "right")
 
 
 @given(seeds)
@@ -205,8 +206,8 @@ def test_a_threshold_that_is_the_distance_of_a_pair_includes_it(brute_force):
 def test_brute_force_agrees_on_any_images(seed):
     queries, references = assorted(seed), assorted(seed + 1)
     references[0] = queries[3]
-    found = {(query, reference) for query, reference, _ in as_set(search(queries, references, threshold=0.8))}
-    assert found == {
+    pairs = {(query, reference) for query, reference, _ in as_set(search(queries, references, threshold=0.8))}
+    assert pairs == {
         (i, j)
         for i, query in enumerate(queries)
         for j, image in enumerate(references)
@@ -216,18 +217,20 @@ def test_brute_force_agrees_on_any_images(seed):
 
 @given(seeds, st.integers(1, 40), st.integers(1, 40), st.integers(1, 40), st.integers(1, 90))
 @settings(max_examples=10)
-def test_how_much_is_worked_on_at_once_changes_nothing(seed, queries_at_once, parts, references_at_once, candidates):
+def test_how_much_is_worked_on_at_once_changes_nothing(
+    seed, queries_at_once, variants_at_once, references_at_once, candidates
+):
     queries, references = planted(seed)
-    whole = search(queries, references, threshold=0.5)
+    expected = search(queries, references, threshold=0.5)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(near_duplicates, "_QUERIES", queries_at_once)
-        patch.setattr(near_duplicates, "_AT_ONCE", parts)
+        patch.setattr(near_duplicates, "_AT_ONCE", variants_at_once)
         patch.setattr(near_duplicates, "_REFERENCES", references_at_once)
         patch.setattr(near_duplicates, "_CANDIDATES", candidates)
-        parts = search(queries, references, threshold=0.5)
-    assert parts.queries.tolist() == whole.queries.tolist()
-    assert parts.references.tolist() == whole.references.tolist()
-    assert parts.distances.tolist() == whole.distances.tolist()
+        variants_at_once = search(queries, references, threshold=0.5)
+    assert variants_at_once.queries.tolist() == expected.queries.tolist()
+    assert variants_at_once.references.tolist() == expected.references.tolist()
+    assert variants_at_once.distances.tolist() == expected.distances.tolist()
 
 
 @given(seeds)
@@ -293,7 +296,7 @@ def test_contrast_changes_the_distance_by_a_bound(seed, times):
 def contrasted(photographs, count):
     """Patches that have contrast, drawn, and the generator that drew them."""
     random = np.random.default_rng(0)
-    images = np.concatenate([found for found, _ in photographs])
+    images = np.concatenate([squares for squares, _ in photographs])
     images = images[images.std(axis=(1, 2)).mean(axis=1) > 25]
     assert len(images) >= count
     return images[random.permutation(len(images))[:count]], random
@@ -330,15 +333,15 @@ def test_copies_that_were_changed_twice_are_found(photographs):
 def test_enlarged_and_reduced_photographs_are_found(photographs, side):
     (china, _), _ = photographs
     before, after = abs(side - 32) // 2, abs(side - 32) - abs(side - 32) // 2
-    found = 0
+    near = 0
     for image in china[:40]:
         other = np.asarray(Image.fromarray(image).resize((side, side), Image.Resampling.BICUBIC))
         if side > 32:
             other = other[before:-after, before:-after]
         else:
             other = np.pad(other, ((before, after), (before, after), (0, 0)), mode="edge")
-        found += distance(other, image) <= THRESHOLD
-    assert found >= 39
+        near += distance(other, image) <= THRESHOLD
+    assert near >= 39
 
 
 def test_photographs_of_different_things_are_no_duplicates(photographs):
@@ -414,9 +417,9 @@ def test_featureless_images_of_other_levels_are_not(query, reference):
 def test_a_search_among_featureless_images_alone_is_exact():
     random = np.random.default_rng(0)
     images = np.stack([constant(*random.integers(0, 40, 3)) for _ in range(20)])
-    found = {(query, reference) for query, reference, _ in as_set(search(images, images))}
+    pairs = {(query, reference) for query, reference, _ in as_set(search(images, images))}
     expected = {(i, j) for i in range(20) for j in range(20) if distance(images[i], images[j]) <= THRESHOLD}
-    assert found == expected and 20 < len(found) < 400
+    assert pairs == expected and 20 < len(pairs) < 400
 
 
 def test_pairs_are_sorted_by_query_then_distance_then_reference():

@@ -1,7 +1,6 @@
 """Rebuilding a published index: the publisher's bytes from the right sources, one sentence for anything else."""
 
 import json
-import os
 import shutil
 
 import pytest
@@ -13,25 +12,25 @@ from builders.executors.local import LocalExecutor
 from builders.pipeline.from_index import plan_published
 from builders.pipeline.published import Published
 from builders.pipeline.run import write_release
-from tests.builders.conftest import files_of
+from tests.builders.conftest import files_of, linked
 from tests.killing import watched_at_renames
-from tests.manifests import as_json, write_json
+from tests.manifests import as_json, manifest_of, write_json
 from unknown_detection.terminal.progress import TerminalMeter
 
 
 @pytest.fixture(scope="module")
 def published(cifar_release, release, tmp_path_factory):
     """Releases by config, as a reader gets them: without pixels and without state."""
-    found = {}
+    by_config = {}
     for root, configs in ((cifar_release, ("cifar", "cifar-train")), (release, ("imagenet",))):
-        place = tmp_path_factory.mktemp("published")
+        folder = tmp_path_factory.mktemp("published")
         for name in ("manifest.json", "index", "excluded", "duplicates"):
             if (root / name).is_dir():
-                shutil.copytree(root / name, place / name)
+                shutil.copytree(root / name, folder / name)
             elif (root / name).exists():
-                shutil.copy(root / name, place / name)
-        found |= {config: Published(place, config) for config in configs}
-    return found
+                shutil.copy(root / name, folder / name)
+        by_config |= {config: Published(folder, config) for config in configs}
+    return by_config
 
 
 def materialize(published, roots, out, workers=1):
@@ -39,26 +38,16 @@ def materialize(published, roots, out, workers=1):
         return as_json(write_release(plan_published(published, roots, out, meter, executor)))
 
 
-def linked(source, target):
-    """A copy of a folder whose files are links, so that one of them can be replaced."""
-    for path in sorted(source.rglob("*")):
-        if path.is_file():
-            place = target / path.relative_to(source)
-            place.parent.mkdir(parents=True, exist_ok=True)
-            os.link(path, place)
-    return target
-
-
 @pytest.mark.parametrize(("config", "origin"), [("cifar", "cifar_release"), ("imagenet", "release")])
 def test_the_same_sources_give_the_publishers_files(published, demo, tmp_path, request, config, origin):
     expected = files_of(request.getfixturevalue(origin))
     manifest = materialize(published[config], demo, tmp_path)
-    found = files_of(tmp_path)
-    for name, content in found.items():
+    files = files_of(tmp_path)
+    for name, content in files.items():
         if name.startswith(("data/", "index/", "excluded/")):
             assert content == expected[name], name
     assert manifest["configs"][config] == json.loads(expected["manifest.json"])["configs"][config]
-    assert sum(name.startswith("data/") for name in found) == len(manifest["configs"][config]["splits"])
+    assert sum(name.startswith("data/") for name in files) == len(manifest["configs"][config]["splits"])
 
 
 def test_configs_are_added_to_one_folder(published, demo, tmp_path):
@@ -66,17 +55,24 @@ def test_configs_are_added_to_one_folder(published, demo, tmp_path):
     before = files_of(tmp_path)
     manifest = materialize(published["imagenet"], demo, tmp_path, workers=2)
     assert sorted(manifest["configs"]) == ["cifar-train", "imagenet"]
-    kept = {name for name in before if name.startswith(("data/", "index/", "excluded/"))}
-    assert all(files_of(tmp_path)[name] == before[name] for name in kept)
+    earlier = {name for name in before if name.startswith(("data/", "index/", "excluded/"))}
+    assert all(files_of(tmp_path)[name] == before[name] for name in earlier)
+
+
+def changed(published, folder, change, split):
+    """One split of a published config whose manifest was changed, and the manifest."""
+    root = shutil.copytree(published.root, folder)
+    manifest = manifest_of(root)
+    change(manifest)
+    write_json(root, manifest)
+    return Published(root, published.config, only=frozenset((split,))), manifest
 
 
 def test_a_release_from_before_the_table_of_duplicates_is_built_too(published, demo, tmp_path):
-    place = shutil.copytree(published["imagenet"].root, tmp_path / "published")
-    manifest = json.loads((place / "manifest.json").read_text(encoding="utf-8"))
-    del manifest["duplicates"]
-    write_json(place, manifest)
-    shutil.rmtree(place / "duplicates")
-    built = materialize(Published(place, "imagenet", only=frozenset(("far_ood_food32",))), demo, tmp_path / "out")
+    remove = lambda manifest: manifest.pop("duplicates")  # noqa: E731
+    before_table, manifest = changed(published["imagenet"], tmp_path / "published", remove, "far_ood_food32")
+    shutil.rmtree(before_table.root / "duplicates")
+    built = materialize(before_table, demo, tmp_path / "out")
     before = manifest["configs"]["imagenet"]["splits"]["far_ood_food32"]
     assert built["configs"]["imagenet"]["splits"]["far_ood_food32"]["digest"] == before["digest"]
 
@@ -117,31 +113,35 @@ def test_an_edition_without_an_image_is_named(published, demo, tmp_path):
     assert "Food-101 (2014)" in str(caught.value)
 
 
-def test_an_index_that_was_changed_is_refused(published, demo, tmp_path):
-    place = shutil.copytree(published["imagenet"].root, tmp_path / "published")
-    manifest = json.loads((place / "manifest.json").read_text(encoding="utf-8"))
-    manifest["configs"]["imagenet"]["splits"]["test"]["digest"] = "0" * 64
-    write_json(place, manifest)
-    with pytest.raises(BuildError, match=r"has other rows than its manifest says \(digest 0000"):
-        materialize(Published(place, "imagenet"), demo, tmp_path / "out")
-
-
-def test_another_version_of_the_benchmark_is_refused(published, demo, tmp_path):
-    place = shutil.copytree(published["imagenet"].root, tmp_path / "published")
-    manifest = json.loads((place / "manifest.json").read_text(encoding="utf-8"))
-    manifest["benchmarks"]["imagenet"]["version"] = "9.0.0"
-    write_json(place, manifest)
-    with pytest.raises(BuildError, match=r"do not build version 9\.0\.0 of the benchmark imagenet, only 1\.1\.0"):
-        materialize(Published(place, "imagenet"), demo, tmp_path / "out")
-
-
-def test_generated_images_that_name_no_generator_are_refused(published, demo, tmp_path):
-    place = shutil.copytree(published["cifar"].root, tmp_path / "published")
-    manifest = json.loads((place / "manifest.json").read_text(encoding="utf-8"))
-    del manifest["configs"]["cifar"]["splits"]["far_ood_dtd"]["generator"]
-    write_json(place, manifest)
-    with pytest.raises(BuildError, match="does not say how the images of cifar/far_ood_dtd were generated"):
-        materialize(Published(place, "cifar", only=frozenset(("far_ood_dtd",))), demo, tmp_path / "out")
+@pytest.mark.parametrize(
+    ("config", "split", "change", "sentence"),
+    [
+        (
+            "imagenet",
+            "test",
+            lambda manifest: manifest["configs"]["imagenet"]["splits"]["test"].update(digest="0" * 64),
+            r"has other rows than its manifest says \(digest 0000",
+        ),
+        (
+            "imagenet",
+            "test",
+            lambda manifest: manifest["benchmarks"]["imagenet"].update(version="9.0.0"),
+            r"do not build version 9\.0\.0 of the benchmark imagenet, only 1\.1\.0",
+        ),
+        (
+            "cifar",
+            "far_ood_dtd",
+            lambda manifest: manifest["configs"]["cifar"]["splits"]["far_ood_dtd"].pop("generator"),
+            "does not say how the images of cifar/far_ood_dtd were generated",
+        ),
+    ],
+    ids=["another-index", "another-version", "no-generator"],
+)
+def test_an_index_that_does_not_fit_its_manifest_or_these_tools_is_refused(
+    published, demo, tmp_path, config, split, change, sentence
+):
+    with pytest.raises(BuildError, match=sentence):
+        materialize(changed(published[config], tmp_path / "published", change, split)[0], demo, tmp_path / "out")
 
 
 def test_a_config_that_is_not_there_is_refused(published, demo, tmp_path):
@@ -172,5 +172,5 @@ def test_a_killed_run_goes_on_to_the_publishers_files(published, release, demo, 
     out = watched.as_killed(point)
     materialize(published["imagenet"], demo, out)
     expected = files_of(release)
-    found = files_of(out)
-    assert all(found[name] == expected[name] for name in found if name.startswith(("data/", "index/")))
+    files = files_of(out)
+    assert all(files[name] == expected[name] for name in files if name.startswith(("data/", "index/")))

@@ -88,8 +88,8 @@ def test_a_release_built_from_a_store_is_the_local_one_and_says_nothing_of_the_s
     for path in out.rglob("*"):
         if path.is_file():
             data = path.read_bytes()
-            found = [word for word in (KEY, SECRET, store.url, proxy.url, *buckets) if word.encode() in data]
-            assert not found, f"{path.relative_to(out)} has {found}"
+            secrets = [word for word in (KEY, SECRET, store.url, proxy.url, *buckets) if word.encode() in data]
+            assert not secrets, f"{path.relative_to(out)} has {secrets}"
     # The headers of the tar and images that lie close together in it are read at once.
     splits = json.loads(expected["manifest.json"])["configs"]["cifar"]["splits"]
     rows = splits["external_validation"]["rows"]
@@ -106,8 +106,8 @@ def test_a_release_is_built_from_one_store_into_another(textures, expected_textu
     shown = capsys.readouterr()
     assert f"in {textures}" in shown.err  # where it was indexed
     assert not [word for word in (KEY, SECRET) if word in shown.out + shown.err]
-    found = store.files(out.removeprefix("s3://"))
-    assert {name: data for name, data in found.items() if not name.startswith(".state/")} == expected_textures
+    objects = store.files(out.removeprefix("s3://"))
+    assert {name: data for name, data in objects.items() if not name.startswith(".state/")} == expected_textures
 
 
 def test_a_dry_run_reads_no_image(textures, demo, proxy, tmp_path, capsys):
@@ -138,9 +138,9 @@ def test_refused_credentials_end_the_run_in_a_sentence_and_the_same_command_goes
 
     proxy.fault = after_half
     assert built(textures, tmp_path / "out") == 2
-    said = capsys.readouterr().err
-    assert "the store refused these credentials" in said
-    assert "Traceback" not in said
+    error = capsys.readouterr().err
+    assert "the store refused these credentials" in error
+    assert "Traceback" not in error
     assert files_of(tmp_path / "out") == {}
     proxy.fault = None
     assert built(textures, tmp_path / "out") == 0
@@ -171,9 +171,9 @@ def test_several_wrong_addresses_are_told_together(store, tmp_path, capsys):
     store.client.pipe_file(f"{bucket}/dtd", b"a file")
     flags = [f"--dtd=s3://{bucket}/dtd", f"--svhn=s3://{bucket}/svhn", "--splits", f"{ONE},cifar/far_ood_svhn"]
     assert cifar_benchmark.main([*flags, "--out", str(tmp_path / "out"), *FLAGS]) == 2
-    said = capsys.readouterr().err
-    assert f"--dtd s3://{bucket}/dtd is a file, not a folder" in said
-    assert f"--svhn s3://{bucket}/svhn does not exist" in said
+    error = capsys.readouterr().err
+    assert f"--dtd s3://{bucket}/dtd is a file, not a folder" in error
+    assert f"--svhn s3://{bucket}/svhn does not exist" in error
 
 
 def test_an_archive_that_is_replaced_during_the_build_is_refused(store, proxy, laid_out, tmp_path, capsys):
@@ -185,12 +185,12 @@ def test_an_archive_that_is_replaced_during_the_build_is_refused(store, proxy, l
     planned = sum(request.path == name and request.method == "GET" for request in proxy.requests)
     proxy.requests.clear()
     client, place = store.client, name.lstrip("/")
-    whole = client.cat_file(place)
+    archive = client.cat_file(place)
 
     def replaced(request):
-        read = sum(one.path == name and one.method == "GET" for one in proxy.requests)
+        read = sum(earlier.path == name and earlier.method == "GET" for earlier in proxy.requests)
         if request.path == name and read == planned + 1:
-            client.pipe_file(place, whole + bytes(512))
+            client.pipe_file(place, archive + bytes(512))
         return None
 
     proxy.fault = replaced
@@ -204,12 +204,12 @@ def test_addresses_may_stand_in_the_sources_file_and_are_scanned(textures, store
     listing = tmp_path / "sources.toml"
     listing.write_text(f'dtd = "{textures}"\n')
     assert sources(["--sources", str(listing), "--json"]) == 0
-    (dtd,) = [one for one in json.loads(capsys.readouterr().out) if one["source"] == "dtd"]
+    (dtd,) = [source for source in json.loads(capsys.readouterr().out) if source["source"] == "dtd"]
     assert (dtd["folder"], dtd["folder_exists"], dtd["partitions_found"]) == (textures, None, None)
     assert proxy.requests == []
     forget_clients()
     assert sources(["--sources", str(listing), "--scan", "--json"]) == 0
-    (dtd,) = [one for one in json.loads(capsys.readouterr().out) if one["source"] == "dtd"]
+    (dtd,) = [source for source in json.loads(capsys.readouterr().out) if source["source"] == "dtd"]
     assert dtd["folder_exists"] is True
     assert dtd["partitions_found"] == ["images"]
 

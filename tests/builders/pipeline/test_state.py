@@ -18,10 +18,10 @@ ADOPTED, PLANS = {"imagenet/test": ""}, {"imagenet/test": "ab" * 32}
 def run(tmp_path):
     """A run into a folder where a run like it recorded its state."""
     request = BuildRequest(out=tmp_path, splits=(), roots={}, seed=0, allow_partial=True, demo=True)
-    found = planning_run(BENCHMARK, request)
-    found.layout.state.mkdir()
-    State(found, ADOPTED).record(PLANS)
-    return found
+    earlier_run = planning_run(BENCHMARK, request)
+    earlier_run.layout.state.mkdir()
+    State(earlier_run, ADOPTED).record(PLANS)
+    return earlier_run
 
 
 def path_of(run):
@@ -80,11 +80,11 @@ def test_a_named_pipe_is_not_waited_for(run):
 
 def test_half_written_files_go_before_a_run_and_after_it(tmp_path):
     """A worker of a Ray cluster lives some seconds longer than its driver that was killed, and leaves its file."""
-    left = tmp_path / "data" / "cifar" / ".test-00000-of-00001.parquet.12.tmp"
-    left.parent.mkdir(parents=True)
+    temporary = tmp_path / "data" / "cifar" / ".test-00000-of-00001.parquet.12.tmp"
+    temporary.parent.mkdir(parents=True)
     (tmp_path / "manifest.json").write_text("{}")
-    left.touch()
+    temporary.touch()
     with locked(Layout(tmp_path)):
-        assert not left.exists()
-        left.touch()
-    assert not left.exists()
+        assert not temporary.exists()
+        temporary.touch()
+    assert not temporary.exists()

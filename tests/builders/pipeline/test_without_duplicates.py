@@ -37,14 +37,14 @@ def test_the_rule():
     train, other_train = row("x/train", "t1"), row("x/train", "t2")
     test, near, far = row("x/test", "a"), row("x/near_ood", "b", "near_ood"), row("x/far_ood", "c", "far_ood")
 
-    def gone(*pairs):
-        return removed_rows([pair_of(one, other, 0.0) for one, other in pairs], {"x/train"})
+    def removed(*pairs):
+        return removed_rows([pair_of(*rows, 0.0) for rows in pairs], {"x/train"})
 
-    assert gone((train, test)) == {"a": "t1"}
-    assert gone((train, other_train)) == {"t1": "t2", "t2": "t1"}
-    assert gone((test, near)) == {"a": "b", "b": "a"}
+    assert removed((train, test)) == {"a": "t1"}
+    assert removed((train, other_train)) == {"t1": "t2", "t2": "t1"}
+    assert removed((test, near)) == {"a": "b", "b": "a"}
     # Of three of a kind the training image stays, and the least id is the evidence.
-    assert gone((train, near), (train, far), (near, far)) == {"b": "c", "c": "b"}
+    assert removed((train, near), (train, far), (near, far)) == {"b": "c", "c": "b"}
 
 
 def test_what_is_compared_does_not_depend_on_the_splits_that_are_built():
@@ -65,20 +65,20 @@ def planted(demo, release, plain, tmp_path_factory):
     """Sources with duplicates, and for each image that has to go the id of the other."""
     planting = Planting(demo["imagenet"], plain, tmp_path_factory.mktemp("planted") / "imagenet")
     known = planting.copy((TRAIN, 0), (NEAR, 0))
-    both = planting.copy((TEST, 1), (NEAR, 1))
+    unknown = planting.copy((TEST, 1), (NEAR, 1))
     # The image that moves up for the first is a training image as well, so its class of two has none left.
-    gone = planting.row(NEAR, 0)
+    first = planting.row(NEAR, 0)
     everyone = pq.read_table(release / "index" / f"{NEAR}.parquet", columns=["id", "class_id"]).to_pylist()
-    (second,) = [r["id"] for r in everyone if r["class_id"] == gone.class_id and r["id"] != gone.id]
+    (second,) = [r["id"] for r in everyone if r["class_id"] == first.class_id and r["id"] != first.id]
     path = planting.files[second.rpartition("/")[2]]
     data = planting.path(TRAIN, 2).read_bytes()
     path.unlink()
     path.write_bytes(data)
     train = {planting.row(TRAIN, number).id for number in (0, 2)}
-    expected = {gone.id: planting.row(TRAIN, 0).id, second: planting.row(TRAIN, 2).id}
-    expected |= {both.id: both.other_id, both.other_id: both.id}
+    expected = {first.id: planting.row(TRAIN, 0).id, second: planting.row(TRAIN, 2).id}
+    expected |= {unknown.id: unknown.other_id, unknown.other_id: unknown.id}
     assert {known.id, known.other_id} & train
-    return demo | {"imagenet": planting.folder}, expected, gone.class_id
+    return demo | {"imagenet": planting.folder}, expected, first.class_id
 
 
 @pytest.fixture(scope="module")
@@ -99,10 +99,10 @@ def test_duplicates_are_gone_and_others_of_their_class_moved_up(planted, plain, 
     for key in BENCHMARK.parts():
         before, after = ids(plain, key), ids(varied, key)
         assert not set(after) & expected.keys(), key
-        gone = set(before) & expected.keys()
+        duplicates = set(before) & expected.keys()
         # One image a class, and one class that has no other.
         assert len(before) - len(after) <= (key == NEAR)
-        assert len(set(before) - set(after)) >= len(gone)
+        assert len(set(before) - set(after)) >= len(duplicates)
     classes = pq.read_table(varied / "index" / f"{NEAR}.parquet")["class_id"].to_pylist()
     assert short not in classes
 
@@ -178,14 +178,14 @@ def test_shifted_images_keep_the_same_originals_as_the_clean_ones(demo, tmp_path
     # Both validation images of `builders.demo.duplicates`: a bathtub that is also a tub.
     tubs = {f"val/ILSVRC2012_val_{number:08d}.JPEG" for number in (207, 751)}
     assert not tubs & {row["source_id"] for row in (*clean, *held_out)}
-    gone = {
+    evidence = {
         row.image: row.evidence
         for row in read_excluded(tmp_path / "excluded" / "broad-resized.csv")
         if row.rule == "duplicate"
     }
-    assert tubs < gone.keys()
-    for one, other in zip(sorted(tubs), sorted(tubs, reverse=True), strict=True):
-        assert gone[one].startswith(f"imagenet/{other}")
+    assert tubs < evidence.keys()
+    for tub, other_tub in zip(sorted(tubs), sorted(tubs, reverse=True), strict=True):
+        assert evidence[tub].startswith(f"imagenet/{other_tub}")
 
 
 def test_a_folder_of_the_unvaried_benchmark_is_refused(planted, tmp_path, capsys):
@@ -193,9 +193,9 @@ def test_a_folder_of_the_unvaried_benchmark_is_refused(planted, tmp_path, capsys
     assert main(flags(sources, tmp_path, "--splits", "imagenet/far_ood_food32")) == 0
     before = files_of(tmp_path)
     assert main(flags(sources, tmp_path, "--withdraw", "duplicates")) == 2
-    said = capsys.readouterr().err
-    assert "and this run has 1.1.0+without-duplicates" in said
-    assert "looking for duplicates" not in said
+    error = capsys.readouterr().err
+    assert "and this run has 1.1.0+without-duplicates" in error
+    assert "looking for duplicates" not in error
     assert files_of(tmp_path) == before
 
 
@@ -245,10 +245,10 @@ def test_near_duplicates_go_too(demo, cifar_release, tmp_path):
     pairs = read_pairs(cifar_release / "duplicates" / "pairs.parquet")
     repeating = {pair.other_id for pair in pairs if pair.split == "cifar-train/train" and pair.other_split in splits}
     # All splits of the benchmark are compared, also those that are not built.
-    both = {row for pair in pairs if "cifar-train/train" not in pair.splits for row in (pair.id, pair.other_id)}
-    assert repeating - both and both - repeating
+    ambiguous = {row for pair in pairs if "cifar-train/train" not in pair.splits for row in (pair.id, pair.other_id)}
+    assert repeating - ambiguous and ambiguous - repeating
     for key in splits[:2]:
-        assert set(ids(tmp_path, key)) == set(ids(cifar_release, key)) - repeating - both
+        assert set(ids(tmp_path, key)) == set(ids(cifar_release, key)) - repeating - ambiguous
     assert json.loads((tmp_path / "manifest.json").read_text(encoding="utf-8"))["benchmarks"]["cifar"]["version"] == (
         f"{CIFAR.version}+without-duplicates"
     )

@@ -46,7 +46,7 @@ def test_the_first_of_each_class_do_not_depend_on_how_many_are_ranked_together(s
     classes = view.index.table["class_id"].to_pylist()
     expected = []
     for class_id, limit in zip("ab", limits, strict=True):
-        rows = [row for row, found in enumerate(classes) if found == class_id]
+        rows = [row for row, row_class in enumerate(classes) if row_class == class_id]
         expected += sorted(rows, key=lambda row: digest(names[row]))[:limit]
     limits_by_code = np.array([dict(zip("ab", limits, strict=True))[name] for name in view.class_ids], np.int64)
     before = candidates._RANKED_TOGETHER

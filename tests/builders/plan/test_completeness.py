@@ -40,24 +40,24 @@ def counts_of(key, partition):
 
 def parts_with_counts():
     """Every partition with counts by class and the classes that some split needs of it, each once."""
-    met = {}
+    ids = {}
     for benchmark in (IMAGENET, CIFAR, FACETS):
         for part, (_, split) in benchmark.by_key().items():
             for partition in split.partitions:
                 if split.source.on_disk and split.source.expected()[partition].per_class:
                     needed = tuple(split_classes(split, seed=0))
-                    met.setdefault((split.source.key, partition, needed), f"{part}-{partition}")
-    return [pytest.param(*place, id=name) for place, name in met.items()]
+                    ids.setdefault((split.source.key, partition, needed), f"{part}-{partition}")
+    return [pytest.param(*place, id=name) for place, name in ids.items()]
 
 
 @pytest.mark.parametrize(("key", "partition", "needed"), parts_with_counts())
 def test_the_needed_classes_alone_are_whole_and_one_image_less_is_not(key, partition, needed):
-    whole = {name: counts_of(key, partition)[name] for name in needed}
-    assert count_shortfalls(copy_of(key, partition, whole), (partition,), needed) == []
+    counts = {name: counts_of(key, partition)[name] for name in needed}
+    assert count_shortfalls(copy_of(key, partition, counts), (partition,), needed) == []
     short = needed[len(needed) // 2]
-    (sentence,) = count_shortfalls(copy_of(key, partition, whole | {short: whole[short] - 1}), (partition,), needed)
+    (sentence,) = count_shortfalls(copy_of(key, partition, counts | {short: counts[short] - 1}), (partition,), needed)
     name = SOURCES[key].classes()[short]
-    assert sentence.endswith(f": expected {whole[short]:,} images of {short} ({name}), found {whole[short] - 1:,}")
+    assert sentence.endswith(f": expected {counts[short]:,} images of {short} ({name}), found {counts[short] - 1:,}")
 
 
 def test_all_classes_without_clutter_are_whole_for_caltech45():

@@ -63,11 +63,11 @@ def test_images_of_food101_with_other_channels_are_built_verified_and_loaded(dem
 @pytest.mark.parametrize("trouble", [t for t in TROUBLES if t.source == "dtd" and t.kind in CHANNELS], ids=str)
 def test_made_images_have_three_channels(cifar_release, demo, tmp_path, trouble):
     rows = loaded(cifar_release, "cifar", "far_ood_dtd", tmp_path)
-    made = rows[trouble.path.removeprefix("images/")]["image"]
+    stored = rows[trouble.path.removeprefix("images/")]["image"]
     with Image.open(demo["dtd"] / trouble.path) as source:
         assert source.mode == CHANNELS[trouble.kind]
         # One call of Pillow's own, which may round some pixels otherwise
         # (`tests/builders/generate/exact/test_resize.py`).
         by_pillow = source.convert("RGB").resize((32, 32), Image.Resampling.BILINEAR)
-    assert (made.mode, made.size) == ("RGB", (32, 32))
-    assert np.abs(np.asarray(made).astype(int) - np.asarray(by_pillow)).max() <= 1
+    assert (stored.mode, stored.size) == ("RGB", (32, 32))
+    assert np.abs(np.asarray(stored).astype(int) - np.asarray(by_pillow)).max() <= 1

@@ -37,10 +37,9 @@ TRAIN = PairedRow("c-train/train", "a/7", "in_distribution", "dog")
 
 def test_a_table_of_many_groups_is_read_though_it_compresses_well(tmp_path):
     """All pairs of 300 rows that show one picture take less than a byte each."""
-    rows = [
-        PairedRow("c/test", f"a/n01440764/n01440764_{number:05}.JPEG", "near_ood", "lynx") for number in range(300)
-    ]
-    pairs = sorted(pair_of(one, other, 0.0) for one, other in itertools.combinations(rows, 2))
+    ids = [f"a/n01440764/n01440764_{number:05}.JPEG" for number in range(300)]
+    rows = [PairedRow("c/test", row_id, "near_ood", "lynx") for row_id in ids]
+    pairs = sorted(pair_of(*sides, 0.0) for sides in itertools.combinations(rows, 2))
     write_pairs(tmp_path / "pairs.parquet", pairs)
     assert (tmp_path / "pairs.parquet").stat().st_size < len(pairs)
     assert read_pairs(tmp_path / "pairs.parquet") == pairs
@@ -58,8 +57,8 @@ def test_rows_are_sorted_and_the_least_distance_of_a_pair_stays(tmp_path):
     for number, order in enumerate(itertools.permutations(pairs)):
         write_pairs(tmp_path / f"{number}.parquet", order)
         assert (tmp_path / f"{number}.parquet").read_bytes() == (tmp_path / "0.parquet").read_bytes()
-    found = read_pairs(tmp_path / "0.parquet")
-    assert [(*pair.splits, pair.distance) for pair in found] == [
+    table = read_pairs(tmp_path / "0.parquet")
+    assert [(*pair.splits, pair.distance) for pair in table] == [
         ("c-train/train", "c/near_ood", 0.2),
         ("c-train/train", "c/test", 0.0),
         ("c/near_ood", "c/test", 0.1),
@@ -123,20 +122,20 @@ def test_a_benchmarks_splits_are_compared_and_a_configs_where_roles_differ_by_co
 
 def test_comparisons_are_folded_and_unfolded():
     keys = ("a/x", "a/y", "b/z")
-    all_of_them = {comparison("bytes", one, other) for one in keys for other in keys}
-    assert len(all_of_them) == 6
+    by_bytes = {comparison("bytes", key, other_key) for key in keys for other_key in keys}
+    assert len(by_bytes) == 6
     near = {comparison("similarity-2", key, "b/z") for key in keys[:2]}
-    assert as_json(compared_entries(all_of_them | near)) == [
+    assert as_json(compared_entries(by_bytes | near)) == [
         {"by": "bytes", "splits": list(keys), "with": list(keys)},
         {"by": "similarity-2", "splits": ["a/x", "a/y"], "with": ["b/z"]},
     ]
-    for some in (all_of_them, near, all_of_them | near, set()):
-        assert set(listed_comparisons(compared_entries(some))) == some
+    for comparisons in (by_bytes, near, by_bytes | near, set()):
+        assert set(listed_comparisons(compared_entries(comparisons))) == comparisons
 
 
 def test_pairs_are_counted_by_splits_roles_and_classes():
-    same = TRAIN._replace(split="c/test", id="a/8", class_id="cat")
-    pairs = [pair_of(TEST, NEAR, 0.0), pair_of(TEST, TRAIN, 0.0), pair_of(TEST, same, 0.0), pair_of(same, TRAIN, 0.1)]
+    alike = TRAIN._replace(split="c/test", id="a/8", class_id="cat")
+    pairs = [*(pair_of(TEST, row, 0.0) for row in (NEAR, TRAIN, alike)), pair_of(alike, TRAIN, 0.1)]
     assert as_json(counted(pairs)) == [
         {"split": "c-train/train", "other_split": "c/test", "pairs": 2, "two_roles": 0, "two_classes": 2},
         {"split": "c/near_ood", "other_split": "c/test", "pairs": 1, "two_roles": 1, "two_classes": 1},

@@ -156,22 +156,22 @@ def test_damage_anywhere_ends_in_an_answer_and_never_in_another_error():
             at, size = int(generator.integers(len(data) - 8)), int(generator.integers(1, 8))
             damaged = overwritten(data, at, generator.bytes(size))
             cut = damaged[: int(generator.integers(len(data)))] + b"\xff\xd9"
-            for some in (damaged, cut):
-                header = read_jpeg_header(some)
+            for variant in (damaged, cut):
+                header = read_jpeg_header(variant)
                 if header is not None:
-                    has_hole(some, header)
-                    looks_whole(memoryview(some), header)
+                    has_hole(variant, header)
+                    looks_whole(memoryview(variant), header)
 
 
 def test_of_random_damage_to_image_data_most_is_seen_that_decoding_sees():
     """Overwriting 2 KB with other data: seen by an impossible marker in nearly all cases where Pillow sees it."""
     generator = np.random.default_rng(2)
-    seen = missed = 0
+    detected = missed = 0
     for _ in range(100):
         at = int(generator.integers(SCAN, len(BASELINE) - 2050))
         damaged = overwritten(BASELINE, at, generator.bytes(2048))
         if not pillow_decodes(damaged):
-            seen += not whole(damaged)
+            detected += not whole(damaged)
             missed += whole(damaged)
-    assert seen + missed > 50
+    assert detected + missed > 50
     assert missed == 0

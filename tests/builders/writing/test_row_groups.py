@@ -35,11 +35,11 @@ def plan_of(tmp_path, **columns):
 
 
 def generated(tmp_path, rows):
-    told = []
-    images = GroupImages(rows, {"staging": str(tmp_path)}, lambda *done: told.append(done))
+    steps = []
+    images = GroupImages(rows, {"staging": str(tmp_path)}, lambda *counts: steps.append(counts))
     with Reader() as reader:
         groups = list(images.generated(reader))
-    return images, groups, told
+    return images, groups, steps
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def generated(tmp_path, rows):
 def test_groups_are_cut_by_bytes_and_leave_out_what_failed(tmp_path, monkeypatch, limit, expected):
     monkeypatch.setattr(row_groups, "ROW_GROUP_BYTES", limit)
     rows, contents = plan_of(tmp_path)
-    images, groups, told = generated(tmp_path, rows)
+    images, groups, steps = generated(tmp_path, rows)
     assert [group.numbers.to_pylist() for group in groups] == expected
     for group in groups:
         ends = group.offsets.to_pylist()
@@ -63,7 +63,7 @@ def test_groups_are_cut_by_bytes_and_leave_out_what_failed(tmp_path, monkeypatch
         assert list(group.digests) == [hashlib.sha256(part).hexdigest() for part in parts]
         assert set(group.stored) == {"pixels"}
     assert images.dropped == [("s/2", "cut"), ("s/5", "cut")]
-    assert np.array_equal(np.sum(told, axis=0), [8, sum(SIZES)])
+    assert np.array_equal(np.sum(steps, axis=0), [8, sum(SIZES)])
 
 
 def test_groups_end_at_the_same_images_after_one_is_withdrawn(tmp_path, monkeypatch):
@@ -92,18 +92,18 @@ def test_groups_end_at_the_same_images_after_one_is_withdrawn(tmp_path, monkeypa
         assert all(group.offsets[-1].as_py() <= 3200 for group in groups)
         return [tuple(rows["id"].take(group.numbers).to_pylist()) for group in groups]
 
-    whole = groups_of(rows)
+    groups = groups_of(rows)
     # 80,000 bytes in groups of 800 and, on average, 800 more, of which the limit takes e^-3.
-    assert 80_000 / 1_700 < len(whole) < 80_000 / 1_450
+    assert 80_000 / 1_700 < len(groups) < 80_000 / 1_450
     for withdrawn in (0, 3, 777, 1999):
         fewer = groups_of(pa.concat_tables([rows.slice(0, withdrawn), rows.slice(withdrawn + 1)]))
-        assert len(set(fewer) - set(whole)) <= 3, withdrawn
+        assert len(set(fewer) - set(groups)) <= 3, withdrawn
 
 
 def test_what_lies_end_to_end_is_read_at_once(tmp_path):
     rows, _ = plan_of(tmp_path)
-    _, _, told = generated(tmp_path, rows)
-    assert told == [(2, 0), (3, 12), (2, 11), (1, 2)]
+    _, _, steps = generated(tmp_path, rows)
+    assert steps == [(2, 0), (3, 12), (2, 11), (1, 2)]
 
 
 def test_nothing_left_is_no_group(tmp_path):
