@@ -185,12 +185,12 @@ class Benchmark:
             self._read_as([variant])
 
     def with_variants(self, names: Collection[str]) -> Benchmark:
-        """The benchmark as some of its variants declare it; itself if none are named."""
+        """Return the benchmark as some of its variants declare it; itself if none are named."""
         chosen = [variant for variant in self.variants if variant.name in names]
         return self._read_as(chosen) if chosen else self
 
     def with_settings(self, values: Mapping[str, Any], of: Collection[str] = ()) -> Benchmark:
-        """The benchmark with the generators that some values of its flags ask for; itself if they ask for none.
+        """Return the benchmark with the generators that some values of its flags ask for; itself if they ask for none.
 
         Args:
             values: values by the flags' names.
@@ -204,7 +204,7 @@ class Benchmark:
         )
 
     def with_splits(self, added: Mapping[str, Mapping[str, Split]]) -> Benchmark:
-        """The benchmark with more splits, given by config and name, which replace those of the same name."""
+        """Return the benchmark with more splits, given by config and name, which replace those of the same name."""
         if not any(added.values()):
             return self
         configs = []
@@ -236,18 +236,18 @@ class Benchmark:
         return dataclasses.replace(self, configs=tuple((configs | added).values()), version=version, variants=())
 
     def by_key(self) -> Mapping[str, tuple[Config, Split]]:
-        """All splits in declared order by `config/split`, or the parts of a joined one by `config/split.part`."""
+        """Return all splits in declared order by `config/split`, and parts by `config/split.part`."""
         return {key: (config, split) for config in self.configs for key, split in config.by_key().items()}
 
     def parts(self) -> Mapping[str, tuple[str, ...]]:
-        """Keys of the parts of each published split, by `config/split`; a split that is not joined has its own key."""
+        """Return the keys of the parts of each split by `config/split`; a split that is not joined has its own."""
         parts: dict[str, tuple[str, ...]] = {}
         for key in self.by_key():
             parts[split_of(key)] = (*parts.get(split_of(key), ()), key)
         return parts
 
     def usual(self) -> tuple[str, ...]:
-        """The splits (`config/split`) that are built if none are named: all but those of optional configs."""
+        """Return the splits (`config/split`) that are built if none are named: all but those of optional configs."""
         optional = {config.name for config in self.configs if config.optional}
         return tuple(key for key in self.parts() if key.partition("/")[0] not in optional)
 
@@ -281,13 +281,13 @@ class Benchmark:
         return tuple(parents)
 
     def sources(self) -> tuple[Source, ...]:
-        """All sources that the splits need, in order of first use."""
+        """Return all sources that the splits need, in order of first use."""
         sources = [source for _, split in self.by_key().values() for source in split.sources]
         return tuple({source.key: source for source in sources}.values())
 
 
 def split_of(key: str) -> str:
-    """The `config/split` of a key that may be a part's."""
+    """Return the `config/split` of a key that may be a part's."""
     return key.partition(".")[0]
 
 

@@ -23,7 +23,7 @@ class Key:
     split: str
 
     def words(self, ids: pa.Array) -> npt.NDArray[np.uint64]:
-        """The first 64 bits of each id's digest, which nearly always tell two ids apart."""
+        """Return the first 64 bits of each id's digest, which nearly always tell two ids apart."""
         words = np.empty(len(ids), np.uint64)
         # In blocks: a million digests as Python objects would take more memory than the whole plan.
         for start in range(0, len(ids), _BLOCK):
@@ -32,7 +32,7 @@ class Key:
         return words
 
     def digests(self, ids: pa.Array) -> list[bytes]:
-        """The digest of each id."""
+        """Return the digest of each id."""
         prefix, sha256 = "\0".join((str(self.seed), self.config, self.split, "")).encode(), hashlib.sha256
         return [sha256(prefix + value).digest() for value in _utf8_values(ids)]
 

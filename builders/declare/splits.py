@@ -45,13 +45,13 @@ class Classes:
     draw: Draw | None = None
 
     def candidates(self) -> tuple[Decision, ...]:
-        """The classes with this decision, before the draw."""
+        """Return the classes with this decision, before the draw."""
         from taxonomy import decisions  # which a command's `--help` does without
 
         return tuple(row for row in decisions.load_decisions(self.table) if row.decision == self.decision)
 
     def __len__(self) -> int:
-        """Number of classes; it does not depend on the seed."""
+        """Return the number of classes; it does not depend on the seed."""
         candidates = self.candidates()
         if self.draw is None:
             return len(candidates)
@@ -85,7 +85,7 @@ ChosenClasses = AllClasses | Classes | FirstClasses
 
 
 def class_sizes(source: Source, partitions: Sequence[str], classes: ChosenClasses) -> list[int]:
-    """Number of images of each selected class in a complete source, by the owner's counts.
+    """Return the number of images of each selected class in a complete source, by the owner's counts.
 
     If these are unknown and all classes are selected, the total counts as one class.
 
@@ -139,7 +139,7 @@ class Oodness:
 
     @classmethod
     def equal(cls, source: Source, value: float) -> Oodness:
-        """The same value for all classes of a source, which are known if it is 0."""
+        """Return the same value for all classes of a source, which are known if it is 0."""
         return cls(lambda: dict.fromkeys(source.classes(), value), 0.0)
 
 
@@ -236,7 +236,7 @@ class Split:
         return self.source.columns + generated
 
     def row_id(self, source_id: str) -> str:
-        """Id of the row of an image of the source."""
+        """Return the id of the row of an image of the source."""
         return (self.generator or AS_PNG).row_id(f"{self.source.key}/{source_id}")
 
 
@@ -256,7 +256,7 @@ class JoinedSplit:
     published: str = ""
 
     def remainder(self, config: str, name: str, published: str = "") -> JoinedSplit:
-        """A split with equal parts, each drawn from the images that this split leaves; both belong to `config`."""
+        """Return a split of `config` with equal parts, each drawn from the images that this split leaves."""
         parts = (
             dataclasses.replace(part, quota=part.quota.after(f"{config}/{self.name}.{part.name}"))
             for part in self.parts
@@ -316,7 +316,7 @@ class Config:
         return tuple(dict.fromkeys(column for generator in generators if generator for column in generator.columns))
 
     def by_key(self) -> dict[str, Split]:
-        """The units of planning: splits by `config/split`, parts by `config/split.part`."""
+        """Return the units of planning: splits by `config/split`, parts by `config/split.part`."""
         splits: dict[str, Split] = {}
         for split in self.splits:
             key = f"{self.name}/{split.name}"

@@ -96,7 +96,7 @@ class PixelComparisons:
         return PairTable(tuple(pairs), frozenset(comparisons))
 
     def _decoded(self, key: str) -> pa.ChunkedArray | None:
-        """Digests over the pixels of a split's rows; None if not all were decoded, or for other rows."""
+        """Return digests over the pixels of a split's rows; None if not all were decoded, or for other rows."""
         config, _, name = key.partition("/")
         parts = sorted((self.layout.state / "parts" / config).glob(f"{name}-?????-of-?????.parquet"))
         if not parts or any(PIXEL_DIGEST not in read_schema(part).names for part in parts):

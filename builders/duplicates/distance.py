@@ -72,7 +72,7 @@ Floats64 = npt.NDArray[np.float64]
 
 
 def scaled(image: Image.Image) -> Images:
-    """Pixels of an image in RGB and 32 x 32, uint8 (32, 32, 3).
+    """Return the pixels of an image in RGB and 32 x 32, uint8 (32, 32, 3).
 
     A larger image is averaged over boxes, and one that is not square loses its shape: copies of a picture in several
     sizes then look alike.
@@ -82,7 +82,7 @@ def scaled(image: Image.Image) -> Images:
 
 
 def details(images: Images, scale: float, dtype: npt.DTypeLike) -> Details:
-    """Detail of images (n, 32, 32, 3) that are enlarged by a factor first; shape (n, 3, 32, 32)."""
+    """Return detail of images (n, 32, 32, 3) that are enlarged by a factor first; shape (n, 3, 32, 32)."""
     differences = _differences(images, scale, dtype)
     nearby = _NEARBY.astype(dtype)
     squares = nearby @ np.square(differences).mean(axis=1, keepdims=True) @ nearby.T
@@ -91,19 +91,19 @@ def details(images: Images, scale: float, dtype: npt.DTypeLike) -> Details:
 
 
 def contrasts(images: Images) -> Floats64:
-    """Contrasts of images (n, 32, 32, 3), in levels; shape (n,)."""
+    """Return contrasts of images (n, 32, 32, 3), in levels; shape (n,)."""
     centres = _differences(images, 1.0, np.float64)[:, :, MARGIN:-MARGIN, MARGIN:-MARGIN]
     levels: Floats64 = np.sqrt(np.square(centres).mean(axis=(1, 2, 3)))
     return levels
 
 
 def scarcity(contrast: npt.ArrayLike) -> Floats64:
-    """Factors of D for pairs of some contrasts, in levels."""
+    """Return factors of D for pairs of some contrasts, in levels."""
     return np.square(FAINT / np.clip(contrast, LEAST, FAINT))
 
 
 def outline_distances(queries: Images, references: Images) -> Floats64:
-    """The part O of the distances of k pairs, shape (k,), from images (k, 32, 32, 3)."""
+    """Return the part O of the distances of k pairs, shape (k,), from images (k, 32, 32, 3)."""
     return OUTLINE_WEIGHT * outlines.squares(queries, references)
 
 
@@ -137,7 +137,7 @@ def _detail_distance(query: Images, reference: Images) -> float:
 
 
 def _differences(images: Images, scale: float, dtype: npt.DTypeLike) -> Details:
-    """Differences of the two blurred copies of images (n, 32, 32, 3); shape (n, 3, 32, 32), in levels."""
+    """Return differences of the two blurred copies of images (n, 32, 32, 3); shape (n, 3, 32, 32), in levels."""
     channels = np.ascontiguousarray(images.transpose(0, 3, 1, 2), dtype)
     fine, coarse = (matrix.astype(dtype) for matrix in _FILTERS[scale])
     differences: Details = fine @ channels @ fine.T - coarse @ channels @ coarse.T
@@ -145,7 +145,7 @@ def _differences(images: Images, scale: float, dtype: npt.DTypeLike) -> Details:
 
 
 def _filters(scale: float) -> tuple[Floats64, Floats64]:
-    """The matrices that enlarge a column of 32 pixels about its middle, linearly, and then blur it."""
+    """Return the matrices that enlarge a column of 32 pixels about its middle, linearly, and then blur it."""
     middle = (SIDE - 1) / 2
     positions = np.clip(middle + (np.arange(SIDE) - middle) / scale, 0, SIDE - 1)
     enlarge = np.maximum(0, 1 - np.abs(positions[:, None] - np.arange(SIDE)))
@@ -154,7 +154,7 @@ def _filters(scale: float) -> tuple[Floats64, Floats64]:
 
 
 def _blur(sigma: float) -> Floats64:
-    """The matrix of a Gaussian blur of 32 pixels whose first and last are repeated, cut off at four sigmas."""
+    """Return the matrix of a Gaussian blur of 32 pixels whose first and last are repeated, cut off at four sigmas."""
     reach = round(4 * sigma)
     matrix = np.zeros((SIDE, SIDE))
     for offset in range(-reach, reach + 1):

@@ -55,25 +55,25 @@ Floats = npt.NDArray[np.float64]
 
 
 def of_references(images: Images) -> Vectors:
-    """Outlines of the centre crops of images (n, 32, 32, 3); shape (n, 84)."""
+    """Return outlines of the centre crops of images (n, 32, 32, 3); shape (n, 84)."""
     return _outlines(_crop(_window_sums(_greys(images)), _CENTRE, _CENTRE), np.float32).astype(np.float32, copy=False)
 
 
 def of_variants(images: Images) -> Vectors:
-    """Outlines of the variants of images (n, 32, 32, 3); shape (n, 18, 84)."""
+    """Return outlines of the variants of images (n, 32, 32, 3); shape (n, 18, 84)."""
     variants = _variants(_window_sums(_greys(images)), _CORNERS)
     return np.stack([_outlines(blocks, np.float32) for blocks in variants], axis=1).astype(np.float32, copy=False)
 
 
 def gaps(variants: Vectors, references: Vectors) -> Floats:
-    """Gaps of k pairs, shape (k,), from outlines (k, 18, 84) and (k, 84)."""
+    """Return gaps of k pairs, shape (k,), from outlines (k, 18, 84) and (k, 84)."""
     differences = variants.astype(np.float64) - references[:, None].astype(np.float64)
     lengths: Floats = np.sqrt(np.square(differences).sum(axis=2).min(axis=1))
     return lengths
 
 
 def squares(queries: Images, references: Images) -> Floats:
-    """Squares of k pairs, shape (k,), from images (k, 32, 32, 3)."""
+    """Return squares of k pairs, shape (k,), from images (k, 32, 32, 3)."""
     centres = _crop(_window_sums(references.astype(np.int32)), _CENTRE, _CENTRE)
     variants = _variants(_window_sums(queries.astype(np.int32)), range(2 * _CENTRE + 1))
     least: Floats = np.min([_squares(blocks, centres) for blocks in variants], axis=0)
@@ -81,7 +81,7 @@ def squares(queries: Images, references: Images) -> Floats:
 
 
 def _squares(query_blocks: Sums, reference_blocks: Sums) -> Floats:
-    """P² + C² + w S² of k pairs of block sums (k, 7, 7, 3)."""
+    """Return P² + C² + w S² of k pairs of block sums (k, 7, 7, 3)."""
     query_greys, reference_greys = (blocks.sum(axis=3, dtype=np.int32) for blocks in (query_blocks, reference_blocks))
     sums: Floats = np.square(_outlines(query_greys, np.float64) - _outlines(reference_greys, np.float64)).sum(axis=1)
     levels = query_blocks - reference_blocks
@@ -94,14 +94,14 @@ def _squares(query_blocks: Sums, reference_blocks: Sums) -> Floats:
 
 
 def _mean_square(blocks: Sums, channels: int) -> Floats:
-    """Sums of squares of each of k arrays (k, 7, 7, 3), a block and `channels` channels."""
+    """Return sums of squares of each of k arrays (k, 7, 7, 3), a block and `channels` channels."""
     values = blocks.astype(np.int64)
     means: Floats = np.einsum("kijc,kijc->k", values, values) / (GRID**2 * channels)
     return means
 
 
 def _roughness(greys: Sums) -> Floats:
-    """Mean absolute second difference of the grey sums (k, 7, 7), in levels."""
+    """Return mean absolute second difference of the grey sums (k, 7, 7), in levels."""
     bends = [np.abs(np.diff(greys, 2, axis=axis)).sum(axis=(1, 2)) for axis in (1, 2)]
     rough: Floats = (bends[0] + bends[1]) / (2 * GRID * (GRID - 2) * _UNITS)
     return rough
@@ -115,21 +115,21 @@ def _variants(sums: Sums, corners: Iterable[int]) -> Iterator[Sums]:
 
 
 def _greys(images: Images) -> Sums:
-    """Sums over the channels, (n, 32, 32)."""
+    """Return sums over the channels, (n, 32, 32)."""
     # Several times faster than `sum` over so short an axis.
     levels = images.astype(np.int32)
     return levels[..., 0] + levels[..., 1] + levels[..., 2]
 
 
 def _window_sums(levels: Sums) -> Sums:
-    """Sums of every 4 x 4 window of levels (n, 32, 32, ...): (n, 29, 29, ...), by the upper left corner."""
+    """Return sums of every 4 x 4 window of levels (n, 32, 32, ...): (n, 29, 29, ...), by the upper left corner."""
     sums = levels[:, :-3] + levels[:, 1:-2] + levels[:, 2:-1] + levels[:, 3:]
     windows: Sums = sums[:, :, :-3] + sums[:, :, 1:-2] + sums[:, :, 2:-1] + sums[:, :, 3:]
     return windows
 
 
 def _crop(windows: Sums, y: int, x: int) -> Sums:
-    """Block sums (n, 7, 7, ...) of the crop at a corner."""
+    """Return block sums (n, 7, 7, ...) of the crop at a corner."""
     return windows[:, y : y + GRID * _BLOCK : _BLOCK, x : x + GRID * _BLOCK : _BLOCK]
 
 

@@ -130,7 +130,7 @@ def find_in(index: Index, queries: Images, *, threshold: float = THRESHOLD, adva
 
 
 def _within_reach(index: Index, queries: Images) -> tuple[Rows, Rows]:
-    """Rows of the queries and references whose gap is at most `REACH`."""
+    """Return rows of the queries and references whose gap is at most `REACH`."""
     near_pairs: list[tuple[Rows, Rows]] = [(np.zeros(0, np.int64), np.zeros(0, np.int64))]
     for block in _parts(len(queries), _AT_ONCE):
         variants = outlines.of_variants(queries[block])
@@ -170,7 +170,7 @@ def _likely(queries: Images, references: Images, rows: Rows, columns: Rows, thre
 
 
 def _query_spectra(images: Images) -> tuple[npt.NDArray[np.complex64], Floats]:
-    """Transforms (n, 10, 3, 32, 17) of the details of the query's versions, and squared lengths of their windows.
+    """Return transforms (n, 10, 3, 32, 17) of details of the query's versions, and their windows' squared lengths.
 
     The versions are five scales of the image and of its mirror image; the lengths have the shape (n, 10, 7, 7).
     """
@@ -187,7 +187,7 @@ def _query_spectra(images: Images) -> tuple[npt.NDArray[np.complex64], Floats]:
 
 
 def _reference_spectra(images: Images) -> tuple[npt.NDArray[np.complex64], Floats]:
-    """Conjugate transforms (n, 3, 32, 17) of the centres of references' details, and their squared lengths (n,)."""
+    """Return conjugate transforms (n, 3, 32, 17) of the centres of details, and their squared lengths (n,)."""
     centres = np.zeros((len(images), 3, SIDE, SIDE), np.float32)
     inside = slice(MARGIN, SIDE - MARGIN)
     centres[:, :, inside, inside] = details(images, 1.0, np.float32)[:, :, inside, inside]
@@ -195,7 +195,7 @@ def _reference_spectra(images: Images) -> tuple[npt.NDArray[np.complex64], Float
 
 
 def _squares(vectors: Floats) -> Floats:
-    """Squared lengths along the last axis."""
+    """Return squared lengths along the last axis."""
     squares: Floats = np.einsum("...i,...i->...", vectors, vectors)
     return squares
 

@@ -28,7 +28,7 @@ from builders.release.layout import Layout
 from builders.sources.base import IN_PLACE, Source, SourceIndex
 from builders.sources.sizes import estimated_bytes
 from builders.storage.paths import store_of
-from builders.writing.places import STAGING, Places, packed_rows, rows_taken, unpack_containers
+from builders.writing.places import STAGING, Places, packed_rows, unpack_containers
 from builders.writing.read_plan import ReadPlan, join_parts, locate
 from unknown_detection.words import byte_text
 
@@ -83,7 +83,7 @@ class Run:
 
     @classmethod
     def of(cls, benchmark: Benchmark, request: BuildRequest, executor: Executor, meter: Meter) -> Run:
-        """A run that builds a benchmark from sources."""
+        """Return a run that builds a benchmark from sources."""
         version = benchmark.version
         if request.without_duplicates:
             # With `decode`, equal pixels of other bytes go, too.
@@ -190,7 +190,7 @@ def locate_splits(plan: BuildPlan, splits: Sequence[PlannedSplit]) -> list[ReadP
         {
             key: unpack_containers(index, rows, staging, run.meter.advance)
             for key, index in indexes.items()
-            if len(rows := packed_rows(index, rows_taken(indexes, splits, key)))
+            if len(rows := packed_rows(index, splits))
         },
         run.meter.advance,
     )

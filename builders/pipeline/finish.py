@@ -127,7 +127,7 @@ def finish_split(
 
 
 def _no_rows(plan: ReadPlan, dropped: Mapping[str, str]) -> BuildError:
-    """The error for a split whose every image was left out; `dropped` has the reasons by id."""
+    """Return the error for a split whose every image was left out; `dropped` has the reasons by id."""
     # What a reason says in brackets, such as digests, is of a single image.
     reason, images = Counter(reason.partition(" (")[0] for reason in dropped.values()).most_common(1)[0]
     return BuildError(
@@ -162,13 +162,13 @@ def _part_entry(planned: PlannedSplit, excluded: Sequence[Exclusion], rows: int,
 
 
 def _own(part: PartEntry) -> dict[str, Any]:
-    """What a split without parts says of itself; of its labels only what its role does not say."""
+    """Return what a split without parts says of itself; of its labels only what its role does not say."""
     fields = {name: getattr(part, name) for name in ("role", "source", "partitions", "adopted")}
     return fields if part.labelled == is_labelled(part.role) else {**fields, "labelled": part.labelled}
 
 
 def data_entries(layout: Layout, plan: ReadPlan) -> tuple[FileEntry, ...]:
-    """The finished shards of a split that have pixels, as the manifest lists them."""
+    """Return the finished shards of a split that have pixels, as the manifest lists them."""
     entries = []
     for number in range(plan.shards):
         path = layout.shard("data", plan.key, number, plan.shards)

@@ -66,7 +66,7 @@ class ShardWork:
         return read_pixels(rows, self.staging)
 
     def packs(self) -> list[Path]:
-        """The packs of generated images, and their sealed residuals where they have any."""
+        """Return the packs of generated images, and their sealed residuals where they have any."""
         return [
             path
             for key, batches in self.batches.items()

@@ -63,7 +63,7 @@ class Published:
         return read_manifest(self.root, self.name)
 
     def entry(self) -> ConfigEntry:
-        """The config in the manifest.
+        """Return the config in the manifest.
 
         Raises:
             BuildError: the release has no such config.
@@ -75,7 +75,7 @@ class Published:
         return configs[self.config]
 
     def splits(self) -> dict[str, SplitEntry]:
-        """The entries of its wanted splits in the manifest, by `config/split`."""
+        """Return the entries of its wanted splits in the manifest, by `config/split`."""
         return {
             f"{self.config}/{name}": split
             for name, split in sorted(self.entry().splits.items())
@@ -97,7 +97,7 @@ class Published:
         copy_here(path, target)
 
     def duplicates(self) -> Origin:
-        """The release's table of duplicates.
+        """Return the release's table of duplicates.
 
         Raises:
             BuildError: the file is no such table.
@@ -113,7 +113,7 @@ class Published:
         }
 
     def rows(self, key: str) -> pa.Table:
-        """The rows of one split (`config/split`), as published.
+        """Return the rows of one split (`config/split`), as published.
 
         Raises:
             BuildError: the index is not there or is not the one that the manifest lists.
@@ -144,7 +144,7 @@ class Published:
 
 
 def benchmark_of(published: Published) -> Benchmark:
-    """The declaration that a published config was built from.
+    """Return the declaration that a published config was built from.
 
     Raises:
         BuildError: this version of the tools has no such benchmark, or another version of it.

@@ -35,7 +35,7 @@ Bring = Callable[[FileEntry, Path], object]
 
 
 def opened_splits(entries: Mapping[str, SplitEntry], root: Path) -> list[str]:
-    """The published splits (`config/split`) whose sealed residuals are opened: all but those whose pixels are there.
+    """Return the published splits (`config/split`) whose sealed residuals are opened: those without pixels.
 
     Args:
         entries: the splits' entries in the published manifest, by `config/split`.
@@ -49,7 +49,7 @@ def _has_pixels(entry: SplitEntry, root: Path) -> bool:
 
 
 def recorded_splits(benchmark: Benchmark, entries: Mapping[str, SplitEntry], root: Path) -> list[str]:
-    """The published splits (`config/split`) whose pixels are copied, since nobody can generate them again.
+    """Return the published splits (`config/split`) whose pixels are copied, since nobody can generate them again.
 
     Args:
         benchmark: the declaration, as `with_sealed` returns it.
@@ -90,7 +90,7 @@ def _compared(entry: GeneratorEntry) -> dict[str, object]:
 
 
 def with_sealed(benchmark: Benchmark, config: str, entries: Mapping[str, SplitEntry]) -> Benchmark:
-    """The benchmark with generators that open sealed residuals, in place of those that made the images.
+    """Return the benchmark with generators that open sealed residuals, in place of those that made the images.
 
     A published split of somebody's own model is declared like one of the config's sealed splits, of which it is one
     more (`builders.declare.benchmark.Settings`).
@@ -155,7 +155,7 @@ class SealedPack(Packed):
     path: Path
 
     def images(self) -> Iterator[list[bytes]]:
-        """The residuals in the order of the rows."""
+        """Return the residuals in the order of the rows."""
         return published_residuals(self.files, self.ids, self.side)
 
 

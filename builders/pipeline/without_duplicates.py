@@ -159,7 +159,7 @@ def _rows(split: PlannedSplit, survey: Survey) -> Iterator[PairedRow]:
 
 
 def _equal(rows: Mapping[str, Sequence[PairedRow]], digests: Mapping[str, str], folder: Path) -> list[Pair]:
-    """Pairs of equal digests, as in a release: the rows are written like index files."""
+    """Find the pairs of equal digests, as in a release: the rows are written like index files."""
     indexes = {}
     for number, (key, split_rows) in enumerate(sorted(rows.items())):
         columns = {
@@ -183,7 +183,7 @@ class _NearDuplicates:
         self.pairs: dict[tuple[str, str], list[tuple[str, str, float]]] = {}
 
     def among(self, rows: Mapping[str, Sequence[PairedRow]]) -> Iterator[Pair]:
-        """Pairs of the given rows, by `config/split`, of the splits that a release's table compares."""
+        """Yield the pairs of the given rows, by `config/split`, of the splits that a release's table compares."""
         known_splits = {key for key, split_rows in rows.items() if {row.role for row in split_rows} == {KNOWN_ROLE}}
         for key, of in compared_by_similarity(self.benchmark, rows, known_splits):
             yield from self._between(key, of, rows)

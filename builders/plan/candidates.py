@@ -51,7 +51,7 @@ class IndexArrays:
         self.names = index.source.classes()
 
     def rows(self, class_ids: Sequence[str], partitions: Sequence[str]) -> Rows:
-        """Ascending row numbers of the images of some classes in some partitions."""
+        """Return ascending row numbers of the images of some classes in some partitions."""
         in_classes = np.isin(self.class_ids, list(class_ids))
         return np.concatenate(
             [np.empty(0, np.int64)]
@@ -66,21 +66,21 @@ class IndexArrays:
         return np.isin(self.partitions, list(partitions))[self.index.piece_of(rows)]
 
     def available(self, partitions: Sequence[str]) -> int:
-        """Images in some partitions."""
+        """Count the images in some partitions."""
         return sum(stop - start for start, stop in self._bounds(partitions))
 
     def ids(self, rows: Rows) -> pa.Array:
-        """Source ids of some rows."""
+        """Return the source ids of some rows."""
         ids = self.index.take(["source_id"], rows)["source_id"].combine_chunks()
         return pa.concat_arrays(ids.chunks) if isinstance(ids, pa.ChunkedArray) else ids
 
     def values(self, column: str) -> npt.NDArray[np.float64]:
-        """The values of one of the source's own columns of numbers."""
+        """Return the values of one of the source's own columns of numbers."""
         values: npt.NDArray[np.float64] = self.index.table[column].to_numpy().astype(np.float64)
         return values
 
     def _bounds(self, partitions: Sequence[str]) -> list[tuple[int, int]]:
-        """First row of each of some partitions, and the first behind it."""
+        """Return the first row of each of some partitions, and the first row behind it."""
         bounds = itertools.pairwise(self.index.starts.tolist())
         return [b for b, name in zip(bounds, self.partitions, strict=True) if name in partitions]
 
@@ -120,7 +120,7 @@ class KeyedRanks:
     known: npt.NDArray[np.uint64] | None = field(default=None, repr=False)
 
     def words(self, rows: Rows) -> npt.NDArray[np.uint64]:
-        """The first words of the digests of some rows, by which they are ranked, lowest first."""
+        """Return the first words of the digests of some rows, by which they are ranked, lowest first."""
         if self.known is not None:
             return self.known[rows]
         words = np.empty(len(rows), np.uint64)
@@ -168,28 +168,28 @@ class RankedCandidates:
         return self.view.class_codes
 
     def sizes(self) -> npt.NDArray[np.int64]:
-        """Images of each class."""
+        """Count the images of each class."""
         return self.view.sizes(self.rows)
 
     def first(self, quotas: npt.NDArray[np.int64]) -> Rows:
-        """The first images of each class by rank, up to its quota."""
+        """Return the first images of each class by rank, up to its quota."""
         return first_by_rank(self.view, self.rows, quotas, self.ranks)
 
     def by_partition(self) -> Sequence[RankedCandidates]:
-        """The candidates of each partition."""
+        """Return the candidates of each partition."""
         rows = self.rows
         return [dataclasses.replace(self, rows=rows[self.view.inside(rows, [name])]) for name in self.partitions]
 
     def values(self, column: str) -> npt.NDArray[np.float64]:
-        """A column of the source's own numbers."""
+        """Return a column of the source's own numbers."""
         return self.view.values(column)
 
     def ids(self, rows: Rows) -> npt.NDArray[np.str_]:
-        """Source ids of some rows."""
+        """Return the source ids of some rows."""
         return np.array(self.view.ids(rows).to_pylist(), dtype=np.str_)
 
     def listed(self, ids: Sequence[str], *, by_name: bool) -> Rows:
-        """The candidates with some source ids, or with these as the last part of their ids."""
+        """Return the candidates with some source ids, or with these as the last part of their ids."""
         own_ids = self.view.ids(self.rows)
         mask = pc.is_in(names_of(own_ids) if by_name else own_ids, value_set=pa.array(ids, pa.string()))
         rows: Rows = self.rows[mask.to_numpy(zero_copy_only=False)]
@@ -197,7 +197,7 @@ class RankedCandidates:
 
 
 def names_of(ids: pa.Array) -> pa.Array:
-    """The last parts of ids, which are the names of files."""
+    """Return the last parts of ids, which are the names of files."""
     return pc.replace_substring_regex(ids, r"^.*/", "")
 
 
@@ -215,12 +215,12 @@ class Adopted:
 
 
 def decided_classes(classes: Classes) -> list[str]:
-    """Sorted ids of the classes with a given decision, before any draw."""
+    """Return the sorted ids of the classes with a given decision, before any draw."""
     return sorted(decided.class_id for decided in classes.candidates())
 
 
 def class_ids(classes: Classes, *, seed: int) -> list[str]:
-    """Sorted ids of the classes with a given decision, or of those that are drawn if the declaration has a draw."""
+    """Return the sorted ids of the classes with a given decision, or of those drawn if there is a draw."""
     names = decided_classes(classes)
     draw = classes.draw
     if draw is None:
@@ -235,7 +235,7 @@ def class_ids(classes: Classes, *, seed: int) -> list[str]:
 
 
 def split_classes(split: Split, *, seed: int) -> list[str]:
-    """Sorted ids of the classes that a split draws from by rule."""
+    """Return the sorted ids of the classes that a split draws from by rule."""
     if isinstance(split.classes, Classes):
         return class_ids(split.classes, seed=seed)
     all_classes = sorted(split.source.classes())
@@ -254,13 +254,13 @@ class Draws:
     adopted: Mapping[str, Adopted] = field(default_factory=dict)
 
     def classes(self, key: str) -> list[str]:
-        """Ids of the classes that a split or part draws from, by rule or as adopted."""
+        """Return the ids of the classes that a split or part draws from, by rule or as adopted."""
         if key in self.adopted:
             return list(self.adopted[key].class_ids)
         return split_classes(self.benchmark.by_key()[key][1], seed=self.seed)
 
     def label_names(self, config: Config) -> list[str]:
-        """Names of a config's `label` column, in order: the sorted ids of its in-distribution classes.
+        """Return the names of a config's `label` column, in order: the sorted ids of its in-distribution classes.
 
         If these are drawn, an adopted split of the same classes replaces the draw. All classes of a source keep
         the owner's order, which is that of the models' outputs.
@@ -274,5 +274,5 @@ class Draws:
         return class_ids(config.labels, seed=self.seed)
 
     def rank(self, key: str) -> Key:
-        """The key by which a split (`config/split`) ranks ids."""
+        """Return the key by which a split (`config/split`) ranks ids."""
         return Key(self.seed, *key.split("/"))

@@ -95,7 +95,7 @@ def _compare(index: SourceIndex, piece: PartitionIndex, expected: Expected, clas
 
 
 def _listed(piece: PartitionIndex, total: int) -> Mapping[str, int] | None:
-    """Counts by class of the owner's list in this copy, unless the list itself is incomplete."""
+    """Return the counts by class of the owner's list in this copy, unless the list itself is incomplete."""
     return piece.listed if piece.listed is not None and sum(piece.listed.values()) == total else None
 
 

@@ -22,7 +22,7 @@ ORIGINAL_ID = "original_id"
 
 
 def original_ids(index: SourceIndex, partitions: Sequence[str]) -> pa.Array:
-    """Sorted ids of the originals of some partitions, each once."""
+    """Return the sorted ids of the originals of some partitions, each once."""
     columns = [piece.table[ORIGINAL_ID] for piece in index.pieces if piece.partition in partitions]
     ids = pa.chunked_array([chunk for column in columns for chunk in column.chunks], pa.string()).unique()
     return ids.take(pc.array_sort_indices(ids))

@@ -157,7 +157,7 @@ class _Planner:
         )
 
     def listing(self, key: str, chosen: Rows, labels: tuple[str, ...]) -> tuple[Rows, pa.Table]:
-        """A split's rows in the order of its ranks, and their table."""
+        """Return a split's rows in the order of its ranks, and their table."""
         config, split = self.declared[key]
         view, adopted, ranks = self.views[split.source.key], self.draws.adopted.get(key), self.ranks(key)
         rows = ranks.ordered(chosen, ranks.words(chosen))
@@ -195,7 +195,7 @@ class _Planner:
         return candidates
 
     def ranks(self, key: str) -> KeyedRanks:
-        """The ranks by which a split draws its images, and in whose order its rows are."""
+        """Return the ranks by which a split draws its images, and in whose order its rows are."""
         _, split = self.declared[key]
         view = self.views[split.source.key]
         if not split.ranked_as:

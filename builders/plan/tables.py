@@ -30,7 +30,7 @@ PLAN_SCHEMA = pa.schema([(name, pa.int64() if name in NUMBERED else pa.string())
 def planned_table(
     config: Config, split: Split, view: IndexArrays, rows: Rows, labels: Sequence[str], adopted: Adopted | None
 ) -> pa.Table:
-    """The table of some rows of a source, in their order.
+    """Return the table of some rows of a source, in their order.
 
     Args:
         config: the split's config.
@@ -64,7 +64,7 @@ def planned_table(
 
 
 def row_ids(split: Split, source_ids: pa.Array) -> pa.Array:
-    """Ids of a split's rows, from the ids of the source's images."""
+    """Return the ids of a split's rows, from the ids of the source's images."""
     ids = pc.binary_join_element_wise(pa.scalar(split.source.key), source_ids, "/")
     generator = split.image_generator
     return ids if generator is None else pc.binary_join_element_wise(ids, generator.row_id(""), "")
@@ -94,7 +94,7 @@ def _plan_table(labels: Sequence[str], split: Split, view: IndexArrays, rows: Ro
 
 
 def _oodness(split: Split, adopted: Adopted | None) -> Mapping[str, float]:
-    """Distance of each class of a split from the in-distribution classes, by class id."""
+    """Return the distance of each class of a split from the in-distribution classes, by class id."""
     if adopted is not None and adopted.oodness is not None:
         return dict(zip(adopted.class_ids, adopted.oodness, strict=True))
     if split.oodness is None:
@@ -226,7 +226,7 @@ def reasons_by_class(
 
 
 def _other_side(classes: Classes) -> tuple[str, str]:
-    """Rule and evidence for a class that could have been drawn and is not in the split."""
+    """Return rule and evidence for a class that could have been drawn and is not in the split."""
     draw = classes.draw
     if draw is None:
         raise ValueError("without a draw every class of the decision is chosen")

@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 
 
 def rows_digest(rows: pa.Table) -> str:
-    """The digest that identifies a split: SHA-256 over id, label, role and content digest of every row, in order.
+    """Return the digest of a split: SHA-256 over id, label, role and content digest of every row, in order.
 
     Args:
         rows: a table with the columns `id`, `label` and `role` (integers) and `content_sha256`.
@@ -26,7 +26,7 @@ def rows_digest(rows: pa.Table) -> str:
 
 
 def lines_digest(rows: pa.Table, columns: Sequence[str]) -> str:
-    """SHA-256 over some columns of all rows, as UTF-8 text with tabs between cells and a newline after every row."""
+    """Return the SHA-256 of some columns, as UTF-8 text with tabs between cells and a newline after every row."""
     digest = hashlib.sha256()
     for batch in rows.select(columns).to_batches(max_chunksize=65536):
         lines = pc.binary_join_element_wise(*(batch[name].cast(pa.string()) for name in columns), "\t")
@@ -36,6 +36,6 @@ def lines_digest(rows: pa.Table, columns: Sequence[str]) -> str:
 
 
 def file_sha256(path: Path) -> str:
-    """SHA-256 of a file, as lower-case hex."""
+    """Return SHA-256 of a file, as lower-case hex."""
     with path.open("rb") as opened:
         return hashlib.file_digest(opened, "sha256").hexdigest()

@@ -81,18 +81,18 @@ class Comparison(NamedTuple):
 
 
 def pair_of(row: PairedRow, other_row: PairedRow, distance: float) -> Pair:
-    """The pair of two rows, ordered by split and id."""
+    """Return the pair of two rows, ordered by split and id."""
     a, b = sorted((row, other_row))
     return Pair(a.id, b.id, a.split, b.split, a.role, b.role, a.class_id, b.class_id, distance)
 
 
 def comparison(by: By, split: str, other_split: str) -> Comparison:
-    """The comparison of two splits, in either order."""
+    """Return the comparison of two splits, in either order."""
     return Comparison(by, min(split, other_split), max(split, other_split))
 
 
 def schema() -> pa.Schema:
-    """The Arrow schema of the table, with features for `datasets` in its metadata."""
+    """Return the Arrow schema of the table, with features for `datasets` in its metadata."""
     kinds = {name: pa.float64() if name == "distance" else pa.string() for name in Pair._fields}
     dtypes = {pa.float64(): "float64", pa.string(): "string"}  # as `datasets` names them
     features = {name: {"dtype": dtypes[kind], "_type": "Value"} for name, kind in kinds.items()}

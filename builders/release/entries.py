@@ -90,14 +90,14 @@ class ColumnEntry(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def column_entry(column: Column) -> str | ColumnEntry:
-    """A column as the manifest lists it: a known one by name, others with type and description."""
+    """Return a column as the manifest lists it: a known one by name, others with type and description."""
     if KNOWN_COLUMNS.get(column.name) == column:
         return column.name
     return ColumnEntry(column.name, column.type, column.description)
 
 
 def listed_column(entry: str | ColumnEntry) -> Column:
-    """The column that an entry lists; the inverse of `column_entry`.
+    """Return the column that an entry lists; the inverse of `column_entry`.
 
     Raises:
         ValueError: the name is unknown, or cannot name a column.
@@ -120,7 +120,7 @@ class ConfigEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults
     excluded: FileEntry
 
     def own_columns(self) -> tuple[Column, ...]:
-        """The columns of this config, in addition to those that all configs have."""
+        """Return the columns of this config, in addition to those that all configs have."""
         return tuple(listed_column(column) for column in self.columns)
 
 
@@ -171,7 +171,7 @@ class AuditEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     chart: FileEntry | None = None
 
     def files(self) -> tuple[FileEntry, ...]:
-        """The table, and the chart if there is one."""
+        """Return the table, and the chart if there is one."""
         return (self.table,) if self.chart is None else (self.table, self.chart)
 
 
@@ -201,17 +201,17 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
     changelog: tuple[FileEntry, ...] | None = None
 
     def splits(self) -> Iterator[tuple[str, ConfigEntry, SplitEntry]]:
-        """All splits, sorted: `config/split`, the config's entry and the split's entry."""
+        """Yield all splits, sorted: `config/split`, the config's entry and the split's entry."""
         for config_name, config in sorted(self.configs.items()):
             for name, split in sorted(config.splits.items()):
                 yield f"{config_name}/{name}", config, split
 
     def by_key(self) -> dict[str, SplitEntry]:
-        """The entries of all splits by `config/split`, sorted."""
+        """Return the entries of all splits by `config/split`, sorted."""
         return {key: split for key, _, split in self.splits()}
 
     def files(self) -> tuple[FileEntry, ...]:
-        """Every listed file but the card and the Croissant metadata, sorted by path.
+        """Return every listed file but the card and the Croissant metadata, sorted by path.
 
         A file that several configs share is included once.
         """
@@ -227,7 +227,7 @@ class Manifest(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=Tr
         return tuple(sorted({*entries, *(self.changelog or ())}, key=lambda entry: (entry.path, entry.sha256)))
 
     def files_and_card(self) -> tuple[FileEntry, ...]:
-        """Every listed file, the card and the Croissant metadata last."""
+        """Return every listed file, the card and the Croissant metadata last."""
         return (*self.files(), *(file for file in (self.croissant, self.card) if file is not None))
 
 
@@ -236,7 +236,7 @@ EMPTY = Manifest(format=FORMAT, benchmarks={}, configs={}, sources={}, withdrawn
 
 
 def without_outdated_audits(manifest: Manifest) -> Manifest:
-    """A manifest with only those audits whose splits it has, with the rows that were audited."""
+    """Return a manifest with only those audits whose splits it has, with the rows that were audited."""
     digests = {key: split.digest for key, split in manifest.by_key().items()}
     audits = {key: audit for key, audit in manifest.audits.items() if audit.splits.items() <= digests.items()}
     return replace(manifest, audits=audits)

@@ -79,7 +79,7 @@ class TooNarrowError(ValueError):
 
 
 def resized_size(size: tuple[int, int], shorter: int) -> tuple[int, int]:
-    """Width and height of an image whose shorter side is resized to `shorter` pixels, as torchvision rounds them.
+    """Return the size of an image whose shorter side is resized to `shorter` pixels, as torchvision rounds it.
 
     The longer side is cut to a whole number of pixels. Smaller images are enlarged: ILSVRC2012 has validation images
     with a side below 224, and torchvision's `Resize`, by which accuracies are measured, enlarges them, too.
@@ -173,7 +173,7 @@ def decode_or_mend(data: bytes) -> tuple[Image.Image, bytes | None]:
 
 
 def content_sha256(stored: str, data: bytes | memoryview) -> str:
-    """The digest that identifies a row's content, as lower-case hex; see `Stored`.
+    """Return the digest that identifies a row's content, as lower-case hex; see `Stored`.
 
     Raises:
         UnreadableImageError: a digest over pixels is asked for, and the image cannot be decoded.
@@ -184,7 +184,7 @@ def content_sha256(stored: str, data: bytes | memoryview) -> str:
 
 
 def pixel_sha256(image: Image.Image) -> str:
-    """SHA-256 over mode, size, palette (if any) and raw pixels, which does not depend on the encoder."""
+    """Return SHA-256 over mode, size, palette (if any) and raw pixels, which does not depend on the encoder."""
     if image.mode == "RGB":
         return rgb_sha256(np.asarray(image)[np.newaxis])[0]
     header = f"{image.mode} {image.width} {image.height}\n".encode()
@@ -260,7 +260,7 @@ LEAVE_OUT = ", or leave it out with --allow-partial"
 
 
 def unreadable_image(rows: pa.Table, number: int, path: str, error: Exception) -> BuildError:
-    """The error for an image that cannot be read or is damaged."""
+    """Return the error for an image that cannot be read or is damaged."""
     where = image_place(rows, number, path)
     return BuildError(f"{where} cannot be used ({error}). Replace it with a good copy{LEAVE_OUT}.")
 

@@ -112,7 +112,7 @@ def has_hole(data: bytes | memoryview, header: JpegHeader) -> bool:
 
 
 def _first_symbols(tables: bytes) -> dict[int, int]:
-    """The first symbol of each table of a segment (B.2.4.2); a table is its number, 16 counts, and symbols by code."""
+    """Return the first symbol of each table of a segment (B.2.4.2): its number, 16 counts, and symbols by code."""
     first_symbols = {}
     position = 0
     while position + 17 < len(tables):
@@ -122,7 +122,7 @@ def _first_symbols(tables: bytes) -> dict[int, int]:
 
 
 def _end_of_scans(data: memoryview, start: int) -> int | None:
-    """The position of the end marker; None if an invalid byte follows FF before it."""
+    """Return the position of the end marker; None if an invalid byte follows FF before it."""
     pixels = np.frombuffer(data, np.uint8)[start:]
     # Three vectorized passes take a third of the time of a loop over the FFs.
     followed = pixels[:-1] == 0xFF
@@ -143,5 +143,5 @@ def _end_of_scans(data: memoryview, start: int) -> int | None:
 
 
 def _length(data: bytes | memoryview, position: int) -> int:
-    """The length that a segment states: with the length field, without the marker."""
+    """Return the length that a segment states: with the length field, without the marker."""
     return data[position + 2] << 8 | data[position + 3]

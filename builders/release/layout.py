@@ -46,7 +46,7 @@ class Layout:
     root: Path
 
     def inside(self, path: str) -> Path:
-        """A path relative to the folder, with forward slashes, as the manifest has it."""
+        """Return the path of a file relative to the folder, with forward slashes, as the manifest has it."""
         return store_of(self.root).inside(self.root, path)
 
     @property
@@ -75,15 +75,15 @@ class Layout:
         return self.state / "lock"
 
     def shard(self, folder: str, key: str, number: int, of: int) -> Path:
-        """A shard of a split (`config/split`) in `data`, its residuals in `sealed`, or its record in `PARTS`."""
+        """Return the path of a split's shard in `data`, of its residuals in `sealed`, or of its record in `PARTS`."""
         return self.inside(shard_path(folder, key, number, of))
 
     def index(self, key: str) -> Path:
-        """The index of a split (`config/split`): its rows without images."""
+        """Return the path of the index of a split (`config/split`): its rows without images."""
         return self.inside(f"index/{key}.parquet")
 
     def excluded(self, config: str) -> Path:
-        """The exclusions of a config's splits, with rule and evidence."""
+        """Return the path of the exclusions of a config's splits, with rule and evidence."""
         return self.inside(f"excluded/{config}.csv")
 
     @property
@@ -92,11 +92,11 @@ class Layout:
         return self.inside("duplicates/pairs.parquet")
 
     def pixels(self, digest: str) -> Path:
-        """Pixels of a split without shards, by its digest, for comparisons in later runs."""
+        """Return the path of the pixels of a split without shards, by its digest, for comparisons in later runs."""
         return self.inside(f".state/pixels/{digest}.npy")
 
     def plan(self, key: str) -> Path:
-        """The read plan of a split (`config/split`)."""
+        """Return the path of the read plan of a split (`config/split`)."""
         return self.inside(f".state/plan/{key}.arrow")
 
     @property
@@ -105,24 +105,24 @@ class Layout:
         return self.inside(CHANGELOG)
 
     def changes(self, tag: str) -> Path:
-        """The table of the ids that a published version changes."""
+        """Return the path of the table of the ids that a published version changes."""
         return self.inside(f"{CHANGES}/{tag}.csv")
 
     def audit_table(self, key: str) -> Path:
-        """The table of an audit, by its key in the manifest."""
+        """Return the path of the table of an audit, by its key in the manifest."""
         return self.inside(f"audit/{key}.csv")
 
     def audit_picture(self, key: str) -> Path:
-        """The picture of an audit: a chart, or one that shows images and stays on this machine (`shows_images`)."""
+        """Return the path of an audit's picture: a chart, or images, which stay on this machine (`shows_images`)."""
         return self.inside(f"audit/{key}.png")
 
     def relative(self, path: Path) -> str:
-        """A path as written in the manifest and the card."""
+        """Return a path as written in the manifest and the card."""
         return path.relative_to(self.root).as_posix()
 
 
 def samples_path(key: str) -> str:
-    """Path of the picture of some images of a split (`config/split`), relative to the release folder."""
+    """Return the path of the picture of some images of a split (`config/split`), relative to the release folder."""
     return f"samples/{key}.png"
 
 
@@ -138,5 +138,5 @@ def shows_images(path: str) -> bool:
 
 
 def shard_path(folder: str, key: str, number: int, of: int) -> str:
-    """Path of a shard's file in a folder, relative to the release folder, with a name as is customary on the Hub."""
+    """Return the path of a shard's file relative to the release folder, with a name as is customary on the Hub."""
     return f"{folder}/{key}-{number:05d}-of-{of:05d}.parquet"

@@ -62,7 +62,7 @@ class ManifestError(BuildError):
 
 
 def file_entry(layout: Layout, path: Path) -> FileEntry:
-    """A file as the manifest lists it."""
+    """Return a file as the manifest lists it."""
     return FileEntry(layout.relative(path), path.stat().st_size, file_sha256(path))
 
 
@@ -95,7 +95,7 @@ def read_manifest(root: Path, name: str = "") -> Manifest:
 
 
 def read_or_empty(root: Path) -> Manifest:
-    """The manifest of a release folder; if nothing has been built there yet, that of a release without splits.
+    """Return the manifest of a release folder; if nothing has been built there yet, that of a release without splits.
 
     Raises:
         BuildError: as `read_manifest`.
@@ -141,7 +141,7 @@ def parse(data: bytes, where: str) -> Manifest:
 
 
 def dump(manifest: Manifest) -> str:
-    """The text of a manifest. Keys are sorted and there are no times, so equal releases have equal manifests."""
+    """Return the text of a manifest, with sorted keys and no times, so that equal releases have equal manifests."""
     return json.dumps(msgspec.to_builtins(manifest), indent=2, sort_keys=True, ensure_ascii=False) + "\n"
 
 
@@ -201,7 +201,7 @@ def _explained(message: str, parsed: Any) -> str:
 
 
 def _place(path: str, parsed: Any) -> tuple[str, Any]:
-    """The name of a path such as `$.configs[...].rows`, with the key of the first wrong entry, and the value there.
+    """Return the name of a path such as `$.configs[...].rows`, with the first wrong entry's key, and the value there.
 
     Finding that key removes the other entries from `parsed`.
     """
@@ -217,7 +217,7 @@ def _place(path: str, parsed: Any) -> tuple[str, Any]:
 
 
 def _first_wrong(node: dict[str, Any], parsed: Any) -> list[tuple[str, Any]]:
-    """The first wrong entry of a mapping in `parsed`, found by bisection; the mapping keeps no other."""
+    """Return the first wrong entry of a mapping in `parsed`, found by bisection; the mapping keeps no other."""
     entries = list(node.items())
     while len(entries) > 1:
         half = entries[: len(entries) // 2]

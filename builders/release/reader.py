@@ -44,7 +44,7 @@ class RowGroup:
     first: int
 
     def images(self) -> Iterator[bytes]:
-        """The encoded images of the rows.
+        """Yield the encoded images of the rows.
 
         Raises:
             BuildError: the shard cannot be read.
@@ -164,7 +164,7 @@ def row_groups(root: Path, key: str, split: SplitEntry, rows: Rows) -> list[RowG
 
 
 def unreadable_file(path: Path, error: Exception) -> BuildError:
-    """The error for a file of the release that cannot be read."""
+    """Return the error for a file of the release that cannot be read."""
     reason = one_line(str(error).partition("\n")[0])
     return BuildError(f"Cannot read {path} ({reason}). Check the release with python -m hf_scripts.verify.")
 

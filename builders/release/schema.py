@@ -154,7 +154,7 @@ def is_demo_schema(schema: pa.Schema) -> bool:
 
 
 def demo_metadata(*, demo: bool) -> dict[str, str]:
-    """The metadata of a schema of other tables, which marks their rows as those of demo sources, or nothing."""
+    """Return the metadata of a schema of other tables, which marks their rows as those of demo sources, or nothing."""
     return {_DEMO_KEY.decode(): "true"} if demo else {}
 
 
@@ -167,7 +167,7 @@ def without_values(rows: pa.Table | pa.RecordBatch, columns: Sequence[Column] = 
 def arrow_schema(
     label_names: Sequence[str], columns: Sequence[Column] = (), *, image: bool = True, demo: bool = False
 ) -> pa.Schema:
-    """The Arrow schema of a config, with features for `datasets` in its metadata.
+    """Return the Arrow schema of a config, with features for `datasets` in its metadata.
 
     It is written out because importing `datasets` takes longer than building a small release; a test compares it with
     the schema of `datasets.Features`.

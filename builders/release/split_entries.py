@@ -138,7 +138,7 @@ class GeneratorEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defau
     sealed: PreparationEntry | None = None
 
     def identity(self) -> dict[str, object]:
-        """What determines the images, by name, for `builders.generate.contract.identity_differences`.
+        """Return what determines the images, by name, for `builders.generate.contract.identity_differences`.
 
         `prepared` and `sealed` say how to evaluate and to publish them and change no pixel: a generator that works at
         that size, or prepares its originals, has this among its parameters.
@@ -184,7 +184,7 @@ class SplitEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
     labelled: bool | None = None
 
     def pieces(self) -> tuple[PartEntry, ...]:
-        """The parts of a joined split; otherwise the split itself as its only part, with an empty name."""
+        """Return the parts of a joined split; otherwise the split itself as its only part, with an empty name."""
         if self.parts is not None:
             return self.parts
         if self.role is None or self.source is None or self.partitions is None or self.adopted is None:
@@ -210,7 +210,7 @@ class SplitEntry(Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=
 
 
 def pieces_by_key(key: str, split: SplitEntry) -> dict[str, PartEntry]:
-    """The parts of a joined split by `config/split.part`; any other split by `config/split`."""
+    """Return the parts of a joined split by `config/split.part`; any other split by `config/split`."""
     return {f"{key}.{piece.name}" if piece.name else key: piece for piece in split.pieces()}
 
 

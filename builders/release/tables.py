@@ -93,7 +93,7 @@ def read_excluded(path: Path) -> list[Exclusion]:
 
 
 def _read_lines(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
-    """The rows of a CSV file with exactly the columns of a table of exclusions, each with its line number."""
+    """Yield the rows of a CSV file with exactly the columns of a table of exclusions, each with its line number."""
     try:
         with io.TextIOWrapper(open_buffered(path), encoding="utf-8", newline="") as opened:
             reader = csv.DictReader(opened, strict=True)

@@ -100,23 +100,17 @@ class Places:
         return Located({**columns, f"{COMPANION_VALUE}original_hash": hashes}, located.sizes, located.packs)
 
 
-def rows_taken(indexes: Mapping[str, SourceIndex], splits: Sequence[PlannedSplit], key: str) -> list[Int64]:
-    """Return the rows of a source that some splits need, for their own images and for companions."""
-    rows = [split.rows for split in splits if split.split.source.key == key]
-    for split in splits:
-        companions = split.split.companions
-        if companions is not None and companions.of.key == key:
-            rows.append(companion_rows(indexes[key], companions.partitions[0], split.table["source_id"]))
-    return rows
-
-
-def packed_rows(index: SourceIndex, row_sets: Sequence[Int64]) -> Int64:
-    """Return those of some sets of an index's rows that lie in containers, ascending and each once."""
-    if not row_sets or all(piece.how in IN_PLACE for piece in index.pieces):
-        return np.zeros(0, np.int64)
-    rows = np.unique(np.concatenate(row_sets))
-    in_place = np.array([piece.how in IN_PLACE for piece in index.pieces])
-    packed: Int64 = rows[~in_place[index.piece_of(rows)]]
+def packed_rows(index: SourceIndex, splits: Sequence[PlannedSplit]) -> Int64:
+    """Return the ascending rows in a source's containers that some splits need, also as companions."""
+    key, in_place = index.source.key, np.array([piece.how in IN_PLACE for piece in index.pieces], bool)
+    rows = [np.zeros(0, np.int64)]
+    for split in splits if not in_place.all() else ():
+        if split.split.source.key == key:
+            rows.append(split.rows)
+        if (companions := split.split.companions) is not None and companions.of.key == key:
+            rows.append(companion_rows(index, companions.partitions[0], split.table["source_id"]))
+    distinct = np.unique(np.concatenate(rows))
+    packed: Int64 = distinct[~in_place[index.piece_of(distinct)]]
     return packed
 
 
@@ -137,14 +131,14 @@ class Packed(abc.ABC):
 
     @abc.abstractmethod
     def images(self) -> Iterator[Iterable[bytes | memoryview]]:
-        """The images in order, some at a time.
+        """Return the images in order, some at a time.
 
         Raises:
             BuildError: they cannot be read.
         """
 
     def lengths(self) -> Int64:
-        """Bytes of each image, in order; unpacks the images if that was never done."""
+        """Return the length of each image in bytes, in order; unpacks the images if that was never done."""
         if not self._lengths_path.exists():
             self.unpack()
         lengths: Int64 = store_of(self._lengths_path).array(self._lengths_path)
@@ -189,7 +183,7 @@ class Pack(Packed):
         return cls(index.root / file, how, rows, path, index.versions)
 
     def images(self) -> Iterator[Iterable[bytes | memoryview]]:
-        """The images of the rows; raises at their end if the container in a store is not the one that was indexed."""
+        """Yield the images of the rows; refuse at their end a container in a store that is not the indexed one."""
         yield from UNPACKERS[self.how](self.container, self.rows)
         store_of(self.container).refuse_changed(self.container, self.versions)
 

@@ -76,7 +76,7 @@ class ReadPlan:
                 pack.unpack()
 
     def rows_of(self, shard: int) -> pa.Table:
-        """The rows of one shard."""
+        """Return the rows of one shard."""
         return self.table.slice(self.starts[shard], self.starts[shard + 1] - self.starts[shard])
 
 

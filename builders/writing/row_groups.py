@@ -63,7 +63,7 @@ class Group:
 
     @classmethod
     def nothing(cls) -> Group:
-        """A group without images."""
+        """Return a group without images."""
         return cls(pa.array([], pa.int64()), pa.array([0], pa.int32()), pa.py_buffer(b""), (), ())
 
 
@@ -172,7 +172,7 @@ class GroupImages:
 
     @staticmethod
     def _end_of_group(first: int, before: int, ends: npt.NDArray[np.int64], digests: Sequence[str]) -> int:
-        """The row behind the group that begins with `first`; `ends` are the images' ends in all bytes."""
+        """Return the row behind the group that begins with `first`; `ends` are the images' ends in all bytes."""
         last = max(first + 1, int(np.searchsorted(ends, before + ROW_GROUP_BYTES, side="right")))
         for row in range(int(np.searchsorted(ends, before + _LEAST_BYTES)), last):
             if ends_group(int(ends[row]) - before, int(ends[row] - (ends[row - 1] if row else 0)), digests[row]):
