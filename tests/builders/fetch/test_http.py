@@ -23,36 +23,36 @@ def fetch(site, waits, tmp_path):
         path = tmp_path / "x.bin"
         if have:
             part_of(path).write_bytes(have)
-        counted, said = [], []
-        part = download_file(OwnerFile("x.bin", size, url=site.url("x.bin")), path, said.append, counted.append)
+        counted, lines = [], []
+        part = download_file(OwnerFile("x.bin", size, url=site.url("x.bin")), path, lines.append, counted.append)
         assert not path.exists()
-        return part.read_bytes(), sum(counted) + len(have), said
+        return part.read_bytes(), sum(counted) + len(have), lines
 
     site.files["x.bin"] = DATA
     return run
 
 
 def test_a_whole_file_is_asked_for_once(fetch, site, waits):
-    data, counted, said = fetch()
+    data, counted, lines = fetch()
     assert data == DATA
     assert counted == len(DATA)
-    assert (said, waits, site.asked()) == ([], [], [None])
+    assert (lines, waits, site.asked()) == ([], [], [None])
     assert site.requests[0].headers["accept-encoding"] == "identity"
 
 
 def test_a_cut_download_goes_on_where_it_was_cut(fetch, site, waits):
     site.faults.extend([1_000_000, "no answer", 503, 500_000])
-    data, counted, said = fetch()
+    data, counted, lines = fetch()
     assert data == DATA
     assert counted == len(DATA)
-    at = [int(asked.removeprefix("bytes=").rstrip("-")) for asked in site.asked()[1:]]
+    starts = [int(asked.removeprefix("bytes=").rstrip("-")) for asked in site.asked()[1:]]
     # Of a block that was cut in the middle nothing need have been written.
-    assert 1_000_000 - (1 << 16) < at[0] <= 1_000_000
-    assert at[0] == at[1] == at[2]
-    assert at[0] + 500_000 - (1 << 16) < at[3] <= at[0] + 500_000
+    assert 1_000_000 - (1 << 16) < starts[0] <= 1_000_000
+    assert starts[0] == starts[1] == starts[2]
+    assert starts[0] + 500_000 - (1 << 16) < starts[3] <= starts[0] + 500_000
     assert waits == [1, 2, 4, 1]  # each byte that comes starts the count again
-    assert "x.bin: the connection was cut or refused; going on in 1 s" in said
-    assert "x.bin: the server answered 503; going on in 4 s" in said
+    assert "x.bin: the connection was cut or refused; going on in 1 s" in lines
+    assert "x.bin: the server answered 503; going on in 4 s" in lines
 
 
 def test_what_an_earlier_run_left_is_used(fetch, site):
@@ -75,10 +75,10 @@ def test_without_ranges_it_begins_again_and_counts_no_byte_twice(fetch, site):
 
 
 def test_a_part_that_is_longer_than_the_file_is_thrown_away(fetch, site):
-    data, counted, said = fetch(size=0, have=DATA + b"more")
+    data, counted, lines = fetch(size=0, have=DATA + b"more")
     assert data == DATA
     assert counted == len(DATA)
-    assert "thrown away" in said[0]
+    assert "thrown away" in lines[0]
 
 
 def test_another_range_than_asked_for_is_never_written(fetch, site, waits):
@@ -92,10 +92,10 @@ def test_a_transfer_that_never_gets_on_keeps_what_there_is_and_says_so(fetch, si
     site.faults.extend([1_500_000, *["no answer"] * 6])
     with pytest.raises(BuildError) as caught:
         fetch()
-    kept = part_of(tmp_path / "x.bin").read_bytes()
-    assert kept == DATA[: len(kept)]
-    assert 0 < len(kept) <= 1_500_000
-    assert f"{len(kept):,} bytes are kept in {tmp_path / 'x.bin.part'}" in str(caught.value)
+    part = part_of(tmp_path / "x.bin").read_bytes()
+    assert part == DATA[: len(part)]
+    assert 0 < len(part) <= 1_500_000
+    assert f"{len(part):,} bytes are kept in {tmp_path / 'x.bin.part'}" in str(caught.value)
     assert str(caught.value).endswith("Run the same command again; it resumes.")
     assert waits == list(WAITS)
 
@@ -209,8 +209,8 @@ def test_a_byte_within_each_timeout_keeps_no_transfer_alive(first, speaker, wait
     assert "it resumes" in str(caught.value)
     assert waits == list(WAITS)
     assert time.monotonic() - began < 15
-    kept = part_of(tmp_path / "x.bin")
-    assert (kept.read_bytes().strip(b"x") if kept.exists() else b"") == b""
+    part = part_of(tmp_path / "x.bin")
+    assert (part.read_bytes().strip(b"x") if part.exists() else b"") == b""
 
 
 @pytest.mark.timeout(30)

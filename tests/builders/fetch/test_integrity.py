@@ -27,9 +27,9 @@ def test_a_file_is_compared_with_what_is_published(file, wrong, tmp_path):
     path = tmp_path / "x"
     path.write_bytes(DATA)
     counted = []
-    found = file_problem(file, path, counted.append)
-    assert found.startswith(wrong)
-    assert bool(found) == bool(wrong)
+    problem = file_problem(file, path, counted.append)
+    assert problem.startswith(wrong)
+    assert bool(problem) == bool(wrong)
     assert sum(counted) == (0 if "bytes" in wrong or not (file.md5 or file.sha256) else 17)
     if wrong:
         with pytest.raises(BuildError, match=f"{path} is not the owner's file: {wrong}"):

@@ -31,22 +31,21 @@ def test_names_end_ids():
 
 
 def test_a_name_means_one_recipe():
-    found = {}
+    generators = {}
     for benchmark in BENCHMARKS.values():
         for _, split in benchmark.by_key().values():
-            if split.image_generator is not None:
-                assert found.setdefault(split.image_generator.name, split.image_generator) == split.image_generator
+            if (declared := split.image_generator) is not None:
+                assert generators.setdefault(declared.name, declared) == declared
     corruptions = {f"{name}-{severity}" for name in DESCRIPTIONS for severity in range(1, 6)}
     models = {"biggan-deep-256", "stable-diffusion-2"}
     attacked = {f"{attack}-{model}" for attack in ("pgd", "autoattack") for model in ("resnet50", "vit")}
-    assert set(found) == {"", "fixed-resize-32", "gaussian-32", "lsun-fix-32"} | corruptions | models | attacked
+    assert set(generators) == {"", "fixed-resize-32", "gaussian-32", "lsun-fix-32"} | corruptions | models | attacked
 
 
 @pytest.mark.parametrize("generator", [AS_PNG, FIXED_RESIZE, GAUSSIAN_NOISE])
 def test_a_generator_is_a_value_that_can_be_pickled(generator):
-    again = pickle.loads(pickle.dumps(generator))
-    assert again == generator
-    assert hash(again) == hash(generator)
+    copy = pickle.loads(pickle.dumps(generator))
+    assert (copy, hash(copy)) == (generator, hash(generator))
     assert generator.identity()["reproducible"] == "exact"
     assert generator.nominal_bytes == 3072
 
@@ -67,18 +66,18 @@ def test_a_wrong_declaration_fails_at_once(changes, sentence):
 
 
 def test_what_images_are_prepared_for_is_recorded_and_changes_no_identity():
-    one, other = generator(), generator(prepared=2)
-    assert one.identity() == other.identity()
-    assert "prepared" not in as_json(one.entry())
-    assert as_json(other.entry())["prepared"] == 2
+    picture, prepared = generator(), generator(prepared=2)
+    assert picture.identity() == prepared.identity()
+    assert "prepared" not in as_json(picture.entry())
+    assert as_json(prepared.entry())["prepared"] == 2
 
 
 def test_identities_are_compared_by_what_the_images_follow_from():
-    one = generator(parameters={"epsilon": 0.05, "steps": 40}, weights=(Weights("w", "aa"),))
+    first = generator(parameters={"epsilon": 0.05, "steps": 40}, weights=(Weights("w", "aa"),))
     other = generator(version=2, parameters={"epsilon": 0.1, "start": "random"}, weights=(Weights("w", "bb"),))
-    equal = dataclasses.replace(one, description="else", together=9)
-    assert identity_differences(one.identity(), equal.identity()) == []
-    assert identity_differences(one.identity(), other.identity()) == [
+    equal = dataclasses.replace(first, description="else", together=9)
+    assert identity_differences(first.identity(), equal.identity()) == []
+    assert identity_differences(first.identity(), other.identity()) == [
         "epsilon 0.1 instead of 0.05",
         "start random instead of not set",
         "steps not set instead of 40",

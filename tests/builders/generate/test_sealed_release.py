@@ -71,16 +71,8 @@ def published(release, tmp_path, monkeypatch):
 
 
 def materialized(published, photographs, out, *, workers=1):
-    arguments = [
-        str(published),
-        "--splits=toy-attacked",
-        "--caltech256",
-        str(photographs),
-        "--out",
-        str(out),
-        "--quiet",
-    ]
-    return materialize.main([*arguments, "--workers", str(workers)])
+    flags = ["--splits=toy-attacked", f"--caltech256={photographs}", f"--out={out}", f"--workers={workers}", "--quiet"]
+    return materialize.main([str(published), *flags])
 
 
 def rows_of(release, kind, split):
@@ -143,11 +135,9 @@ def test_an_index_alone_has_its_residuals(release, photographs, tmp_path):
     with with_device(tmp_path / "device"):
         out = tmp_path / "out"
         toy.build_toy(photographs, out, benchmark=toy.sealed_benchmark(more=True), index_only=True)
-    found, expected = files_of(out), files_of(release)
-    assert {name for name in expected if not name.startswith(("data/", "samples/"))} == set(found)
-    assert {name: data for name, data in found.items() if name.startswith(("sealed/", "index/"))} == {
-        name: data for name, data in expected.items() if name.startswith(("sealed/", "index/"))
-    }
+    index, expected = files_of(out), files_of(release)
+    assert {name for name in expected if not name.startswith(("data/", "samples/"))} == set(index)
+    assert all(data == expected[name] for name, data in index.items() if name.startswith(("sealed/", "index/")))
 
 
 def test_lost_residuals_are_made_again(release, photographs, tmp_path):
@@ -181,22 +171,16 @@ from tests.builders.generate import toy
 batches._BATCH_BYTES = toy.BATCH
 read_plan.SHARD_BYTES = 600_000
 """
-OPEN = (
-    SMALL_PIECES
-    + """
+OPEN = f"""{SMALL_PIECES}
 from builders import registry
 from hf_scripts import materialize
-registry.BENCHMARKS = {"toy": toy.sealed_benchmark()}
+registry.BENCHMARKS = {{"toy": toy.sealed_benchmark()}}
 arguments = [sys.argv[2], "--splits=toy-attacked", "--caltech256", sys.argv[3], "--out", sys.argv[4], "--quiet"]
 assert materialize.main([*arguments, "--workers=1"]) == 0
 """
-)
-SEAL = (
-    SMALL_PIECES
-    + """
+SEAL = f"""{SMALL_PIECES}
 toy.build_toy(Path(sys.argv[3]), Path(sys.argv[4]), benchmark=toy.sealed_benchmark(more=True))
 """
-)
 
 
 @pytest.mark.slow
@@ -236,9 +220,9 @@ def refused(published, photographs, out, capsys):
     """The one sentence, and its next step, of a run that ends with exit code 2."""
     capsys.readouterr()
     assert materialized(published, photographs, out) == 2
-    said = capsys.readouterr().err.strip()
-    assert "\n" not in said and "Traceback" not in said
-    return said
+    message = capsys.readouterr().err.strip()
+    assert "\n" not in message and "Traceback" not in message
+    return message
 
 
 WRONG = 7
@@ -259,36 +243,34 @@ def test_another_original_is_named_and_what_was_finished_stays(release, publishe
     out = tmp_path / "out"
     root, row = with_another_original(release, photographs, tmp_path / "copy")
     # A split that was finished before.
-    only = manifest_of(published)
-    del only["configs"]["toy-attacked"]["splits"]["nudged"]
-    both = (published / "manifest.json").read_bytes()
-    save_manifest(published, only)
+    manifest = manifest_of(published)
+    nudged = manifest["configs"]["toy-attacked"]["splits"].pop("nudged")
+    save_manifest(published, manifest)
     assert materialized(published, root, out) == 0
-    (published / "manifest.json").write_bytes(both)
+    manifest["configs"]["toy-attacked"]["splits"] = {"nudged": nudged} | manifest["configs"]["toy-attacked"]["splits"]
+    save_manifest(published, manifest)
     before = files_of(out)
     assert {name for name in before if name.startswith("data/")} == set(DATA[3:])
-    said = refused(published, root, out, capsys)
-    assert said == (
+    assert refused(published, root, out, capsys) == (
         f"error: The file given as the original of {row} is not the one that its residual was sealed with. Give the "
         "owner's edition, with its files as they were downloaded."
     )
     after = files_of(out)
     assert {name: after[name] for name in before} == before
     # The right file, and the batch that was opened is not opened again.
-    opened_again = []
-    opening = residuals.open_image
+    opened, open_image = [], residuals.open_image
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(residuals, "open_image", lambda *given: opened_again.append(given[0].id) or opening(*given))
+        patch.setattr(residuals, "open_image", lambda image, how: opened.append(image.id) or open_image(image, how))
         assert materialized(published, photographs, out) == 0
     assert files_of(out) == files_of(release)
-    assert row in opened_again
-    assert len(opened_again) == 5
+    assert row in opened
+    assert len(opened) == 5
 
 
 def test_a_file_that_is_no_image_is_named(release, published, photographs, tmp_path, capsys):
     root, row = with_another_original(release, photographs, tmp_path / "copy", b"not an image")
-    said = refused(published, root, tmp_path / "out", capsys)
-    assert f"The file given as the original of {row} cannot be prepared (cannot identify image file). Give the" in said
+    message = refused(published, root, tmp_path / "out", capsys)
+    assert f"The file given as the original of {row} cannot be prepared (cannot identify image file)." in message
 
 
 def test_another_decoder_is_named_with_its_digest(release, published, photographs, tmp_path, capsys, monkeypatch):
@@ -299,18 +281,16 @@ def test_another_decoder_is_named_with_its_digest(release, published, photograph
 
     prepared = residuals.prepare_original
     monkeypatch.setattr(residuals, "prepare_original", other)
-    said = refused(published, photographs, tmp_path / "out", capsys)
+    message = refused(published, photographs, tmp_path / "out", capsys)
     row = rows_of(release, "data", "nudged")[0]
-    assert f"The original of {row['id']} has other pixels here than where it was sealed" in said
-    assert row["prepared_sha256"] in said
+    assert f"The original of {row['id']} has other pixels here than where it was sealed" in message
+    assert row["prepared_sha256"] in message
     assert not (tmp_path / "out" / "data").exists()
 
 
 def replaced(published, change):
     """Change the rows of a file of residuals, as somebody who publishes in bad faith."""
-    table = pq.read_table(published / FILE)
-    table = change(table)
-    pq.write_table(table, published / FILE)
+    pq.write_table(change(pq.read_table(published / FILE)), published / FILE)
     list_again(published)
 
 
@@ -341,15 +321,11 @@ TAMPERED = {
     "flipped": (with_cells(lambda number, cell: cell[:-9] + b"damage..." if number else cell), "is damaged"),
     "version": (with_field(4, b"\xff"), "is sealed in version 255 of the format"),
     "height": (with_field(5, HUGE), "is of 224 x 4,294,967,295 pixels, and its split has images of 224 x 224"),
-    "width": (with_field(9, HUGE), "is of 4,294,967,295 x 224 pixels"),
-    "size": (with_field(13, HUGE), "is not whole: it has"),
     "key check": (with_field(17, bytes(8)), "is not the one that its residual was sealed with"),
     "digest": (with_field(25, bytes(32)), "is damaged"),
     "order": (lambda table: table.take([1, 0, *range(2, table.num_rows)]), "its rows are not those of the split's"),
     "too few": (lambda table: table.slice(1), "its rows are not those of the split's index"),
-    "too many": (lambda table: pa.concat_tables([table] * 8), "its rows are not those of the split's index"),
     "columns": (lambda table: table.rename_columns(["id", "residual"]), "its columns are not id and sealed"),
-    "text": (lambda table: table.set_column(1, "sealed", table["id"]), "its columns are not id and sealed"),
 }
 
 
@@ -357,17 +333,11 @@ TAMPERED = {
 def test_tampered_residuals_get_one_sentence(published, photographs, tmp_path, capsys, name):
     change, sentence = TAMPERED[name]
     replaced(published, change)
-    said = refused(published, photographs, tmp_path / "out", capsys)
-    assert sentence in said
+    assert sentence in refused(published, photographs, tmp_path / "out", capsys)
     assert not (tmp_path / "out" / "data").exists()
-    # Without an original, `verify` sees all but what the key is needed for.
-    code = verify.main([str(published), "--workers", "1"])
-    seen = capsys.readouterr().out
-    if name in ("flipped", "key check", "digest"):
-        assert FILE not in seen
-    else:
-        assert code == 1
-        assert FILE in seen
+    # Of the residuals, `verify` finds without an original all but what the key is needed for; the pixels are missing.
+    assert verify.main([str(published), "--workers", "1"]) == 1
+    assert (FILE in capsys.readouterr().out) is (name not in ("flipped", "key check", "digest"))
 
 
 def test_other_metadata_of_a_file_of_residuals(published, capsys):
@@ -380,17 +350,17 @@ def test_other_metadata_of_a_file_of_residuals(published, capsys):
 
 
 def test_files_that_are_none_of_residuals_get_one_sentence(published, photographs, tmp_path, capsys):
-    whole = (published / FILE).read_bytes()
-    for number, data in enumerate((b"no Parquet", b"", whole[: len(whole) // 2], whole[:4] + whole[60:])):
+    good = (published / FILE).read_bytes()
+    for number, data in enumerate((b"no Parquet", b"", good[: len(good) // 2], good[:4] + good[60:])):
         (published / FILE).write_bytes(data)
-        said = refused(published, photographs, tmp_path / f"other-{number}", capsys)
-        assert f"{FILE} in the published release is not of shard 1 of toy-attacked/nudged, or not as" in said
+        message = refused(published, photographs, tmp_path / f"other-{number}", capsys)
+        assert f"{FILE} in the published release is not of shard 1 of toy-attacked/nudged, or not as" in message
         list_again(published)
-        said = refused(published, photographs, tmp_path / f"listed-{number}", capsys)
-        assert f"Cannot read the sealed residuals {tmp_path / f'listed-{number}' / FILE}" in said
+        message = refused(published, photographs, tmp_path / f"listed-{number}", capsys)
+        assert f"Cannot read the sealed residuals {tmp_path / f'listed-{number}' / FILE}" in message
     (published / FILE).unlink()
-    said = refused(published, photographs, tmp_path / "none", capsys)
-    assert f"The published file {FILE} is not in {published}" in said
+    message = refused(published, photographs, tmp_path / "none", capsys)
+    assert f"The published file {FILE} is not in {published}" in message
 
 
 def test_a_row_with_another_digest_is_named(release, published, photographs, tmp_path, capsys):
@@ -403,9 +373,9 @@ def test_a_row_with_another_digest_is_named(release, published, photographs, tmp
     listed = manifest["configs"]["toy-attacked"]["splits"]["nudged"]
     listed["index"], listed["digest"] = entry_of(published, path), rows_digest(changed)
     save_manifest(published, manifest)
-    said = refused(published, photographs, tmp_path / "out", capsys)
+    message = refused(published, photographs, tmp_path / "out", capsys)
     row = rows_of(release, "data", "nudged")[0]["id"]
-    assert f"The residual of {row} does not give the pixels that its row names. Fetch the release again." in said
+    assert f"The residual of {row} does not give the pixels that its row names. Fetch the release again." in message
 
 
 def test_tools_that_generate_otherwise_refuse(published, photographs, tmp_path, capsys):

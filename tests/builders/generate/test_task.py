@@ -27,20 +27,20 @@ def encoded(pixels, form="PNG"):
     return buffer.getvalue()
 
 
-def plan_of(tmp_path, contents, forms):
-    """A plan of images that stand end to end in one file."""
-    (tmp_path / "file").write_bytes(b"".join(contents))
-    sizes = [len(content) for content in contents]
+def write_plan(tmp_path, sizes, forms, *, ids=None, files=None, offsets=None):
+    """Write a plan of images, by default end to end in one file and numbered."""
+    count = len(sizes)
+    ids = [str(number) for number in (range(count) if ids is None else ids)]
     rows = pa.table(
         {
-            "id": [f"s/{i}" for i in range(len(contents))],
-            "source": ["s"] * len(contents),
-            "source_id": [str(i) for i in range(len(contents))],
-            "class_id": ["c"] * len(contents),
-            "class_name": ["a class"] * len(contents),
-            "root": ["s"] * len(contents),
-            "file": ["file"] * len(contents),
-            "offset": pa.array(np.cumsum(sizes) - sizes, pa.int64()),
+            "id": [f"s/{name}" for name in ids],
+            "source": ["s"] * count,
+            "source_id": ids,
+            "class_id": ["c"] * count,
+            "class_name": ["a class"] * count,
+            "root": ["s"] * count,
+            "file": ["file"] * count if files is None else files,
+            "offset": pa.array(np.cumsum(sizes) - sizes if offsets is None else offsets, pa.int64()),
             "size": pa.array(sizes, pa.int64()),
             "form": list(forms),
         }
@@ -50,13 +50,25 @@ def plan_of(tmp_path, contents, forms):
     return rows
 
 
+def plan_of(tmp_path, contents, forms):
+    (tmp_path / "file").write_bytes(b"".join(contents))
+    return write_plan(tmp_path, [len(content) for content in contents], forms)
+
+
 def make(tmp_path, rows, generator, *, drop=False):
-    found = cut_batches(rows, generator, "x", tmp_path)
-    done = []
-    for batch in found:
+    batches = cut_batches(rows, generator, "x", tmp_path)
+    progress = []
+    for batch in batches:
         task = BatchTask(tmp_path / "plan.arrow", batch, {"s": str(tmp_path)}, generator, drop)
-        task.run(lambda images, size: done.append((images, size)))
-    return found, done
+        task.run(lambda images, size: progress.append((images, size)))
+    return batches, progress
+
+
+def generate(tmp_path, rows, generator, **options):
+    """Generate a plan's images; returns its table, and the images and bytes that were counted."""
+    batches, progress = make(tmp_path, rows, generator, **options)
+    table = generated_table(rows.select(["id", "source_id"]), batches, "staging", generator.columns)
+    return table, np.sum(progress, axis=0).tolist()
 
 
 def test_arrays_and_files_become_the_pngs_that_the_generator_makes(tmp_path):
@@ -64,14 +76,13 @@ def test_arrays_and_files_become_the_pngs_that_the_generator_makes(tmp_path):
     large = np.random.default_rng(1).integers(0, 256, (60, 80, 3), dtype=np.uint8)
     contents = [pixels[0].tobytes(), encoded(pixels[1]), encoded(large, "WEBP")]
     rows = plan_of(tmp_path, contents, ["rgb32", "encoded", "encoded"])
-    found, done = make(tmp_path, rows, FIXED_RESIZE)
-    generated = generated_table(rows.select(["id", "source_id"]), found, "staging")
+    generated, counted = generate(tmp_path, rows, FIXED_RESIZE)
     expected = [fixed_resize(Image.fromarray(p)) for p in pixels]
     expected.append(fixed_resize(Image.open(io.BytesIO(contents[2]))))
     assert generated["content_sha256"].to_pylist() == [pixel_sha256(image) for image in expected]
     assert np.array_equal(read_pixels(generated, tmp_path), np.stack([np.asarray(image) for image in expected]))
     assert np.array_equal(read_pixels(generated, tmp_path)[:2], pixels)
-    assert np.array_equal(np.sum(done, axis=0), [3, sum(map(len, contents))])
+    assert counted == [3, sum(map(len, contents))]
     for row in generated.to_pylist():
         data = (tmp_path / row["file"]).read_bytes()[row["offset"] : row["offset"] + row["size"]]
         assert data.startswith(b"\x89PNG")
@@ -81,11 +92,10 @@ def test_arrays_that_are_kept_as_they_are(tmp_path):
     pixels = np.random.default_rng(0).integers(0, 256, (3, 32, 32, 3), dtype=np.uint8)
     contents = [pixels[0].tobytes(), pixels[1].transpose(2, 0, 1).tobytes(), encoded(pixels[2])]
     rows = plan_of(tmp_path, contents, ["rgb32", "planar32", "encoded"])
-    found, done = make(tmp_path, rows, AS_PNG)
-    generated = generated_table(rows.select(["id", "source_id"]), found, "staging")
+    generated, counted = generate(tmp_path, rows, AS_PNG)
     assert generated["content_sha256"].to_pylist() == [pixel_sha256(Image.fromarray(image)) for image in pixels]
     assert np.array_equal(read_pixels(generated, tmp_path), pixels)
-    assert np.array_equal(np.sum(done, axis=0), [3, sum(map(len, contents))])
+    assert counted == [3, sum(map(len, contents))]
 
 
 def test_many_arrays_of_several_containers_in_any_order(tmp_path):
@@ -93,35 +103,24 @@ def test_many_arrays_of_several_containers_in_any_order(tmp_path):
     (tmp_path / "rows").write_bytes(pixels[:90].tobytes())
     (tmp_path / "planes").write_bytes(b"before" + pixels[90:].transpose(0, 3, 1, 2).tobytes())
     order = np.random.default_rng(1).permutation(200)
-    rows = pa.table(
-        {
-            "id": [f"s/{i}" for i in order],
-            "source": ["s"] * 200,
-            "source_id": [str(i) for i in order],
-            "class_id": ["c"] * 200,
-            "class_name": ["a class"] * 200,
-            "root": ["s"] * 200,
-            "file": ["rows" if i < 90 else "planes" for i in order],
-            "offset": [i * 3072 if i < 90 else 6 + (i - 90) * 3072 for i in order],
-            "size": [3072] * 200,
-            "form": ["rgb32" if i < 90 else "planar32" for i in order],
-        }
+    rows = write_plan(
+        tmp_path,
+        [3072] * 200,
+        ["rgb32" if i < 90 else "planar32" for i in order],
+        ids=order,
+        files=["rows" if i < 90 else "planes" for i in order],
+        offsets=[i * 3072 if i < 90 else 6 + (i - 90) * 3072 for i in order],
     )
-    with pa.ipc.new_file(str(tmp_path / "plan.arrow"), rows.schema) as writer:
-        writer.write_table(rows)
-    found, done = make(tmp_path, rows, AS_PNG)
-    generated = generated_table(rows.select(["id", "source_id"]), found, "staging")
+    generated, counted = generate(tmp_path, rows, AS_PNG)
     assert np.array_equal(read_pixels(generated, tmp_path), pixels[order])
-    assert np.array_equal(np.sum(done, axis=0), [200, 200 * 3072])
+    assert counted == [200, 200 * 3072]
 
 
 def test_noise_needs_no_file(tmp_path):
     rows = plan_of(tmp_path, [b"", b""], ["none", "none"])
     (tmp_path / "file").unlink()
-    found, _ = make(tmp_path, rows, GAUSSIAN_NOISE)
-    assert read_records(found)["content_sha256"].to_pylist() == [
-        pixel_sha256(gaussian_noise(f"s/{i}")) for i in range(2)
-    ]
+    generated, _ = generate(tmp_path, rows, GAUSSIAN_NOISE)
+    assert generated["content_sha256"].to_pylist() == [pixel_sha256(gaussian_noise(f"s/{i}")) for i in range(2)]
 
 
 def test_what_cannot_be_decoded_is_refused_or_recorded(tmp_path):
@@ -131,12 +130,12 @@ def test_what_cannot_be_decoded_is_refused_or_recorded(tmp_path):
     with pytest.raises(BuildError, match=r"file \(1\) cannot be used \(.*\)\. Replace it"):
         make(tmp_path, rows, FIXED_RESIZE)
     assert not list(tmp_path.glob("*.pack"))
-    found, _ = make(tmp_path, rows, FIXED_RESIZE, drop=True)
-    known = read_records(found)
-    assert [bool(reason) for reason in known["unreadable"].to_pylist()] == [False, True, True, False]
-    assert known["size"].to_pylist()[1:3] == [0, 0]
-    assert known["content_sha256"].to_pylist()[1:3] == ["", ""]
-    assert np.array_equal(read_pixels(known.take([0, 3]), tmp_path)[:, 0, 0, 0], [0, 200])
+    batches, _ = make(tmp_path, rows, FIXED_RESIZE, drop=True)
+    record = read_records(batches)
+    assert [bool(reason) for reason in record["unreadable"].to_pylist()] == [False, True, True, False]
+    assert record["size"].to_pylist()[1:3] == [0, 0]
+    assert record["content_sha256"].to_pylist()[1:3] == ["", ""]
+    assert np.array_equal(read_pixels(record.take([0, 3]), tmp_path)[:, 0, 0, 0], [0, 200])
 
 
 def test_the_record_comes_after_the_pack(tmp_path, monkeypatch):
@@ -152,20 +151,19 @@ def test_the_record_comes_after_the_pack(tmp_path, monkeypatch):
 def start_shades(generator):
     """Images that are as wide as their source is, and one pixel higher; the source's first pixel is a column."""
 
-    def make(given):
-        assert 1 <= len(given) <= generator.together
-        calls.append(len(given))
-        return [shade(one) for one in given]
+    def make(images):
+        assert 1 <= len(images) <= generator.together
+        CALLS.append(len(images))
+        return [shade(image) for image in images]
 
-    calls = CALLS
     return make
 
 
 CALLS = []
 
 
-def shade(one):
-    pixels = np.asarray(one.rgb)
+def shade(image):
+    pixels = np.asarray(image.rgb)
     if pixels.max() == 0:
         return Generated(None, reason="it is black")
     taller = np.concatenate([pixels, pixels[:1]])
@@ -191,13 +189,12 @@ def test_images_of_any_size_with_columns_are_generated_some_at_a_time(tmp_path):
     contents = [*squares(10, 20), *squares(30, 40, side=11), b"no image", *squares(50, 60)]
     rows = plan_of(tmp_path, contents, ["encoded"] * 7)
     CALLS.clear()
-    found, done = make(tmp_path, rows, SHADES, drop=True)
-    generated = generated_table(rows.select(["id", "source_id"]), found, "staging", SHADES.columns)
+    generated, counted = generate(tmp_path, rows, SHADES, drop=True)
     # One of the second three does not decode, so it is not given.
     assert CALLS == [3, 2, 1]
     assert generated["first"].to_pylist() == [10, 20, 30, 40, None, 50, 60]
     assert generated["half"].to_pylist() == [5.0, 10.0, 15.0, 20.0, None, 25.0, 30.0]
-    assert np.sum(done, axis=0)[0] == 7
+    assert counted[0] == 7
     for row, value, side in zip(
         generated.to_pylist(), [10, 20, 30, 40, 0, 50, 60], [8, 8, 11, 11, 0, 8, 8], strict=True
     ):
@@ -229,16 +226,16 @@ def test_an_array_source_has_images_of_one_size(tmp_path):
     rows = plan_of(tmp_path, squares(10), ["encoded"])
     with pytest.raises(BuildError, match=r"No image can be generated from 0 in .*file: it has 8 x 8 pixels instead"):
         make(tmp_path, rows, AS_PNG)
-    found, _ = make(tmp_path, rows, AS_PNG, drop=True)
-    assert read_records(found)["unreadable"].to_pylist() == ["it has 8 x 8 pixels instead of 32 x 32"]
+    batches, _ = make(tmp_path, rows, AS_PNG, drop=True)
+    assert read_records(batches)["unreadable"].to_pylist() == ["it has 8 x 8 pixels instead of 32 x 32"]
 
 
 def test_a_generators_reason_is_refused_or_recorded(tmp_path):
     rows = plan_of(tmp_path, squares(10, 0), ["encoded"] * 2)
     with pytest.raises(BuildError, match=r"^No image .* from 1 in .*file: it is black\. .* --allow-partial\.$"):
         make(tmp_path, rows, SHADES)
-    found, _ = make(tmp_path, rows, SHADES, drop=True)
-    assert read_records(found, SHADES.columns)["unreadable"].to_pylist() == ["", "it is black"]
+    batches, _ = make(tmp_path, rows, SHADES, drop=True)
+    assert read_records(batches, SHADES.columns)["unreadable"].to_pylist() == ["", "it is black"]
 
 
 @pytest.mark.parametrize(
@@ -285,7 +282,7 @@ def test_a_batch_is_not_generated_again_from_another_image(tmp_path, form):
 
 
 def start_unsteady(_):
-    return lambda given: [Generated(np.full((2, 2, 3), next(UNSTEADY), np.uint8)) for _ in given]
+    return lambda images: [Generated(np.full((2, 2, 3), next(UNSTEADY), np.uint8)) for _ in images]
 
 
 UNSTEADY = iter([])

@@ -103,38 +103,33 @@ def test_an_export_says_what_images_are_prepared_for(release, tmp_path):
     assert "with an input of 224 x 224 pixels: toy/attacked, toy/corrupted. Evaluate these images as they are" in text
 
 
-def test_it_verifies(release, capsys):
+def test_it_verifies_and_images_of_another_size_than_they_are_prepared_for_are_found(release, tmp_path, capsys):
     assert verify.main([str(release), "--workers", "1"]) == 0, capsys.readouterr()
     assert "5 splits" in capsys.readouterr().out
-
-
-def test_images_of_another_size_than_they_are_prepared_for_are_found(release, tmp_path, capsys):
     shutil.copytree(release, tmp_path / "wrong", ignore=shutil.ignore_patterns(".state"))
     manifest = manifest_of(release)
     manifest["configs"]["toy"]["splits"]["attacked"]["generator"]["prepared"] = 384
     save_manifest(tmp_path / "wrong", manifest)
-    capsys.readouterr()
     assert verify.main([str(tmp_path / "wrong"), "--workers", "1"]) == 1
-    said = capsys.readouterr()
-    assert "the image has 224 x 224 pixels in a split prepared for 384 x 384" in said.out + said.err
+    assert "the image has 224 x 224 pixels in a split prepared for 384 x 384" in "".join(capsys.readouterr())
 
 
 @pytest.mark.parametrize("streaming", [False, True])
 def test_it_loads_with_its_columns(release, photographs, tmp_path, streaming):
     cache = {} if streaming else {"cache_dir": str(tmp_path)}
-    rows = datasets.load_dataset(str(release), "toy", split="attacked", streaming=streaming, **cache)
-    assert rows.features["clipped"] == datasets.Value("int64")
-    assert rows.features["strength"] == datasets.Value("float64")
-    found = list(rows)
-    assert len(found) == 10
-    for row in found:
+    dataset = datasets.load_dataset(str(release), "toy", split="attacked", streaming=streaming, **cache)
+    assert dataset.features["clipped"] == datasets.Value("int64")
+    assert dataset.features["strength"] == datasets.Value("float64")
+    rows = list(dataset)
+    assert len(rows) == 10
+    for row in rows:
         assert row["id"] == f"caltech256/{row['source_id']}#bright-224"
         source = Image.open(photographs / "256_ObjectCategories" / row["source_id"]).resize((224, 224), Image.NEAREST)
         bright = np.asarray(source).astype(int) + 60
         assert np.array_equal(np.asarray(row["image"]), np.minimum(bright, 255))
         assert images.pixel_sha256(row["image"]) == row["content_sha256"]
         assert (row["clipped"], row["strength"]) == (int((bright > 255).sum()), 60 / 255)
-    assert any(row["clipped"] for row in found)
+    assert any(row["clipped"] for row in rows)
 
 
 def test_images_from_nothing_and_a_column_that_one_split_lacks(release, tmp_path):
@@ -213,10 +208,8 @@ def test_a_build_killed_in_a_batch_makes_only_that_one_again(release, photograph
     monkeypatch.delenv(toy.KILL)
     toy.build_toy(photographs, tmp_path / "out", splits=["toy"])
     assert len(toy.logged(device, "image")) == 13 + 10
-    found = files_of(tmp_path / "out")
-    assert {name: data for name, data in files_of(release).items() if "/toy/" in name} == {
-        name: data for name, data in found.items() if "/toy/" in name
-    }
+    expected, resumed = files_of(release), files_of(tmp_path / "out")
+    assert all(resumed[name] == expected[name] for name in expected if "/toy/" in name)
 
 
 def changed_copy(photographs, place, *, same_size):
@@ -307,19 +300,21 @@ def materialized(published, config, photographs, out):
 def test_exact_images_are_made_again_and_compared(release, published, photographs, device, tmp_path):
     manifest = materialized(published, "toy", photographs, tmp_path / "out")
     assert as_json(manifest.configs["toy"]) == manifest_of(release)["configs"]["toy"]
-    expected = files_of(release)
-    found = files_of(tmp_path / "out")
-    assert {name for name in found if name.startswith("data/")} == {
-        f"data/toy/{split}-00000-of-00001.parquet" for split in ("attacked", "corrupted")
-    }
-    assert all(found[name] == expected[name] for name in found if "/toy" in name)
+    assert_published_bytes(release, tmp_path / "out", "toy", "attacked", "corrupted")
+
+
+def assert_published_bytes(release, out, config, *splits):
+    expected, files = files_of(release), files_of(out)
+    shards = {f"data/{config}/{split}-00000-of-00001.parquet" for split in splits}
+    assert {name for name in files if name.startswith("data/")} == shards
+    assert all(files[name] == expected[name] for name in files if "/toy" in name)
 
 
 def test_a_value_that_comes_out_otherwise_is_refused(published, photographs, device, tmp_path, monkeypatch):
     make = toy.brightened
 
-    def other(one, gain, parameters):
-        generated = make(one, gain, parameters)
+    def other(*arguments):
+        generated = make(*arguments)
         return dataclasses.replace(generated, values=generated.values | {"strength": 0.5})
 
     monkeypatch.setattr(toy, "brightened", other)
@@ -346,16 +341,10 @@ def test_recorded_images_are_copied_where_they_are_and_refused_elsewhere(release
     arguments = ["--splits=toy-synthetic", "--out", str(tmp_path / "out"), "--workers", "1", "--quiet"]
     # The command, which needs no device for it.
     assert materialize.main([str(published), *arguments]) == 2
-    said = capsys.readouterr().err
-    assert "The images of toy-synthetic/drawn cannot be generated again: they depend on the device and" in said
+    assert "The images of toy-synthetic/drawn cannot be generated again: they depend on" in capsys.readouterr().err
     assert files_of(tmp_path / "out") == {}
     assert materialize.main([str(release), *arguments]) == 0
-    expected = files_of(release)
-    found = files_of(tmp_path / "out")
-    assert {name for name in found if name.startswith("data/")} == {
-        f"data/toy-synthetic/{split}-00000-of-00001.parquet" for split in ("drawn", "redrawn")
-    }
-    assert all(found[name] == expected[name] for name in found if "/toy" in name)
+    assert_published_bytes(release, tmp_path / "out", "toy-synthetic", "drawn", "redrawn")
     assert verify.main([str(tmp_path / "out"), "--workers", "1"]) == 0
 
 
@@ -365,10 +354,8 @@ def test_recorded_images_that_are_not_the_published_ones_are_refused(release, pu
     (published / shard).write_bytes(b"no Parquet")
     arguments = ["--splits=toy-synthetic", "--out", str(tmp_path / "out"), "--workers", "1", "--quiet"]
     assert materialize.main([str(published), *arguments]) == 2
-    assert (
-        f"{shard} in the published release is not of shard 0 of toy-synthetic/redrawn, or not as its"
-        in capsys.readouterr().err
-    )
+    message = f"{shard} in the published release is not of shard 0 of toy-synthetic/redrawn, or not as its"
+    assert message in capsys.readouterr().err
     assert not (tmp_path / "out" / shard).exists()
 
 

@@ -68,15 +68,15 @@ def set_up(make, generator):
     return functools.partial(call, make, generator, gain)
 
 
-def call(make, generator, gain, given):
-    assert 1 <= len(given) <= generator.together
-    made = []
-    for one in given:
+def call(make, generator, gain, images):
+    assert 1 <= len(images) <= generator.together
+    generated = []
+    for image in images:
         log("image")
         if len(list(Path(os.environ[LOG]).glob("image-*"))) == int(os.environ.get(KILL, 0)):
             os.kill(os.getpid(), signal.SIGKILL)
-        made.append(make(one, gain, generator.parameters))
-    return made
+        generated.append(make(image, gain, generator.parameters))
+    return generated
 
 
 def start_bright(generator):
@@ -91,19 +91,19 @@ def start_redrawn(generator):
     return set_up(redrawn, generator)
 
 
-def brightened(one, gain, parameters):
-    large = np.asarray(one.rgb.resize((SIDE, SIDE), Image.Resampling.NEAREST)).astype(int) + gain * parameters["by"]
+def brightened(image, gain, parameters):
+    large = np.asarray(image.rgb.resize((SIDE, SIDE), Image.Resampling.NEAREST)).astype(int) + gain * parameters["by"]
     return Generated(
         np.clip(large, 0, 255).astype(np.uint8),
         {"clipped": int((large > 255).sum()), "strength": gain * parameters["by"] / 255},
     )
 
 
-def drawn(one, gain, parameters):
-    seed = int(hashlib.sha256(one.id.encode()).hexdigest()[:8], 16)
-    assert one.image is None and one.data == b""
+def drawn(image, gain, parameters):
+    seed = int(hashlib.sha256(image.id.encode()).hexdigest()[:8], 16)
+    assert image.image is None and image.data == b""
     pixels = np.full((SIDE, SIDE, 3), seed % 256, np.uint8)
-    return Generated(pixels, {"seed": seed, "prompt": f"A picture of {one.class_name}."})
+    return Generated(pixels, {"seed": seed, "prompt": f"A picture of {image.class_name}."})
 
 
 NEEDS = {
@@ -141,8 +141,8 @@ DRAWN = Generator(
 )
 
 
-def redrawn(one, gain, parameters):
-    made = drawn(one, gain, parameters)
+def redrawn(image, gain, parameters):
+    made = drawn(image, gain, parameters)
     return Generated(255 - made.pixels, {"seed": made.values["seed"]})
 
 
@@ -157,10 +157,10 @@ def start_nudged(generator):
     return set_up(nudged, generator)
 
 
-def nudged(one, gain, parameters):
+def nudged(image, gain, parameters):
     """As an attack does it: at most so many steps from the prepared original."""
-    prepared = sealed.prepare_original(one.rgb, PREPARATION).astype(int)
-    steps = np.random.default_rng(one.seed).integers(-parameters["levels"], parameters["levels"] + 1, prepared.shape)
+    prepared = sealed.prepare_original(image.rgb, PREPARATION).astype(int)
+    steps = np.random.default_rng(image.seed).integers(-parameters["levels"], parameters["levels"] + 1, prepared.shape)
     return Generated((prepared + steps).clip(0, 255).astype(np.uint8), {"strength": gain / 255})
 
 

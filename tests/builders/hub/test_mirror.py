@@ -36,12 +36,11 @@ def mirrored(hub, api, only_loopback):
 
 @pytest.fixture
 def fetch(tmp_path, naps):
-    """Download partitions of a source into `cache`; its folder, and what was said."""
+    """Download partitions of a source into `cache`; returns the source's folder."""
 
-    def run(source, *partitions, place=PLACE, said=None):
-        log = (said if said is not None else []).append
-        wanted = mirror_files(source, place, partitions or tuple(source.expected()), tmp_path / "cache", log)
-        return download_mirror(source, wanted, log, quiet=True)
+    def run(source, *partitions, place=PLACE, log=lambda line: None):
+        files = mirror_files(source, place, partitions or tuple(source.expected()), tmp_path / "cache", log)
+        return download_mirror(source, files, log, quiet=True)
 
     return run
 
@@ -62,28 +61,21 @@ def there(root):
 def test_a_mirror_is_read_as_the_demo_itself(mirrored, fetch, demo, laid_out):
     root = laid_out("imagenet", layouts.imagenet_parquet)
     mirrored(parquet_of(root))
-    found = fetch(IMAGENET)
-    assert contents(open_source(IMAGENET, found, ("train", "val"))) == contents(opened("imagenet", demo["imagenet"]))
+    folder = fetch(IMAGENET)
+    assert contents(open_source(IMAGENET, folder, ("train", "val"))) == contents(opened("imagenet", demo["imagenet"]))
 
 
 def test_only_the_partitions_that_are_needed_are_downloaded(mirrored, fetch, hub):
-    mirrored(
-        names(
-            "data/train-00000-of-00002.parquet",
-            "data/train-00001-of-00002.parquet",
-            "data/validation-00000-of-00001.parquet",
-            "data/test-00000-of-00001.parquet",
-            "README.md",
-        )
-    )
-    said = []
-    found = fetch(IMAGENET, "val", said=said)
-    assert there(found) == ["data/validation-00000-of-00001.parquet"]
-    assert said == [f"{IMAGENET.title}: downloading 1 of 1 files, 53 bytes, into {found.parents[1]}"]
-    assert found.parent.name == "snapshots"
-    assert found.parents[1].name == "datasets--org--mirror"
+    parts = ("train-00000-of-00002", "train-00001-of-00002", "validation-00000-of-00001", "test-00000-of-00001")
+    mirrored(names(*(f"data/{part}.parquet" for part in parts), "README.md"))
+    lines = []
+    folder = fetch(IMAGENET, "val", log=lines.append)
+    assert there(folder) == ["data/validation-00000-of-00001.parquet"]
+    assert lines == [f"{IMAGENET.title}: downloading 1 of 1 files, 53 bytes, into {folder.parents[1]}"]
+    assert folder.parent.name == "snapshots"
+    assert folder.parents[1].name == "datasets--org--mirror"
     downloads = len(hub.asked("cdn"))
-    assert fetch(IMAGENET, "val", said=said) == found
+    assert fetch(IMAGENET, "val") == folder
     assert len(hub.asked("cdn")) == downloads
     assert there(fetch(IMAGENET, "train", "val"))[:2] == [f"data/train-0000{n}-of-00002.parquet" for n in (0, 1)]
 
@@ -160,9 +152,9 @@ def test_a_gated_repository_says_where_to_accept_its_terms_and_how_to_log_in(who
     hub.repos[REPO].gated = "auto"
     stranger = hub.add_user("stranger")
     with in_process(hub, tmp_path / who, token=stranger, anonymous=who == "nobody"):
-        wanted = mirror_files(IMAGENET, PLACE, ("val",), tmp_path / "cache", lambda _: None)
+        files = mirror_files(IMAGENET, PLACE, ("val",), tmp_path / "cache", lambda _: None)
         with pytest.raises(BuildError) as caught:
-            download_mirror(IMAGENET, wanted, lambda _: None, quiet=True)
+            download_mirror(IMAGENET, files, lambda _: None, quiet=True)
         message = str(caught.value)
         assert f"the Hub answered {401 if who == 'nobody' else 403}" in message
         assert f"Accept its terms at {hub.endpoint}/datasets/{REPO} with your account" in message
@@ -171,7 +163,7 @@ def test_a_gated_repository_says_where_to_accept_its_terms_and_how_to_log_in(who
         assert naps == []
         hub.repos[REPO].accepted.add("stranger")
         if who == "a stranger":
-            root = download_mirror(IMAGENET, wanted, lambda _: None, quiet=True)
+            root = download_mirror(IMAGENET, files, lambda _: None, quiet=True)
             assert there(root) == ["data/validation-0.parquet"]
             written = [path for path in (tmp_path / "cache").rglob("*") if path.is_file()]
             assert not any(stranger.encode() in path.read_bytes() for path in written)

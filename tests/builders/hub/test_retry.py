@@ -13,9 +13,9 @@ from builders.hub.retry import MAX_WAIT, WAITS, ChecksumError, with_retries
 SECRET = "https://storage.example.org/object?signature=hf_secret"
 
 
-def answered(status, *, headers=None, said=None):
+def answered(status, *, headers=None, message=None):
     response = httpx.Response(status, headers=headers, request=httpx.Request("PUT", SECRET))
-    return HfHubHTTPError(f"{status} Error for url: {SECRET}", response=response, server_message=said)
+    return HfHubHTTPError(f"{status} Error for url: {SECRET}", response=response, server_message=message)
 
 
 def caused(error, cause):
@@ -32,11 +32,11 @@ def naps(monkeypatch):
 
 def failing(*errors, result="done"):
     """A call that raises these one after the other, and then returns."""
-    left = list(errors)
+    remaining = list(errors)
 
     def call():
-        if left:
-            raise left.pop(0)
+        if remaining:
+            raise remaining.pop(0)
         return result
 
     return call
@@ -83,11 +83,12 @@ FINAL = {
 
 @pytest.mark.parametrize("name", TRANSIENT)
 def test_errors_that_pass_are_tried_again(naps, name):
-    said = []
-    assert with_retries("do it", failing(TRANSIENT[name], TRANSIENT[name]), said.append) == "done"
+    lines = []
+    assert with_retries("do it", failing(TRANSIENT[name], TRANSIENT[name]), lines.append) == "done"
     assert naps == list(WAITS[:2])
-    assert [line.partition("; ")[2] for line in said] == [f"trying again in {wait:g} s to do it" for wait in WAITS[:2]]
-    assert "secret" not in "".join(said)
+    notes = [line.partition("; ")[2] for line in lines]
+    assert notes == [f"trying again in {wait:g} s to do it" for wait in WAITS[:2]]
+    assert "secret" not in "".join(lines)
 
 
 @pytest.mark.parametrize("name", TRANSIENT)
@@ -130,14 +131,14 @@ def test_waits_that_the_hub_asks_for(naps, status, headers, wait):
 
 
 @pytest.mark.parametrize(
-    ("asked", "said"),
+    ("requested", "shown"),
     [(str(MAX_WAIT + 1), "301"), ("9" * 5_000, "999,999,999")],
     ids=["a second more", "5,000 digits"],
 )
-def test_a_wait_that_is_too_long_is_said(asked, said, naps):
-    text = sentence(answered(429, headers={"Retry-After": asked}))
+def test_a_wait_that_is_too_long_is_said(requested, shown, naps):
+    text = sentence(answered(429, headers={"Retry-After": requested}))
     assert text.startswith(
-        f"Cannot do it: the Hub answered 429 Too Many Requests and asks to wait {said} s. Run the same"
+        f"Cannot do it: the Hub answered 429 Too Many Requests and asks to wait {shown} s. Run the same"
     )
     assert naps == []
 
@@ -145,13 +146,13 @@ def test_a_wait_that_is_too_long_is_said(asked, said, naps):
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (answered(413, said="Too large."), f": the Hub answered 413 {HTTPStatus(413).phrase} (Too large). Publish"),
+        (answered(413, message="Too large."), f": the Hub answered 413 {HTTPStatus(413).phrase} (Too large). Publish"),
         (
-            answered(403, said="no write  access"),
+            answered(403, message="no write  access"),
             ": the Hub answered 403 Forbidden (no write access). Use a token with",
         ),
         (answered(401), ": the Hub answered 401 Unauthorized. Give a valid token"),
-        (answered(400, said="<Error><StringToSign>secret"), ": the Hub answered 400 Bad Request. Run the same"),
+        (answered(400, message="<Error><StringToSign>secret"), ": the Hub answered 400 Bad Request. Run the same"),
         (answered(499), ": the Hub answered 499. Run"),
         (OfflineModeIsEnabled("x"), ": the client is set to stay offline. Unset HF_HUB_OFFLINE."),
         (UnicodeEncodeError("ascii", "Bearer hf_sécret", 11, 12, "not in range"), ": text that cannot be encoded or"),
@@ -170,6 +171,6 @@ def test_what_a_person_reads(naps, error, words):
 
 
 def test_control_characters_of_an_answer_do_not_reach_the_terminal():
-    for error in (ValueError("Cannot parse '\x1b[2J'"), answered(400, said="\x1b[2Jall is well")):
+    for error in (ValueError("Cannot parse '\x1b[2J'"), answered(400, message="\x1b[2Jall is well")):
         assert sentence(error).isprintable()
         assert "\\x1b[2J" in sentence(error)

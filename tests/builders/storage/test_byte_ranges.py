@@ -28,15 +28,15 @@ def test_spans_of_several_files_in_turn(tmp_path):
     assert bytes(target) == b"aabbaa"
 
 
-@pytest.mark.parametrize("whole", [True, False], ids=["span", "rows"])
-def test_what_cannot_be_read_is_named(tmp_path, whole):
+@pytest.mark.parametrize("as_span", [True, False], ids=["span", "rows"])
+def test_what_cannot_be_read_is_named(tmp_path, as_span):
     path = tmp_path / "short"
     path.write_bytes(b"1234567")
     target = np.zeros((2, 4), np.uint8)
 
     def read(path):
         with Reader() as reader:
-            if whole:
+            if as_span:
                 reader.read_into(target[1].data, str(path), 4)
             else:
                 reader.read_rows(target, [0, 1], str(path), [0, 4])
@@ -48,12 +48,12 @@ def test_what_cannot_be_read_is_named(tmp_path, whole):
 
 
 def test_counts_are_told_now_and_then_and_at_the_end():
-    told = []
-    count = ProgressCounter(150, lambda images, size: told.append((images, size)))
+    reported = []
+    count = ProgressCounter(150, lambda images, size: reported.append((images, size)))
     for _ in range(150):
         count.add(3)
-    assert [images for images, _ in told] == [64, 64, 22]
-    assert sum(size for _, size in told) == 450
+    assert [images for images, _ in reported] == [64, 64, 22]
+    assert sum(size for _, size in reported) == 450
 
 
 @pytest.mark.timeout(20)

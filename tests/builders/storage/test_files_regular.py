@@ -13,8 +13,8 @@ def test_files_and_links_to_them_are_read(tmp_path):
     (tmp_path / "link").symlink_to("a")
     for name in ("a", "link"):
         assert read_regular(tmp_path / name) == b"abc" * 9000
-        with open_regular(str(tmp_path / name)) as one, open_buffered(tmp_path / name) as two:
-            assert one.read(3) == two.read(3) == b"abc"
+        with open_regular(str(tmp_path / name)) as raw, open_buffered(tmp_path / name) as buffered:
+            assert raw.read(3) == buffered.read(3) == b"abc"
 
 
 @pytest.fixture

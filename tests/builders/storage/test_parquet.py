@@ -6,14 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from builders.storage.files import atomic_path
-from builders.storage.parquet import (
-    arrow_rows,
-    open_parquet,
-    read_parquet,
-    read_row_count,
-    read_schema,
-    write_arrow,
-)
+from builders.storage.parquet import arrow_rows, open_parquet, read_parquet, read_row_count, read_schema, write_arrow
 from builders.storage.paths import as_path, store_of
 from tests.store.fixtures import forget_clients
 
@@ -45,11 +38,11 @@ def test_parquet_files_are_read_alike_wherever_they_lie(folder):
 
 
 @pytest.mark.parametrize(
-    ("names", "written", "said"),
+    ("names", "written", "sentence"),
     [(["id", "id"], b"", "several columns named id"), (["spam", "id"], b"sp\xffm", "column is not UTF-8 text")],
     ids=["two of one name", "a name that is no text"],
 )
-def test_columns_that_cannot_be_named_are_refused(names, written, said, folder):
+def test_columns_that_cannot_be_named_are_refused(names, written, sentence, folder):
     table = pa.table([pa.array([1]), pa.array([2])], names=names)
     encoded = io.BytesIO()
     pq.write_table(table, encoded, store_schema=False)
@@ -57,7 +50,7 @@ def test_columns_that_cannot_be_named_are_refused(names, written, said, folder):
     with atomic_path(path) as temporary:
         temporary.write_bytes(encoded.getvalue().replace(b"spam", written))
     for read in (open_parquet, read_parquet):
-        with pytest.raises(pa.ArrowInvalid, match=said):
+        with pytest.raises(pa.ArrowInvalid, match=sentence):
             read(path)
 
 
@@ -65,8 +58,8 @@ def test_arrow_files_and_arrays_are_read_alike_wherever_they_lie(folder):
     rows = pa.table({"a": pa.chunked_array([range(30_000), range(30_000, 70_000)])})
     write_arrow(folder / "plan/rows.arrow", rows)
     for start, stop in ((0, 70_000), (16_384, 16_385), (16_383, 40_000), (69_999, 70_000), (5, 5)):
-        with arrow_rows(folder / "plan/rows.arrow", start, stop) as found:
-            assert found["a"].to_pylist() == list(range(start, stop))
+        with arrow_rows(folder / "plan/rows.arrow", start, stop) as part:
+            assert part["a"].to_pylist() == list(range(start, stop))
     with atomic_path(folder / "a.npy") as temporary, temporary.open("wb") as opened:
         np.save(opened, IMAGES)
     assert (store_of(folder).array(folder / "a.npy") == IMAGES).all()
@@ -78,8 +71,8 @@ def test_an_arrow_file_may_be_written_of_chunks_that_have_dictionaries_of_their_
     names = [[f"a{n % 3}" for n in range(20_000)], [f"b{n % 5}" for n in range(20_000)]]
     chunks = [pa.table({"class": pa.array(part).dictionary_encode()}) for part in names]
     write_arrow(folder / "rows.arrow", pa.concat_tables(chunks))
-    with arrow_rows(folder / "rows.arrow", 19_998, 20_003) as found:
-        assert found["class"].to_pylist() == ["a0", "a1", "b0", "b1", "b2"]
+    with arrow_rows(folder / "rows.arrow", 19_998, 20_003) as part:
+        assert part["class"].to_pylist() == ["a0", "a1", "b0", "b1", "b2"]
 
 
 def test_a_row_group_is_one_range(store, proxy):

@@ -26,7 +26,7 @@ def test_local_builds_import_nothing_of_stores():
 
 
 @pytest.mark.parametrize(
-    ("address", "said"),
+    ("address", "sentence"),
     [
         ("s3://AKIA:s3cr3t@bucket/x", "has a user, a password or a signature in it"),
         ("s3://bucket/x?X-Amz-Signature=s3cr3t&X-Amz-Expires=9", "has a user, a password or a signature in it"),
@@ -49,10 +49,10 @@ def test_local_builds_import_nothing_of_stores():
         ("nosuch://x/y", "nosuch"),
     ],
 )
-def test_an_address_that_cannot_be_used_is_refused_in_a_sentence_without_its_secrets(address, said):
+def test_an_address_that_cannot_be_used_is_refused_in_a_sentence_without_its_secrets(address, sentence):
     with pytest.raises(BuildError) as raised:
         as_path(address)
-    assert said in str(raised.value)
+    assert sentence in str(raised.value)
     assert "s3cr3t" not in str(raised.value)
     assert str(raised.value).isprintable()
 

@@ -18,16 +18,12 @@ def written(path, **options):
 def test_metadata_of_good_row_groups_are_those_of_pyarrow(tmp_path):
     with pq.ParquetFile(written(tmp_path / "x.parquet")) as opened:
         for group in range(opened.num_row_groups):
-            found, expected = row_group(opened, group), opened.metadata.row_group(group)
-            assert found.num_rows == expected.num_rows
-            assert [found.column(i).path_in_schema for i in range(found.num_columns)] == ["name", "size"]
-
-
-def test_a_file_without_rows(tmp_path):
-    pq.write_table(pa.table({"name": pa.array([], pa.string())}), tmp_path / "x.parquet")
-    with pq.ParquetFile(tmp_path / "x.parquet") as opened:
-        for group in range(opened.num_row_groups):
-            assert row_group(opened, group).num_rows == 0
+            metadata, expected = row_group(opened, group), opened.metadata.row_group(group)
+            assert metadata.num_rows == expected.num_rows
+            assert [metadata.column(i).path_in_schema for i in range(metadata.num_columns)] == ["name", "size"]
+    pq.write_table(pa.table({"name": pa.array([], pa.string())}), tmp_path / "empty.parquet")
+    with pq.ParquetFile(tmp_path / "empty.parquet") as opened:
+        assert row_group(opened, 0).num_rows == 0
 
 
 def test_a_column_of_another_type_than_its_metadata_raises(tmp_path):

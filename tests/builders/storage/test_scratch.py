@@ -31,8 +31,8 @@ def killed(temporary):
     before = set(temporary.iterdir())
     environment = {**os.environ, "TMPDIR": str(temporary), "PYTHONPATH": str(Path(__file__).parents[3])}
     assert subprocess.run([sys.executable, "-c", KILLED], env=environment).returncode == -9
-    (left,) = set(temporary.iterdir()) - before
-    return left
+    (leftover,) = set(temporary.iterdir()) - before
+    return leftover
 
 
 def test_a_folder_is_deleted_with_all_that_is_in_it(temporary):
@@ -47,12 +47,12 @@ def test_a_folder_is_deleted_with_all_that_is_in_it(temporary):
 
 
 def test_a_folder_of_a_killed_process_is_deleted_by_the_next(temporary):
-    left = killed(temporary)
-    assert (left / "files/sub/download").exists()
+    leftover = killed(temporary)
+    assert (leftover / "files/sub/download").exists()
     with scratch_folder("other"):
-        assert left.exists()
+        assert leftover.exists()
     with scratch_folder("test"):
-        assert not left.exists()
+        assert not leftover.exists()
     assert list(temporary.iterdir()) == []
 
 
@@ -81,8 +81,8 @@ def test_a_disk_that_refuses_one_is_a_sentence_and_leaves_nothing(temporary, mon
 
     def refusing(call):
         def refuse(path, *arguments, **keywords):
-            what = {"files": "what is in it", ".lock": "its lock"}.get(Path(path).name, "a folder")
-            if what == refused:
+            place = {"files": "what is in it", ".lock": "its lock"}.get(Path(path).name, "a folder")
+            if place == refused:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
             return call(path, *arguments, **keywords)
 
@@ -98,18 +98,15 @@ def test_a_disk_that_refuses_one_is_a_sentence_and_leaves_nothing(temporary, mon
     assert list(temporary.iterdir()) == []
 
 
-def test_folders_in_use_stay(temporary):
+def test_nothing_else_is_deleted(temporary):
+    """Not a folder in use, not what has such a name and no lock, nor what a link names, nor another user's."""
     with scratch_folder("test") as first, scratch_folder("test") as second:
         assert first.is_dir() and second.is_dir() and first != second
-
-
-def test_nothing_else_is_deleted(temporary):
-    """Not what has such a name and no lock, nor what a link names, nor another user's."""
-    left = killed(temporary)
+    leftover = killed(temporary)
     (temporary / "unknown-detection-test-mine").mkdir()
     (temporary / "unknown-detection-test-file").write_text("mine")
     victim = temporary / "victim"
-    left.rename(victim)
+    leftover.rename(victim)
     (temporary / "unknown-detection-test-link").symlink_to(victim)
     planted = temporary / "unknown-detection-test-planted"
     planted.mkdir()

@@ -42,8 +42,8 @@ def write(path, first, count, metadata=None):
 def test_rows_come_back_in_order_from_several_files(tmp_path):
     # More rows than are read at a time, and a file that ends inside a batch.
     paths = [write(tmp_path / "a", 0, 70), write(tmp_path / "b", 70, 30)]
-    found = published_residuals(paths, pa.chunked_array([ids(0, 33), ids(33, 67)]), SIDE)
-    assert [one for some in found for one in some] == [residual(number) for number in range(100)]
+    batches = published_residuals(paths, pa.chunked_array([ids(0, 33), ids(33, 67)]), SIDE)
+    assert [sealed for batch in batches for sealed in batch] == [residual(number) for number in range(100)]
     assert list(read_residuals(paths[1])) == [(f"source/{n}", residual(n)) for n in range(70, 100)]
 
 
@@ -95,7 +95,7 @@ def wrong(tmp_path, *paths, names=None):
 
 
 def test_what_is_no_such_file_is_named(tmp_path):
-    whole = write(tmp_path / "whole", 0, 5)
+    good = write(tmp_path / "whole", 0, 5)
     with SealedWriter(tmp_path / "large") as writer:
         writer.add("source/0", residual(0, side=9))
     (tmp_path / "text").write_text("no Parquet")
@@ -103,7 +103,7 @@ def test_what_is_no_such_file_is_named(tmp_path):
     pq.write_table(pa.table([ids(0, 5), [None] * 5], schema=sealed_files.SCHEMA), tmp_path / "null")
     broken = pa.StringArray.from_buffers(1, pa.py_buffer(struct.pack("<ii", 0, 1)), pa.py_buffer(b"\xff"))
     pq.write_table(pa.table([broken, pa.array([b""])], schema=sealed_files.SCHEMA), tmp_path / "utf8")
-    for path, names, said in (
+    for path, names, sentence in (
         ("text", None, "Cannot read the sealed residuals /text: "),
         ("columns", None, "/columns: its columns are not id and sealed"),
         ("null", None, "/null: a cell has no value"),
@@ -113,8 +113,8 @@ def test_what_is_no_such_file_is_named(tmp_path):
         ("whole", ids(0, 4), "/whole: its rows are not those of the split's index"),
         ("whole", ids(1, 5), "/whole: its rows are not those of the split's index"),
     ):
-        assert said in wrong(tmp_path, tmp_path / path, names=names), path
-    assert "its rows are not those" in wrong(tmp_path, whole, whole)
+        assert sentence in wrong(tmp_path, tmp_path / path, names=names), path
+    assert "its rows are not those" in wrong(tmp_path, good, good)
     assert "Cannot read /none" in wrong(tmp_path, tmp_path / "none")
 
 

@@ -5,7 +5,6 @@ import subprocess
 import sys
 
 import pytest
-from filelock import FileLock
 
 from builders.errors import BuildError
 from builders.storage.store import file_lock, is_file_locked
@@ -33,15 +32,6 @@ def test_a_lock_is_held_until_its_process_ends(tmp_path):
     assert not is_file_locked(path)
 
 
-def test_a_lock_of_this_process_and_one_that_was_given_back(tmp_path):
-    lock = FileLock(tmp_path / "lock")
-    with lock:
-        assert is_file_locked(tmp_path / "lock")
-    assert not is_file_locked(tmp_path / "lock")
-    with FileLock(tmp_path / "lock", timeout=0):  # asking left nothing behind
-        pass
-
-
 @pytest.mark.parametrize("make", [os.mkfifo, os.mkdir, lambda path: path.symlink_to("nowhere")])
 @pytest.mark.timeout(10)
 def test_what_is_no_lock_file_is_not_held(tmp_path, make):
@@ -49,17 +39,14 @@ def test_what_is_no_lock_file_is_not_held(tmp_path, make):
     assert not is_file_locked(tmp_path / "lock")
 
 
-def test_a_lock_that_is_held_is_given_to_nobody_else(tmp_path):
+def test_a_lock_is_given_to_nobody_else_and_given_back_also_after_an_error(tmp_path):
     path = tmp_path / "lock"
-    with file_lock(path, "mine"):
+    with pytest.raises(ValueError, match="inside"), file_lock(path, "mine"):
         assert is_file_locked(path)
         with pytest.raises(BuildError, match="somebody is at work"), file_lock(path, "somebody is at work"):
             raise AssertionError("the lock was given twice")
         assert is_file_locked(path)  # still the first one's
-    assert not is_file_locked(path)
-
-
-def test_a_lock_is_given_back_after_an_error(tmp_path):
-    with pytest.raises(ValueError, match="inside"), file_lock(tmp_path / "lock", ""):
         raise ValueError("inside")
-    assert not is_file_locked(tmp_path / "lock")
+    assert not is_file_locked(path)
+    with file_lock(path, ""):  # asking left nothing behind
+        pass

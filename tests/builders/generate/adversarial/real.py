@@ -21,8 +21,8 @@ STEPS = 3
 
 
 def folder_of(package):
-    found = importlib.util.find_spec(package)
-    return Path(found.submodule_search_locations[0]) if found else None
+    spec = importlib.util.find_spec(package)
+    return Path(spec.submodule_search_locations[0]) if spec else None
 
 
 def needed(*packages):
@@ -51,12 +51,12 @@ def write_weights(path):
 @functools.cache
 def pictures():
     """The 20 pictures of ImageNet, each with the number of its class."""
-    found = [
+    labelled = [
         (path, int(re.fullmatch(r"imagenet_\d+_(\d+)\.jpg", path.name)[1]))
         for path in sorted((folder_of("foolbox") / "data").glob("imagenet_*.jpg"))
     ]
-    assert len(found) == 20
-    return tuple(found)
+    assert len(labelled) == 20
+    return tuple(labelled)
 
 
 def write_source(root, count=20):
@@ -75,8 +75,8 @@ def write_source(root, count=20):
 def arguments(world, *more):
     """Flags that attack the pictures of a world (its weights, and its source) with a few steps of PGD."""
     weights, source = world
-    given = [f"--imagenet={source}", f"--model={MODEL}", f"--weights={weights}", "--no-accuracy-check"]
-    return [*given, "--attack=pgd", f"--pgd-steps={STEPS}", "--allow-partial", "--quiet", *more]
+    flags = [f"--imagenet={source}", f"--model={MODEL}", f"--weights={weights}", "--no-accuracy-check"]
+    return [*flags, "--attack=pgd", f"--pgd-steps={STEPS}", "--allow-partial", "--quiet", *more]
 
 
 def one_thread():

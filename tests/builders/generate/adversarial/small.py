@@ -54,9 +54,9 @@ def double_network():
         def forward(self, pixels):
             return self.module(pixels.double()).float()
 
-    found = copy.copy(network())
-    found.module, found.fast = InDouble(found.module), InDouble(found.fast)
-    return found
+    double = copy.copy(network())
+    double.module, double.fast = InDouble(double.module), InDouble(double.fast)
+    return double
 
 
 @functools.cache

@@ -42,8 +42,8 @@ def of_the_authors(part, settings, seed=0):
     attack.square.n_queries = settings.queries
     attack.attacks_to_run = [part]
     with torch.random.fork_rng():
-        found, _ = attack.run_standard_evaluation(network.pixels(pixels), torch.from_numpy(labels))
-    return found
+        results, _ = attack.run_standard_evaluation(network.pixels(pixels), torch.from_numpy(labels))
+    return results
 
 
 @pytest.mark.parametrize(
@@ -52,9 +52,9 @@ def of_the_authors(part, settings, seed=0):
 def test_each_part_succeeds_as_often_as_the_authors_code(parts, epsilon):
     pytest.importorskip("pyautoattack")
     settings = AutoAttack(epsilon, steps=15, targets=3, queries=80)
-    _, labels, found = ours(settings)
+    _, labels, results = ours(settings)
     for part in parts:
-        fooled = int(wrong(found[part], labels).sum())
+        fooled = int(wrong(results[part], labels).sum())
         theirs = [int(wrong(of_the_authors(part, settings, seed), labels).sum()) for seed in (0, 1, 2)]
         # An epsilon at which some images fall and some do not.
         assert 0 < min(theirs) <= max(theirs) < small.IMAGES
@@ -67,19 +67,19 @@ def test_fab_finds_the_points_of_the_authors_code():
     import torch
 
     pytest.importorskip("pyautoattack")
-    _, _, found = ours()
+    _, _, results = ours()
     theirs = of_the_authors("fab-t", SETTINGS)
-    assert torch.isclose(found["fab-t"], theirs, atol=1e-5).float().mean() > 0.999
+    assert torch.isclose(results["fab-t"], theirs, atol=1e-5).float().mean() > 0.999
 
 
 def test_results_stay_in_the_ball_and_part_from_the_originals():
-    images, labels, found = ours()
-    assert tuple(found) == PARTS
-    for part, attacked in found.items():
+    images, labels, results = ours()
+    assert tuple(results) == PARTS
+    for part, attacked in results.items():
         assert (attacked - images).abs().max() <= 0.05 + 1e-6, part
         assert attacked.min() >= 0 and attacked.max() <= 1
-    assert wrong(found["apgd-ce"], labels).all()
-    assert ((found["apgd-ce"] - images).flatten(1).abs().amax(dim=1) > 0).all()
+    assert wrong(results["apgd-ce"], labels).all()
+    assert ((results["apgd-ce"] - images).flatten(1).abs().amax(dim=1) > 0).all()
 
 
 def test_an_image_depends_neither_on_its_batch_nor_on_torchs_generator():
@@ -94,8 +94,8 @@ def test_an_image_depends_neither_on_its_batch_nor_on_torchs_generator():
     for rows in (slice(0, 1), slice(1, 6), slice(6, small.IMAGES)):
         _, _, alone = ours(rows=rows, network=network)
         for part in PARTS:
-            same = torch.isclose(alone[part], together[part][rows], atol=1e-4)
-            assert same.float().mean() > 0.99, part
+            close = torch.isclose(alone[part], together[part][rows], atol=1e-4)
+            assert close.float().mean() > 0.99, part
 
 
 def test_images_that_are_wrong_before_are_attacked_by_the_first_part_only():
@@ -103,10 +103,10 @@ def test_images_that_are_wrong_before_are_attacked_by_the_first_part_only():
 
     network = small.network()
     pixels, labels = small.images()
-    images, others = network.pixels(pixels[:3]), torch.from_numpy((labels[:3] + 1) % small.CLASSES)
-    assert wrong(images, others).all()
-    found = dict(SETTINGS.candidates(network, images, others, SEEDS[:3]))
-    moved = {part: bool((attacked != images).flatten(1).any(dim=1).all()) for part, attacked in found.items()}
+    images, other_labels = network.pixels(pixels[:3]), torch.from_numpy((labels[:3] + 1) % small.CLASSES)
+    assert wrong(images, other_labels).all()
+    results = dict(SETTINGS.candidates(network, images, other_labels, SEEDS[:3]))
+    moved = {part: bool((attacked != images).flatten(1).any(dim=1).all()) for part, attacked in results.items()}
     assert moved == {"apgd-ce": True, "apgd-t": False, "fab-t": False, "square": False}
 
 

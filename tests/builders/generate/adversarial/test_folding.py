@@ -42,12 +42,12 @@ def test_a_folded_network_has_the_same_logits_and_gradients(name):
     assert bool(batch_norms(module)) is (name != "test_vit")
     assert batch_norms(twin) == 0
     labels = torch.tensor([3, 4])
-    found = []
-    for each in (module, twin):
-        logits = each(pixels)
+    gradients = []
+    for network in (module, twin):
+        logits = network(pixels)
         (gradient,) = torch.autograd.grad(torch.nn.functional.cross_entropy(logits, labels, reduction="sum"), pixels)
-        found.append((logits.detach(), gradient))
-    for ours, theirs in zip(*found, strict=True):
+        gradients.append((logits.detach(), gradient))
+    for ours, theirs in zip(*gradients, strict=True):
         assert torch.allclose(ours, theirs, atol=1e-4 * float(theirs.abs().max()))
 
 

@@ -59,11 +59,11 @@ def test_pgd_leaves_no_picture_right_and_the_columns_are_about_what_is_stored(wo
     # Read again and judged one by one, which is another batch size.
     before = [network.judge(image[None], label[None]) for image, label in zip(originals, labels, strict=True)]
     after = [network.judge(image[None], label[None]) for image, label in zip(stored, labels, strict=True)]
-    for row, was, now in zip(attacked, before, after, strict=True):
-        assert (row["prediction_before"], row["prediction"]) == (was.predictions[0], now.predictions[0])
-        assert row["confidence_before"] == pytest.approx(was.confidences[0], abs=1e-3)
-        assert row["confidence"] == pytest.approx(now.confidences[0], abs=1e-3)
-        assert row["success"] is bool(was.predictions[0] == row["label"] != now.predictions[0])
+    for row, clean, perturbed in zip(attacked, before, after, strict=True):
+        assert (row["prediction_before"], row["prediction"]) == (clean.predictions[0], perturbed.predictions[0])
+        assert row["confidence_before"] == pytest.approx(clean.confidences[0], abs=1e-3)
+        assert row["confidence"] == pytest.approx(perturbed.confidences[0], abs=1e-3)
+        assert row["success"] is bool(clean.predictions[0] == row["label"] != perturbed.predictions[0])
         assert (row["attack"], row["part"], row["model"]) == ("pgd", "", real.ARCHITECTURE)
         assert (row["epsilon"], row["steps"], row["step_size"]) == (0.05, STEPS, 2 / 255)
     # Of the 20 pictures as they are the model gets 18, and of half of them mirrored about as many.
@@ -91,7 +91,7 @@ def test_the_manifest_records_how_and_the_release_verifies(world, release, tmp_p
     recorded = entry["generator"]
     assert recorded["reproducible"] == "recorded"
     assert recorded["weights"] == {real.ARCHITECTURE: hashlib.sha256(world[0].read_bytes()).hexdigest()}
-    wanted = {
+    expected = {
         "attack": "pgd",
         "epsilon": 0.05,
         "levels": 12,
@@ -104,7 +104,7 @@ def test_the_manifest_records_how_and_the_release_verifies(world, release, tmp_p
         "size": 224,
         "resize": 256,
     }
-    assert {name: recorded["parameters"][name] for name in wanted} == wanted
+    assert {name: recorded["parameters"][name] for name in expected} == expected
     assert {"torch", "timm"} <= recorded["parameters"].keys()
     assert verify.main([str(release), "--workers", "1"]) == 0
     # With other weights, or other steps, the folder is refused.
@@ -158,9 +158,9 @@ def test_images_of_a_declared_model_are_copied_with_whatever_weights(tmp_path, c
         tmp_path / "out",
     )
     torch.save(timm.create_model("resnet50", pretrained=False).state_dict(), weights)
-    given = [f"--imagenet={source}", "--model=resnet50", f"--weights={weights}", "--attack=pgd", "--pgd-steps=1"]
-    given += ["--splits=broad-adversarial", "--allow-partial", "--workers=1", "--quiet", f"--out={out}"]
-    assert main(given) == 0
+    flags = [f"--imagenet={source}", "--model=resnet50", f"--weights={weights}", "--attack=pgd", "--pgd-steps=1"]
+    flags += ["--splits=broad-adversarial", "--allow-partial", "--workers=1", "--quiet", f"--out={out}"]
+    assert main(flags) == 0
     copied = [str(out), "--splits=broad-adversarial", "--workers=1", "--quiet"]
     assert materialize.main([*copied, f"--out={tmp_path / 'copy'}"]) == 0
     ours, theirs = files_of(tmp_path / "copy"), files_of(out)
@@ -200,7 +200,7 @@ def test_an_image_that_is_too_narrow_gets_a_reason_and_a_small_one_is_enlarged()
     assert first.pixels.shape == last.pixels.shape == (32, 32, 3)
     assert narrow.pixels is None
     assert narrow.reason == "it is too narrow to be resized (1 x 400,000 pixels)"
-    assert [one.reason for one in attacker(images[1:2])] == [narrow.reason]
+    assert [image.reason for image in attacker(images[1:2])] == [narrow.reason]
 
 
 @pytest.mark.parametrize(("epsilon", "levels"), [(0.05, 12), (8 / 255, 8), (1 / 255, 1), (0.03, 7)])
@@ -210,8 +210,8 @@ def test_pixels_are_projected_after_rounding(epsilon, levels):
     drawn = np.random.RandomState(0)
     originals = drawn.randint(0, 256, (2, 8, 8, 3)).astype(np.uint8)
     images = originals.transpose(0, 3, 1, 2) / 255
-    found = (images + epsilon * np.sign(drawn.normal(size=images.shape))).clip(0, 1)
-    pixels = stored_pixels(torch.from_numpy(found.astype(np.float32)), originals, levels)
+    attacked = (images + epsilon * np.sign(drawn.normal(size=images.shape))).clip(0, 1)
+    pixels = stored_pixels(torch.from_numpy(attacked.astype(np.float32)), originals, levels)
     steps = pixels.astype(int) - originals.astype(int)
     assert np.abs(steps).max() == levels
     # An original that is stored as it is.

@@ -11,15 +11,15 @@ pytestmark = needed(*TORCH)
 
 def device_of(room, failure):
     """Work that fails with more than `room` images, and the batches that it did."""
-    done = []
+    finished = []
 
     def work(rows):
         if rows.stop - rows.start > room:
             raise failure
-        done.append(list(range(rows.start, rows.stop)))
-        return done[-1]
+        finished.append(list(range(rows.start, rows.stop)))
+        return finished[-1]
 
-    return work, done
+    return work, finished
 
 
 def cuda_failure():
@@ -29,13 +29,13 @@ def cuda_failure():
 
 
 def test_batches_halve_until_they_fit_say_so_and_stay_small(capsys):
-    work, done = device_of(3, cuda_failure())
+    work, finished = device_of(3, cuda_failure())
     halving = Halving(16)
     results = halving.map(20, work)
     assert [row for rows in results for row in rows] == list(range(20))
-    assert {len(rows) for rows in done} == {2}
-    said = capsys.readouterr().err.splitlines()
-    assert said == [
+    assert {len(rows) for rows in finished} == {2}
+    lines = capsys.readouterr().err.splitlines()
+    assert lines == [
         f"memory ran out with {images} images at a time; going on with {images // 2}" for images in (16, 8, 4)
     ]
     assert [len(rows) for rows in halving.map(5, work)] == [2, 2, 1]
@@ -47,9 +47,9 @@ def test_what_torch_says_without_room_on_the_cpu_counts_too():
 
     with pytest.raises(RuntimeError) as caught:
         torch.empty(2**50)
-    work, done = device_of(1, caught.value)
+    work, finished = device_of(1, caught.value)
     Halving(2).map(2, work)
-    assert done == [[0], [1]]
+    assert finished == [[0], [1]]
 
 
 def test_a_single_image_that_does_not_fit_is_refused_and_other_errors_pass():

@@ -22,9 +22,9 @@ def test_the_network_normalises_is_in_eval_mode_and_frozen():
     assert not any(parameter.requires_grad for parameter in network.module.parameters())
     assert network.classes == small.CLASSES
     mean, std = np.float32(small.MODEL.mean), np.float32(small.MODEL.std)
-    given = torch.from_numpy(((pixels / np.float32(255) - mean) / std).transpose(0, 3, 1, 2))
+    inputs = torch.from_numpy(((pixels / np.float32(255) - mean) / std).transpose(0, 3, 1, 2))
     with torch.inference_mode():
-        expected = torch.softmax(network.module.network(given), dim=1).double().numpy()
+        expected = torch.softmax(network.module.network(inputs), dim=1).double().numpy()
     judged = network.judge(pixels, labels)
     assert judged.predictions.tolist() == expected.argmax(axis=1).tolist()
     np.testing.assert_allclose(judged.confidences, expected.max(axis=1), atol=1e-5)

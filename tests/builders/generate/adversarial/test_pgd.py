@@ -18,9 +18,9 @@ def attacked(attack, rows=slice(None)):
     network = small.network()
     pixels, labels = small.images()
     images, classes = network.pixels(pixels)[rows], torch.from_numpy(labels)[rows]
-    ((part, found),) = attack.candidates(network, images, classes, SEEDS[rows])
+    ((part, result),) = attack.candidates(network, images, classes, SEEDS[rows])
     assert part == ""
-    return images, classes, found
+    return images, classes, result
 
 
 def test_steps_are_those_of_torchattacks():
@@ -30,9 +30,9 @@ def test_steps_are_those_of_torchattacks():
     settings = PGD(epsilon=0.05, steps=10, step_size=2 / 255, random_start=False)
     images, labels, ours = attacked(settings)
     theirs = torchattacks.PGD(small.network().module, eps=0.05, alpha=2 / 255, steps=10, random_start=False)
-    found = theirs(images, labels)
+    result = theirs(images, labels)
     # Its loss is a mean, whose gradient has the same signs but where it is nearly 0.
-    assert torch.isclose(ours, found, atol=1e-6).float().mean() > 0.999
+    assert torch.isclose(ours, result, atol=1e-6).float().mean() > 0.999
 
 
 def test_images_stay_in_the_ball_and_the_random_start_is_uniform_in_it():
@@ -42,10 +42,10 @@ def test_images_stay_in_the_ball_and_the_random_start_is_uniform_in_it():
     # Of a uniform variable in [-e, e]: mean 0, variance e^2 / 3; here of some 30,000 values.
     assert abs(moved.mean()) < 0.05 / 50
     assert moved.var() == pytest.approx(0.05**2 / 3, rel=0.03)
-    images, labels, found = attacked(PGD())
-    assert (found - images).abs().max() <= 0.05 + 1e-6
-    assert found.min() >= 0 and found.max() <= 1
-    assert (small.network().module(found).argmax(dim=1) == labels).sum() == 0
+    images, labels, result = attacked(PGD())
+    assert (result - images).abs().max() <= 0.05 + 1e-6
+    assert result.min() >= 0 and result.max() <= 1
+    assert (small.network().module(result).argmax(dim=1) == labels).sum() == 0
 
 
 def test_an_image_does_not_depend_on_its_batch():
@@ -56,8 +56,8 @@ def test_an_image_does_not_depend_on_its_batch():
     for rows in (slice(0, 1), slice(1, 6), slice(6, small.IMAGES)):
         _, _, alone = attacked(settings, rows)
         assert torch.isclose(alone, together[rows], atol=1e-6).float().mean() > 0.999
-    _, _, again = attacked(settings)
-    assert torch.equal(again, together)
+    _, _, repeated = attacked(settings)
+    assert torch.equal(repeated, together)
 
 
 def test_torchs_own_generator_is_left_alone():

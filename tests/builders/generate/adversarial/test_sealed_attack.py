@@ -37,9 +37,9 @@ def world(tmp_path_factory):
     """A source of 2 pictures, and the release of an attack with BROAD's settings on the half that is not held out."""
     root = tmp_path_factory.mktemp("sealed-attack")
     weights, source = real.write_weights(root / "lite0.pt"), real.write_source(root / "imagenet", count=2)
-    given = [f"--imagenet={source}", f"--model={real.MODEL}", f"--weights={weights}", "--no-accuracy-check"]
-    given += ["--attack=pgd", "--splits=broad-adversarial", "--allow-partial", "--quiet", "--workers=1"]
-    assert main([*given, f"--out={root / 'release'}"]) == 0
+    flags = [f"--imagenet={source}", f"--model={real.MODEL}", f"--weights={weights}", "--no-accuracy-check"]
+    flags += ["--attack=pgd", "--splits=broad-adversarial", "--allow-partial", "--quiet", "--workers=1"]
+    assert main([*flags, f"--out={root / 'release'}"]) == 0
     return source, root / "release"
 
 
@@ -66,12 +66,12 @@ def test_from_the_attack_to_a_reader_without_torch(world, hub, api, only_loopbac
     source, release = world
     # The pixels are of ImageNet: not in public, but their residuals are.
     assert published(release, monkeypatch) == 2
-    said = capsys.readouterr().err
-    assert "images of ImageNet-1k" in said and "--index-only" in said
+    message = capsys.readouterr().err
+    assert "images of ImageNet-1k" in message and "--index-only" in message
     assert published(release, monkeypatch, "--index-only") == 0, capsys.readouterr()
-    there = set(hub.files(REPO, "v1.0.0"))
-    assert f"sealed/broad-adversarial/{SPLIT}-00000-of-00001.parquet" in there
-    assert not [path for path in there if path.startswith("data/")]
+    paths = set(hub.files(REPO, "v1.0.0"))
+    assert f"sealed/broad-adversarial/{SPLIT}-00000-of-00001.parquet" in paths
+    assert not [path for path in paths if path.startswith("data/")]
 
     done = materialized(hub, source, tmp_path)
     assert (done.returncode, done.stderr) == (0, ""), done

@@ -25,26 +25,26 @@ def small_vit():
 
 def mmcls_shapes(depth, width, tokens, classes):
     """The tensors of mmcls's VisionTransformer with its VisionTransformerClsHead, as its source code names them."""
-    both = {"weight": (width,), "bias": (width,)}
+    parameters = {"weight": (width,), "bias": (width,)}
     shapes = {
         "backbone.cls_token": (1, 1, width),
         "backbone.pos_embed": (1, tokens, width),
         "backbone.patch_embed.projection.weight": (width, 3, PATCH, PATCH),
         "backbone.patch_embed.projection.bias": (width,),
-        **{f"backbone.ln1.{name}": shape for name, shape in both.items()},
+        **{f"backbone.ln1.{name}": shape for name, shape in parameters.items()},
         "head.layers.head.weight": (classes, width),
         "head.layers.head.bias": (classes,),
     }
     for layer in range(depth):
         start = f"backbone.layers.{layer}"
-        shapes |= {f"{start}.{norm}.{name}": shape for norm in ("ln1", "ln2") for name, shape in both.items()}
-        for name, (out, given) in {
+        shapes |= {f"{start}.{norm}.{name}": shape for norm in ("ln1", "ln2") for name, shape in parameters.items()}
+        for name, (outputs, inputs) in {
             "attn.qkv": (3 * width, width),
             "attn.proj": (width, width),
             "ffn.layers.0.0": (4 * width, width),
             "ffn.layers.1": (width, 4 * width),
         }.items():
-            shapes |= {f"{start}.{name}.weight": (out, given), f"{start}.{name}.bias": (out,)}
+            shapes |= {f"{start}.{name}.weight": (outputs, inputs), f"{start}.{name}.bias": (outputs,)}
     return shapes
 
 
@@ -107,13 +107,13 @@ def test_names_of_the_whole_network_are_those_of_timm_and_back():
     import torch
 
     with torch.device("meta"):
-        wanted = timm.create_model("vit_base_patch16_384", pretrained=False).state_dict()
+        expected = timm.create_model("vit_base_patch16_384", pretrained=False).state_dict()
     theirs = mmcls_shapes(12, 768, 24**2 + 1, 1_000)
     assert {timm_name(name): shape for name, shape in theirs.items()} == {
-        name: tuple(tensor.shape) for name, tensor in wanted.items()
+        name: tuple(tensor.shape) for name, tensor in expected.items()
     }
     # timm's own names stay.
-    assert [timm_name(name) for name in wanted] == list(wanted)
+    assert [timm_name(name) for name in expected] == list(expected)
 
 
 def test_timms_own_weights_load_and_wrong_ones_are_refused_by_name(tmp_path):
@@ -131,10 +131,10 @@ def test_timms_own_weights_load_and_wrong_ones_are_refused_by_name(tmp_path):
     torch.save(weights, path)
     with pytest.raises(BuildError) as caught:
         load_strictly(network, read_timm_weights(path), path, "vit")
-    said = str(caught.value)
-    assert str(path) in said
+    message = str(caught.value)
+    assert str(path) in message
     for fact in ("1 missing (norm.weight)", "1 unknown to it (extra)", "head.weight 11 x 24 for 10 x 24", "--weights"):
-        assert fact in said
+        assert fact in message
 
 
 def test_a_resnet_of_torchvision_is_timms_also_without_counted_batches(tmp_path):

@@ -110,18 +110,18 @@ def filtered(pixels, size):
 def test_the_fixed_resize_is_the_antialiased_triangle_filter(size):
     pixels = np.random.default_rng(size).integers(0, 256, (size[1], size[0], 3), dtype=np.uint8)
     expected = filtered(pixels, (32, 32))
-    found = np.asarray(fixed_resize(Image.fromarray(pixels))).astype(float)
+    resized = np.asarray(fixed_resize(Image.fromarray(pixels))).astype(float)
     # Each of the two passes rounds to whole levels.
-    assert np.abs(found - expected).max() <= 1.01
+    assert np.abs(resized - expected).max() <= 1.01
 
 
 @pytest.mark.parametrize("resize", [fixed_resize, lsun_fix])
-@pytest.mark.parametrize("mode", ["L", "P", "CMYK", "RGBA", "1"])
+@pytest.mark.parametrize("mode", ["L", "P", "CMYK", "RGBA", "LA", "1"])
 def test_the_resizes_take_any_mode_of_8_bits(resize, mode):
     image = scene(3).convert(mode)
-    made = resize(image)
-    assert (made.mode, made.size) == ("RGB", (32, 32))
-    assert images.pixel_sha256(made) == images.pixel_sha256(resize(image.convert("RGB")))
+    resized = resize(image)
+    assert (resized.mode, resized.size) == ("RGB", (32, 32))
+    assert images.pixel_sha256(resized) == images.pixel_sha256(resize(image.convert("RGB")))
 
 
 # Most of LSUN's images have a shorter side of 256; (255, 1023) is enlarged by 1.004, with a longer side of 1,027.01.
@@ -131,9 +131,9 @@ def test_lsun_fix_is_the_antialiased_triangle_filter_before_and_after_the_centre
     width, height = (int(256 * side / min(size)) for side in size)
     left, top = (round((side - 256) / 2) for side in (width, height))
     expected = filtered(filtered(pixels, (width, height))[top : top + 256, left : left + 256], (32, 32))
-    found = np.asarray(lsun_fix(Image.fromarray(pixels))).astype(float)
+    resized = np.asarray(lsun_fix(Image.fromarray(pixels))).astype(float)
     # Each of the four passes rounds to whole levels, and averages keep errors as they are.
-    assert np.abs(found - expected).max() <= 2.02
+    assert np.abs(resized - expected).max() <= 2.02
 
 
 @pytest.mark.parametrize("number", range(0, 24, 3))
@@ -158,6 +158,6 @@ def test_an_image_too_narrow_for_memory_has_a_reason():
     with pytest.raises(TooNarrowError, match=r"too narrow to be resized \(1 x 2,000 pixels\)"):
         lsun_fix(thread)
     source = SourceImage("lsun/test/x.webp#lsun-fix-32", "unlabelled", "unlabelled", thread, b"")
-    (made,) = LSUN_FIX_RESIZE.start(LSUN_FIX_RESIZE)([source])
-    assert made.pixels is None
-    assert made.reason == "it is too narrow to be resized (1 x 2,000 pixels)"
+    (generated,) = LSUN_FIX_RESIZE.start(LSUN_FIX_RESIZE)([source])
+    assert generated.pixels is None
+    assert generated.reason == "it is too narrow to be resized (1 x 2,000 pixels)"

@@ -44,20 +44,18 @@ def build(out, *flags):
 
 
 @pytest.fixture(scope="module")
-def given(tmp_path_factory):
+def model_flags(tmp_path_factory):
     """The flags that give tiny models."""
     root = tmp_path_factory.mktemp("models")
-    return [
-        f"--biggan={tiny.write_biggan(root / 'biggan')}",
-        f"--stable-diffusion={tiny.write_pipeline(root / 'sd2')}",
-    ]
+    biggan, pipeline = tiny.write_biggan(root / "biggan"), tiny.write_pipeline(root / "sd2")
+    return [f"--biggan={biggan}", f"--stable-diffusion={pipeline}"]
 
 
 @pytest.fixture(scope="module")
-def release(given, tmp_path_factory):
+def release(model_flags, tmp_path_factory):
     """An undisturbed release; read only."""
     out = tmp_path_factory.mktemp("synthetic") / "release"
-    assert build(out, *given) == 0
+    assert build(out, *model_flags) == 0
     return out
 
 
@@ -67,10 +65,6 @@ def test_the_declaration_counts_as_the_paper():
         count = BENCHMARK.count(f"broad-synthetic/{split.name}")
         assert count.rows == count.paper == 25 * 1_000
         assert set(split.source.expected()["images"].per_class.values()) == {25}
-
-
-def test_it_verifies(release, capsys):
-    assert verify.main([str(release), "--workers", "1"]) == 0, capsys.readouterr()
 
 
 def loaded(release, split):
@@ -100,7 +94,8 @@ def test_stable_diffusion_rows_have_their_prompt_and_seed(release):
         assert np.asarray(row["image"]).shape == (64, 64, 3)
 
 
-def test_the_manifest_records_what_made_the_pixels(release, given):
+def test_it_verifies_and_the_manifest_records_what_made_the_pixels(release, capsys):
+    assert verify.main([str(release), "--workers", "1"]) == 0, capsys.readouterr()
     entry = manifest_of(release)["configs"]["broad-synthetic"]["splits"]["biggan"]
     assert entry["generator"]["reproducible"] == "recorded"
     assert {"truncation", "batch_size", "dtype", "device", "torch"} <= set(entry["generator"]["parameters"])
@@ -111,19 +106,19 @@ def test_the_manifest_records_what_made_the_pixels(release, given):
     assert "Open RAIL++-M" in licences["stable_diffusion"]["name"]
 
 
-def test_another_worker_and_a_rerun_change_no_byte(release, given, tmp_path):
-    assert build(tmp_path / "out", given[0], "--splits=broad-synthetic/biggan", "--workers=2") == 0
+def test_another_worker_and_a_rerun_change_no_byte(release, model_flags, tmp_path):
+    assert build(tmp_path / "out", model_flags[0], "--splits=broad-synthetic/biggan", "--workers=2") == 0
     index = "index/broad-synthetic/biggan.parquet"
     assert files_of(tmp_path / "out")[index] == files_of(release)[index]
-    again = shutil.copytree(release, tmp_path / "again")
-    assert build(again, *given) == 0
-    assert files_of(again) == files_of(release)
+    copy = shutil.copytree(release, tmp_path / "copy")
+    assert build(copy, *model_flags) == 0
+    assert files_of(copy) == files_of(release)
 
 
-def test_other_weights_are_another_folder(release, given, tmp_path, capsys):
+def test_other_weights_are_another_folder(release, model_flags, tmp_path, capsys):
     out = shutil.copytree(release, tmp_path / "out")
     other = tiny.write_biggan(tmp_path / "other", tensors=tiny.biggan_tensors(seed=1))
-    assert build(out, *given, f"--biggan={other}", "--splits=broad-synthetic/biggan") == 2
+    assert build(out, *model_flags, f"--biggan={other}", "--splits=broad-synthetic/biggan") == 2
     message = capsys.readouterr().err
     assert "were generated in another way" in message and "biggan/pytorch_model.bin" in message
     assert files_of(out) == files_of(release)

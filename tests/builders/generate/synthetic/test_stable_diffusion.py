@@ -40,23 +40,23 @@ def quick(folder, steps=3):
 def test_images_depend_on_their_row_alone(folder):
     generator = quick(folder)
     generate = generator.start(generator)
-    rows = [row("n01440764", 0), row("n01440764", 1), row("n02012849", 0)]
-    made = generate(rows)
-    again = [generate([one])[0] for one in reversed(rows)][::-1]
-    for one, image, other in zip(rows, made, again, strict=True):
+    sources = [row("n01440764", 0), row("n01440764", 1), row("n02012849", 0)]
+    images = generate(sources)
+    alone = [generate([source])[0] for source in reversed(sources)][::-1]
+    for source, image, other in zip(sources, images, alone, strict=True):
         assert image.pixels.shape == (64, 64, 3)
         # The same numbers in a batch of another size are rounded differently in their last bits.
         assert np.abs(image.pixels.astype(int) - other.pixels).max() <= 1
-        assert image.values == other.values == {"prompt": sd.prompt_of(one), "seed": one.seed}
-    together = generate(rows[::-1])[::-1]
-    assert all(np.array_equal(one.pixels, other.pixels) for one, other in zip(made, together, strict=True))
-    assert np.abs(made[0].pixels.astype(int) - made[1].pixels).mean() > 5
+        assert image.values == other.values == {"prompt": sd.prompt_of(source), "seed": source.seed}
+    reordered = generate(sources[::-1])[::-1]
+    assert np.array_equal([image.pixels for image in images], [image.pixels for image in reordered])
+    assert np.abs(images[0].pixels.astype(int) - images[1].pixels).mean() > 5
 
 
 def test_images_are_those_of_a_plain_call_of_diffusers(folder):
     generator = quick(folder)
-    one = row("n02012849", 3)
-    (made,) = generator.start(generator)([one])
+    source = row("n02012849", 3)
+    (generated,) = generator.start(generator)([source])
     pipeline = diffusers.StableDiffusionPipeline.from_pretrained(folder, safety_checker=None)
     pipeline.set_progress_bar_config(disable=True)
     # diffusers draws the latents of one image of shape (1, 4, 8, 8) from its generator.
@@ -64,9 +64,9 @@ def test_images_are_those_of_a_plain_call_of_diffusers(folder):
         "High quality image of a crane.",
         num_inference_steps=3,
         guidance_scale=7.5,
-        generator=torch.Generator("cpu").manual_seed(one.seed),
+        generator=torch.Generator("cpu").manual_seed(source.seed),
     ).images[0]
-    assert np.array_equal(made.pixels, np.asarray(image))
+    assert np.array_equal(generated.pixels, np.asarray(image))
 
 
 def test_the_prediction_is_of_velocity(folder):
@@ -75,14 +75,13 @@ def test_the_prediction_is_of_velocity(folder):
     scheduler.set_timesteps(50)
     assert scheduler.timesteps[0] == 981  # leading spacing: 49 * 20, and the offset of 1
     betas = torch.linspace(0.00085**0.5, 0.012**0.5, 1000, dtype=torch.float64) ** 2
-    kept = torch.cumprod(1 - betas, 0)
+    signal = torch.cumprod(1 - betas, 0)
     noisy, velocity = torch.randn(2, 1, 4, 8, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
-    now, then = kept[981], kept[961]
-    clean = now.sqrt() * noisy - (1 - now).sqrt() * velocity
-    noise = now.sqrt() * velocity + (1 - now).sqrt() * noisy
-    expected = then.sqrt() * clean + (1 - then).sqrt() * noise
-    found = scheduler.step(velocity, 981, noisy).prev_sample
-    assert torch.allclose(found, expected, atol=1e-5)
+    alpha, next_alpha = signal[981], signal[961]
+    clean = alpha.sqrt() * noisy - (1 - alpha).sqrt() * velocity
+    noise = alpha.sqrt() * velocity + (1 - alpha).sqrt() * noisy
+    expected = next_alpha.sqrt() * clean + (1 - next_alpha).sqrt() * noise
+    assert torch.allclose(scheduler.step(velocity, 981, noisy).prev_sample, expected, atol=1e-5)
 
 
 def test_names_are_drawn_evenly_by_the_id():
@@ -90,9 +89,9 @@ def test_names_are_drawn_evenly_by_the_id():
     drawn = collections.Counter(sd.prompt_of(row("n01440764", number)) for number in range(2_000))
     assert set(drawn) == {"High quality image of a tench.", "High quality image of a Tinca tinca."}
     assert abs(drawn["High quality image of a tench."] - 1_000) < 4 * (2_000 / 4) ** 0.5
-    one = row("n01440764", 0)
-    number = int.from_bytes(hashlib.sha256(one.id.encode()).digest()[8:16], "big")
-    assert sd.draw_name(one) == ("tench", "Tinca tinca")[number % 2]
+    tench = row("n01440764", 0)
+    number = int.from_bytes(hashlib.sha256(tench.id.encode()).digest()[8:16], "big")
+    assert sd.draw_name(tench) == ("tench", "Tinca tinca")[number % 2]
     assert sd.prompt_of(row("n02012849", 0)) == sd.prompt_of(row("n03126707", 0)) == "High quality image of a crane."
 
 
@@ -128,15 +127,13 @@ def copy(folder, tmp_path):
     return shutil.copytree(folder, tmp_path / "copy")
 
 
-@pytest.mark.parametrize("part", ["tokenizer", "scheduler", "unet", "vae", "text_encoder", "model_index.json"])
-def test_a_folder_without_a_part_is_refused(copy, part):
-    shutil.rmtree(copy / part) if (copy / part).is_dir() else (copy / part).unlink()
-    assert part in refused(copy)
+PARTS = ["tokenizer", "scheduler", "unet", "vae", "text_encoder", "model_index.json"]
+FILES = ["tokenizer/vocab.json", "tokenizer/merges.txt", "unet/config.json"]
 
 
-@pytest.mark.parametrize("name", ["tokenizer/vocab.json", "tokenizer/merges.txt", "unet/config.json"])
-def test_a_part_without_a_file_is_refused(copy, name):
-    (copy / name).unlink()
+@pytest.mark.parametrize("name", PARTS + FILES)
+def test_a_folder_without_a_part_or_a_file_is_refused(copy, name):
+    shutil.rmtree(copy / name) if (copy / name).is_dir() else (copy / name).unlink()
     assert name.split("/")[0] in refused(copy)
 
 
@@ -155,9 +152,9 @@ def test_other_tensors_are_refused(copy, part, change):
     name = sorted(tensors)[0]
     if change == "missing":
         del tensors[name]
-    if change == "unknown":
+    elif change == "unknown":
         tensors["extra.weight"] = torch.zeros(2)
-    if change == "another shape":
+    elif change == "another shape":
         tensors[name] = torch.zeros(3, 5)
     save_file(tensors, path, metadata={"format": "pt"})
     if change == "cut":
@@ -227,10 +224,10 @@ def test_a_repository_is_taken_from_the_hub_or_refused(folder, tmp_path, monkeyp
     shutil.copytree(folder, place / "snapshots" / commit)
     (place / "refs").mkdir()
     (place / "refs" / "main").write_text(commit)
-    for given in ("someone/sd2", f"someone/sd2@{commit}"):
-        assert sd.with_weights(given, "cpu").weights == sd.with_weights(str(folder), "cpu").weights
+    for location in ("someone/sd2", f"someone/sd2@{commit}"):
+        assert sd.with_weights(location, "cpu").weights == sd.with_weights(str(folder), "cpu").weights
     with pytest.raises(BuildError, match=r"^Cannot download someone/other from the Hub .*--stable-diffusion"):
         sd.with_weights("someone/other", "cpu")
-    for given in ("nothing", "../none/here", "a/b/c"):
+    for location in ("nothing", "../none/here", "a/b/c"):
         with pytest.raises(BuildError, match=r"^There is no folder .*--stable-diffusion"):
-            sd.with_weights(given, "cpu")
+            sd.with_weights(location, "cpu")

@@ -19,7 +19,7 @@ def address(store):
     return f"s3://{store.bucket()}/release"
 
 
-def said(action):
+def message_of(action):
     forget_clients()
     with pytest.raises(BuildError) as raised:
         action()
@@ -32,29 +32,27 @@ def said(action):
 def test_a_bucket_that_is_not_there(store):
     address = "s3://no-such-bucket-anywhere/x"
     expected = f"{address}: there is no such bucket, or none that these credentials can see."
-    assert said(lambda: as_path(address).require_access()).startswith(f"Cannot use {expected}")
-    assert said(lambda: as_path(address).read_bytes()).startswith(f"Cannot read {expected}")
-    assert said(lambda: write_text(as_path(address), "x")).startswith(f"Cannot write {expected}")
-    assert said(lambda: as_path(address).exists()).startswith(f"Cannot look at {expected}")
-    assert said(lambda: list(as_path(address).iterdir())).startswith(f"Cannot list {expected}")
+    assert message_of(lambda: as_path(address).require_access()).startswith(f"Cannot use {expected}")
+    assert message_of(lambda: as_path(address).read_bytes()).startswith(f"Cannot read {expected}")
+    assert message_of(lambda: write_text(as_path(address), "x")).startswith(f"Cannot write {expected}")
+    assert message_of(lambda: as_path(address).exists()).startswith(f"Cannot look at {expected}")
+    assert message_of(lambda: list(as_path(address).iterdir())).startswith(f"Cannot list {expected}")
 
 
 def test_a_bucket_that_google_does_not_have(google):
     path = as_path("gs://no-such-bucket-anywhere/x")
     for action in (path.require_access, lambda: write_text(path, "x")):
-        assert "gs://no-such-bucket-anywhere/x: there is no such bucket, or none that" in said(action)
+        assert "gs://no-such-bucket-anywhere/x: there is no such bucket, or none that" in message_of(action)
 
 
 def test_no_credentials(address, monkeypatch):
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     monkeypatch.delenv("AWS_SECRET_ACCESS_KEY")
-    assert "no credentials were found (Unable to locate credentials). Set AWS_PROFILE" in said(
-        lambda: as_path(address).require_access()
-    )
+    message = message_of(lambda: as_path(address).require_access())
+    assert "no credentials were found (Unable to locate credentials). Set AWS_PROFILE" in message
     monkeypatch.setenv("AWS_PROFILE", "mine")
-    assert "no credentials were found (The config profile (mine) could not be found). Set" in said(
-        lambda: as_path(address).require_access()
-    )
+    message = message_of(lambda: as_path(address).require_access())
+    assert "no credentials were found (The config profile (mine) could not be found). Set" in message
 
 
 def test_credentials_that_the_store_refuses(address, store):
@@ -65,9 +63,9 @@ def test_credentials_that_the_store_refuses(address, store):
 
     checked(b"0")
     try:
-        sentence = said(lambda: as_path(address).require_access())
+        sentence = message_of(lambda: as_path(address).require_access())
         assert "the store refused these credentials (403). Check them" in sentence
-        sentence = said(lambda: write_text(as_path(address), "x"))
+        sentence = message_of(lambda: write_text(as_path(address), "x"))
         assert "the store refused these credentials (InvalidAccessKeyId). Check them" in sentence
     finally:
         checked(b"inf")
@@ -76,7 +74,9 @@ def test_credentials_that_the_store_refuses(address, store):
 def test_a_refusal_is_not_taken_for_a_file_that_is_not_there(address, proxy):
     proxy.fault = lambda request: 403
     for ask in ("exists", "is_file", "is_dir", "read_bytes", "stat"):
-        assert "the store refused these credentials" in said(lambda ask=ask: getattr(as_path(f"{address}/x"), ask)())
+        assert "the store refused these credentials" in message_of(
+            lambda ask=ask: getattr(as_path(f"{address}/x"), ask)()
+        )
 
 
 def test_no_network_is_told_in_seconds(address, monkeypatch):
@@ -84,7 +84,7 @@ def test_no_network_is_told_in_seconds(address, monkeypatch):
         unused.bind(("127.0.0.1", 0))
         monkeypatch.setenv("AWS_ENDPOINT_URL", f"http://127.0.0.1:{unused.getsockname()[1]}")
         started = time.monotonic()
-        sentence = said(lambda: as_path(address).require_access())
+        sentence = message_of(lambda: as_path(address).require_access())
     assert "the store cannot be reached" in sentence
     assert "Check the network" in sentence
     assert time.monotonic() - started < 5
@@ -95,21 +95,18 @@ def test_a_request_that_fails_twice_is_asked_again(address, proxy, fault):
     forget_clients()
     path = as_path(f"{address}/x")
     write_text(path, "ä" * 1000)
-    left = [fault, fault]
-    proxy.fault = lambda request: left.pop() if left and request.kind == "GetObject" else None
+    remaining = {"GetObject": [fault, fault], "PutObject": [fault, fault]}
+    proxy.fault = lambda request: remaining[request.kind].pop() if remaining.get(request.kind) else None
     assert path.read_text(encoding="utf-8") == "ä" * 1000
-    assert left == []
-    left += [fault, fault]
-    proxy.fault = lambda request: left.pop() if left and request.kind == "PutObject" else None
     write_text(path, "ö")
     assert path.read_bytes() == "ö".encode()
-    assert left == []
+    assert remaining == {"GetObject": [], "PutObject": []}
 
 
 def test_a_store_that_stays_busy_is_told_at_the_end(address, proxy, monkeypatch):
     monkeypatch.setattr("builders.storage.stores.settings.ATTEMPTS", 2)
     proxy.fault = lambda request: 503
-    sentence = said(lambda: as_path(f"{address}/x").read_bytes())
+    sentence = message_of(lambda: as_path(f"{address}/x").read_bytes())
     assert "the store is busy or failing" in sentence
     assert sentence.endswith("Run the same command again; it resumes.")
 
@@ -118,7 +115,7 @@ def test_what_a_run_had_to_leave_goes_with_the_next(address, proxy, monkeypatch)
     """Found by the soak: the file that shows whether one may be written stayed where it could not be removed."""
     monkeypatch.setattr("builders.storage.stores.settings.ATTEMPTS", 2)
     proxy.fault = lambda request: 503 if request.kind == "DeleteObject" else None
-    assert said(lambda: as_path(address).require_access(writing=True)).startswith(
+    assert message_of(lambda: as_path(address).require_access(writing=True)).startswith(
         f"Cannot remove {address}/.state/asked: "
     )
     proxy.fault = None

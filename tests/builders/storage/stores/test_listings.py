@@ -137,8 +137,8 @@ def test_a_name_that_is_a_file_and_a_folder_is_a_folder(root, store):
 
 def test_folders_are_listed_ahead_in_their_order(root, proxy):
     folders = [root, root / "b", root / "no", root / "b/c", root / "a.txt"]
-    found = [listing.names for listing in listings.list_ahead(folders, missing=True)]
-    assert found == [["a.txt", "b", "empty"], ["1.jpg", "2.jpg", "c"], [], ["3.jpg"], []]
+    names = [listing.names for listing in listings.list_ahead(folders, missing=True)]
+    assert names == [["a.txt", "b", "empty"], ["1.jpg", "2.jpg", "c"], [], ["3.jpg"], []]
     with pytest.raises(FileNotFoundError):
         list(listings.list_ahead(folders))
 

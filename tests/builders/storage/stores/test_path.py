@@ -97,10 +97,10 @@ def test_listings_are_sorted(place):
     root, _ = place
     for name in ("b/2", "a", "b/10", "b/c/1"):
         write_text(root / name, name)
-    assert [one.name for one in root.iterdir()] == ["a", "b"]
+    assert [path.name for path in root.iterdir()] == ["a", "b"]
     assert list(store_of(root).files_below(root)) == ["a", "b/10", "b/2", "b/c/1"]
-    assert [one.name for one in (root / "b").glob("?")] == ["2", "c"]
-    assert [(one.name, size) for one, size in (root / "b").files()] == [("10", 4), ("2", 3), ("1", 5)]
+    assert [path.name for path in (root / "b").glob("?")] == ["2", "c"]
+    assert [(path.name, size) for path, size in (root / "b").files()] == [("10", 4), ("2", 3), ("1", 5)]
     assert list((root / "nothing").iterdir()) == []
     assert (root / "nothing").files() == []
 

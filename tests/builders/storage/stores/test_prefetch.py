@@ -35,12 +35,12 @@ def bucket_of(images):
 
 
 def read(reader, reads):
-    found = []
+    contents = []
     for path, offset, size in reads:
         target = bytearray(size)
         reader.read_into(memoryview(target), path, offset)
-        found.append(bytes(target))
-    return found
+        contents.append(bytes(target))
+    return contents
 
 
 def test_announced_images_are_one_request_each_and_those_of_an_archive_few(images, proxy):
@@ -53,11 +53,11 @@ def test_announced_images_are_one_request_each_and_those_of_an_archive_few(image
     proxy.requests.clear()
     address, places = archive(images)
     random.Random(1).shuffle(places)
-    whole = b"".join(images.values())
+    joined = b"".join(images.values())
     with Reader({address: current_version(as_path(address))}) as reader:
         proxy.requests.clear()
         reader.expect(places)
-        assert read(reader, places) == [whole[start : start + size] for _, start, size in places]
+        assert read(reader, places) == [joined[start : start + size] for _, start, size in places]
     assert proxy.kinds() == {"GetObject": 1, "HeadObject": 1}
 
 
@@ -76,11 +76,11 @@ def test_batches_are_fetched_one_ahead_of_what_is_read(images, proxy, monkeypatc
 def test_an_image_may_be_announced_twice(images, proxy, monkeypatch):
     monkeypatch.setattr(prefetch, "BATCH_BYTES", 500)
     reads = [(address, 0, len(data)) for address, data in images.items()]
-    again = [*reads[:20], reads[0], *reads[20:]]
+    repeated = [*reads[:20], reads[0], *reads[20:]]
     with Reader() as reader:
-        reader.expect(again)
-        assert read(reader, again) == [images[path] for path, _, _ in again]
-    assert len(proxy.requests) <= len(again) + 1  # what has passed is read by itself
+        reader.expect(repeated)
+        assert read(reader, repeated) == [images[path] for path, _, _ in repeated]
+    assert len(proxy.requests) <= len(repeated) + 1  # what has passed is read by itself
 
 
 def test_what_was_not_announced_is_read_too(images):
@@ -95,23 +95,24 @@ def test_what_was_not_announced_is_read_too(images):
 
 def test_rows_of_arrays_are_read_from_a_store(images):
     address, _ = archive(images)
-    whole = np.frombuffer(b"".join(images.values()), np.uint8)
+    joined = np.frombuffer(b"".join(images.values()), np.uint8)
     rows = np.zeros((3, 50), np.uint8)
     with Reader({address: current_version(as_path(address))}) as reader:
         reader.read_rows(rows, [2, 0, 1], address, [0, 500, 70])
-    assert (rows == [whole[500:550], whole[70:120], whole[:50]]).all()
+    assert (rows == [joined[500:550], joined[70:120], joined[:50]]).all()
 
 
 @pytest.mark.parametrize(
-    ("size", "said"), [(99, "expected 100 bytes, found 99"), (101, "expected 100 bytes, found more"), (0, "found 0")]
+    ("size", "sentence"),
+    [(99, "expected 100 bytes, found 99"), (101, "expected 100 bytes, found more"), (0, "found 0")],
 )
-def test_an_image_of_another_size_is_noticed(images, store, size, said):
+def test_an_image_of_another_size_is_noticed(images, store, size, sentence):
     address = next(iter(images))
     store.client.pipe_file(address, b"x" * size)
     for announced in (True, False):
         with Reader() as reader:
             reader.expect([(address, 0, 100)] * announced)
-            with pytest.raises(BuildError, match=f"0.jpg changed during the build: .*{said}"):
+            with pytest.raises(BuildError, match=f"0.jpg changed during the build: .*{sentence}"):
                 reader.read(address, 0, 100)
 
 
@@ -129,8 +130,8 @@ def test_an_archive_of_another_version_is_refused_before_the_last_image_is_given
     with Reader(listed) as reader:
         reader.expect(places)
         read(reader, places[:1])
-        whole = b"".join(images.values())
-        store.client.pipe_file(address, whole[:-1] + b"?")
+        joined = b"".join(images.values())
+        store.client.pipe_file(address, joined[:-1] + b"?")
         with pytest.raises(BuildError, match=r"all\.tar changed during the build: the store has another version"):
             read(reader, places[1:])
     with Reader(listed) as reader, pytest.raises(BuildError, match="another version"):

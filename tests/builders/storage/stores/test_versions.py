@@ -55,8 +55,8 @@ def test_a_large_file_is_replaced_as_carefully(store, proxy):
 def test_a_write_whose_answer_was_lost_is_no_change_of_somebody_else(store, proxy):
     forget_clients()
     path = as_path(f"s3://{store.bucket()}/a")
-    left = [NO_ANSWER]
-    proxy.fault = lambda request: left.pop() if left and request.kind == "PutObject" else None
+    remaining = [NO_ANSWER]
+    proxy.fault = lambda request: remaining.pop() if remaining and request.kind == "PutObject" else None
     replace(path, b"mine", ABSENT)
     assert path.read_bytes() == b"mine"
     assert proxy.kinds()["PutObject"] == 2  # the second was refused, since the first had come through
