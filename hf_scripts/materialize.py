@@ -11,17 +11,17 @@ from typing import Any
 
 import click
 
-from builders.cli.build_options import BuildFlags, parsed
+from builders.cli.build_options import BuildFlags, parse_flags
 from builders.cli.console import aligned_lines, check_json, exit_code, json_option, print_document
 from builders.cli.executor_flags import EXECUTOR_FLAGS, EXECUTOR_OPTIONS
 from builders.cli.source_flags import (
     cache_option,
-    given_places,
-    listed_once,
     missing_sources,
     refuse_wrong_folders,
     source_folders,
     source_options,
+    source_places,
+    sources_file_hint,
     sources_option,
 )
 from builders.cli.split_choice import chosen_splits, splits_option
@@ -53,7 +53,7 @@ def _command(target: str, revision: str | None, **values: Any) -> None:
 
     Every image is compared with the digest in the published index, so the split digests equal the published ones.
     """
-    flags = parsed(values, TITLES)
+    flags = parse_flags(values, TITLES)
     if flags.withdraw is not None:
         raise BuildError(
             "--withdraw does not apply to a published index, whose rows are built as they were published. To leave "
@@ -156,7 +156,7 @@ def _roots(configs: Sequence[Published], flags: BuildFlags, meter: TerminalMeter
             if source.on_disk:
                 needing.setdefault(source, []).append(published.config)
                 partitions[source] = tuple(dict.fromkeys([*partitions.get(source, ()), *used]))
-    places = given_places(needing, flags)
+    places = source_places(needing, flags)
     refuse_wrong_folders(places)
     missing = [source for source in needing if source not in places]
     if missing:
@@ -164,7 +164,7 @@ def _roots(configs: Sequence[Published], flags: BuildFlags, meter: TerminalMeter
         need = "needs a folder for each of its" if len(names) == 1 else "need a folder for each of their"
         lines = [f"{', '.join(names)} {need} sources. Missing:"]
         lines += missing_sources((source, ", ".join(needing[source])) for source in missing)
-        raise BuildError("\n".join([*lines, f"{listed_once(missing[0])}."]))
+        raise BuildError("\n".join([*lines, f"{sources_file_hint(missing[0])}."]))
     return source_folders(places, partitions, flags, meter.note)
 
 

@@ -18,11 +18,11 @@ from builders.cli.executor_flags import EXECUTOR_FLAGS, EXECUTOR_OPTIONS, Execut
 from builders.cli.source_flags import (
     LocalPath,
     Place,
-    as_place,
     cache_option,
     default_cache,
-    given_places,
+    parse_source_place,
     recognised_partitions,
+    source_places,
     sources_option,
 )
 from builders.cli.split_choice import splits_option
@@ -78,7 +78,7 @@ class BuildFlags:
 
 
 ESSENTIAL = ("demo", "out", "splits", "dry_run")
-HOW = ("index_only", "allow_partial", "check", *EXECUTOR_FLAGS, "no_sync", "quiet", "as_json")
+BUILD_FLAGS = ("index_only", "allow_partial", "check", *EXECUTOR_FLAGS, "no_sync", "quiet", "as_json")
 """The options of `build_options`, in sections of the help."""
 
 
@@ -133,7 +133,7 @@ def build_options(seed: int, splits: Sequence[str] = ()) -> list[Callable[[Any],
     ]
 
 
-def source_choices(benchmark: Benchmark) -> list[Callable[[Any], Any]]:
+def source_choice_options(benchmark: Benchmark) -> list[Callable[[Any], Any]]:
     """Return the flags that choose among the images of sources, and where sources are found."""
     return [
         click.option(
@@ -161,7 +161,7 @@ def parameter(flag: str) -> str:
     return flag.replace("-", "_")
 
 
-def parsed(
+def parse_flags(
     values: Mapping[str, Any],
     sources: Iterable[str] = (),
     variants: Iterable[Variant] = (),
@@ -243,7 +243,7 @@ def variant_option(variant: Variant) -> Callable[[Any], Any]:
     )
 
 
-def chosen_reading(benchmark: Benchmark, flags: BuildFlags) -> tuple[Benchmark, BuildFlags]:
+def apply_variants(benchmark: Benchmark, flags: BuildFlags) -> tuple[Benchmark, BuildFlags]:
     """Apply the flags' variants to the benchmark; returns it with the flags that include their folders.
 
     Raises:
@@ -261,7 +261,7 @@ def _select_by_folder(variant: Variant, flags: BuildFlags) -> BuildFlags:
     usual, other = variant.instead_of, variant.source
     if usual is None or other is None or flags.demo or variant.name in flags.variants or other.key in flags.folders:
         return flags
-    root = given_places([usual], flags).get(usual)
+    root = source_places([usual], flags).get(usual)
     if root is None or isinstance(root, HubPlace):
         return flags
     if not any(recognised_partitions(other, root)) or any(recognised_partitions(usual, root)):
@@ -277,7 +277,7 @@ def _with_folder(variant: Variant, flags: BuildFlags) -> BuildFlags:
     key, folder = variant.source.key, flags.variants.get(variant.name)
     if folder is None and key in flags.folders:
         raise BuildError(f"--{key} is only used with --{variant.name}. Add that, or leave --{key} out.")
-    return dataclasses.replace(flags, folders={**flags.folders, key: as_place(folder)}) if folder else flags
+    return dataclasses.replace(flags, folders={**flags.folders, key: parse_source_place(folder)}) if folder else flags
 
 
 DUPLICATES = "duplicates"

@@ -36,7 +36,7 @@ def default_cache() -> Path:
     return home / "unknown-detection"
 
 
-def as_place(text: str) -> Place:
+def parse_source_place(text: str) -> Place:
     """Read a place as a person writes it.
 
     Raises:
@@ -52,7 +52,7 @@ class PlaceType(click.ParamType[Any]):
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         """Return the place."""
-        return as_place(value) if isinstance(value, str) else value
+        return parse_source_place(value) if isinstance(value, str) else value
 
 
 class LocalPath(click.Path):
@@ -205,7 +205,7 @@ def listed_sources(file: Path | None) -> dict[str, Place]:
 
 def _placed(key: str, value: str, path: Path) -> Place:
     if value.startswith(PREFIX) or not store_of(value).is_local:
-        return as_place(value)
+        return parse_source_place(value)
     try:
         return path.parent / Path(value).expanduser()
     except RuntimeError as error:
@@ -214,7 +214,7 @@ def _placed(key: str, value: str, path: Path) -> Place:
         ) from error
 
 
-def given_places(sources: Iterable[Source], flags: BuildFlags) -> dict[Source, Place]:
+def source_places(sources: Iterable[Source], flags: BuildFlags) -> dict[Source, Place]:
     """Return the places of some sources by flags or the sources file; sources that neither names are missing.
 
     Raises:
@@ -252,7 +252,7 @@ def missing_sources(missing: Iterable[tuple[Source, str]]) -> list[str]:
     return lines
 
 
-def listed_once(source: Source) -> str:
+def sources_file_hint(source: Source) -> str:
     """Say how to list the folders for all later commands, with a source as the example."""
     return f'Folders can also be listed once in {SOURCES_FILE}, a line such as {source.key} = "DIR" for each'
 

@@ -8,13 +8,13 @@ from typing import Any
 import click
 
 from builders.cli.build_options import (
+    BUILD_FLAGS,
     ESSENTIAL,
-    HOW,
     build_options,
     parameter,
-    parsed,
+    parse_flags,
     setting_option,
-    source_choices,
+    source_choice_options,
     variant_option,
 )
 from builders.cli.console import exit_code
@@ -63,7 +63,7 @@ def make_command(benchmark: Benchmark) -> click.Command:
             ],
             "Which rows": [*variants, "adopt", "withdraw", "limit_per_class", "seed"],
             "Models that make images": [parameter(flag.name) for flag in settings],
-            "How it is built": HOW,
+            "How it is built": BUILD_FLAGS,
         },
         examples=(
             f"{module} --demo --out build/unknown-detection",
@@ -76,14 +76,14 @@ def make_command(benchmark: Benchmark) -> click.Command:
         from builders.commands.build import build  # what a build needs is imported when there is one, not for --help
 
         with os_errors_as_build_errors("read the sources and write the release"):
-            build(benchmark, module, parsed(values, sources, benchmark.variants, settings))
+            build(benchmark, module, parse_flags(values, sources, benchmark.variants, settings))
 
     for option in (
         *source_options(sources),
         *map(variant_option, benchmark.variants),
         *map(setting_option, settings),
         *build_options(benchmark.seed, list(benchmark.parts())),
-        *source_choices(benchmark),
+        *source_choice_options(benchmark),
     ):
         command = option(command)
     return command

@@ -13,15 +13,15 @@ from pathlib import Path
 
 import click
 
-from builders.cli.build_options import DUPLICATES, BuildFlags, chosen_reading, read_withdrawn, refuse_replaced
+from builders.cli.build_options import DUPLICATES, BuildFlags, apply_variants, read_withdrawn, refuse_replaced
 from builders.cli.console import check_json, print_document
 from builders.cli.source_flags import (
-    given_places,
-    listed_once,
     missing_sources,
     refuse_sources_of_demo,
     refuse_wrong_folders,
     source_folders,
+    source_places,
+    sources_file_hint,
 )
 from builders.cli.split_choice import is_selected, refuse_unknown_splits, split_names
 from builders.commands.build_splits import ModelsOfDemo, listed_in_demo, note_left_out, splits_to_build
@@ -64,14 +64,14 @@ def given_sources(
         BuildError: a source has no folder, or something cannot be downloaded.
     """
     needing = _on_disk(benchmark, splits)
-    places = given_places(needing, flags)
+    places = source_places(needing, flags)
     flagged = {source: flags.folders[source.key] for source in benchmark.sources() if source.key in flags.folders}
     refuse_wrong_folders(flagged | places)  # also of sources that these splits do not need
     missing = [source for source in needing if source not in places]
     if missing:
         lines = [f"No folder was given for {quantity(len(missing), 'source')} of these splits:"]
         lines += missing_sources((source, _in_few_words(benchmark, needing[source])) for source in missing)
-        lines.append(f"{listed_once(missing[0])}. Or choose --splits, or try the demo sources:")
+        lines.append(f"{sources_file_hint(missing[0])}. Or choose --splits, or try the demo sources:")
         lines.append(f"  {module} --demo --out build/unknown-detection")
         raise BuildError("\n".join(lines))
     return source_folders(places, needed_partitions(benchmark, splits), flags, note)
@@ -160,7 +160,7 @@ def build(declared: Benchmark, module: str, flags: BuildFlags) -> None:
         BuildError: anything that the user can fix.
     """
     declared.check()
-    benchmark, flags = chosen_reading(declared, flags)
+    benchmark, flags = apply_variants(declared, flags)
     names = split_names(flags.splits)
     refuse_replaced(declared, flags)
     configs = {name.partition("/")[0] for name in names}

@@ -90,7 +90,7 @@ class ModelsOfDemo:
         return benchmark.with_splits(added)
 
 
-def without(benchmark: Benchmark, lacking: Mapping[str, Generator]) -> Benchmark:
+def without_generators(benchmark: Benchmark, lacking: Mapping[str, Generator]) -> Benchmark:
     """Mark splits (`config/split`) whose packages are not installed as ones that cannot be generated."""
     declared = benchmark.by_key()
     added: dict[str, dict[str, Split]] = {}
@@ -102,7 +102,7 @@ def without(benchmark: Benchmark, lacking: Mapping[str, Generator]) -> Benchmark
     return benchmark.with_splits(added)
 
 
-def left_out(generators: Mapping[str, Generator]) -> Iterator[str]:
+def left_out_lines(generators: Mapping[str, Generator]) -> Iterator[str]:
     """Yield a line for all splits that lack the same packages, given the generators of splits that lack some."""
     keys: dict[str, list[str]] = {}
     for key, generator in generators.items():
@@ -126,7 +126,7 @@ def splits_to_build(
         splits = _installed_splits(benchmark, models, splits, flags)
     if flags.demo:
         unbuilt = [key for key in benchmark.usual() if key not in splits]
-        benchmark = without(benchmark, without_packages(generators_of(benchmark, unbuilt)))
+        benchmark = without_generators(benchmark, without_packages(generators_of(benchmark, unbuilt)))
     if flags.withdraw == DUPLICATES and not flags.dry_run:
         _check_compared(benchmark, splits)
     return benchmark, splits
@@ -177,7 +177,7 @@ def _installed_splits(
             check_installed(generators)
         return splits
     lacking = {**without_packages(generators), **without_packages(models.generators)}
-    for line in left_out(lacking):
+    for line in left_out_lines(lacking):
         click.echo(line, err=True)  # also with --quiet: it is no progress
     return tuple(key for key in splits if key not in lacking)
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import click
 
-from builders.cli.build_options import HOW, BuildFlags, build_options, parsed
+from builders.cli.build_options import BUILD_FLAGS, BuildFlags, build_options, parse_flags
 from builders.cli.console import exit_code
 from builders.errors import BuildError, one_line, os_errors_as_build_errors
 from builders.executors.processes import without_pandas
@@ -52,7 +52,7 @@ def make_command() -> click.Command:
         sections={
             ESSENTIALS: ("in_distribution", "unknown", "name", "out", "splits", "dry_run"),
             "Which rows": ("limit_per_class", "seed"),
-            "How it is built": HOW,
+            "How it is built": BUILD_FLAGS,
         },
         examples=(f"{MODULE} --in-distribution birds --unknown near=other-birds --unknown far=textures",),
     )(_command)
@@ -86,7 +86,7 @@ def _command(in_distribution: Path, unknown: Sequence[str], name: str, **values:
         without_pandas()
     from builders.commands.build import build  # what a build needs is imported when there is one, not for --help
 
-    flags = parsed(values)
+    flags = parse_flags(values)
     if not _NAME.fullmatch(name) or name in BENCHMARKS:
         raise BuildError(
             f"--name {one_line(name)} cannot name this benchmark: use lower-case letters, digits and hyphens, and "

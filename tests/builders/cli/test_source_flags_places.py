@@ -6,7 +6,13 @@ from pathlib import Path
 import pytest
 
 from builders.cifar_benchmark import main
-from builders.cli.source_flags import LocalPath, as_place, default_cache, listed_sources, refuse_wrong_folders
+from builders.cli.source_flags import (
+    LocalPath,
+    default_cache,
+    listed_sources,
+    parse_source_place,
+    refuse_wrong_folders,
+)
 from builders.errors import BuildError
 from builders.hub.place import HubPlace
 from builders.release.manifest import read_manifest
@@ -36,9 +42,9 @@ def run(tmp_path, monkeypatch, capsys):
 
 
 def test_a_place_is_a_folder_or_on_the_hub(monkeypatch, tmp_path):
-    assert as_place("/data/x") == Path("/data/x")
-    assert as_place("hf:/datasets/x") == Path("hf:/datasets/x")
-    assert as_place("hf://datasets/org/name@v1") == HubPlace("org/name", "v1")
+    assert parse_source_place("/data/x") == Path("/data/x")
+    assert parse_source_place("hf:/datasets/x") == Path("hf:/datasets/x")
+    assert parse_source_place("hf://datasets/org/name@v1") == HubPlace("org/name", "v1")
     (tmp_path / "mine.toml").write_text('dtd = "hf://datasets/org/name/dtd"\nsvhn = "svhn"\n')
     listed = {"dtd": HubPlace("org/name", "main", "dtd"), "svhn": tmp_path / "svhn"}
     assert listed_sources(tmp_path / "mine.toml") == listed
@@ -122,10 +128,10 @@ def test_a_build_from_the_hub_has_the_rows_of_one_from_folders(
 
 def test_addresses_in_stores_are_places_and_what_is_adopted_lies_here(tmp_path):
     pytest.importorskip("upath")
-    place = as_place("s3://bucket/imagenet/")
+    place = parse_source_place("s3://bucket/imagenet/")
     assert (str(place), store_of(place).is_local) == ("s3://bucket/imagenet", False)
     with pytest.raises(BuildError, match="has a user, a password or a signature in it"):
-        as_place("s3://key:secret@bucket/imagenet")
+        parse_source_place("s3://key:secret@bucket/imagenet")
     assert LocalPath().convert(str(tmp_path), None, None) == tmp_path
     with pytest.raises(BuildError, match=r"s3://bucket/lists lies in a store or on the Hub.*Copy it here"):
         LocalPath().convert("s3://bucket/lists", None, None)

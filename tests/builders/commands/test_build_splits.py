@@ -7,7 +7,7 @@ import pytest
 
 from builders.broad_benchmark import BENCHMARK, main
 from builders.cli.build_options import BuildFlags
-from builders.commands.build_splits import ModelsOfDemo, left_out
+from builders.commands.build_splits import ModelsOfDemo, left_out_lines
 from builders.generate.extra import without_packages
 
 VALUES = {
@@ -55,7 +55,7 @@ def without(monkeypatch):
 
 def test_splits_that_lack_the_same_packages_share_a_line(without):
     without("torch", "timm", "diffusers", "torchattacks", "transformers", "accelerate")
-    lines = list(left_out(without_packages(models().generators)))
+    lines = list(left_out_lines(without_packages(models().generators)))
     sentences = [line.partition(". For these, too: pip install 'unknown-detection[generate]'")[0] for line in lines]
     assert sentences == [
         f"left out {ATTACKED[0]}, {ATTACKED[2]}: timm, torch are not installed",
