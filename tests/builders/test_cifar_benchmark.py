@@ -32,7 +32,7 @@ from tests.builders.demo_pairs import cifar100_pairs, near_duplicates
 from tests.builders.indexes import whole_index, whole_indexes
 from tests.builders.layouts import LAYOUTS
 from tests.builders.trees import linked
-from tests.killing import killed_at_rename, tree, watched_at_renames
+from tests.killing import watched_at_renames
 
 SPLITS = tuple(BENCHMARK.by_key())
 ARRAYS = ("cifar/test", "cifar/near_ood", "cifar/far_ood_svhn", "cifar-train/train")
@@ -224,14 +224,6 @@ def test_other_layouts_of_all_sources_give_the_same_rows(cifar_release, demo, la
     assert built == {key: expected[key] for key in splits}
 
 
-@pytest.mark.slow
-def test_the_number_of_workers_changes_no_byte(demo, tmp_path):
-    splits = [key for key in SPLITS if key != "cifar/far_ood_gaussian"]
-    for workers in (1, 2):
-        build_demo(demo, tmp_path / str(workers), benchmark=BENCHMARK, splits=splits, workers=workers)
-    assert files_of(tmp_path / "1") == files_of(tmp_path / "2")
-
-
 def test_runs_for_some_splits_with_two_workers_make_the_release_of_all(cifar_release, demo, tmp_path):
     for keys in (("cifar-external/train",), ("cifar/test", "cifar/far_ood_dtd")):
         build_demo(demo, tmp_path, benchmark=BENCHMARK, splits=keys, workers=2)
@@ -262,12 +254,6 @@ def test_a_killed_build_goes_on_to_the_same_bytes(cifar_release, demo, watched, 
     build_demo(demo, out, benchmark=BENCHMARK, splits=KILLED_SPLITS)
     assert_same_files(out, cifar_release, 2 * len(KILLED_SPLITS), lambda name: name.startswith(("data/", "index/")))
     assert not list(out.rglob("*.pack"))
-
-
-@pytest.mark.slow
-def test_a_real_kill_leaves_what_was_copied(demo, watched, tmp_path):
-    killed_at_rename(14, KILLED, tmp_path / "out", demo["dtd"].parent, *KILLED_SPLITS)
-    assert tree(tmp_path / "out") == tree(watched.as_killed(14))
 
 
 def test_a_second_run_makes_no_image_again_and_a_lost_shard_from_its_packs_alone(demo, tmp_path, monkeypatch):

@@ -128,15 +128,6 @@ def accounts(split):
     return len(split.rows) + sum(e.images for e in split.excluded) == split.available
 
 
-def test_an_adopted_release_has_its_rows_under_any_seed(demo, release, published):
-    plans = planned(demo, published, seed=11)
-    for key in SPLITS:
-        expected = [row["source_id"] for row in rows_of(release, key)]
-        assert sorted(ids(plans[key])) == sorted(expected), key
-        assert ids(plans[key]) != expected  # the order is keyed by the seed
-        assert accounts(plans[key])
-
-
 def test_an_adopted_release_has_its_digests_under_its_seed(demo, release, published, tmp_path):
     built = build_demo(demo, tmp_path / "out", adopt=published, index_only=True)
     before = json.loads((release / "manifest.json").read_text())
@@ -152,9 +143,9 @@ def test_the_command_line_adopts_and_says_so(demo, release, published, tmp_path,
     assert main([*flags, "--adopt", str(published.parent)]) == 0
     assert "imagenet/near_ood: adopted 200 classes, 400 images (the paper: 10,000)" in capsys.readouterr().err
     for key in SPLITS:
-        assert {r["id"]: r["content_sha256"] for r in rows_of(out, key)} == {
-            r["id"]: r["content_sha256"] for r in rows_of(release, key)
-        }
+        built, expected = ([(r["id"], r["content_sha256"]) for r in rows_of(root, key)] for root in (out, release))
+        assert sorted(built) == sorted(expected), key
+        assert built != expected, key  # the order is keyed by the seed
     assert json.loads((out / "manifest.json").read_text())["configs"]["imagenet"]["splits"]["near_ood"]["adopted"]
     other = tmp_path / "empty"
     other.mkdir()

@@ -74,12 +74,6 @@ def test_only_the_sources_of_the_chosen_splits_are_asked_for(run):
     assert "--imagenet DIR" not in err
 
 
-def test_a_config_alone_means_all_its_splits(run, demo):
-    code, out, _ = run("--splits", "imagenet-train", "--imagenet", demo["imagenet"], "--allow-partial", "--dry-run")
-    assert code == 0
-    assert [line.split()[0] for line in out.splitlines()[1:2]] == ["imagenet-train/train"]
-
-
 def test_a_split_of_validation_images_needs_no_training_images(run, demo, tmp_path):
     (tmp_path / "imagenet").mkdir()
     for name in ("val", MARKER):
