@@ -47,6 +47,10 @@ _SCENE_CLASSES = AllClasses(
     "section 3.1 takes no class out, though `bridge` is a class of both; which images are bridges is not published"
 )
 
+_known = functools.partial(Split, role="in_distribution", source=CIFAR100, classes=KNOWN)
+_external = functools.partial(
+    Split, role="external", source=IMAGENET, partitions=("train",), classes=EXTERNAL, generator=FIXED_RESIZE
+)
 _far = functools.partial(Split, role="far_ood", classes=UNEXAMINED, quota=Total(4_000), paper=PaperCount(4_000))
 _all_images = functools.partial(_far, partitions=("images",), quota=AllImages())
 
@@ -85,22 +89,16 @@ BENCHMARK = Benchmark(
             duplicates_of="cifar-train/train",
             overlaps="cifar",
             splits=(
-                Split(
+                _known(
                     name="validation",
-                    role="in_distribution",
-                    source=CIFAR100,
                     partitions=("train",),
-                    classes=KNOWN,
                     quota=PerClass(50, half=True),
                     paper=PaperCount(2_000),
                     published="valid/cifar40",
                 ),
-                Split(
+                _known(
                     name="test",
-                    role="in_distribution",
-                    source=CIFAR100,
                     partitions=("test",),
-                    classes=KNOWN,
                     quota=AllImages(),
                     paper=PaperCount(4_000),
                     published="test/cifar40",
@@ -133,16 +131,11 @@ BENCHMARK = Benchmark(
                     paper=PaperCount(10_000),
                     generator=GAUSSIAN_NOISE,
                 ),
-                Split(
+                _external(
                     name="external_validation",
-                    role="external",
-                    source=IMAGENET,
-                    partitions=("train",),
-                    classes=EXTERNAL,
                     quota=Total(2_000, half=True),
                     paper=PaperCount(2_000),
                     published="valid/new-tinyimagenet158",
-                    generator=FIXED_RESIZE,
                 ),
             ),
         ),
@@ -152,12 +145,9 @@ BENCHMARK = Benchmark(
             description="In-distribution training images (CIFAR-40), kept apart so that evaluating never downloads "
             "them.",
             splits=(
-                Split(
+                _known(
                     name="train",
-                    role="in_distribution",
-                    source=CIFAR100,
                     partitions=("train",),
-                    classes=KNOWN,
                     quota=Rest("cifar/validation"),
                     paper=PaperCount(18_000),
                     published="train/cifar40",
@@ -170,16 +160,11 @@ BENCHMARK = Benchmark(
             description="External training images (Tiny ImageNet158-FIX) for methods that train on unknowns.",
             overlaps="cifar",
             splits=(
-                Split(
+                _external(
                     name="train",
-                    role="external",
-                    source=IMAGENET,
-                    partitions=("train",),
-                    classes=EXTERNAL,
                     quota=PerClass(500, parent="cifar/external_validation"),
                     paper=PaperCount(79_000),
                     published="train/new-tinyimagenet158",
-                    generator=FIXED_RESIZE,
                 ),
             ),
         ),

@@ -7,6 +7,7 @@ Tested by `tests/builders/plan/test_planner.py`.
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Sequence
 
@@ -28,6 +29,10 @@ from unknown_detection.commands import run_builder
 KNOWN = Classes("imagenet", "in_distribution")
 EXTERNAL = Classes("imagenet", "external")
 
+_known = functools.partial(Split, role="in_distribution", source="imagenet", classes=KNOWN)
+_far = functools.partial(Split, role="far_ood", quota=Total(10_000), paper=PaperCount(10_000))
+_external = functools.partial(Split, role="external", source="imagenet", partitions=("train",), classes=EXTERNAL)
+
 BENCHMARK = Benchmark(
     name="imagenet",
     title="Unified unknown detection benchmark, ImageNet scale",
@@ -43,22 +48,16 @@ BENCHMARK = Benchmark(
             "unknowns, and external images to choose hyperparameters on.",
             overlaps="imagenet",
             splits=(
-                Split(
+                _known(
                     name="validation",
-                    role="in_distribution",
-                    source="imagenet",
                     partitions=("train",),
-                    classes=KNOWN,
                     quota=PerClass(50, half=True),
                     paper=PaperCount(10_000),
                     published="valid/imagenet200",
                 ),
-                Split(
+                _known(
                     name="test",
-                    role="in_distribution",
-                    source="imagenet",
                     partitions=("val",),
-                    classes=KNOWN,
                     quota=AllImages(),
                     paper=PaperCount(10_000),
                     published="test/imagenet200",
@@ -73,19 +72,15 @@ BENCHMARK = Benchmark(
                     paper=PaperCount(10_000),
                     published="test/near-imagenet200",
                 ),
-                Split(
+                _far(
                     name="far_ood_food32",
-                    role="far_ood",
                     source="food101",
                     partitions=("images",),
                     classes=Classes("food101", "keep"),
-                    quota=Total(10_000),
-                    paper=PaperCount(10_000),
                     published="test/food101",
                 ),
-                Split(
+                _far(
                     name="far_ood_caltech45",
-                    role="far_ood",
                     source="caltech256",
                     partitions=("images",),
                     classes=Classes("caltech256", "keep"),
@@ -97,22 +92,15 @@ BENCHMARK = Benchmark(
                     ),
                     published="test/caltech256",
                 ),
-                Split(
+                _far(
                     name="far_ood_places82",
-                    role="far_ood",
                     source="places365",
                     partitions=("val", "train"),
                     classes=Classes("places365", "keep"),
-                    quota=Total(10_000),
-                    paper=PaperCount(10_000),
                     published="test/places365",
                 ),
-                Split(
+                _external(
                     name="external_validation",
-                    role="external",
-                    source="imagenet",
-                    partitions=("train",),
-                    classes=EXTERNAL,
                     quota=PerClass(50, half=True),
                     paper=PaperCount(19_700),
                     published="valid/external-imagenet394",
@@ -125,12 +113,9 @@ BENCHMARK = Benchmark(
             description="In-distribution training images (ImageNet-200), kept apart so that evaluating never "
             "downloads them.",
             splits=(
-                Split(
+                _known(
                     name="train",
-                    role="in_distribution",
-                    source="imagenet",
                     partitions=("train",),
-                    classes=KNOWN,
                     quota=Rest("imagenet/validation"),
                     paper=PaperCount(
                         250_000,
@@ -147,12 +132,8 @@ BENCHMARK = Benchmark(
             description="External training images (External ImageNet-394) for methods that train on unknowns.",
             overlaps="imagenet",
             splits=(
-                Split(
+                _external(
                     name="train",
-                    role="external",
-                    source="imagenet",
-                    partitions=("train",),
-                    classes=EXTERNAL,
                     quota=Rest("imagenet/external_validation"),
                     paper=PaperCount(
                         492_500,
