@@ -26,13 +26,7 @@ from builders.storage.text_files import read_csv
 
 
 def adopt(
-    benchmark: Benchmark,
-    splits: Sequence[str],
-    copy: Path,
-    indexes: Mapping[str, SourceIndex],
-    log: Log,
-    *,
-    seed: int,
+    benchmark: Benchmark, splits: Sequence[str], copy: Path, indexes: Mapping[str, SourceIndex], log: Log, *, seed: int
 ) -> dict[str, Adopted]:
     """Read the classes and images of the given splits from a copy of the published benchmark.
 
@@ -125,11 +119,7 @@ def _read_lists(path: Path, benchmark: Benchmark) -> Iterator[tuple[int, list[st
 
 
 def _from_folders(
-    benchmark: Benchmark,
-    keys: Sequence[str],
-    copy: Path,
-    indexes: Mapping[str, SourceIndex],
-    log: Log,
+    benchmark: Benchmark, keys: Sequence[str], copy: Path, indexes: Mapping[str, SourceIndex], log: Log
 ) -> dict[str, Adopted]:
     root = _root(copy, benchmark)
     published = {root / split.published for split in _kept_in_folders(benchmark)}

@@ -79,12 +79,7 @@ _DATA_TYPES: Mapping[ColumnType, str] = {
 _PARQUET = "application/x-parquet"
 """As in the specification's examples; mlcroissant (1.1) reads no other as Parquet."""
 
-_MEDIA_TYPES = {
-    "parquet": _PARQUET,
-    "csv": "text/csv",
-    "png": "image/png",
-    "md": "text/markdown",
-}
+_MEDIA_TYPES = {"parquet": _PARQUET, "csv": "text/csv", "png": "image/png", "md": "text/markdown"}
 
 
 def croissant_text(manifest: Manifest) -> str:

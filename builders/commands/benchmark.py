@@ -57,10 +57,7 @@ def make_command(benchmark: Benchmark) -> click.Command:
         help=f"Build a release of {benchmark.title}, from your own copies of its source datasets.",
         sections={
             ESSENTIALS: ESSENTIAL,
-            "Sources (run without any to see where to get each, and its layouts)": [
-                *sources,
-                "sources",
-            ],
+            "Sources (run without any to see where to get each, and its layouts)": [*sources, "sources"],
             "Which rows": [*variants, "adopt", "withdraw", "limit_per_class", "seed"],
             "Models that make images": [parameter(flag.name) for flag in settings],
             "How it is built": BUILD_FLAGS,

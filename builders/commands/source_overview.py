@@ -16,11 +16,7 @@ from builders.sources.base import Source
 from builders.storage.paths import store_of
 from unknown_detection.words import byte_text
 
-MAY_PUBLISH: Mapping[str, str] = {
-    "open": "images",
-    "gated": "images, not publicly",
-    "ids-only": "ids only",
-}
+MAY_PUBLISH: Mapping[str, str] = {"open": "images", "gated": "images, not publicly", "ids-only": "ids only"}
 """What a licence lets one publish, in a few words."""
 
 _LICENCE = 32
@@ -91,11 +87,7 @@ class Overview:
             "title": source.title,
             "edition": source.edition,
             "needed_by": {name: list(splits) for name, splits in self.needed_by.items()},
-            "licence": {
-                "name": source.licence.name,
-                "url": source.licence.url,
-                "publish": source.licence.publish,
-            },
+            "licence": {"name": source.licence.name, "url": source.licence.url, "publish": source.licence.publish},
             "page": obtain.page if obtain else None,
             "files": [
                 {
