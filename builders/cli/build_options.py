@@ -45,7 +45,7 @@ class BuildFlags:
 
     Attributes:
         out: the release's folder, or its address in a store.
-        splits: the values of `--splits`, as `builders.cli.split_choice.split_names` reads them.
+        splits: the values of `--splits`, as `builders.cli.split_choice.parse_split_names` reads them.
         seed: keys every draw.
         check: `fast` or `decode`.
         withdraw: a CSV file's path, or the word `duplicates`.

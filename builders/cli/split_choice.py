@@ -60,7 +60,7 @@ def _splits_of_release(ctx: click.Context) -> list[str]:
         return []
 
 
-def split_names(values: Sequence[str]) -> list[str]:
+def parse_split_names(values: Sequence[str]) -> list[str]:
     """Return the names in the option's values, which may be given several times.
 
     Raises:
@@ -114,6 +114,6 @@ def chosen_splits(values: Sequence[str], keys: Sequence[str], where: str) -> tup
     Raises:
         BuildError: a name is empty, or neither a config nor a split.
     """
-    names = split_names(values)
+    names = parse_split_names(values)
     refuse_unknown_splits(names, keys, where)
     return tuple(key for key in keys if not names or is_selected(key, names))

@@ -70,10 +70,12 @@ def make_command(benchmark: Benchmark) -> click.Command:
     def command(**values: Any) -> None:
         if own_process():
             without_pandas()
-        from builders.commands.build import build  # what a build needs is imported when there is one, not for --help
+        from builders.commands.build import (
+            run_build,  # what a build needs is imported when there is one, not for --help
+        )
 
         with os_errors_as_build_errors("read the sources and write the release"):
-            build(benchmark, module, parse_flags(values, sources, benchmark.variants, settings))
+            run_build(benchmark, module, parse_flags(values, sources, benchmark.variants, settings))
 
     for option in (
         *source_options(sources),

@@ -23,7 +23,7 @@ from builders.cli.source_flags import (
     source_places,
     sources_file_hint,
 )
-from builders.cli.split_choice import is_selected, refuse_unknown_splits, split_names
+from builders.cli.split_choice import is_selected, parse_split_names, refuse_unknown_splits
 from builders.commands.build_splits import ModelsOfDemo, listed_in_demo, note_left_out, splits_to_build
 from builders.commands.summary import built_text, dry_run_document, dry_run_text
 from builders.declare.benchmark import Benchmark, split_of
@@ -148,7 +148,7 @@ WORKER_IMPORTS = ("builders.declare.benchmark", "builders.generate.task", "build
 pyarrow asks for the last at the first array that it makes of one of NumPy's."""
 
 
-def build(declared: Benchmark, module: str, flags: BuildFlags) -> None:
+def run_build(declared: Benchmark, module: str, flags: BuildFlags) -> None:
     """Build a benchmark as flags ask for, and print what was built.
 
     Args:
@@ -161,7 +161,7 @@ def build(declared: Benchmark, module: str, flags: BuildFlags) -> None:
     """
     declared.check()
     benchmark, flags = apply_variants(declared, flags)
-    names = split_names(flags.splits)
+    names = parse_split_names(flags.splits)
     refuse_replaced(declared, flags)
     configs = {name.partition("/")[0] for name in names}
     models = ModelsOfDemo.of(declared, configs, flags)

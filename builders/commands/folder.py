@@ -84,7 +84,7 @@ def make_command() -> click.Command:
 def _command(in_distribution: Path, unknown: Sequence[str], name: str, **values: Any) -> None:
     if own_process():
         without_pandas()
-    from builders.commands.build import build  # what a build needs is imported when there is one, not for --help
+    from builders.commands.build import run_build  # imported when there is a build, not for --help
 
     flags = parse_flags(values)
     if not _NAME.fullmatch(name) or name in BENCHMARKS:
@@ -103,7 +103,7 @@ def _command(in_distribution: Path, unknown: Sequence[str], name: str, **values:
     roots = [known.root, *(folder.images.root for folder in folders)]
     places = {source.key: root for source, root in zip(benchmark.sources(), roots, strict=True)}
     with os_errors_as_build_errors("read the folders and write the release"):
-        build(benchmark, MODULE, dataclasses.replace(flags, folders=places))
+        run_build(benchmark, MODULE, dataclasses.replace(flags, folders=places))
 
 
 def _unknown(value: str) -> Unknown:
