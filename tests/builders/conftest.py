@@ -47,14 +47,7 @@ def build_demo(roots, out, *, benchmark=BENCHMARK, workers=1, executor=None, **c
 
     It runs on this machine's cores if no executor is given.
     """
-    values = {
-        "out": out,
-        "splits": benchmark.ready(),
-        "roots": roots,
-        "seed": 0,
-        "allow_partial": True,
-        "demo": True,
-    }
+    values = {"out": out, "splits": benchmark.ready(), "roots": roots, "seed": 0, "allow_partial": True, "demo": True}
     request = BuildRequest(**(values | changes))
     local = LocalExecutor(workers, preload=WORKER_IMPORTS)
     with TerminalMeter(quiet=True) as meter, executor or local as executor:

@@ -67,10 +67,7 @@ def val_images(imagenet):
 def devkit_files(imagenet):
     """The two files of the devkit that matter, as {path: bytes}."""
     lines = "".join(f"{wnid_ids()[wnid]}\n" for _, wnid, _ in val_images(imagenet))
-    return {
-        f"{KIT}/data/ILSVRC2012_validation_ground_truth.txt": lines.encode(),
-        f"{KIT}/data/meta.mat": meta_mat(),
-    }
+    return {f"{KIT}/data/ILSVRC2012_validation_ground_truth.txt": lines.encode(), f"{KIT}/data/meta.mat": meta_mat()}
 
 
 def flat_val(imagenet, folder):

@@ -345,10 +345,7 @@ def test_parts_are_told_apart_by_role_source_or_partitions():
 @pytest.mark.parametrize(
     ("damage", "sentence"),
     [
-        (
-            lambda t: set_first(t, "sun397", "label", 3),
-            "label is 3, not -1, although facets-t1/test is ",
-        ),
+        (lambda t: set_first(t, "sun397", "label", 3), "label is 3, not -1, although facets-t1/test is "),
         (
             lambda t: set_first(t, "places365", "role", ROLES.index("near_ood")),
             "role is near_ood, which rows of places365 do not have in facets-t1/test",

@@ -122,10 +122,7 @@ def test_each_split_accounts_for_every_image(index):
     for split in drawn(index, 20, 30).values():
         assert split.available == 94
         assert len(split.rows) + sum(exclusion.images for exclusion in split.excluded) == 94
-        assert {exclusion.rule for exclusion in split.excluded if exclusion.images} <= {
-            "image-not-drawn",
-            "outside",
-        }
+        assert {exclusion.rule for exclusion in split.excluded if exclusion.images} <= {"image-not-drawn", "outside"}
 
 
 def test_the_papers_counts_follow_from_an_even_share():

@@ -46,10 +46,7 @@ def split(name, role, decision, transform):
 
 
 def benchmark(transform):
-    splits = (
-        split("test", "in_distribution", "keep", FIXED_RESIZE),
-        split("far_ood", "far_ood", "remove", transform),
-    )
+    splits = (split("test", "in_distribution", "keep", FIXED_RESIZE), split("far_ood", "far_ood", "remove", transform))
     config = Config("pictures", Classes("caltech256", "keep"), "Photographs.", splits)
     return Benchmark("pictures", "Photographs", "1.0.0", 0, "", "", (config,))
 
