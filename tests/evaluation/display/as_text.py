@@ -27,3 +27,8 @@ def page_of(folder):
         r"<(style|script)>.*?</\1>|<[^>]+>", " ", page.partition('<section id="columns"')[0], flags=re.DOTALL
     )
     return " ".join(html.unescape(words).split())
+
+
+def svg_texts(path):
+    """The texts of an SVG, in its order."""
+    return re.findall(r"<text[^>]*>([^<]+)</text>", path.read_text(encoding="utf-8"))

@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("matplotlib", reason="needs the extra `evaluate`")
 
+from tests.evaluation.display.as_text import svg_texts
 from unknown_detection.evaluation.display import canvas, plots
 from unknown_detection.evaluation.metrics.metrics import aurc, risk_coverage
 
@@ -43,10 +44,6 @@ def drawn():
     }
 
 
-def words(svg):
-    return re.findall(r"<text[^>]*>([^<]+)</text>", svg)
-
-
 def test_pictures_come_in_three_formats_and_the_same_bytes_again_and_say_what_they_show(tmp_path):
     for folder in ("one", "two"):
         figures = drawn()
@@ -60,7 +57,7 @@ def test_pictures_come_in_three_formats_and_the_same_bytes_again_and_say_what_th
         assert b"Matplotlib v" not in (tmp_path / "one" / name).read_bytes()
     # They fit the columns of a paper.
     assert {round(figure.get_size_inches()[0], 2) for figure in figures.values()} == {3.25, 6.75}
-    texts = {name: words((tmp_path / "one" / f"{name}.svg").read_text(encoding="utf-8")) for name in figures}
+    texts = {name: svg_texts(tmp_path / "one" / f"{name}.svg") for name in figures}
     assert "4 others" in texts["curves"]
     assert [text for text in texts["curves"] if text.startswith("D0 (")], "the baseline is named though it is worst"
     assert [text[:2] for text in texts["curves"] if text.startswith("D")] == ["D8", "D7", "D6", "D5", "D0"]
@@ -88,7 +85,7 @@ def test_any_name_of_a_detector_is_drawn_as_it_is(name, tmp_path):
         warnings.simplefilter("error")
         for kind, figure in figures.items():
             canvas.save(figure, tmp_path, kind)
-            texts = words((tmp_path / f"{kind}.svg").read_text(encoding="utf-8"))
+            texts = svg_texts(tmp_path / f"{kind}.svg")
             # Once as the title, and once where the detector is named.
             assert len([text for text in texts if text.strip().startswith(name)]) == 2, (kind, texts)
 

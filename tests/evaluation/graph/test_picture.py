@@ -2,7 +2,6 @@
 
 import itertools
 import os
-import re
 import subprocess
 import sys
 
@@ -14,6 +13,7 @@ pytest.importorskip("networkx", reason="needs the extra `evaluate`")
 
 import networkx
 
+from tests.evaluation.display.as_text import svg_texts
 from unknown_detection.evaluation.display.canvas import save
 from unknown_detection.evaluation.graph.picture import EDGES, LONGEST, _arranged, draw_graph
 
@@ -141,5 +141,4 @@ def test_another_process_draws_the_same_bytes(tmp_path):
     subprocess.run([sys.executable, "-c", code, tmp_path / "there"], env=environment, check=True)
     for name in ("graph.png", "graph.svg"):
         assert (tmp_path / "here" / name).read_bytes() == (tmp_path / "there" / name).read_bytes(), name
-    svg = (tmp_path / "here" / "graph.svg").read_text(encoding="utf-8")
-    assert "imagenet" in re.findall(r"<text[^>]*>([^<]+)</text>", svg)
+    assert "imagenet" in svg_texts(tmp_path / "here" / "graph.svg")

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.evaluation.made_rows import figure
 from unknown_detection.evaluation.protocols import broad
-from unknown_detection.evaluation.protocols.figures import Figure
 
 with (Path(__file__).parent / "broad_tables.csv").open(newline="", encoding="utf-8") as file:
     LINES = list(csv.DictReader(file))
@@ -43,20 +43,14 @@ def of_splits(model, setting, detector):
     kinds = {}
     for line in LINES:
         if (line["model"], line["setting"]) == (model, setting) and line["split"]:
-            named = (
-                "broad",
-                f"broad-{line['kind']}",
-                setting,
-                "test",
-                line["split"],
-                "auroc",
-                "",
-                "as_published",
-                "",
-                "",
-            )
-            figure = Figure(*named, value=float(line[detector]), factor=1.0, n_known=1, n_unknown=1)
-            kinds.setdefault(line["kind"], []).append(figure)
+            names = {
+                "protocol": "broad",
+                "config": f"broad-{line['kind']}",
+                "setting": setting,
+                "unknown": line["split"],
+            }
+            of_split = figure(float(line[detector]), **names, factor=1.0)
+            kinds.setdefault(line["kind"], []).append(of_split)
     return kinds
 
 
@@ -72,8 +66,8 @@ def test_averages_are_the_papers(setting, kinds, model, detector):
     figures = of_splits(model, setting, detector)
     printed = printed_means(model, setting, detector)
     assert len(figures) == kinds == len(printed) - 1
-    *means, overall = [figure for figure in broad.averaged(figures) if figure.statistic == "mean"]
-    averages = {figure.config.removeprefix("broad-"): figure.value for figure in means} | {"": overall.value}
+    *means, overall = [mean for mean in broad.averaged(figures) if mean.statistic == "mean"]
+    averages = {mean.config.removeprefix("broad-"): mean.value for mean in means} | {"": overall.value}
     assert overall.unknown == " + ".join(figures)
     assert averages.keys() == printed.keys()
     for kind, value in averages.items():

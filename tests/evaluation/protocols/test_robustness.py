@@ -47,16 +47,12 @@ def test_the_table_of_the_paper():
 
 def test_values_keep_the_unit_of_the_figure():
     measured = detector_robustness(table_3())
-    mean, variance, score = (
-        only(measured, metric=FPR.metric, statistic=name)
-        for name in ("mixture_mean", "mixture_variance", "robustness")
-    )
+    names = ("mixture_mean", "mixture_variance", "robustness")
+    mean, variance, score = (only(measured, metric=FPR.metric, statistic=name) for name in names)
     assert mean.value == pytest.approx(mean.reported / 100)
     assert variance.value == pytest.approx(variance.reported / 100**2)
     assert score.value == pytest.approx(mean.value * variance.value**0.5)
-    mean, variance, score = (
-        only(measured, metric="auroc", statistic=name) for name in ("mixture_mean", "mixture_variance", "robustness")
-    )
+    mean, variance, score = (only(measured, metric="auroc", statistic=name) for name in names)
     assert score.value == score.reported == pytest.approx(variance.value**0.5 / mean.value)
 
 

@@ -1,12 +1,12 @@
 """Pictures of a report that need rows of their own: correlations of scores, as in BROAD's figure 3."""
 
 import csv
-import re
 
 import numpy as np
 import pytest
 
 from tests.evaluation.broad_release import SPLITS, make_broad
+from tests.evaluation.display.as_text import svg_texts
 from unknown_detection.evaluation.__main__ import main
 from unknown_detection.evaluation.display.names import detector_name
 from unknown_detection.evaluation.releases import load
@@ -33,18 +33,15 @@ def test_scores_are_drawn_by_kind_of_shift_and_correlated_on_held_out_known_rows
     splits = ",".join(dict.fromkeys(key.split("/")[0] for key in SPLITS))
     options = ["report", "--scores", str(tmp_path / "run.csv"), "--release", str(tmp_path / "release"), "--plots"]
     assert main([*options, "--splits", splits, "--out", str(tmp_path / "out")]) == 0
-    svg = (tmp_path / "out" / "plots" / "correlation-broad.svg").read_text(encoding="utf-8")
-    output = re.findall(r"<text[^>]*>([^<]+)</text>", svg)
-    assert "Correlation of scores on in-distribution rows of held_out, run" in " ".join(output)
-    assert {detector_name(name) for name in DETECTORS} <= set(output)
+    texts = svg_texts(tmp_path / "out" / "plots" / "correlation-broad.svg")
+    assert "Correlation of scores on in-distribution rows of held_out, run" in " ".join(texts)
+    assert {detector_name(name) for name in DETECTORS} <= set(texts)
     expected = []
     for first in DETECTORS:
         for second in DETECTORS:
             a, b = (held_out[name] - held_out[name].mean() for name in (first, second))
             expected.append(f"{100 * (a @ b) / np.sqrt((a @ a) * (b @ b)):z.0f}")
-    cells = "\n".join(output)
-    assert "\n".join(expected) in cells.replace("−", "-")
-    svg = (tmp_path / "out" / "plots" / "densities-broad.svg").read_text(encoding="utf-8")
-    drawn = set(re.findall(r"<text[^>]*>([^<]+)</text>", svg))
+    assert "\n".join(expected) in "\n".join(texts).replace("−", "-")
+    drawn = set(svg_texts(tmp_path / "out" / "plots" / "densities-broad.svg"))
     assert {"known", "adversarial", "corruption", "multi-label", "rows (%)"} <= drawn
     assert {detector_name(name) for name in DETECTORS} <= drawn

@@ -82,6 +82,12 @@ def report(out, demo, *words):
     return main(["report", "--release", str(demo), "--out", str(out), "--no-plots", *map(str, words)])
 
 
+def refused(capsys, *words):
+    """What a refused report says on stderr."""
+    assert report(*words) == 2
+    return capsys.readouterr().err
+
+
 def value(figures, **named):
     (matching,) = [line["value"] for line in figures.to_dict("records") if named.items() <= line.items()]
     return matching
@@ -350,8 +356,7 @@ def test_two_files_of_one_name_and_one_run_twice_are_refused(tmp_path, demo, row
     assert "Several scores files have the name run; rename them" in capsys.readouterr().err
     copy = tmp_path / "again.parquet"
     copy.write_bytes((tmp_path / "run.parquet").read_bytes())
-    assert report(tmp_path / "out", demo, "--scores", paths[0], copy) == 2
-    assert "run and again both have" in capsys.readouterr().err
+    assert "run and again both have" in refused(capsys, tmp_path / "out", demo, "--scores", paths[0], copy)
 
 
 def test_ways_of_training_whose_files_would_have_one_name_are_refused(tmp_path, demo, rows, capsys):
@@ -448,13 +453,11 @@ def test_a_report_is_replaced_but_nothing_else(tmp_path, demo, path, capsys):
     out = tmp_path / "out"
     assert report(out, demo, "--scores", path, "--csv") == 0
     (out / "tables" / "left-over.md").write_text("mine")
-    assert report(out, demo, "--scores", path) == 2
-    assert "1, such as tables/left-over.md. Choose another folder" in capsys.readouterr().err
+    assert "1, such as tables/left-over.md. Choose another folder" in refused(capsys, out, demo, "--scores", path)
     (out / "tables" / "left-over.md").unlink()
     assert report(out, demo, "--protocol", "od-test", "--scores", path) == 0
     assert sorted(contents(out)) == ["figures.parquet", "report.html"]
-    assert report(path, demo, "--scores", path) == 2
-    assert "is a file, not a folder for the report; choose another" in capsys.readouterr().err
+    assert "is a file, not a folder for the report; choose another" in refused(capsys, path, demo, "--scores", path)
 
 
 def test_a_report_that_breaks_off_leaves_the_old_one(tmp_path, demo, path, monkeypatch):
