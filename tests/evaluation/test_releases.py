@@ -13,6 +13,7 @@ import pytest
 from PIL import Image
 
 from builders.release.digests import rows_digest
+from tests.builders.conftest import files_of
 from tests.evaluation.refusals import refusal
 from tests.hf_scripts.samples import LABELS, REPO, make_release, png
 from unknown_detection.evaluation import releases
@@ -151,8 +152,7 @@ def test_another_build_under_the_same_name_and_card(copy):
 def published(folder, hub, api, only_loopback):
     """The release on the stand-in, tagged v1.0.0."""
     hub.create(REPO)
-    files = {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-    hub.commit(REPO, files)
+    hub.commit(REPO, files_of(folder))
     hub.tag(REPO, "v1.0.0")
     return hub
 

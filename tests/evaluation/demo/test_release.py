@@ -12,6 +12,7 @@ from sklearn.datasets import load_digits
 
 from builders.release.duplicates import read_pairs
 from builders.release.schema import ROLES, is_demo_schema
+from tests.builders.conftest import files_of
 from unknown_detection.evaluation.demo.release import CONFIG, KNOWN, MIXED, SHIFTS, TRAIN, make_release
 from unknown_detection.evaluation.releases import load
 from unknown_detection.evaluation.scoring.joining import release_index
@@ -134,9 +135,7 @@ def test_pairs_say_of_both_rows_what_their_splits_say_and_stand_in_order(demo):
 
 def test_the_same_files_come_again(demo, tmp_path):
     make_release(tmp_path)
-    first = {path.relative_to(demo): path.read_bytes() for path in demo.rglob("*") if path.is_file()}
-    second = {path.relative_to(tmp_path): path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
-    assert first == second
+    assert files_of(tmp_path) == files_of(demo)
 
 
 def test_the_manifest_lists_every_file_with_its_digest(demo):
@@ -150,4 +149,4 @@ def test_the_manifest_lists_every_file_with_its_digest(demo):
             for entry in (*split["data"], split["index"]):
                 assert hashlib.sha256((demo / entry["path"]).read_bytes()).hexdigest() == entry["sha256"]
                 listed.add(entry["path"])
-    assert listed == {path.relative_to(demo).as_posix() for path in demo.rglob("*") if path.is_file()}
+    assert listed == files_of(demo).keys()

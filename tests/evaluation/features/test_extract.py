@@ -19,6 +19,7 @@ torch = pytest.importorskip("torch", reason="runs torch models")
 timm = pytest.importorskip("timm", reason="runs one of timm's models")
 pytest.importorskip("torchvision", reason="preprocesses images")
 
+from tests.builders.conftest import files_of  # noqa: E402
 from tests.evaluation import small_models  # noqa: E402
 from tests.evaluation.display.as_text import page_of  # noqa: E402
 from tests.evaluation.samples import CONFIG, LABELS, fitted, small_release  # noqa: E402
@@ -68,10 +69,6 @@ def features_of(tmp_path, split="test", out="out", config=CONFIG):
     return FeatureStore.open(tmp_path / out).features(config, split)
 
 
-def contents(root):
-    return {path.relative_to(root).as_posix(): path.read_bytes() for path in sorted(root.rglob("*")) if path.is_file()}
-
-
 def test_features_are_those_of_the_model(release, extract, tmp_path):
     """Against the model itself, run on the images one by one."""
     code, out, _ = extract()
@@ -103,7 +100,7 @@ def test_damaged_features_are_not_there_already(extract, tmp_path):
     """An emptied block, and one that is cut; both are computed again, and a split that is gone is."""
     flags = only("test,near_ood")
     assert extract(*flags)[0] == 0
-    complete = contents(tmp_path / "out")
+    complete = files_of(tmp_path / "out")
     folder = tmp_path / "out" / "features" / CONFIG
     (first,), (second,) = (list((folder / split).iterdir()) for split in ("test", "near_ood"))
     first.write_bytes(b"")
@@ -112,7 +109,7 @@ def test_damaged_features_are_not_there_already(extract, tmp_path):
     lines = extract(*flags)[1].splitlines()
     assert f"{CONFIG}/test: 40 of 40 images" in lines
     assert f"{CONFIG}/near_ood: 24 of 24 images" in lines
-    assert contents(tmp_path / "out") == complete
+    assert files_of(tmp_path / "out") == complete
     shutil.rmtree(folder / "near_ood")
     assert main(["score", "--features", str(tmp_path / "out"), "--out", str(tmp_path / "scores.parquet")]) == 2
 
@@ -138,7 +135,7 @@ def test_a_row_has_its_numbers_wherever_it_stands(extract, release, tmp_path):
     flags = (*only("test,far_ood_noise"), "--batch-size", "16")
     assert extract(*flags)[0] == 0
     assert extract(*flags, "--workers", "2", out="workers")[0] == 0
-    assert contents(tmp_path / "workers") == contents(tmp_path / "out")
+    assert files_of(tmp_path / "workers") == files_of(tmp_path / "out")
     order = [*range(39, 12, -3), *range(0, 39, 5)]
     small_release(tmp_path / "other", {f"{CONFIG}/test": order})
     assert extract("--batch-size", "16", out="shuffled", where=tmp_path / "other")[0] == 0
@@ -171,18 +168,18 @@ def test_another_batch_size_changes_the_last_digits_only(extract, weights, relea
 
 def test_later_runs_add_splits_and_leave_the_others(extract, tmp_path):
     assert extract(*only("test"))[0] == 0
-    before = contents(tmp_path / "out")
+    before = files_of(tmp_path / "out")
     code, out, _ = extract(*only("test,validation"))
     assert code == 0
     assert f"{CONFIG}/test: there already, 40 images" in out.splitlines()
     assert f"{CONFIG}/validation: 60 of 60 images" in out.splitlines()
-    after = contents(tmp_path / "out")
+    after = files_of(tmp_path / "out")
     listed = (json.loads(files.pop("splits.json")) for files in (before, dict(after)))
     assert list(listed) == [[f"{CONFIG}/test"], [f"{CONFIG}/test", f"{CONFIG}/validation"]]
     assert {name: after[name] for name in before} == before
     # Also when it would be computed otherwise today.
     assert extract(*only("test"), "--batch-size", "3")[1].count("there already") == 1
-    assert contents(tmp_path / "out") == after
+    assert files_of(tmp_path / "out") == after
 
 
 def test_a_dry_run_writes_nothing(extract, tmp_path):
@@ -226,14 +223,14 @@ def test_a_run_that_is_killed_goes_on_to_the_same_bytes(extract, weights, tmp_pa
     # The worker has ended too, with or without a complaint, once nobody holds its stderr open any more.
     process.communicate(timeout=60)
     assert process.returncode == -signal.SIGKILL
-    finished = contents(row_blocks)
+    finished = files_of(row_blocks)
     assert 1 <= len(finished) < 3
     code, out, _ = extract(where=release, model=model, out="killed")
     assert code == 0
     assert f"{CONFIG}/test: there already, 20 images" in out.splitlines()
     blocks = sum(not name.startswith(".") for name in finished)
     assert f"{CONFIG}/near_ood: {1100 - 512 * blocks:,} of 1,100 images" in out.splitlines()
-    assert contents(tmp_path / "killed") == contents(tmp_path / "undisturbed")
+    assert files_of(tmp_path / "killed") == files_of(tmp_path / "undisturbed")
 
 
 def test_ctrl_c_keeps_finished_splits_and_says_so(extract, release, weights, tmp_path):
@@ -250,7 +247,7 @@ def test_ctrl_c_keeps_finished_splits_and_says_so(extract, release, weights, tmp
     code, out, _ = extract(out="stopped")
     assert code == 0
     assert "there already" in out
-    assert contents(tmp_path / "stopped") == contents(tmp_path / "undisturbed")
+    assert files_of(tmp_path / "stopped") == files_of(tmp_path / "undisturbed")
 
 
 def test_ctrl_c_before_anything_is_kept_does_not_say_so(release, weights, tmp_path):
@@ -349,12 +346,12 @@ def test_names_that_do_not_exist(extract, flags, message):
 
 def test_features_of_another_release_or_model_in_the_same_folder(extract, tmp_path):
     assert extract(*only("test"))[0] == 0
-    before = contents(tmp_path / "out")
+    before = files_of(tmp_path / "out")
     other = small_release(tmp_path / "other", {f"{CONFIG}/test": range(5)})
     assert "are of the release with digest" in refused(extract(where=other))
     torch.save(of_seed(small_models.cnn, num_classes=4).state_dict(), tmp_path / "other.pt")
     assert "not of small_models.py:cnn with digest" in refused(extract(path=tmp_path / "other.pt"))
-    assert contents(tmp_path / "out") == before
+    assert files_of(tmp_path / "out") == before
 
 
 def test_an_image_that_cannot_be_decoded(extract, release, tmp_path):
@@ -381,14 +378,14 @@ def test_logits_that_are_no_numbers(extract, tmp_path):
 def test_a_release_on_the_hub(release, extract, hub, api, only_loopback, tmp_path):
     """At a tag, to the same bytes as from the folder."""
     hub.create("org/small")
-    hub.commit("org/small", contents(release))
+    hub.commit("org/small", files_of(release))
     hub.tag("org/small", "v1.0.0")
     hub.commit("org/small", {"manifest.json": b"{}"})
     code, out, _ = extract(*only("test"), "--revision", "v1.0.0", where="org/small", out="hub")
     assert code == 0
     assert out.startswith(f"release  org/small at commit {hub.tags('org/small')['v1.0.0'][:12]}, digest")
     assert extract(*only("test"))[0] == 0
-    assert contents(tmp_path / "hub") == contents(tmp_path / "out")
+    assert files_of(tmp_path / "hub") == files_of(tmp_path / "out")
     assert "must list configs with label_names" in refused(extract(where="org/small"))
 
 

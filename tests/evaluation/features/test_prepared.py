@@ -58,9 +58,8 @@ def extract(weights, tmp_path, capsys):
         capsys.readouterr()
         named = ["--splits", ",".join(configs)]
         model = ["--model", f"timm:{MODEL}", "--weights", str(weights), "--device", "cpu"]
-        code = main(
-            ["extract", "--release", str(release), *named, *model, "--out", str(tmp_path / out), "--quiet", *flags]
-        )
+        where = ["--release", str(release), "--out", str(tmp_path / out), "--quiet"]
+        code = main(["extract", *where, *named, *model, *flags])
         captured = capsys.readouterr()
         return code, captured.out, captured.err
 
@@ -118,36 +117,40 @@ def test_prepared_rows_are_evaluated_as_stored_and_a_resize_is_declared(extract,
     assert all(note in page for note in notes)
     figures = read_figures(tmp_path / "report").to_dict("records")
     assert {line["prepared"] for line in figures} == {json.dumps(WAYS)}
-    plain = {
-        (line["setting"], line["unknown"]) for line in figures if line["protocol"] == "broad" and not line["statistic"]
-    }
-    assert plain == {
+    plain = [line for line in figures if line["protocol"] == "broad" and not line["statistic"]]
+    assert {(line["setting"], line["unknown"]) for line in plain} == {
         *(("dsd", split) for split in ("pgd_resnet50", "pgd_vit", "snow", "cocomagenet", "cocomagenet_mono")),
         *(("ed", f"{split}, wrong since the attack") for split in ("pgd_resnet50", "pgd_vit")),
         ("ed", "snow, wrong"),
         ("ed", "test, wrong"),
     }
-    clean = {line["n_known"] for line in figures if line["unknown"] == "cocomagenet" and not line["statistic"]}
-    assert clean == {9}  # three quarters of the 12 clean rows are of the 17 classes
+    assert {line["n_known"] for line in plain if line["unknown"] == "cocomagenet"} == {
+        9
+    }  # three quarters of the 12 clean rows are of the 17 classes
 
 
-def test_what_reaches_the_model_is_what_is_stored_bit_for_bit(weights, tmp_path):
+SNOW = ("broad-corruptions", "snow")
+
+
+@pytest.fixture
+def runner(weights, tmp_path):
+    """Runs the model on one split, whose images are prepared for it."""
+    release = load(str(make_broad(tmp_path / "release", {"/".join(SNOW): SPLITS["/".join(SNOW)]})))
+    return Runner(release, open_model(f"timm:{MODEL}", weights, LABELS, device="cpu"), batch_size=5, workers=1)
+
+
+def test_what_reaches_the_model_is_what_is_stored_bit_for_bit(runner, tmp_path):
     """In every pass over the images (features, ODIN's), for which `Runner` loads the batches."""
-    key = ("broad-corruptions", "snow")
-    release = load(str(make_broad(tmp_path / "release", {"/".join(key): SPLITS["/".join(key)]})))
-    runner = Runner(release, open_model(f"timm:{MODEL}", weights, LABELS, device="cpu"), batch_size=5, workers=1)
     blocks = RowBlocks(tmp_path / "blocks")
-    runner.run(lambda images, ids: {"input": images.flatten(1).numpy()}, blocks, *key, lambda count: None)
-    stored = np.stack([np.asarray(row["image"]) for row in release.images(*key)]).transpose(0, 3, 1, 2)
+    runner.run(lambda images, ids: {"input": images.flatten(1).numpy()}, blocks, *SNOW, lambda count: None)
+    stored = np.stack([np.asarray(row["image"]) for row in runner.release.images(*SNOW)]).transpose(0, 3, 1, 2)
     expected = (stored.astype(np.float32) / np.float32(255) - np.float32(0.5)) / np.float32(0.5)
     assert np.array_equal(blocks.read(("input",))["input"], expected.reshape(len(stored), -1))
 
 
-def test_batches_halve_when_memory_runs_out(weights, tmp_path, capsys):
+def test_batches_halve_when_memory_runs_out(runner, tmp_path, capsys):
     """All rows of the split are computed again, and stored as those of the smaller batch size."""
-    key = ("broad-corruptions", "snow")
-    release = load(str(make_broad(tmp_path / "release", {"/".join(key): SPLITS["/".join(key)]})))
-    runner = Runner(release, open_model(f"timm:{MODEL}", weights, LABELS, device="cpu"), batch_size=5)
+    runner.workers = None
     sizes, counted = [], []
 
     def compute(images, ids, limit=2):
@@ -157,24 +160,24 @@ def test_batches_halve_when_memory_runs_out(weights, tmp_path, capsys):
         return {"input": images.flatten(1).numpy()}
 
     blocks = RowBlocks(tmp_path / "blocks")
-    counts = runner.run(compute, blocks, *key, counted.append)
-    rows = len(release.rows(*key))
+    counts = runner.run(compute, blocks, *SNOW, counted.append)
+    rows = len(runner.release.rows(*SNOW))
     assert sizes == [5, 3] + [2] * -(-rows // 2)
     assert counts.computed == sum(counted) == rows
     assert runner.batch_size == blocks.environment()["batch_size"] == 2
-    complete = Runner(release, runner.model, batch_size=2)
+    complete = Runner(runner.release, runner.model, batch_size=2)
     expected = RowBlocks(tmp_path / "expected")
-    complete.run(lambda images, ids: compute(images, ids, limit=9), expected, *key, lambda count: None)
+    complete.run(lambda images, ids: compute(images, ids, limit=9), expected, *SNOW, lambda count: None)
     assert np.array_equal(blocks.read(("input",))["input"], expected.read(("input",))["input"])
     assert "going on with --batch-size 2" in capsys.readouterr().err
     with pytest.raises(EvaluationError, match="cpu has no memory for a single image with timm:"):
-        runner.run(lambda *batch: compute(*batch, limit=0), RowBlocks(tmp_path / "none"), *key, sizes.append)
+        runner.run(lambda *batch: compute(*batch, limit=0), RowBlocks(tmp_path / "none"), *SNOW, sizes.append)
 
     def fails(images, ids):
         raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
 
     with pytest.raises(RuntimeError, match="mat1 and mat2"):
-        runner.run(fails, RowBlocks(tmp_path / "failed"), *key, sizes.append)
+        runner.run(fails, RowBlocks(tmp_path / "failed"), *SNOW, sizes.append)
 
 
 def test_a_release_that_says_nothing_is_evaluated_with_the_usual_geometry(extract, model, tmp_path):

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from tests.builders.conftest import files_of
 from tests.evaluation.refusals import refusal
 from tests.power import Disk
 from unknown_detection.evaluation.errors import EvaluationError
@@ -43,10 +44,6 @@ def fill(row_blocks, rows=10, size=4, environment=COMPUTED):
     return missing
 
 
-def contents(folder):
-    return {path.name: path.read_bytes() for path in folder.iterdir()}
-
-
 def test_parts_are_read_in_order(tmp_path):
     row_blocks = RowBlocks(tmp_path / "parts")
     assert not row_blocks.is_whole(), "without any rows"
@@ -64,21 +61,21 @@ def test_after_every_power_cut_the_same_run_ends_with_the_same_features(tmp_path
     with (disk := Disk(tmp_path)).watching():
         FeatureStore.begin(tmp_path / "store", IDENTITY, HEAD)
         fill(RowBlocks(tmp_path / "store" / "parts"))
-    files = {path.name: path.read_bytes() for path in (tmp_path / "store").rglob("*") if path.is_file()}
+    files = files_of(tmp_path / "store")
     for cut in disk.cuts:
         cut.put(tmp_path)
         if RowBlocks(tmp_path / "store" / "parts").is_whole():
             assert RowBlocks(tmp_path / "store" / "parts").is_sound()
         FeatureStore.begin(tmp_path / "store", IDENTITY, HEAD)
         fill(RowBlocks(tmp_path / "store" / "parts"))
-        after = {path.name: path.read_bytes() for path in (tmp_path / "store").rglob("*") if path.is_file()}
+        after = files_of(tmp_path / "store")
         assert {name: after[name] for name in files} == files, cut.after
 
 
 def test_only_what_is_missing_is_computed_again(tmp_path):
     row_blocks = RowBlocks(tmp_path / "parts")
     fill(row_blocks)
-    complete = contents(row_blocks.folder)
+    complete = files_of(row_blocks.folder)
     assert fill(row_blocks) == []
     (row_blocks.folder / "000000004-000000008.arrow").unlink()
     # What a killed run leaves: a file under its temporary name.
@@ -86,14 +83,14 @@ def test_only_what_is_missing_is_computed_again(tmp_path):
     assert not row_blocks.is_whole()
     assert "it has only 2 blocks of its rows. Run the command" in refusal(row_blocks.read)
     assert fill(row_blocks) == [range(4, 8)]
-    assert contents(row_blocks.folder) == complete
+    assert files_of(row_blocks.folder) == complete
 
 
 @pytest.mark.parametrize("content", [b"", b"ARROW1\0\0", None], ids=["empty", "cut", "of something else"])
 def test_a_part_that_is_none_is_computed_again(tmp_path, content):
     row_blocks = RowBlocks(tmp_path / "parts")
     fill(row_blocks)
-    complete = contents(row_blocks.folder)
+    complete = files_of(row_blocks.folder)
     first = row_blocks.folder / "000000000-000000004.arrow"
     (row_blocks.folder / "000000008-000000010.arrow").unlink()
     if content is None:
@@ -101,7 +98,7 @@ def test_a_part_that_is_none_is_computed_again(tmp_path, content):
     else:
         first.write_bytes(content)
     assert fill(row_blocks) == [range(0, 4), range(8, 10)]
-    assert contents(row_blocks.folder) == complete
+    assert files_of(row_blocks.folder) == complete
 
 
 @pytest.mark.parametrize("splits", [["test", "near_ood"], ["near_ood"]], ids=["damaged", "gone"])
@@ -192,11 +189,11 @@ def test_what_has_not_been_extracted(tmp_path):
 )
 def test_a_folder_belongs_to_one_release_and_one_model(tmp_path, changes, message):
     FeatureStore.begin(tmp_path / "out", IDENTITY, HEAD)
-    before = contents(tmp_path / "out" / "head")
+    before = files_of(tmp_path / "out" / "head")
     changed = msgspec.structs.replace(IDENTITY, **changes)
     assert re.search(message, refusal(FeatureStore.begin, tmp_path / "out", changed, HEAD))
     assert FeatureStore.begin(tmp_path / "out", IDENTITY, HEAD).identity == IDENTITY
-    assert contents(tmp_path / "out" / "head") == before
+    assert files_of(tmp_path / "out" / "head") == before
 
 
 def test_a_folder_of_other_things(tmp_path):

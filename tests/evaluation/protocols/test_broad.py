@@ -175,11 +175,6 @@ def test_what_a_release_lacks_of_the_paper_is_said():
     assert broad.absent(make_rows(REFERENCE, *complete, SHIFTED[7])) == []
 
 
-def test_errors_among_clean_rows_are_one_more_kind():
-    figure = broad_figure("ed", config="broad-reference", statistic="")
-    assert figure.value == pytest.approx(auc(CLEAN[~CLEAN_WRONG], CLEAN[CLEAN_WRONG]), abs=1e-12)
-
-
 def test_means_are_over_the_splits_of_a_kind_and_then_over_kinds():
     every = figures("broad", make_rows(*GROUPS))
     plain = {f.unknown: f.value for f in every if f.setting == "dsd" and not f.statistic}
@@ -195,14 +190,6 @@ def test_means_are_over_the_splits_of_a_kind_and_then_over_kinds():
     overall = only(every, setting="dsd", unknown="novel_class + adversarial + synthetic + corruption + multi_label")
     assert overall.value == pytest.approx(np.mean(list(kinds.values())))
     assert overall.config == " + ".join(sorted(kinds))
-
-
-def test_the_mean_over_kinds_of_error_detection():
-    every = [f for f in figures("broad", make_rows(*GROUPS)) if f.setting == "ed"]
-    plain = {f.unknown.partition(",")[0]: f.value for f in every if not f.statistic}
-    overall = only(every, unknown="in_distribution + adversarial + corruption")
-    adversarial = (plain["pgd_vit"] + plain["autoattack_vit"]) / 2
-    assert overall.value == pytest.approx((plain["test"] + adversarial + plain["snow"]) / 3)
 
 
 def test_a_part_of_broad_says_what_its_means_are_over():

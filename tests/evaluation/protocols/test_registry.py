@@ -306,10 +306,6 @@ def test_duplicates_are_judged_with_and_without(name):
     assert len(removed) == len(expected) == len(measured) / 2
 
 
-def test_releases_that_do_not_say_which_rows_are_duplicates_are_judged_once():
-    assert {f.rows for f in figures("unknown-detection", make_rows(*CIFAR))} == {"as_published"}
-
-
 @pytest.mark.parametrize(
     ("name", "split"),
     [

@@ -15,6 +15,7 @@ from sklearn.metrics import roc_auc_score
 
 import unknown_detection as ud
 from tests.browser import look_at
+from tests.builders.conftest import files_of
 from tests.evaluation.display.as_text import page_of
 from unknown_detection.evaluation.__main__ import main
 from unknown_detection.evaluation.commands import report as command
@@ -256,7 +257,7 @@ def test_a_protocol_of_one_s_own_is_a_file_with_figures_tables_and_a_headline(tm
     assert re.search(rf"All unknowns together on digits, best first\n.*\nmine +{100 * expected:.2f} ", output)
     assert "All unknowns together" in page_of(tmp_path / "out")
     assert {f"tables/{name}digits{end}.csv" for name, end in (("pooled-", ""), ("pooled-", "-without-duplicates"))} < {
-        *contents(tmp_path / "out")
+        *files_of(tmp_path / "out")
     }
     (tmp_path / "broken.py").write_text("POOLED = 3")
     assert report(tmp_path / "no", demo, "--protocol", f"{tmp_path / 'broken.py'}:POOLED", "--scores", path) == 2
@@ -373,15 +374,11 @@ def test_a_dry_run_checks_and_writes_nothing(tmp_path, demo, path, capsys):
     assert list(tmp_path.iterdir()) == []
 
 
-def contents(folder):
-    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
-
-
 def test_the_same_scores_give_the_same_bytes_and_every_file_is_listed(tmp_path, demo, path):
     for out in ("one", "two"):
         assert report(tmp_path / out, demo, "--scores", path) == 0
-    files = contents(tmp_path / "one")
-    assert files == contents(tmp_path / "two")
+    files = files_of(tmp_path / "one")
+    assert files == files_of(tmp_path / "two")
     assert sorted(files) == ["figures.parquet", "report.html"]
     figures = read_figures(tmp_path / "one")
     assert sorted(figures.attrs["files"]) == sorted(files)
@@ -390,7 +387,7 @@ def test_the_same_scores_give_the_same_bytes_and_every_file_is_listed(tmp_path, 
 
 def test_tables_are_written_on_demand_in_full_precision_and_for_latex(tmp_path, demo, path):
     assert report(tmp_path / "out", demo, "--scores", path, "--csv", "--latex") == 0
-    files = contents(tmp_path / "out")
+    files = files_of(tmp_path / "out")
     name = "tables/unknown-detection-digits"
     assert {"figures.csv", f"{name}.csv", f"{name}.tex", f"{name}-without-duplicates.csv"} < set(files)
     lines = csv.DictReader(files[f"{name}.csv"].decode().splitlines())
@@ -408,7 +405,7 @@ def test_python_gives_the_same_report_as_the_command(tmp_path, demo, path):
     lines = []
     figures = ud.report([path], demo, tmp_path / "python", splits=CONFIG, plots=False, csv=True, log=lines.append)
     assert report(tmp_path / "command", demo, "--scores", path, "--splits", CONFIG, "--csv") == 0
-    assert contents(tmp_path / "python") == contents(tmp_path / "command")
+    assert files_of(tmp_path / "python") == files_of(tmp_path / "command")
     assert figures.equals(read_figures(tmp_path / "python"))
     assert any("demo release" in text for text in lines)
 
@@ -456,18 +453,18 @@ def test_a_report_is_replaced_but_nothing_else(tmp_path, demo, path, capsys):
     assert "1, such as tables/left-over.md. Choose another folder" in refused(capsys, out, demo, "--scores", path)
     (out / "tables" / "left-over.md").unlink()
     assert report(out, demo, "--protocol", "od-test", "--scores", path) == 0
-    assert sorted(contents(out)) == ["figures.parquet", "report.html"]
+    assert sorted(files_of(out)) == ["figures.parquet", "report.html"]
     assert "is a file, not a folder for the report; choose another" in refused(capsys, path, demo, "--scores", path)
 
 
 def test_a_report_that_breaks_off_leaves_the_old_one(tmp_path, demo, path, monkeypatch):
     out = tmp_path / "out"
     assert report(out, demo, "--scores", path) == 0
-    before = contents(out)
+    before = files_of(out)
     monkeypatch.setattr(report_module, "render_page", lambda *words: 1 / 0)
     with pytest.raises(ZeroDivisionError):
         report(out, demo, "--protocol", "od-test", "--scores", path)
-    assert contents(out) == before
+    assert files_of(out) == before
     assert [entry.name for entry in tmp_path.iterdir()] == ["out"]
 
 
@@ -557,7 +554,7 @@ def drawn(tmp_path_factory, demo, rows):
 
 
 def test_pictures_are_drawn_on_the_page_and_as_files(drawn):
-    files = contents(drawn)
+    files = files_of(drawn)
     plots = {f"plots/{name}.{suffix}" for name in NAMES for suffix in ("pdf", "png", "svg")}
     assert set(files) == plots | {"figures.parquet", "report.html"}
     page = files["report.html"].decode()

@@ -106,7 +106,7 @@ def deal(images: DemoImages, classes: Sequence[str], shares: Mapping[str, int]) 
     return {share: images.take(sorted(chosen)) for share, chosen in dealt.items()}
 
 
-def near_duplicates(images: DemoImages, train: DemoImages) -> Mapping[str, tuple[str, float]]:
+def near_pairs(images: DemoImages, train: DemoImages) -> Mapping[str, tuple[str, float]]:
     """Return id and distance of the nearest training image for each near-duplicate of one, by its id."""
     nearest_by_id = {}
     levels = [of.pixels.reshape(len(of.names), -1) / 255 * 16 for of in (images, train)]

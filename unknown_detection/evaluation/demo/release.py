@@ -32,16 +32,7 @@ from builders.release.layout import INDEX_SUFFIX, Layout
 from builders.release.manifest import file_entry
 from builders.release.schema import ROLES, arrow_schema
 from builders.release.tables import write_index
-from unknown_detection.evaluation.demo.images import (
-    DemoImages,
-    blurred,
-    crops,
-    deal,
-    digits,
-    near_duplicates,
-    noise,
-    noisy,
-)
+from unknown_detection.evaluation.demo.images import DemoImages, blurred, crops, deal, digits, near_pairs, noise, noisy
 from unknown_detection.evaluation.files import atomic_path, write_text
 
 CONFIG = "digits"
@@ -113,7 +104,7 @@ def make_release(root: Path) -> None:
             written[split] = _write_split(layout, config, split, rows) | {"role": parts[0][0], "rows": len(rows)}
             all_rows[f"{config}/{split}"] = rows
             for _, images in parts:
-                repeated |= near_duplicates(images, known["train"])
+                repeated |= near_pairs(images, known["train"])
         manifest["configs"][config] = {"label_names": list(KNOWN), "columns": [], "splits": written}
     compared = sorted(split for split in all_rows if not split.startswith(TRAIN))
     comparison = {"by": "similarity-2", "splits": compared, "with": [f"{TRAIN}/train"]}

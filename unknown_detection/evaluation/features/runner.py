@@ -90,8 +90,6 @@ class Runner:
     """Runs a model over the images of a release.
 
     Attributes:
-        release: the release.
-        model: the model.
         batch_size: images per batch; halved whenever the device has too little memory.
         workers: worker processes that decode images; 0 decodes in the main process, None for `default_workers`.
     """

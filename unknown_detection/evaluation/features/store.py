@@ -70,7 +70,6 @@ class FeatureStore:
     """A folder of features.
 
     Attributes:
-        root: the folder.
         identity: the release and the model that the features are of.
         runner: runs the model on the images again, where this process extracted the features; else None.
     """

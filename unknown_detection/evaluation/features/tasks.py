@@ -84,15 +84,20 @@ class Setup:
 
 
 @dataclass(frozen=True)
-class ReadEnvironment:
-    """Returns the environment of a worker: what results depend on besides the model and the images."""
+class _ModelTask:
+    """A task for a worker with a model's setup."""
 
     setup: Setup
 
     @property
     def resources(self) -> Resources:
-        """The resources of the tasks that follow, since the environment has the GPU's name."""
+        """What the task occupies."""
         return self.setup.resources
+
+
+# It takes what the tasks after it take, since the environment has the GPU's name.
+class ReadEnvironment(_ModelTask):
+    """Returns the environment of a worker: what results depend on besides the model and the images."""
 
     def run(self, progress: Progress) -> dict[str, Any]:
         """Return the environment."""
@@ -100,24 +105,18 @@ class ReadEnvironment:
 
 
 @dataclass(frozen=True)
-class ExtractBlocks:
+class ExtractBlocks(_ModelTask):
     """Computes the features of some blocks of a split, and writes each into its file.
 
     `environment` is the first worker's, which all must have; `folder` has the split's blocks, `other_splits` are the
     folders of splits that have some of these rows' features.
     """
 
-    setup: Setup
     environment: Mapping[str, Any]
     key: Key
     folder: Path
     blocks: tuple[range, ...]
     other_splits: tuple[Path, ...]
-
-    @property
-    def resources(self) -> Resources:
-        """What a task occupies."""
-        return self.setup.resources
 
     def run(self, progress: Progress) -> None:
         """Compute the blocks that an earlier try of this task has not written.

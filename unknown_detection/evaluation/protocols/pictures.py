@@ -41,7 +41,6 @@ class Scene:
     """The input of a protocol's pictures: the figures of one training method, and scores of its first run.
 
     Attributes:
-        protocol: the protocol.
         figures: the protocol's figures of all runs, on all rows.
         rows: scored rows by detector, for each config; for all configs together where these are judged so.
         runs: name of the run that the rows of each config are of.
