@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from builders.demo.images import saved
+from builders.demo.images import encode
 
 Pixels = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
@@ -98,7 +98,7 @@ def _smooth(grids: Ints) -> Ints:
 
 
 def _inside(disc: Ints, shape: Ints) -> npt.NDArray[np.bool_]:
-    """Mask of the pixels in a disc of given place, radius and shape: round, square or diamond."""
+    """Return the mask of the pixels in a disc of given place, radius and shape: round, square or diamond."""
     y = np.abs(np.arange(SIZE)[None, :, None] - (4 + disc[:, 0] % 24)[:, None, None])
     x = np.abs(np.arange(SIZE)[None, None, :] - (4 + disc[:, 1] % 24)[:, None, None])
     radius = (4 + disc[:, 2] % 7)[:, None, None]
@@ -117,7 +117,7 @@ def _brighter(image: Pixels) -> Pixels:
 
 
 def _recompressed(image: Pixels) -> Pixels:
-    encoded = saved(Image.fromarray(image), "JPEG", quality=75)
+    encoded = encode(Image.fromarray(image), "JPEG", quality=75)
     return np.asarray(Image.open(io.BytesIO(encoded)))
 
 

@@ -1,4 +1,4 @@
-"""What a source's demo is: the files to draw, or a function that writes its containers.
+"""The types of a source's demo: files to draw, or a function that writes its containers.
 
 Each source has a module beside this one, named by its key. Class names
 are the real ones, file names are fixed, and only the pixels depend on the seed.
@@ -51,7 +51,7 @@ class DemoFiles:
     strays: tuple[str, ...] = ()
 
     def encoded(self, key: str, image: Drawing, seed: int) -> bytes:
-        """The file of an image, given the source's key."""
+        """Return the bytes of an image's file, given the source's key."""
         pixels = image.draw(digest(seed, key, image.class_id), digest(seed, key, image.source_id))
         return ENCODERS[self.troubles.get(image.path, image.kind)](pixels)
 
@@ -68,16 +68,16 @@ class DemoContainers:
 Demo = DemoFiles | DemoContainers
 
 
-def numbers(class_id: str, count: int, limit: int, given: Sequence[int] = ()) -> list[int]:
-    """Return distinct numbers below a limit for a class's file names, as irregular as real ones; `given` go first."""
-    found = dict.fromkeys(given)
-    turn = 0
-    while len(found) < count:
-        found[int.from_bytes(digest("number", class_id, turn)[:4], "big") % limit] = None
-        turn += 1
-    return sorted(found)
+def numbers(class_id: str, count: int, limit: int, fixed: Sequence[int] = ()) -> list[int]:
+    """Return distinct numbers below a limit for a class's file names, as irregular as real ones; `fixed` included."""
+    distinct = dict.fromkeys(fixed)
+    counter = 0
+    while len(distinct) < count:
+        distinct[int.from_bytes(digest("number", class_id, counter)[:4], "big") % limit] = None
+        counter += 1
+    return sorted(distinct)
 
 
 def lines(items: Iterable[str]) -> str:
-    """The text of a list, one item a line."""
+    """Return the text of a list, one item a line."""
     return "".join(f"{item}\n" for item in items)

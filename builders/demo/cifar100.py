@@ -35,15 +35,15 @@ class NearDuplicate:
 
 
 def _order(partition: str) -> list[str]:
-    """Class of each image of CIFAR-100, in the order of the pickle, which like the real one is mixed."""
+    """Return the class of each image in the order of the pickle, which like the real one is mixed."""
     count = _PER_CLASS[_PARTITIONS.index(partition)]
-    keyed = [f"{row.fine}|{number}" for row in tables.cifar100() for number in range(count)]
-    return [item.partition("|")[0] for item in ranked(keyed, f"cifar100 {partition}")]
+    numbered = [f"{row.fine}|{number}" for row in tables.cifar100() for number in range(count)]
+    return [item.partition("|")[0] for item in ranked(numbered, f"cifar100 {partition}")]
 
 
 @functools.cache
 def near_duplicates() -> tuple[NearDuplicate, ...]:
-    """One for each of the 100 classes, the kinds in turn, so that any drawn classes have some of each."""
+    """Return one for each of the 100 classes, the kinds in turn, so that any drawn classes have some of each."""
     train, test, kinds = _order("train"), _order("test"), tuple(CHANGES)
     return tuple(
         NearDuplicate(test.index(row.fine), train.index(row.fine), kinds[row.index % len(kinds)])
@@ -52,8 +52,8 @@ def near_duplicates() -> tuple[NearDuplicate, ...]:
 
 
 def pickle_position(partition: str, name: str, number: int) -> int:
-    """Position in the demo's pickle of a class's image, counted from 0 in the order of the pickle."""
-    return [place for place, fine in enumerate(_order(partition)) if fine == name][number]
+    """Return the position in the pickle of a class's image; `number` counts the class's images from 0."""
+    return [position for position, fine in enumerate(_order(partition)) if fine == name][number]
 
 
 def _write(folder: Path, seed: int) -> None:
@@ -62,14 +62,15 @@ def _write(folder: Path, seed: int) -> None:
     pixels = {
         partition: draw_scenes(
             [digest(seed, "cifar100", name) for name in order],
-            [digest(seed, "cifar100", partition, place) for place in range(len(order))],
+            [digest(seed, "cifar100", partition, position) for position in range(len(order))],
         )
         for partition, order in names.items()
     }
-    for planted in near_duplicates():
-        pixels["test"][planted.test] = CHANGES[planted.kind](pixels["train"][planted.train])
+    for pair in near_duplicates():
+        pixels["test"][pair.test] = CHANGES[pair.kind](pixels["train"][pair.train])
     for equal in EQUAL_PIXELS:
-        pixels[equal.image[0]][pickle_position(*equal.image)] = pixels[equal.other[0]][pickle_position(*equal.other)]
+        original = pixels[equal.other[0]][pickle_position(*equal.other)]
+        pixels[equal.image[0]][pickle_position(*equal.image)] = original
     fine = {row.fine: row.index for row in tables.cifar100()}
     coarse_names = sorted({row.coarse for row in tables.cifar100()})
     coarse = {row.fine: coarse_names.index(row.coarse) for row in tables.cifar100()}
@@ -77,16 +78,16 @@ def _write(folder: Path, seed: int) -> None:
     for partition, batch in (("train", "training batch 1 of 1"), ("test", "testing batch 1 of 1")):
         order = names[partition]
         files[partition] = {
-            "filenames": [f"{name}_s_{place:06d}.png" for place, name in enumerate(order)],
+            "filenames": [f"{name}_s_{position:06d}.png" for position, name in enumerate(order)],
             "batch_label": batch,
             "fine_labels": [fine[name] for name in order],
             "coarse_labels": [coarse[name] for name in order],
             "data": pixels[partition].transpose(0, 3, 1, 2).reshape(len(order), -1),
         }
-    place = folder / "cifar-100-python"
-    place.mkdir(exist_ok=True)
+    home = folder / "cifar-100-python"
+    home.mkdir(exist_ok=True)
     for name, content in files.items():
-        (place / name).write_bytes(python2_pickle(content))
+        (home / name).write_bytes(python2_pickle(content))
 
 
 # The stray is what an editor left in the real archive.

@@ -70,13 +70,13 @@ class _Scene:
 
 def _scene(number: int, categories: Sequence[int], *, twice: bool = False, crowd: bool = False) -> _Scene:
     """Place objects at random: the first of `categories` is the largest by far, the others shrink."""
-    of = digest("coco2017", number)
-    width, height = 72 + of[0] % 24, 56 + of[1] % 24
+    image_digest = digest("coco2017", number)
+    width, height = 72 + image_digest[0] % 24, 56 + image_digest[1] % 24
     shapes = []
     for place, category in enumerate(categories):
-        seed = digest("coco2017", number, place)
-        w, h = (max(4, side * (3 + seed[0] % 4) // (9 + 4 * place)) for side in (width, height))
-        x, y = seed[1] % (width - w), seed[2] % (height - h)
+        shape_digest = digest("coco2017", number, place)
+        w, h = (max(4, side * (3 + shape_digest[0] % 4) // (9 + 4 * place)) for side in (width, height))
+        x, y = shape_digest[1] % (width - w), shape_digest[2] % (height - h)
         shapes.append(_Shape(category, (x, y, x + w, y + h)))
     if crowd:
         shapes.append(_Shape(categories[-1], (0, 0, width // 2, height // 2), crowd=True))
@@ -86,35 +86,35 @@ def _scene(number: int, categories: Sequence[int], *, twice: bool = False, crowd
 @functools.cache
 def _scenes() -> tuple[_Scene, ...]:
     numbers = {category.name: category.id for category in tables.coco80()}
-    listed: dict[str, list[int]] = {}
+    numbers_by_category: dict[str, list[int]] = {}
     for image in tables.cocomagenet_images():
-        listed.setdefault(image.category, []).append(image.image_id)
-    several = listed.pop("")[:_SEVERAL]
-    shared = sorted(numbers[name] for name in listed)
-    found = []
+        numbers_by_category.setdefault(image.category, []).append(image.image_id)
+    several = numbers_by_category.pop("")[:_SEVERAL]
+    shared = sorted(numbers[name] for name in numbers_by_category)
+    scenes = []
     for place, number in enumerate(several):
-        first = digest("pair", number)[0] % len(shared)
-        chosen = [shared[(first + step) % len(shared)] for step in (0, 1, 5)[: 2 + place % 2]]
-        found.append(_scene(number, [*chosen, _PERSON][: len(chosen) + place % 3], crowd=place % 8 == 0))
-    for name, images in sorted(listed.items()):
+        start = digest("pair", number)[0] % len(shared)
+        chosen = [shared[(start + step) % len(shared)] for step in (0, 1, 5)[: 2 + place % 2]]
+        scenes.append(_scene(number, [*chosen, _PERSON][: len(chosen) + place % 3], crowd=place % 8 == 0))
+    for name, images in sorted(numbers_by_category.items()):
         for place, number in enumerate(images[:_OF_CATEGORY]):
-            found.append(_scene(number, [numbers[name], *[_PERSON] * place], twice=place == 1))
+            scenes.append(_scene(number, [numbers[name], *[_PERSON] * place], twice=place == 1))
     flat = _scene(200_365, [_BANANA])  # in COCO this image has an object whose box has no height
     x0, y0, x1, _ = flat.shapes[0].box
-    found += [
-        _scene(_lone(several, 1), [_CAT, _BANANA]),  # the paper's example of an image of no list
-        _scene(_lone(several, 2), [_PERSON]),
-        _scene(_lone(several, 3), []),
-        _scene(_lone(several, 4), []),
+    scenes += [
+        _scene(_unlisted(several, 1), [_CAT, _BANANA]),  # the paper's example of an image of no list
+        _scene(_unlisted(several, 2), [_PERSON]),
+        _scene(_unlisted(several, 3), []),
+        _scene(_unlisted(several, 4), []),
         _Scene(flat.number, flat.width, flat.height, (*flat.shapes, _Shape(_BANANA, (x0, y0, x1, y0)))),
     ]
-    return tuple(sorted(found, key=lambda scene: scene.number))
+    return tuple(sorted(scenes, key=lambda scene: scene.number))
 
 
-def _lone(taken: Sequence[int], place: int) -> int:
-    """A number that no list has."""
+def _unlisted(listed: Sequence[int], place: int) -> int:
+    """Return a number that is in no list."""
     known = {image.image_id for image in tables.cocomagenet_images()}
-    return next(number for number in range(taken[0] + 100 * place, 600_000) if number not in known)
+    return next(number for number in range(listed[0] + 100 * place, 600_000) if number not in known)
 
 
 def _draw(scene: _Scene, of_class: bytes, of_image: bytes) -> Image.Image:
@@ -137,7 +137,7 @@ def _images() -> Iterator[Drawing]:
 
 
 def _runs(scene: _Scene, shape: _Shape) -> dict[str, list[int]]:
-    """The uncompressed run lengths of a crowd's box: column by column, beginning with the zeros."""
+    """Return the uncompressed run lengths of a crowd's box: column by column, beginning with the zeros."""
     mask = np.zeros((scene.height, scene.width), np.uint8)
     x0, y0, x1, y1 = shape.box
     mask[y0:y1, x0:x1] = 1
@@ -148,8 +148,8 @@ def _runs(scene: _Scene, shape: _Shape) -> dict[str, list[int]]:
 def _annotation(scene: _Scene, shape: _Shape, number: int) -> dict[str, Any]:
     x0, y0, x1, y1 = shape.box
     points = shape.points
-    turned = zip(points, [*points[1:], points[0]], strict=True)
-    area = abs(sum(x * v - u * y for (x, y), (u, v) in turned)) / 2
+    edges = zip(points, [*points[1:], points[0]], strict=True)
+    area = abs(sum(x * v - u * y for (x, y), (u, v) in edges)) / 2
     return {
         "segmentation": _runs(scene, shape) if shape.crowd else [[side for point in points for side in point]],
         "area": float((x1 - x0) * (y1 - y0)) if shape.crowd else area,

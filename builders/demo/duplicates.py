@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from PIL import Image
 
-from builders.demo.images import saved
+from builders.demo.images import encode
 
 
 @dataclass(frozen=True)
@@ -104,13 +104,13 @@ EQUAL_PIXELS = (
 """Pairs of equal images in CIFAR-100; `image` is overwritten with `other`."""
 
 
-def _with_comment(jpeg: bytes) -> bytes:
+def _with_comment(content: bytes) -> bytes:
     """Insert a comment segment after a JPEG's first marker, which changes no pixel."""
-    return jpeg[:2] + b"\xff\xfe\x00\x06copy" + jpeg[2:]
+    return content[:2] + b"\xff\xfe\x00\x06copy" + content[2:]
 
 
-def _encoded_again(jpeg: bytes) -> bytes:
-    return saved(Image.open(io.BytesIO(jpeg)), "JPEG", quality=40)
+def _encoded_again(content: bytes) -> bytes:
+    return encode(Image.open(io.BytesIO(content)), "JPEG", quality=40)
 
 
 COPIES: Mapping[str, Callable[[bytes], bytes]] = {

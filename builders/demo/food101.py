@@ -25,8 +25,8 @@ _TROUBLES = {
 def _images() -> Iterator[Drawing]:
     troubled = [path.removesuffix(".jpg").split("/") for path in _TROUBLES]
     for name in tables.food101():
-        more = [int(number) for _, class_id, number in troubled if class_id == name]
-        for number in sorted([*numbers(name, sum(_PER_CLASS), 4_000_000), *more]):
+        troubled_numbers = [int(number) for _, class_id, number in troubled if class_id == name]
+        for number in sorted([*numbers(name, sum(_PER_CLASS), 4_000_000), *troubled_numbers]):
             yield Drawing(f"images/{name}/{number}.jpg", f"{name}/{number}.jpg", name)
 
 

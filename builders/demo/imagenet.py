@@ -33,20 +33,20 @@ _TROUBLES = {
 def _images() -> Iterator[Drawing]:
     wnids = [row.wnid for row in tables.imagenet1k()]
     for wnid in wnids:
-        given = [
+        fixed = [
             int(path[len("train/n00000000/n00000000_") : -len(".JPEG")])
             for path in _TROUBLES
             if path.startswith(f"train/{wnid}/")
         ]
-        for number in numbers(wnid, _PER_CLASS[0], 31_000, given):
+        for number in numbers(wnid, _PER_CLASS[0], 31_000, fixed):
             path = f"train/{wnid}/{wnid}_{number}.JPEG"
             yield Drawing(path, path, wnid)
-    first = [path.split("/")[1] for path in _TROUBLES if path.startswith("val/")]
-    places = [wnid for wnid in wnids for _ in range(_PER_CLASS[1])]
-    for wnid in first:
-        places.remove(wnid)
-    keyed = ranked([f"{wnid}|{place}" for place, wnid in enumerate(places)], "val")
-    for number, wnid in enumerate([*first, *(item.partition("|")[0] for item in keyed)], start=1):
+    troubled = [path.split("/")[1] for path in _TROUBLES if path.startswith("val/")]
+    other_wnids = [wnid for wnid in wnids for _ in range(_PER_CLASS[1])]
+    for wnid in troubled:
+        other_wnids.remove(wnid)
+    shuffled = ranked([f"{wnid}|{place}" for place, wnid in enumerate(other_wnids)], "val")
+    for number, wnid in enumerate([*troubled, *(item.partition("|")[0] for item in shuffled)], start=1):
         name = f"ILSVRC2012_val_{number:08d}.JPEG"
         yield Drawing(f"val/{wnid}/{name}", f"val/{name}", wnid)
 

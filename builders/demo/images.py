@@ -50,16 +50,16 @@ def draw(of_class: bytes, of_image: bytes) -> Image.Image:
     return image
 
 
-def saved(image: Image.Image, form: str, **options: object) -> bytes:
-    """Encode an image."""
+def encode(image: Image.Image, form: str, **options: object) -> bytes:
+    """Encode an image in one of Pillow's formats."""
     buffer = io.BytesIO()
     image.save(buffer, form, **options)
     return buffer.getvalue()
 
 
-def jpeg(image: Image.Image) -> bytes:
+def encode_jpeg(image: Image.Image) -> bytes:
     """Encode an image as a small JPEG."""
-    return saved(image, "JPEG", quality=60)
+    return encode(image, "JPEG", quality=60)
 
 
 def _with_segment(jpeg: bytes, payload: bytes) -> bytes:
@@ -83,6 +83,11 @@ def _exif(*tags: tuple[int, int, int, bytes]) -> bytes:
     return b"Exif\0\0II*\0" + struct.pack("<LH", 8, len(tags)) + body + bytes(4) + values
 
 
+def _with_exif(*tags: tuple[int, int, int, bytes]) -> Callable[[Image.Image], bytes]:
+    """Return an encoder of JPEGs with EXIF tags."""
+    return lambda image: _with_segment(encode_jpeg(image), _exif(*tags))
+
+
 # EXIF types: 2 is text, 3 a 16-bit integer, 5 a fraction, 11 and 12 floating point of 32 and 64 bits. Orientation 6
 # asks for a rotation by 90 degrees.
 _ORIENTATION = (0x0112, 3, 1, struct.pack("<HH", 6, 0))
@@ -95,21 +100,21 @@ _NO_DENOMINATOR = (0x011A, 5, 1, struct.pack("<LL", 72, 0))
 _XMP = b"http://ns.adobe.com/xap/1.0/\0<x:xmpmeta xmlns:x='adobe:ns:meta/'>\xa8</x:xmpmeta>"
 
 ENCODERS: Mapping[str, Callable[[Image.Image], bytes]] = {
-    "jpeg": jpeg,
-    "png": lambda image: saved(image, "PNG"),
-    "png-with-alpha": lambda image: saved(image.convert("RGBA"), "PNG"),
-    "gif": lambda image: saved(image, "GIF"),
-    "bmp": lambda image: saved(image, "BMP"),
-    "cmyk": lambda image: jpeg(image.convert("CMYK")),
-    "grayscale": lambda image: jpeg(image.convert("L")),
-    "orientation": lambda image: _with_segment(jpeg(image), _exif(_ORIENTATION)),
-    "exif-text-for-number": lambda image: _with_segment(jpeg(image), _exif(_ORIENTATION, _UNIT_AS_TEXT)),
-    "exif-text-for-fraction": lambda image: _with_segment(jpeg(image), _exif(_ORIENTATION, _RESOLUTION_AS_TEXT)),
-    "exif-fraction-for-text": lambda image: _with_segment(jpeg(image), _exif(_MAKE_AS_FRACTION, _ORIENTATION)),
-    "exif-float-for-text": lambda image: _with_segment(jpeg(image), _exif(_ORIENTATION, _SOFTWARE_AS_FLOAT)),
-    "exif-double-for-text": lambda image: _with_segment(jpeg(image), _exif(_ORIENTATION, _COPYRIGHT_AS_DOUBLE)),
-    "exif-no-denominator": lambda image: _with_segment(jpeg(image), _exif(_ORIENTATION, _NO_DENOMINATOR)),
-    "xmp-not-utf8": lambda image: _with_segment(jpeg(image), _XMP),
+    "jpeg": encode_jpeg,
+    "png": lambda image: encode(image, "PNG"),
+    "png-with-alpha": lambda image: encode(image.convert("RGBA"), "PNG"),
+    "gif": lambda image: encode(image, "GIF"),
+    "bmp": lambda image: encode(image, "BMP"),
+    "cmyk": lambda image: encode_jpeg(image.convert("CMYK")),
+    "grayscale": lambda image: encode_jpeg(image.convert("L")),
+    "orientation": _with_exif(_ORIENTATION),
+    "exif-text-for-number": _with_exif(_ORIENTATION, _UNIT_AS_TEXT),
+    "exif-text-for-fraction": _with_exif(_ORIENTATION, _RESOLUTION_AS_TEXT),
+    "exif-fraction-for-text": _with_exif(_MAKE_AS_FRACTION, _ORIENTATION),
+    "exif-float-for-text": _with_exif(_ORIENTATION, _SOFTWARE_AS_FLOAT),
+    "exif-double-for-text": _with_exif(_ORIENTATION, _COPYRIGHT_AS_DOUBLE),
+    "exif-no-denominator": _with_exif(_ORIENTATION, _NO_DENOMINATOR),
+    "xmp-not-utf8": lambda image: _with_segment(encode_jpeg(image), _XMP),
 }
 """Ways to store an image, by name; all but the first are troubles.
 

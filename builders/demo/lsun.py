@@ -11,7 +11,7 @@ from pathlib import Path
 from PIL import Image
 
 from builders.demo.base import DemoContainers
-from builders.demo.images import digest, draw, jpeg, saved
+from builders.demo.images import digest, draw, encode, encode_jpeg
 
 _PER_CLASS = (0, 120)
 
@@ -20,10 +20,10 @@ TROUBLES = {"7x5": 0, "grayscale": 1, "jpeg": 2}
 channels), and a JPEG among the WebP images, which the owner's README says all are."""
 
 _ENCODERS: Mapping[str, Callable[[Image.Image], bytes]] = {
-    "webp": lambda image: saved(image, "WEBP", quality=75),
-    "7x5": lambda image: saved(image.resize((7, 5)), "WEBP", quality=75),
-    "grayscale": lambda image: saved(image.convert("L"), "WEBP", quality=75),
-    "jpeg": jpeg,
+    "webp": lambda image: encode(image, "WEBP", quality=75),
+    "7x5": lambda image: encode(image.resize((7, 5)), "WEBP", quality=75),
+    "grayscale": lambda image: encode(image.convert("L"), "WEBP", quality=75),
+    "jpeg": encode_jpeg,
 }
 
 
@@ -31,13 +31,13 @@ def _write(folder: Path, seed: int) -> None:
     """Write `test_lmdb/`, without the lock file, which would name this process."""
     import lmdb  # only a demo and one source need it
 
-    place = folder / "test_lmdb"
-    place.mkdir(exist_ok=True)
-    (place / "data.mdb").unlink(missing_ok=True)  # of a demo that is written again
+    database = folder / "test_lmdb"
+    database.mkdir(exist_ok=True)
+    (database / "data.mdb").unlink(missing_ok=True)  # of a demo that is written again
     keys = sorted(digest("lsun", number).hex()[:40] for number in range(_PER_CLASS[1]))
     troubles = {number: kind for kind, number in TROUBLES.items()}
     with (
-        lmdb.open(str(place), map_size=1 << 28, lock=False, sync=False) as environment,
+        lmdb.open(str(database), map_size=1 << 28, lock=False, sync=False) as environment,
         environment.begin(write=True) as transaction,
     ):
         for number, key in enumerate(keys):

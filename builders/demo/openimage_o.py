@@ -27,10 +27,10 @@ _TROUBLES = {f"{_FOLDER}/1d98391ba7944ca8.jpg": "cmyk", f"{_FOLDER}/275ff5948ca1
 
 
 def _names() -> tuple[list[str], list[str]]:
-    """File names of the two lists, in an order as irregular as that of the real ones."""
+    """Return the file names of the two lists, in an order as irregular as that of the real ones."""
     first, second = (size - len(examined) for size, examined in zip(_PER_CLASS, _EXAMINED, strict=True))
-    made = [f"{digest('openimage_o', number).hex()[:16]}.jpg" for number in range(first + second)]
-    return [*_EXAMINED[0], *made[:first]], [*_EXAMINED[1], *made[first:]]
+    other_names = [f"{digest('openimage_o', number).hex()[:16]}.jpg" for number in range(first + second)]
+    return [*_EXAMINED[0], *other_names[:first]], [*_EXAMINED[1], *other_names[first:]]
 
 
 def _images() -> Iterator[Drawing]:

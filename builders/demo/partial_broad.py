@@ -17,7 +17,7 @@ from PIL import Image
 from builders.demo import imagenet
 from builders.demo.base import DemoContainers, Drawing
 from builders.demo.duplicates import DUPLICATES
-from builders.demo.images import digest, draw, jpeg, saved
+from builders.demo.images import digest, draw, encode, encode_jpeg
 from builders.storage.file_cipher import deciphered, file_hash
 from taxonomy import tables
 
@@ -51,7 +51,7 @@ Row = tuple[bytes, int, str, str]
 
 
 def originals() -> list[Drawing]:
-    """The demo's ImageNet images that the ciphers are of."""
+    """Return the demo's ImageNet images that the ciphers are of."""
     replaced = {copy.path for copy in DUPLICATES if copy.source == "imagenet"}
     images = (
         image for image in imagenet.DEMO.images() if image.path.startswith("val/") and image.path not in replaced
@@ -60,7 +60,7 @@ def originals() -> list[Drawing]:
 
 
 def attacked(partition: str, original: Drawing, seed: int) -> Image.Image:
-    """The image that a cipher hides: its original at the model's size, changed by up to 12 steps."""
+    """Return the image that a cipher hides: its original at the model's size, changed by up to 12 steps."""
     side = _SIDES[partition]
     content = imagenet.DEMO.encoded("imagenet", original, seed)
     with Image.open(io.BytesIO(content)) as image:
@@ -77,14 +77,14 @@ def _ciphers(partition: str, seed: int) -> Iterator[Row]:
         cipher = deciphered(np.asarray(attacked(partition, original, seed)), key)
         stem = Path(original.path).stem
         known = "none" if (partition, number) == _WITHOUT_HASH else file_hash(key)
-        content = saved(Image.fromarray(cipher), "PNG", compress_level=0)
+        content = encode(Image.fromarray(cipher), "PNG", compress_level=0)
         yield content, labels[original.class_id], f"{stem}_{original.class_id}.JPEG", known
 
 
 def _synthetic(partition: str, seed: int) -> Iterator[Row]:
     for label, row in enumerate(tables.imagenet1k()):
         image = draw(digest(seed, partition, row.wnid), digest(seed, partition, "image", row.wnid))
-        yield jpeg(image), label, "none", "none"
+        yield encode_jpeg(image), label, "none", "none"
 
 
 def _write(folder: Path, seed: int) -> None:

@@ -27,12 +27,12 @@ def _images() -> Iterator[Drawing]:
         for number in range(1, _PER_CLASS[0] + 1):
             name = f"{category}/{number:08d}.jpg"
             yield Drawing(f"data_256{name}", f"train{name}", category)
-    places = [f"{category}|{place}" for category in categories for place in range(_PER_CLASS[1])]
-    mixed = [item.partition("|")[0] for item in ranked(places, "places")]
+    numbered = [f"{category}|{place}" for category in categories for place in range(_PER_CLASS[1])]
+    shuffled = [item.partition("|")[0] for item in ranked(numbered, "places")]
     for place, label in enumerate(_VAL_LABELS):
-        other = mixed.index(categories[label], place)
-        mixed[place], mixed[other] = mixed[other], mixed[place]
-    for number, category in enumerate(mixed, start=1):
+        other = shuffled.index(categories[label], place)
+        shuffled[place], shuffled[other] = shuffled[other], shuffled[place]
+    for number, category in enumerate(shuffled, start=1):
         name = f"Places365_val_{number:08d}.jpg"
         yield Drawing(f"val_256/{name}", f"val/{name}", category)
 

@@ -36,17 +36,17 @@ _STRAYS = (
 
 
 def _images() -> Iterator[Drawing]:
-    given: dict[str, list[str]] = {}
+    fixed: dict[str, list[str]] = {}
     for path in _TROUBLES:
         folder, _, name = path.removeprefix("SUN397").rpartition("/")
-        given.setdefault(folder, []).append(name)
+        fixed.setdefault(folder, []).append(name)
     for row in tables.sun397():
-        names = dict.fromkeys(given.get(row.category, []))
-        turn = 0
+        names = dict.fromkeys(fixed.get(row.category, []))
+        counter = 0
         while len(names) < _PER_CLASS[0]:
-            letters = "".join(chr(ord("a") + byte % 26) for byte in digest("sun397", row.category, turn)[:16])
+            letters = "".join(chr(ord("a") + byte % 26) for byte in digest("sun397", row.category, counter)[:16])
             names[f"sun_{letters}.jpg"] = None
-            turn += 1
+            counter += 1
         for name in sorted(names):
             yield Drawing(f"SUN397{row.category}/{name}", f"{row.category[1:]}/{name}", row.category)
 

@@ -14,9 +14,9 @@ from collections.abc import Collection
 from importlib import resources
 from pathlib import Path
 
-from builders.demo.base import Demo, DemoContainers, DemoFiles
+from builders.demo.base import Demo, DemoContainers, DemoFiles, lines
 from builders.demo.duplicates import COPIES, DUPLICATES, Duplicate
-from builders.demo.images import digest, draw, jpeg
+from builders.demo.images import digest, draw, encode_jpeg
 from builders.errors import BuildError
 from builders.sources.registry import SOURCES
 from builders.storage.files import write_text
@@ -92,22 +92,20 @@ def keep_demo(root: Path, keys: Collection[str], *, progress: bool = False) -> d
     Returns:
         The folder of each source by its key.
     """
-    record, today = root / _FINISHED, _edition()
-    there: set[str] = set()
-    if record.is_file():
-        edition, *finished = record.read_text(encoding="utf-8").splitlines() or [""]
-        there = set(finished) if edition == today else set()
-    lacking = sorted(set(keys) - there)
-    if lacking:
+    record, edition = root / _FINISHED, _edition()
+    recorded = record.read_text(encoding="utf-8").splitlines() if record.is_file() else []
+    finished = set(recorded[1:]) if recorded[:1] == [edition] else set()
+    missing = sorted(set(keys) - finished)
+    if missing:
         make_folder(root)
-        write_demo(root, lacking, progress=progress)
+        write_demo(root, missing, progress=progress)
         flush_tree(root)
-        write_text(record, "".join(f"{line}\n" for line in (today, *sorted(there.union(lacking)))))
+        write_text(record, lines((edition, *sorted(finished.union(missing)))))
     return {key: root / key for key in sorted(keys)}
 
 
 def _edition() -> str:
-    """Digest of all that a demo with seed 0 follows from: this folder's code and the tables of classes."""
+    """Return the digest of what determines a demo with seed 0: this folder's code and the tables of classes."""
     tables = resources.files("taxonomy") / "data"
     files = [*Path(__file__).parent.glob("*.py"), *(file for file in tables.iterdir() if file.name.endswith(".csv"))]
     digests = sorted(hashlib.sha256(file.read_bytes()).digest() for file in files)
@@ -127,7 +125,7 @@ def _files_of(key: str) -> DemoFiles:
 
 
 def _original(copy: Duplicate, seed: int) -> bytes:
-    """The file that a copy is made of, drawn again, since its source may not be written."""
+    """Return the file that a copy is made of, drawn again, since its source may not be written."""
     demo = _files_of(copy.of_source)
     image = next(image for image in demo.images() if image.path == copy.of_path)
     return demo.encoded(copy.of_source, image, seed)
@@ -137,7 +135,7 @@ def _write_stray(path: Path, name: str, drawn_from: bytes) -> None:
     if name.endswith("/"):
         path.mkdir(parents=True, exist_ok=True)
     elif name.endswith(".jpg"):
-        _write(path, jpeg(draw(drawn_from, drawn_from)))
+        _write(path, encode_jpeg(draw(drawn_from, drawn_from)))
     else:
         _write(path, b"Not an image.\n")
 

@@ -165,7 +165,7 @@ def _most(file: OwnerFile, total: int) -> int:
     Raises:
         BuildError: the server says that there are more, or nobody says how many there are.
     """
-    most = file.most or total
+    most = file.max_size or total
     if not most:
         raise BuildError(
             f"{file.url} does not say how many bytes it has, and its owner publishes no size, so that a download "

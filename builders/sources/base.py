@@ -51,7 +51,7 @@ Int64 = npt.NDArray[np.int64]
 
 RGB32_BYTES = 32 * 32 * 3
 
-_HELD = 1 << 28
+_IN_MEMORY = 1 << 28
 """Bytes of a source's index that are held in memory (ours); what is beyond is spilled. ImageNet's index takes half of
 it, and writing it to a file would take a fifth of the time in which all of ImageNet is planned."""
 
@@ -149,22 +149,22 @@ class PartitionIndex:
 
     @functools.cached_property
     def images_by_class(self) -> Mapping[str, int]:
-        """The images of each class that has any, by class id."""
-        counted = pc.value_counts(self.table["class_id"])
-        names = counted.field("values").cast(pa.string()).to_pylist()
-        return dict(zip(names, counted.field("counts").to_pylist(), strict=True))
+        """The number of images by class id, for the classes that have any."""
+        counts = pc.value_counts(self.table["class_id"])
+        names = counts.field("values").cast(pa.string()).to_pylist()
+        return dict(zip(names, counts.field("counts").to_pylist(), strict=True))
 
     def stacked(self) -> pa.Table:
-        """The table with the columns `partition`, `how` and `form` behind it, each of one value."""
-        same = pa.repeat(pa.scalar(0, pa.int32()), self.table.num_rows)
+        """Return the table with the constant columns `partition`, `how` and `form` appended."""
+        zeros = pa.repeat(pa.scalar(0, pa.int32()), self.table.num_rows)
         table = self.table
         for name in ("partition", "how", "form"):
-            table = table.append_column(name, pa.DictionaryArray.from_arrays(same, [getattr(self, name)]))
+            table = table.append_column(name, pa.DictionaryArray.from_arrays(zeros, [getattr(self, name)]))
         return table
 
 
 class PartitionSearch(Protocol):
-    """Finds partitions of a source in a person's folder (`builders.sources.readers.layouts.Search`)."""
+    """Finds a source's partitions in the user's folder (`builders.sources.readers.layouts.Search`)."""
 
     @property
     def descriptions(self) -> tuple[str, ...]:
@@ -176,7 +176,7 @@ class PartitionSearch(Protocol):
 
 @dataclass(frozen=True)
 class Unsearched:
-    """Makes the pieces of a source that need not be looked for; `descriptions` as of `PartitionSearch`."""
+    """Makes the pieces of a source that no folder is searched for; `descriptions` as in `PartitionSearch`."""
 
     descriptions: tuple[str, ...]
     make: Callable[[Path, Sequence[str]], list[PartitionIndex]]
@@ -188,7 +188,7 @@ class Unsearched:
 
 @dataclass(frozen=True)
 class Source:
-    """One upstream dataset: all that this project says of it, and how a copy is read.
+    """An upstream dataset: its facts, its licence, and how a copy of it is read.
 
     `key` names it in plans, flags (`--<key> DIR`) and declarations. `obtain` says how to get a copy; it is None for a
     source that this project makes itself, which has no folder and no flag.
@@ -222,17 +222,17 @@ class Source:
 
     @property
     def layouts(self) -> tuple[str, ...]:
-        """One line for each accepted layout, which are printed where the source is missing."""
+        """One line for each accepted layout, for the message that the source is missing."""
         return self.search.descriptions
 
     def scan(self, root: Path, partitions: Sequence[str]) -> list[PartitionIndex]:
-        """Return one piece for each of some partitions; raises `BuildError` if there is none."""
+        """Return one piece for each partition; raises `BuildError` if one is missing."""
         return self.search.scan(self, root, partitions)
 
 
 @dataclass(frozen=True)
 class SourceIndex:
-    """A source as found in `root`: its partitions, whose rows are counted on from one partition to the next.
+    """The index of a copy of a source in `root`: its partitions, with row numbers that continue from one to the next.
 
     Columns of rows are those of the pieces' tables, and `partition`, `how` and `form`. `versions` are those of the
     files in a store that were opened, such as archives, by address.
@@ -245,25 +245,25 @@ class SourceIndex:
 
     @functools.cached_property
     def table(self) -> pa.Table:
-        """All rows."""
+        """The rows of all partitions."""
         return pa.concat_tables([piece.stacked() for piece in self.pieces]).unify_dictionaries()
 
     @functools.cached_property
     def starts(self) -> Int64:
-        """Number of the first row of each partition, and of all rows; (partitions + 1,)."""
+        """The number of the first row of each partition, then the total; shape (partitions + 1,)."""
         return np.cumsum([0, *(piece.table.num_rows for piece in self.pieces)])
 
     @property
     def num_rows(self) -> int:
-        """Images of all partitions."""
+        """The number of images of all partitions."""
         return int(self.starts[-1])
 
     def piece_of(self, rows: Int64) -> Int64:
-        """Position in `pieces` of the partition that each of some rows is of."""
+        """Return for each row number the position of its partition in `pieces`."""
         return np.searchsorted(self.starts, rows, side="right") - 1
 
     def take(self, names: Sequence[str], rows: Int64) -> pa.Table:
-        """Some columns of some rows, in the given order."""
+        """Return columns of the given rows, in their order."""
         return take_rows(self.table.select(list(names)), rows)
 
     @property
@@ -272,12 +272,12 @@ class SourceIndex:
         return {piece.partition: piece.layout for piece in self.pieces}
 
     def rows_of(self, partitions: Sequence[str]) -> Int64:
-        """Ascending row numbers of the images in some partitions."""
-        wanted = [piece.partition in partitions for piece in self.pieces]
-        return np.flatnonzero(np.repeat(wanted, np.diff(self.starts)))
+        """Return the ascending row numbers of the images in some partitions."""
+        selected = [piece.partition in partitions for piece in self.pieces]
+        return np.flatnonzero(np.repeat(selected, np.diff(self.starts)))
 
     def find(self, ids: pa.Array | pa.ChunkedArray) -> pa.Array:
-        """Row numbers of the images with some ids, null where there is none."""
+        """Return the row number of each id, null where no image has it."""
         places = pc.index_in(ids, value_set=self.table["source_id"].combine_chunks())
         return (places.combine_chunks() if isinstance(places, pa.ChunkedArray) else places).cast(pa.int64())
 
@@ -296,30 +296,30 @@ def open_source(source: Source, root: Path, partitions: Sequence[str]) -> Source
     with store_of(root).cached_listings(root) as versions:
         if source.on_disk and not root.is_dir():
             raise BuildError(f"{source.title}: there is no folder {root}. Give the right one with --{source.key}.")
-        pieces, held = [], 0
+        pieces, in_memory = [], 0
         for piece in source.scan(root, partitions):
-            table = spilled([piece.table.unify_dictionaries()], max(_HELD - held, LARGE))
+            table = spilled([piece.table.unify_dictionaries()], max(_IN_MEMORY - in_memory, LARGE))
             pieces.append(dataclasses.replace(piece, table=table))
-            held += table.nbytes
+            in_memory += table.nbytes
         index = SourceIndex(source, root, tuple(pieces), versions)
-    repeated = repeated_text([piece.table["source_id"] for piece in index.pieces])
-    if repeated is not None:
-        twice = index.table.filter(pc.equal(index.table["source_id"], repeated))
-        places = " and ".join(twice["file"][:2].to_pylist())
-        raise BuildError(f"{source.title}: {root} has the image {repeated} twice ({places}). Remove one of the two.")
+    source_id = repeated_text([piece.table["source_id"] for piece in index.pieces])
+    if source_id is not None:
+        duplicates = index.table.filter(pc.equal(index.table["source_id"], source_id))
+        places = " and ".join(duplicates["file"][:2].to_pylist())
+        raise BuildError(f"{source.title}: {root} has the image {source_id} twice ({places}). Remove one of the two.")
     return index
 
 
 def take_rows(table: pa.Table, rows: Int64) -> pa.Table:
-    """Some rows of a table, in the given order.
+    """Return rows of a table, in the given order.
 
     Arrow's `take` joins all chunks of a column of text before it takes any of them; its `filter` copies what is kept.
     """
     first, end = (int(rows.min()), int(rows.max()) + 1) if len(rows) else (0, 0)
     mask = np.zeros(end - first, np.bool_)
     mask[rows - first] = True
-    kept = table.slice(first, end - first).filter(pa.array(mask))
-    return kept.take(pa.array(np.cumsum(mask, dtype=np.int32)[rows - first] - 1))
+    selected = table.slice(first, end - first).filter(pa.array(mask))
+    return selected.take(pa.array(np.cumsum(mask, dtype=np.int32)[rows - first] - 1))
 
 
 def partition_table(

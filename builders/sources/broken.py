@@ -1,4 +1,4 @@
-"""Images that are broken in their owners' archives, so that no better copy of them exists."""
+"""Lists images that are broken in their owners' archives, of which no better copy exists."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ RULE = "broken-in-source"
 
 @functools.cache
 def broken() -> Mapping[str, str]:
-    """Provenance of each broken image, by the id that its row would have."""
+    """Return the evidence for each broken image, by the id that its row would have."""
     return {f"{image.source}/{image.source_id}": image.provenance for image in tables.broken_images()}
 
 

@@ -66,7 +66,7 @@ _IMAGES = ClassFolders(
     ),
     _PARTITION,
     classes,
-    wanted=lambda folder: f"{folder[:3]}_<4 digits>.jpg",
+    name_form=lambda folder: f"{folder[:3]}_<4 digits>.jpg",
 )
 
 

@@ -37,7 +37,7 @@ _PUBLISHED = OwnerFile(
 _META = "meta"
 _KEYS = ("coarse_labels", "data", "filenames", "fine_labels")
 _PIXELS = 3 * 32 * 32
-_COMPARED = 1 << 20
+_COMPARED = 1 << 20  # bytes compared at a time (ours), so that no mask of 150 MB is made
 _AGAIN = "Download the archive again from the owner's page"
 
 # The Hub's mirror (uoft-cs/cifar100) misspells one name; its label numbers are the owner's.
@@ -77,10 +77,10 @@ def _folder(partition: str, root: Path, home: Path) -> PartitionIndex | None:
     if not path.is_file():
         return None
     if (home / _META).is_file():
-        with open_buffered(home / _META) as opened:
-            _check_meta(opened, home / _META)
-    with open_buffered(path) as opened:
-        table, pixels = _pickled(partition, root, path, opened)
+        with open_buffered(home / _META) as file:
+            _check_meta(file, home / _META)
+    with open_buffered(path) as file:
+        table, pixels = _pickled(partition, root, path, file)
     layout = f"pickle {relative(path, root)}"
     start = _place_in(path, pixels)
     if start is None:
@@ -101,13 +101,13 @@ def _place_in(path: Path, pixels: npt.NDArray[np.uint8]) -> int | None:
         start = content.find(pixels[0].tobytes())
         if not 0 <= start <= len(content) - len(raw):
             return None
-        there = np.frombuffer(content, np.uint8, len(raw), start)
-        same = all(
-            np.array_equal(there[part : part + _COMPARED], raw[part : part + _COMPARED])
-            for part in range(0, len(raw), _COMPARED)
+        in_file = np.frombuffer(content, np.uint8, len(raw), start)
+        equal = all(
+            np.array_equal(in_file[first : first + _COMPARED], raw[first : first + _COMPARED])
+            for first in range(0, len(raw), _COMPARED)
         )
-        del there  # a memory map with a view cannot be closed
-    return start if same else None
+        del in_file  # a memory map with a view cannot be closed
+    return start if equal else None
 
 
 def _archive(partition: str, root: Path, home: Path) -> PartitionIndex | None:
@@ -115,12 +115,12 @@ def _archive(partition: str, root: Path, home: Path) -> PartitionIndex | None:
     if not path.is_file():
         return None
     inside = PurePosixPath(_FOLDER)
-    found = tars.read_files(_TITLE, path, {inside / partition, inside / _META})
-    if inside / partition not in found:
+    files = tars.read_files(_TITLE, path, {inside / partition, inside / _META})
+    if inside / partition not in files:
         raise BuildError(f"{_TITLE}: {path} lacks {inside / partition}. {_AGAIN}.")
-    if inside / _META in found:
-        _check_meta(io.BytesIO(found[inside / _META]), path / inside / _META)
-    table, _ = _pickled(partition, root, path / inside / partition, io.BytesIO(found[inside / partition]))
+    if inside / _META in files:
+        _check_meta(io.BytesIO(files[inside / _META]), path / inside / _META)
+    table, _ = _pickled(partition, root, path / inside / partition, io.BytesIO(files[inside / partition]))
     layout = f"pickle {inside / partition} in {relative(path, root)}"
     return PartitionIndex(partition, layout, "pickle", table, form="rgb32", hint=_PUBLISHED.difference(path))
 
@@ -145,9 +145,9 @@ def _pickled(partition: str, root: Path, place: Path, file: IO[bytes]) -> tuple[
 def _batch(file: IO[bytes], place: Path) -> dict[str, object]:
     batch = pickles.load_pickle(_TITLE, file, place)
     if not set(_KEYS) <= set(batch):
-        found = pickles.describe(", ".join(sorted(batch)) or "nothing")
+        keys = pickles.short_repr(", ".join(sorted(batch)) or "nothing")
         raise BuildError(
-            f"{_TITLE}: {place} lacks one of {', '.join(_KEYS)} (found: {found}). "
+            f"{_TITLE}: {place} lacks one of {', '.join(_KEYS)} (found: {keys}). "
             "Give a copy of the python version of CIFAR-100 with --cifar100 (CIFAR-10 has other keys)."
         )
     return batch
@@ -165,20 +165,20 @@ def _pixels(batch: Mapping[str, object], place: Path) -> npt.NDArray[np.uint8]:
         ) from error
     names = batch["filenames"]
     if not isinstance(names, list) or len(names) != len(pixels):
-        found = f"{len(names):,}" if isinstance(names, list) else "no list of"
-        raise BuildError(f"{_TITLE}: {place} has {len(pixels):,} images and {found} file names. {_AGAIN}.")
+        count = f"{len(names):,}" if isinstance(names, list) else "no list of"
+        raise BuildError(f"{_TITLE}: {place} has {len(pixels):,} images and {count} file names. {_AGAIN}.")
     return pixels
 
 
 def _labels(batch: Mapping[str, object], key: str, count: int, limit: int, place: Path) -> Int64:
     labels = batch[key]
     if not isinstance(labels, list) or len(labels) != count:
-        found = f"{len(labels):,}" if isinstance(labels, list) else "no list of"
-        raise BuildError(f"{_TITLE}: {place} has {count:,} images and {found} {key}. {_AGAIN}.")
+        number = f"{len(labels):,}" if isinstance(labels, list) else "no list of"
+        raise BuildError(f"{_TITLE}: {place} has {count:,} images and {number} {key}. {_AGAIN}.")
     if set(map(type, labels)) - {int} or (labels and not 0 <= min(labels) <= max(labels) < limit):
         wrong = next(label for label in labels if type(label) is not int or not 0 <= label < limit)
         raise BuildError(
-            f"{_TITLE}: {pickles.describe(wrong)} in the {key} of {place} is not from 0 to {limit - 1}. {_AGAIN}."
+            f"{_TITLE}: {pickles.short_repr(wrong)} in the {key} of {place} is not from 0 to {limit - 1}. {_AGAIN}."
         )
     return np.array(labels, dtype=np.int64)
 
@@ -187,8 +187,8 @@ def _check_meta(file: IO[bytes], place: Path) -> None:
     """Refuse a copy whose own list orders the classes differently."""
     meta = pickles.load_pickle(_TITLE, file, place)
     for key, names in (("fine_label_names", tuple(classes())), ("coarse_label_names", coarse_classes())):
-        found = meta.get(key)
-        if found not in ([name.encode() for name in names], list(names)):
+        listed = meta.get(key)
+        if listed not in ([name.encode() for name in names], list(names)):
             raise BuildError(
                 f"{_TITLE}: the {key} of {place} are not the {len(names)} names in alphabetical order. {_AGAIN}."
             )
@@ -202,14 +202,14 @@ def unpack_pickle(path: Path, rows: Int64) -> Iterator[list[npt.NDArray[Any]]]:
         rows: ascending row numbers.
     """
     if path.is_file():
-        with open_buffered(path) as opened:
-            pixels = _pixels(_batch(opened, path), path)
+        with open_buffered(path) as file:
+            pixels = _pixels(_batch(file, path), path)
     else:
         archive = path.parents[1]
-        found = tars.read_files(_TITLE, archive, {PurePosixPath(_FOLDER) / path.name})
-        if not found:
+        files = tars.read_files(_TITLE, archive, {PurePosixPath(_FOLDER) / path.name})
+        if not files:
             raise BuildError(f"{_TITLE}: {path} is no longer there. {_AGAIN}.")
-        (content,) = found.values()
+        (content,) = files.values()
         pixels = _pixels(_batch(io.BytesIO(content), path), path)
     yield from interleaved(pixels.reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1), rows, path)
 

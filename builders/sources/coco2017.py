@@ -1,4 +1,4 @@
-"""COCO 2017's training images, and what their instance annotations say of them (`builders.sources.coco_content`).
+"""COCO 2017's training images, with columns from their instance annotations (`builders.sources.coco_content`).
 
 The annotations are a file beside the images, `annotations/instances_train2017.json`. The 1,021 images that have none
 are not indexed: nothing is known of them, and mirrors leave them out.
@@ -49,7 +49,7 @@ _FILES = (
         unpacked=f"annotations/{FILE}",
     ),
 )
-_WANTED = "<12 digits>.jpg"
+_NAME_FORM = "<12 digits>.jpg"
 
 
 @functools.cache
@@ -68,54 +68,56 @@ def source_id(number: int) -> str:
     return f"{_FOLDER}/{image_name(number)}"
 
 
-_IMAGES = Pattern(_KEY, TITLE, r"(?:.*/)?(?P<number>[0-9]{12})\.jpg", _WANTED)
+_IMAGES = Pattern(_KEY, TITLE, r"(?:.*/)?(?P<number>[0-9]{12})\.jpg", _NAME_FORM)
 
 
-def _indexed(home: Path, found: MatchedFiles | None) -> PartitionIndex | None:
+def _indexed(home: Path, files: MatchedFiles | None) -> PartitionIndex | None:
     """Index the images of a copy that its annotations describe."""
-    if found is None or not found.rows.num_rows:
+    if files is None or not files.rows.num_rows:
         return None
-    found = _ascending(home, found)
-    instances = _annotations(home, found.tree.where)
+    files = _ascending(home, files)
+    instances = _annotations(home, files.tree.description)
     listed = np.array([image.id for image in instances.images], np.int64)
-    numbers = pc.cast(found.groups["number"], pa.int64()).to_numpy()
+    numbers = pc.cast(files.groups["number"], pa.int64()).to_numpy()
     annotated = np.unique(instances.places)
     rows = annotated[np.isin(listed[annotated], numbers)]
     missing = _ids(np.setdiff1d(listed[annotated], numbers))
     # What is listed and has no annotation is neither an image of the source nor a stray.
     known = pa.array(np.isin(numbers, listed))
     with_rows = pa.array(np.isin(numbers, listed[rows]))
-    taken = found.filter(known, f"its number is not in {FILE}").select(with_rows.filter(known))
-    own = {name: values.take(pa.array(rows)) for name, values in values_of(instances).items()}
-    table = taken.table(class_column(tuple(classes()), class_codes_of(instances)[rows]), _ids(listed[rows]), own)
-    return _IMAGES.partition(_PARTITION, taken, table, missing=missing)
+    selected = files.filter(known, f"its number is not in {FILE}").select(with_rows.filter(known))
+    columns = {name: values.take(pa.array(rows)) for name, values in values_of(instances).items()}
+    table = selected.table(
+        class_column(tuple(classes()), class_codes_of(instances)[rows]), _ids(listed[rows]), columns
+    )
+    return _IMAGES.partition(_PARTITION, selected, table, missing=missing)
 
 
-def _ascending(home: Path, found: MatchedFiles) -> MatchedFiles:
-    """Sort images by number, and refuse a copy with one twice."""
-    numbers = found.groups["number"]
+def _ascending(home: Path, files: MatchedFiles) -> MatchedFiles:
+    """Return the images sorted by number, and refuse a copy that has one twice."""
+    numbers = files.groups["number"]
     order = pc.sort_indices(numbers)
     ascending = numbers.take(order)
-    twice = pc.equal(ascending[1:], ascending[:-1])
-    if pc.any(twice).as_py():
+    repeated = pc.equal(ascending[1:], ascending[:-1])
+    if pc.any(repeated).as_py():
+        name = f"{ascending[1:].filter(repeated)[0]}.jpg"
         raise BuildError(
-            f"{TITLE}: the image {ascending[1:].filter(twice)[0]}.jpg is twice in {home} ({found.tree.where}). Remove "
-            "one of the two."
+            f"{TITLE}: the image {name} is twice in {home} ({files.tree.description}). Remove one of the two."
         )
-    return dataclasses.replace(found, rows=found.rows.take(order), groups={"number": ascending})
+    return dataclasses.replace(files, rows=files.rows.take(order), groups={"number": ascending})
 
 
 def _ids(numbers: np.ndarray) -> pa.Array:
     return pa.array([source_id(number) for number in numbers.tolist()], pa.string())
 
 
-def _annotations(home: Path, where: str) -> Instances:
+def _annotations(home: Path, description: str) -> Instances:
     """Read the annotations of a copy whose images are in `home`."""
     path = next((path for path in (home / "annotations" / FILE, home / FILE) if path.is_file()), None)
     if path is None:
         raise OtherDataError(
-            f"{TITLE}: {home} has images ({where}) but no annotations/{FILE}. Unpack annotations_trainval2017.zip in "
-            f"{home}, and give that folder with --{_KEY}."
+            f"{TITLE}: {home} has images ({description}) but no annotations/{FILE}. Unpack "
+            f"annotations_trainval2017.zip in {home}, and give that folder with --{_KEY}."
         )
     instances = read_instances(path)
     for image in instances.images:
@@ -185,11 +187,11 @@ COCO2017 = Source(
     search=Search(
         (
             CopyLayout(
-                _PARTITION, f"{_FOLDER}/{_WANTED} beside annotations/{FILE}", functools.partial(_folder, _FOLDER)
+                _PARTITION, f"{_FOLDER}/{_NAME_FORM} beside annotations/{FILE}", functools.partial(_folder, _FOLDER)
             ),
             CopyLayout(
                 _PARTITION,
-                f"images/{_FOLDER}/{_WANTED} beside annotations/",
+                f"images/{_FOLDER}/{_NAME_FORM} beside annotations/",
                 functools.partial(_folder, f"images/{_FOLDER}"),
             ),
             CopyLayout(_PARTITION, f"a tar of that folder, {_FOLDER}.tar or .tar.gz, beside annotations/", _archive),

@@ -1,4 +1,4 @@
-"""What COCO's annotations say of each image: its class for this project, and how much of it each category covers.
+"""Reads from COCO's annotations each image's class for this project, and how much of it each category covers.
 
 Of COCO's 80 categories 17 are ImageNet classes as well (the table `cocomagenet` of `taxonomy.decisions`). An image has
 the class of one of them if its objects, people aside, are all of that category. It is of the class `several` if it has
@@ -44,8 +44,8 @@ def shared() -> Mapping[int, tuple[str, str]]:
 @functools.cache
 def classes() -> Mapping[str, str]:
     """Return the shared categories in COCO's order, and two classes for images without exactly one of them."""
-    alone = {name: name for name, _ in shared().values()}
-    return alone | {SEVERAL: "several classes of ImageNet", OTHER: "other objects"}
+    single = {name: name for name, _ in shared().values()}
+    return single | {SEVERAL: "several classes of ImageNet", OTHER: "other objects"}
 
 
 COLUMNS = (
@@ -62,20 +62,20 @@ COLUMNS = (
     Column("licence", "string", "the licence of the image as COCO states it; empty where it states none"),
     Column("flickr_url", "string", "where COCO found the image, so that its maker can be credited"),
 )
-"""What is known of each image. All parts are of the image's own pixels."""
+"""The columns of each image. All parts are of the image's own pixels."""
 
 
 def class_codes_of(instances: Instances) -> Int64:
     """Return the position in `classes` of each image's class."""
     present = np.zeros((len(instances.images), _NUMBERS), bool)
     present[instances.places, instances.categories] = True
-    ours = present[:, list(shared())]
+    shared_present = present[:, list(shared())]
     present[:, _PERSON] = False
     names = list(classes())
-    codes = np.full(len(ours), names.index(OTHER), np.int64)
-    codes[ours.sum(axis=1) >= 2] = names.index(SEVERAL)
-    alone = (present.sum(axis=1) == 1) & ours.any(axis=1)
-    codes[alone] = ours[alone].argmax(axis=1)
+    codes = np.full(len(shared_present), names.index(OTHER), np.int64)
+    codes[shared_present.sum(axis=1) >= 2] = names.index(SEVERAL)
+    has_one = (present.sum(axis=1) == 1) & shared_present.any(axis=1)
+    codes[has_one] = shared_present[has_one].argmax(axis=1)
     return codes
 
 
@@ -88,11 +88,11 @@ def values_of(instances: Instances) -> dict[str, pa.Array]:
     numbers = list(shared())
     pixels = np.array([image.width * image.height for image in instances.images], np.float64)[:, None]
     parts: Floats = category_areas(instances, numbers) / pixels
-    ours = np.flatnonzero(np.isin(instances.categories, numbers))
-    places, columns = instances.places[ours], np.searchsorted(numbers, instances.categories[ours])
+    selected = np.flatnonzero(np.isin(instances.categories, numbers))
+    places, columns = instances.places[selected], np.searchsorted(numbers, instances.categories[selected])
     last = np.zeros_like(parts)
     # Of assignments to one place the last one stays.
-    last[places, columns] = [instances.annotations[number].area for number in ours.tolist()]
+    last[places, columns] = [instances.annotations[number].area for number in selected.tolist()]
     present = np.zeros(parts.shape, bool)
     present[places, columns] = True
     largest, second = _two_largest(parts)
@@ -115,11 +115,11 @@ def _two_largest(parts: Floats) -> tuple[Floats, Floats]:
 
 
 def _named(parts: Floats, present: Bools) -> tuple[list[str], list[str]]:
-    """Names and wnids of the categories that are there, the largest first and equal ones by number."""
-    known = list(shared().values())
+    """Return names and wnids of each image's categories, the largest first and equal ones by number."""
+    categories_of_columns = list(shared().values())
     order = np.argsort(-parts, axis=1, kind="stable")
     categories, wnids = [""] * len(parts), [""] * len(parts)
     for row in np.flatnonzero(present.any(axis=1)).tolist():
-        there = [known[column] for column in order[row].tolist() if present[row, column]]
-        categories[row], wnids[row] = ", ".join(name for name, _ in there), ", ".join(wnid for _, wnid in there)
+        ranked = [categories_of_columns[column] for column in order[row].tolist() if present[row, column]]
+        categories[row], wnids[row] = ", ".join(name for name, _ in ranked), ", ".join(wnid for _, wnid in ranked)
     return categories, wnids

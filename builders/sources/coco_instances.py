@@ -102,44 +102,50 @@ def read_instances(path: Path) -> Instances:
     if size > MOST_BYTES:
         raise BuildError(f"{TITLE}: {path} has {size:,} bytes, more than COCO's annotations. {FETCH}.")
     try:
-        read = msgspec.json.decode(path.read_bytes(), type=_File)
+        content = msgspec.json.decode(path.read_bytes(), type=_File)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BuildError(f"{TITLE}: {path} is not a whole file of COCO's annotations ({error}). {FETCH}.") from error
-    if not read.images or not read.annotations:
+    if not content.images or not content.annotations:
         raise BuildError(f"{TITLE}: {path} has no images or no annotations. {FETCH}.")
-    images = sorted(read.images, key=lambda image: image.id)
+    images = sorted(content.images, key=lambda image: image.id)
     ids = np.array([image.id for image in images], np.int64)
     _refuse_repeated(path, "image", ids)
-    _refuse_repeated(path, "annotation", np.sort(np.array([one.id for one in read.annotations], np.int64)))
-    _check_categories(path, read.categories)
-    owners = np.array([one.image_id for one in read.annotations], np.int64)
+    _refuse_repeated(
+        path, "annotation", np.sort(np.array([annotation.id for annotation in content.annotations], np.int64))
+    )
+    _check_categories(path, content.categories)
+    owners = np.array([annotation.image_id for annotation in content.annotations], np.int64)
     places = np.minimum(np.searchsorted(ids, owners), len(ids) - 1)
-    if (strange := np.flatnonzero(ids[places] != owners)).size:
-        raise _wrong(path, read.annotations[strange[0]], f"is of the image {owners[strange[0]]}, which is not listed")
-    categories = np.array([one.category_id for one in read.annotations], np.int64)
+    if (orphans := np.flatnonzero(ids[places] != owners)).size:
+        raise _wrong(
+            path, content.annotations[orphans[0]], f"is of the image {owners[orphans[0]]}, which is not listed"
+        )
+    categories = np.array([annotation.category_id for annotation in content.annotations], np.int64)
     unknown = np.flatnonzero(~np.isin(categories, [category.id for category in tables.coco80()]))
     if unknown.size:
-        raise _wrong(path, read.annotations[unknown[0]], f"is of the unknown category {categories[unknown[0]]}")
-    licences = {terms.id: terms.url for terms in read.licenses}
-    return Instances(path, images, read.annotations, places, categories, licences)
+        raise _wrong(path, content.annotations[unknown[0]], f"is of the unknown category {categories[unknown[0]]}")
+    licences = {terms.id: terms.url for terms in content.licenses}
+    return Instances(path, images, content.annotations, places, categories, licences)
 
 
-def _refuse_repeated(path: Path, what: str, ascending: npt.NDArray[np.int64]) -> None:
-    twice = np.flatnonzero(ascending[1:] == ascending[:-1])
-    if twice.size:
-        raise BuildError(f"{TITLE}: {path} has the {what} {ascending[twice[0]]} twice. {FETCH}.")
+def _refuse_repeated(path: Path, kind: str, ascending: npt.NDArray[np.int64]) -> None:
+    repeated = np.flatnonzero(ascending[1:] == ascending[:-1])
+    if repeated.size:
+        raise BuildError(f"{TITLE}: {path} has the {kind} {ascending[repeated[0]]} twice. {FETCH}.")
 
 
-def _check_categories(path: Path, found: Sequence[Category]) -> None:
-    ours = {category.id: category.name for category in tables.coco80()}
-    theirs = {category.id: category.name for category in found}
-    if theirs != ours:
-        number = min(number for number in ours.keys() | theirs.keys() if ours.get(number) != theirs.get(number))
+def _check_categories(path: Path, listed: Sequence[Category]) -> None:
+    expected = {category.id: category.name for category in tables.coco80()}
+    actual = {category.id: category.name for category in listed}
+    if actual != expected:
+        number = min(
+            number for number in expected.keys() | actual.keys() if expected.get(number) != actual.get(number)
+        )
         raise BuildError(
             f"{TITLE}: the categories of {path} are not COCO's 80: number {number} is "
-            f"{theirs.get(number, 'missing')}, not {ours.get(number, 'one of them')}. {FETCH}."
+            f"{actual.get(number, 'missing')}, not {expected.get(number, 'one of them')}. {FETCH}."
         )
 
 
-def _wrong(path: Path, one: Annotation, problem: str) -> BuildError:
-    return BuildError(f"{TITLE}: the annotation {one.id} in {path} {problem}. {FETCH}.")
+def _wrong(path: Path, annotation: Annotation, problem: str) -> BuildError:
+    return BuildError(f"{TITLE}: the annotation {annotation.id} in {path} {problem}. {FETCH}.")

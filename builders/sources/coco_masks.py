@@ -1,4 +1,4 @@
-"""Areas of COCO's categories in each image: the pixels that the union of a category's masks covers.
+"""Computes the areas of COCO's categories in each image: the pixels that the union of a category's masks covers.
 
 Masks are rasterised and joined by pycocotools, as run lengths. The objects of a category often overlap (and image
 99844 has its annotations twice), so that their summed areas would count pixels more than once.
@@ -9,7 +9,7 @@ Tested by `tests/builders/sources/test_coco_masks.py`.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
@@ -23,7 +23,7 @@ from builders.sources.coco_instances import FETCH, TITLE, Annotation, CocoImage,
 Polygon = list[float]
 
 POINTS = 3
-"""Points that a polygon needs to cover anything. Shorter ones are left out: pycocotools reads two points as a box."""
+"""The fewest points of a polygon that covers anything. Others are left out: pycocotools reads two points as a box."""
 
 OUTSIDE = 1
 """How far outside the image a polygon may reach, in lengths of its longer side: a mask's memory grows with that."""
@@ -54,39 +54,35 @@ def category_areas(instances: Instances, categories: Sequence[int]) -> npt.NDArr
     """
     areas = np.zeros((len(instances.images), len(categories)), np.int64)
     column_of = {category: column for column, category in enumerate(categories)}
-    wanted = np.flatnonzero(np.isin(instances.categories, categories))
-    keys = instances.places[wanted] * 100 + instances.categories[wanted]  # category numbers end at 90
-    wanted = wanted[np.argsort(keys, kind="stable")]
-    shapes = 0
-    for (place, category), group in itertools.groupby(wanted.tolist(), key=_owner(instances)):
+    selected = np.flatnonzero(np.isin(instances.categories, categories))
+    keys = instances.places[selected] * 100 + instances.categories[selected]  # category numbers end at 90
+    selected = selected[np.argsort(keys, kind="stable")]
+    masks = 0
+    owners = list(zip(instances.places.tolist(), instances.categories.tolist(), strict=True))
+    for (place, category), group in itertools.groupby(selected.tolist(), key=owners.__getitem__):
         image = instances.images[place]
         runs = [run for number in group for run in _encoded(instances, instances.annotations[number], image)]
-        shapes += len(runs)
+        masks += len(runs)
         if runs:
             areas[place, column_of[category]] = mask.area(mask.merge(runs))
-    if len(wanted) and not shapes:
+    if len(selected) and not masks:
         raise BuildError(f"{TITLE}: no annotation in {instances.path} has a mask, only boxes. {FETCH}.")
     return areas
 
 
-def _owner(instances: Instances) -> Callable[[int], tuple[int, int]]:
-    places, categories = instances.places.tolist(), instances.categories.tolist()
-    return lambda number: (places[number], categories[number])
-
-
-def _encoded(instances: Instances, one: Annotation, image: CocoImage) -> list[Any]:
-    """The masks of an object as pycocotools's compressed run lengths."""
+def _encoded(instances: Instances, annotation: Annotation, image: CocoImage) -> list[Any]:
+    """Return the masks of an annotation as pycocotools's compressed run lengths."""
     height, width = image.height, image.width
     try:
-        runs = _MASK.decode(one.segmentation)
+        runs = _MASK.decode(annotation.segmentation)
         if isinstance(runs, list):
             polygons = [polygon for polygon in runs if _covers(polygon, image)]
             return list(mask.frPyObjects(polygons, height, width)) if polygons else []
     except (msgspec.DecodeError, ValueError) as error:
-        raise _wrong(instances, one, f"is no polygon and no uncompressed run lengths ({error})") from error
+        raise _wrong(instances, annotation, f"is no polygon and no uncompressed run lengths ({error})") from error
     if runs.size != (height, width) or sum(runs.counts) != height * width:
-        found = f"{runs.size[1]} x {runs.size[0]} pixels ({sum(runs.counts):,} in its runs)"
-        raise _wrong(instances, one, f"has {found}, its image {width} x {height}")
+        actual = f"{runs.size[1]} x {runs.size[0]} pixels ({sum(runs.counts):,} in its runs)"
+        raise _wrong(instances, annotation, f"has {actual}, its image {width} x {height}")
     return [mask.frPyObjects({"size": [height, width], "counts": runs.counts}, height, width)]
 
 
@@ -104,5 +100,5 @@ def _covers(polygon: Polygon, image: CocoImage) -> bool:
     return len(polygon) >= 2 * POINTS
 
 
-def _wrong(instances: Instances, one: Annotation, problem: str) -> BuildError:
-    return BuildError(f"{TITLE}: the mask of annotation {one.id} in {instances.path} {problem}. {FETCH}.")
+def _wrong(instances: Instances, annotation: Annotation, problem: str) -> BuildError:
+    return BuildError(f"{TITLE}: the mask of annotation {annotation.id} in {instances.path} {problem}. {FETCH}.")

@@ -67,7 +67,7 @@ _IMAGES = ClassFolders(
     ),
     _PARTITION,
     classes,
-    wanted=lambda texture: f"{texture}_<4 digits>.jpg",
+    name_form=lambda texture: f"{texture}_<4 digits>.jpg",
     child="a texture's folder",
     lists=_LISTS,
     ending=".jpg",

@@ -45,38 +45,38 @@ def refuse_resized(index: SourceIndex) -> None:
         BuildError: all examined images of a partition share a size or a shorter side that the full edition's images
             do not share, or most are smaller than nearly all images of the full edition.
     """
-    known = index.source.pixel_sizes
-    if known is None:
+    pixel_sizes = index.source.pixel_sizes
+    if pixel_sizes is None:
         return
     for piece in index.pieces:
         sizes = list(sampled_sizes(index.root, piece))
-        seen = _seen(known, sizes) if len(sizes) >= _FEWEST else ""
-        if seen:
-            title = index.source.title
+        problem = _size_problem(pixel_sizes, sizes) if len(sizes) >= _FEWEST else ""
+        if problem:
+            source, edition = index.source, _edition(index, pixel_sizes, sizes)
             raise BuildError(
-                f"{title}, {piece.partition}: {seen}. {index.root} looks like {_edition(index, known, sizes)}, not "
-                f"like the full edition ({index.source.edition}). Give the original images with --{index.source.key}."
+                f"{source.title}, {piece.partition}: {problem}. {index.root} looks like {edition}, not like the full "
+                f"edition ({source.edition}). Give the original images with --{source.key}."
             )
 
 
-def _seen(known: PixelSizes, sizes: Sequence[Size]) -> str:
-    """Describe what is wrong with the sizes of some images; empty if nothing is."""
+def _size_problem(pixel_sizes: PixelSizes, sizes: Sequence[Size]) -> str:
+    """Describe what shows that images are resized; empty if nothing does."""
     shorter = Counter(min(size) for size in sizes)
     side, count = shorter.most_common(1)[0]
-    if count == len(sizes) and side not in known.shared:
-        one = len(set(sizes)) == 1
-        return f"all {count} images examined " + (f"are {_by(sizes[0])} pixels" if one else f"have a side of {side}")
+    if count == len(sizes) and side not in pixel_sizes.shared:
+        shared = f"are {_by(sizes[0])} pixels" if len(set(sizes)) == 1 else f"have a side of {side}"
+        return f"all {count} images examined {shared}"
     small = sum(count for side, count in shorter.items() if side < _SMALL)
     if 2 * small > len(sizes):
         return f"{small} of {len(sizes)} images examined have a side below {_SMALL} pixels"
     return ""
 
 
-def _edition(index: SourceIndex, known: PixelSizes, sizes: Sequence[Size]) -> str:
+def _edition(index: SourceIndex, pixel_sizes: PixelSizes, sizes: Sequence[Size]) -> str:
     """Name the edition with such sizes, or describe it if it has no name."""
     name = index.source.title.partition(" (")[0]
     if len(set(sizes)) == 1:
-        return known.editions.get(sizes[0], f"{name} resized to {_by(sizes[0])}")
+        return pixel_sizes.editions.get(sizes[0], f"{name} resized to {_by(sizes[0])}")
     sides = {min(size) for size in sizes}
     return f"{name} resized to a shorter side of {sides.pop()}" if len(sides) == 1 else f"a smaller edition of {name}"
 
@@ -99,32 +99,32 @@ def sampled_sizes(root: Path, piece: PartitionIndex) -> Iterator[Size]:
 
 def _heads(root: Path, piece: PartitionIndex) -> Iterator[bytes]:
     if piece.how in IN_PLACE:
-        places = take_rows(piece.table.select(["file", "offset", "size"]), _drawn(piece.table.num_rows, _SAMPLE))
+        locations = take_rows(piece.table.select(["file", "offset", "size"]), _sample(piece.table.num_rows, _SAMPLE))
         yield from store_of(root).starts(
             root,
             [
                 (row["file"], row["offset"], _HEAD if row["size"] < 0 else min(_HEAD, row["size"]))
-                for row in places.to_pylist()
+                for row in locations.to_pylist()
             ],
         )
         return
     table = piece.table
     files = table["file"].unique().sort()
-    for number in _drawn(len(files), _CONTAINERS):
-        inside = table.filter(pc.equal(table["file"], files[number]))
-        first = np.sort(inside["offset"].to_numpy())[: _SAMPLE // min(_CONTAINERS, len(files))]
-        for batch in UNPACKERS[piece.how](root / files[number].as_py(), first):
+    for number in _sample(len(files), _CONTAINERS):
+        rows = table.filter(pc.equal(table["file"], files[number]))
+        offsets = np.sort(rows["offset"].to_numpy())[: _SAMPLE // min(_CONTAINERS, len(files))]
+        for batch in UNPACKERS[piece.how](root / files[number].as_py(), offsets):
             yield from (bytes(memoryview(image)[:_HEAD]) for image in batch)
 
 
-def _drawn(count: int, wanted: int) -> npt.NDArray[np.int64]:
+def _sample(total: int, size: int) -> npt.NDArray[np.int64]:
     """Draw `wanted` of the numbers below `count`, by SHA-256 of a counter; ascending, all if there are no more."""
-    if count <= wanted:
-        return np.arange(count)
-    drawn: dict[int, None] = {}
-    turn = 0
-    while len(drawn) < wanted:
-        digest = hashlib.sha256(f"sizes {turn}".encode()).digest()
-        drawn[int.from_bytes(digest[:8], "big") % count] = None
-        turn += 1
-    return np.array(sorted(drawn), dtype=np.int64)
+    if total <= size:
+        return np.arange(total)
+    numbers: dict[int, None] = {}
+    counter = 0
+    while len(numbers) < size:
+        digest = hashlib.sha256(f"sizes {counter}".encode()).digest()
+        numbers[int.from_bytes(digest[:8], "big") % total] = None
+        counter += 1
+    return np.array(sorted(numbers), dtype=np.int64)

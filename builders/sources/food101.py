@@ -48,7 +48,7 @@ _IMAGES = ClassFolders(
     Pattern(_KEY, _TITLE, r"(?P<class_id>.*)/(?P<file>[0-9]+)\.jpg", "<class>/<number>.jpg"),
     _PARTITION,
     classes,
-    wanted=lambda _: "<number>.jpg",
+    name_form=lambda _: "<number>.jpg",
     lists=("meta/train.txt", "meta/test.txt"),
     ending=".jpg",
 )

@@ -73,10 +73,10 @@ def _from_kit_archive(folder: Path) -> GroundTruth | None:
     path = folder / f"{_KIT}.tar.gz"
     if not path.is_file():
         return None
-    found = tars.read_files("", path, {_PACKED / _LABELS, _PACKED / _SYNSETS})
-    if len(found) != 2:
+    contents = tars.read_files("", path, {_PACKED / _LABELS, _PACKED / _SYNSETS})
+    if len(contents) != 2:
         raise BuildError(f"{path} lacks {_LABELS} or {_SYNSETS} as regular files. Download it again.")
-    return _from_texts(found[_PACKED / _LABELS], found[_PACKED / _SYNSETS], path)
+    return _from_texts(contents[_PACKED / _LABELS], contents[_PACKED / _SYNSETS], path)
 
 
 def _from_texts(labels: bytes, synsets: bytes, place: Path) -> GroundTruth:

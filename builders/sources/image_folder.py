@@ -1,4 +1,4 @@
-"""A person's own folder of images as a source: class folders, in partitions or not, or images without classes.
+"""Declares a user's own folder of images as a source: class folders, in partitions or not, or images without classes.
 
 Unlike the sources in the registry it has no owner whose counts are known: what the folder holds is what is expected.
 
@@ -8,7 +8,7 @@ Tested by `tests/builders/sources/test_image_folder.py`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -54,7 +54,7 @@ _LICENCE = Licence(
 
 @dataclass(frozen=True)
 class FolderImages:
-    """The images of a folder: each file's path below it, with forward slashes, and its class, by partition.
+    """The images of a folder by partition: each file's path below it, with forward slashes, and its class.
 
     `strays` are files that are not images, by partition.
     """
@@ -69,7 +69,7 @@ class FolderImages:
         return tuple(sorted({class_id for files in self.files.values() for _, class_id in files}))
 
     def sizes(self, partition: str) -> Mapping[str, int]:
-        """The number of images of each class in a partition, which is 0 for a class that only others have."""
+        """Return the number of images of each class in a partition; 0 for a class that only other partitions have."""
         counted = Counter(class_id for _, class_id in self.files[partition])
         return {class_id: counted[class_id] for class_id in self.classes}
 
@@ -89,10 +89,10 @@ def find_images(root: Path, flat: str = "") -> FolderImages:
             a link to a class folder or an image.
     """
     with store_of(root).cached_listings(root):
-        return _found_images(root, flat)
+        return _listed_images(root, flat)
 
 
-def _found_images(root: Path, flat: str) -> FolderImages:
+def _listed_images(root: Path, flat: str) -> FolderImages:
     if not root.is_dir():
         raise BuildError(f"There is no folder {root}. Give a folder of images.")
     folders = _folders(root)
@@ -100,8 +100,8 @@ def _found_images(root: Path, flat: str) -> FolderImages:
     if not folders or len(divided) < len(folders):
         divided = {"": ALL}
     if repeated := [name for name, times in Counter(divided.values()).items() if times > 1]:
-        both = " and ".join(name for name, partition in divided.items() if partition == repeated[0])
-        raise BuildError(f"{root} has the {repeated[0]} images twice, in {both}. Remove one of the two.")
+        names = " and ".join(name for name, partition in divided.items() if partition == repeated[0])
+        raise BuildError(f"{root} has the {repeated[0]} images twice, in {names}. Remove one of the two.")
     files, strays = {}, {}
     for name, partition in divided.items():
         files[partition], strays[partition] = _of_partition(root, name, flat)
@@ -112,29 +112,31 @@ def refuse_unreadable(folders: Sequence[FolderImages], *, decode: bool, progress
     """Read all images once, and refuse those that are not whole, all in one message.
 
     Args:
-        folders: what some folders hold.
-        decode: decode every image; otherwise as `builders.release.images.check_image` does.
+        folders: the images of some folders.
+        decode: decode every image; otherwise as `builders.release.images.check` does.
         progress: called for every image.
 
     Raises:
         BuildError: there are such images.
         OSError: a file cannot be read.
     """
-    paths = [found.root / path for found in folders for files in found.files.values() for path, _ in files]
-    wrong = []
+    paths = [
+        images.root / path for images in folders for partition in images.files for path, _ in images.files[partition]
+    ]
+    problems = []
     with ThreadPoolExecutor() as threads:
         for path, reason in zip(paths, threads.map(lambda path: _problem(path, decode=decode), paths), strict=True):
             progress(1)
             if reason:
-                wrong.append(f"  {one_line(path)} ({reason})")
-    if wrong:
-        head = "1 image cannot be used" if len(wrong) == 1 else f"{len(wrong):,} images cannot be used"
-        listed = "\n".join(wrong[:_LISTED]) + more(wrong, _LISTED)
+                problems.append(f"  {one_line(path)} ({reason})")
+    if problems:
+        head = "1 image cannot be used" if len(problems) == 1 else f"{len(problems):,} images cannot be used"
+        listed = "\n".join(problems[:_LISTED]) + more(problems, _LISTED)
         raise BuildError(f"{head}:\n{listed}\nReplace or remove them, or leave them out with --allow-partial.")
 
 
 def _problem(path: Path, *, decode: bool) -> str:
-    """Why an image cannot be decoded; empty if it can."""
+    """Return why an image cannot be decoded; empty if it can."""
     try:
         check_image(read_regular(path), decode=decode)
     except UnreadableImageError as error:
@@ -148,7 +150,7 @@ def image_folder(key: str, title: str, images: FolderImages) -> Source:
     Args:
         key: the source's key in rows and manifests.
         title: what it is called there; no path, since releases quote it.
-        images: what the folder holds.
+        images: the folder's images.
     """
     known = {row.wnid: row.name for row in tables.imagenet1k()}
     names = {class_id: known.get(class_id, class_id) for class_id in images.classes}
@@ -181,34 +183,34 @@ def _index(images: FolderImages, partition: str) -> PartitionIndex:
 
 
 def _of_partition(root: Path, name: str, flat: str) -> tuple[tuple[tuple[str, str], ...], tuple[Stray, ...]]:
-    """The images of a partition's folder (`name` is empty for the root itself), sorted by path, and its strays."""
+    """Return the images of a partition's folder, sorted by path, and its strays; `name` is empty for the root."""
     home, inside = root / name, f"{name}/" if name else ""
     class_folders = _folders(home)
     loose = [inside + child for child in child_names(home) if child not in class_folders]
-    beside = [path for path in loose if not _reason(path)]
-    if class_folders and beside:
+    loose_images = [path for path in loose if not _reason(path)]
+    if class_folders and loose_images:
         raise BuildError(
-            f"{home} has images beside its class folders: {', '.join(beside[:NAMED])}{more(beside)}. Put each into "
-            "the folder of its class, or remove it."
+            f"{home} has images beside its class folders: {', '.join(loose_images[:NAMED])}{more(loose_images)}. Put "
+            "each into the folder of its class, or remove it."
         )
-    if beside and not flat:
+    if loose_images and not flat:
         raise BuildError(f"{home} has images, but no class folders. Put each image into a folder of its class.")
-    files = [(path, flat) for path in beside]
-    others = [path for path in loose if _reason(path)]
+    files = [(path, flat) for path in loose_images]
+    other_files = [path for path in loose if _reason(path)]
     for child in class_folders:
-        found = list(_below(home / child, inside + child))
-        taken = [path for path in found if not _reason(path)]
-        if not taken:
+        files_below = [f"{inside}{child}/{path}" for path in store_of(home).files_below(home / child)]
+        images = [path for path in files_below if not _reason(path)]
+        if not images:
             raise BuildError(
                 f"The class folder {escape_name(str(home / child))} has no image (a file that ends in "
                 f"{', '.join(ENDINGS)}). Put its images there, or remove it."
             )
-        files += [(path, child) for path in taken]
-        others += [path for path in found if _reason(path)]
+        files += [(path, child) for path in images]
+        other_files += [path for path in files_below if _reason(path)]
     if not files:
         raise BuildError(f"{home} has no image (a file that ends in {', '.join(ENDINGS)}). Give another folder.")
     _refuse_links(root, [path for path, _ in files])
-    return tuple(sorted(files)), tuple(Stray(escape_name(path), _reason(path)) for path in sorted(others))
+    return tuple(sorted(files)), tuple(Stray(escape_name(path), _reason(path)) for path in sorted(other_files))
 
 
 def _refuse_links(root: Path, paths: Sequence[str]) -> None:
@@ -221,29 +223,24 @@ def _refuse_links(root: Path, paths: Sequence[str]) -> None:
 
 
 def _folders(folder: Path) -> list[str]:
-    """The sorted names of the folders in a folder that are not hidden.
+    """Return the sorted names of a folder's subfolders that are not hidden.
 
     Raises:
         BuildError: one is a link, or its name does not print.
     """
-    found = [name for name in child_names(folder) if not name.startswith(".") and (folder / name).is_dir()]
-    for name in found:
+    names = [name for name in child_names(folder) if not name.startswith(".") and (folder / name).is_dir()]
+    for name in names:
         if (folder / name).is_symlink():
             raise BuildError(f"{folder / name} is a link to a folder, and links are not followed. Give its target.")
         if not name.isprintable():
             raise BuildError(
                 f"The folder {escape_name(str(folder / name))} has a name that does not print. Rename it."
             )
-    return found
-
-
-def _below(folder: Path, path: str) -> Iterator[str]:
-    """Paths of all files below a folder, which has the given path itself."""
-    yield from (f"{path}/{name}" for name in store_of(folder).files_below(folder))
+    return names
 
 
 def _reason(path: str) -> str:
-    """Why a file is not taken for an image, by its path alone; empty if it is."""
+    """Return why a file is not an image, judged by its path; empty if it is one."""
     name = path.rsplit("/", 1)[-1]
     if not path.isprintable():
         return "a name that does not print"

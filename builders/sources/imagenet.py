@@ -93,18 +93,18 @@ def _flat(partition: str, root: Path, home: Path) -> PartitionIndex | None:
     for folder in (home / name for name in PLACES[partition]):
         if not folder.is_dir():
             continue
-        found = images(partition, bare=True).pattern.in_folders(root, folder, what="flat")
-        for name in found.others:
+        files = images(partition, bare=True).pattern.in_folders(root, folder, what="flat")
+        for name in files.other_names:
             images(partition).pattern.refuse(name, str(folder))
-        if found.rows.num_rows:
-            return _with_classes(partition, home, found, f"flat {relative(folder, root)}")
+        if files.rows.num_rows:
+            return _with_classes(partition, home, files, f"flat {relative(folder, root)}")
     return None
 
 
-def _with_classes(partition: str, home: Path, found: MatchedFiles, layout: str, hint: str = "") -> PartitionIndex:
+def _with_classes(partition: str, home: Path, files: MatchedFiles, layout: str, hint: str = "") -> PartitionIndex:
     """Index images that are in no class folders."""
-    found, truth = with_classes(found, home)
-    return dataclasses.replace(images(partition, bare=True).index(found), layout=f"{layout} with {truth}", hint=hint)
+    files, truth = with_classes(files, home)
+    return dataclasses.replace(images(partition, bare=True).index(files), layout=f"{layout} with {truth}", hint=hint)
 
 
 def _train_tar(root: Path, home: Path) -> PartitionIndex | None:
@@ -138,7 +138,7 @@ def _class_tars(
         hint: see `PartitionIndex`.
     """
     packed: list[str] = []
-    beside: list[str] = []
+    other_names: list[str] = []
 
     def of_classes() -> Iterator[tuple[str, Path, list[tars.Member]]]:
         for name, members in inner:
@@ -147,24 +147,24 @@ def _class_tars(
                 packed.append(name)
                 yield name, place / name if place.is_dir() else place, members
             else:
-                beside.append(name)
+                other_names.append(name)
 
     tree = trees.in_tars(root, place, of_classes())
     if not packed:
         raise BuildError(f"{TITLE}: {place} has no tar of a class. {FLAG}.")
     reader = images("train")
     piece = reader.index(match(tree, reader.pattern.pattern))
-    strays = (Stray(tree.prefix + escape_name(name), "not a tar of one class") for name in beside)
+    strays = (Stray(tree.prefix + escape_name(name), "not a tar of one class") for name in other_names)
     return dataclasses.replace(piece, layout=layout, strays=(*piece.strays, *strays), hint=hint)
 
 
 def _val_tar(root: Path, home: Path) -> PartitionIndex | None:
-    found = images("val", bare=True).pattern.in_archive(root, home, "ILSVRC2012_img_val")
-    if found is None:
+    files = images("val", bare=True).pattern.in_archive(root, home, "ILSVRC2012_img_val")
+    if files is None:
         return None
-    path = found.tree.place
+    path = files.tree.place
     return _with_classes(
-        "val", home, found, f"original archive {relative(path, root)}", _PUBLISHED["val"].difference(path)
+        "val", home, files, f"original archive {relative(path, root)}", _PUBLISHED["val"].difference(path)
     )
 
 
@@ -182,14 +182,14 @@ def _parquet(partition: str, root: Path, home: Path) -> PartitionIndex | None:
             labels.append(shard.labels)
             return shard.names
 
-        found = reader.pattern.in_parquet(root, home, (split,), names)
-        assert found is not None
-        found, _ = with_classes(found, home)
-        piece = reader.index(found)
+        matched_files = reader.pattern.in_parquet(root, home, (split,), names)
+        assert matched_files is not None
+        matched_files, _ = with_classes(matched_files, home)
+        piece = reader.index(matched_files)
         codes = pc.cast(piece.table["class_id"].combine_chunks().indices, pa.int64())
         wrong = pc.fill_null(pc.not_equal(codes, pa.concat_arrays(labels)), True)
-        other = "has a label that is not the position of its class in the sorted wnids"
-        reader.pattern.refuse_row(found.tree, found.rows.filter(wrong), other)
+        problem = "has a label that is not the position of its class in the sorted wnids"
+        reader.pattern.refuse_row(matched_files.tree, matched_files.rows.filter(wrong), problem)
         renamed = ", which hold validation images" if split == "train" and partition == "val" else ""
         return dataclasses.replace(piece, layout=f"Parquet files {parquet_files.pattern(files, root)}{renamed}")
     return None

@@ -69,9 +69,9 @@ _IMAGES = Pattern(
 )
 
 
-def _indexed(partition: str, found: MatchedFiles) -> PartitionIndex | None:
-    ids = pc.binary_join_element_wise(found.groups["class_id"], found.groups["file"], "/")
-    piece = _IMAGES.listed(partition, found, ids, lists.load_list(partition), tuple(classes()))
+def _indexed(partition: str, files: MatchedFiles) -> PartitionIndex | None:
+    ids = pc.binary_join_element_wise(files.groups["class_id"], files.groups["file"], "/")
+    piece = _IMAGES.index_listed(partition, files, ids, lists.load_list(partition), tuple(classes()))
     return piece and dataclasses.replace(piece, hint=_lacks(partition, piece.missing))
 
 
@@ -87,14 +87,14 @@ def _lacks(partition: str, missing: pa.Array) -> str:
 
 
 def _folders(partition: str, root: Path, home: Path) -> PartitionIndex | None:
-    here = set(child_names(home))
-    folders = [wnid for wnid in _counts(partition) if wnid in here]
+    children = set(child_names(home))
+    folders = [wnid for wnid in _counts(partition) if wnid in children]
     return _indexed(partition, _IMAGES.in_folders(root, home, folders, "class folders")) if folders else None
 
 
 def _folder_of_tars(partition: str, root: Path, home: Path) -> PartitionIndex | None:
-    here = set(child_names(home))
-    names = [f"{wnid}.tar" for wnid in _counts(partition) if f"{wnid}.tar" in here]
+    children = set(child_names(home))
+    names = [f"{wnid}.tar" for wnid in _counts(partition) if f"{wnid}.tar" in children]
     inner = ((name, home / name, tars.members(home / name)) for name in names)
     return _indexed(partition, match(trees.in_tars(root, home, inner), _IMAGES.pattern)) if names else None
 

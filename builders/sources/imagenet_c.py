@@ -51,7 +51,7 @@ _GROUPS = tuple(name.removesuffix(".tar") for name in _NAMES)
 
 @functools.cache
 def _listed() -> Mapping[str, str]:
-    """The class of each listed image by its id, which ends with the number of its photograph."""
+    """Return the class of each listed image by its id, which ends with the number of its photograph."""
     rows = tables.read_csv_rows("imagenet_c.csv")
     wnids = {f"{number:0>8}.JPEG": row["wnid"] for row in rows for number in row["images"].split()}
     return {name: wnids[name[-13:]] for name in lists.load_list("openood_imagenet_c")}
@@ -59,7 +59,7 @@ def _listed() -> Mapping[str, str]:
 
 @functools.cache
 def _needed() -> Mapping[str, set[str]]:
-    """The classes of the listed images, by corruption and severity such as `fog/3`."""
+    """Return the classes of the listed images, by corruption and severity such as `fog/3`."""
     needed: dict[str, set[str]] = {}
     for name, wnid in _listed().items():
         needed.setdefault(name.rpartition("/")[0], set()).add(wnid)
@@ -82,9 +82,9 @@ _IMAGES = Pattern(
 )
 
 
-def _indexed(found: MatchedFiles) -> PartitionIndex | None:
-    ids = pc.binary_join_element_wise(found.groups["kind"], found.groups["file"], "/")
-    return _IMAGES.listed(_PARTITION, found, ids, _listed(), tuple(classes()))
+def _indexed(files: MatchedFiles) -> PartitionIndex | None:
+    ids = pc.binary_join_element_wise(files.groups["kind"], files.groups["file"], "/")
+    return _IMAGES.index_listed(_PARTITION, files, ids, _listed(), tuple(classes()))
 
 
 def _folders(root: Path, home: Path) -> PartitionIndex | None:
@@ -95,8 +95,8 @@ def _folders(root: Path, home: Path) -> PartitionIndex | None:
         for place in (corruption, *(f"{group}/{corruption}" for group in _GROUPS)):
             inner = f"{place}/{kind[-1]}"
             if (home / inner).is_dir():
-                here = set(child_names(home / inner))
-                folders += [f"{inner}/{wnid}" for wnid in sorted(wnids & here)] or [inner]
+                children = set(child_names(home / inner))
+                folders += [f"{inner}/{wnid}" for wnid in sorted(wnids & children)] or [inner]
     return _indexed(_IMAGES.in_folders(root, home, folders, "image files")) if folders else None
 
 

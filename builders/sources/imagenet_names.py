@@ -26,7 +26,7 @@ FLAG = "Give an ILSVRC2012 copy with --imagenet"
 BLURRED = "the edition with blurred faces (101 training and 3 validation images fewer than the original)"
 WNID = re.compile(r"n\d{8}", re.ASCII)
 CLASS_TAR = re.compile(r"n\d{8}\.tar", re.ASCII)
-WANTED = {"train": "<wnid>_<number>.JPEG", "val": "ILSVRC2012_val_<8 digits>.JPEG"}
+NAME_FORMS = {"train": "<wnid>_<number>.JPEG", "val": "ILSVRC2012_val_<8 digits>.JPEG"}
 PLACES = {"train": ("train", "ILSVRC2012_img_train"), "val": ("val", "validation", "ILSVRC2012_img_val")}
 
 # The Hub's old archives, the converters that read them and the Hub's Parquet files add the wnid to each name. It is
@@ -71,13 +71,13 @@ def images(partition: str, *, bare: bool = False) -> ClassFolders:
             "imagenet",
             TITLE,
             (_BARE if bare else _IN_FOLDERS)[partition],
-            WANTED[partition],
+            NAME_FORMS[partition],
             _ADVICE,
             functools.partial(_refuse, partition),
         ),
         partition,
         classes,
-        wanted=lambda _: WANTED[partition],
+        name_form=lambda _: NAME_FORMS[partition],
         class_of=lambda folder: wnid if (wnid := folder.removesuffix(".tar")) in classes() else None,
         prefix=(lambda wnid: f"train/{wnid}/") if partition == "train" else (lambda _: "val/"),
         ending=".JPEG",
@@ -102,17 +102,18 @@ def _refuse(partition: str, path: str, place: str) -> None:
     """Refuse other editions, and images whose name and folder are of different classes."""
     name = path.rpartition("/")[2]
     _refuse_other_edition(name, place)
-    found = _NAMES[partition].fullmatch(name)
-    if found is None:
+    match = _NAMES[partition].fullmatch(name)
+    if match is None:
         return
     folder = path.rpartition("/")[0].rpartition("/")[2].removesuffix(".tar")
-    other = next((wnid for wnid in found.groups() if wnid and wnid != folder), None)
-    if not WNID.fullmatch(folder) or other is None:
+    other_class = next((wnid for wnid in match.groups() if wnid and wnid != folder), None)
+    if not WNID.fullmatch(folder) or other_class is None:
         raise BuildError(
             f"{TITLE}: {name} in {place} names two classes. Rename it after its own class, or take another copy."
         )
     raise BuildError(
-        f"{TITLE}: {name} of class {other} is in {place}, the folder of {folder}. Move it to its own class folder."
+        f"{TITLE}: {name} of class {other_class} is in {place}, the folder of {folder}. Move it to its own class "
+        "folder."
     )
 
 
@@ -127,11 +128,11 @@ def _refuse_other_edition(name: str, place: str) -> None:
         )
 
 
-def with_classes(found: MatchedFiles, home: Path) -> tuple[MatchedFiles, str]:
-    """Fill in the classes of validation images that neither a name nor a folder says.
+def with_classes(files: MatchedFiles, home: Path) -> tuple[MatchedFiles, str]:
+    """Fill in the classes of validation images whose name and folder have none.
 
     Args:
-        found: the images.
+        files: the images.
         home: the folder to search for the ground truth.
 
     Returns:
@@ -141,13 +142,13 @@ def with_classes(found: MatchedFiles, home: Path) -> tuple[MatchedFiles, str]:
         BuildError: there is no ground truth, or none of an image.
         OtherDataError: a class is not one of ILSVRC2012's.
     """
-    place, wnids, truth = found.tree.place, found.groups["class_id"], "the class in each name"
+    place, wnids, truth = files.tree.place, files.groups["class_id"], "the class in each name"
     bare = pc.equal(wnids, "")
     if pc.any(bare).as_py():
-        listed, truth = _ground_truth(found.groups["file"].filter(bare), home, place)
+        listed, truth = _ground_truth(files.groups["file"].filter(bare), home, place)
         wnids = pc.replace_with_mask(wnids, bare, listed)
     refuse_unknown_wnids(wnids.unique().to_pylist(), place)
-    return dataclasses.replace(found, groups={**found.groups, "class_id": wnids}), truth
+    return dataclasses.replace(files, groups={**files.groups, "class_id": wnids}), truth
 
 
 def _ground_truth(names: pa.Array, home: Path, place: Path) -> tuple[pa.Array, str]:

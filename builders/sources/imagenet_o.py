@@ -46,7 +46,7 @@ _UNKNOWN = "unknown"
 # (data/cleaning_annotations in its repository). What begins with ._ is what a Mac's archive programs add.
 _PARTS = r"(?P<wnid>n[0-9]{8})/(?P<lemmas>(?:[^/.]|\.[^/_])[^/]*)_(?P<confidence>[01](?:\.[0-9]+)?(?:e-[0-9]+)?)\.JPEG"
 _WNID = re.compile("n[0-9]{8}")
-_WANTED = "<wnid>/<lemmas>_<confidence>.JPEG"
+_NAME_FORM = "<wnid>/<lemmas>_<confidence>.JPEG"
 
 SOURCE_CLASS = Column(
     "source_class", "string", "the image's class as its file name has it, the lemmas of a synset", absent=""
@@ -64,14 +64,14 @@ CONFIDENCE = Column(
 
 @functools.cache
 def _synsets() -> Mapping[str, tuple[str, ...]]:
-    """Synsets of the full ImageNet release outside ImageNet-1k, by their lemmas as file names have them."""
+    """Return the synsets of the full ImageNet release outside ImageNet-1k, by their lemmas as in file names."""
     wordnet = nouns.load_wordnet()
     known = {row.wnid for row in tables.imagenet1k()}
-    found: dict[str, list[str]] = {}
+    by_lemmas: dict[str, list[str]] = {}
     for wnid in tables.imagenet_tree():
         if wnid not in known:
-            found.setdefault("_".join(wordnet.lemmas(wordnet.row(wnid))).replace(" ", "_"), []).append(wnid)
-    return {lemmas: tuple(wnids) for lemmas, wnids in found.items()}
+            by_lemmas.setdefault("_".join(wordnet.lemmas(wordnet.row(wnid))).replace(" ", "_"), []).append(wnid)
+    return {lemmas: tuple(wnids) for lemmas, wnids in by_lemmas.items()}
 
 
 @functools.cache
@@ -81,10 +81,10 @@ def classes() -> Mapping[str, str]:
     A class's id is its wnid; the lemmas are the id where several synsets have them, such as `tooth`.
     """
     wordnet = nouns.load_wordnet()
-    found = {}
+    names = {}
     for lemmas, wnids in _synsets().items():
-        found[_class_id(lemmas)] = ", ".join(wordnet.lemmas(wordnet.row(wnids[0])))
-    return {**dict(sorted(found.items())), _UNKNOWN: "no synset of the full ImageNet release has these lemmas"}
+        names[_class_id(lemmas)] = ", ".join(wordnet.lemmas(wordnet.row(wnids[0])))
+    return {**dict(sorted(names.items())), _UNKNOWN: "no synset of the full ImageNet release has these lemmas"}
 
 
 def _class_id(lemmas: str) -> str:
@@ -104,7 +104,7 @@ _IMAGES = Pattern(
     _KEY,
     _TITLE,
     rf"(?:.*/)?(?P<id>{_PARTS})",
-    _WANTED,
+    _NAME_FORM,
     "Take the Parquet files that the Hub converts cais/imagenet-o to, or the owners' imagenet-o.tar",
 )
 
@@ -121,29 +121,29 @@ def _mirrored(path: Path) -> pa.Array:
     return pc.if_else(pc.match_substring_regex(shard.names, "(^|/)n[0-9]{8}/[^/]+$"), shard.names, joined)
 
 
-def _indexed(root: Path, found: MatchedFiles | None) -> PartitionIndex | None:
+def _indexed(root: Path, files: MatchedFiles | None) -> PartitionIndex | None:
     """Read class, prediction and confidence from the images' ids."""
-    if found is None:
+    if files is None:
         return None
-    parts = found.groups
+    parts = files.groups
     known = pa.array([row.wnid for row in tables.imagenet1k()])
-    strangers = parts["id"].filter(pc.invert(pc.is_in(parts["wnid"], value_set=known)))
-    if len(strangers):
+    unknown = parts["id"].filter(pc.invert(pc.is_in(parts["wnid"], value_set=known)))
+    if len(unknown):
         raise OtherDataError(
-            f"{_TITLE}: the folder of {strangers[0]} in {root} ({found.tree.where}) is not one of ImageNet-1k's "
+            f"{_TITLE}: the folder of {unknown[0]} in {root} ({files.tree.description}) is not one of ImageNet-1k's "
             f"classes, which ImageNet-O's folders are. Give a copy of {_TITLE} with --{_KEY}."
         )
     names = tuple(classes())
     class_ids = pa.array([_class_id(lemmas) for lemmas in parts["lemmas"].to_pylist()], pa.string())
     codes = pc.index_in(class_ids, value_set=pa.array(names, pa.string()))
-    own = {
+    columns = {
         SOURCE_CLASS.name: parts["lemmas"],
         PREDICTED.name: parts["wnid"],
         CONFIDENCE.name: pc.cast(parts["confidence"], pa.float64()),
         **overlap_columns(_KEY, parts["id"]),
     }
-    table = found.table(class_column(names, codes.to_numpy()), parts["id"], own)
-    return _IMAGES.partition(_PARTITION, found, table)
+    table = files.table(class_column(names, codes.to_numpy()), parts["id"], columns)
+    return _IMAGES.partition(_PARTITION, files, table)
 
 
 def _folders(root: Path, home: Path) -> PartitionIndex | None:
@@ -153,8 +153,8 @@ def _folders(root: Path, home: Path) -> PartitionIndex | None:
         folders = [name for name in children if _WNID.fullmatch(name) and (place / name).is_dir()]
         piece = _indexed(root, _IMAGES.in_folders(root, place, folders)) if folders else None
         if piece is not None and piece.table.num_rows:
-            beside = strays_between(root, place, folders, f"named {_WANTED}")
-            return dataclasses.replace(piece, strays=(*piece.strays, *beside))
+            other_strays = strays_between(root, place, folders, f"named {_NAME_FORM}")
+            return dataclasses.replace(piece, strays=(*piece.strays, *other_strays))
     return None
 
 
@@ -197,7 +197,7 @@ IMAGENET_O = Source(
     expected=expected,
     search=Search(
         (
-            CopyLayout(_PARTITION, f"imagenet-o/{_WANTED}, or the folder of these folders", _folders),
+            CopyLayout(_PARTITION, f"imagenet-o/{_NAME_FORM}, or the folder of these folders", _folders),
             CopyLayout(_PARTITION, "the original archive imagenet-o.tar, read in place", _archive),
             CopyLayout(
                 _PARTITION, "the Hub's default/test/0000.parquet (refs/convert/parquet of cais/imagenet-o)", _parquet

@@ -48,7 +48,7 @@ _IMAGES = ClassFolders(
     Pattern(_KEY, _TITLE, r"(?P<class_id>n[0-9]{8})/(?P<file>[a-z]+_[0-9]+)\.jpg", "n01443537/art_0.jpg"),
     _PARTITION,
     classes,
-    wanted=lambda _: "<rendition>_<number>.jpg",
+    name_form=lambda _: "<rendition>_<number>.jpg",
     ending=".jpg",
 )
 

@@ -54,7 +54,7 @@ _IMAGES = ClassFolders(
     Pattern(_KEY, _TITLE, r"(?P<class_id>[0-9]+)/(?P<file>[0-9a-f]{40})\.jpeg", "0/<40 hexadecimal digits>.jpeg"),
     _PARTITION,
     classes,
-    wanted=lambda _: "<40 hexadecimal digits>.jpeg",
+    name_form=lambda _: "<40 hexadecimal digits>.jpeg",
     class_of=lambda folder: _of_folder().get(folder),
     prefix=lambda wnid: f"{class_indices()[wnid]}/",
     ending=".jpeg",

@@ -26,7 +26,7 @@ _KEY = "inaturalist"
 _TITLE = "iNaturalist (subset for out-of-distribution detection)"
 _PARTITION = "images"
 _ARCHIVE = "iNaturalist"
-_WANTED = "<32 hexadecimal digits>.jpg"
+_NAME_FORM = "<32 hexadecimal digits>.jpg"
 _SPLITS = ("train", "validation", "test")
 
 # The address is in the owners' README (deeplearning-wisc/large_scale_ood), which gives neither size nor checksum;
@@ -56,23 +56,23 @@ _IMAGES = Pattern(
     _KEY,
     _TITLE,
     r"(?:.*/)?(?P<id>[0-9a-f]{32}\.jpg)",
-    _WANTED,
+    _NAME_FORM,
     "Take a mirror that kept the file names, or the owners' iNaturalist.tar.gz",
 )
 
 
-def _indexed(found: MatchedFiles | None) -> PartitionIndex | None:
+def _indexed(files: MatchedFiles | None) -> PartitionIndex | None:
     """Index images by their species. The whole of iNaturalist has images under such names, too."""
-    if found is None:
+    if files is None:
         return None
     species = tables.inaturalist()
     known = pa.array(list(species), pa.string())
-    found = _IMAGES.only(found, found.groups["id"], known, "not one of the 10,000 images of the subset")
-    names, ids = tuple(classes()), found.groups["id"]
+    files = _IMAGES.keep_known(files, files.groups["id"], known, "not one of the 10,000 images of the subset")
+    names, ids = tuple(classes()), files.groups["id"]
     of_image = pa.array(list(species.values()), pa.string()).take(pc.index_in(ids, value_set=known))
     codes = pc.index_in(of_image, value_set=pa.array(names, pa.string())).to_numpy()
     return _IMAGES.partition(
-        _PARTITION, found, found.table(class_column(names, codes), ids, overlap_columns(_KEY, ids))
+        _PARTITION, files, files.table(class_column(names, codes), ids, overlap_columns(_KEY, ids))
     )
 
 
@@ -124,7 +124,7 @@ INATURALIST = Source(
     expected=expected,
     search=Search(
         (
-            CopyLayout(_PARTITION, f"iNaturalist/images/{_WANTED}, or these files in any folder", _folder),
+            CopyLayout(_PARTITION, f"iNaturalist/images/{_NAME_FORM}, or these files in any folder", _folder),
             CopyLayout(_PARTITION, "the archive iNaturalist.tar.gz (or iNaturalist.tar, read in place)", _archive),
             CopyLayout(
                 _PARTITION, "a Hub mirror's Parquet files with file names (train-*, validation-* or test-*)", _parquet

@@ -24,7 +24,7 @@ _PARTITION = "test"
 _CLASS = "unlabelled"
 _DATABASE = "test_lmdb"
 _DATA = "data.mdb"
-_WANTED = "Give the folder that holds the test set (test_lmdb.zip, unpacked) with --lsun"
+_ADVICE = "Give the folder that holds the test set (test_lmdb.zip, unpacked) with --lsun"
 
 # The address is that of the owners' script (fyu/lsun, download.py). A stored listing of that folder shows 172M; no
 # checksum is published, so only those inside the zip tell whether it is whole.
@@ -80,14 +80,14 @@ def _lmdb(root: Path, path: Path) -> PartitionIndex | None:
         return None
     name = path.resolve().name
     if _OTHER.fullmatch(name):
-        raise OtherDataError(f"{_TITLE}: {path} is the database {name}, not the test set's {_DATABASE}. {_WANTED}.")
-    found = _entries(path / _DATA)
+        raise OtherDataError(f"{_TITLE}: {path} is the database {name}, not the test set's {_DATABASE}. {_ADVICE}.")
+    entries = _entries(path / _DATA)
     with open_regular(path / _DATA) as file:
-        for number, entry in enumerate(found):
+        for number, entry in enumerate(entries):
             key = entry.key.decode("ascii", "replace")
             if not _KEY.fullmatch(key):
                 raise OtherDataError(
-                    f"{_TITLE}: the key {key[:50]!a} of {path / _DATA} is not 40 hexadecimal digits. {_WANTED}."
+                    f"{_TITLE}: the key {key[:50]!a} of {path / _DATA} is not 40 hexadecimal digits. {_ADVICE}."
                 )
             if number == 0:  # only the first one; the build checks each
                 file.seek(entry.start)
@@ -95,14 +95,14 @@ def _lmdb(root: Path, path: Path) -> PartitionIndex | None:
                 if not _is_image(start):
                     raise OtherDataError(
                         f"{_TITLE}: the value of {key} in {path / _DATA} is not a WebP or JPEG image: it starts with "
-                        f"{start[:4]!r}. {_WANTED}."
+                        f"{start[:4]!r}. {_ADVICE}."
                     )
     table = partition_table(
-        _codes(len(found)),
-        _source_ids([entry.key.decode("ascii") for entry in found]),
-        pa.repeat(pa.scalar(relative(path / _DATA, root), pa.string()), len(found)),
-        pa.array([entry.start for entry in found], pa.int64()),
-        pa.array([entry.size for entry in found], pa.int64()),
+        _codes(len(entries)),
+        _source_ids([entry.key.decode("ascii") for entry in entries]),
+        pa.repeat(pa.scalar(relative(path / _DATA, root), pa.string()), len(entries)),
+        pa.array([entry.start for entry in entries], pa.int64()),
+        pa.array([entry.size for entry in entries], pa.int64()),
     )
     return PartitionIndex(_PARTITION, f"database {relative(path, root)}", "span", table)
 
@@ -122,7 +122,7 @@ def _entries(path: Path) -> list[lmdb_pages.LmdbEntry]:
             return lmdb_pages.list_entries(file)
     except lmdb_pages.TruncatedError as error:
         raise BuildError(
-            f"{_TITLE}: {path} is truncated: expected at least {error.needed:,} bytes, found {error.found:,}. "
+            f"{_TITLE}: {path} is truncated: expected at least {error.needed:,} bytes, found {error.size:,}. "
             f"Unpack {_DATABASE}.zip again."
         ) from error
     except lmdb_pages.LmdbError as error:
@@ -158,7 +158,7 @@ def _refuse_fixed(folder: Path) -> None:
     if fixed:
         raise OtherDataError(
             f"{_TITLE}: {folder} holds {len(fixed):,} images of LSUN-FIX such as {fixed[0]}, which its authors made "
-            f"of {_TITLE}'s training sets, and not the test set. {_WANTED}."
+            f"of {_TITLE}'s training sets, and not the test set. {_ADVICE}."
         )
 
 

@@ -31,7 +31,7 @@ _PARTITION = "images"
 _OF_A_SCENE = 1_000
 _SIDE = 32
 _START, _END = "correct_resize_", ".png"
-_WANTED = f"{_START}<0 to 9999>{_END}"
+_NAME_FORM = f"{_START}<0 to 9999>{_END}"
 
 # The two innermost folders of the authors' other set: "Imagenet_fix" without "LSUN".
 _IMAGENET_FIX = re.compile(r"(?!.*lsun).*image[-_]?net", re.IGNORECASE | re.DOTALL)
@@ -50,7 +50,7 @@ SCENES = (
 )
 """LSUN's scenes in the order of the authors' script, which is that of torchvision."""
 
-_IMAGES = Pattern(_KEY, _TITLE, rf"(?P<id>{_START}(?P<number>0|[1-9][0-9]{{0,3}})\{_END})", _WANTED)
+_IMAGES = Pattern(_KEY, _TITLE, rf"(?P<id>{_START}(?P<number>0|[1-9][0-9]{{0,3}})\{_END})", _NAME_FORM)
 
 
 @functools.cache
@@ -66,16 +66,16 @@ def expected() -> Mapping[str, Expected]:
 
 
 def _folder(root: Path, home: Path) -> PartitionIndex | None:
-    found = _IMAGES.in_places(root, home)
-    if found is None:
+    files = _IMAGES.in_places(root, home)
+    if files is None:
         return None
     _refuse_imagenet(home)
-    numbers = pc.cast(found.groups["number"], pa.int64())
+    numbers = pc.cast(files.groups["number"], pa.int64())
     scenes = pc.divide(numbers, _OF_A_SCENE).to_numpy()
-    piece = _IMAGES.partition(_PARTITION, found, found.table(class_column(SCENES, scenes), found.groups["id"]))
+    piece = _IMAGES.partition(_PARTITION, files, files.table(class_column(SCENES, scenes), files.groups["id"]))
     _refuse_other_sizes(root, home, piece)
-    where = piece.layout.removeprefix("image files in ")
-    return dataclasses.replace(piece, layout=f"CSI's images in {where}", hint=_first_gap(numbers))
+    place = piece.layout.removeprefix("image files in ")
+    return dataclasses.replace(piece, layout=f"CSI's images in {place}", hint=_first_gap(numbers))
 
 
 def _refuse_imagenet(home: Path) -> None:
@@ -89,10 +89,10 @@ def _refuse_imagenet(home: Path) -> None:
 
 def _refuse_other_sizes(root: Path, home: Path, piece: PartitionIndex) -> None:
     """Refuse images that are not 32 x 32, by a few of them; the build looks at each that it takes."""
-    other = next((size for size in sampled_sizes(root, piece) if size != (_SIDE, _SIDE)), None)
-    if other is not None:
+    wrong_size = next((size for size in sampled_sizes(root, piece) if size != (_SIDE, _SIDE)), None)
+    if wrong_size is not None:
         raise OtherDataError(
-            f"{_TITLE}: {home} has images of {other[0]:,} x {other[1]:,} pixels, and those of {_TITLE} have "
+            f"{_TITLE}: {home} has images of {wrong_size[0]:,} x {wrong_size[1]:,} pixels, and those of {_TITLE} have "
             f"{_SIDE} x {_SIDE}. Give the authors' folder with --{_KEY}."
         )
 

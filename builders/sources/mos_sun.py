@@ -28,7 +28,7 @@ _TITLE = "SUN (subset for out-of-distribution detection)"
 _PARTITION = "images"
 _CLASS = "unlabelled"
 _ARCHIVE = "SUN"
-_WANTED = "sun_<16 letters>.jpg"
+_NAME_FORM = "sun_<16 letters>.jpg"
 
 # The address is in the owners' README (deeplearning-wisc/large_scale_ood), which gives neither size nor checksum;
 # another project's loader checks the MD5.
@@ -53,18 +53,20 @@ def expected() -> Mapping[str, Expected]:
     return {_PARTITION: Expected(images, {_CLASS: images})}
 
 
-_IMAGES = Pattern(_KEY, _TITLE, r"(?:.*/)?(?P<id>sun_[a-z]{16}\.jpg)", _WANTED, f"Take the owners' {_PUBLISHED.name}")
+_IMAGES = Pattern(
+    _KEY, _TITLE, r"(?:.*/)?(?P<id>sun_[a-z]{16}\.jpg)", _NAME_FORM, f"Take the owners' {_PUBLISHED.name}"
+)
 
 
-def _indexed(found: MatchedFiles | None) -> PartitionIndex | None:
+def _indexed(files: MatchedFiles | None) -> PartitionIndex | None:
     """Index the listed images: folders of SUN397 have images under such names, too."""
-    if found is None:
+    if files is None:
         return None
     listed = pa.array(list(lists.load_list(_KEY)), pa.string())
-    found = _IMAGES.only(found, found.groups["id"], listed, "not one of the 10,000 images of the subset")
-    ids = found.groups["id"]
+    files = _IMAGES.keep_known(files, files.groups["id"], listed, "not one of the 10,000 images of the subset")
+    ids = files.groups["id"]
     column = class_column(tuple(classes()), np.zeros(len(ids), np.int32))
-    return _IMAGES.partition(_PARTITION, found, found.table(column, ids))
+    return _IMAGES.partition(_PARTITION, files, files.table(column, ids))
 
 
 def _folder(root: Path, home: Path) -> PartitionIndex | None:
@@ -86,7 +88,7 @@ MOS_SUN = Source(
     expected=expected,
     search=Search(
         (
-            CopyLayout(_PARTITION, f"SUN/images/{_WANTED}, or these files in any folder", _folder),
+            CopyLayout(_PARTITION, f"SUN/images/{_NAME_FORM}, or these files in any folder", _folder),
             CopyLayout(_PARTITION, "the archive SUN.tar.gz (or SUN.tar, read in place)", _archive),
         )
     ),

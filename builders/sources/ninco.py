@@ -54,9 +54,9 @@ class _Folders(ClassFolders):
     def known(self, folder: str) -> str | None:
         return super().known(folder.replace(" ", "_"))
 
-    def index(self, found: MatchedFiles) -> PartitionIndex:
-        file = pc.replace_substring(found.groups["file"], " ", "_")
-        return super().index(dataclasses.replace(found, groups={**found.groups, "file": file}))
+    def index(self, files: MatchedFiles) -> PartitionIndex:
+        names = pc.replace_substring(files.groups["file"], " ", "_")
+        return super().index(dataclasses.replace(files, groups={**files.groups, "file": names}))
 
 
 # donuts/donuts_000_1024459.jpg: the class, a number, and the name in the set that the image is from. The endings are
@@ -70,7 +70,7 @@ _IMAGES = _Folders(
     ),
     _PARTITION,
     classes,
-    wanted=lambda name: f"{name}_<3 digits>_<name>.jpg (or .jpeg, .png, .gif)",
+    name_form=lambda name: f"{name}_<3 digits>_<name>.jpg (or .jpeg, .png, .gif)",
 )
 
 NINCO = Source(

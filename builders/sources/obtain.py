@@ -1,4 +1,4 @@
-"""How a person gets a copy of a source: the owner's files, and a mirror on the Hub.
+"""The types that say where a copy of a source comes from: the owner's files, and a mirror on the Hub.
 
 Tested by `tests/builders/sources/test_obtain.py`.
 """
@@ -38,8 +38,8 @@ class OwnerFile:
         return 0 if self.rounded else self.size
 
     @property
-    def most(self) -> int:
-        """The most bytes that it may have, which of a rounded size is twice that (ours); 0 if not known."""
+    def max_size(self) -> int:
+        """The most bytes that it may have: for a rounded size twice that (ours); 0 if not known."""
         return self.exact_size or 2 * self.size
 
     @property
@@ -49,11 +49,11 @@ class OwnerFile:
 
     def difference(self, path: Path) -> str:
         """Describe a difference in size; empty if there is none. Nothing is hashed: the largest file has 148 GB."""
-        found = path.stat().st_size
+        size = path.stat().st_size
         digest = f", MD5 {self.md5}" if self.md5 else ""
-        if found == self.size:
+        if size == self.size:
             return ""
-        return f"{path.name} has {found:,} bytes, the published one {self.size:,}{digest}"
+        return f"{path.name} has {size:,} bytes, the published one {self.size:,}{digest}"
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class Mirror:
 
 @dataclass(frozen=True)
 class Obtain:
-    """Where a person gets a copy.
+    """Instructions for getting a copy of a source.
 
     Args:
         page: the owner's page.
@@ -90,7 +90,7 @@ class Obtain:
 
     @classmethod
     def packed(cls, page: str, *files: OwnerFile, mirror: Mirror | None = None) -> Obtain:
-        """The way to a copy whose archives are read as they are."""
+        """Return the instructions for a source whose archives are read without unpacking."""
         names = ", ".join(file.name for file in files)
         return cls(page, f"download {names}; {'they' if files[1:] else 'it'} can stay packed", files, mirror)
 

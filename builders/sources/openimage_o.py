@@ -31,7 +31,7 @@ _TITLE = "OpenImage-O"
 _CLASS = "unlabelled"
 _ARCHIVE = "openimage_o"
 _NAME = r"[0-9a-f]{16}\.jpg"
-_WANTED = "<16 hexadecimal digits>.jpg"
+_NAME_FORM = "<16 hexadecimal digits>.jpg"
 _SPLITS = ("train", "validation", "test")
 
 # SHA-256 over the sorted file names, joined by newlines. The lists are OpenOOD's (benchmark_imglist/imagenet), and
@@ -63,14 +63,14 @@ _IMAGES = Pattern(
     _KEY,
     _TITLE,
     rf"(?:.*/)?(?P<id>{_NAME})",
-    _WANTED,
+    _NAME_FORM,
     "Take a mirror that kept the file names, or the images themselves in a folder",
 )
 
 
 @dataclass(frozen=True)
 class _List:
-    """The file names that a list has, in its order."""
+    """The file names of a list, in its order."""
 
     path: Path
     names: pa.Array
@@ -109,33 +109,33 @@ def _digest(names: list[str]) -> str:
     return hashlib.sha256("\n".join(sorted(names)).encode()).hexdigest()
 
 
-def _indexed(partition: str, root: Path, found: MatchedFiles | None) -> PartitionIndex | None:
-    """Take a partition's images by their list; all, if they are exactly the partition's."""
-    if found is None:
+def _indexed(partition: str, root: Path, files: MatchedFiles | None) -> PartitionIndex | None:
+    """Index the images that a partition's list names; without a list all, if they are exactly the partition's."""
+    if files is None:
         return None
-    ids, where = found.groups["id"], found.tree.where
-    listed = _list_of(partition, found.tree.home)
+    ids, description = files.groups["id"], files.tree.description
+    listed = _list_of(partition, files.tree.home)
     missing = pa.array([], pa.string())
-    chosen = found
+    selected = files
     if listed is not None:
-        chosen, missing = found.listed(ids, listed.names)
-        where = f"{where}, {chosen.rows.num_rows:,} of {len(ids):,} by {listed.path.name}"
+        selected, missing = files.select_listed(ids, listed.names)
+        description = f"{description}, {selected.rows.num_rows:,} of {len(ids):,} by {listed.path.name}"
     elif _digest(ids.to_pylist()) != _DIGESTS[partition]:
         raise OtherDataError(
-            f"{_TITLE}: which of the {len(ids):,} images in {root} ({where}) are its {partition} images is not known: "
-            f"there is no {partition}_openimage_o.txt beside them. Put OpenOOD's list there, from "
+            f"{_TITLE}: which of the {len(ids):,} images in {root} ({description}) are its {partition} images is not "
+            f"known: there is no {partition}_openimage_o.txt beside them. Put OpenOOD's list there, from "
             "benchmark_imglist/imagenet in its benchmark_imglist.zip."
         )
-    if not chosen.rows.num_rows:
+    if not selected.rows.num_rows:
         raise OtherDataError(
-            f"{_TITLE}: none of the {len(ids):,} images in {root} ({found.tree.where}) is one of its {partition} "
-            f"images. Give a copy of {_TITLE} with --{_KEY}."
+            f"{_TITLE}: none of the {len(ids):,} images in {root} ({files.tree.description}) is one of its "
+            f"{partition} images. Give a copy of {_TITLE} with --{_KEY}."
         )
-    ids = chosen.groups["id"]
+    ids = selected.groups["id"]
     column = class_column(tuple(classes()), np.zeros(len(ids), np.int32))
-    table = chosen.table(column, ids, overlap_columns(_KEY, ids))
-    piece = _IMAGES.partition(partition, chosen, table, missing=missing)
-    return dataclasses.replace(piece, layout=f"{where}; {_sides(root, piece)}")
+    table = selected.table(column, ids, overlap_columns(_KEY, ids))
+    piece = _IMAGES.partition(partition, selected, table, missing=missing)
+    return dataclasses.replace(piece, layout=f"{description}; {_sides(root, piece)}")
 
 
 def _sides(root: Path, piece: PartitionIndex) -> str:
@@ -197,7 +197,7 @@ OPENIMAGE_O = Source(
         alike(
             ("test", "val"),
             (
-                f"openimage_o/images/{_WANTED}, or these files in any folder, with {{partition}}_openimage_o.txt",
+                f"openimage_o/images/{_NAME_FORM}, or these files in any folder, with {{partition}}_openimage_o.txt",
                 _folder,
             ),
             ("an archive openimage_o.tar or openimage_o.tar.gz with the same list", _archive),

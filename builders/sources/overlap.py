@@ -1,4 +1,4 @@
-"""Columns that say on which out-of-distribution images people saw an object of an ImageNet-1k class.
+"""Makes two columns: on which out-of-distribution images people saw an object of an ImageNet-1k class.
 
 They do not say of which class, so that this is a column beside `id_overlap`, which names one.
 
@@ -34,10 +34,10 @@ COLUMNS = (OBJECT_SEEN, EXAMINED)
 
 
 def overlap_columns(key: str, ids: pa.Array) -> Mapping[str, pa.Array]:
-    """The two columns for images of a source, given its key and their ids."""
+    """Return the two columns for images of a source, given its key and their ids."""
     examined = {image.source_id: image.decision for image in tables.examined_images() if image.source == key}
-    seen = [name for name, decision in examined.items() if decision == "i"]
+    with_object = [name for name, decision in examined.items() if decision == "i"]
     return {
-        OBJECT_SEEN.name: pc.is_in(ids, value_set=pa.array(seen, pa.string())),
+        OBJECT_SEEN.name: pc.is_in(ids, value_set=pa.array(with_object, pa.string())),
         EXAMINED.name: pc.is_in(ids, value_set=pa.array(list(examined), pa.string())),
     }

@@ -66,8 +66,8 @@ def _partition(partition: str, root: Path, home: Path) -> PartitionIndex | None:
     if not files:
         return None
     parquet_files.refuse_gaps(_TITLE, files)
-    tables_of = [_shard(root, path, ciphers=partition in ADVERSARIAL) for path in files]
-    table = pa.concat_tables(tables_of).combine_chunks()
+    shard_tables = [_shard(root, path, ciphers=partition in ADVERSARIAL) for path in files]
+    table = pa.concat_tables(shard_tables).combine_chunks()
     if partition in ADVERSARIAL:
         stems = pc.utf8_slice_codeunits(table["original_id"], len("val/"), -len(".JPEG"))
     else:
@@ -79,13 +79,13 @@ def _partition(partition: str, root: Path, home: Path) -> PartitionIndex | None:
 
 
 def _revision(files: Sequence[Path]) -> str:
-    """The Hub's revision of some files in words, where its client left it beside them."""
-    found = sorted({commit for path in files if (commit := _commit(path))})
-    return f", revision {' and '.join(found)}" if found else ""
+    """Describe the Hub revision of some files; empty if the Hub's client noted none beside them."""
+    commits = sorted({commit for path in files if (commit := _commit(path))})
+    return f", revision {' and '.join(commits)}" if commits else ""
 
 
 def _commit(path: Path) -> str:
-    """The commit that a file is of: in the name of its folder in the client's cache, or noted in a folder of ours."""
+    """Return a file's commit: from its folder in the client's cache, or from the client's note in another folder."""
     parts = path.absolute().parts
     for place, name in enumerate(parts[:-1]):
         if name == "snapshots" and _COMMIT.fullmatch(parts[place + 1]):
@@ -101,9 +101,7 @@ def _commit(path: Path) -> str:
 def _shard(root: Path, path: Path, *, ciphers: bool) -> pa.Table:
     """Index one file."""
     shard = parquet.read_shard(_TITLE, path, named=False, advice=_ADVICE)
-    inside = pc.and_(pc.greater_equal(shard.labels, 0), pc.less(shard.labels, len(classes())))
-    wrong = pc.fill_null(pc.invert(inside), True)
-    parquet.refuse_rows(_TITLE, path, wrong, "the label {label} is not from 0 to 999", shard, _ADVICE)
+    parquet.refuse_labels_outside(_TITLE, shard, len(classes()), _ADVICE)
     count = len(shard.labels)
     originals, hashes = (pa.repeat(pa.scalar("", pa.string()), count) for _ in range(2))
     if ciphers:
@@ -115,22 +113,22 @@ def _shard(root: Path, path: Path, *, ciphers: bool) -> pa.Table:
 
 
 def _originals(path: Path, shard: parquet.Shard) -> tuple[pa.Array, pa.Array]:
-    """Id in ImageNet and published hash of each cipher's original."""
-    wanted = ("original_filename", "original_hash")
+    """Return the ImageNet id and the published hash of each cipher's original."""
+    text_columns = ("original_filename", "original_hash")
     with columns.open_mirror(_TITLE, path) as file:
-        missing = [name for name in wanted if not columns.is_text_column(file.schema_arrow, name)]
+        missing = [name for name in text_columns if not columns.is_text_column(file.schema_arrow, name)]
         if missing:
             raise OtherDataError(f"{_TITLE}: {path} lacks the columns of text {' and '.join(missing)}. {_ADVICE}.")
-        table = columns.read_columns(_TITLE, path, file, wanted)
-        names, hashes = (columns.text_column(_TITLE, path, table, name) for name in wanted)
+        table = columns.read_columns(_TITLE, path, file, text_columns)
+        names, hashes = (columns.text_column(_TITLE, path, table, name) for name in text_columns)
     shard = parquet.Shard(path, names, shard.labels, shard.label_names)
     parts = pc.extract_regex(names, _FILE_NAME)
     unnamed = "the original {name} is not named ILSVRC2012_val_<8 digits>.JPEG"
     parquet.refuse_rows(_TITLE, path, pc.is_null(parts), unnamed, shard, _ADVICE)
     wnids = pa.array(list(classes())).take(shard.labels)
     suffixes = parts.field("wnid")
-    other = pc.and_(pc.not_equal(suffixes, ""), pc.not_equal(suffixes, wnids))
-    parquet.refuse_rows(_TITLE, path, other, "{name} has the label {label}, of another class", shard, _ADVICE)
+    other_class = pc.and_(pc.not_equal(suffixes, ""), pc.not_equal(suffixes, wnids))
+    parquet.refuse_rows(_TITLE, path, other_class, "{name} has the label {label}, of another class", shard, _ADVICE)
     malformed = pc.fill_null(pc.invert(pc.match_substring_regex(hashes, _HASH)), True)
     parquet.refuse_rows(
         _TITLE, path, malformed, "the hash of {name} is neither 64 hexadecimal digits nor none", shard, _ADVICE

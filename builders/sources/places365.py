@@ -27,8 +27,8 @@ from builders.sources.readers.layouts import CopyLayout, Search, alike
 from builders.sources.readers.patterns import MatchedFiles, Pattern
 from builders.storage.files import open_buffered, require_regular
 
-_WANTED = {"train": "<8 digits>.jpg", "val": "Places365_val_<8 digits>.jpg"}
-_WANTED["mos"] = f"<category>_{_WANTED['train']} or {_WANTED['val']}"
+_NAME_FORMS = {"train": "<8 digits>.jpg", "val": "Places365_val_<8 digits>.jpg"}
+_NAME_FORMS["mos"] = f"<category>_{_NAME_FORMS['train']} or {_NAME_FORMS['val']}"
 _CATEGORIES = "categories_places365.txt"
 _TRAIN_LIST = "places365_train_standard.txt"
 _VAL_LIST = "places365_val.txt"
@@ -88,10 +88,10 @@ def expected() -> Mapping[str, Expected]:
 
 def _images(partition: str, name: str, prefix: Callable[[str], str]) -> ClassFolders:
     return ClassFolders(
-        Pattern("places365", TITLE, rf"(?:(?P<class_id>.*)/)?(?P<file>{name})\.jpg", _WANTED[partition]),
+        Pattern("places365", TITLE, rf"(?:(?P<class_id>.*)/)?(?P<file>{name})\.jpg", _NAME_FORMS[partition]),
         partition,
         classes,
-        wanted=lambda _: _WANTED[partition],
+        name_form=lambda _: _NAME_FORMS[partition],
         child="a category folder",
         class_of=lambda folder: spelled().get(flattened(folder)),
         prefix=prefix,
@@ -110,18 +110,18 @@ _MOS = dataclasses.replace(
         "places365",
         TITLE,
         r"(?:.*/)?(?:(?P<class_id>[a-z]_[a-z_]+)_(?P<file>[0-9]{8})|(?P<file_again>Places365_val_[0-9]{8}))\.jpg",
-        _WANTED["mos"],
+        _NAME_FORMS["mos"],
     ),
-    wanted=lambda _: _WANTED["mos"],
+    name_form=lambda _: _NAME_FORMS["mos"],
 )
 """Images of MOS's archive, which lie in one folder and have their category in their names, such as b_badlands."""
 
 
 def _train_tree(edition: _Edition, root: Path, home: Path) -> PartitionIndex | None:
     for folder in (home / name for name in edition.train):
-        found = [c[1:] for c in classes() if (folder / c[1:]).is_dir()] if folder.is_dir() else []
-        if found:
-            return _scanned("train", root, home, folder, found, _layout(edition, relative(folder, root), home))
+        categories = [c[1:] for c in classes() if (folder / c[1:]).is_dir()] if folder.is_dir() else []
+        if categories:
+            return _scanned("train", root, home, folder, categories, _layout(edition, relative(folder, root), home))
     return None
 
 
@@ -154,26 +154,26 @@ def _compared(table: pa.Table, listed: pa.Array) -> tuple[pa.Table, list[str], p
     missing = listed.filter(pc.invert(pc.is_in(listed, ids)))
     if len(listed) - len(missing) == len(ids):
         return table, [], missing
-    wanted = pc.is_in(ids, listed)
-    unlisted = table.filter(pc.invert(wanted))["file"].to_pylist()
-    return table.filter(wanted), unlisted, missing
+    is_listed = pc.is_in(ids, listed)
+    unlisted = table.filter(pc.invert(is_listed))["file"].to_pylist()
+    return table.filter(is_listed), unlisted, missing
 
 
 def _val_flat(edition: _Edition, root: Path, home: Path) -> PartitionIndex | None:
     folder = home / edition.val
     if not folder.is_dir():
         return None
-    found = _IMAGES["val"].pattern.in_folders(root, folder)
-    if not found.rows.num_rows:
+    files = _IMAGES["val"].pattern.in_folders(root, folder)
+    if not files.rows.num_rows:
         return None
-    piece, listed = _by_list(root, home, found)
+    piece, listed = _by_list(root, home, files)
     missing = listed.filter(pc.invert(pc.is_in(listed, piece.table["source_id"].combine_chunks())))
     return dataclasses.replace(piece, layout=_layout(edition, relative(folder, root), home), missing=missing)
 
 
-def _by_list(root: Path, home: Path, found: MatchedFiles) -> tuple[PartitionIndex, pa.Array]:
+def _by_list(root: Path, home: Path, files: MatchedFiles) -> tuple[PartitionIndex, pa.Array]:
     """Index validation images, whose categories only the owners' list says; also returns all ids of the list."""
-    place, listing = found.tree.place, _find_list(root, home, _VAL_LIST)
+    place, listing = files.tree.place, _find_list(root, home, _VAL_LIST)
     if listing is None:
         raise BuildError(
             f"{TITLE}: the categories of the flat validation images in {place} are unknown: {_VAL_LIST} is neither "
@@ -181,33 +181,34 @@ def _by_list(root: Path, home: Path, found: MatchedFiles) -> tuple[PartitionInde
         )
     _check_categories(root, home)
     listed, labels = _listed(listing, "val")
-    ids = pc.binary_join_element_wise("val/", found.groups["file"], ".jpg", "")
+    ids = pc.binary_join_element_wise("val/", files.groups["file"], ".jpg", "")
     rows = pc.index_in(ids, listed)
     if rows.null_count:
         raise BuildError(
-            f"{TITLE}: {listing} has no line for {found.groups['file'].filter(pc.is_null(rows))[0]}.jpg in {place}. "
+            f"{TITLE}: {listing} has no line for {files.groups['file'].filter(pc.is_null(rows))[0]}.jpg in {place}. "
             "Take the list of Places365-Standard."
         )
     column = class_column(tuple(classes()), labels.take(rows).to_numpy())
-    return _IMAGES["val"].pattern.partition("val", found, found.table(column, ids)), listed
+    return _IMAGES["val"].pattern.partition("val", files, files.table(column, ids)), listed
 
 
 def _mos(partition: str, root: Path, home: Path) -> PartitionIndex | None:
     """Index a partition's images among MOS's 10,000, in their archive or unpacked."""
     pattern = _MOS.pattern
-    found = pattern.in_archive(root, home, "Places") or pattern.in_places(root, home, ("Places/images", "images"))
-    if found is None:
+    files = pattern.in_archive(root, home, "Places") or pattern.in_places(root, home, ("Places/images", "images"))
+    if files is None:
         return None
     of_partition = pc.not_equal if partition == "train" else pc.equal
-    found = found.select(of_partition(found.groups["class_id"], ""))
-    if not found.rows.num_rows:
+    files = files.select(of_partition(files.groups["class_id"], ""))
+    if not files.rows.num_rows:
         return None
-    return _MOS.index(found) if partition == "train" else _by_list(root, home, found)[0]
+    return _MOS.index(files) if partition == "train" else _by_list(root, home, files)[0]
 
 
 def _layout(edition: _Edition, place: str, home: Path) -> str:
-    others = [name for name in (*_LARGE.train, _LARGE.val) if (home / name).is_dir()] if edition is _SMALL else []
-    unused = f"; {' and '.join(others)} not used" if others else ""
+    """Describe the layout; where both editions are there, it names the folders of the large one as not used."""
+    large = [name for name in (*_LARGE.train, _LARGE.val) if (home / name).is_dir()]
+    unused = f"; {' and '.join(large)} not used" if large and edition is _SMALL else ""
     return f"{edition.name} edition, {place}{unused}"
 
 
@@ -225,8 +226,8 @@ def _read_list(path: Path) -> pa.Table:
     types = pacsv.ConvertOptions(column_types={"name": pa.string(), "label": pa.int32()}, null_values=[])
     require_regular(path)
     try:
-        with open_buffered(path) as opened:
-            return pacsv.read_csv(opened, columns, options, types).combine_chunks()
+        with open_buffered(path) as file:
+            return pacsv.read_csv(file, columns, options, types).combine_chunks()
     except pa.ArrowInvalid as error:
         raise BuildError(
             f"{TITLE}: {path} has lines other than a name and a number ({one_line(error)}). Unpack "
@@ -238,17 +239,17 @@ def _listed(path: Path, partition: str) -> tuple[pa.Array, pa.Array]:
     """Return the ids and labels of a list of the development kit."""
     table = _read_list(path)
     names, labels = table["name"].combine_chunks(), table["label"].combine_chunks()
-    inside = pc.and_(pc.greater_equal(labels, 0), pc.less(labels, len(classes())))
-    if not pc.all(inside).as_py():
+    in_range = pc.and_(pc.greater_equal(labels, 0), pc.less(labels, len(classes())))
+    if not pc.all(in_range).as_py():
         raise BuildError(
             f"{TITLE}: {path} has labels outside 0 to {len(classes()) - 1}, up to {pc.max(labels)}. Take the list of "
             "Places365-Standard."
         )
-    twice = pc.value_counts(names)
-    twice = twice.filter(pc.greater(twice.field("counts"), 1))
-    if len(twice):
+    repeated = pc.value_counts(names)
+    repeated = repeated.filter(pc.greater(repeated.field("counts"), 1))
+    if len(repeated):
         raise BuildError(
-            f"{TITLE}: {path} lists {one_line(twice[0]['values'])} more than once. Take the list of "
+            f"{TITLE}: {path} lists {one_line(repeated[0]['values'])} more than once. Take the list of "
             "Places365-Standard."
         )
     return with_prefix({"train": "train", "val": "val/"}[partition], names), labels
@@ -258,13 +259,13 @@ def _check_categories(root: Path, home: Path) -> None:
     path = _find_list(root, home, _CATEGORIES)
     if path is None:
         return
-    found = dict(zip(*(column.to_pylist() for column in _read_list(path).columns), strict=True))
-    ours = {category: number for number, category in enumerate(classes())}
-    if found != ours:
-        wrong = next(iter(sorted(set(found.items()) ^ set(ours.items()))))
+    listed = dict(zip(*(column.to_pylist() for column in _read_list(path).columns), strict=True))
+    expected = {category: number for number, category in enumerate(classes())}
+    if listed != expected:
+        difference = min(set(listed.items()) ^ set(expected.items()))
         raise BuildError(
-            f"{TITLE}: {path} does not list its 365 categories: of {len(found)}, {one_line(wrong[0])} {wrong[1]} "
-            "differs. Take the list of Places365-Standard."
+            f"{TITLE}: {path} does not list its 365 categories: of {len(listed)}, {one_line(difference[0])} "
+            f"{difference[1]} differs. Take the list of Places365-Standard."
         )
 
 

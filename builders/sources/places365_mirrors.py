@@ -42,9 +42,10 @@ def index_mirror(partition: str, root: Path, home: Path) -> PartitionIndex | Non
     if not files:
         return None
     shards = [parquet.read_shard(TITLE, path, advice=_ADVICE) for path in files]
-    named = [_parts(shard) for shard in shards]
-    codes = _codes(shards, named)
-    table = pa.concat_tables(_table(partition, root, *of) for of in zip(shards, named, codes, strict=True))
+    name_parts = [_parts(shard) for shard in shards]
+    codes = _codes(shards, name_parts)
+    tables = (_table(partition, root, *columns) for columns in zip(shards, name_parts, codes, strict=True))
+    table = pa.concat_tables(tables)
     place = relative(files[0].parent, root)
     if not table.num_rows:
         raise OtherDataError(
@@ -57,22 +58,20 @@ def index_mirror(partition: str, root: Path, home: Path) -> PartitionIndex | Non
 def _parts(shard: parquet.Shard) -> pa.Array:
     """Split file names into folder, name and the prefix that only validation images have."""
     parts = pc.extract_regex(shard.names, _NAME)
-    named = "the file name {name} is not like 00000001.jpg or Places365_val_00000001.jpg"
-    parquet.refuse_rows(TITLE, shard.path, pc.is_null(parts), named, shard, _ADVICE)
+    problem = "the file name {name} is not like 00000001.jpg or Places365_val_00000001.jpg"
+    parquet.refuse_rows(TITLE, shard.path, pc.is_null(parts), problem, shard, _ADVICE)
     return parts
 
 
-def _codes(shards: Sequence[parquet.Shard], named: Sequence[pa.Array]) -> list[npt.NDArray[np.int64]]:
+def _codes(shards: Sequence[parquet.Shard], name_parts: Sequence[pa.Array]) -> list[npt.NDArray[np.int64]]:
     """Return the category of each row, as its index in the owners' order."""
     order = list(classes())
     codes = []
     for shard in shards:
-        known = _categories(shard)
-        inside = pc.and_(pc.greater_equal(shard.labels, 0), pc.less(shard.labels, len(known)))
-        outside = f"the label {{label}} is not from 0 to {len(known) - 1}"
-        parquet.refuse_rows(TITLE, shard.path, pc.fill_null(pc.invert(inside), True), outside, shard, _ADVICE)
-        codes.append(np.array([order.index(name) for name in known])[shard.labels.to_numpy()])
-    evidence = [_agreeing(*of) for of in zip(shards, named, codes, strict=True)]
+        categories = _categories(shard)
+        parquet.refuse_labels_outside(TITLE, shard, len(categories), _ADVICE)
+        codes.append(np.array([order.index(name) for name in categories])[shard.labels.to_numpy()])
+    evidence = [_agreeing(*columns) for columns in zip(shards, name_parts, codes, strict=True)]
     if not sum(evidence) and any(shard.label_names is None for shard in shards):
         raise OtherDataError(
             f"{TITLE}: the label numbers of {shards[0].path} may be in any order: they have no names, and neither "
@@ -85,14 +84,14 @@ def _categories(shard: parquet.Shard) -> list[str]:
     """Return the category of each label number; in the owners' order if the schema has no names."""
     if shard.label_names is None:
         return list(classes())
-    found = [spelled().get(flattened(name)) for name in shard.label_names]
-    if None in found:
-        unknown = one_line(repr(shard.label_names[found.index(None)]))
+    categories = [spelled().get(flattened(name)) for name in shard.label_names]
+    if None in categories:
+        unknown = one_line(repr(shard.label_names[categories.index(None)]))
         raise OtherDataError(
             f"{TITLE}: {shard.path} has the label name {unknown}, which is none of its {len(classes())} categories. "
             f"{_ADVICE}."
         )
-    return [category for category in found if category is not None]
+    return [category for category in categories if category is not None]
 
 
 def _agreeing(shard: parquet.Shard, parts: pa.Array, codes: npt.NDArray[np.int64]) -> int:
@@ -100,14 +99,14 @@ def _agreeing(shard: parquet.Shard, parts: pa.Array, codes: npt.NDArray[np.int64
     order = {category: code for code, category in enumerate(classes())}
     of_folder = {name: order[category] for name, category in spelled().items()}
     folders = pc.replace_substring_regex(parts.field("folder"), pattern="[_/]", replacement="-").dictionary_encode()
-    told = np.array([of_folder.get(name, -1) for name in folders.dictionary.to_pylist()], dtype=np.int64)
-    expected = told[folders.indices.to_numpy()] if len(told) else np.full(len(codes), -1)
+    codes_of_folders = np.array([of_folder.get(name, -1) for name in folders.dictionary.to_pylist()], dtype=np.int64)
+    expected = codes_of_folders[folders.indices.to_numpy()] if len(codes_of_folders) else np.full(len(codes), -1)
     if shard.label_names is None:
-        first = pc.fill_null(pc.index_in(parts.field("name"), pa.array(_FIRST_NAMES)), -1).to_numpy()
-        expected = np.where(first >= 0, np.array(_FIRST_LABELS)[first], expected)
+        place_in_first = pc.fill_null(pc.index_in(parts.field("name"), pa.array(_FIRST_NAMES)), -1).to_numpy()
+        expected = np.where(place_in_first >= 0, np.array(_FIRST_LABELS)[place_in_first], expected)
     wrong = pa.array((expected >= 0) & (expected != codes))
-    other = "the label {label} of {name} does not fit its file name in the owners' order"
-    parquet.refuse_rows(TITLE, shard.path, wrong, other, shard, _ADVICE)
+    problem = "the label {label} of {name} does not fit its file name in the owners' order"
+    parquet.refuse_rows(TITLE, shard.path, wrong, problem, shard, _ADVICE)
     return int((expected >= 0).sum())
 
 

@@ -1,4 +1,4 @@
-"""The categories of Places365, and their spellings in folders and mirrors.
+"""Maps spellings of Places365's categories in folders and mirrors to the categories.
 
 Tested by `tests/builders/sources/test_errors.py`.
 """

@@ -1,4 +1,4 @@
-"""Finds a text that several columns of a source's index have twice, without a table of all texts."""
+"""Finds a repeated text in the columns of a source's index, without a table of all texts."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ import pyarrow.compute as pc
 
 
 def repeated_text(columns: Sequence[pa.ChunkedArray]) -> str | None:
-    """The least text that some columns have twice together, None if there is none.
+    """Return the least text that occurs twice in some columns together, None if none does.
 
     A column whose texts ascend, and lie apart from those of the other columns, cannot have one twice. The others are
     compared by 64-bit hashes, 8 bytes a row, where Arrow's distinct count would take 500.
     """
     ranges = sorted((*_range(column), place) for place, column in enumerate(columns) if len(column))
-    alone = {place for _, _, ascends, place in ranges if ascends}
+    disjoint = {place for _, _, ascends, place in ranges if ascends}
     highest = ranges[:1]
     for first, last, ascends, place in ranges[1:]:
         if first <= highest[0][1]:
-            alone -= {place, highest[0][3]}
+            disjoint -= {place, highest[0][3]}
         if last > highest[0][1]:
             highest = [(first, last, ascends, place)]
-    others = [column for place, column in enumerate(columns) if place not in alone]
-    every = np.sort(np.concatenate([np.empty(0, np.int64), *map(_hashes, others)]))
-    if not (every[1:] == every[:-1]).any():
+    compared = [column for place, column in enumerate(columns) if place not in disjoint]
+    hashes = np.sort(np.concatenate([np.empty(0, np.int64), *map(_hashes, compared)]))
+    if not (hashes[1:] == hashes[:-1]).any():
         return None
-    counts = pc.value_counts(pa.chunked_array([chunk for column in others for chunk in column.chunks], pa.string()))
-    twice: str | None = pc.min(counts.field("values").filter(pc.greater(counts.field("counts"), 1))).as_py()
-    return twice  # None where two texts share a hash
+    counts = pc.value_counts(pa.chunked_array([chunk for column in compared for chunk in column.chunks], pa.string()))
+    repeated: str | None = pc.min(counts.field("values").filter(pc.greater(counts.field("counts"), 1))).as_py()
+    return repeated  # None where two texts share a hash
 
 
 def _range(column: pa.ChunkedArray) -> tuple[str, str, bool]:
-    """The least and the greatest text of a column, and whether each text is greater than the one before."""
+    """Return the least and the greatest text of a column, and whether its texts ascend strictly."""
     chunks = [chunk for chunk in column.chunks if len(chunk)]
     inside = all(pc.all(pc.less(chunk[:-1], chunk[1:]), min_count=0).as_py() for chunk in chunks)
     ascends = inside and all(a[-1].as_py() < b[0].as_py() for a, b in itertools.pairwise(chunks))
@@ -49,4 +49,4 @@ _BLOCK = 1 << 16
 
 def _hashes(column: pa.ChunkedArray) -> npt.NDArray[np.int64]:
     blocks = (column.slice(start, _BLOCK).to_pylist() for start in range(0, len(column), _BLOCK))
-    return np.concatenate([np.empty(0, np.int64), *(np.array(list(map(hash, some)), np.int64) for some in blocks)])
+    return np.concatenate([np.empty(0, np.int64), *(np.array(list(map(hash, block)), np.int64) for block in blocks)])

@@ -20,7 +20,7 @@ from builders.storage.paths import store_of
 
 Int64 = npt.NDArray[np.int64]
 
-_SAMPLE = 1000
+_SAMPLE = 1000  # images (ours)
 
 
 def estimated_bytes(index: SourceIndex, rows: Int64) -> int:
@@ -61,17 +61,17 @@ def image_sizes(index: SourceIndex, rows: Int64) -> tuple[Int64, Callable[[int],
     look_up_sizes(index, files, np.flatnonzero(sizes < 0), sizes, lambda _: None)
 
     def read(i: int) -> bytes:
-        with open_buffered(index.root / files[i].as_py()) as opened:
-            opened.seek(int(offsets[i]))
-            data: bytes = opened.read(int(sizes[i]))
+        with open_buffered(index.root / files[i].as_py()) as file:
+            file.seek(int(offsets[i]))
+            data: bytes = file.read(int(sizes[i]))
             return data
 
     return sizes, read
 
 
 def _average_image(path: Path) -> float:
-    with open_parquet(path) as opened:
-        metadata = opened.metadata
+    with open_parquet(path) as file:
+        metadata = file.metadata
     # All columns: labels are small beside images, and pyarrow 26 ends the process where a single one's metadata are
     # damaged (`builders.storage.parquet`).
     total = sum(metadata.row_group(group).total_byte_size for group in range(metadata.num_row_groups))
@@ -80,25 +80,25 @@ def _average_image(path: Path) -> float:
 
 
 def look_up_sizes(
-    index: SourceIndex, files: pa.Array, wanted: Int64, sizes: Int64, advance: Callable[[int], None]
+    index: SourceIndex, files: pa.Array, positions: Int64, sizes: Int64, advance: Callable[[int], None]
 ) -> None:
     """Look up the sizes of some of a source's files.
 
     Args:
         index: the source.
         files: paths relative to the source's root.
-        wanted: positions in `files` to look up.
+        positions: those in `files` to look up.
         sizes: bytes of each file, filled in place.
         advance: called with the number of files looked up since the last call.
 
     Raises:
         BuildError: a file is missing or inaccessible, is no regular file, or is too large to be an image.
     """
-    names = files.take(pa.array(wanted)).to_pylist()
-    for done, (row, size) in enumerate(zip(wanted.tolist(), _file_sizes(index, names), strict=True), start=1):
-        sizes[row] = size
-        if done % 4096 == 0 or done == len(wanted):
-            advance((done - 1) % 4096 + 1)
+    names = files.take(pa.array(positions)).to_pylist()
+    for count, (position, size) in enumerate(zip(positions.tolist(), _file_sizes(index, names), strict=True), start=1):
+        sizes[position] = size
+        if count % 4096 == 0 or count == len(positions):
+            advance((count - 1) % 4096 + 1)
 
 
 def _file_sizes(index: SourceIndex, files: Sequence[str]) -> Iterator[int]:

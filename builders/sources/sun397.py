@@ -32,7 +32,7 @@ _FLAG = f"Give a copy of SUN397 with --{_KEY}"
 # gif format, and mmpretrain (datasets/sun397.py) lists 119 images whose content differs from their extension.
 _NAME = r"sun_[a-z]+\.jpg"
 _IMAGE = re.compile(_NAME, re.ASCII)
-_WANTED = "sun_<letters>.jpg"
+_NAME_FORM = "sun_<letters>.jpg"
 
 # Mirrors divide the images. The one on Kaggle (sun397-50-50) has the 50 training and 50 test images a class of one of
 # the owners' partitions, in train/train and test/test; so has tanganke/sun397 on the Hub. These are 39,700 of the
@@ -93,11 +93,11 @@ _IMAGES = ClassFolders(
         _KEY,
         _TITLE,
         rf"(?:{_FOLDER}/)?(?P<class_id>(?:[a-z]/)?[^/]+(?:/[^/]+)?)/(?P<file>{_NAME})",
-        f"{_FOLDER}/a/abbey/{_WANTED}",
+        f"{_FOLDER}/a/abbey/{_NAME_FORM}",
     ),
     _PARTITION,
     classes,
-    wanted=lambda _: _WANTED,
+    name_form=lambda _: _NAME_FORM,
     child="a category folder",
     class_of=lambda folder: category_of(folder.removeprefix(f"{_FOLDER}/")),
     prefix=lambda category: f"{category[1:]}/",
@@ -108,11 +108,11 @@ def _tree(root: Path, folder: Path) -> PartitionIndex | None:
     """Index category folders that are nested as in the archive, two or three levels deep."""
     if not folder.is_dir() or not any(len(name) == 1 for name in child_names(folder)):
         return None
-    inner = [category[1:] for category in classes() if (folder / category[1:]).is_dir()]
-    if not inner:
+    folders = [category[1:] for category in classes() if (folder / category[1:]).is_dir()]
+    if not folders:
         return None
     _check_class_list(folder / _CLASS_LIST)
-    return _indexed(root, folder, inner)
+    return _indexed(root, folder, folders)
 
 
 def _below(root: Path, home: Path) -> PartitionIndex | None:
@@ -121,21 +121,22 @@ def _below(root: Path, home: Path) -> PartitionIndex | None:
 
 def _split_folders(root: Path, home: Path) -> PartitionIndex | None:
     """Index a mirror that divides the images, with category folders side by side or nested as in the archive."""
-    found = [piece for split in _SPLITS if (piece := _split_folder(root, home / split, split)) is not None]
-    if not found:
+    pieces = [piece for split in _SPLITS if (piece := _split_folder(root, home / split, split)) is not None]
+    if not pieces:
         return None
     return PartitionIndex(
         _PARTITION,
-        " and ".join(piece.layout for piece in found),
+        " and ".join(piece.layout for piece in pieces),
         "file",
-        pa.concat_tables(piece.table for piece in found),
-        tuple(stray for piece in found for stray in piece.strays),
+        pa.concat_tables(piece.table for piece in pieces),
+        tuple(stray for piece in pieces for stray in piece.strays),
     )
 
 
 def _split_folder(root: Path, folder: Path, split: str) -> PartitionIndex | None:
     for place in (folder, folder / split):
-        folders = _categories(place) if place.is_dir() else []
+        children = child_names(place) if place.is_dir() else []
+        folders = [name for name in children if category_of(name) and (place / name).is_dir()]
         if folders:
             return _indexed(root, place, folders)
         if (piece := _tree(root, place)) is not None:
@@ -143,22 +144,18 @@ def _split_folder(root: Path, folder: Path, split: str) -> PartitionIndex | None
     return None
 
 
-def _categories(place: Path) -> list[str]:
-    return [name for name in child_names(place) if category_of(name) and (place / name).is_dir()]
-
-
 def _indexed(root: Path, place: Path, folders: Sequence[str]) -> PartitionIndex:
     """Index category folders, and refuse a copy of another edition or without images of SUN397."""
     piece = _without_list(_IMAGES.in_folders(root, place, folders, "category folders"))
-    beside = [stray.path for stray in piece.strays if stray.reason == f"not {_IMAGES.child}"]
-    _refuse_other_edition([path for path in beside if _holds_images(root / path)], place)
+    other_folders = [stray.path for stray in piece.strays if stray.reason == f"not {_IMAGES.child}"]
+    _refuse_other_edition([path for path in other_folders if _holds_images(root / path)], place)
     if not piece.table.num_rows:
-        raise OtherDataError(f"{_TITLE}: the category folders in {place} hold no images named {_WANTED}. {_FLAG}.")
+        raise OtherDataError(f"{_TITLE}: the category folders in {place} hold no images named {_NAME_FORM}. {_FLAG}.")
     return piece
 
 
 def _without_list(piece: PartitionIndex) -> PartitionIndex:
-    """Leave the owners' list of categories out of the strays."""
+    """Return a piece without the owners' list of categories among its strays."""
     return dataclasses.replace(piece, strays=tuple(s for s in piece.strays if not s.path.endswith(_CLASS_LIST)))
 
 
@@ -172,37 +169,36 @@ def _holds_images(folder: Path) -> bool:
     )
 
 
-def _refuse_other_edition(others: Sequence[str], place: Path) -> None:
+def _refuse_other_edition(other_categories: Sequence[str], place: Path) -> None:
     """Refuse a copy with images of other categories: in a larger edition a category may have other images, too."""
-    if others:
+    if other_categories:
         raise BuildError(
-            f"{_TITLE}: {place} has images of {len(others):,} categories beside the {len(classes())}, first "
-            f"{others[0]}, as larger editions of the SUN database have. {_FLAG}."
+            f"{_TITLE}: {place} has images of {len(other_categories):,} categories beside the {len(classes())}, first "
+            f"{other_categories[0]}, as larger editions of the SUN database have. {_FLAG}."
         )
 
 
 def _check_class_list(path: Path) -> None:
     if not path.is_file():
         return
-    found = [name for line in read_text_lines(path, "Unpack the archive again.") for name in line.split()]
-    if set(found) != set(classes()):
-        wrong = min(set(found) ^ set(classes()))
+    listed = [name for line in read_text_lines(path, "Unpack the archive again.") for name in line.split()]
+    if set(listed) != set(classes()):
+        difference = min(set(listed) ^ set(classes()))
         raise BuildError(
-            f"{_TITLE}: {path} does not list its {len(classes())} categories: of {len(found):,}, {one_line(wrong)} "
-            f"differs. {_FLAG}."
+            f"{_TITLE}: {path} does not list its {len(classes())} categories: of {len(listed):,}, "
+            f"{one_line(difference)} differs. {_FLAG}."
         )
 
 
 def _archive(root: Path, home: Path) -> PartitionIndex | None:
     """Index the images of an archive, below `SUN397/` or not."""
-    found = _IMAGES.pattern.in_archive(root, home, _FOLDER)
-    if found is None:
+    files = _IMAGES.pattern.in_archive(root, home, _FOLDER)
+    if files is None:
         return None
-    folders = found.groups["class_id"].unique().to_pylist()
-    _refuse_other_edition(
-        sorted(escape_name(folder) for folder in folders if not category_of(folder)), found.tree.place
-    )
-    return _without_list(_IMAGES.index(found))
+    folders = files.groups["class_id"].unique().to_pylist()
+    others = sorted(escape_name(folder) for folder in folders if not category_of(folder))
+    _refuse_other_edition(others, files.tree.place)
+    return _without_list(_IMAGES.index(files))
 
 
 SUN397 = Source(
@@ -233,9 +229,9 @@ SUN397 = Source(
     expected=expected,
     search=Search(
         (
-            CopyLayout(_PARTITION, f"{_FOLDER}/a/abbey/{_WANTED}", _below),
+            CopyLayout(_PARTITION, f"{_FOLDER}/a/abbey/{_NAME_FORM}", _below),
             CopyLayout(_PARTITION, "the folders a, b, c and so on themselves", _tree),
-            CopyLayout(_PARTITION, f"a mirror's train/<category>/{_WANTED} and test/ (also val/)", _split_folders),
+            CopyLayout(_PARTITION, f"a mirror's train/<category>/{_NAME_FORM} and test/ (also val/)", _split_folders),
             CopyLayout(
                 _PARTITION, f"the original archive {_FOLDER}.tar.gz (or {_FOLDER}.tar, read in place)", _archive
             ),

@@ -98,10 +98,13 @@ def _shape(path: Path) -> tuple[int, ...]:
     variables = {variable.name: variable for variable in _reading(path, matlab.list_variables)}
     shape, kind = (variables["X"].shape, variables["X"].kind) if "X" in variables else ((), "")
     if "y" not in variables or len(shape) != 4 or shape[:3] != (32, 32, 3) or kind != "uint8":
-        named = [f"{escape_name(one.name[:_SHOWN])} ({one.kind} {_by(one.shape)})" for one in variables.values()]
-        found = f"{', '.join(named[:NAMED])}{more(named)}" if named else "none"
+        descriptions = [
+            f"{escape_name(variable.name[:_SHOWN])} ({variable.kind} {_by(variable.shape)})"
+            for variable in variables.values()
+        ]
+        contents = f"{', '.join(descriptions[:NAMED])}{more(descriptions)}" if descriptions else "none"
         raise BuildError(
-            f"{_TITLE}: {path} lacks the variables X (uint8 32 x 32 x 3 x n) and y (found: {found}); it may be "
+            f"{_TITLE}: {path} lacks the variables X (uint8 32 x 32 x 3 x n) and y (found: {contents}); it may be "
             f"truncated. {_AGAIN.format(name=path.name)}."
         )
     return shape

@@ -22,7 +22,7 @@ _KEY = "svhn_full"
 _TITLE = "SVHN (full numbers)"
 _CLASS = "number"
 _NAME = r"[1-9][0-9]*\.png"
-_WANTED = "<number>.png"
+_NAME_FORM = "<number>.png"
 
 # Addresses, sizes and SHA-256 are those of the Hub's loader (huggingface/datasets, datasets/svhn/dataset_infos.json).
 _FILES = (
@@ -60,16 +60,16 @@ def expected() -> Mapping[str, Expected]:
 
 
 def _images(folder: str = "") -> Pattern:
-    """The images by their names, in a folder of a tree or wherever they are."""
-    return Pattern(_KEY, _TITLE, rf"{folder or '(?:.*/)?'}(?P<file>{_NAME})", f"{folder}{_WANTED}")
+    """Return the pattern of the images' names, in a folder of a tree or anywhere."""
+    return Pattern(_KEY, _TITLE, rf"{folder or '(?:.*/)?'}(?P<file>{_NAME})", f"{folder}{_NAME_FORM}")
 
 
-def _indexed(partition: str, pattern: Pattern, found: MatchedFiles | None) -> PartitionIndex | None:
-    if found is None or not found.rows.num_rows:
+def _indexed(partition: str, pattern: Pattern, files: MatchedFiles | None) -> PartitionIndex | None:
+    if files is None or not files.rows.num_rows:
         return None
-    ids = with_prefix(f"{partition}/", found.groups["file"])
-    table = found.table(class_column((_CLASS,), np.zeros(len(ids), np.int64)), ids)
-    piece = pattern.partition(partition, found, table)
+    ids = with_prefix(f"{partition}/", files.groups["file"])
+    table = files.table(class_column((_CLASS,), np.zeros(len(ids), np.int64)), ids)
+    piece = pattern.partition(partition, files, table)
     strays = tuple(stray for stray in piece.strays if not stray.path.endswith(_BESIDE))
     return dataclasses.replace(piece, strays=strays)
 
@@ -91,7 +91,7 @@ def _parquet(partition: str, root: Path, home: Path) -> PartitionIndex | None:
 
 
 def _mirrored(path: Path) -> pa.Array:
-    return parquet.read_names(_TITLE, path, beside="digits").names
+    return parquet.read_names(_TITLE, path, other_column="digits").names
 
 
 SVHN_FULL = Source(
@@ -113,7 +113,7 @@ SVHN_FULL = Source(
     search=Search(
         alike(
             ("train", "test"),
-            (f"{{partition}}/{_WANTED}", _folder),
+            (f"{{partition}}/{_NAME_FORM}", _folder),
             ("the original archive {partition}.tar.gz (or {partition}.tar, read in place)", _archive),
             ("the Hub's full_numbers/{partition}-*.parquet (also in data/)", _parquet),
         )

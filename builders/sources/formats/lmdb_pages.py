@@ -31,19 +31,19 @@ _META_PAGES = 2
 
 
 class LmdbError(ValueError):
-    """What is wrong with a database, in words that end without a full stop."""
+    """A damaged database; the message has no full stop."""
 
 
 class TruncatedError(ValueError):
-    """The file ends before its last page; `needed` and `found` are bytes."""
+    """The file ends before its last page; `needed` and its `size` are in bytes."""
 
-    def __init__(self, needed: int, found: int) -> None:
-        super().__init__(needed, found)
-        self.needed, self.found = needed, found
+    def __init__(self, needed: int, size: int) -> None:
+        super().__init__(needed, size)
+        self.needed, self.size = needed, size
 
 
 class LmdbEntry(NamedTuple):
-    """A key, and where in the file its value begins and how many bytes it has."""
+    """A key, and the offset and size in bytes of its value in the file."""
 
     key: bytes
     start: int
@@ -72,13 +72,13 @@ def list_entries(file: FileIO | BytesIO) -> list[LmdbEntry]:
     if length < needed:
         raise TruncatedError(needed, length)
     tree = _PageTree(file, page_size, meta)
-    found = [] if meta.root == _NO_ROOT else list(tree.walk(meta.root, 1))
+    entries = [] if meta.root == _NO_ROOT else list(tree.walk(meta.root, 1))
     tree.refuse_shared_pages()
-    if len(found) != meta.entries:
-        raise LmdbError(f"it has {len(found):,} entries where it says {meta.entries:,}")
-    if any(one.key >= two.key for one, two in itertools.pairwise(found)):
+    if len(entries) != meta.entries:
+        raise LmdbError(f"it has {len(entries):,} entries where it says {meta.entries:,}")
+    if any(first.key >= second.key for first, second in itertools.pairwise(entries)):
         raise LmdbError("its keys are not in order")
-    return found
+    return entries
 
 
 def _metas(file: FileIO | BytesIO) -> tuple[int, _Meta]:
@@ -104,7 +104,7 @@ def _meta(page: bytes) -> _Meta:
 
 
 class _PageTree:
-    """The pages of a database. Each has one place, so that a walk ends and values are no larger than the file."""
+    """The pages of a database. Each is used once, so that a walk ends and values are no larger than the file."""
 
     def __init__(self, file: FileIO | BytesIO, page_size: int, meta: _Meta) -> None:
         if meta.depth > _DEEPEST:
@@ -135,11 +135,11 @@ class _PageTree:
             filled += stop - place
             if flags & ~_BIG or stop > self.page_size or filled > self.page_size:
                 raise LmdbError(f"page {number:,} has values that reach beyond it, share bytes or are no plain ones")
-            start = self._big(page, data, size) if flags & _BIG else number * self.page_size + data
+            start = self._overflow_start(page, data, size) if flags & _BIG else number * self.page_size + data
             yield LmdbEntry(page[place + _NODE.size : data], start, size)
 
     def _nodes(self, page: bytes, number: int, kind: int) -> tuple[int, ...]:
-        """Return where the nodes of a page begin."""
+        """Return the offsets of the nodes of a page."""
         own, _, flags, lower, upper = _HEADER.unpack_from(page)
         count = (lower - _HEADER.size) // 2
         if own != number or flags & _KINDS != kind or not _HEADER.size < lower <= upper <= self.page_size:
@@ -149,14 +149,14 @@ class _PageTree:
             raise LmdbError(f"page {number:,} has an entry outside of it")
         return places
 
-    def _big(self, page: bytes, place: int, size: int) -> int:
-        """Return where a value begins that has pages of its own."""
+    def _overflow_start(self, page: bytes, place: int, size: int) -> int:
+        """Return the offset in the file of a value that has pages of its own."""
         first: int = struct.unpack_from("<Q", page, place)[0]
         pages = -(-(_HEADER.size + size) // self.page_size)
         self._refuse_outside(first, pages)
         self.values.append((first, pages))
-        own, flags, said = _VALUE_HEADER.unpack(_read(self.file, first * self.page_size, _HEADER.size))
-        if own != first or flags & _KINDS != _OVERFLOW or said < pages:
+        own, flags, claimed_pages = _VALUE_HEADER.unpack(_read(self.file, first * self.page_size, _HEADER.size))
+        if own != first or flags & _KINDS != _OVERFLOW or claimed_pages < pages:
             raise LmdbError(f"page {first:,} is not the first of a value of {size:,} bytes")
         return first * self.page_size + _HEADER.size
 

@@ -37,16 +37,16 @@ _LARGEST = 1 << 28
 """Bytes of one array at most. SVHN's training images have 225,045,504."""
 
 _LONGEST_NAME = 4096
-_MOST_DIMENSIONS = 32
+_MOST_DIMENSIONS = 32  # of an array of numpy 1
 _MOST_VALUES = 100_000
 """Values of all cells and structures together. ILSVRC2012's meta.mat has 1,860 structures of 8 values."""
 
-_DEEPEST = 5
-_CHUNK = 1 << 16
+_DEEPEST = 5  # levels of cells and structures (ours); meta.mat has two
+_CHUNK = 1 << 16  # compressed bytes that are read at a time (ours)
 
 
 class MatError(ValueError):
-    """What is wrong with a file, in words that end without a full stop."""
+    """A damaged file; the message has no full stop."""
 
 
 class Hdf5Error(MatError):
@@ -69,12 +69,12 @@ class _Stream(Protocol):
 class _Plain:
     """The bytes of an element in the file."""
 
-    def __init__(self, file: IO[bytes], left: int) -> None:
-        self.file, self.left = file, left
+    def __init__(self, file: IO[bytes], remaining: int) -> None:
+        self.file, self.remaining = file, remaining
 
     def read(self, size: int) -> bytes:
-        data = self.file.read(size) if size <= min(self.left, _LARGEST) else b""
-        self.left -= size
+        data = self.file.read(size) if size <= min(self.remaining, _LARGEST) else b""
+        self.remaining -= size
         if len(data) != size:
             raise MatError("it is cut short, or a length in it is wrong")
         return data
@@ -83,8 +83,8 @@ class _Plain:
 class _Inflated:
     """The bytes that a compressed element unpacks to."""
 
-    def __init__(self, file: IO[bytes], left: int) -> None:
-        self.file, self.left = file, left
+    def __init__(self, file: IO[bytes], remaining: int) -> None:
+        self.file, self.remaining = file, remaining
         self.inflater = zlib.decompressobj()
 
     def read(self, size: int) -> bytes:
@@ -94,8 +94,8 @@ class _Inflated:
         while len(data) < size:
             packed = self.inflater.unconsumed_tail
             if not packed:
-                packed = self.file.read(min(_CHUNK, self.left))
-                self.left -= len(packed)
+                packed = self.file.read(min(_CHUNK, self.remaining))
+                self.remaining -= len(packed)
                 if not packed:
                     raise MatError("it is cut short")
             try:
@@ -137,35 +137,35 @@ def _matrices(file: IO[bytes]) -> Iterator[tuple[Variable, _Parts]]:
         if len(tag) < 8:
             raise MatError("it is cut short")
         kind, size = struct.unpack("<II", tag)
-        after = file.tell() + size
+        next_element = file.tell() + size
         if kind == _COMPRESSED:
             parts = _Parts(_Inflated(file, size))
             inner, inner_size = parts.tag()
             if inner != _MATRIX:
                 raise MatError("a compressed element is no variable")
-            parts.left = inner_size
+            parts.remaining = inner_size
         elif kind == _MATRIX:
             parts = _Parts(_Plain(file, size))
-            parts.left = size
+            parts.remaining = size
         else:
             raise MatError(f"it has an element of kind {kind} where a variable begins")
         yield parts.header(), parts
-        file.seek(after)
+        file.seek(next_element)
 
 
 class _Parts:
-    """The parts of one variable, read in order. `left` are the bytes of the matrix that is being read."""
+    """The parts of one variable, read in order. `remaining` counts the unread bytes of the current matrix."""
 
     def __init__(self, stream: _Stream) -> None:
         self.stream = stream
-        self.left = 8
+        self.remaining = 8
         self.values = 0
         self.kind = self.flags = 0
 
     def take(self, size: int) -> bytes:
-        if size > self.left:
+        if size > self.remaining:
             raise MatError("an element is larger than what it is in")
-        self.left -= size
+        self.remaining -= size
         return self.stream.read(size)
 
     def tag(self) -> tuple[int, int]:
@@ -184,7 +184,7 @@ class _Parts:
         if size > most:
             raise MatError(f"it has an element of {size:,} bytes where {most:,} are the most")
         data = self.take(size)
-        self.take(min(-size % 8, self.left))
+        self.take(min(-size % 8, self.remaining))
         return kind, data
 
     def header(self) -> Variable:
@@ -224,14 +224,14 @@ class _Parts:
             return [{name: self._inner(depth) for name in names} for _ in fields]
         raise MatError(f"{variable.kind} is no kind of variable that a dataset has")
 
-    def _numbers(self, wanted: str, count: int, shape: tuple[int, ...]) -> npt.NDArray[Any]:
+    def _numbers(self, dtype_name: str, count: int, shape: tuple[int, ...]) -> npt.NDArray[Any]:
         stored, data = self.element(_LARGEST)
         dtype = np.dtype(_STORED.get(stored, "V1"))
         if dtype.kind == "V" or len(data) != count * dtype.itemsize:
             raise MatError(f"an array of {count:,} numbers has {len(data):,} bytes")
         array = np.frombuffer(data, dtype.newbyteorder("<")).reshape(shape, order="F")
         with np.errstate(invalid="ignore"):
-            return array.astype(wanted, copy=False)
+            return array.astype(dtype_name, copy=False)
 
     def _field_names(self) -> list[str]:
         kind, lengths = self.element(4)
@@ -239,11 +239,11 @@ class _Parts:
         _, names = self.element(_LARGEST)
         if not 0 < length <= _LONGEST_NAME or len(names) % length or len(names) // length > _LONGEST_NAME:
             raise MatError("a structure has no names")
-        found = [names[at : at + length].partition(b"\0")[0] for at in range(0, len(names), length)]
-        return [name.decode("latin-1") for name in found]
+        fields = (names[start : start + length] for start in range(0, len(names), length))
+        return [field.partition(b"\0")[0].decode("latin-1") for field in fields]
 
-    def _counted(self, count: int, each: int = 1) -> int:
-        self.values += count * max(1, each)
+    def _counted(self, count: int, values_each: int = 1) -> int:
+        self.values += count * max(1, values_each)
         if self.values > _MOST_VALUES:
             raise MatError(f"it has more than {_MOST_VALUES:,} values")
         return count
@@ -253,12 +253,12 @@ class _Parts:
         if depth == _DEEPEST:
             raise MatError(f"it has values on more than {_DEEPEST} levels")
         kind, size = self.tag()
-        if kind != _MATRIX or size > self.left:
+        if kind != _MATRIX or size > self.remaining:
             raise MatError("a value is no matrix, or larger than what it is in")
         if size == 0:
             return None
-        outside, self.left = self.left - size, size
+        remaining_outside, self.remaining = self.remaining - size, size
         value = self.contents(self.header(), depth + 1)
-        self.take(self.left)
-        self.left = outside
+        self.take(self.remaining)
+        self.remaining = remaining_outside
         return value

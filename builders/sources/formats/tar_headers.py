@@ -36,18 +36,18 @@ _PADDING = 1 << 20
 """Zeros that may follow the end. GNU tar fills up to 10 KB unless told otherwise."""
 
 _RECORD = re.compile(rb"([1-9][0-9]{0,6}) ([^=\n]+)=")
-_SHOWN = 80
+_SHOWN = 80  # characters of a name in a message (ours)
 
 
 Archive = IO[bytes] | gzip.GzipFile
 
 
 class TarError(ValueError):
-    """What is wrong with a tar, in words that follow "it" and end without a full stop."""
+    """A damaged tar; the message follows "it" and has no full stop."""
 
 
 class File(NamedTuple):
-    """A regular file in a tar: its name as spelled there, where its bytes begin, and how many they are."""
+    """A regular file in a tar: its name as spelled there, and the offset and number of its bytes."""
 
     name: str
     start: int
@@ -71,7 +71,7 @@ def files(archive: Archive, start: int, end: int) -> Iterator[File]:
     while True:
         header = _read(archive, position, BLOCK, end)
         if header == _ZEROS:
-            _refuse_rest(archive, position, end)
+            _refuse_trailing_bytes(archive, position, end)
             return
         _check_sum(header, position)
         size, kind, data = _number(header[124:136], position), header[156:157], position + BLOCK
@@ -90,8 +90,8 @@ def files(archive: Archive, start: int, end: int) -> Iterator[File]:
         elif kind == _FOLDER:
             size = 0
         elif kind in _PAX or kind in (_GNU_NAME, _GNU_LINK, _PAX_GLOBAL):
-            name, said = _extension(kind, _payload(archive, data, size, end), position)
-            long_name, long_size = name or long_name, long_size if said is None else said
+            name, next_size = _extension(kind, _payload(archive, data, size, end), position)
+            long_name, long_size = name or long_name, long_size if next_size is None else next_size
             position = data + -(-size // BLOCK) * BLOCK
             continue
         position = data + -(-size // BLOCK) * BLOCK
@@ -113,7 +113,7 @@ def _read(archive: Archive, position: int, size: int, end: int) -> bytes:
 
 
 def _check_sum(header: bytes, position: int) -> None:
-    """Compare the sum of a header's bytes with what it says; the field itself counts as eight spaces."""
+    """Compare the sum of a header's bytes with its check sum, whose field counts as eight spaces."""
     # The low half of Adler-32 is one more than the sum of the bytes, modulo 65,521, which 256 bytes cannot reach.
     total = (zlib.adler32(header[:256]) & 0xFFFF) + (zlib.adler32(header[256:]) & 0xFFFF) - 2
     field = header[_CHECKSUM]
@@ -183,8 +183,8 @@ def _pax_fields(payload: bytes, position: int) -> dict[bytes, bytes]:
     return fields
 
 
-def _refuse_rest(archive: Archive, position: int, end: int) -> None:
+def _refuse_trailing_bytes(archive: Archive, position: int, end: int) -> None:
     archive.seek(position)
-    rest = archive.read(min(_PADDING + 1, end - position))
-    if len(rest) > _PADDING or rest.count(0) != len(rest):
+    trailing = archive.read(min(_PADDING + 1, end - position))
+    if len(trailing) > _PADDING or trailing.count(0) != len(trailing):
         raise TarError(f"goes on after its end mark at byte {position:,}: a part of it may be lost")

@@ -1,4 +1,4 @@
-"""Indexes images in class folders, whatever holds these: a folder, an archive, or a mirror whose names say them.
+"""Indexes images in class folders: on disk, in an archive, or as the file names of a mirror have them.
 
 Tested by `tests/builders/sources/test_layouts.py`.
 """
@@ -31,9 +31,9 @@ FOLDERS = 64
 
 @dataclass(frozen=True)
 class ClassFolders:
-    """The reader of images in folders by class, with what differs between sources.
+    """A reader of class folders, with the fields in which sources differ.
 
-    The pattern has the groups `class_id`, which is the folder, and `file`, with which an image's id ends. `wanted`
+    The pattern has the groups `class_id`, which is the folder, and `file`, with which an image's id ends. `name_form`
     is the name of a class's images for messages, and `child` what their folders are. `class_of` gives the class of a
     folder, None if it is of no class; without it folders have their class's id as their name. `prefix` is the start
     of the ids of a class's images, and `ending` what comes after the group `file`. `lists` are the owner's lists of
@@ -43,7 +43,7 @@ class ClassFolders:
     pattern: Pattern
     partition: str
     classes: Callable[[], Mapping[str, str]]
-    wanted: Callable[[str], str]
+    name_form: Callable[[str], str]
     child: str = "a class folder"
     class_of: Callable[[str], str | None] | None = None
     prefix: Callable[[str], str] = "{}/".format
@@ -63,12 +63,12 @@ class ClassFolders:
         """
         folder = inside.rpartition("/")[2]
         stem, _, compressed = archive.name.partition(".tar")
-        other = f" (or {stem}.tar, read in place)" if compressed else f", read in place (or {stem}.tar.gz)"
+        other_form = f" (or {stem}.tar, read in place)" if compressed else f", read in place (or {stem}.tar.gz)"
         return (
             CopyLayout(self.partition, f"{folder}/{names}", self.below(folder)),
             CopyLayout(self.partition, alone, self.below()),
             CopyLayout(
-                self.partition, f"the original archive {archive.name}{other}", self.archive(stem, f"{inside}/")
+                self.partition, f"the original archive {archive.name}{other_form}", self.archive(stem, f"{inside}/")
             ),
         )
 
@@ -86,8 +86,8 @@ class ClassFolders:
         """Return a finder of class folders inside an archive; its other files are not looked at."""
 
         def find(root: Path, home: Path) -> PartitionIndex | None:
-            found = self.pattern.in_archive(root, home, stem, top)
-            return None if found is None else self.index(found)
+            files = self.pattern.in_archive(root, home, stem, top)
+            return None if files is None else self.index(files)
 
         return find
 
@@ -95,8 +95,8 @@ class ClassFolders:
         """Return a finder of a mirror's Parquet files; `names` reads the folder and the name of each row of one."""
 
         def find(root: Path, home: Path) -> PartitionIndex | None:
-            found = self.pattern.in_parquet(root, home, splits, names)
-            return None if found is None else self.index(found)
+            files = self.pattern.in_parquet(root, home, splits, names)
+            return None if files is None else self.index(files)
 
         return find
 
@@ -106,25 +106,25 @@ class ClassFolders:
         """Index class folders, given by their paths below a place."""
         parts = (folders[start : start + FOLDERS] for start in range(0, len(folders), FOLDERS))
         piece = _together([self.index(self.pattern.in_folders(root, place, part, what)) for part in parts])
-        beside = strays_between(root, place, folders, self.child)
+        other_strays = strays_between(root, place, folders, self.child)
         missing = self._missing(place.parent, piece.table["source_id"])
-        return dataclasses.replace(piece, strays=(*piece.strays, *beside), missing=missing)
+        return dataclasses.replace(piece, strays=(*piece.strays, *other_strays), missing=missing)
 
-    def index(self, found: MatchedFiles) -> PartitionIndex:
+    def index(self, files: MatchedFiles) -> PartitionIndex:
         """Index images by the class of their folder.
 
         Raises:
             OtherDataError: a class folder has files and no image.
         """
-        codes = self._codes(found.groups["class_id"])
+        codes = self._codes(files.groups["class_id"])
         if (codes < 0).any():
-            found, codes = found.filter(pa.array(codes >= 0)), codes[codes >= 0]
-        ids = pc.binary_join_element_wise(self._prefixes.take(pa.array(codes)), found.groups["file"], self.ending, "")
-        table = found.table(class_column(tuple(self.classes()), codes), ids)
-        return PartitionIndex(self.partition, found.tree.where, found.tree.how, table, self._strays(found))
+            files, codes = files.filter(pa.array(codes >= 0)), codes[codes >= 0]
+        ids = pc.binary_join_element_wise(self._prefixes.take(pa.array(codes)), files.groups["file"], self.ending, "")
+        table = files.table(class_column(tuple(self.classes()), codes), ids)
+        return PartitionIndex(self.partition, files.tree.description, files.tree.how, table, self._strays(files))
 
     def known(self, folder: str) -> str | None:
-        """The class of a folder, None if it is of no class."""
+        """Return the class of a folder, None if it is of no class."""
         if self.class_of is not None:
             return self.class_of(folder)
         return folder if folder in self.classes() else None
@@ -138,31 +138,31 @@ class ClassFolders:
         return class_codes(tuple(self.classes()))
 
     def _codes(self, folders: pa.Array) -> npt.NDArray[np.int64]:
-        """The position of each folder's class, -1 for those of no class."""
+        """Return the position of each folder's class, -1 for folders of no class."""
         encoded = folders.dictionary_encode()
         known = [self.known(folder) for folder in encoded.dictionary.to_pylist()]
         codes = np.array([-1 if name is None else self._order[name] for name in known], np.int64)
         of_rows: npt.NDArray[np.int64] = codes[encoded.indices.to_numpy()]
         return of_rows
 
-    def _strays(self, found: MatchedFiles) -> tuple[Stray, ...]:
-        if not found.others:
+    def _strays(self, files: MatchedFiles) -> tuple[Stray, ...]:
+        if not files.other_names:
             return ()
-        with_images = set(map(self.known, found.groups["class_id"].unique().to_pylist()))
+        with_images = set(map(self.known, files.groups["class_id"].unique().to_pylist()))
         alone: dict[str, list[str]] = {}
-        for name in found.others:
+        for name in files.other_names:
             folder = name.rpartition("/")[0]
             if (class_id := self.known(folder)) is not None and class_id not in with_images:
                 alone.setdefault(folder, []).append(name)
         for folder, names in alone.items():
-            self._refuse_alone(found.tree, folder, names)
-        return found.strays(lambda name: self.reason(found.tree, name))
+            self._refuse_alone(files.tree, folder, names)
+        return files.strays(lambda name: self.reason(files.tree, name))
 
     def reason(self, tree: Tree, name: str) -> str:
-        """Why a file is none of the images; `name` is its path in the tree."""
+        """Return why a file is not an image of the source; `name` is its path in the tree."""
         class_id = self.known(name.rpartition("/")[0])
         reason = self.pattern.reason(tree, name)
-        return reason if class_id is None or reason == "a folder" else f"not named {self.wanted(class_id)}"
+        return reason if class_id is None or reason == "a folder" else f"not named {self.name_form(class_id)}"
 
     def _refuse_alone(self, tree: Tree, folder: str, names: Sequence[str]) -> None:
         """Refuse a class folder without images; a visible file is named rather than a desktop's hidden one."""
@@ -175,7 +175,7 @@ class ClassFolders:
         )
 
     def _missing(self, home: Path, ids: pa.ChunkedArray) -> pa.Array:
-        """The ids that the owner's lists have and the folders lack; lists that are missing are skipped."""
+        """Return the ids that the owner's lists have and the folders lack; lists that are missing are skipped."""
         paths = [home / name for name in self.lists if (home / name).is_file()]
         listed = pa.array([listed for path in paths for listed in self._listed(path)], pa.string())
         if not paths:  # a set of a million ids would be made for nothing
@@ -199,7 +199,7 @@ class ClassFolders:
 
 
 def _together(pieces: Sequence[PartitionIndex]) -> PartitionIndex:
-    """Join parts of one partition; all but their rows and strays is that of the first."""
+    """Join parts of one partition: their rows and strays, all else from the first."""
     table = pa.concat_tables([piece.table for piece in pieces])
     strays = tuple(stray for piece in pieces for stray in piece.strays)
     return dataclasses.replace(pieces[0], table=table, strays=strays)

@@ -1,4 +1,4 @@
-"""Reads the names of a mirror's rows as `<folder>/<file name>`, where the folder is not in the names themselves.
+"""Reads a mirror's file names as `<folder>/<file name>`, with folders from label names or from the names' start.
 
 Label numbers alone say nothing: mirrors of one dataset number its classes differently.
 
@@ -68,11 +68,11 @@ def _folders(title: str, key: str, shard: Shard, folder_of: Callable[[str], str 
             f"{title}: {shard.path} has label numbers without names, and mirrors number the classes differently. Take "
             "Parquet files with ClassLabel names or the images in folders."
         )
-    found = {name: folder_of(name) for name in shard.label_names}
-    unknown = sorted(name for name, folder in found.items() if folder is None)
+    folder_by_name = {name: folder_of(name) for name in shard.label_names}
+    unknown = sorted(name for name, folder in folder_by_name.items() if folder is None)
     if unknown:
         raise OtherDataError(
             f"{title}: the label name {one_line(repr(unknown[0]))} of {shard.path} is none of its classes. Give a "
             f"copy of {title} with --{key}."
         )
-    return [folder for name in shard.label_names if (folder := found[name]) is not None]
+    return [folder for name in shard.label_names if (folder := folder_by_name[name]) is not None]

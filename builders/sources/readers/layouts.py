@@ -44,7 +44,7 @@ def alike(
 
 @dataclass(frozen=True)
 class Search:
-    """Searches the user's folder for a source's layouts, with the same rules and messages for all sources.
+    """A search of the user's folder for a source's layouts, with the same rules and messages for all sources.
 
     The layouts are looked for in the user's folder and, if it has none of them, in the folders below. Within a folder
     the first layout that fits is used; a partition in two folders is refused.
@@ -69,40 +69,40 @@ class Search:
         layouts = [layout for layout in self.layouts if layout.partition == partition]
         if not layouts:
             raise ValueError(f"{source.key} has no partition {partition!r}")
-        others: list[OtherDataError] = []
+        errors: list[OtherDataError] = []
 
         def read(home: Path) -> PartitionIndex | None:
             for layout in layouts:
                 try:
                     piece = layout.find(root, home)
                 except OtherDataError as error:
-                    others.append(error)
+                    errors.append(error)
                     continue
                 if piece is not None:
                     return piece
             return None
 
         result = nesting.search_below(root, read)
-        if len(result.found) > 1:
-            places = " and ".join(f"{relative(home, root)} ({piece.layout})" for home, piece in result.found[:2])
+        if len(result.matches) > 1:
+            places = " and ".join(f"{relative(home, root)} ({piece.layout})" for home, piece in result.matches[:2])
             raise BuildError(
                 f"{source.title}: the partition {partition} is in more than one place of {root}: {places}. "
                 f"Give one of them with --{source.key}."
             )
-        if result.found:
-            return result.found[0][1]
-        raise others[0] if others else _missing(source, root, partition, layouts, result.skipped)
+        if result.matches:
+            return result.matches[0][1]
+        raise errors[0] if errors else _missing(source, root, partition, layouts, result.skipped)
 
 
 def _missing(
     source: Source, root: Path, partition: str, layouts: Sequence[CopyLayout], skipped: Sequence[str]
 ) -> BuildError:
     names = [escape_name(name) for name in child_names(root)]
-    there = ", ".join(names[:5]) + (f" and {len(names) - 5:,} more" if len(names) > 5 else "")
-    accepted = [layout.description for layout in layouts]
+    listing = ", ".join(names[:5]) + (f" and {len(names) - 5:,} more" if len(names) > 5 else "")
+    descriptions = [layout.description for layout in layouts]
     unread = f"; not searched: {', '.join(skipped[:NAMED])}{more(skipped)}" if skipped else ""
     return BuildError(
         f"{source.title}: the partition {partition} ({source.expected()[partition].total:,} images) is not in {root}, "
-        f"which holds {there or 'nothing'}{unread}. Accepted layouts are {' or '.join(accepted)}. "
+        f"which holds {listing or 'nothing'}{unread}. Accepted layouts are {' or '.join(descriptions)}. "
         f"Give the folder that holds it with --{source.key}."
     )

@@ -30,7 +30,7 @@ T = TypeVar("T")
 class SearchResult(Generic[T]):
     """The result of a search: folders with what was read in them, and skipped folders with the reason."""
 
-    found: tuple[tuple[Path, T], ...]
+    matches: tuple[tuple[Path, T], ...]
     skipped: tuple[str, ...]
 
 
@@ -44,24 +44,24 @@ def search_below(root: Path, read: Callable[[Path], T | None]) -> SearchResult[T
         root: the user's folder.
         read: returns what it finds in a folder, or None.
     """
-    found: list[tuple[Path, T]] = []
+    matches: list[tuple[Path, T]] = []
     skipped: list[str] = []
     top = root.resolve()
     seen = {top}
-    level, looked = [root], 0
+    level, searched = [root], 0
     for depth in range(DEPTH + 1):
         below: list[Path] = []
         for home in level:
-            if looked == FOLDERS:
-                return SearchResult(tuple(found), (*skipped, f"all after the first {FOLDERS:,} folders"))
-            looked += 1
-            value = read(home)
-            if value is not None:
-                found.append((home, value))
+            if searched == FOLDERS:
+                return SearchResult(tuple(matches), (*skipped, f"all after the first {FOLDERS:,} folders"))
+            searched += 1
+            match = read(home)
+            if match is not None:
+                matches.append((home, match))
             elif depth < DEPTH:
                 below += _inner(home, top, seen, skipped, root)
         level = below
-    return SearchResult(tuple(found), tuple(skipped))
+    return SearchResult(tuple(matches), tuple(skipped))
 
 
 def _inner(home: Path, top: Path, seen: set[Path], skipped: list[str], root: Path) -> list[Path]:

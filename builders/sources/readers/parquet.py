@@ -7,6 +7,7 @@ Tested by `tests/builders/sources/readers/test_parquet.py`.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,12 +21,13 @@ from builders.errors import BuildError, one_line
 from builders.sources.base import OtherDataError, partition_table
 from builders.sources.readers import parquet_columns as columns
 from builders.sources.readers.folders import class_column, relative
+from builders.storage.parquet import row_batches
 
 IMAGE_COLUMNS = ("image", "img")
-"""Names that mirrors give the column of images."""
+"""Names of the image column in mirrors."""
 
 NAME_COLUMNS = ("filename", "image_file_path")
-"""Names that mirrors give a column of file names, which is then used instead of `image.path`."""
+"""Names of a column of file names in mirrors; it is read instead of `image.path`."""
 
 _ADVICE = columns.ADVICE
 
@@ -87,7 +89,7 @@ def read_shard(
         label: name of the column of labels; `<label>s` is accepted, too.
         named: read the file names; mirrors of arrays have none.
         labelled: require labels; they are optional where names give the class.
-        advice: the next step for a mirror without names, as a sentence.
+        advice: the next step for a mirror without names, as a sentence without its full stop.
 
     Raises:
         OtherDataError: the file has other columns, or rows without names although they are required.
@@ -96,29 +98,31 @@ def read_shard(
     with columns.open_mirror(title, path) as file:
         schema = file.schema_arrow
         label = f"{label}s" if label not in schema.names and f"{label}s" in schema.names else label
-        there = labelled or label in schema.names
-        columns.check_columns(title, path, schema, image, label if there else None, numbers=True)
+        has_labels = labelled or label in schema.names
+        columns.require_columns(title, path, schema, image, label if has_labels else None, numbers=True)
         column = next((name for name in NAME_COLUMNS if columns.is_text_column(schema, name)), f"{image}.path")
-        table = columns.read_columns(title, path, file, [column] * named + [label] * there)
+        table = columns.read_columns(title, path, file, [column] * named + [label] * has_labels)
         names = columns.text_column(title, path, table, column) if named else pa.nulls(table.num_rows, pa.string())
-        labels = columns.label_column(title, path, table, label) if there else pa.nulls(table.num_rows, pa.int64())
+        labels = (
+            columns.label_column(title, path, table, label) if has_labels else pa.nulls(table.num_rows, pa.int64())
+        )
     shard = Shard(path, names, labels, columns.label_names(title, path, schema.metadata or {}, label))
     return _with_names(title, shard, advice) if named else shard
 
 
-def read_names(title: str, path: Path, *, beside: str) -> Shard:
+def read_names(title: str, path: Path, *, other_column: str) -> Shard:
     """Read the names of a Parquet file with a column of images (bytes, path); `labels` is all null.
 
     Args:
         title: the source's title.
         path: the file.
-        beside: a column that distinguishes this mirror from others, and which is not read.
+        other_column: one that only this mirror has; it is not read.
 
     Raises:
         BuildError: the file is not Parquet, has other columns, or has rows without a name.
     """
     with columns.open_mirror(title, path) as file:
-        columns.check_columns(title, path, file.schema_arrow, "image", beside, numbers=False)
+        columns.require_columns(title, path, file.schema_arrow, "image", other_column, numbers=False)
         table = columns.read_columns(title, path, file, ["image.path"])
         names = columns.text_column(title, path, table, "image.path")
     return _with_names(title, Shard(path, names, pa.nulls(table.num_rows, pa.int64()), None))
@@ -137,11 +141,11 @@ def read_numbers(title: str, path: Path, column: str) -> list[int]:
         BuildError: the file is not Parquet.
     """
     with columns.open_mirror(title, path) as file:
-        columns.check_columns(title, path, file.schema_arrow, "image", column, numbers=True)
-        found = columns.read_columns(title, path, file, [column])[column]
-    if found.null_count:
+        columns.require_columns(title, path, file.schema_arrow, "image", column, numbers=True)
+        values = columns.read_columns(title, path, file, [column])[column]
+    if values.null_count:
         raise OtherDataError(f"{title}: {one_line(path)} has a row without {column}. {columns.ADVICE}.")
-    numbers: list[int] = found.to_pylist()
+    numbers: list[int] = values.to_pylist()
     return numbers
 
 
@@ -157,44 +161,46 @@ def refuse_other_labels(title: str, shard: Shard, names: Sequence[str]) -> None:
         OtherDataError: a label is missing or out of range, or the schema's names differ.
     """
     if shard.label_names is not None and shard.label_names != tuple(names):
-        there = [*shard.label_names, *[None] * len(names)]
-        number = next(number for number, name in enumerate([*names, None]) if there[number] != name)
+        pairs = enumerate(itertools.zip_longest(shard.label_names, names))
+        number, wrong_name = next((number, theirs) for number, (theirs, own) in pairs if theirs != own)
         raise OtherDataError(
             f"{title}: the label names of {shard.path} are not in the dataset's own order "
-            f"({one_line(repr(there[number]))} is number {number}). {_ADVICE}."
+            f"({one_line(repr(wrong_name))} is number {number}). {_ADVICE}."
         )
-    inside = pc.and_(pc.greater_equal(shard.labels, 0), pc.less(shard.labels, len(names)))
-    wrong = pc.fill_null(pc.invert(inside), True)
-    refuse_rows(title, shard.path, wrong, f"the label {{label}} is not from 0 to {len(names) - 1}", shard)
+    refuse_labels_outside(title, shard, len(names))
+
+
+def refuse_labels_outside(title: str, shard: Shard, count: int, advice: str = _ADVICE) -> None:
+    """Refuse labels that are missing or not from 0 to `count` - 1; arguments and errors as in `refuse_rows`."""
+    inside = pc.and_(pc.greater_equal(shard.labels, 0), pc.less(shard.labels, count))
+    problem = f"the label {{label}} is not from 0 to {count - 1}"
+    refuse_rows(title, shard.path, pc.fill_null(pc.invert(inside), True), problem, shard, advice)
 
 
 def unpack_parquet(path: Path, rows: npt.NDArray[np.int64]) -> Iterator[Sequence[pa.Buffer]]:
-    """Yield the images in some rows, a few at a time; see `builders.sources.unpack`."""
+    """Yield the images of the given rows in batches; see `builders.sources.unpack`."""
     first = 0
     with columns.open_mirror(_MIRROR, path) as file:
         image = next((name for name in IMAGE_COLUMNS if name in file.schema_arrow.names), IMAGE_COLUMNS[0])
-        columns.check_columns(_MIRROR, path, file.schema_arrow, image, None)
+        columns.require_columns(_MIRROR, path, file.schema_arrow, image, None)
         for group in range(file.num_row_groups):
             after = first + file.metadata.row_group(group).num_rows
-            if not ((rows >= first) & (rows < after)).any():
-                first = after
-                continue
-            for batch in columns.batches(file, [f"{image}.bytes"], [group], _IMAGES):
-                inside = rows[(rows >= first) & (rows < first + len(batch))] - first
-                if len(inside):
-                    yield _images(path, batch.column(image), inside)
-                first += len(batch)
-            if first != after:
-                raise columns.damaged(_MIRROR, path, f"row group {group} has fewer rows than its footer claims")
+            if ((rows >= first) & (rows < after)).any():
+                for batch in row_batches(file, _IMAGES, [f"{image}.bytes"], [group]):
+                    inside = rows[(rows >= first) & (rows < first + len(batch))] - first
+                    if len(inside):
+                        yield _images(path, batch.column(image), inside)
+                    first += len(batch)
+            first = after
         if len(rows) and rows[-1] >= first:
             raise columns.damaged(_MIRROR, path, f"it had more than {first:,} rows when it was indexed")
 
 
 def _images(path: Path, column: pa.StructArray, rows: npt.NDArray[np.int64]) -> list[pa.Buffer]:
-    found = pc.struct_field(column, "bytes")
-    if found.type == pa.binary_view():  # Arrow takes no rows of it
-        found = found.cast(pa.large_binary())
-    images = found.take(pa.array(rows))
+    content = pc.struct_field(column, "bytes")
+    if content.type == pa.binary_view():  # Arrow takes no rows of it
+        content = content.cast(pa.large_binary())
+    images = content.take(pa.array(rows))
     if images.null_count:
         raise BuildError(f"{path} has a row without image bytes. Download that file of the mirror again.")
     return [image.as_buffer() for image in images]
@@ -209,7 +215,7 @@ def refuse_rows(title: str, path: Path, wrong: pa.Array, problem: str, shard: Sh
         wrong: one truth value a row.
         problem: what is wrong with such a row; `{name}` and `{label}` are filled in from the first one.
         shard: the file as read.
-        advice: the next step, as a sentence.
+        advice: the next step, as a sentence without its full stop.
 
     Raises:
         OtherDataError: a row is wrong.

@@ -25,7 +25,7 @@ from builders.storage.files import require_regular
 from builders.storage.parquet import open_parquet, row_batches
 
 _ROWS = 256
-"""Rows that are decoded at a time: a value repeated without end fills no more than so many of them."""
+"""Rows that are decoded at a time: one long value that a file repeats fills memory at most so often."""
 
 _LONGEST_NAME = 4096
 """Bytes of the longest file name with its folders: PATH_MAX of Linux."""
@@ -64,20 +64,6 @@ def damaged(title: str, path: Path, problem: object) -> BuildError:
     return BuildError(f"{title}: {one_line(path)} cannot be read as Parquet ({reason}). Download it again.")
 
 
-def batches(
-    file: pq.ParquetFile, columns: Sequence[str], groups: Sequence[int] | None = None, rows: int = _ROWS
-) -> Iterator[pa.RecordBatch]:
-    """Yield some columns of an open file, a few rows at a time.
-
-    Args:
-        file: the file.
-        columns: names, with a dot before the field of a struct.
-        groups: numbers of the row groups; None for all.
-        rows: the most rows of a batch.
-    """
-    yield from row_batches(file, rows, columns, groups)
-
-
 def _check_rows(title: str, path: Path, metadata: pq.FileMetaData) -> None:
     """Refuse absurd row counts. An image takes more than a byte, so a whole file has fewer rows than bytes."""
     groups = [metadata.row_group(number).num_rows for number in range(metadata.num_row_groups)]
@@ -87,41 +73,41 @@ def _check_rows(title: str, path: Path, metadata: pq.FileMetaData) -> None:
         raise damaged(title, path, f"its footer claims {claimed}, in {size:,} bytes")
 
 
-def check_columns(
+def require_columns(
     title: str, path: Path, schema: pa.Schema, image: str, other: str | None, *, numbers: bool = False
 ) -> None:
-    """Refuse a file without a column of images (bytes, path), or without another column, of numbers if so wanted."""
-    twice = next((name for name in (image, other) if name is not None and schema.names.count(name) > 1), None)
-    if twice is not None:
-        raise OtherDataError(f"{title}: {path} has {schema.names.count(twice)} columns named {twice}. {ADVICE}.")
-    kinds = dict(zip(schema.names, schema.types, strict=True))
-    fields = list(kinds[image]) if image in kinds and pa.types.is_struct(kinds[image]) else []
-    inner = {field.name: field.type for field in fields}
-    fits = other is None or (other in kinds and (not numbers or pa.types.is_integer(kinds[other])))
-    if not {"bytes", "path"} <= set(inner) or len(inner) != len(fields) or not fits:
-        wanted = "" if other is None else f" and {other}{' (numbers)' if numbers else ''}"
+    """Refuse a file without the column `image` (a struct of bytes and path) or `other` (integers if `numbers`)."""
+    repeated = next((name for name in (image, other) if name is not None and schema.names.count(name) > 1), None)
+    if repeated is not None:
+        raise OtherDataError(f"{title}: {path} has {schema.names.count(repeated)} columns named {repeated}. {ADVICE}.")
+    types = dict(zip(schema.names, schema.types, strict=True))
+    fields = list(types[image]) if image in types and pa.types.is_struct(types[image]) else []
+    image_fields = {field.name: field.type for field in fields}
+    fits = other is None or (other in types and (not numbers or pa.types.is_integer(types[other])))
+    if not {"bytes", "path"} <= set(image_fields) or len(image_fields) != len(fields) or not fits:
+        other_required = "" if other is None else f" and {other}{' (numbers)' if numbers else ''}"
         raise OtherDataError(
-            f"{title}: {path} lacks the columns {image} (bytes, path){wanted} (found: "
+            f"{title}: {path} lacks the columns {image} (bytes, path){other_required} (found: "
             f"{one_line(', '.join(schema.names))}). {ADVICE}."
         )
-    for field, what, right in (
-        ("bytes", "bytes", inner["bytes"] in (pa.binary(), pa.large_binary(), pa.binary_view())),
-        ("path", "text", _is_text(inner["path"]) or pa.types.is_null(inner["path"])),
+    for field, type_name, is_right in (
+        ("bytes", "bytes", image_fields["bytes"] in (pa.binary(), pa.large_binary(), pa.binary_view())),
+        ("path", "text", _is_text(image_fields["path"]) or pa.types.is_null(image_fields["path"])),
     ):
-        if not right:
-            kind = one_line(inner[field])
-            raise OtherDataError(f"{title}: {image}.{field} of {path} is of type {kind}, not {what}. {ADVICE}.")
+        if not is_right:
+            actual = one_line(image_fields[field])
+            raise OtherDataError(f"{title}: {image}.{field} of {path} is of type {actual}, not {type_name}. {ADVICE}.")
 
 
 def read_columns(title: str, path: Path, file: pq.ParquetFile, columns: Sequence[str]) -> pa.Table:
-    """Read columns that are known to be there, and refuse file names that are too long for any file system."""
-    found = []
-    for batch in batches(file, columns):
-        found.append(batch)
+    """Read existing columns, and refuse file names that are too long for any file system."""
+    batches: list[pa.RecordBatch] = []
+    for batch in row_batches(file, _ROWS, columns):
+        batches.append(batch)
         longest = max((pc.max(pc.binary_length(text)).as_py() or 0 for text in _texts(batch)), default=0)
         if longest > _LONGEST_NAME:
             raise damaged(title, path, f"it has a file name of {longest:,} bytes")
-    table = pa.Table.from_batches(found) if found else file.read(columns=list(columns))
+    table = pa.Table.from_batches(batches) if batches else file.read(columns=list(columns))
     if table.num_rows != file.metadata.num_rows or {name.partition(".")[0] for name in columns} != set(
         table.column_names
     ):
@@ -130,7 +116,7 @@ def read_columns(title: str, path: Path, file: pq.ParquetFile, columns: Sequence
 
 
 def _texts(batch: pa.RecordBatch) -> Iterator[pa.Array]:
-    """Yield the columns of text in a batch, in a type whose lengths Arrow computes."""
+    """Yield a batch's text columns as binary, whose lengths Arrow computes for all types of text."""
     for column in batch.columns:
         text = pc.struct_field(column, "path") if pa.types.is_struct(column.type) else column
         if _is_text(text.type):
@@ -138,13 +124,13 @@ def _texts(batch: pa.RecordBatch) -> Iterator[pa.Array]:
 
 
 def text_column(title: str, path: Path, table: pa.Table, column: str) -> pa.Array:
-    """Return a column of file names, such as `image.path`, as valid UTF-8."""
+    """Return a text column, such as `image.path`, as valid UTF-8."""
     outer, _, field = column.partition(".")
-    found = table[outer].combine_chunks()
-    found = pc.struct_field(found, field) if field else found
+    values = table[outer].combine_chunks()
+    values = pc.struct_field(values, field) if field else values
     try:
         # Arrow believes a file that its text is UTF-8, but checks a cast from bytes.
-        return found.cast(pa.large_binary()).cast(pa.string())
+        return values.cast(pa.large_binary()).cast(pa.string())
     except pa.ArrowInvalid as error:
         raise damaged(title, path, f"a file name in {column} is not UTF-8") from error
 
@@ -160,7 +146,7 @@ def label_column(title: str, path: Path, table: pa.Table, label: str) -> pa.Arra
 
 
 def is_text_column(schema: pa.Schema, name: str) -> bool:
-    """Whether a schema has exactly one column of a name, and that of text."""
+    """Whether a schema has exactly one column of this name, and it holds text."""
     return schema.names.count(name) == 1 and _is_text(schema.field(name).type)
 
 
@@ -171,7 +157,7 @@ def _is_text(kind: pa.DataType) -> bool:
 
 
 def label_names(title: str, path: Path, metadata: Mapping[bytes, bytes], label: str) -> tuple[str, ...] | None:
-    """Return the names of a column's labels by number; None if the file does not say them.
+    """Return the label names of a column by number; None if the file has none.
 
     Args:
         title: the source's title.
@@ -200,7 +186,7 @@ def label_names(title: str, path: Path, metadata: Mapping[bytes, bytes], label: 
 
 
 def _is_unicode(name: str) -> bool:
-    """Whether a text from JSON has no halves of characters, which no encoding has."""
+    """Whether a text from JSON has no lone surrogates, which UTF-8 cannot encode."""
     return not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 

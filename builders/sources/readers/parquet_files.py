@@ -48,8 +48,8 @@ def split_names(names: Iterable[str], split: str) -> list[str]:
     named = re.compile(rf"{re.escape(split)}-.*\.parquet")
     places = [(_DATA, named), ("", named), *((name.format(split), _CONVERTED) for name in _CONVERTED_FOLDERS)]
     for folder, pattern in places:
-        if found := sorted(filter(pattern.fullmatch, by_folder.get(folder, ()))):
-            return [f"{folder}/{name}" if folder else name for name in found]
+        if files := sorted(filter(pattern.fullmatch, by_folder.get(folder, ()))):
+            return [f"{folder}/{name}" if folder else name for name in files]
     return []
 
 
@@ -71,8 +71,8 @@ def refuse_gaps(title: str, paths: Sequence[Path]) -> None:
     """
     if [path.name for path in paths] == [f"{number:04d}.parquet" for number in range(len(paths))]:
         return
-    found = [_SHARD_NAME.search(path.name) for path in paths]
-    numbers = [tuple(map(int, match.groups())) for match in found if match is not None]
+    matches = [_SHARD_NAME.search(path.name) for path in paths]
+    numbers = [tuple(map(int, match.groups())) for match in matches if match is not None]
     if numbers != [(number, len(paths)) for number in range(len(paths))]:
         raise BuildError(
             f"{title}: {paths[0].parent} lacks files of a set named like train-00000-of-00001.parquet (found: "

@@ -1,4 +1,4 @@
-"""Applies a pattern over names to the files of a tree: which of them are images of a source, and of which class.
+"""Selects the files of a tree that are images of a source, and their classes, by a pattern over their names.
 
 Tested by `tests/builders/sources/readers/test_patterns.py`.
 """
@@ -41,12 +41,12 @@ def match_names(names: pa.Array, pattern: str, start: str = "") -> tuple[pa.Arra
     groups = {field.name: parts.field(field.name) for field in parts.type}
     fits = parts.is_valid()
     for repeat in [name for name in groups if _AGAIN in name]:
-        again, name = groups.pop(repeat), repeat.partition(_AGAIN)[0]
-        empty, first = pc.equal(again, ""), groups[name]
+        repeated, name = groups.pop(repeat), repeat.partition(_AGAIN)[0]
+        empty, first = pc.equal(repeated, ""), groups[name]
         if pc.all(empty, min_count=0).as_py():
             continue
-        fits = pc.and_kleene(fits, pc.or_(pc.or_(empty, pc.equal(first, "")), pc.equal(again, first)))
-        groups[name] = pc.if_else(empty, first, again)
+        fits = pc.and_kleene(fits, pc.or_(pc.or_(empty, pc.equal(first, "")), pc.equal(repeated, first)))
+        groups[name] = pc.if_else(empty, first, repeated)
     if not pc.all(fits, min_count=0).as_py():
         groups = {name: values.filter(fits) for name, values in groups.items()}
     return fits, groups
@@ -54,48 +54,50 @@ def match_names(names: pa.Array, pattern: str, start: str = "") -> tuple[pa.Arra
 
 @dataclass(frozen=True)
 class MatchedFiles:
-    """The files of a tree that match a pattern: their rows and the pattern's groups; and the rows of the others.
+    """The files of a tree divided by a pattern: rows and groups of those that match, and the rows of the others.
 
-    `reasons` say of some of the others why they were left out although they match.
+    `reasons` say of some others why they are left out although they match.
     """
 
     tree: Tree
     rows: pa.Table
     groups: Mapping[str, pa.Array]
-    rest: pa.Table
+    unmatched: pa.Table
     reasons: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def others(self) -> list[str]:
-        """The sorted names of the others, below the tree's place."""
-        return sorted([*(name[len(self.tree.start) :] for name in self.rest["name"].to_pylist()), *self.tree.odd])
+    def other_names(self) -> list[str]:
+        """The sorted names, below the tree's place, of the files that do not match."""
+        below = (name[len(self.tree.start) :] for name in self.unmatched["name"].to_pylist())
+        return sorted([*below, *self.tree.non_ascii])
 
     def strays(self, reason: Callable[[str], str]) -> tuple[Stray, ...]:
         """List the other files as strays, each with the reason why it is not an image of the partition."""
         return tuple(
-            Stray(self.tree.prefix + escape_name(name), self.reasons.get(name) or reason(name)) for name in self.others
+            Stray(self.tree.prefix + escape_name(name), self.reasons.get(name) or reason(name))
+            for name in self.other_names
         )
 
     def select(self, mask: pa.Array) -> MatchedFiles:
-        """Keep some of the images and forget those left out, which are no strays."""
+        """Return the images of a mask; the others are dropped, and are no strays."""
         if pc.all(mask, min_count=0).as_py():
             return self
         groups = {name: values.filter(mask) for name, values in self.groups.items()}
         return dataclasses.replace(self, rows=self.rows.filter(mask), groups=groups)
 
     def filter(self, mask: pa.Array, reason: str = "") -> MatchedFiles:
-        """Keep some of the images; those left out are among the others, for the given reason."""
+        """Return the images of a mask; the others become strays, for the given reason."""
         left_out = self.rows.filter(pc.invert(mask))
         reasons = dict.fromkeys((name[len(self.tree.start) :] for name in left_out["name"].to_pylist()), reason)
-        rest = pa.concat_tables([self.rest, left_out])
-        return dataclasses.replace(self.select(mask), rest=rest, reasons={**self.reasons, **reasons})
+        unmatched = pa.concat_tables([self.unmatched, left_out])
+        return dataclasses.replace(self.select(mask), unmatched=unmatched, reasons={**self.reasons, **reasons})
 
-    def listed(self, ids: pa.Array, names: pa.Array) -> tuple[MatchedFiles, pa.Array]:
-        """Keep the images whose ids a list names; also returns the names of the list for which there is no image."""
+    def select_listed(self, ids: pa.Array, names: pa.Array) -> tuple[MatchedFiles, pa.Array]:
+        """Return the images that a list of ids names, and the ids of the list that have no image."""
         return self.select(pc.is_in(ids, value_set=names)), names.filter(pc.invert(pc.is_in(names, value_set=ids)))
 
     def table(self, classes: pa.DictionaryArray, ids: pa.Array, own: Mapping[str, pa.Array] | None = None) -> pa.Table:
-        """The index of the images, given their `class_id` column, ids and the source's own columns."""
+        """Return the images' index, given their `class_id` column, ids and the source's own columns."""
         files, offsets, sizes = (self.rows[name].combine_chunks() for name in ("file", "offset", "size"))
         # In most layouts the id is the path; then both columns share one array.
         return partition_table(classes, ids, ids if ids.equals(files) else files, offsets, sizes, own)
@@ -113,14 +115,14 @@ def match(tree: Tree, pattern: str) -> MatchedFiles:
 class Pattern:
     """A source's pattern over the names of its images, for `match_names`, and how to find them in each kind of tree.
 
-    `wanted` describes such names for messages, and `advice` is the next step for a mirror with other names. `refuse`
-    is called with every other name, and with its place for messages, to raise where it shows that a copy is wrong.
+    `name_form` describes such names for messages, and `advice` is the next step for a mirror with other names.
+    `refuse` is called with each other name and its place for messages; it raises if that shows that a copy is wrong.
     """
 
     key: str
     title: str
     pattern: str
-    wanted: str
+    name_form: str
     advice: str = ADVICE
     refuse: Callable[[str, str], None] = lambda name, place: None
 
@@ -131,10 +133,10 @@ class Pattern:
         return match(trees.in_folders(root, place, folders, what), self.pattern)
 
     def in_places(self, root: Path, home: Path, places: Sequence[str] = ()) -> MatchedFiles | None:
-        """Match the files of the first folder with images, of some below `home` and then itself; None if none has."""
+        """Match the files of the first folder that has images: the given ones below `home`, then `home`; else None."""
         folders = (*(home / place for place in places), home)
-        found = (self.in_folders(root, folder) for folder in folders if folder.is_dir())
-        return next((images for images in found if images.rows.num_rows), None)
+        matches = (self.in_folders(root, folder) for folder in folders if folder.is_dir())
+        return next((files for files in matches if files.rows.num_rows), None)
 
     def in_archive(self, root: Path, home: Path, stem: str, top: str = "") -> MatchedFiles | None:
         """Match the files of `<stem>.tar` or `<stem>.tar.gz`; returns None if there is neither.
@@ -145,13 +147,13 @@ class Pattern:
         tree = trees.in_archive(self.title, root, home, stem, top)
         if tree is None:
             return None
-        found = match(tree, self.pattern)
-        if not found.rows.num_rows:
+        files = match(tree, self.pattern)
+        if not files.rows.num_rows:
             raise BuildError(
-                f"{self.title}: {tree.place} has no images like {top}{self.wanted}. Give a "
+                f"{self.title}: {tree.place} has no images like {top}{self.name_form}. Give a "
                 f"copy of {self.title} with --{self.key}."
             )
-        return found
+        return files
 
     def in_parquet(
         self, root: Path, home: Path, splits: Sequence[str], names: Callable[[Path], pa.Array] | None = None
@@ -167,23 +169,23 @@ class Pattern:
         Raises:
             OtherDataError: a name does not match.
         """
-        files = [path for split in splits for path in parquet_files.split_files(home, split)]
-        tree = trees.in_parquet(root, files, names or self._names)
+        paths = [path for split in splits for path in parquet_files.split_files(home, split)]
+        tree = trees.in_parquet(root, paths, names or self._names)
         if tree is None:
             return None
-        found = match(tree, self.pattern)
-        for row in found.rest.slice(0, 1).to_pylist():
+        files = match(tree, self.pattern)
+        for row in files.unmatched.slice(0, 1).to_pylist():
             self.refuse(row["name"], str(root / row["file"]))
-        self.refuse_row(found.tree, found.rest, f"is not like {self.wanted}")
-        return found
+        self.refuse_row(files.tree, files.unmatched, f"is not like {self.name_form}")
+        return files
 
-    def refuse_row(self, tree: Tree, wrong: pa.Table, problem: str) -> None:
-        """Refuse a mirror for the first of some wrong rows, if there are any.
+    def refuse_row(self, tree: Tree, wrong_rows: pa.Table, problem: str) -> None:
+        """Refuse a mirror with wrong rows; the message names the first.
 
         Raises:
-            OtherDataError: there is one.
+            OtherDataError: there are such rows.
         """
-        for row in wrong.slice(0, 1).to_pylist():
+        for row in wrong_rows.slice(0, 1).to_pylist():
             raise OtherDataError(
                 f"{self.title}: the file name {one_line(row['name'])} {problem} (row {row['offset']} of "
                 f"{tree.root / row['file']}). {self.advice}."
@@ -192,46 +194,46 @@ class Pattern:
     def _names(self, path: Path) -> pa.Array:
         return parquet.read_shard(self.title, path, labelled=False, advice=self.advice).names
 
-    def only(self, found: MatchedFiles, ids: pa.Array, known: pa.Array, reason: str) -> MatchedFiles:
+    def keep_known(self, files: MatchedFiles, ids: pa.Array, known: pa.Array, reason: str) -> MatchedFiles:
         """Keep the images whose ids are known.
 
         Raises:
             OtherDataError: none is.
         """
-        kept = found.filter(pc.is_in(ids, value_set=known), reason)
-        if not kept.rows.num_rows:
+        selected = files.filter(pc.is_in(ids, value_set=known), reason)
+        if not selected.rows.num_rows:
             raise OtherDataError(
-                f"{self.title}: none of the {len(ids):,} images in {found.tree.root} ({found.tree.where}) is one of "
-                f"its {len(known):,}, for instance {ids[0]}. Give a copy of {self.title} with --{self.key}."
+                f"{self.title}: none of the {len(ids):,} images in {files.tree.root} ({files.tree.description}) is "
+                f"one of its {len(known):,}, for instance {ids[0]}. Give a copy of {self.title} with --{self.key}."
             )
-        return kept
+        return selected
 
-    def listed(
-        self, name: str, found: MatchedFiles, ids: pa.Array, class_ids: Mapping[str, str], classes: Sequence[str]
+    def index_listed(
+        self, name: str, files: MatchedFiles, ids: pa.Array, class_ids: Mapping[str, str], classes: Sequence[str]
     ) -> PartitionIndex | None:
-        """Index the images that a list names; returns None if there is none. Others are no strays.
+        """Index the images that a list names, None if there is none. Images that it lacks are no strays.
 
         Args:
             name: the partition.
-            found: the images.
+            files: the images.
             ids: their ids.
             class_ids: the list, which gives the class of each id.
             classes: the source's classes, in order.
         """
-        chosen, missing = found.listed(ids, pa.array(list(class_ids)))
-        if not chosen.rows.num_rows:
+        selected, missing = files.select_listed(ids, pa.array(list(class_ids)))
+        if not selected.rows.num_rows:
             return None
         ids = ids.filter(pc.is_in(ids, value_set=pa.array(list(class_ids))))
         of_rows = pa.array([class_ids[image] for image in ids.to_pylist()])
         codes = pc.index_in(of_rows, value_set=pa.array(classes)).to_numpy()
-        return self.partition(name, chosen, chosen.table(class_column(classes, codes), ids), missing=missing)
+        return self.partition(name, selected, selected.table(class_column(classes, codes), ids), missing=missing)
 
-    def partition(self, name: str, found: MatchedFiles, table: pa.Table, **fields: Any) -> PartitionIndex:
-        """Index images as a partition, given their table and further fields; the others are strays."""
-        strays = found.strays(lambda other: self.reason(found.tree, other))
-        return PartitionIndex(name, found.tree.where, found.tree.how, table, strays, **fields)
+    def partition(self, name: str, files: MatchedFiles, table: pa.Table, **fields: Any) -> PartitionIndex:
+        """Return the index of a partition from its images' table and further fields; other files are strays."""
+        strays = files.strays(lambda path: self.reason(files.tree, path))
+        return PartitionIndex(name, files.tree.description, files.tree.how, table, strays, **fields)
 
     def reason(self, tree: Tree, name: str) -> str:
         """Say why an entry of a tree is not one of the images."""
         self.refuse(name, tree.path_of(name.rpartition("/")[0]))
-        return "a folder" if tree.is_folder(name) else f"not named {self.wanted}"
+        return "a folder" if tree.is_folder(name) else f"not named {self.name_form}"

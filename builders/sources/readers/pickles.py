@@ -46,7 +46,7 @@ _UNSOUND = (
     MemoryError,
 )
 
-_SHOWN = 80
+_SHOWN = 80  # characters of a value in a message (ours)
 
 _LARGEST = 1 << 28
 """Bytes of a pickle at most. CIFAR-100's training images have 155,249,918."""
@@ -63,7 +63,7 @@ _CONTAINERS = frozenset(
 _BYTES_OF_PYTHON_3 = "_codecs encode"
 """The call by which Python 3 writes bytes into pickles of protocols 0 to 2, with a tuple for each."""
 
-_BITS = 64
+_BITS = 64  # of an integer: labels and sizes are far smaller
 _PUTS = frozenset(("PUT", "BINPUT", "LONG_BINPUT", "MEMOIZE"))
 _GETS = frozenset(("GET", "BINGET", "LONG_BINGET"))
 
@@ -128,9 +128,9 @@ def load_pickle(title: str, file: IO[bytes], place: object) -> dict[str, object]
         BuildError: the file is truncated or not a pickle, names anything but numpy's arrays, or holds no dictionary.
     """
 
-    def refuse(found: str) -> BuildError:
+    def refuse(part: str) -> BuildError:
         return BuildError(
-            f"{title}: {place} is not a pickle of plain values and numpy arrays: it has {found}, which was not "
+            f"{title}: {place} is not a pickle of plain values and numpy arrays: it has {part}, which was not "
             "followed. Download the archive again from the owner's page."
         )
 
@@ -154,7 +154,7 @@ def load_pickle(title: str, file: IO[bytes], place: object) -> dict[str, object]
 
 
 class _Bounded:
-    """A file from its start that is never asked for more bytes than it has."""
+    """A file, read from its start, that refuses to read more bytes than it has."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file = file
@@ -210,8 +210,8 @@ def _check_instructions(file: _Bounded) -> None:
         last = name
 
 
-def describe(value: object) -> str:
-    """Describe a value from a file in a few printable characters, however large it is."""
+def short_repr(value: object) -> str:
+    """Return a short printable description of a value from a file, however large it is."""
     match value:
         case bool() | int() | float() | None:
             return str(value)[:_SHOWN]
@@ -240,13 +240,13 @@ def byte_matrix(value: object) -> npt.NDArray[np.uint8]:
         case _:
             raise ValueError("no array")
     if code not in (b"u1", "u1"):
-        raise ValueError(f"an array of {describe(code)}")
+        raise ValueError(f"an array of {short_repr(code)}")
     if fortran is not False:
         raise ValueError("an array in column order")
     match shape:
         case (int() as rows, int() as columns) if rows >= 0 and columns >= 0 and rows * columns == len(content):
             return np.frombuffer(content, np.uint8).reshape(rows, columns)
-    raise ValueError(f"an array of shape {describe(shape)} in {len(content):,} bytes")
+    raise ValueError(f"an array of shape {short_repr(shape)} in {len(content):,} bytes")
 
 
 def _printable(text: str) -> str:

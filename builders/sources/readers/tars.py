@@ -46,7 +46,7 @@ class Member(NamedTuple):
 
     @property
     def path(self) -> str:
-        """Folder and name, relative to the archive's top however that is spelled."""
+        """The path relative to the archive's top, however that is spelled."""
         return f"{self.folder}/{self.name}".lstrip("/").removeprefix("./")
 
 
@@ -81,12 +81,12 @@ def nested_members(path: Path, names: Collection[str] | None = None) -> Iterator
         BuildError: as for `members`.
     """
     with _open(path) as file:
-        found = _list(file, path, 0, byte_count(file), largest=sys.maxsize)
-        chosen = [member for member in found if names is None or member.name in names]
-        for outer in sorted(chosen, key=lambda member: member.name):
-            is_tar = outer.name.endswith(".tar")
-            end = outer.offset + outer.size
-            yield outer.name, _list(file, path, outer.offset, end, outer.name) if is_tar else []
+        entries = _list(file, path, 0, byte_count(file), largest=sys.maxsize)
+        inner_files = [member for member in entries if names is None or member.name in names]
+        for inner_file in sorted(inner_files, key=lambda member: member.name):
+            is_tar = inner_file.name.endswith(".tar")
+            end = inner_file.offset + inner_file.size
+            yield inner_file.name, _list(file, path, inner_file.offset, end, inner_file.name) if is_tar else []
 
 
 def compressed_members(title: str, path: Path) -> list[Member]:
@@ -105,15 +105,15 @@ def compressed_members(title: str, path: Path) -> list[Member]:
 
 def unpack_targz(path: Path, rows: npt.NDArray[np.int64]) -> Iterator[list[bytes]]:
     """Yield some regular files of a tar.gz, one at a time; see `builders.sources.unpack`."""
-    wanted = iter(rows.tolist())
-    row = next(wanted, None)
+    requested = iter(rows.tolist())
+    row = next(requested, None)
     number = -1
     for number, (archive, file) in enumerate(_unpacked(path)):
         if row is None:
             return
         if number == row:
             yield [_content(archive, file, path)]
-            row = next(wanted, None)
+            row = next(requested, None)
     if row is not None:
         raise BuildError(
             f"{path} changed during the build: expected at least {row + 1:,} files, found {number + 1:,}. Run the "
@@ -121,25 +121,25 @@ def unpack_targz(path: Path, rows: npt.NDArray[np.int64]) -> Iterator[list[bytes
         )
 
 
-def read_files(title: str, path: Path, wanted: Collection[PurePosixPath]) -> dict[PurePosixPath, bytes]:
+def read_files(title: str, path: Path, names: Collection[PurePosixPath]) -> dict[PurePosixPath, bytes]:
     """Read some regular files of a tar.gz by name, in one pass that ends with the last of them.
 
     Args:
         title: the source's title.
         path: the archive.
-        wanted: the names; those that the archive lacks are left out.
+        names: their names; those that the archive lacks are left out.
 
     Raises:
         BuildError: as for `compressed_members`, or a file is too large.
     """
-    found: dict[PurePosixPath, bytes] = {}
+    contents: dict[PurePosixPath, bytes] = {}
     for archive, file in _unpacked(path, title):
         name = PurePosixPath(file.name)
-        if name in wanted:
-            found[name] = _content(archive, file, path, title)
-        if len(found) == len(wanted):
+        if name in names:
+            contents[name] = _content(archive, file, path, title)
+        if len(contents) == len(names):
             break
-    return found
+    return contents
 
 
 def _unpacked(path: Path, title: str = "") -> Iterator[tuple[tar_headers.Archive, tar_headers.File]]:

@@ -1,7 +1,7 @@
-"""The files below one place of a copy, as Arrow columns: in folders, in an archive, or in a mirror's Parquet files.
+"""Lists the files of a copy as Arrow columns: those of folders, of an archive, or of a mirror's Parquet files.
 
-A tree is listed without opening one image; a complete ImageNet has 1.3 million. Names that are not ASCII stand apart:
-no source has such names, and some are not even UTF-8, which Arrow does not take.
+No image is opened; a complete ImageNet has 1.3 million. Names that are not ASCII are kept apart: no source has such
+names, and some are not even UTF-8, which Arrow does not take.
 
 Tested by `tests/builders/sources/readers/test_patterns.py`.
 """
@@ -24,29 +24,29 @@ from builders.sources.readers.tars import Member
 
 @dataclass(frozen=True)
 class Tree:
-    """Files as found, whatever holds them.
+    """The files of a folder, an archive or a mirror.
 
     Args:
         root: the user's folder.
         place: the folder or archive that holds the files; of a mirror the first file's folder.
-        where: what holds the files, in words, such as `archive food-101.tar.gz`.
+        description: what holds the files, in words, such as `archive food-101.tar.gz`.
         prefix: what stands before a name in messages, relative to the root. Of folders it ends in a slash or is
             empty, of archives it ends in a colon and the folder inside.
         how: the container of each file.
         rows: the columns `name` (with forward slashes), `file`, `offset` and `size` as in `PARTITION_SCHEMA`. In
             folders an entry may be a folder itself.
-        odd: names below the place that are not ASCII.
-        start: what all names begin with before they are below the place. In folders a name is the file's path from
-            the root, so that both columns are one.
+        non_ascii: names below the place that are not ASCII.
+        start: what all names begin with, before the path below the place. In folders a name is the file's path from
+            the root, so that the columns `name` and `file` are one array.
     """
 
     root: Path
     place: Path
-    where: str
+    description: str
     prefix: str
     how: Container
     rows: pa.Table
-    odd: tuple[str, ...] = ()
+    non_ascii: tuple[str, ...] = ()
     start: str = ""
 
     @property
@@ -55,11 +55,11 @@ class Tree:
         return self.place if self.place.is_dir() else self.place.parent
 
     def path_of(self, name: str) -> str:
-        """The path of an entry for messages."""
+        """Return the path of an entry for messages."""
         return f"{self.root}/{self.prefix}{name}"
 
     def is_folder(self, name: str) -> bool:
-        """Whether an entry is a folder; it is looked at, so this is for the few that match no pattern."""
+        """Whether an entry is a folder; this asks the file system, so it is for the few that match no pattern."""
         return self.how == "file" and (self.place / name).is_dir()
 
 
@@ -78,16 +78,17 @@ def in_folders(root: Path, place: Path, folders: Sequence[str] = ("",), images: 
     where = relative(place, root)
     prefix = "" if where == "." else f"{where}/"
     names: list[pa.Array] = []
-    odd: list[str] = []
+    non_ascii: list[str] = []
     listed = children_of_each([place / folder if folder else place for folder in folders], root)
-    for folder, found in zip(folders, listed, strict=True):
-        before = f"{prefix}{folder}/" if folder else prefix
-        plain = found if "".join(found).isascii() else [name for name in found if name.isascii()]
-        names.append(text_array(plain, before))
-        if len(plain) < len(found):
-            odd += [f"{before}{name}"[len(prefix) :] for name in found if not name.isascii()]
-    every = pa.concat_arrays([pa.array([], pa.string()), *names])
-    return Tree(root, place, f"{images} in {where}", prefix, "file", _rows(every, every), tuple(odd), prefix)
+    for folder, children in zip(folders, listed, strict=True):
+        folder_prefix = f"{prefix}{folder}/" if folder else prefix
+        ascii_names = children if "".join(children).isascii() else [name for name in children if name.isascii()]
+        names.append(text_array(ascii_names, folder_prefix))
+        if len(ascii_names) < len(children):
+            non_ascii += [f"{folder_prefix}{name}"[len(prefix) :] for name in children if not name.isascii()]
+    all_names = pa.concat_arrays([pa.array([], pa.string()), *names])
+    rows = _rows(all_names, all_names)
+    return Tree(root, place, f"{images} in {where}", prefix, "file", rows, tuple(non_ascii), prefix)
 
 
 def in_archive(title: str, root: Path, home: Path, stem: str, top: str = "") -> Tree | None:
@@ -130,7 +131,7 @@ def in_archives(root: Path, home: Path, names: Sequence[str], keep: Callable[[st
     if not paths:
         return None
     tree = _of_tars(root, home, "span", (("", path, tars.members(path, keep)) for path in paths))
-    return dataclasses.replace(tree, where=f"archives {', '.join(path.name for path in paths)}")
+    return dataclasses.replace(tree, description=f"archives {', '.join(path.name for path in paths)}")
 
 
 def in_tars(root: Path, place: Path, inner: Iterable[tuple[str, Path, Sequence[Member]]]) -> Tree:
@@ -147,27 +148,27 @@ def in_tars(root: Path, place: Path, inner: Iterable[tuple[str, Path, Sequence[M
 def _of_tars(
     root: Path, place: Path, how: Container, parts: Iterable[tuple[str, Path, Sequence[Member]]], top: str = ""
 ) -> Tree:
-    """List the members of tars; a tar that is a folder of the tree has no folders of its own."""
+    """List the members of tars; folders inside a tar that is itself a folder of the tree are dropped."""
     tables: list[pa.Table] = []
-    odd: list[str] = []
-    for before, file, members in parts:
-        paths = [before + member.name if before else member.path for member in members]
-        inside = [row for row in zip(paths, members, strict=True) if row[0].startswith(top)]
-        plain = [(path, member) for path, member in inside if path.isascii()]
-        odd += [path[len(top) :] for path, _ in inside if not path.isascii()]
+    non_ascii: list[str] = []
+    for folder_prefix, file, members in parts:
+        paths = [folder_prefix + member.name if folder_prefix else member.path for member in members]
+        below_top = [row for row in zip(paths, members, strict=True) if row[0].startswith(top)]
+        ascii_members = [(path, member) for path, member in below_top if path.isascii()]
+        non_ascii += [path[len(top) :] for path, _ in below_top if not path.isascii()]
         tables.append(
             _rows(
-                text_array([path[len(top) :] for path, _ in plain]),
-                pa.repeat(pa.scalar(relative(file, root), pa.string()), len(plain)),
-                pa.array([member.offset for _, member in plain], pa.int64()),
-                pa.array([member.size for _, member in plain], pa.int64()),
+                text_array([path[len(top) :] for path, _ in ascii_members]),
+                pa.repeat(pa.scalar(relative(file, root), pa.string()), len(ascii_members)),
+                pa.array([member.offset for _, member in ascii_members], pa.int64()),
+                pa.array([member.size for _, member in ascii_members], pa.int64()),
             )
         )
     where = relative(place, root)
     prefix = f"{where}:{top}" if not place.is_dir() else "" if where == "." else f"{where}/"
     empty = pa.array([], pa.string())
     rows = pa.concat_tables([_rows(empty, empty), *tables]).combine_chunks()
-    return Tree(root, place, f"archive {where}", prefix, how, rows, tuple(odd))
+    return Tree(root, place, f"archive {where}", prefix, how, rows, tuple(non_ascii))
 
 
 def in_parquet(root: Path, files: Sequence[Path], names: Callable[[Path], pa.Array]) -> Tree | None:
@@ -182,9 +183,9 @@ def in_parquet(root: Path, files: Sequence[Path], names: Callable[[Path], pa.Arr
         return None
     tables = []
     for path in files:
-        found = names(path)
-        file = pa.repeat(pa.scalar(relative(path, root), pa.string()), len(found))
-        tables.append(_rows(found, file, pa.array(np.arange(len(found), dtype=np.int64))))
+        row_names = names(path)
+        file = pa.repeat(pa.scalar(relative(path, root), pa.string()), len(row_names))
+        tables.append(_rows(row_names, file, pa.array(np.arange(len(row_names), dtype=np.int64))))
     where = relative(files[0].parent, root)
     return Tree(
         root, files[0].parent, f"Parquet files in {where}", "", "parquet", pa.concat_tables(tables).combine_chunks()

@@ -16,7 +16,7 @@ from PIL import Image
 from builders import broad_benchmark
 from builders.broad.adopted import ORIGINALS, _of
 from builders.broad_benchmark import BENCHMARK
-from builders.demo.images import jpeg, saved
+from builders.demo.images import encode, encode_jpeg
 from builders.demo.partial_broad import attacked, originals
 from builders.generate.contract import Companion, SourceImage
 from builders.generate.exact.deciphered import decipher
@@ -159,7 +159,7 @@ def test_an_original_that_was_encoded_again_or_is_missing_is_left_out_with_its_r
     shutil.copytree(demo["imagenet"] / "val", tmp_path / "imagenet" / "val")
     shutil.copy(demo["imagenet"] / "DEMO.txt", tmp_path / "imagenet")
     encoded_again, missing = (tmp_path / "imagenet" / image.path for image in originals()[6:8])
-    encoded_again.write_bytes(jpeg(Image.open(encoded_again)))
+    encoded_again.write_bytes(encode_jpeg(Image.open(encoded_again)))
     missing.unlink()
     out = tmp_path / "out"
     assert build(tmp_path / "imagenet", demo["partial_broad"], out, "broad-adversarial/pgd_resnet50") == 0
@@ -179,7 +179,7 @@ ORIGINAL = b"the original's file"
 def companion(image, known=None, **options):
     """A cipher of an image, with the hash of its original."""
     cipher = Image.fromarray(deciphered(np.asarray(image), ORIGINAL))
-    source = Companion(saved(cipher, "PNG", **options), {"original_hash": known or file_hash(ORIGINAL)})
+    source = Companion(encode(cipher, "PNG", **options), {"original_hash": known or file_hash(ORIGINAL)})
     return SourceImage("imagenet/val/x.JPEG#pgd", "n01440764", "tench", None, ORIGINAL, source)
 
 
@@ -209,7 +209,7 @@ def test_what_gives_no_image_has_a_reason():
         assert result.pixels is None
         assert words in result.reason
     png = enciphered.companion.data
-    for data in (b"", b"no PNG", png[:60], png[:-40], png[:50] + b"\0" + png[51:], jpeg(picture(6, 5))):
+    for data in (b"", b"no PNG", png[:60], png[:-40], png[:50] + b"\0" + png[51:], encode_jpeg(picture(6, 5))):
         damaged = dataclasses.replace(enciphered, companion=dataclasses.replace(enciphered.companion, data=data))
         result = decipher(damaged, (6, 5))
         assert result.pixels is None

@@ -15,7 +15,7 @@ from builders.sources.registry import SOURCES
 from builders.sources.unpack import UNPACKERS
 from taxonomy import tables
 from tests.builders.cifar_layouts import cifar100_archive, cifar100_batch, cifar100_names, write_cifar100_parquet
-from tests.builders.trees import contents, opened, refusal, tree, write_parquet, write_tar
+from tests.builders.trees import add, contents, opened, refusal, tree, write_parquet, write_tar
 from tests.fuzz.harness import run_cases
 
 FOLDER = "cifar-100-python"
@@ -44,14 +44,16 @@ def meta(**changes):
 
 def test_pixels_ids_and_classes_are_those_of_numpy_and_pickle(demo):
     """The expected values come from the standard unpickler, read as the owner's page says."""
-    found = contents(opened("cifar100", demo["cifar100"]))
+    index = opened("cifar100", demo["cifar100"])
+    images = contents(index)
     names = [row.fine for row in tables.cifar100()]
     for partition, count in (("train", 800), ("test", 400)):
         labels, pixels = cifar100_batch(demo["cifar100"], partition)
         for place in range(count):
             key = partition, names[labels["fine_labels"][place]], f"{partition}/{place:05d}"
-            assert found.pop(key) == pixels[place].tobytes()
-    assert found == {}
+            assert images.pop(key) == pixels[place].tobytes()
+    assert images == {}
+    assert set(index.table["size"].to_pylist()) == {3072}  # known before anything is unpacked
 
 
 def test_a_row_of_bytes_is_red_then_green_then_blue(tmp_path):
@@ -115,61 +117,64 @@ def test_the_leftover_file_of_the_genuine_archive_changes_nothing(demo, tmp_path
     assert contents(opened("cifar100", tmp_path)) == contents(opened("cifar100", demo["cifar100"]))
 
 
-def test_sizes_are_known_before_anything_is_unpacked(demo):
-    assert set(opened("cifar100", demo["cifar100"]).table["size"].to_pylist()) == {3072}
+def archive(**members):
+    """The bytes of the owners' archive with some members."""
+    buffer = io.BytesIO()
+    with tarfile.open(fileobj=buffer, mode="w:gz") as packed:
+        for name, content in members.items():
+            add(packed, f"{FOLDER}/{name}", content)
+    return buffer.getvalue()
+
+
+NOISE = np.random.default_rng(0).bytes(100_000)  # so that the archive does not compress
+ONE_LABEL = {"data": np.zeros((1, 3072), np.uint8), "filenames": ["x"], "fine_labels": [True], "coarse_labels": [1]}
+OF_A_PICKLE = (
+    (b"", "cannot be read as a pickle"),
+    (batch()[:2000], "cannot be read as a pickle"),
+    (pickle.dumps(os.system), "it has a call for posix.system"),
+    (python2_pickle([]), "something other than a dictionary"),
+    (python2_pickle({"data": np.zeros((2, 3072), np.uint8), "labels": [1, 2]}), "(found: data, labels)"),
+    (batch(fine_labels=None), "lacks one of coarse_labels, data, filenames, fine_labels"),
+    (batch(data=np.zeros((2, 3000), np.uint8)), "bytes (found: an array of shape (2, 3000))"),
+    (batch(data=[1, 2]), "bytes (found: no array)"),
+    (batch(data="x" * 6144), "bytes (found: no array)"),
+    (batch(filenames=["one.png"]), "has 2 images and 1 file names"),
+    (batch(filenames="two"), "has 2 images and no list of file names"),
+    (batch(fine_labels=[0]), "has 2 images and 1 fine_labels"),
+    (batch(fine_labels="ab"), "has 2 images and no list of fine_labels"),
+    (batch(coarse_labels=[4, 1, 1]), "has 2 images and 3 coarse_labels"),
+    (batch(fine_labels=[0, 100]), "is not from 0 to 99"),
+    (batch(fine_labels=["a", "b"]), "b'a' in the fine_labels of"),
+    (batch(coarse_labels=[4, 20]), "20 in the coarse_labels of"),
+    (batch(coarse_labels=[4, 0]), "has the fine label aquarium_fish, but the coarse label aquatic_mammals"),
+    (pickle.dumps(ONE_LABEL, 3), "True in the fine_labels of"),
+)
+OF_THE_CLASSES = (
+    (meta(fine_label_names=["apple"]), "are not the 100 names in alphabetical order"),
+    (meta(coarse_label_names=["fish"] * 20), "are not the 20 names in alphabetical order"),
+    (python2_pickle({}), "the fine_label_names of"),
+    (b"cos\nsystem\n.", "it has a call for os.system"),
+)
+OF_AN_ARCHIVE = (
+    (archive(file=NOISE, test=batch())[:50_000], "cannot be read as a tar.gz"),
+    (gzip.compress(b"nothing"), "cannot be read as a tar.gz"),
+    (b"nothing", "cannot be read as a tar.gz"),
+    (archive(train=batch()), f"lacks {FOLDER}/test. Download the archive again"),
+    (archive(test=batch()[:-1]), "cannot be read as a pickle"),
+)
+REFUSED = {f"{FOLDER}/test": OF_A_PICKLE, f"{FOLDER}/meta": OF_THE_CLASSES, f"{FOLDER}.tar.gz": OF_AN_ARCHIVE}
 
 
 @pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (b"", "cannot be read as a pickle"),
-        (batch()[:2000], "cannot be read as a pickle"),
-        (pickle.dumps(os.system), "it has a call for posix.system"),
-        (python2_pickle([]), "something other than a dictionary"),
-        (python2_pickle({"data": np.zeros((2, 3072), np.uint8), "labels": [1, 2]}), "(found: data, labels)"),
-        (batch(fine_labels=None), "lacks one of coarse_labels, data, filenames, fine_labels"),
-        (batch(data=np.zeros((2, 3000), np.uint8)), "bytes (found: an array of shape (2, 3000))"),
-        (batch(data=[1, 2]), "bytes (found: no array)"),
-        (batch(data="x" * 6144), "bytes (found: no array)"),
-        (batch(filenames=["one.png"]), "has 2 images and 1 file names"),
-        (batch(filenames="two"), "has 2 images and no list of file names"),
-        (batch(fine_labels=[0]), "has 2 images and 1 fine_labels"),
-        (batch(fine_labels="ab"), "has 2 images and no list of fine_labels"),
-        (batch(coarse_labels=[4, 1, 1]), "has 2 images and 3 coarse_labels"),
-        (batch(fine_labels=[0, 100]), "is not from 0 to 99"),
-        (batch(fine_labels=["a", "b"]), "b'a' in the fine_labels of"),
-        (batch(coarse_labels=[4, 20]), "20 in the coarse_labels of"),
-        (batch(coarse_labels=[4, 0]), "has the fine label aquarium_fish, but the coarse label aquatic_mammals"),
-    ],
+    ("name", "content", "words"),
+    [(name, *case) for name, cases in REFUSED.items() for case in cases],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_a_pickle_that_is_not_the_partition(tmp_path, content, words):
-    tree(tmp_path, {f"{FOLDER}/test": content})
-    message = refusal("cifar100", tmp_path, "test")
+def test_files_that_are_not_the_owners(tmp_path, name, content, words):
+    files = {f"{FOLDER}/test": batch()} if name.endswith("meta") else {}
+    message = refusal("cifar100", tree(tmp_path, files | {name: content}), "test")
     assert words in message
-    assert f"{FOLDER}/test" in message
-
-
-def test_true_is_no_label(tmp_path):
-    values = {"data": np.zeros((1, 3072), np.uint8), "filenames": ["x"], "fine_labels": [True], "coarse_labels": [1]}
-    tree(tmp_path, {"test": pickle.dumps(values, 3)})
-    assert "True in the fine_labels of" in refusal("cifar100", tmp_path, "test")
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (meta(fine_label_names=["apple"]), "are not the 100 names in alphabetical order"),
-        (meta(coarse_label_names=["fish"] * 20), "are not the 20 names in alphabetical order"),
-        (python2_pickle({}), "the fine_label_names of"),
-        (b"cos\nsystem\n.", "it has a call for os.system"),
-    ],
-)
-def test_a_list_of_classes_that_is_not_the_owners(tmp_path, content, words):
-    tree(tmp_path, {f"{FOLDER}/test": batch(), f"{FOLDER}/meta": content})
-    message = refusal("cifar100", tmp_path, "test")
-    assert words in message
-    assert f"{FOLDER}/meta" in message
+    assert name in message
 
 
 def test_a_copy_without_the_list_of_classes_is_read(tmp_path):
@@ -178,48 +183,14 @@ def test_a_copy_without_the_list_of_classes_is_read(tmp_path):
     assert index.table["class_id"].to_pylist() == ["apple", "aquarium_fish"]
 
 
-def packed(**members):
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w:gz") as archive:
-        for name, content in members.items():
-            info = tarfile.TarInfo(f"{FOLDER}/{name}")
-            info.size = len(content)
-            archive.addfile(info, io.BytesIO(content))
-    return buffer.getvalue()
-
-
-NOISE = np.random.default_rng(0).bytes(100_000)  # so that the archive does not compress
-
-
-@pytest.mark.parametrize(
-    ("content", "words"),
-    [
-        (packed(file=NOISE, test=batch())[:50_000], "cannot be read as a tar.gz"),
-        (gzip.compress(b"nothing"), "cannot be read as a tar.gz"),
-        (b"nothing", "cannot be read as a tar.gz"),
-        (packed(train=batch()), f"lacks {FOLDER}/test. Download the archive again"),
-        (packed(test=batch()[:-1]), "cannot be read as a pickle"),
-    ],
-    ids=["cut", "no tar", "no gzip", "no test", "pickle cut"],
-)
-def test_an_archive_that_cannot_be_used(tmp_path, content, words):
-    tree(tmp_path, {f"{FOLDER}.tar.gz": content})
-    message = refusal("cifar100", tmp_path, "test")
-    assert words in message
-    assert f"{FOLDER}.tar.gz" in message
-
-
 def test_names_in_an_archive_may_start_with_a_dot(tmp_path):
-    with tarfile.open(tmp_path / f"{FOLDER}.tar.gz", "w:gz") as archive:
-        info = tarfile.TarInfo(f"./{FOLDER}/test")
-        info.size = len(batch())
-        archive.addfile(info, io.BytesIO(batch()))
+    write_tar(tmp_path / f"{FOLDER}.tar.gz", {f"./{FOLDER}/test": batch()})
     assert open_source(SOURCES["cifar100"], tmp_path, ("test",)).table.num_rows == 2
 
 
 @pytest.mark.parametrize("place", ["test", f"{FOLDER}.tar.gz/{FOLDER}/test"])
 def test_a_container_that_changed_after_it_was_indexed(tmp_path, place):
-    tree(tmp_path, {"test": batch(), f"{FOLDER}.tar.gz": packed(test=batch())})
+    tree(tmp_path, {"test": batch(), f"{FOLDER}.tar.gz": archive(test=batch())})
     with pytest.raises(
         BuildError, match=r"changed during the build: expected at least 3 images, found 2\. Run the same command"
     ):
@@ -227,7 +198,7 @@ def test_a_container_that_changed_after_it_was_indexed(tmp_path, place):
 
 
 def test_a_container_that_went_away_after_it_was_indexed(tmp_path):
-    tree(tmp_path, {f"{FOLDER}.tar.gz": packed(train=batch())})
+    tree(tmp_path, {f"{FOLDER}.tar.gz": archive(train=batch())})
     with pytest.raises(BuildError, match=r"cifar-100-python/test is no longer there\. Download the archive again"):
         list(UNPACKERS["pickle"](tmp_path / f"{FOLDER}.tar.gz" / FOLDER / "test", np.array([0])))
 
@@ -293,13 +264,13 @@ def test_another_dataset_in_parquet(tmp_path):
 
 def test_superclasses_are_in_the_order_of_the_owners_list():
     # The order in which the mirror's loading script lists them (huggingface/datasets, datasets/cifar100/cifar100.py).
-    assert cifar100.coarse_classes()[:3] == ("aquatic_mammals", "fish", "flowers")
-    assert cifar100.coarse_classes()[9:12] == (
-        "large_man-made_outdoor_things",
-        "large_natural_outdoor_scenes",
-        "large_omnivores_and_herbivores",
+    names = cifar100.coarse_classes()
+    assert (len(names), *names[:3], *names[17:]) == (
+        20,
+        *("aquatic_mammals", "fish", "flowers", "trees", "vehicles_1", "vehicles_2"),
     )
-    assert cifar100.coarse_classes()[17:] == ("trees", "vehicles_1", "vehicles_2")
+    natural = ("large_man-made_outdoor_things", "large_natural_outdoor_scenes", "large_omnivores_and_herbivores")
+    assert names[9:12] == natural
 
 
 def test_an_archive_says_how_its_size_differs(demo, tmp_path):

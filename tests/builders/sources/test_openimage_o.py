@@ -5,7 +5,7 @@ from pathlib import Path
 import PIL.Image
 import pytest
 
-from builders.demo.images import digest, draw, jpeg
+from builders.demo.images import digest, draw, encode_jpeg
 from builders.plan.completeness import count_shortfalls
 from builders.sources.base import open_source
 from builders.sources.registry import SOURCES
@@ -16,7 +16,7 @@ from tests.builders.trees import opened, refusal, tree
 REFERENCE = Path(__file__).parents[4] / "shared" / "reference" / "published"
 published = pytest.mark.skipif(not REFERENCE.is_dir(), reason="no published lists beside this checkout")
 A, B, C = (f"{number:016x}.jpg" for number in (1, 2, 3))
-IMAGE = jpeg(draw(digest("a"), digest("b")))
+IMAGE = encode_jpeg(draw(digest("a"), digest("b")))
 
 
 def listed(partition):
@@ -75,7 +75,7 @@ def test_all_images_are_divided_by_the_lists_and_openoods_own_names_are_checked(
 
 @pytest.mark.parametrize(("side", "said"), [(512, "512"), (1024, "1,024")])
 def test_copies_of_other_sizes_are_told_apart(tmp_path, side, said):
-    picture = jpeg(PIL.Image.new("RGB", (side, side // 2)))
+    picture = encode_jpeg(PIL.Image.new("RGB", (side, side // 2)))
     tree(tmp_path, {A: picture, "test_openimage_o.txt": A})
     layout = open_source(SOURCES["openimage_o"], tmp_path, ("test",)).layouts["test"]
     assert layout.endswith(f"; longest side up to {said} pixels in 1 examined")

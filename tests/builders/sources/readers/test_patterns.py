@@ -63,7 +63,7 @@ def test_a_pattern_finds_the_same_in_any_tree(tmp_path, make):
     found = match(make(tmp_path), PATTERN)
     groups = {name: values.to_pylist() for name, values in found.groups.items()}
     assert sorted(zip(groups["class_id"], groups["number"], strict=True)) == [("a", "2"), ("b", "1"), ("b", "10")]
-    assert found.others == ["a/x.txt", "b/\u00e9.jpg"]
+    assert found.other_names == ["a/x.txt", "b/\u00e9.jpg"]
     if found.tree.how == "span":
         data = (tmp_path / found.rows["file"][0].as_py()).read_bytes()
         contents = [data[row["offset"] : row["offset"] + row["size"]] for row in found.rows.to_pylist()]
