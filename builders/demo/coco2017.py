@@ -73,9 +73,9 @@ def _scene(number: int, categories: Sequence[int], *, twice: bool = False, crowd
     image_digest = digest("coco2017", number)
     width, height = 72 + image_digest[0] % 24, 56 + image_digest[1] % 24
     shapes = []
-    for place, category in enumerate(categories):
-        shape_digest = digest("coco2017", number, place)
-        w, h = (max(4, side * (3 + shape_digest[0] % 4) // (9 + 4 * place)) for side in (width, height))
+    for position, category in enumerate(categories):
+        shape_digest = digest("coco2017", number, position)
+        w, h = (max(4, side * (3 + shape_digest[0] % 4) // (9 + 4 * position)) for side in (width, height))
         x, y = shape_digest[1] % (width - w), shape_digest[2] % (height - h)
         shapes.append(_Shape(category, (x, y, x + w, y + h)))
     if crowd:
@@ -92,13 +92,13 @@ def _scenes() -> tuple[_Scene, ...]:
     several = numbers_by_category.pop("")[:_SEVERAL]
     shared = sorted(numbers[name] for name in numbers_by_category)
     scenes = []
-    for place, number in enumerate(several):
+    for position, number in enumerate(several):
         start = digest("pair", number)[0] % len(shared)
-        chosen = [shared[(start + step) % len(shared)] for step in (0, 1, 5)[: 2 + place % 2]]
-        scenes.append(_scene(number, [*chosen, _PERSON][: len(chosen) + place % 3], crowd=place % 8 == 0))
+        chosen = [shared[(start + step) % len(shared)] for step in (0, 1, 5)[: 2 + position % 2]]
+        scenes.append(_scene(number, [*chosen, _PERSON][: len(chosen) + position % 3], crowd=position % 8 == 0))
     for name, images in sorted(numbers_by_category.items()):
-        for place, number in enumerate(images[:_OF_CATEGORY]):
-            scenes.append(_scene(number, [numbers[name], *[_PERSON] * place], twice=place == 1))
+        for position, number in enumerate(images[:_OF_CATEGORY]):
+            scenes.append(_scene(number, [numbers[name], *[_PERSON] * position], twice=position == 1))
     flat = _scene(200_365, [_BANANA])  # in COCO this image has an object whose box has no height
     x0, y0, x1, _ = flat.shapes[0].box
     scenes += [

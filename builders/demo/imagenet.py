@@ -45,7 +45,7 @@ def _images() -> Iterator[Drawing]:
     other_wnids = [wnid for wnid in wnids for _ in range(_PER_CLASS[1])]
     for wnid in troubled:
         other_wnids.remove(wnid)
-    shuffled = ranked([f"{wnid}|{place}" for place, wnid in enumerate(other_wnids)], "val")
+    shuffled = ranked([f"{wnid}|{position}" for position, wnid in enumerate(other_wnids)], "val")
     for number, wnid in enumerate([*troubled, *(item.partition("|")[0] for item in shuffled)], start=1):
         name = f"ILSVRC2012_val_{number:08d}.JPEG"
         yield Drawing(f"val/{wnid}/{name}", f"val/{name}", wnid)

@@ -23,11 +23,11 @@ def _images() -> Iterator[Drawing]:
     # Images that were examined for objects of ImageNet-1k come first, those that show one before the others.
     examined = {image.source_id: image.decision != "i" for image in tables.examined_images()}
     names = sorted(tables.inaturalist(), key=lambda name: (examined.get(name, 2), name))
-    taken: dict[str, int] = {}
+    counts: dict[str, int] = {}
     for name in names:
         species = tables.inaturalist()[name]
-        taken[species] = taken.get(species, 0) + 1
-        if taken[species] <= sum(_PER_CLASS):
+        counts[species] = counts.get(species, 0) + 1
+        if counts[species] <= sum(_PER_CLASS):
             yield Drawing(f"iNaturalist/images/{name}", name, species)
 
 

@@ -76,9 +76,9 @@ def _ciphers(partition: str, seed: int) -> Iterator[Row]:
         key = imagenet.DEMO.encoded("imagenet", original, seed)
         cipher = deciphered(np.asarray(attacked(partition, original, seed)), key)
         stem = Path(original.path).stem
-        known = "none" if (partition, number) == _WITHOUT_HASH else file_hash(key)
+        digest_text = "none" if (partition, number) == _WITHOUT_HASH else file_hash(key)
         content = encode(Image.fromarray(cipher), "PNG", compress_level=0)
-        yield content, labels[original.class_id], f"{stem}_{original.class_id}.JPEG", known
+        yield content, labels[original.class_id], f"{stem}_{original.class_id}.JPEG", digest_text
 
 
 def _synthetic(partition: str, seed: int) -> Iterator[Row]:
@@ -101,7 +101,7 @@ def _write_file(folder: Path, partition: str, rows: Sequence[Row]) -> None:
         [{"bytes": content, "path": None} for content, *_ in rows],
         [label for _, label, *_ in rows],
         [name for *_, name, _ in rows],
-        [known for *_, known in rows],
+        [digest_text for *_, digest_text in rows],
     ]
     table = pa.table(dict(zip(_SCHEMA.names, columns, strict=True)), schema=_SCHEMA)
     pq.write_table(table, folder / "data" / f"{partition}-00000-of-00001.parquet", row_group_size=100)

@@ -27,11 +27,11 @@ def _images() -> Iterator[Drawing]:
         for number in range(1, _PER_CLASS[0] + 1):
             name = f"{category}/{number:08d}.jpg"
             yield Drawing(f"data_256{name}", f"train{name}", category)
-    numbered = [f"{category}|{place}" for category in categories for place in range(_PER_CLASS[1])]
+    numbered = [f"{category}|{position}" for category in categories for position in range(_PER_CLASS[1])]
     shuffled = [item.partition("|")[0] for item in ranked(numbered, "places")]
-    for place, label in enumerate(_VAL_LABELS):
-        other = shuffled.index(categories[label], place)
-        shuffled[place], shuffled[other] = shuffled[other], shuffled[place]
+    for position, label in enumerate(_VAL_LABELS):
+        other = shuffled.index(categories[label], position)
+        shuffled[position], shuffled[other] = shuffled[other], shuffled[position]
     for number, category in enumerate(shuffled, start=1):
         name = f"Places365_val_{number:08d}.jpg"
         yield Drawing(f"val_256/{name}", f"val/{name}", category)

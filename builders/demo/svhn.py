@@ -22,7 +22,7 @@ def _write(folder: Path, seed: int) -> None:
 
     for partition, count in zip(("train", "test"), _PER_CLASS, strict=True):
         digits = [int(item[0]) for item in ranked([f"{i % 10} {i}" for i in range(10 * count)], f"svhn {partition}")]
-        images = draw_digits([digest(seed, "svhn", partition, place) for place in range(len(digits))], digits)
+        images = draw_digits([digest(seed, "svhn", partition, position) for position in range(len(digits))], digits)
         labels = np.array([digit or 10 for digit in digits], dtype=np.uint8)
         variables = {"X": np.moveaxis(images, 0, 3), "y": labels[:, None]}
         scipy.io.savemat(folder / f"{partition}_32x32.mat", variables, do_compression=True)

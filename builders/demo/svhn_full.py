@@ -33,11 +33,8 @@ def _house_number(_: bytes, of_image: bytes) -> Image.Image:
 
 def _lists(_: Sequence[Drawing]) -> dict[str, str]:
     # The real ones are HDF5 and a script; nothing reads them.
-    other_files = {
-        "digitStruct.mat": "MATLAB 7.3 MAT-file (none in the demo)\n",
-        "see_bboxes.m": "% none in the demo\n",
-    }
-    return {f"{partition}/{name}": text for partition in ("train", "test") for name, text in other_files.items()}
+    texts = {"digitStruct.mat": "MATLAB 7.3 MAT-file (none in the demo)\n", "see_bboxes.m": "% none in the demo\n"}
+    return {f"{partition}/{name}": text for partition in ("train", "test") for name, text in texts.items()}
 
 
 DEMO = DemoFiles(_PER_CLASS, _images, _lists, strays=("train/.DS_Store",))

@@ -278,8 +278,8 @@ class SourceIndex:
 
     def find(self, ids: pa.Array | pa.ChunkedArray) -> pa.Array:
         """Return the row number of each id, null where no image has it."""
-        places = pc.index_in(ids, value_set=self.table["source_id"].combine_chunks())
-        return (places.combine_chunks() if isinstance(places, pa.ChunkedArray) else places).cast(pa.int64())
+        rows = pc.index_in(ids, value_set=self.table["source_id"].combine_chunks())
+        return (rows.combine_chunks() if isinstance(rows, pa.ChunkedArray) else rows).cast(pa.int64())
 
 
 def open_source(source: Source, root: Path, partitions: Sequence[str]) -> SourceIndex:

@@ -163,18 +163,21 @@ def _pixels(batch: Mapping[str, object], place: Path) -> npt.NDArray[np.uint8]:
         raise BuildError(
             f"{_TITLE}: the images of {place} are not an array of n x {_PIXELS:,} bytes (found: {error}). {_AGAIN}."
         ) from error
-    names = batch["filenames"]
-    if not isinstance(names, list) or len(names) != len(pixels):
-        count = f"{len(names):,}" if isinstance(names, list) else "no list of"
-        raise BuildError(f"{_TITLE}: {place} has {len(pixels):,} images and {count} file names. {_AGAIN}.")
+    _list_of(batch, "filenames", "file names", len(pixels), place)
     return pixels
 
 
-def _labels(batch: Mapping[str, object], key: str, count: int, limit: int, place: Path) -> Int64:
-    labels = batch[key]
-    if not isinstance(labels, list) or len(labels) != count:
-        number = f"{len(labels):,}" if isinstance(labels, list) else "no list of"
-        raise BuildError(f"{_TITLE}: {place} has {count:,} images and {number} {key}. {_AGAIN}.")
+def _list_of(batch: Mapping[str, object], key: str, description: str, images: int, place: Path) -> list[Any]:
+    """Return a list of the pickle, which must have an item for each image."""
+    values = batch[key]
+    if isinstance(values, list) and len(values) == images:
+        return values
+    number = f"{len(values):,}" if isinstance(values, list) else "no list of"
+    raise BuildError(f"{_TITLE}: {place} has {images:,} images and {number} {description}. {_AGAIN}.")
+
+
+def _labels(batch: Mapping[str, object], key: str, images: int, limit: int, place: Path) -> Int64:
+    labels = _list_of(batch, key, key, images, place)
     if set(map(type, labels)) - {int} or (labels and not 0 <= min(labels) <= max(labels) < limit):
         wrong = next(label for label in labels if type(label) is not int or not 0 <= label < limit)
         raise BuildError(

@@ -79,7 +79,7 @@ def _indexed(home: Path, files: MatchedFiles | None) -> PartitionIndex | None:
     instances = _annotations(home, files.tree.description)
     listed = np.array([image.id for image in instances.images], np.int64)
     numbers = pc.cast(files.groups["number"], pa.int64()).to_numpy()
-    annotated = np.unique(instances.places)
+    annotated = np.unique(instances.positions)
     rows = annotated[np.isin(listed[annotated], numbers)]
     missing = _ids(np.setdiff1d(listed[annotated], numbers))
     # What is listed and has no annotation is neither an image of the source nor a stray.
@@ -87,9 +87,8 @@ def _indexed(home: Path, files: MatchedFiles | None) -> PartitionIndex | None:
     with_rows = pa.array(np.isin(numbers, listed[rows]))
     selected = files.filter(known, f"its number is not in {FILE}").select(with_rows.filter(known))
     columns = {name: values.take(pa.array(rows)) for name, values in values_of(instances).items()}
-    table = selected.table(
-        class_column(tuple(classes()), class_codes_of(instances)[rows]), _ids(listed[rows]), columns
-    )
+    class_ids = class_column(tuple(classes()), class_codes_of(instances)[rows])
+    table = selected.table(class_ids, _ids(listed[rows]), columns)
     return _IMAGES.partition(_PARTITION, selected, table, missing=missing)
 
 
@@ -132,14 +131,6 @@ def _annotations(home: Path, description: str) -> Instances:
 def _folder(inner: str, root: Path, home: Path) -> PartitionIndex | None:
     folder = home / inner
     return _indexed(home, _IMAGES.in_folders(root, folder) if folder.is_dir() else None)
-
-
-def _archive(root: Path, home: Path) -> PartitionIndex | None:
-    return _indexed(home, _IMAGES.in_archive(root, home, _FOLDER))
-
-
-def _parquet(root: Path, home: Path) -> PartitionIndex | None:
-    return _indexed(home, _IMAGES.in_parquet(root, home, (_PARTITION,), _mirrored))
 
 
 def _mirrored(path: Path) -> pa.Array:
@@ -194,11 +185,15 @@ COCO2017 = Source(
                 f"images/{_FOLDER}/{_NAME_FORM} beside annotations/",
                 functools.partial(_folder, f"images/{_FOLDER}"),
             ),
-            CopyLayout(_PARTITION, f"a tar of that folder, {_FOLDER}.tar or .tar.gz, beside annotations/", _archive),
+            CopyLayout(
+                _PARTITION,
+                f"a tar of that folder, {_FOLDER}.tar or .tar.gz, beside annotations/",
+                lambda root, home: _indexed(home, _IMAGES.in_archive(root, home, _FOLDER)),
+            ),
             CopyLayout(
                 _PARTITION,
                 "a Hub mirror's data/train-*.parquet with the column image_id, beside annotations/",
-                _parquet,
+                lambda root, home: _indexed(home, _IMAGES.in_parquet(root, home, (_PARTITION,), _mirrored)),
             ),
             CopyLayout(_PARTITION, f"{_FOLDER}.zip once it is unpacked", _zipped),
         )

@@ -68,7 +68,7 @@ COLUMNS = (
 def class_codes_of(instances: Instances) -> Int64:
     """Return the position in `classes` of each image's class."""
     present = np.zeros((len(instances.images), _NUMBERS), bool)
-    present[instances.places, instances.categories] = True
+    present[instances.positions, instances.categories] = True
     shared_present = present[:, list(shared())]
     present[:, _PERSON] = False
     names = list(classes())
@@ -89,12 +89,12 @@ def values_of(instances: Instances) -> dict[str, pa.Array]:
     pixels = np.array([image.width * image.height for image in instances.images], np.float64)[:, None]
     parts: Floats = category_areas(instances, numbers) / pixels
     selected = np.flatnonzero(np.isin(instances.categories, numbers))
-    places, columns = instances.places[selected], np.searchsorted(numbers, instances.categories[selected])
+    positions, columns = instances.positions[selected], np.searchsorted(numbers, instances.categories[selected])
     last = np.zeros_like(parts)
     # Of assignments to one place the last one stays.
-    last[places, columns] = [instances.annotations[number].area for number in selected.tolist()]
+    last[positions, columns] = [instances.annotations[number].area for number in selected.tolist()]
     present = np.zeros(parts.shape, bool)
-    present[places, columns] = True
+    present[positions, columns] = True
     largest, second = _two_largest(parts)
     largest_object, second_object = _two_largest(last / pixels)
     categories, wnids = _named(parts, present)

@@ -81,13 +81,13 @@ class _File(msgspec.Struct):
 class Instances:
     """The file's content: images by ascending id, annotations in the file's order.
 
-    `places` has each object's position in `images`, `categories` its category's number; both of shape (n,).
+    `positions` has each object's position in `images`, `categories` its category's number; both of shape (n,).
     """
 
     path: Path
     images: Sequence[CocoImage]
     annotations: Sequence[Annotation]
-    places: npt.NDArray[np.int64]
+    positions: npt.NDArray[np.int64]
     categories: npt.NDArray[np.int64]
     licences: dict[int, str]
 
@@ -105,27 +105,24 @@ def read_instances(path: Path) -> Instances:
         content = msgspec.json.decode(path.read_bytes(), type=_File)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise BuildError(f"{TITLE}: {path} is not a whole file of COCO's annotations ({error}). {FETCH}.") from error
-    if not content.images or not content.annotations:
+    annotations = content.annotations
+    if not content.images or not annotations:
         raise BuildError(f"{TITLE}: {path} has no images or no annotations. {FETCH}.")
     images = sorted(content.images, key=lambda image: image.id)
     ids = np.array([image.id for image in images], np.int64)
     _refuse_repeated(path, "image", ids)
-    _refuse_repeated(
-        path, "annotation", np.sort(np.array([annotation.id for annotation in content.annotations], np.int64))
-    )
+    _refuse_repeated(path, "annotation", np.sort(np.array([entry.id for entry in annotations], np.int64)))
     _check_categories(path, content.categories)
-    owners = np.array([annotation.image_id for annotation in content.annotations], np.int64)
-    places = np.minimum(np.searchsorted(ids, owners), len(ids) - 1)
-    if (orphans := np.flatnonzero(ids[places] != owners)).size:
-        raise _wrong(
-            path, content.annotations[orphans[0]], f"is of the image {owners[orphans[0]]}, which is not listed"
-        )
-    categories = np.array([annotation.category_id for annotation in content.annotations], np.int64)
+    owners = np.array([entry.image_id for entry in annotations], np.int64)
+    positions = np.minimum(np.searchsorted(ids, owners), len(ids) - 1)
+    if (orphans := np.flatnonzero(ids[positions] != owners)).size:
+        raise _wrong(path, annotations[orphans[0]], f"is of the image {owners[orphans[0]]}, which is not listed")
+    categories = np.array([entry.category_id for entry in annotations], np.int64)
     unknown = np.flatnonzero(~np.isin(categories, [category.id for category in tables.coco80()]))
     if unknown.size:
-        raise _wrong(path, content.annotations[unknown[0]], f"is of the unknown category {categories[unknown[0]]}")
+        raise _wrong(path, annotations[unknown[0]], f"is of the unknown category {categories[unknown[0]]}")
     licences = {terms.id: terms.url for terms in content.licenses}
-    return Instances(path, images, content.annotations, places, categories, licences)
+    return Instances(path, images, annotations, positions, categories, licences)
 
 
 def _refuse_repeated(path: Path, kind: str, ascending: npt.NDArray[np.int64]) -> None:
@@ -138,9 +135,7 @@ def _check_categories(path: Path, listed: Sequence[Category]) -> None:
     expected = {category.id: category.name for category in tables.coco80()}
     actual = {category.id: category.name for category in listed}
     if actual != expected:
-        number = min(
-            number for number in expected.keys() | actual.keys() if expected.get(number) != actual.get(number)
-        )
+        number, _ = min(expected.items() ^ actual.items())
         raise BuildError(
             f"{TITLE}: the categories of {path} are not COCO's 80: number {number} is "
             f"{actual.get(number, 'missing')}, not {expected.get(number, 'one of them')}. {FETCH}."

@@ -55,16 +55,16 @@ def category_areas(instances: Instances, categories: Sequence[int]) -> npt.NDArr
     areas = np.zeros((len(instances.images), len(categories)), np.int64)
     column_of = {category: column for column, category in enumerate(categories)}
     selected = np.flatnonzero(np.isin(instances.categories, categories))
-    keys = instances.places[selected] * 100 + instances.categories[selected]  # category numbers end at 90
+    keys = instances.positions[selected] * 100 + instances.categories[selected]  # category numbers end at 90
     selected = selected[np.argsort(keys, kind="stable")]
     masks = 0
-    owners = list(zip(instances.places.tolist(), instances.categories.tolist(), strict=True))
-    for (place, category), group in itertools.groupby(selected.tolist(), key=owners.__getitem__):
-        image = instances.images[place]
+    images, numbers = instances.positions.tolist(), instances.categories.tolist()
+    for (position, category), group in itertools.groupby(selected.tolist(), lambda row: (images[row], numbers[row])):
+        image = instances.images[position]
         runs = [run for number in group for run in _encoded(instances, instances.annotations[number], image)]
         masks += len(runs)
         if runs:
-            areas[place, column_of[category]] = mask.area(mask.merge(runs))
+            areas[position, column_of[category]] = mask.area(mask.merge(runs))
     if len(selected) and not masks:
         raise BuildError(f"{TITLE}: no annotation in {instances.path} has a mask, only boxes. {FETCH}.")
     return areas

@@ -89,22 +89,18 @@ def find_images(root: Path, flat: str = "") -> FolderImages:
             a link to a class folder or an image.
     """
     with store_of(root).cached_listings(root):
-        return _listed_images(root, flat)
-
-
-def _listed_images(root: Path, flat: str) -> FolderImages:
-    if not root.is_dir():
-        raise BuildError(f"There is no folder {root}. Give a folder of images.")
-    folders = _folders(root)
-    divided = {name: PARTITIONS[name.lower()] for name in folders if name.lower() in PARTITIONS}
-    if not folders or len(divided) < len(folders):
-        divided = {"": ALL}
-    if repeated := [name for name, times in Counter(divided.values()).items() if times > 1]:
-        names = " and ".join(name for name, partition in divided.items() if partition == repeated[0])
-        raise BuildError(f"{root} has the {repeated[0]} images twice, in {names}. Remove one of the two.")
-    files, strays = {}, {}
-    for name, partition in divided.items():
-        files[partition], strays[partition] = _of_partition(root, name, flat)
+        if not root.is_dir():
+            raise BuildError(f"There is no folder {root}. Give a folder of images.")
+        folders = _folders(root)
+        divided = {name: PARTITIONS[name.lower()] for name in folders if name.lower() in PARTITIONS}
+        if not folders or len(divided) < len(folders):
+            divided = {"": ALL}
+        if repeated := [name for name, times in Counter(divided.values()).items() if times > 1]:
+            names = " and ".join(name for name, partition in divided.items() if partition == repeated[0])
+            raise BuildError(f"{root} has the {repeated[0]} images twice, in {names}. Remove one of the two.")
+        files, strays = {}, {}
+        for name, partition in divided.items():
+            files[partition], strays[partition] = _of_partition(root, name, flat)
     return FolderImages(root, files, strays)
 
 
@@ -152,8 +148,8 @@ def image_folder(key: str, title: str, images: FolderImages) -> Source:
         title: what it is called there; no path, since releases quote it.
         images: the folder's images.
     """
-    known = {row.wnid: row.name for row in tables.imagenet1k()}
-    names = {class_id: known.get(class_id, class_id) for class_id in images.classes}
+    imagenet_names = {row.wnid: row.name for row in tables.imagenet1k()}
+    names = {class_id: imagenet_names.get(class_id, class_id) for class_id in images.classes}
     expected = {
         partition: Expected(len(images.files[partition]), images.sizes(partition)) for partition in images.files
     }

@@ -93,7 +93,7 @@ def _flat(partition: str, root: Path, home: Path) -> PartitionIndex | None:
     for folder in (home / name for name in PLACES[partition]):
         if not folder.is_dir():
             continue
-        files = images(partition, bare=True).pattern.in_folders(root, folder, what="flat")
+        files = images(partition, bare=True).pattern.in_folders(root, folder, description="flat")
         for name in files.other_names:
             images(partition).pattern.refuse(name, str(folder))
         if files.rows.num_rows:

@@ -66,10 +66,10 @@ CONFIDENCE = Column(
 def _synsets() -> Mapping[str, tuple[str, ...]]:
     """Return the synsets of the full ImageNet release outside ImageNet-1k, by their lemmas as in file names."""
     wordnet = nouns.load_wordnet()
-    known = {row.wnid for row in tables.imagenet1k()}
+    imagenet1k = {row.wnid for row in tables.imagenet1k()}
     by_lemmas: dict[str, list[str]] = {}
     for wnid in tables.imagenet_tree():
-        if wnid not in known:
+        if wnid not in imagenet1k:
             by_lemmas.setdefault("_".join(wordnet.lemmas(wordnet.row(wnid))).replace(" ", "_"), []).append(wnid)
     return {lemmas: tuple(wnids) for lemmas, wnids in by_lemmas.items()}
 
@@ -158,14 +158,6 @@ def _folders(root: Path, home: Path) -> PartitionIndex | None:
     return None
 
 
-def _archive(root: Path, home: Path) -> PartitionIndex | None:
-    return _indexed(root, _IMAGES.in_archive(root, home, _ARCHIVE))
-
-
-def _parquet(root: Path, home: Path) -> PartitionIndex | None:
-    return _indexed(root, _IMAGES.in_parquet(root, home, ("test",), _mirrored))
-
-
 IMAGENET_O = Source(
     key=_KEY,
     title=_TITLE,
@@ -198,9 +190,15 @@ IMAGENET_O = Source(
     search=Search(
         (
             CopyLayout(_PARTITION, f"imagenet-o/{_NAME_FORM}, or the folder of these folders", _folders),
-            CopyLayout(_PARTITION, "the original archive imagenet-o.tar, read in place", _archive),
             CopyLayout(
-                _PARTITION, "the Hub's default/test/0000.parquet (refs/convert/parquet of cais/imagenet-o)", _parquet
+                _PARTITION,
+                "the original archive imagenet-o.tar, read in place",
+                lambda root, home: _indexed(root, _IMAGES.in_archive(root, home, _ARCHIVE)),
+            ),
+            CopyLayout(
+                _PARTITION,
+                "the Hub's default/test/0000.parquet (refs/convert/parquet of cais/imagenet-o)",
+                lambda root, home: _indexed(root, _IMAGES.in_parquet(root, home, ("test",), _mirrored)),
             ),
         )
     ),

@@ -9,7 +9,6 @@ from __future__ import annotations
 import functools
 from collections import Counter
 from collections.abc import Mapping
-from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -76,18 +75,6 @@ def _indexed(files: MatchedFiles | None) -> PartitionIndex | None:
     )
 
 
-def _folder(root: Path, home: Path) -> PartitionIndex | None:
-    return _indexed(_IMAGES.in_places(root, home, ("iNaturalist/images", "images")))
-
-
-def _archive(root: Path, home: Path) -> PartitionIndex | None:
-    return _indexed(_IMAGES.in_archive(root, home, _ARCHIVE))
-
-
-def _parquet(root: Path, home: Path) -> PartitionIndex | None:
-    return _indexed(_IMAGES.in_parquet(root, home, _SPLITS))
-
-
 INATURALIST = Source(
     key=_KEY,
     title=_TITLE,
@@ -124,10 +111,20 @@ INATURALIST = Source(
     expected=expected,
     search=Search(
         (
-            CopyLayout(_PARTITION, f"iNaturalist/images/{_NAME_FORM}, or these files in any folder", _folder),
-            CopyLayout(_PARTITION, "the archive iNaturalist.tar.gz (or iNaturalist.tar, read in place)", _archive),
             CopyLayout(
-                _PARTITION, "a Hub mirror's Parquet files with file names (train-*, validation-* or test-*)", _parquet
+                _PARTITION,
+                f"iNaturalist/images/{_NAME_FORM}, or these files in any folder",
+                lambda root, home: _indexed(_IMAGES.in_places(root, home, ("iNaturalist/images", "images"))),
+            ),
+            CopyLayout(
+                _PARTITION,
+                "the archive iNaturalist.tar.gz (or iNaturalist.tar, read in place)",
+                lambda root, home: _indexed(_IMAGES.in_archive(root, home, _ARCHIVE)),
+            ),
+            CopyLayout(
+                _PARTITION,
+                "a Hub mirror's Parquet files with file names (train-*, validation-* or test-*)",
+                lambda root, home: _indexed(_IMAGES.in_parquet(root, home, _SPLITS)),
             ),
         )
     ),

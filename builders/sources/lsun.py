@@ -71,10 +71,6 @@ def _codes(count: int) -> pa.DictionaryArray:
     return class_column((_CLASS,), np.zeros(count, np.int64))
 
 
-def _database(root: Path, home: Path) -> PartitionIndex | None:
-    return _lmdb(root, home / _DATABASE)
-
-
 def _lmdb(root: Path, path: Path) -> PartitionIndex | None:
     if not (path / _DATA).is_file():
         return None
@@ -131,10 +127,6 @@ def _entries(path: Path) -> list[lmdb_pages.LmdbEntry]:
         ) from error
 
 
-def _folder(root: Path, home: Path) -> PartitionIndex | None:
-    return _images(root, home / _PARTITION)
-
-
 def _images(root: Path, folder: Path) -> PartitionIndex | None:
     if not folder.is_dir():
         return None
@@ -148,8 +140,10 @@ def _images(root: Path, folder: Path) -> PartitionIndex | None:
         _codes(len(names)), _source_ids([name.partition(".")[0] for name in names]), pa.array(files, pa.string())
     )
     saved = sorted({name.partition(".")[2] for name in names} - {"webp"})
-    others = f", some as {' and '.join(saved)}" if saved else ""
-    return PartitionIndex(_PARTITION, f"image files in {relative(folder, root)}{others}", "file", table, tuple(strays))
+    other_formats = f", some as {' and '.join(saved)}" if saved else ""
+    return PartitionIndex(
+        _PARTITION, f"image files in {relative(folder, root)}{other_formats}", "file", table, tuple(strays)
+    )
 
 
 def _refuse_fixed(folder: Path) -> None:
@@ -170,20 +164,20 @@ def _walk(root: Path, folder: Path, digits: str) -> tuple[list[str], list[Stray]
         folder: the folder to search.
         digits: the first digits of the keys there, given by the folders above.
     """
-    place = "" if folder == root else relative(folder, root) + "/"
+    prefix = "" if folder == root else relative(folder, root) + "/"
     files: list[str] = []
     strays: list[Stray] = []
     for name in child_names(folder):
         match = _FILE.fullmatch(name)
         if match and match[1].startswith(digits):
-            files.append(place + name)
+            files.append(prefix + name)
         elif name in _DIGITS and len(digits) < _LEVELS and (folder / name).is_dir():
-            inner, odd = _walk(root, folder / name, digits + name)
-            files += inner
-            strays += odd
+            inner_files, inner_strays = _walk(root, folder / name, digits + name)
+            files += inner_files
+            strays += inner_strays
         else:
             reason = "a folder" if (folder / name).is_dir() else f"not named {_NAMED}"
-            strays.append(Stray(place + escape_name(name), reason))
+            strays.append(Stray(prefix + escape_name(name), reason))
     return files, strays
 
 
@@ -215,9 +209,11 @@ LSUN = Source(
     expected=expected,
     search=Search(
         (
-            CopyLayout(_PARTITION, f"the database {_DATABASE}/", _database),
+            CopyLayout(_PARTITION, f"the database {_DATABASE}/", lambda root, home: _lmdb(root, home / _DATABASE)),
             CopyLayout(
-                _PARTITION, "its exported images test/<key>.webp (also in folders of the keys' first digits)", _folder
+                _PARTITION,
+                "its exported images test/<key>.webp (also in folders of the keys' first digits)",
+                lambda root, home: _images(root, home / _PARTITION),
             ),
             CopyLayout(_PARTITION, "the database's own folder", _lmdb),
             CopyLayout(_PARTITION, "the images themselves", _images),

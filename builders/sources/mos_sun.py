@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -69,14 +68,6 @@ def _indexed(files: MatchedFiles | None) -> PartitionIndex | None:
     return _IMAGES.partition(_PARTITION, files, files.table(column, ids))
 
 
-def _folder(root: Path, home: Path) -> PartitionIndex | None:
-    return _indexed(_IMAGES.in_places(root, home, (f"{_ARCHIVE}/images", "images")))
-
-
-def _archive(root: Path, home: Path) -> PartitionIndex | None:
-    return _indexed(_IMAGES.in_archive(root, home, _ARCHIVE))
-
-
 MOS_SUN = Source(
     key=_KEY,
     title=_TITLE,
@@ -88,8 +79,16 @@ MOS_SUN = Source(
     expected=expected,
     search=Search(
         (
-            CopyLayout(_PARTITION, f"SUN/images/{_NAME_FORM}, or these files in any folder", _folder),
-            CopyLayout(_PARTITION, "the archive SUN.tar.gz (or SUN.tar, read in place)", _archive),
+            CopyLayout(
+                _PARTITION,
+                f"SUN/images/{_NAME_FORM}, or these files in any folder",
+                lambda root, home: _indexed(_IMAGES.in_places(root, home, (f"{_ARCHIVE}/images", "images"))),
+            ),
+            CopyLayout(
+                _PARTITION,
+                "the archive SUN.tar.gz (or SUN.tar, read in place)",
+                lambda root, home: _indexed(_IMAGES.in_archive(root, home, _ARCHIVE)),
+            ),
         )
     ),
     pixel_sizes=PixelSizes(),

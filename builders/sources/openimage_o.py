@@ -11,7 +11,6 @@ import functools
 import hashlib
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
@@ -68,16 +67,8 @@ _IMAGES = Pattern(
 )
 
 
-@dataclass(frozen=True)
-class _List:
-    """The file names of a list, in its order."""
-
-    path: Path
-    names: pa.Array
-
-
-def _list_of(partition: str, home: Path) -> _List | None:
-    """Read the list of a partition in a folder, where OpenOOD has it, or in one of the three folders above.
+def _list_of(partition: str, home: Path) -> tuple[Path, pa.Array] | None:
+    """Return path and names of a partition's list, in a folder, where OpenOOD has it, or in the three folders above.
 
     Raises:
         BuildError: a line has no such name, or the list is as long as OpenOOD's and has other names.
@@ -102,7 +93,7 @@ def _list_of(partition: str, home: Path) -> _List | None:
             f"{_TITLE}: {path} has other names than OpenOOD's list of {partition}. Take the list from OpenOOD's "
             "benchmark_imglist.zip again."
         )
-    return _List(path, pa.array(names, pa.string()))
+    return path, pa.array(names, pa.string())
 
 
 def _digest(names: list[str]) -> str:
@@ -118,8 +109,9 @@ def _indexed(partition: str, root: Path, files: MatchedFiles | None) -> Partitio
     missing = pa.array([], pa.string())
     selected = files
     if listed is not None:
-        selected, missing = files.select_listed(ids, listed.names)
-        description = f"{description}, {selected.rows.num_rows:,} of {len(ids):,} by {listed.path.name}"
+        path, names = listed
+        selected, missing = files.select_listed(ids, names)
+        description = f"{description}, {selected.rows.num_rows:,} of {len(ids):,} by {path.name}"
     elif _digest(ids.to_pylist()) != _DIGESTS[partition]:
         raise OtherDataError(
             f"{_TITLE}: which of the {len(ids):,} images in {root} ({description}) are its {partition} images is not "

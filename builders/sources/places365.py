@@ -215,9 +215,9 @@ def _layout(edition: _Edition, place: str, home: Path) -> str:
 def _find_list(root: Path, home: Path, name: str) -> Path | None:
     """Look for a list beside the images, in the folders above up to the user's, and beside the user's folder."""
     above = [home, *home.parents[: len(Path(relative(home, root)).parts)]]
-    places = [place for folder in above for place in (folder / name, folder / _LIST_FOLDER / name)]
-    places.append(root.parent / _LIST_FOLDER / name)
-    return next((path for path in places if path.is_file()), None)
+    candidates = [place for folder in above for place in (folder / name, folder / _LIST_FOLDER / name)]
+    candidates.append(root.parent / _LIST_FOLDER / name)
+    return next((path for path in candidates if path.is_file()), None)
 
 
 def _read_list(path: Path) -> pa.Table:

@@ -17,15 +17,15 @@ def repeated_text(columns: Sequence[pa.ChunkedArray]) -> str | None:
     A column whose texts ascend, and lie apart from those of the other columns, cannot have one twice. The others are
     compared by 64-bit hashes, 8 bytes a row, where Arrow's distinct count would take 500.
     """
-    ranges = sorted((*_range(column), place) for place, column in enumerate(columns) if len(column))
-    disjoint = {place for _, _, ascends, place in ranges if ascends}
+    ranges = sorted((*_range(column), position) for position, column in enumerate(columns) if len(column))
+    disjoint = {position for _, _, ascends, position in ranges if ascends}
     highest = ranges[:1]
-    for first, last, ascends, place in ranges[1:]:
+    for first, last, ascends, position in ranges[1:]:
         if first <= highest[0][1]:
-            disjoint -= {place, highest[0][3]}
+            disjoint -= {position, highest[0][3]}
         if last > highest[0][1]:
-            highest = [(first, last, ascends, place)]
-    compared = [column for place, column in enumerate(columns) if place not in disjoint]
+            highest = [(first, last, ascends, position)]
+    compared = [column for position, column in enumerate(columns) if position not in disjoint]
     hashes = np.sort(np.concatenate([np.empty(0, np.int64), *map(_hashes, compared)]))
     if not (hashes[1:] == hashes[:-1]).any():
         return None

@@ -32,12 +32,12 @@ def estimated_bytes(index: SourceIndex, rows: Int64) -> int:
     if len(rows) == 0:
         return 0
     sample = rows[:: -(-len(rows) // _SAMPLE)]
-    places = index.take(["how", "file", "size"], sample).to_pylist()
-    unknown = [place for place in places if place["size"] < 0]
-    files = [place["file"] for place in unknown if place["how"] != "parquet"]
-    parquet = [place["file"] for place in unknown if place["how"] == "parquet"]
+    locations = index.take(["how", "file", "size"], sample).to_pylist()
+    unknown = [location for location in locations if location["size"] < 0]
+    files = [location["file"] for location in unknown if location["how"] != "parquet"]
+    parquet = [location["file"] for location in unknown if location["how"] == "parquet"]
     averages = {file: _average_image(index.root / file) for file in dict.fromkeys(parquet)}
-    total = sum(place["size"] for place in places if place["size"] >= 0) + sum(_file_sizes(index, files))
+    total = sum(location["size"] for location in locations if location["size"] >= 0) + sum(_file_sizes(index, files))
     return int((total + sum(averages[file] for file in parquet)) / len(sample) * len(rows))
 
 
@@ -47,17 +47,17 @@ def image_sizes(index: SourceIndex, rows: Int64) -> tuple[Int64, Callable[[int],
     Raises:
         BuildError: the images are in containers, where reading one image means reading a hundred.
     """
-    places = index.take(["how", "file", "offset", "size"], rows)
-    how = places["how"].cast(pa.string()).to_numpy(zero_copy_only=False)
+    locations = index.take(["how", "file", "offset", "size"], rows)
+    how = locations["how"].cast(pa.string()).to_numpy(zero_copy_only=False)
     packed = how[~np.isin(how, IN_PLACE)]
     if len(packed):
         raise BuildError(
             f"{index.source.title}: images in {packed[0]} containers cannot be matched by content ({index.root}). "
             f"Give files or tar archives with --{index.source.key}."
         )
-    files = places["file"].combine_chunks()
-    offsets = places["offset"].to_numpy()
-    sizes = places["size"].to_numpy().copy()
+    files = locations["file"].combine_chunks()
+    offsets = locations["offset"].to_numpy()
+    sizes = locations["size"].to_numpy().copy()
     look_up_sizes(index, files, np.flatnonzero(sizes < 0), sizes, lambda _: None)
 
     def read(i: int) -> bytes:

@@ -115,10 +115,6 @@ def _tree(root: Path, folder: Path) -> PartitionIndex | None:
     return _indexed(root, folder, folders)
 
 
-def _below(root: Path, home: Path) -> PartitionIndex | None:
-    return _tree(root, home / _FOLDER)
-
-
 def _split_folders(root: Path, home: Path) -> PartitionIndex | None:
     """Index a mirror that divides the images, with category folders side by side or nested as in the archive."""
     pieces = [piece for split in _SPLITS if (piece := _split_folder(root, home / split, split)) is not None]
@@ -196,8 +192,8 @@ def _archive(root: Path, home: Path) -> PartitionIndex | None:
     if files is None:
         return None
     folders = files.groups["class_id"].unique().to_pylist()
-    others = sorted(escape_name(folder) for folder in folders if not category_of(folder))
-    _refuse_other_edition(others, files.tree.place)
+    other_categories = sorted(escape_name(folder) for folder in folders if not category_of(folder))
+    _refuse_other_edition(other_categories, files.tree.place)
     return _without_list(_IMAGES.index(files))
 
 
@@ -229,7 +225,7 @@ SUN397 = Source(
     expected=expected,
     search=Search(
         (
-            CopyLayout(_PARTITION, f"{_FOLDER}/a/abbey/{_NAME_FORM}", _below),
+            CopyLayout(_PARTITION, f"{_FOLDER}/a/abbey/{_NAME_FORM}", lambda root, home: _tree(root, home / _FOLDER)),
             CopyLayout(_PARTITION, "the folders a, b, c and so on themselves", _tree),
             CopyLayout(_PARTITION, f"a mirror's train/<category>/{_NAME_FORM} and test/ (also val/)", _split_folders),
             CopyLayout(

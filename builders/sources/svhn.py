@@ -98,11 +98,8 @@ def _shape(path: Path) -> tuple[int, ...]:
     variables = {variable.name: variable for variable in _reading(path, matlab.list_variables)}
     shape, kind = (variables["X"].shape, variables["X"].kind) if "X" in variables else ((), "")
     if "y" not in variables or len(shape) != 4 or shape[:3] != (32, 32, 3) or kind != "uint8":
-        descriptions = [
-            f"{escape_name(variable.name[:_SHOWN])} ({variable.kind} {_by(variable.shape)})"
-            for variable in variables.values()
-        ]
-        contents = f"{', '.join(descriptions[:NAMED])}{more(descriptions)}" if descriptions else "none"
+        listed = [f"{escape_name(name[:_SHOWN])} ({kind} {_by(shape)})" for name, kind, shape in variables.values()]
+        contents = f"{', '.join(listed[:NAMED])}{more(listed)}" if listed else "none"
         raise BuildError(
             f"{_TITLE}: {path} lacks the variables X (uint8 32 x 32 x 3 x n) and y (found: {contents}); it may be "
             f"truncated. {_AGAIN.format(name=path.name)}."
@@ -142,10 +139,6 @@ def unpack_mat(path: Path, rows: Int64) -> Iterator[list[npt.NDArray[Any]]]:
     """Yield the pixels of some rows of a MATLAB file; see `builders.sources.unpack`."""
     _shape(path)
     yield from interleaved(np.moveaxis(_variable(path, "X"), 3, 0), rows, path)
-
-
-def _parquet(partition: str, root: Path, home: Path) -> PartitionIndex | None:
-    return mirrored(_TITLE, partition, root, home, _CLASSES, _parquet_codes)
 
 
 def _parquet_codes(path: Path) -> Int64:
@@ -197,7 +190,10 @@ SVHN = Source(
         alike(
             ("train", "test"),
             ("{partition}_32x32.mat", _mat),
-            ("the Hub's cropped_digits/{partition}-*.parquet (also in data/)", _parquet),
+            (
+                "the Hub's cropped_digits/{partition}-*.parquet (also in data/)",
+                lambda partition, root, home: mirrored(_TITLE, partition, root, home, _CLASSES, _parquet_codes),
+            ),
         )
     ),
     arrays=True,

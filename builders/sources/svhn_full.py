@@ -86,12 +86,12 @@ def _archive(partition: str, root: Path, home: Path) -> PartitionIndex | None:
 
 def _parquet(partition: str, root: Path, home: Path) -> PartitionIndex | None:
     """Index the Hub's copy, which has the archives' names, in the archives' order."""
+
+    def names(path: Path) -> pa.Array:
+        return parquet.read_names(_TITLE, path, other_column="digits").names
+
     pattern = _images()
-    return _indexed(partition, pattern, pattern.in_parquet(root, home, (partition,), _mirrored))
-
-
-def _mirrored(path: Path) -> pa.Array:
-    return parquet.read_names(_TITLE, path, other_column="digits").names
+    return _indexed(partition, pattern, pattern.in_parquet(root, home, (partition,), names))
 
 
 SVHN_FULL = Source(

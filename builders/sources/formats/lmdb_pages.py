@@ -122,9 +122,9 @@ class _PageTree:
         self.used.add(number)
         filled = 0
         page = _read(self.file, number * self.page_size, self.page_size)
-        for place in self._nodes(page, number, kind):
-            low, high, flags, key_size = _NODE.unpack_from(page, place)
-            data = place + _NODE.size + key_size
+        for offset in self._nodes(page, number, kind):
+            low, high, flags, key_size = _NODE.unpack_from(page, offset)
+            data = offset + _NODE.size + key_size
             if data > self.page_size:
                 raise LmdbError(f"page {number:,} has a key that reaches beyond it")
             if kind == _BRANCH:
@@ -132,11 +132,11 @@ class _PageTree:
                 continue
             size = low | high << 16
             stop = data + (8 if flags & _BIG else size)
-            filled += stop - place
+            filled += stop - offset
             if flags & ~_BIG or stop > self.page_size or filled > self.page_size:
                 raise LmdbError(f"page {number:,} has values that reach beyond it, share bytes or are no plain ones")
             start = self._overflow_start(page, data, size) if flags & _BIG else number * self.page_size + data
-            yield LmdbEntry(page[place + _NODE.size : data], start, size)
+            yield LmdbEntry(page[offset + _NODE.size : data], start, size)
 
     def _nodes(self, page: bytes, number: int, kind: int) -> tuple[int, ...]:
         """Return the offsets of the nodes of a page."""
@@ -144,14 +144,14 @@ class _PageTree:
         count = (lower - _HEADER.size) // 2
         if own != number or flags & _KINDS != kind or not _HEADER.size < lower <= upper <= self.page_size:
             raise LmdbError(f"page {number:,} is not what it should be")
-        places = struct.unpack_from(f"<{count}H", page, _HEADER.size)
-        if min(places) < upper or max(places) > self.page_size - _NODE.size:
+        offsets = struct.unpack_from(f"<{count}H", page, _HEADER.size)
+        if min(offsets) < upper or max(offsets) > self.page_size - _NODE.size:
             raise LmdbError(f"page {number:,} has an entry outside of it")
-        return places
+        return offsets
 
-    def _overflow_start(self, page: bytes, place: int, size: int) -> int:
+    def _overflow_start(self, page: bytes, offset: int, size: int) -> int:
         """Return the offset in the file of a value that has pages of its own."""
-        first: int = struct.unpack_from("<Q", page, place)[0]
+        first: int = struct.unpack_from("<Q", page, offset)[0]
         pages = -(-(_HEADER.size + size) // self.page_size)
         self._refuse_outside(first, pages)
         self.values.append((first, pages))
@@ -172,9 +172,9 @@ class _PageTree:
                 raise LmdbError(f"page {second:,} has two places")
 
 
-def _read(file: FileIO | BytesIO, place: int, size: int) -> bytes:
-    file.seek(place)
+def _read(file: FileIO | BytesIO, offset: int, size: int) -> bytes:
+    file.seek(offset)
     data = file.read(size)
     if data is None or len(data) != size:
-        raise TruncatedError(place + size, place + len(data or b""))
+        raise TruncatedError(offset + size, offset + len(data or b""))
     return data

@@ -79,9 +79,8 @@ def files(archive: Archive, start: int, end: int) -> Iterator[File]:
             name = long_name or _name(header)
             size = size if long_size is None else long_size
             if data + size > end:
-                raise TarError(
-                    f"is cut short: {ascii_name(name)} at byte {data:,} has {size:,} bytes, more than are left"
-                )
+                claim = f"{ascii_name(name)} at byte {data:,} has {size:,} bytes"
+                raise TarError(f"is cut short: {claim}, more than are left")
             if not name.endswith("/"):  # how archives of the first format mark a folder
                 yield File(name, data, size)
         elif kind in _ODD:
@@ -172,14 +171,14 @@ def _extension(kind: bytes, payload: bytes, position: int) -> tuple[str, int | N
 def _pax_fields(payload: bytes, position: int) -> dict[bytes, bytes]:
     """Read records of the form "length key=value", where the length is that of the whole record."""
     fields = {}
-    place = 0
-    while place < len(payload) and payload[place]:
-        record = _RECORD.match(payload, place)
-        stop = place + int(record[1]) if record else 0
+    offset = 0
+    while offset < len(payload) and payload[offset]:
+        record = _RECORD.match(payload, offset)
+        stop = offset + int(record[1]) if record else 0
         if record is None or not record.end() < stop <= len(payload) or payload[stop - 1] != ord("\n"):
             raise TarError(f"has fields at byte {position:,} that are no list of names and values")
         fields[record[2]] = payload[record.end() : stop - 1]
-        place = stop
+        offset = stop
     return fields
 
 

@@ -101,11 +101,11 @@ class ClassFolders:
         return find
 
     def in_folders(
-        self, root: Path, place: Path, folders: Sequence[str], what: str = "class folders"
+        self, root: Path, place: Path, folders: Sequence[str], description: str = "class folders"
     ) -> PartitionIndex:
         """Index class folders, given by their paths below a place."""
         parts = (folders[start : start + FOLDERS] for start in range(0, len(folders), FOLDERS))
-        piece = _together([self.index(self.pattern.in_folders(root, place, part, what)) for part in parts])
+        piece = _together([self.index(self.pattern.in_folders(root, place, part, description)) for part in parts])
         other_strays = strays_between(root, place, folders, self.child)
         missing = self._missing(place.parent, piece.table["source_id"])
         return dataclasses.replace(piece, strays=(*piece.strays, *other_strays), missing=missing)
@@ -149,12 +149,12 @@ class ClassFolders:
         if not files.other_names:
             return ()
         with_images = set(map(self.known, files.groups["class_id"].unique().to_pylist()))
-        alone: dict[str, list[str]] = {}
+        without_images: dict[str, list[str]] = {}
         for name in files.other_names:
             folder = name.rpartition("/")[0]
             if (class_id := self.known(folder)) is not None and class_id not in with_images:
-                alone.setdefault(folder, []).append(name)
-        for folder, names in alone.items():
+                without_images.setdefault(folder, []).append(name)
+        for folder, names in without_images.items():
             self._refuse_alone(files.tree, folder, names)
         return files.strays(lambda name: self.reason(files.tree, name))
 

@@ -55,9 +55,9 @@ def by_start(shard: Shard, folders: Mapping[str, str]) -> pa.Array:
         folders: the folder by what stands before the last underscore of a file name.
     """
     parts = pc.extract_regex(shard.names, _NAME)
-    place = pc.index_in(pc.struct_field(parts, "start"), pa.array(list(folders)))
+    positions = pc.index_in(pc.struct_field(parts, "start"), pa.array(list(folders)))
     own = pc.struct_field(parts, "folder")
-    folder = pc.if_else(pc.equal(own, ""), pa.array(list(folders.values())).take(place), own)
+    folder = pc.if_else(pc.equal(own, ""), pa.array(list(folders.values())).take(positions), own)
     return pc.coalesce(pc.binary_join_element_wise(folder, pc.struct_field(parts, "file"), "/"), shard.names)
 
 

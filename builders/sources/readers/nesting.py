@@ -73,8 +73,8 @@ def _inner(home: Path, top: Path, seen: set[Path], skipped: list[str], root: Pat
         reason = _closed(path, top)
         if reason:
             skipped.append(f"{escape_name(relative(path, root))} ({reason})")
-        elif (place := path.resolve()) not in seen:
-            seen.add(place)
+        elif (target := path.resolve()) not in seen:
+            seen.add(target)
             inner.append(path)
     return inner
 

@@ -184,14 +184,14 @@ def unpack_parquet(path: Path, rows: npt.NDArray[np.int64]) -> Iterator[Sequence
         image = next((name for name in IMAGE_COLUMNS if name in file.schema_arrow.names), IMAGE_COLUMNS[0])
         columns.require_columns(_MIRROR, path, file.schema_arrow, image, None)
         for group in range(file.num_row_groups):
-            after = first + file.metadata.row_group(group).num_rows
-            if ((rows >= first) & (rows < after)).any():
+            end = first + file.metadata.row_group(group).num_rows
+            if ((rows >= first) & (rows < end)).any():
                 for batch in row_batches(file, _IMAGES, [f"{image}.bytes"], [group]):
                     inside = rows[(rows >= first) & (rows < first + len(batch))] - first
                     if len(inside):
                         yield _images(path, batch.column(image), inside)
                     first += len(batch)
-            first = after
+            first = end
         if len(rows) and rows[-1] >= first:
             raise columns.damaged(_MIRROR, path, f"it had more than {first:,} rows when it was indexed")
 

@@ -46,8 +46,8 @@ def split_names(names: Iterable[str], split: str) -> list[str]:
         folder, _, file = name.rpartition("/")
         by_folder.setdefault(folder, []).append(file)
     named = re.compile(rf"{re.escape(split)}-.*\.parquet")
-    places = [(_DATA, named), ("", named), *((name.format(split), _CONVERTED) for name in _CONVERTED_FOLDERS)]
-    for folder, pattern in places:
+    patterns = [(_DATA, named), ("", named), *((name.format(split), _CONVERTED) for name in _CONVERTED_FOLDERS)]
+    for folder, pattern in patterns:
         if files := sorted(filter(pattern.fullmatch, by_folder.get(folder, ()))):
             return [f"{folder}/{name}" if folder else name for name in files]
     return []

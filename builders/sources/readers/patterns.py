@@ -127,10 +127,10 @@ class Pattern:
     refuse: Callable[[str, str], None] = lambda name, place: None
 
     def in_folders(
-        self, root: Path, place: Path, folders: Sequence[str] = ("",), what: str = "image files"
+        self, root: Path, place: Path, folders: Sequence[str] = ("",), description: str = "image files"
     ) -> MatchedFiles:
         """Match the files of some folders below a place; see `trees.in_folders`."""
-        return match(trees.in_folders(root, place, folders, what), self.pattern)
+        return match(trees.in_folders(root, place, folders, description), self.pattern)
 
     def in_places(self, root: Path, home: Path, places: Sequence[str] = ()) -> MatchedFiles | None:
         """Match the files of the first folder that has images: the given ones below `home`, then `home`; else None."""

@@ -63,14 +63,14 @@ class Tree:
         return self.how == "file" and (self.place / name).is_dir()
 
 
-def in_folders(root: Path, place: Path, folders: Sequence[str] = ("",), images: str = "image files") -> Tree:
+def in_folders(root: Path, place: Path, folders: Sequence[str] = ("",), description: str = "image files") -> Tree:
     """List folders below a place.
 
     Args:
         root: the user's folder.
         place: an existing folder.
         folders: paths below it; an empty one is the place itself.
-        images: what the files are, in words.
+        description: what the files are, in words.
 
     Raises:
         BuildError: one cannot be listed.
@@ -88,7 +88,7 @@ def in_folders(root: Path, place: Path, folders: Sequence[str] = ("",), images: 
             non_ascii += [f"{folder_prefix}{name}"[len(prefix) :] for name in children if not name.isascii()]
     all_names = pa.concat_arrays([pa.array([], pa.string()), *names])
     rows = _rows(all_names, all_names)
-    return Tree(root, place, f"{images} in {where}", prefix, "file", rows, tuple(non_ascii), prefix)
+    return Tree(root, place, f"{description} in {where}", prefix, "file", rows, tuple(non_ascii), prefix)
 
 
 def in_archive(title: str, root: Path, home: Path, stem: str, top: str = "") -> Tree | None:
