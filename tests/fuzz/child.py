@@ -157,15 +157,15 @@ def _emptied(folder: Path) -> Path:
 
 def _listing(folder: Path) -> list[tuple[str, int, int, int]]:
     """Everything below a folder: path, kind, size, time of the last change."""
-    found, due = [], [os.fspath(folder)]
-    while due:
-        with os.scandir(due.pop()) as entries:
+    listing, pending = [], [os.fspath(folder)]
+    while pending:
+        with os.scandir(pending.pop()) as entries:
             for entry in entries:
                 state = entry.stat(follow_symlinks=False)
-                found.append((entry.path, state.st_mode, state.st_size, state.st_mtime_ns))
+                listing.append((entry.path, state.st_mode, state.st_size, state.st_mtime_ns))
                 if entry.is_dir(follow_symlinks=False):
-                    due.append(entry.path)
-    return sorted(found)
+                    pending.append(entry.path)
+    return sorted(listing)
 
 
 def _watch_writes() -> list[str]:

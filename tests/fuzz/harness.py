@@ -61,12 +61,12 @@ class Outcome:
 
 def all_targets() -> dict[str, str]:
     """Return where each target is, by name: every module of `tests.fuzz.targets` has a tuple `TARGETS`."""
-    found: dict[str, str] = {}
+    places: dict[str, str] = {}
     for module in sorted(f"{targets.__name__}.{module.name}" for module in pkgutil.iter_modules(targets.__path__)):
         for target in importlib.import_module(module).TARGETS:
-            assert target.name not in found, f"two targets are named {target.name}"
-            found[target.name] = f"{module}:{target.name}"
-    return found
+            assert target.name not in places, f"two targets are named {target.name}"
+            places[target.name] = f"{module}:{target.name}"
+    return places
 
 
 def run(where: str, examples: int, *, first: int = 0) -> list[Outcome]:
@@ -88,19 +88,20 @@ def run_cases(where: str) -> dict[str, Outcome]:
 
 def run_inputs(where: str, inputs: Sequence[str]) -> list[Outcome]:
     """Read inputs by name, in as few child processes as they need."""
-    found: list[Outcome] = []
-    while len(found) < len(inputs):
-        found += _batch(where, inputs[len(found) :], SECONDS)
-        if found[-1].message == _TIMES[signal.SIGALRM]:
-            found[-1:] = _batch(where, [found[-1].input], _PATIENCE)
-    return found
+    outcomes: list[Outcome] = []
+    while len(outcomes) < len(inputs):
+        outcomes += _batch(where, inputs[len(outcomes) :], SECONDS)
+        if outcomes[-1].message == _TIMES[signal.SIGALRM]:
+            outcomes[-1:] = _batch(where, [outcomes[-1].input], _PATIENCE)
+    return outcomes
 
 
 def described(where: str, outcomes: Sequence[Outcome]) -> str:
     """Describe the faults, after keeping their inputs in `.fuzz/`; empty if there are none."""
     faults = [outcome for outcome in outcomes if not outcome.sound]
     lines = [
-        f"{fault.kind}: {fault.message}\n  input {fault.input}, kept in {_kept(where, fault)}" for fault in faults
+        f"{fault.kind}: {fault.message}\n  input {fault.input}, kept in {_keep_input(where, fault)}"
+        for fault in faults
     ]
     return "\n".join(lines)
 
@@ -113,7 +114,7 @@ def counts(outcomes: Sequence[Outcome]) -> str:
     return f"{kinds}; {len(messages)} different messages; at most {longest:.2f} s"
 
 
-def _kept(where: str, fault: Outcome) -> Path:
+def _keep_input(where: str, fault: Outcome) -> Path:
     target = find(where)
     FAULTS.mkdir(exist_ok=True)
     path = FAULTS / f"{target.name}-{fault.input.replace(' ', '-')}"
@@ -134,14 +135,14 @@ def _batch(where: str, inputs: Sequence[str], seconds: float) -> Iterator[Outcom
         (scratch / "temporary").mkdir(parents=True)
         job = {"target": where, "inputs": inputs, "scratch": str(scratch), "errors": str(errors), "seconds": seconds}
         *lines, last = _answers(_server(), job)
-        said = errors.read_text("utf-8", "replace").partition("\nExtension modules: ")[0].strip()[-1500:]
+        stderr = errors.read_text("utf-8", "replace").partition("\nExtension modules: ")[0].strip()[-1500:]
     yield from (Outcome(**line) for line in lines)
     if len(lines) == len(inputs):
         return
-    assert last["ended"] < 0, f"{where}: the child of this harness failed:\n{said}"
+    assert last["ended"] < 0, f"{where}: the child of this harness failed:\n{stderr}"
     number = signal.Signals(-last["ended"])
     kind = "time" if number in _TIMES else "signal"
-    yield Outcome(inputs[len(lines)], kind, _TIMES.get(number, f"{number.name}\n{said}"), wall=seconds)
+    yield Outcome(inputs[len(lines)], kind, _TIMES.get(number, f"{number.name}\n{stderr}"), wall=seconds)
 
 
 @functools.cache
@@ -166,7 +167,7 @@ def _answers(server: subprocess.Popen[str], job: Mapping[str, object]) -> list[d
     assert server.stdout is not None
     server.stdin.write(json.dumps(job) + "\n")
     server.stdin.flush()
-    found = [json.loads(server.stdout.readline())]
-    while "ended" not in found[-1]:
-        found.append(json.loads(server.stdout.readline()))
-    return found
+    answers = [json.loads(server.stdout.readline())]
+    while "ended" not in answers[-1]:
+        answers.append(json.loads(server.stdout.readline()))
+    return answers

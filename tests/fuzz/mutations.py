@@ -76,9 +76,12 @@ def _duplicate(data: bytearray, random: np.random.Generator, other: bytes) -> No
 
 def _swap(data: bytearray, random: np.random.Generator, other: bytes) -> None:
     size = _size(data, random)
-    one, two = sorted((_place(data, random), _place(data, random)))
-    if one + size <= two:
-        data[one : one + size], data[two : two + size] = data[two : two + size], data[one : one + size]
+    first, second = sorted((_place(data, random), _place(data, random)))
+    if first + size <= second:
+        data[first : first + size], data[second : second + size] = (
+            data[second : second + size],
+            data[first : first + size],
+        )
 
 
 def _remove(data: bytearray, random: np.random.Generator, other: bytes) -> None:
@@ -105,9 +108,9 @@ def _extreme(data: bytearray, random: np.random.Generator, other: bytes) -> None
 
 def _extreme_text(data: bytearray, random: np.random.Generator, other: bytes) -> None:
     """Replace an integer that is written in digits, by one of the same length."""
-    found = list(_DIGITS.finditer(bytes(data[: 64 * _HEAD])))
-    if found:
-        start, stop = found[random.integers(len(found))].span()
+    numbers = list(_DIGITS.finditer(bytes(data[: 64 * _HEAD])))
+    if numbers:
+        start, stop = numbers[random.integers(len(numbers))].span()
         texts = (b"-" + b"1".rjust(stop - start - 1, b"0"), b"7" * (stop - start), b"0" * (stop - start))
         more = (b"9" * (stop - start), b" " * (stop - start), b"-" + b"7" * (stop - start - 1))
         data[start:stop] = (texts + more)[random.integers(6)]

@@ -12,8 +12,8 @@ def unchanged(data: bytes) -> bytes:
     return data
 
 
-def no_cases() -> Mapping[str, bytes]:
-    """No named cases."""
+def no_files() -> Mapping[str, bytes]:
+    """Return none."""
     return {}
 
 
@@ -22,8 +22,8 @@ class Target:
     """A reader, with good inputs for it that are then damaged.
 
     An input is the bytes of one file. It is written to `file` in an empty folder, and `read` is called with that
-    folder; a value or a `BuildError` is right, anything else is a fault. Where an input is more than a file, `place`
-    makes of its bytes what the folder holds.
+    folder; a value or a `BuildError` is right, anything else is a fault. `others` are the folder's other files. Where
+    an input is more than a file, `place` makes of its bytes what the folder holds.
 
     `read` must read all that the reader gives: a generator that nobody empties finds nothing. `good` gives inputs that
     must be read without an error; small ones, so that damage hits fields. `cases` are further inputs by name, such as
@@ -36,8 +36,9 @@ class Target:
     file: str
     good: Callable[[], Sequence[bytes]]
     read: Callable[[Path], object]
-    cases: Callable[[], Mapping[str, bytes]] = no_cases
+    cases: Callable[[], Mapping[str, bytes]] = no_files
     repair: Callable[[bytes], bytes] = unchanged
+    others: Callable[[], Mapping[str, bytes]] = no_files
     place: Callable[[Path, bytes], object] | None = None
     refuses: bool = True
 
@@ -46,6 +47,6 @@ class Target:
         if self.place is not None:
             self.place(folder, data)
             return
-        path = folder / self.file
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(data)
+        for name, content in {**self.others(), self.file: data}.items():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(content)

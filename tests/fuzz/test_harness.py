@@ -19,11 +19,11 @@ FAULTY = "tests.fuzz.faulty:faulty"
 @pytest.fixture(scope="module")
 def outcomes():
     """What came of every reader with a fault, by its name."""
-    beside = Path(tempfile.gettempdir(), "unknown-detection-fuzz")
+    elsewhere = Path(tempfile.gettempdir(), "unknown-detection-fuzz")
     try:
         return harness.run_cases(FAULTY)
     finally:
-        beside.unlink(missing_ok=True)
+        elsewhere.unlink(missing_ok=True)
 
 
 @pytest.mark.parametrize("name", FAULTS)

@@ -28,28 +28,35 @@ def test_pictures_have_the_sizes_of_their_annotations(demo, annotations):
 def test_masks_lie_on_what_is_drawn(demo):
     """Inside the mask of an image's last object, most of the picture has one colour: less at edges, and as encoded."""
     coco = coco_oracle.read(demo["coco2017"] / "annotations" / "instances_train2017.json")
-    looked = 0
+    examined = 0
     for image in coco.dataset["images"]:
-        found = coco.loadAnns(coco.getAnnIds(imgIds=[image["id"]]))
-        if not found or coco.annToMask(found[-1]).sum() < 150:
+        objects = coco.loadAnns(coco.getAnnIds(imgIds=[image["id"]]))
+        if not objects or coco.annToMask(objects[-1]).sum() < 150:
             continue
         with Image.open(demo["coco2017"] / "train2017" / image["file_name"]) as picture:
-            pixels = np.asarray(picture.convert("RGB")).astype(int)[coco.annToMask(found[-1]) > 0]
+            pixels = np.asarray(picture.convert("RGB")).astype(int)[coco.annToMask(objects[-1]) > 0]
         middle = np.median(pixels, axis=0)
         assert (np.abs(pixels - middle).max(axis=1) < 60).mean() > 0.6, image["file_name"]
-        looked += 1
-    assert looked > 60
+        examined += 1
+    assert examined > 60
 
 
 def test_the_oddities_of_the_real_annotations_are_there(annotations):
-    objects = Counter(one["image_id"] for one in annotations["annotations"])
+    objects = Counter(annotation["image_id"] for annotation in annotations["annotations"])
     unannotated = [image["id"] for image in annotations["images"] if image["id"] not in objects]
     assert len(unannotated) == 2
-    crowds = [one for one in annotations["annotations"] if one["iscrowd"]]
-    assert crowds and all(sum(one["segmentation"]["counts"]) == np.prod(one["segmentation"]["size"]) for one in crowds)
-    assert [one["image_id"] for one in annotations["annotations"] if one["bbox"][3] == 0] == [200_365]
-    twice = Counter((one["image_id"], json.dumps(one["segmentation"])) for one in annotations["annotations"])
-    assert sum(times == 2 for times in twice.values()) >= 17
+    crowds = [annotation for annotation in annotations["annotations"] if annotation["iscrowd"]]
+    assert crowds and all(
+        sum(annotation["segmentation"]["counts"]) == np.prod(annotation["segmentation"]["size"])
+        for annotation in crowds
+    )
+    assert [annotation["image_id"] for annotation in annotations["annotations"] if annotation["bbox"][3] == 0] == [
+        200_365
+    ]
+    repeated = Counter(
+        (annotation["image_id"], json.dumps(annotation["segmentation"])) for annotation in annotations["annotations"]
+    )
+    assert sum(times == 2 for times in repeated.values()) >= 17
     assert {category["id"] for category in annotations["categories"]} == {item.id for item in tables.coco80()}
 
 

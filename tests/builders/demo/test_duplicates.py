@@ -31,10 +31,10 @@ def pixels(data):
 
 def equal(digests):
     """The names that have one digest, as sets of at least two."""
-    found = collections.defaultdict(set)
+    names_by_digest = collections.defaultdict(set)
     for name, digest in digests.items():
-        found[digest].add(name)
-    return sorted(map(sorted, (names for names in found.values() if len(names) > 1)))
+        names_by_digest[digest].add(name)
+    return sorted(map(sorted, (names for names in names_by_digest.values() if len(names) > 1)))
 
 
 @pytest.fixture(scope="module")
@@ -66,8 +66,8 @@ def test_equal_pixels_are_where_declared_and_nowhere_else(files):
 
 def test_an_image_encoded_again_is_nearly_its_original_and_not_equal(files):
     (pair,) = file_pairs(["encoded again"])
-    one, other = (pixels(files[name]).astype(int) for name in pair)
-    assert 0 < np.abs(one - other).mean() < 8
+    copy, original = (pixels(files[name]).astype(int) for name in pair)
+    assert 0 < np.abs(copy - original).mean() < 8
 
 
 def test_no_copy_is_an_original_and_none_has_a_trouble():
@@ -101,7 +101,7 @@ def test_other_containers_hold_no_image_twice(demo, key):
 @pytest.fixture(scope="module")
 def planned(demo):
     """For each benchmark, or config of FACETS, the roles of its rows by id, with seed 0."""
-    found = collections.defaultdict(dict)
+    roles_by_scope = collections.defaultdict(dict)
     for benchmark in (IMAGENET, CIFAR, FACETS):
         request = BuildRequest(
             out=Path("unused"),
@@ -113,8 +113,8 @@ def planned(demo):
         )
         for split in prepare(planning_run(benchmark, request)).planned:
             scope = split.config.name if benchmark.roles_by_config else benchmark.name
-            found[scope] |= dict.fromkeys(split.table["id"].to_pylist(), split.split.role)
-    return found
+            roles_by_scope[scope] |= dict.fromkeys(split.table["id"].to_pylist(), split.split.role)
+    return roles_by_scope
 
 
 def roles(planned, scope, pair):
@@ -136,8 +136,8 @@ def test_a_build_with_seed_0_meets_every_pair_in_the_roles_that_its_comment_says
         ("facets-t1", [KNOWN, KNOWN]),
     ]
     pairs = file_pairs(list(COPIES))
-    found = [roles(planned, scope, pair) for (scope, _), pair in zip(expected, pairs, strict=True)]
-    assert found == [both for _, both in expected]
+    met = [roles(planned, scope, pair) for (scope, _), pair in zip(expected, pairs, strict=True)]
+    assert met == [pair_roles for _, pair_roles in expected]
 
 
 def test_facets_meets_pairs_between_known_and_unknown_classes(planned):

@@ -62,10 +62,10 @@ def test_a_build_of_cifar_lists_equal_pixels_and_near_duplicates(cifar_release):
     """The external images are made of ImageNet's, so that equal files are equal pixels there."""
     rows = rows_of(cifar_release)
     equal, near = expected_pairs(rows, ("bytes", "pixels")), expected_near_pairs(rows)
-    found = listed(cifar_release)
-    assert list(found) == sorted(equal | near)
-    assert {found[pair] for pair in equal} == {0.0}
-    assert all(0 <= found[pair] <= 0.4 for pair in near)
+    distances = listed(cifar_release)
+    assert list(distances) == sorted(equal | near)
+    assert {distances[pair] for pair in equal} == {0.0}
+    assert all(0 <= distances[pair] <= 0.4 for pair in near)
 
 
 def test_decoding_finds_equal_pixels_of_other_bytes_too(demo, tmp_path):

@@ -112,11 +112,11 @@ def test_datasets_cannot_decode_broken_exif(demo, kind, error):
 
 def test_pixels_depend_on_the_seed_and_names_do_not(demo, tmp_path, monkeypatch):
     monkeypatch.setattr(demo_module, "DEMOS", {"food101": FILES["food101"]})
-    again = write_demo(tmp_path / "same")["food101"]
+    same = write_demo(tmp_path / "same")["food101"]
     other = write_demo(tmp_path / "other", seed=1)["food101"]
     names = [path.relative_to(demo["food101"]) for path in images(demo["food101"])]
     assert [path.relative_to(other) for path in images(other)] == names
-    assert all((again / name).read_bytes() == (demo["food101"] / name).read_bytes() for name in names)
+    assert all((same / name).read_bytes() == (demo["food101"] / name).read_bytes() for name in names)
     assert not any((other / name).read_bytes() == (demo["food101"] / name).read_bytes() for name in names)
 
 
@@ -156,10 +156,10 @@ def test_containers_depend_on_the_seed_and_keys_and_labels_do_not(demo, tmp_path
     containers = {key: demo for key, demo in DEMOS.items() if isinstance(demo, DemoContainers)}
     assert set(containers) == {"cifar100", "svhn", "lsun", "partial_broad"}
     monkeypatch.setattr(demo_module, "DEMOS", containers)
-    again, other = write_demo(tmp_path / "same"), write_demo(tmp_path / "other", seed=1)
+    same, other = write_demo(tmp_path / "same"), write_demo(tmp_path / "other", seed=1)
     for key in containers:
         first = contents(opened(key, demo[key]))
-        assert contents(opened(key, again[key])) == first
+        assert contents(opened(key, same[key])) == first
         changed = contents(opened(key, other[key]))
         assert changed.keys() == first.keys()
         assert not any(changed[name] == pixels for name, pixels in first.items())
@@ -168,8 +168,8 @@ def test_containers_depend_on_the_seed_and_keys_and_labels_do_not(demo, tmp_path
 def alike(image, other):
     """The best correlation of brightness between two images, one of them mirrored or moved by up to two pixels."""
     gray = image.mean(axis=2)[2:30, 2:30]
-    both = other.mean(axis=2), other.mean(axis=2)[:, ::-1]
-    moved = [view[y : y + 28, x : x + 28] for view in both for y in range(5) for x in range(5)]
+    views = other.mean(axis=2), other.mean(axis=2)[:, ::-1]
+    moved = [view[y : y + 28, x : x + 28] for view in views for y in range(5) for x in range(5)]
     return max(np.corrcoef(gray.ravel(), view.ravel())[0, 1] for view in moved)
 
 
@@ -177,14 +177,14 @@ def test_planted_near_duplicates_are_alike_and_no_other_images_of_a_class_are(de
     train, train_pixels = cifar100_batch(demo["cifar100"], "train")
     test, test_pixels = cifar100_batch(demo["cifar100"], "test")
     planted = {(pair.test, pair.train) for pair in near_duplicates()}
-    found = {
+    likeness = {
         (i, j): alike(test_pixels[i], train_pixels[j])
         for i, fine in enumerate(test["fine_labels"])
         for j in np.flatnonzero(np.array(train["fine_labels"]) == fine).tolist()
         if fine % 10 == 0 or (i, j) in planted
     }
-    assert min(found[pair] for pair in planted) > 0.85
-    assert max(value for pair, value in found.items() if pair not in planted) < 0.8
+    assert min(likeness[pair] for pair in planted) > 0.85
+    assert max(value for pair, value in likeness.items() if pair not in planted) < 0.8
 
 
 def test_a_near_duplicate_is_planted_in_every_class_and_every_kind_of_change_is_there():

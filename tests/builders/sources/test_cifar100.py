@@ -25,14 +25,14 @@ SUPERCLASSES = [4, 1]
 
 def batch(**changes):
     """Two images, an apple and an aquarium fish, as Python 2 pickled them."""
-    whole = {
+    complete = {
         "filenames": ["apple_s_000001.png", "aquarium_fish_s_000002.png"],
         "batch_label": "testing batch 1 of 1",
         "fine_labels": [APPLE, FISH],
         "coarse_labels": SUPERCLASSES,
         "data": np.zeros((2, 3072), np.uint8),
     }
-    values = {key: value for key, value in (whole | changes).items() if value is not None}
+    values = {key: value for key, value in (complete | changes).items() if value is not None}
     return python2_pickle(values)
 
 

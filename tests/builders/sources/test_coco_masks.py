@@ -50,12 +50,13 @@ def test_areas_of_the_demo_are_those_of_a_plain_loop(demo):
     names = [name for name, _ in shared().values()]
     areas = category_areas(instances, list(shared()))
     expected = coco_oracle.portions(coco_oracle.read(path))
-    found = {
+    parts = {
         image.id: {name: area / (image.width * image.height) for name, area in zip(names, row, strict=True) if area}
         for image, row in zip(instances.images, areas.tolist(), strict=True)
     }
-    assert found == {image: {name: part for name, part in parts.items() if part} for image, parts in expected.items()}
-    assert sum(len(parts) >= 2 for parts in found.values()) == 40
+    covered = {image: {name: part for name, part in row.items() if part} for image, row in expected.items()}
+    assert parts == covered
+    assert sum(len(row) >= 2 for row in parts.values()) == 40
 
 
 BOX = [2.0, 3.0, 12.0, 3.0, 12.0, 8.0, 2.0, 8.0]  # 10 x 5 pixels, corners on the grid
@@ -94,13 +95,13 @@ polygons = st.lists(points, min_size=3, max_size=8).map(lambda found: [side for 
 def test_the_union_of_any_polygons(tmp_path_factory, drawn, order):
     path = tmp_path_factory.mktemp("union") / "a.json"
     expected = coco_oracle.merged_area(drawn, HEIGHT, WIDTH)
-    (whole, _) = areas_of(path, annotation(1, drawn))
-    assert whole == expected
+    (union, _) = areas_of(path, annotation(1, drawn))
+    assert union == expected
     # Neither the order, nor repetition, nor the division into objects changes a union.
     mixed = order.sample(drawn, len(drawn)) + drawn[:1]
-    assert areas_of(path, *(annotation(number, [one]) for number, one in enumerate(mixed))) == [whole, 0]
-    each = [areas_of(path, annotation(1, [one]))[0] for one in drawn]
-    assert max(each) <= whole <= min(sum(each), WIDTH * HEIGHT)
+    assert areas_of(path, *(annotation(number, [polygon]) for number, polygon in enumerate(mixed))) == [union, 0]
+    areas = [areas_of(path, annotation(1, [polygon]))[0] for polygon in drawn]
+    assert max(areas) <= union <= min(sum(areas), WIDTH * HEIGHT)
 
 
 @settings(max_examples=30)
@@ -113,8 +114,8 @@ def test_the_union_with_a_crowd(tmp_path_factory, seed, polygon):
     counts = np.diff([0, *changes, flat.size]).tolist()
     crowd = annotation(1, {"size": [HEIGHT, WIDTH], "counts": counts})
     assert areas_of(path, crowd) == [int(pixels.sum()), 0]
-    (alone, _), (both, _) = areas_of(path, annotation(2, [polygon])), areas_of(path, crowd, annotation(2, [polygon]))
-    assert max(alone, int(pixels.sum())) <= both <= alone + int(pixels.sum())
+    (alone, _), (union, _) = areas_of(path, annotation(2, [polygon])), areas_of(path, crowd, annotation(2, [polygon]))
+    assert max(alone, int(pixels.sum())) <= union <= alone + int(pixels.sum())
 
 
 @pytest.mark.parametrize(

@@ -52,7 +52,7 @@ def refused(index):
 
 
 @pytest.mark.parametrize(
-    ("sizes", "seen", "edition"),
+    ("sizes", "problem", "edition"),
     [
         (
             [(64, 64)] * 40,
@@ -72,9 +72,9 @@ def refused(index):
         ),
     ],
 )
-def test_a_resized_copy_is_named(tmp_path, sizes, seen, edition):
+def test_a_resized_copy_is_named(tmp_path, sizes, problem, edition):
     message = refused(imagenet(tmp_path, sizes))
-    assert message.startswith(f"ImageNet-1k (ILSVRC2012), val: {seen}. ")
+    assert message.startswith(f"ImageNet-1k (ILSVRC2012), val: {problem}. ")
     assert f" looks like {edition}, not like the full edition" in message
 
 

@@ -60,13 +60,13 @@ def test_a_flat_folder_is_one_class_if_it_may_be(tmp_path):
 
 
 def test_ids_do_not_depend_on_where_the_folder_is(tmp_path):
-    found = []
+    indexes = []
     for name in ("one", "two"):
         root = tree(tmp_path / name, "dog/b.jpg", "dog/a.jpg", "cat/c.jpg")
         source = image_folder("own", "Own images", find_images(root))
-        found.append(open_source(source, root, [ALL]).table)
-    assert found[0].equals(found[1])
-    assert found[0]["source_id"].to_pylist() == ["cat/c.jpg", "dog/a.jpg", "dog/b.jpg"]
+        indexes.append(open_source(source, root, [ALL]).table)
+    assert indexes[0].equals(indexes[1])
+    assert indexes[0]["source_id"].to_pylist() == ["cat/c.jpg", "dog/a.jpg", "dog/b.jpg"]
 
 
 def test_wnids_are_named(tmp_path):

@@ -36,7 +36,11 @@ def test_the_class_in_a_name_is_no_part_of_the_id(tmp_path):
 
 def test_flat_validation_images_of_both_kinds(tmp_path):
     tree(tmp_path, {f"val/{VAL}": "", "val/ILSVRC2012_val_00000001.JPEG": ""})
-    assert "the classes of the flat validation images in" in refusal("imagenet", tmp_path, "val")
+    message = refusal("imagenet", tmp_path, "val")
+    accepted = "ILSVRC2012_devkit_t12/ nor ILSVRC2012_devkit_t12.tar.gz nor LOC_val_solution.csv"
+    assert (
+        "the classes of the flat validation images in" in message and f"unknown: neither {accepted} is in" in message
+    )
     tree(tmp_path, {"LOC_val_solution.csv": f"ImageId,PredictionString\nILSVRC2012_val_00000001,{GOLDFISH} 1\n"})
     assert [row[:2] for row in rows(tmp_path, "val")] == [
         (GOLDFISH, "val/ILSVRC2012_val_00000001.JPEG"),
@@ -47,6 +51,10 @@ def test_flat_validation_images_of_both_kinds(tmp_path):
 @pytest.mark.parametrize(
     ("partition", "path", "words"),
     [
+        ("train", f"train/{TENCH}/{GOLDFISH}_7.JPEG", f"{GOLDFISH}_7.JPEG of class {GOLDFISH} is in"),
+        ("train", "train/n00007846/n00007846_1.JPEG", "has 1 classes of another ImageNet edition, first n00007846"),
+        ("val", "val/ILSVRC2010_val_00000001.JPEG", "is of the 2010 edition. Give an ILSVRC2012 copy"),
+        ("val", f"val/{TENCH}/ILSVRC2010_val_00000001.JPEG", "is of the 2010 edition. Give an ILSVRC2012 copy"),
         ("train", f"train/{GOLDFISH}/{TRAIN}", f"{TRAIN} of class {TENCH} is in"),
         ("train", f"train/{TENCH}/{TENCH}_1_{GOLDFISH}.JPEG", f"{TENCH}_1_{GOLDFISH}.JPEG of class {GOLDFISH} is in"),
         ("train", f"train/{TENCH}_1_{GOLDFISH}.JPEG", f"{TENCH}_1_{GOLDFISH}.JPEG in"),
@@ -64,9 +72,12 @@ def test_names_that_contradict_their_place(tmp_path, partition, path, words):
     assert words in refusal("imagenet", tree(tmp_path, {path: ""}), partition)
 
 
-def test_one_image_with_and_without_its_class(tmp_path):
-    tree(tmp_path, {f"val/{TENCH}/{name}": "" for name in (VAL, "ILSVRC2012_val_00000293.JPEG")})
-    assert "has the image val/ILSVRC2012_val_00000293.JPEG twice" in refusal("imagenet", tmp_path, "val")
+@pytest.mark.parametrize("other", [f"val/{TENCH}/{VAL}", f"val/{GOLDFISH}/ILSVRC2012_val_00000293.JPEG"])
+def test_one_image_twice(tmp_path, other):
+    """With and without its class in its name, and in two classes."""
+    first = f"val/{TENCH}/ILSVRC2012_val_00000293.JPEG"
+    message = refusal("imagenet", tree(tmp_path, {first: "", other: ""}), "val")
+    assert f"has the image val/ILSVRC2012_val_00000293.JPEG twice ({first} and {other})" in message
 
 
 def write_train_tar(root, names, wnid=TENCH):
@@ -84,11 +95,16 @@ def test_the_class_in_names_inside_the_archive(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("name", "words"),
-    [("a.JPEG", "a.JPEG is not named <wnid>_<number>.JPEG"), (f"{TENCH}_1_{GOLDFISH}.JPEG", f"of class {GOLDFISH}")],
+    ("wnid", "name", "words"),
+    [
+        (TENCH, "a.JPEG", "a.JPEG is not named <wnid>_<number>.JPEG"),
+        (TENCH, f"{TENCH}_1_{GOLDFISH}.JPEG", f"of class {GOLDFISH}"),
+        (TENCH, f"{GOLDFISH}_1.JPEG", f"{GOLDFISH}_1.JPEG of class {GOLDFISH} is in"),
+        ("n00007846", "n00007846_1.JPEG", "another ImageNet edition"),
+    ],
 )
-def test_the_archive_of_a_class_without_its_images(tmp_path, name, words):
-    assert words in refusal("imagenet", write_train_tar(tmp_path, [name]), "train")
+def test_the_archive_of_a_class_without_its_images(tmp_path, wnid, name, words):
+    assert words in refusal("imagenet", write_train_tar(tmp_path, [name], wnid), "train")
 
 
 def test_a_short_archive_says_how_its_size_differs(tmp_path):

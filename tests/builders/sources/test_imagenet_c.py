@@ -15,8 +15,8 @@ def owners(name):
 
 @pytest.mark.parametrize("group", ["", "weather/"])
 def test_only_listed_images_and_folders_with_some_are_looked_at(tmp_path, group):
-    others = ("brightness/1/n01735189/ILSVRC2012_val_00000001.JPEG", "brightness/1/n01440764/notes.txt")
-    tree(tmp_path, {f"{group}{name}": "" for name in (owners(SNAKE), owners(HORN), *others)})
+    unlisted = ("brightness/1/n01735189/ILSVRC2012_val_00000001.JPEG", "brightness/1/n01440764/notes.txt")
+    tree(tmp_path, {f"{group}{name}": "" for name in (owners(SNAKE), owners(HORN), *unlisted)})
     (piece,) = opened("imagenet_c", tmp_path).pieces
     assert set(piece.table["source_id"].to_pylist()) == {SNAKE, HORN}
     assert dict(zip(piece.table["source_id"].to_pylist(), piece.table["class_id"].to_pylist(), strict=True)) == WNIDS

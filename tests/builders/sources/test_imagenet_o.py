@@ -1,15 +1,13 @@
-import tarfile
 from pathlib import Path
 
 import pytest
 
-from builders.plan.completeness import count_shortfalls
 from builders.sources.base import Stray, open_source
 from builders.sources.imagenet_o import classes
 from builders.sources.registry import SOURCES
 from taxonomy import tables
 from taxonomy.wordnet import nouns
-from tests.builders.trees import add, opened, refusal, tree, write_parquet
+from tests.builders.trees import opened, refusal, tree, write_parquet
 
 FOLDERS = Path(__file__).parents[4] / "shared" / "reference" / "published" / "imagenet_o_200.txt"
 TETRA = "n01443537/cardinal_tetra_Paracheirodon_axelrodi_0.99767953.JPEG"
@@ -32,11 +30,11 @@ def test_class_prediction_and_confidence_are_in_the_name(tmp_path):
 
 def test_lemmas_of_several_synsets_are_the_class_themselves(tmp_path):
     names = ("n01704323/tooth_0.9914603.JPEG", "n01704323/no_such_thing_9.9e-1.JPEG", "n01704323/odd_1.0.JPEG")
-    found = rows(tree(tmp_path, dict.fromkeys(names, "")))
-    assert found[names[0]]["class_id"] == "tooth"
-    assert names[1] not in found
-    assert found[names[2]]["class_id"] == "unknown"
-    assert found[names[2]]["source_class"] == "odd"
+    row_of = rows(tree(tmp_path, dict.fromkeys(names, "")))
+    assert row_of[names[0]]["class_id"] == "tooth"
+    assert names[1] not in row_of
+    assert row_of[names[2]]["class_id"] == "unknown"
+    assert row_of[names[2]]["source_class"] == "odd"
 
 
 def test_no_class_is_one_of_the_thousand_and_every_examined_name_has_one():
@@ -68,23 +66,8 @@ def test_only_names_with_a_confidence_are_images(tmp_path):
     tree(tmp_path, dict.fromkeys((TETRA, *strays, "README.txt"), ""))
     (piece,) = open_source(SOURCES["imagenet_o"], tmp_path, ("images",)).pieces
     assert piece.table["source_id"].to_pylist() == [TETRA]
-    wanted = "not named <wnid>/<lemmas>_<confidence>.JPEG"
-    assert set(piece.strays) == {Stray(name, wanted) for name in (*strays, "README.txt")}
-
-
-def test_a_short_copy_is_told_with_its_counts(demo):
-    index = opened("imagenet_o", demo["imagenet_o"])
-    assert count_shortfalls(index, ("images",), list(classes())) == [
-        "ImageNet-O, images (image files in imagenet-o): expected 2,000 images, found 400"
-    ]
-
-
-def test_an_archive_without_such_names(tmp_path):
-    with tarfile.open(tmp_path / "imagenet-o.tar", "w") as archive:
-        add(archive, "imagenet-a/n01443537/0.000_digital clock.jpg", b"")
-    assert "has no images like <wnid>/<lemmas>_<confidence>.JPEG. Give a copy of ImageNet-O" in refusal(
-        "imagenet_o", tmp_path
-    )
+    reason = "not named <wnid>/<lemmas>_<confidence>.JPEG"
+    assert set(piece.strays) == {Stray(name, reason) for name in (*strays, "README.txt")}
 
 
 @pytest.mark.parametrize(("names", "label"), [(None, 0), (["goldfish"], 0), (["n01443537"], 1), (["n01443537"], -1)])

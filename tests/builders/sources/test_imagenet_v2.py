@@ -17,9 +17,9 @@ def test_as_many_images_of_other_names_are_another_set_of_the_owners(tmp_path):
 def test_folders_are_class_indices_and_not_places_in_a_listing(tmp_path):
     # "the directory `100 (str)` is labelled with `2 (int)` class" (the owners' issue 10).
     tree(tmp_path, {f"{folder}/{NAMES[0]}": "" for folder in ("0", "1", "10", "100", "1000", "007")})
-    found = {row["source_id"]: row["class_id"] for row in opened("imagenet_v2", tmp_path).table.to_pylist()}
+    class_of = {row["source_id"]: row["class_id"] for row in opened("imagenet_v2", tmp_path).table.to_pylist()}
     wnids = [row.wnid for row in tables.imagenet1k()]
-    assert found == {f"{index}/{NAMES[0]}": wnids[index] for index in (0, 1, 10, 100)}
+    assert class_of == {f"{index}/{NAMES[0]}": wnids[index] for index in (0, 1, 10, 100)}
 
 
 @pytest.mark.parametrize("name", ["imagenetv2-matched-frequency.tar.gz", "imagenetv2-matched-frequency.tar"])

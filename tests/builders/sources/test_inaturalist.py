@@ -4,12 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from builders.plan.completeness import count_shortfalls
 from builders.sources.base import Stray, open_source
 from builders.sources.registry import SOURCES
 from taxonomy import tables
-from tests.builders.broad_layouts import inaturalist_archive
-from tests.builders.trees import link, opened, refusal, tree, write_parquet, write_tar
+from tests.builders.trees import tree
 
 REFERENCE = Path(__file__).parents[4] / "shared" / "reference" / "published"
 published = pytest.mark.skipif(not REFERENCE.is_dir(), reason="no published lists beside this checkout")
@@ -24,13 +22,13 @@ def rows(root):
 
 
 def test_species_are_looked_up_by_name(tmp_path):
-    found = rows(tree(tmp_path, {f"images/{name}": "" for name in (FIRST, GRASS)}))
-    assert {name: row["class_id"] for name, row in found.items()} == {
+    row_of = rows(tree(tmp_path, {f"images/{name}": "" for name in (FIRST, GRASS)}))
+    assert {name: row["class_id"] for name, row in row_of.items()} == {
         FIRST: "Toxicodendron diversilobum",
         GRASS: "Sorghastrum nutans",
     }
-    assert (found[GRASS]["known_object_seen"], found[GRASS]["examined"]) == (True, True)
-    assert (found[FIRST]["known_object_seen"], found[FIRST]["examined"]) == (False, False)
+    assert (row_of[GRASS]["known_object_seen"], row_of[GRASS]["examined"]) == (True, True)
+    assert (row_of[FIRST]["known_object_seen"], row_of[FIRST]["examined"]) == (False, False)
 
 
 def test_the_subset_has_the_counts_of_its_paper():
@@ -58,18 +56,12 @@ def test_species_are_those_of_the_published_table():
 def test_examined_images_are_those_of_the_published_tables(key, name, overlapping):
     with (REFERENCE / f"{name}.csv").open(encoding="utf-8", newline="") as file:
         listed = [(row["image_location"], row["decision"]) for row in csv.DictReader(file)]
-    mine = {image.source_id: image.decision for image in tables.examined_images() if image.source == key}
-    assert len(mine) == len(listed) == 400
+    examined = {image.source_id: image.decision for image in tables.examined_images() if image.source == key}
+    assert len(examined) == len(listed) == 400
     for path, decision in listed:
         parts = path.split("/")
-        assert mine["/".join(parts[-2:]) if key == "imagenet_o" else parts[-1]] == decision
-    assert list(mine.values()).count("i") == overlapping
-
-
-def test_unpacked_images_go_before_the_archive_beside_them(demo, tmp_path):
-    inaturalist_archive(demo["inaturalist"], tmp_path)
-    link(demo["inaturalist"] / "iNaturalist", tmp_path / "iNaturalist")
-    assert opened("inaturalist", tmp_path).layouts == {"images": "image files in iNaturalist/images"}
+        assert examined["/".join(parts[-2:]) if key == "imagenet_o" else parts[-1]] == decision
+    assert list(examined.values()).count("i") == overlapping
 
 
 def test_images_of_the_rest_of_inaturalist_are_strays(tmp_path):
@@ -82,23 +74,3 @@ def test_images_of_the_rest_of_inaturalist_are_strays(tmp_path):
         Stray("notes.txt", "not named <32 hexadecimal digits>.jpg"),
         Stray(f"{FIRST[:-4]}.png", "not named <32 hexadecimal digits>.jpg"),
     }
-
-
-def test_a_short_copy_is_told_with_its_counts(demo):
-    index = opened("inaturalist", demo["inaturalist"])
-    (sentence,) = count_shortfalls(index, ("images",), list(SOURCES["inaturalist"].classes()))
-    assert "expected 688 images of Toxicodendron diversilobum" in sentence
-    assert "found 2 and 109 more classes differ" in sentence
-
-
-def test_the_whole_dataset_is_refused_by_what_its_archive_lacks(tmp_path):
-    write_tar(tmp_path / "iNaturalist.tar", {"train_val_images/Plantae/Abies/1.jpg": b""})
-    assert "has no images like <32 hexadecimal digits>.jpg. Give a copy" in refusal("inaturalist", tmp_path)
-
-
-@pytest.mark.parametrize("name", [None, "0.jpg"])
-def test_a_mirror_without_the_names_is_refused(tmp_path, name):
-    write_parquet(tmp_path / "data" / "train-00000-of-00001.parquet", [(name, 0, b"")], ["-"])
-    message = refusal("inaturalist", tmp_path)
-    assert "without file names" in message if name is None else "the file name 0.jpg is not like" in message
-    assert "Take a mirror that kept the file names, or the owners' iNaturalist.tar.gz" in message

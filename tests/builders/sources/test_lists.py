@@ -83,9 +83,8 @@ def test_lists_of_images_and_classes_damaged(tmp_path, key, image, listed, conte
     ],
 )
 def test_lists_of_images_with_other_lines(tmp_path, key, image, listed, line):
-    tree(tmp_path, {image: "", listed: f"{image.removeprefix('images/').removesuffix('.jpg')}.jpg\n"})
-    if key == "food101":
-        tree(tmp_path, {listed: "apple_pie/1\n"})
+    name = image.removeprefix("images/")  # Food-101's lists leave the ending out
+    tree(tmp_path, {image: "", listed: f"{name.removesuffix('.jpg') if key == 'food101' else name}\n"})
     assert not open_source(SOURCES[key], tmp_path, ("images",)).pieces[0].missing
     path = tmp_path / listed
     path.write_text(path.read_text() + line)
@@ -118,6 +117,10 @@ def test_lists_of_places365_as_windows_writes_them(tmp_path, end):
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
+        ({"val": "Places365_val_00000002.jpg 0\n"}, "has no line for Places365_val_00000001.jpg"),
+        ({"val": "Places365_val_00000001.jpg 365\n"}, "has labels outside 0 to 364, up to 365"),
+        ({"val": "Places365_val_00000001.jpg\n"}, "has lines other than a name and a number"),
+        ({"categories": "/a/abbey 0\n"}, "does not list its 365 categories: of 1, /a/abbey 0 differs"),
         ({"val": "Places365_val_00000001.jpg NA\n"}, "has lines other than a name and a number"),
         ({"val": f"Places365_val_00000001.jpg {'9' * 5000}\n"}, "has lines other than a name and a number"),
         ({"val": LISTED + "Places365_val_00000001.jpg 5\n"}, "lists Places365_val_00000001.jpg more than once"),

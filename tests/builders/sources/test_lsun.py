@@ -45,10 +45,10 @@ def database(folder, entries):
 
 
 def test_images_and_ids_are_those_of_lmdb(demo):
-    found = contents(opened("lsun", demo["lsun"]))
+    images = contents(opened("lsun", demo["lsun"]))
     expected = {("test", "unlabelled", f"test/{key}.webp"): value for key, value in lsun_entries(demo["lsun"])}
-    assert found == expected
-    assert len(found) == 120
+    assert images == expected
+    assert len(images) == 120
 
 
 def test_rows_are_places_in_the_file(tmp_path):
@@ -77,9 +77,9 @@ def test_entries_are_those_of_lmdb_on_many_levels_and_after_changes(tmp_path):
             expected = list(transaction.cursor())
             assert transaction.stat()["depth"] >= 4
     with open_regular(place / "data.mdb") as file:
-        found = lmdb_pages.list_entries(file)
+        entries = lmdb_pages.list_entries(file)
     data = (place / "data.mdb").read_bytes()
-    assert [(entry.key, data[entry.start : entry.start + entry.size]) for entry in found] == expected
+    assert [(entry.key, data[entry.start : entry.start + entry.size]) for entry in entries] == expected
 
 
 def test_an_empty_database_has_no_entries(tmp_path):
@@ -181,15 +181,15 @@ def test_one_image_saved_twice(tmp_path):
 def test_strays_among_the_images(tmp_path):
     key = KEYS[2]
     files = {f"test/{key}.webp": "", "test/readme.txt": "", f"test/f/{key}.jpg": "", f"test/{key}.gif": ""}
-    wanted = "not named <key>.webp in the folder of the key's first digits"
+    reason = "not named <key>.webp in the folder of the key's first digits"
     (piece,) = opened("lsun", tree(tmp_path, files | {f"test/{'/'.join('0' * 7)}/x": "", "test/g/y": ""})).pieces
     assert piece.table["file"].to_pylist() == [f"test/{key}.webp"]
     assert piece.strays == (
         Stray("test/0/0/0/0/0/0/0", "a folder"),
-        Stray(f"test/{key}.gif", wanted),
-        Stray(f"test/f/{key}.jpg", wanted),
+        Stray(f"test/{key}.gif", reason),
+        Stray(f"test/f/{key}.jpg", reason),
         Stray("test/g", "a folder"),
-        Stray("test/readme.txt", wanted),
+        Stray("test/readme.txt", reason),
     )
 
 

@@ -32,6 +32,11 @@ def mirror(root, rows, names=None, split="train"):
             "Take Andron00e/Places365-custom, which has file names in the column image_file_path",
         ),
         (
+            "inaturalist",
+            "holds images without file names",
+            "Take a mirror that kept the file names, or the owners' iNaturalist.tar.gz",
+        ),
+        (
             "imagenet",
             "holds images without file names",
             "Take the files that the Hub serves for that partition of ILSVRC",
@@ -77,10 +82,10 @@ def places(root, partition="val"):
 def test_label_numbers_alone_count_where_the_known_images_have_the_owners(tmp_path):
     rows = [(f"Places365_val_{number:08d}.jpg", label) for number, label in enumerate(FIRST, start=1)]
     rows.append(("Places365_val_00000300.jpg", 0))
-    found = places(mirror(tmp_path, rows))
-    assert found[0] == (PLACES[165], "val/Places365_val_00000001.jpg")
-    assert found[-1] == ("/a/airfield", "val/Places365_val_00000300.jpg")
-    assert len(found) == 6
+    images = places(mirror(tmp_path, rows))
+    assert images[0] == (PLACES[165], "val/Places365_val_00000001.jpg")
+    assert images[-1] == ("/a/airfield", "val/Places365_val_00000300.jpg")
+    assert len(images) == 6
 
 
 def test_label_numbers_alone_count_where_folders_say_the_same(tmp_path):

@@ -56,14 +56,14 @@ def test_a_source_in_a_store_is_that_of_the_local_copy(key, convert, demo, laid_
     local = demo[key] if convert is None else laid_out(key, convert)
     root = store.upload(local)
     source, partitions = SOURCES[key], tuple(SOURCES[key].expected())
-    expected, found = (open_source(source, place, partitions) for place in (local, as_path(root)))
-    assert found.table.equals(expected.table)
-    assert found.pieces == expected.pieces
+    expected, index = (open_source(source, place, partitions) for place in (local, as_path(root)))
+    assert index.table.equals(expected.table)
+    assert index.pieces == expected.pieces
     heads = proxy.kinds().get("HeadObject", 0)
-    assert heads <= len(found.versions) * 4  # files that were opened by name; none for an image
-    rows = np.arange(0, found.table.num_rows, max(1, found.table.num_rows // _READ))
-    assert images(found, rows) == images(expected, rows)
-    assert all(path.startswith(root) for path in found.versions)
+    assert heads <= len(index.versions) * 4  # files that were opened by name; none for an image
+    rows = np.arange(0, index.table.num_rows, max(1, index.table.num_rows // _READ))
+    assert images(index, rows) == images(expected, rows)
+    assert all(path.startswith(root) for path in index.versions)
 
 
 def images(index, rows):
@@ -74,17 +74,17 @@ def images(index, rows):
     names = index.table["file"].take(rows).combine_chunks()
     unknown = np.array([place for place, kind in enumerate(how) if kind == "file" and sizes[place] < 0], np.int64)
     look_up_sizes(index, names, unknown, sizes, lambda _: None)
-    here = [place for place, kind in enumerate(how) if kind in IN_PLACE]
-    reads = [(str(index.root / files[place]), offsets[place], int(sizes[place])) for place in here]
+    in_place = [place for place, kind in enumerate(how) if kind in IN_PLACE]
+    reads = [(str(index.root / files[place]), offsets[place], int(sizes[place])) for place in in_place]
     with Reader(index.versions) as reader:
         reader.expect(reads)
-        found = [reader.read(*read) for read in reads]
-    packed = sorted({(how[place], files[place]) for place in range(len(how)) if place not in here})
+        contents = [reader.read(*read) for read in reads]
+    packed = sorted({(how[place], files[place]) for place in range(len(how)) if place not in in_place})
     for kind, file in packed:
         inside = sorted(offsets[place] for place in range(len(how)) if files[place] == file)
         batches = UNPACKERS[kind](index.root / file, np.array(inside))
-        found += [bytes(image) for batch in batches for image in batch]
-    return found
+        contents += [bytes(image) for batch in batches for image in batch]
+    return contents
 
 
 def test_a_plan_of_class_folders_asks_for_no_image(demo, store, proxy):
@@ -118,10 +118,10 @@ def test_the_parquet_files_of_a_mirror_are_indexed_without_their_images(tmp_path
 def test_filesystems_that_are_not_asynchronous_are_read_too(key, demo):
     pytest.importorskip("upath")
     source, partitions = SOURCES[key], tuple(SOURCES[key].expected())
-    local, found = (open_source(source, place, partitions) for place in (demo[key], as_path(f"local://{demo[key]}")))
-    assert found.table.equals(local.table)
-    rows = np.arange(min(40, found.table.num_rows))
-    assert images(found, rows) == images(local, rows)
+    local, index = (open_source(source, place, partitions) for place in (demo[key], as_path(f"local://{demo[key]}")))
+    assert index.table.equals(local.table)
+    rows = np.arange(min(40, index.table.num_rows))
+    assert images(index, rows) == images(local, rows)
 
 
 def test_a_folder_of_ones_own_is_found_by_listings(demo, tmp_path, store, proxy):
@@ -129,24 +129,24 @@ def test_a_folder_of_ones_own_is_found_by_listings(demo, tmp_path, store, proxy)
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_bytes(b"x" * number)
     (tmp_path / "val/dog/4.png").write_bytes(b"4")
-    local, found = find_images(tmp_path), find_images(as_path(store.upload(tmp_path)))
-    assert found.files == local.files
-    assert found.strays == local.strays
+    local, remote = find_images(tmp_path), find_images(as_path(store.upload(tmp_path)))
+    assert remote.files == local.files
+    assert remote.strays == local.strays
     assert set(proxy.kinds()) == {"ListObjectsV2"}
 
 
 @pytest.mark.parametrize(
-    ("place", "said"),
+    ("place", "sentence"),
     [
         ("no-bucket-of-anybody/imagenet", "there is no such bucket"),
         ("{bucket}/imagenet", r"ImageNet.*: there is no folder s3://.*/imagenet\. Give the right one with --imagenet"),
         ("{bucket}", r"is not in s3://[^/]*/?, which holds text\.txt"),
     ],
 )
-def test_a_wrong_address_is_told_in_a_sentence(store, place, said):
+def test_a_wrong_address_is_told_in_a_sentence(store, place, sentence):
     bucket = store.bucket()
     store.client.pipe_file(f"{bucket}/text.txt", b"1")
-    with pytest.raises(BuildError, match=said):
+    with pytest.raises(BuildError, match=sentence):
         open_source(SOURCES["imagenet"], as_path(f"s3://{place.format(bucket=bucket)}"), ("train",))
 
 

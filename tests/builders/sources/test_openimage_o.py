@@ -73,12 +73,12 @@ def test_all_images_are_divided_by_the_lists_and_openoods_own_names_are_checked(
     assert "has other names than OpenOOD's list of val" in refusal("openimage_o", tmp_path, "val")
 
 
-@pytest.mark.parametrize(("side", "said"), [(512, "512"), (1024, "1,024")])
-def test_copies_of_other_sizes_are_told_apart(tmp_path, side, said):
+@pytest.mark.parametrize(("side", "longest"), [(512, "512"), (1024, "1,024")])
+def test_copies_of_other_sizes_are_told_apart(tmp_path, side, longest):
     picture = encode_jpeg(PIL.Image.new("RGB", (side, side // 2)))
     tree(tmp_path, {A: picture, "test_openimage_o.txt": A})
     layout = open_source(SOURCES["openimage_o"], tmp_path, ("test",)).layouts["test"]
-    assert layout.endswith(f"; longest side up to {said} pixels in 1 examined")
+    assert layout.endswith(f"; longest side up to {longest} pixels in 1 examined")
 
 
 @pytest.mark.parametrize(

@@ -24,9 +24,9 @@ def test_a_large_table_lies_in_a_file_without_a_name(tmp_path, monkeypatch):
     ]
     table = pa.concat_tables(parts)
     monkeypatch.setattr(parquet, "BLOCK", 3)
-    kept = spilled([table.unify_dictionaries()], 1)
-    assert kept.to_pylist() == table.to_pylist()
-    assert {column.num_chunks for column in kept.columns} == {2}
+    spilled_table = spilled([table.unify_dictionaries()], 1)
+    assert spilled_table.to_pylist() == table.to_pylist()
+    assert {column.num_chunks for column in spilled_table.columns} == {2}
     assert not list(tmp_path.iterdir())
 
 
@@ -34,9 +34,9 @@ def test_a_large_table_lies_in_a_file_without_a_name(tmp_path, monkeypatch):
 def test_repeated_text_is_what_a_loop_finds(columns, ascending):
     if ascending:
         columns = [sorted(set(names)) for names in columns]
-    every = [name for names in columns for name in names]
-    twice = [name for name in every if every.count(name) > 1]
-    assert repeated_text(columns_of(columns)) == min(twice, default=None)
+    all_names = [name for names in columns for name in names]
+    repeated = [name for name in all_names if all_names.count(name) > 1]
+    assert repeated_text(columns_of(columns)) == min(repeated, default=None)
 
 
 def test_a_range_around_two_others_is_compared_with_both():
@@ -50,16 +50,16 @@ def test_rows_of_an_index_count_through_its_partitions(numbers, data):
     for place, some in enumerate(numbers):
         ids = pa.array([f"{place}/{n}/{i}" for i, n in enumerate(some)], pa.string())
         column = pa.DictionaryArray.from_arrays(pa.array([n % 3 for n in some], pa.int32()), pa.array(["a", "b", "c"]))
-        table = partition_table(column, ids, ids, pa.array(some, pa.int64()), pa.array(some, pa.int64()))
-        pieces.append(PartitionIndex(f"p{place}", "made up", ("file", "span", "mat")[place], table))
+        piece_table = partition_table(column, ids, ids, pa.array(some, pa.int64()), pa.array(some, pa.int64()))
+        pieces.append(PartitionIndex(f"p{place}", "made up", ("file", "span", "mat")[place], piece_table))
     index = SourceIndex(None, None, tuple(pieces))
-    whole = index.table
-    assert index.num_rows == whole.num_rows == sum(map(len, numbers))
+    table = index.table
+    assert index.num_rows == table.num_rows == sum(map(len, numbers))
     rows = np.array(data.draw(st.lists(st.integers(0, index.num_rows - 1), max_size=9)) if index.num_rows else [], int)
     names = ["how", "source_id", "partition", "class_id", "size"]
-    assert index.take(names, rows).to_pylist() == whole.select(names).take(pa.array(rows, pa.int64())).to_pylist()
+    assert index.take(names, rows).to_pylist() == table.select(names).take(pa.array(rows, pa.int64())).to_pylist()
     assert [f"p{piece}" for piece in index.piece_of(rows)] == index.take(["partition"], rows)["partition"].to_pylist()
-    ids = whole["source_id"].take(pa.array(rows, pa.int64()))
+    ids = table["source_id"].take(pa.array(rows, pa.int64()))
     assert index.find(pa.concat_arrays([*ids.chunks, pa.array(["none"])])).to_pylist() == [*rows.tolist(), None]
-    inside = [row for row in range(index.num_rows) if whole["partition"][row].as_py() == "p0"]
+    inside = [row for row in range(index.num_rows) if table["partition"][row].as_py() == "p0"]
     assert index.rows_of(["p0"]).tolist() == inside

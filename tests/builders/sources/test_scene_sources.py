@@ -11,7 +11,7 @@ from builders.release import images
 from builders.sources.sun397 import SUN397
 from builders.sources.svhn_full import SVHN_FULL
 from tests.builders import facets_layouts
-from tests.builders.conftest import build_demo, complete
+from tests.builders.conftest import build_demo
 from tests.builders.demo_sources import TROUBLES
 
 BENCHMARK = Benchmark(
@@ -68,13 +68,13 @@ def test_every_image_is_a_row_with_the_bytes_of_its_file(built, demo):
     rows = datasets.load_dataset(str(built), "scenes", split="sun397").cast_column(
         "image", datasets.Image(decode=False)
     )
-    found = {row["source_id"]: row["image"]["bytes"] for row in rows}
-    assert len(found) == 397 * 4
+    stored_bytes = {row["source_id"]: row["image"]["bytes"] for row in rows}
+    assert len(stored_bytes) == 397 * 4
     for trouble in TROUBLES:  # among them the images that are no JPEG
         if trouble.source == "sun397":
             data = (demo["sun397"] / trouble.path).read_bytes()
             expected = images.check_image(data) if trouble.kind.startswith("exif-") else data
-            assert found[trouble.path.removeprefix("SUN397/")] == expected
+            assert stored_bytes[trouble.path.removeprefix("SUN397/")] == expected
     mended = {row["source_id"] for row in rows if row["stored"] == "metadata_removed"}
     assert mended == {
         trouble.path.removeprefix("SUN397/")
@@ -93,17 +93,13 @@ def test_datasets_decodes_every_row(built, split, tmp_path):
 # One for each way to the bytes; test_layouts.py compares the ids and bytes of all layouts.
 @pytest.mark.parametrize(
     "convert",
-    [
-        facets_layouts.sun397_archive,
-        facets_layouts.sun397_tar,
-        facets_layouts.sun397_kaggle,
-        facets_layouts.sun397_parquet_two_splits,
-    ],
+    [facets_layouts.sun397_archive, facets_layouts.sun397_tar, facets_layouts.sun397_parquet_two_splits],
 )
-def test_layouts_of_sun397_give_equal_digests(built, demo, tmp_path, convert):
+def test_layouts_of_sun397_give_equal_digests_and_leave_no_pack(built, demo, tmp_path, convert):
     roots = {"sun397": convert(demo["sun397"], tmp_path / "copy")}
     build_demo(roots, tmp_path / "out", benchmark=BENCHMARK, splits=("scenes/sun397",))
     assert digests(tmp_path / "out")["sun397"] == digests(built)["sun397"]
+    assert not list(tmp_path.rglob("*.pack"))
 
 
 @pytest.mark.parametrize("convert", facets_layouts.SVHN_FULL)
@@ -111,14 +107,6 @@ def test_layouts_of_the_full_numbers_give_equal_digests(built, demo, tmp_path, c
     roots = {"svhn_full": convert(demo["svhn_full"], tmp_path / "copy")}
     build_demo(roots, tmp_path / "out", benchmark=BENCHMARK, splits=("scenes/numbers",))
     assert digests(tmp_path / "out")["numbers"] == digests(built)["numbers"]
-
-
-def test_an_archive_is_unpacked_for_the_build_and_the_pack_removed(demo, tmp_path):
-    roots = {"sun397": facets_layouts.sun397_archive(demo["sun397"], tmp_path / "copy")}
-    benchmark = complete(BENCHMARK, roots | {"svhn_full": demo["svhn_full"]})
-    build_demo(roots, tmp_path / "out", benchmark=benchmark, splits=("scenes/sun397",), allow_partial=False)
-    assert digests(tmp_path / "out")["sun397"][0] == 397 * 4
-    assert not list(tmp_path.rglob("*.pack"))
 
 
 def test_a_truncated_archive_ends_in_one_sentence_and_exit_code_2(demo, tmp_path, capsys):

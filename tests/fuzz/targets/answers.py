@@ -66,9 +66,9 @@ class _Handler(http.server.BaseHTTPRequestHandler):
 @functools.cache
 def server() -> _Answers:
     """The server, started once in a process."""
-    found = _Answers(("127.0.0.1", 0), _Handler)
-    threading.Thread(target=found.serve_forever, daemon=True).start()
-    return found
+    started = _Answers(("127.0.0.1", 0), _Handler)
+    threading.Thread(target=started.serve_forever, daemon=True).start()
+    return started
 
 
 def asked(question: Callable[[Repository], object]) -> Callable[[Path], object]:

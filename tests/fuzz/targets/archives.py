@@ -65,21 +65,21 @@ def member(name: bytes, size: bytes | int, content: bytes = b"", kind: bytes = b
     header[124 : 124 + len(field)] = field
     header[156:157] = kind
     header[257:265] = b"ustar\x0000"
-    whole = bytearray(with_checksums(bytes(header)))
-    whole[148 : 148 + len(check)] = check
-    return bytes(whole) + content + bytes(-len(content) % _BLOCK)
+    complete = bytearray(with_checksums(bytes(header)))
+    complete[148 : 148 + len(check)] = check
+    return bytes(complete) + content + bytes(-len(content) % _BLOCK)
 
 
 def fields(**values: object) -> bytes:
     """The contents of a pax header."""
-    found = b""
+    records = b""
     for key, value in values.items():
         text = f" {key.replace('__', '.')}={value}\n".encode()
         length = len(text)
         while length != len(text) + len(str(length)):
             length = len(text) + len(str(length))
-        found += str(length).encode() + text
-    return found
+        records += str(length).encode() + text
+    return records
 
 
 END = bytes(2 * _BLOCK)
@@ -149,8 +149,8 @@ def packed_cases() -> dict[str, bytes]:
 
 def unpacked(path: Path) -> object:
     """List a tar.gz, and unpack every second image of it."""
-    found = tars.compressed_members("X", path)
-    return [bytes(image) for batch in tars.unpack_targz(path, np.arange(0, len(found), 2)) for image in batch]
+    members = tars.compressed_members("X", path)
+    return [bytes(image) for batch in tars.unpack_targz(path, np.arange(0, len(members), 2)) for image in batch]
 
 
 def read_inner(folder: Path) -> object:
@@ -160,25 +160,25 @@ def read_inner(folder: Path) -> object:
 
 def zips() -> list[bytes]:
     """Zips, packed and not."""
-    found = []
+    archives = []
     for method in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
         buffer = io.BytesIO()
         with zipfile.ZipFile(buffer, "w", method) as archive:
             for name, content in FILES.items():
                 archive.writestr(f"set/{name}", content)
             archive.writestr("other/x", b"x")
-        found.append(buffer.getvalue())
-    return found
+        archives.append(buffer.getvalue())
+    return archives
 
 
 def unzipped(path: Path) -> object:
     """The names and bytes of the files of a folder in a zip."""
-    found: dict[str, _Kept] = {}
-    count = unzip.copy_members(path, "set", lambda name: found.setdefault(name, _Kept()))
-    return count, {name: kept.content for name, kept in found.items()}
+    files: dict[str, _KeptBytes] = {}
+    count = unzip.copy_members(path, "set", lambda name: files.setdefault(name, _KeptBytes()))
+    return count, {name: buffer.content for name, buffer in files.items()}
 
 
-class _Kept(io.BytesIO):
+class _KeptBytes(io.BytesIO):
     """Bytes that are still there when they are closed."""
 
     content = b""

@@ -114,21 +114,13 @@ def cifar(folder: Path) -> object:
 
 def mats() -> list[bytes]:
     """SVHN's cropped digits, with compressed variables and with plain ones."""
-    found = []
+    files = []
     for compressed in (False, True):
         buffer = io.BytesIO()
         pixels = np.random.default_rng(0).integers(0, 256, (32, 32, 3, 2), dtype=np.uint8)
         scipy.io.savemat(buffer, {"X": pixels, "y": np.array([[1], [10]], np.uint8)}, do_compression=compressed)
-        found.append(buffer.getvalue())
-    return found
-
-
-def place_kit(folder: Path, data: bytes) -> None:
-    """A development kit with this meta.mat."""
-    place = folder / "ILSVRC2012_devkit_t12" / "data"
-    place.mkdir(parents=True)
-    (place / "meta.mat").write_bytes(data)
-    (place / "ILSVRC2012_validation_ground_truth.txt").write_text("1\n2\n1\n")
+        files.append(buffer.getvalue())
+    return files
 
 
 def meta_mat(rows: object, *, name: str = "synsets", compressed: bool = False) -> bytes:
@@ -156,8 +148,8 @@ def matrix(dimensions: Sequence[int], content: bytes, *, kind: int = 9, name: by
     """A variable (kind 1 is a cell array, 2 a structure, 9 holds bytes), which has further bytes behind these."""
     flags = element(6, struct.pack("<II", kind, 0))
     shape = element(5, struct.pack(f"<{len(dimensions)}i", *dimensions))
-    whole = flags + shape + element(1, name) + content
-    return element(14, whole, len(whole) + further)
+    body = flags + shape + element(1, name) + content
+    return element(14, body, len(body) + further)
 
 
 def mat(*variables: bytes) -> bytes:
@@ -226,13 +218,6 @@ def svhn(folder: Path) -> object:
     return [bytes(image) for rows in UNPACKERS["mat"](path, np.arange(index.table.num_rows)) for image in rows]
 
 
-def kit(folder: Path) -> object:
-    """The classes of the validation images."""
-    place = folder / "ILSVRC2012_devkit_t12" / "data"
-    (place / "ILSVRC2012_validation_ground_truth.txt").write_text("1\n2\n1\n")
-    return ilsvrc_devkit.ground_truth(folder)
-
-
 TARGETS = (
     Target("pickle", "x", small, load, cases=lambda: PICKLES),
     Target(
@@ -249,6 +234,6 @@ TARGETS = (
         lambda: [meta_mat(KIT), meta_mat(KIT, compressed=True)],
         ilsvrc_devkit.ground_truth,
         cases=kits,
-        place=place_kit,
+        others=lambda: {"ILSVRC2012_devkit_t12/data/ILSVRC2012_validation_ground_truth.txt": b"1\n2\n1\n"},
     ),
 )

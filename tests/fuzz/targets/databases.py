@@ -37,16 +37,16 @@ def database(entries: int = 90) -> bytes:
 
 def changed(place: int, form: str, value: int, data: bytes | None = None) -> bytes:
     """The database with another number at one place, in the first pages at both of them."""
-    found = bytearray(database() if data is None else data)
+    content = bytearray(database() if data is None else data)
     for start in (place, place + _PAGE) if place < _PAGE else (place,):
-        struct.pack_into(f"<{form}", found, start, value)
-    return bytes(found)
+        struct.pack_into(f"<{form}", content, start, value)
+    return bytes(content)
 
 
 def number(data: bytes, place: int, form: str = "Q") -> int:
     """The number at one place."""
-    (found,) = struct.unpack_from(f"<{form}", data, place)
-    return int(found)
+    (value,) = struct.unpack_from(f"<{form}", data, place)
+    return int(value)
 
 
 def nodes(data: bytes, page: int) -> list[int]:
@@ -77,7 +77,7 @@ def cases() -> dict[str, bytes]:
         for place in nodes(data, page)
         if number(data, place + 4, "H") == 1
     ]
-    found = {
+    changes = {
         "root is a meta page": changed(_MAIN + 40, "Q", 0),
         "root is itself the last": changed(_MAIN + 40, "Q", number(data, newest * _PAGE + _MAIN + 48)),
         "root far beyond the end": changed(_MAIN + 40, "Q", 1 << 40),
@@ -100,8 +100,8 @@ def cases() -> dict[str, bytes]:
     for name, place in (fields | heads | entry).items():
         for value in _VALUES:
             form = "H" if value < 1 << 16 else "I" if value < 1 << 32 else "Q"
-            found[f"{name} is {value}"] = changed(place, form, value)
-    return found
+            changes[f"{name} is {value}"] = changed(place, form, value)
+    return changes
 
 
 TARGETS = (

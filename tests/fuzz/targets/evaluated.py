@@ -63,8 +63,8 @@ def parquet(table: pa.Table, **options: object) -> bytes:
 def scores() -> list[bytes]:
     """Scores files with and without provenance."""
     table = pa.table({"id": [f"a/{n}" for n in range(9)], "score": np.linspace(0, 1, 9), "prediction": [0, 1, 2] * 3})
-    told = table.replace_schema_metadata({METADATA: json.dumps(PROVENANCE)})
-    return [parquet(table, compression="zstd"), parquet(told, compression="none", write_page_checksum=True)]
+    with_provenance = table.replace_schema_metadata({METADATA: json.dumps(PROVENANCE)})
+    return [parquet(table, compression="zstd"), parquet(with_provenance, compression="none", write_page_checksum=True)]
 
 
 def read_release(folder: Path) -> object:

@@ -32,7 +32,7 @@ def trees() -> list[bytes]:
 def cases() -> dict[str, bytes]:
     """Entries that are no image files."""
     name = f"train/{_WNIDS[0]}/{_WNIDS[0]}_9.JPEG"
-    whole = trees()[0] + b"\n"
+    good = trees()[0] + b"\n"
     kinds = {
         "named pipe": "p",
         "folder": "d",
@@ -41,14 +41,14 @@ def cases() -> dict[str, bytes]:
         "link to nothing": "n",
         "large": "s",
     }
-    found = {kind: whole + entry(name, letter) for kind, letter in (kinds | {"large": "s"}).items()}
-    odd = entry(f"train/{_WNIDS[0]}/\x1b[2J.JPEG")
-    found |= {"file as class folder": trees()[0].splitlines()[0] + b"\n" + entry(f"train/{_WNIDS[1]}")}
-    both = entry("train?\x1b[2J/a.JPEG").replace(b"?", b"\xff")
-    return found | {
-        "control characters": whole + odd,
-        "no UTF-8": whole + odd.replace(b"\x1b", b"\xff"),
-        "folder of both": both,
+    entries = {kind: good + entry(name, letter) for kind, letter in (kinds | {"large": "s"}).items()}
+    unprintable = entry(f"train/{_WNIDS[0]}/\x1b[2J.JPEG")
+    entries |= {"file as class folder": trees()[0].splitlines()[0] + b"\n" + entry(f"train/{_WNIDS[1]}")}
+    unprintable_folder = entry("train?\x1b[2J/a.JPEG").replace(b"?", b"\xff")
+    return entries | {
+        "control characters": good + unprintable,
+        "no UTF-8": good + unprintable.replace(b"\x1b", b"\xff"),
+        "folder of both": unprintable_folder,
     }
 
 

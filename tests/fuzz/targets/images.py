@@ -36,9 +36,9 @@ def jpegs() -> list[bytes]:
 
 def pictures() -> list[bytes]:
     """Pictures in all formats that sources have, and some of their kinds."""
-    others = [encoded("PNG", mode) for mode in ("RGB", "L", "P", "RGBA", "1")]
-    others += [encoded("GIF", "P"), encoded("WEBP"), encoded("WEBP", lossless=True), encoded("BMP")]
-    return [*jpegs(), *others, encoded("TIFF"), encoded("TIFF", compression="tiff_lzw")]
+    other_pictures = [encoded("PNG", mode) for mode in ("RGB", "L", "P", "RGBA", "1")]
+    other_pictures += [encoded("GIF", "P"), encoded("WEBP"), encoded("WEBP", lossless=True), encoded("BMP")]
+    return [*jpegs(), *other_pictures, encoded("TIFF"), encoded("TIFF", compression="tiff_lzw")]
 
 
 def chunk(kind: bytes, data: bytes) -> bytes:

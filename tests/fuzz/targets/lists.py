@@ -31,20 +31,10 @@ def beside(key: str):
     return read
 
 
-def placed(file: str, others: Mapping[str, str]):
-    """Writes the list and the other files."""
-
-    def place(folder: Path, data: bytes) -> None:
-        for name, content in {**{name: text.encode() for name, text in others.items()}, file: data}.items():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes(content)
-
-    return place
-
-
-def of_source(name: str, key: str, file: str, text: str, others: Mapping[str, str]) -> Target:
+def of_source(name: str, key: str, file: str, text: str, other_files: Mapping[str, str]) -> Target:
     """The target of a list that lies beside a source's images and other lists."""
-    return Target(name, file, lambda: variants(text), beside(key), place=placed(file, others))
+    others = {path: content.encode() for path, content in other_files.items()}
+    return Target(name, file, lambda: variants(text), beside(key), others=lambda: others)
 
 
 VAL = "ILSVRC2012_val_0000000"

@@ -33,7 +33,7 @@ def mirrors() -> list[bytes]:
         {"compression": "none", "write_page_index": True},
         {**plain, "column_encoding": delta},
     ]
-    return [_file(pa.binary(), **one) for one in options] + [_file(pa.large_binary())]
+    return [_file(pa.binary(), **file_options) for file_options in options] + [_file(pa.large_binary())]
 
 
 def _file(of_bytes: pa.DataType, **options: object) -> bytes:
@@ -51,7 +51,7 @@ def read(folder: Path) -> object:
     index = open_source(SOURCES["food101"], folder, ("images",))
     rows = np.arange(index.table.num_rows)
     return index.table.to_pylist(), [
-        bytes(one) for batch in parquet.unpack_parquet(folder / _FILE, rows) for one in batch
+        bytes(image) for batch in parquet.unpack_parquet(folder / _FILE, rows) for image in batch
     ]
 
 

@@ -41,22 +41,11 @@ def release() -> dict[str, bytes]:
     folder = Path(tempfile.mkdtemp())
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     root = make_release(folder / "release", SPLITS, shards=2)
-    found = {path.relative_to(root).as_posix(): path for path in sorted(root.rglob("*")) if path.is_file()}
-    return {name: path.read_bytes() for name, path in found.items() if not name.startswith(".state")}
+    paths = {path.relative_to(root).as_posix(): path for path in sorted(root.rglob("*")) if path.is_file()}
+    return {name: path.read_bytes() for name, path in paths.items() if not name.startswith(".state")}
 
 
-def place(file: str):
-    """Writes the release with one file replaced."""
-
-    def write(folder: Path, data: bytes) -> None:
-        for name, content in {**release(), file: data}.items():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            (folder / name).write_bytes(content)
-
-    return write
-
-
-def here(tasks: Sequence[FileTask], workers: int, advance: object) -> list[Outcome]:
+def in_this_process(tasks: Sequence[FileTask], workers: int, advance: object) -> list[Outcome]:
     """Run the checks in this process, under its limits."""
     return [task.run(lambda images, size: None) for task in tasks]
 
@@ -66,11 +55,11 @@ def verified(folder: Path) -> object:
     problems = Problems()
     manifest = check_manifest.load_manifest(folder, problems)
     if manifest is not None:
-        with mock.patch.object(verify, "_run", here):
-            found, _ = verify.verify(
+        with mock.patch.object(verify, "_run", in_this_process):
+            other_problems, _ = verify.verify(
                 folder, manifest, Scope.of(manifest, decode=True), workers=1, advance=lambda size: None
             )
-        problems.merge(found)
+        problems.merge(other_problems)
     if problems.total():
         raise BuildError(f"{'; '.join(problems.lines())}.")
     return manifest
@@ -79,7 +68,7 @@ def verified(folder: Path) -> object:
 def of_release(name: str, file: str, cases: Callable[[bytes], dict[str, bytes]] = lambda good: {}) -> Target:
     """The target of one file of a release; `cases` makes named ones of the good file."""
     return Target(
-        name, file, lambda: [release()[file]], verified, place=place(file), cases=lambda: cases(release()[file])
+        name, file, lambda: [release()[file]], verified, others=release, cases=lambda: cases(release()[file])
     )
 
 
@@ -125,7 +114,7 @@ def audited(folder: Path) -> object:
 
 def of_audit(name: str, file: str) -> Target:
     """The target of one file of a release that is audited."""
-    return Target(name, file, lambda: [release()[file]], audited, place=place(file))
+    return Target(name, file, lambda: [release()[file]], audited, others=release)
 
 
 def paged(folder: Path) -> object:
@@ -139,7 +128,7 @@ def paged(folder: Path) -> object:
 TARGETS = (
     of_audit("audit-index", "index/bench/test.parquet"),
     of_audit("audit-shard", "data/bench/test-00001-of-00002.parquet"),
-    Target("page-index", INDEX, lambda: [release()[INDEX]], paged, place=place(INDEX)),
+    Target("page-index", INDEX, lambda: [release()[INDEX]], paged, others=release),
     of_release("release-manifest", "manifest.json"),
     of_release("release-card", "README.md"),
     of_release("release-exclusions", "excluded/bench.csv"),

@@ -30,7 +30,7 @@ def images() -> list[tuple[Original, np.ndarray]]:
     generator = np.random.default_rng(0)
     prepared = generator.integers(12, 244, (len(IDS), SIDE, SIDE, 3), dtype=np.uint8)
     pixels = (prepared + generator.integers(-12, 13, prepared.shape)).astype(np.uint8)
-    originals = [Original(name, generator.bytes(500), one) for name, one in zip(IDS, prepared, strict=True)]
+    originals = [Original(name, generator.bytes(500), image) for name, image in zip(IDS, prepared, strict=True)]
     return list(zip(originals, pixels, strict=True))
 
 
@@ -51,18 +51,18 @@ def files() -> list[bytes]:
 
 def opened(sealed: Sequence[bytes]) -> list[np.ndarray]:
     """Open residuals in the order of the originals."""
-    found = []
+    opened_images = []
     for residual, (original, pixels) in zip(sealed, images(), strict=True):
-        digests = [rgb_sha256(one[np.newaxis])[0] for one in (original.prepared, pixels)]
-        found.append(open_row(residual, original, prepared_sha256=digests[0], content_sha256=digests[1]))
-        assert np.array_equal(found[-1], pixels), "wrong pixels"
-    return found
+        digests = [rgb_sha256(image[np.newaxis])[0] for image in (original.prepared, pixels)]
+        opened_images.append(open_row(residual, original, prepared_sha256=digests[0], content_sha256=digests[1]))
+        assert np.array_equal(opened_images[-1], pixels), "wrong pixels"
+    return opened_images
 
 
 def read_file(folder: Path) -> object:
     """Open all residuals of a file."""
-    found = published_residuals([folder / "x.parquet"], pa.chunked_array([IDS]), SIDE)
-    return opened([one for some in found for one in some])
+    batches = published_residuals([folder / "x.parquet"], pa.chunked_array([IDS]), SIDE)
+    return opened([residual for batch in batches for residual in batch])
 
 
 def read_cell(folder: Path) -> object:

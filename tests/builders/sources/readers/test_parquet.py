@@ -2,7 +2,6 @@
 
 import json
 import os
-import random
 
 import numpy as np
 import pyarrow as pa
@@ -47,8 +46,8 @@ def write(root, image=None, label=(0, 1), metadata=FEATURES, **options):
 @pytest.mark.parametrize("of_bytes", [pa.large_binary(), pa.binary_view(), pa.binary()], ids=str)
 def test_faithful_variants_are_read_as_the_same_images(tmp_path, of_path, of_bytes):
     write(tmp_path, images(of_bytes, of_path), pa.array([0, 100], pa.uint64()))
-    found = contents(open_source(SOURCES["food101"], tmp_path, ("images",)))
-    assert found == {
+    read_images = contents(open_source(SOURCES["food101"], tmp_path, ("images",)))
+    assert read_images == {
         ("images", "apple_pie", "apple_pie/1.jpg"): b"one",
         ("images", "waffles", "waffles/2.jpg"): b"two",
     }
@@ -189,9 +188,9 @@ def test_encrypted_files(tmp_path, plaintext):
     path = write(tmp_path)
     table = pq.read_table(path)
     columns = ["image.bytes", "image.path", "label"]
-    wanted = pe.EncryptionConfiguration(footer_key="f", column_keys={"c": columns}, plaintext_footer=plaintext)
+    configuration = pe.EncryptionConfiguration(footer_key="f", column_keys={"c": columns}, plaintext_footer=plaintext)
     factory = pe.CryptoFactory(lambda _: _Kms())
-    properties = factory.file_encryption_properties(pe.KmsConnectionConfig(), wanted)
+    properties = factory.file_encryption_properties(pe.KmsConnectionConfig(), configuration)
     with pq.ParquetWriter(path, table.schema, encryption_properties=properties) as writer:
         writer.write_table(table)
     assert f"{path} cannot be read as Parquet (C" in refusal("food101", tmp_path)
@@ -239,8 +238,8 @@ def test_images_of_some_rows_come_in_order_whatever_the_row_groups(tmp_path):
     values = [(b"image %d" % number, f"{number}.jpg") for number in range(300)]
     path = write(tmp_path, images(values=values), [0] * 300, row_group_size=130)
     rows = np.array([0, 63, 64, 129, 130, 131, 299])
-    found = [bytes(image) for batch in parquet.unpack_parquet(path, rows) for image in batch]
-    assert found == [b"image %d" % row for row in rows]
+    unpacked = [bytes(image) for batch in parquet.unpack_parquet(path, rows) for image in batch]
+    assert unpacked == [b"image %d" % row for row in rows]
     with pytest.raises(BuildError, match=r"it had more than 300 rows when it was indexed"):
         list(parquet.unpack_parquet(path, np.array([5, 300])))
 
@@ -256,26 +255,6 @@ def read_all(path):
     shard = parquet.read_shard("A mirror", path)
     repr(shard.names.to_pylist() + shard.labels.to_pylist() + list(shard.label_names or ()))
     return [bytes(image) for batch in parquet.unpack_parquet(path, np.arange(len(shard.names))) for image in batch]
-
-
-def test_flipped_bits_and_cuts_are_read_or_refused(tmp_path):
-    """The whole file and its footer, each place with its own bit, chosen by a seeded generator."""
-    draw = random.Random(20)
-    path = write(tmp_path, write_page_checksum=True, row_group_size=1)
-    data = path.read_bytes()
-    size = int.from_bytes(data[-8:-4], "little")
-    refused = 0
-    for place in [*draw.sample(range(len(data)), 150), *draw.sample(range(len(data) - 8 - size, len(data)), 150)]:
-        damaged = bytearray(data)
-        damaged[place] ^= 1 << draw.randrange(8)
-        path.write_bytes(damaged if draw.random() < 0.8 else data[:place])
-        try:
-            read_all(path)
-        except BuildError as error:
-            refused += 1
-            assert "\n" not in str(error)
-            assert str(path) in str(error)
-    assert refused > 100
 
 
 def test_a_page_whose_checksum_does_not_fit(tmp_path):

@@ -48,37 +48,38 @@ def in_tars(root):
             add(outer, folder, (root / "inner.tar").read_bytes())
     path = root / "x.tar"
     with path.open("rb") as file:
-        found = {member.name: member for member in tars.members(path)}
+        outer_members = {member.name: member for member in tars.members(path)}
         inner = []
-        for name, member in found.items():
+        for name, member in outer_members.items():
             file.seek(member.offset)
             (root / "inner.tar").write_bytes(file.read(member.size))
-            moved = [one._replace(offset=one.offset + member.offset) for one in tars.members(root / "inner.tar")]
+            members = tars.members(root / "inner.tar")
+            moved = [one._replace(offset=one.offset + member.offset) for one in members]
             inner.append((name, path, moved))
     return trees.in_tars(root, path, inner)
 
 
 @pytest.mark.parametrize("make", [in_folders, in_archive("tar"), in_archive("tar.gz"), in_misnamed, in_tars])
 def test_a_pattern_finds_the_same_in_any_tree(tmp_path, make):
-    found = match(make(tmp_path), PATTERN)
-    groups = {name: values.to_pylist() for name, values in found.groups.items()}
+    files = match(make(tmp_path), PATTERN)
+    groups = {name: values.to_pylist() for name, values in files.groups.items()}
     assert sorted(zip(groups["class_id"], groups["number"], strict=True)) == [("a", "2"), ("b", "1"), ("b", "10")]
-    assert found.other_names == ["a/x.txt", "b/\u00e9.jpg"]
-    if found.tree.how == "span":
-        data = (tmp_path / found.rows["file"][0].as_py()).read_bytes()
-        contents = [data[row["offset"] : row["offset"] + row["size"]] for row in found.rows.to_pylist()]
+    assert files.other_names == ["a/x.txt", "b/\u00e9.jpg"]
+    if files.tree.how == "span":
+        data = (tmp_path / files.rows["file"][0].as_py()).read_bytes()
+        contents = [data[row["offset"] : row["offset"] + row["size"]] for row in files.rows.to_pylist()]
         assert dict(zip(groups["number"], contents, strict=True)) == CONTENTS
-    if found.tree.how == "file":
-        files = zip(groups["number"], found.rows["file"].to_pylist(), strict=True)
-        assert {number: (tmp_path / file).read_bytes() for number, file in files} == CONTENTS
+    if files.tree.how == "file":
+        paths = zip(groups["number"], files.rows["file"].to_pylist(), strict=True)
+        assert {number: (tmp_path / file).read_bytes() for number, file in paths} == CONTENTS
 
 
 def test_names_that_are_not_utf_8_are_others(tmp_path):
     tree(tmp_path, {"1.jpg": ""})
     (tmp_path / os.fsdecode(b"caf\xe9.jpg")).touch()
-    found = match(trees.in_folders(tmp_path, tmp_path), r"(?P<id>.*)\.jpg")
-    assert found.groups["id"].to_pylist() == ["1"]
-    (stray,) = found.strays(lambda name: "odd")
+    files = match(trees.in_folders(tmp_path, tmp_path), r"(?P<id>.*)\.jpg")
+    assert files.groups["id"].to_pylist() == ["1"]
+    (stray,) = files.strays(lambda name: "odd")
     assert stray.path == "caf\ufffd.jpg"
 
 
@@ -94,10 +95,10 @@ def test_a_repeated_group_has_the_same_text_or_none():
 
 def test_images_left_out_are_others_for_a_reason(tmp_path):
     tree(tmp_path, dict.fromkeys(("1", "2", "3", "x"), ""))
-    found = match(trees.in_folders(tmp_path, tmp_path), "(?P<id>[0-9])")
-    kept = found.filter(pa.array([True, False, True]), "not listed").select(pa.array([True, False]))
-    assert kept.groups["id"].to_pylist() == ["1"]
-    assert {stray.path: stray.reason for stray in kept.strays(lambda _: "not named")} == {
+    files = match(trees.in_folders(tmp_path, tmp_path), "(?P<id>[0-9])")
+    selected = files.filter(pa.array([True, False, True]), "not listed").select(pa.array([True, False]))
+    assert selected.groups["id"].to_pylist() == ["1"]
+    assert {stray.path: stray.reason for stray in selected.strays(lambda _: "not named")} == {
         "2": "not listed",
         "x": "not named",
     }

@@ -9,8 +9,6 @@ import struct
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from builders.demo.python2_pickle import python2_pickle
 from builders.errors import BuildError
@@ -148,8 +146,8 @@ def test_states_are_remembered_and_not_set():
 
 @pytest.mark.parametrize("cut", [0, 1, 2, 30, 200, -1])
 def test_a_pickle_cut_short(cut):
-    whole = python2_pickle({"data": np.zeros((2, 3072), np.uint8), "fine_labels": [1, 2]})
-    assert "place cannot be read as a pickle" in refusal(whole[:cut])
+    complete = python2_pickle({"data": np.zeros((2, 3072), np.uint8), "fine_labels": [1, 2]})
+    assert "place cannot be read as a pickle" in refusal(complete[:cut])
 
 
 @pytest.mark.parametrize("value", [[1], "text", 3])
@@ -170,20 +168,6 @@ def test_python2_pickles_are_those_that_the_standard_unpickler_reads():
     opcodes = {opcode.name for opcode, _, _ in pickletools.genops(SMALL)}
     assert {"BINSTRING", "SHORT_BINSTRING", "GLOBAL", "REDUCE", "BUILD"} <= opcodes
     assert not {"BINUNICODE", "BINBYTES", "SHORT_BINBYTES", "STACK_GLOBAL", "FRAME"} & opcodes
-
-
-@settings(max_examples=500)
-@given(st.lists(st.tuples(st.integers(0, len(SMALL) - 1), st.integers(0, 255)), min_size=1, max_size=4))
-def test_damaged_bytes_give_a_value_or_a_sentence(changes):
-    damaged = bytearray(SMALL)
-    for place, byte in changes:
-        damaged[place] = byte
-    try:
-        value = load(bytes(damaged))
-    except BuildError as error:
-        assert "\n" not in str(error)
-    else:
-        assert isinstance(value, dict)
 
 
 def array_of(data):
@@ -256,9 +240,9 @@ def test_bombs_are_refused_in_time_and_memory():
     """In a child with limits: the first, of 492 bytes, used to take 20 seconds."""
     outcomes = run_cases("tests.fuzz.targets.arrays:pickle")
     assert set(outcomes) == set(WORDS)
-    for name, said in WORDS.items():
+    for name, reason in WORDS.items():
         assert outcomes[name].kind == "refused", (name, outcomes[name])
-        assert said in outcomes[name].message, (name, outcomes[name])
+        assert reason in outcomes[name].message, (name, outcomes[name])
 
 
 def test_plain_values_may_be_used_twice():
@@ -266,8 +250,8 @@ def test_plain_values_may_be_used_twice():
     value = {"data": [text_, text_, 1.5, None, True], "more": [text_, 2**63]}
     for protocol in (0, 1, 2, 3, 4, 5):
         assert load(pickle.dumps(value, protocol)) == value
-    same = [1]
-    assert TWICE in refusal(pickle.dumps({"one": same, "two": same}, 2))
+    shared = [1]
+    assert TWICE in refusal(pickle.dumps({"one": shared, "two": shared}, 2))
 
 
 def test_a_pickle_that_python_3_wrote_again_is_called_one():

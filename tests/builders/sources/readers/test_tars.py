@@ -1,5 +1,4 @@
 import gzip
-import io
 import os
 import re
 import tarfile
@@ -48,9 +47,9 @@ def test_files_are_those_of_tarfile(tmp_path, form, extra, fields):
     path = packed(tmp_path / "x.tar", form, FILES | extra, **fields)
     with tarfile.open(path) as archive:
         expected = [(info.name, info.offset_data, info.size) for info in archive if info.isreg()]
-    found = tars.members(path)
-    assert [(f"{m.folder}/{m.name}".lstrip("/"), m.offset, m.size) for m in found] == expected
-    assert read(path, found) == {name.rpartition("/")[2]: content for name, content in (FILES | extra).items()}
+    members = tars.members(path)
+    assert [(f"{m.folder}/{m.name}".lstrip("/"), m.offset, m.size) for m in members] == expected
+    assert read(path, members) == {name.rpartition("/")[2]: content for name, content in (FILES | extra).items()}
 
 
 def test_a_size_in_two_to_the_eighth_is_read(tmp_path):
@@ -70,10 +69,10 @@ def test_inner_tars_are_found_inside_the_outer_file(tmp_path):
         for name, form, fields in (("z", tarfile.USTAR_FORMAT, {}), ("a", tarfile.PAX_FORMAT, {"mtime": 0.5})):
             add(archive, f"{name}.tar", packed(tmp_path / "inner.tar", form, **fields).read_bytes())
         add(archive, "readme.txt", b"hello")
-    found = {name: read(path, members) for name, members in tars.nested_members(path)}
+    contents = {name: read(path, members) for name, members in tars.nested_members(path)}
     inner = {name.rpartition("/")[2]: content for name, content in FILES.items()}
-    assert found == {"a.tar": inner, "readme.txt": {}, "z.tar": inner}
-    assert list(found) == ["a.tar", "readme.txt", "z.tar"]
+    assert contents == {"a.tar": inner, "readme.txt": {}, "z.tar": inner}
+    assert list(contents) == ["a.tar", "readme.txt", "z.tar"]
 
 
 def refused(path):
@@ -84,38 +83,17 @@ def refused(path):
     return str(caught.value)
 
 
-@pytest.mark.parametrize("cut", [0, 100, 512, 1024, 1200, 1600, 2048, 4096])
-def test_an_archive_cut_short_is_refused(tmp_path, cut):
-    path = packed(tmp_path / "x.tar")
-    path.write_bytes(path.read_bytes()[:cut])
-    assert "Download the archive again" in refused(path)
-
-
 def test_a_compressed_archive_is_refused(tmp_path):
     with tarfile.open(tmp_path / "x.tar", "w:gz") as archive:
         add(archive, "a.jpg", b"a")
     assert "uncompressed" in refused(tmp_path / "x.tar")
 
 
-def test_a_file_in_pieces_is_refused(tmp_path):
-    path = packed(tmp_path / "x.tar", tarfile.GNU_FORMAT, {"a.jpg": b"a"}, type=tarfile.GNUTYPE_SPARSE)
-    assert "in pieces" in refused(path)
-
-
-def test_an_inner_archive_cut_short_is_refused(tmp_path):
-    inner = packed(tmp_path / "inner.tar", files={"a.jpg": b"a" * 2000}).read_bytes()
-    with tarfile.open(tmp_path / "outer.tar", "w") as archive:
-        add(archive, "n.tar", inner[:2048])
-        add(archive, "next.tar", io.BytesIO(inner).getvalue())
-    with pytest.raises(BuildError, match="cut short"):
-        list(tars.nested_members(tmp_path / "outer.tar"))
-
-
 def test_members_keep_the_folder_that_the_archive_spells(tmp_path):
     files = {"top.jpg": b"", "./a/one.jpg": b"", "d/" * 80 + "long.jpg": b""}
     for form in (tarfile.USTAR_FORMAT, tarfile.GNU_FORMAT):
-        found = tars.members(packed(tmp_path / "x.tar", form, files))
-        assert [member.folder for member in found] == ["", "./a", ("d/" * 80).rstrip("/")]
+        members = tars.members(packed(tmp_path / "x.tar", form, files))
+        assert [member.folder for member in members] == ["", "./a", ("d/" * 80).rstrip("/")]
 
 
 def compressed(path, files=FILES):
@@ -126,8 +104,8 @@ def compressed(path, files=FILES):
 
 def test_a_compressed_archive_is_listed_by_number_and_unpacked_by_it(tmp_path):
     path = compressed(tmp_path / "x.tar.gz")
-    found = tars.compressed_members("X", path)
-    assert [(m.name, m.folder, m.offset, m.size) for m in found] == [
+    members = tars.compressed_members("X", path)
+    assert [(m.name, m.folder, m.offset, m.size) for m in members] == [
         ("a.jpg", "", 0, 700),
         ("empty.jpg", "", 1, 0),
         ("b.jpg", "folder", 2, 512),
@@ -238,20 +216,20 @@ def test_hostile_archives_are_refused_in_time_and_memory(target, words, read):
     outcomes = run_cases(f"tests.fuzz.targets.archives:{target}")
     assert {name for name, outcome in outcomes.items() if outcome.kind == "value"} == read
     assert set(outcomes) == read | set(words)
-    for name, said in words.items():
+    for name, reason in words.items():
         assert outcomes[name].kind == "refused", (name, outcomes[name])
         message = outcomes[name].message
         if target == "nested-tar":  # all places are one header further on
-            said, message = re.sub(r"byte [0-9,]+", "", said), re.sub(r"byte [0-9,]+", "", message)
+            reason, message = re.sub(r"byte [0-9,]+", "", reason), re.sub(r"byte [0-9,]+", "", message)
         # Compressed, what is missing is found where the next header should be.
-        assert said in message or (target == "tar.gz" and CUT in message), (name, message)
+        assert reason in message or (target == "tar.gz" and CUT in message), (name, message)
 
 
 def test_names_in_an_archive_are_no_places(tmp_path):
     for name in ("absolute name", "name that goes up"):
         (tmp_path / "x.tar").write_bytes(CASES[name])
-        ((found, folder),) = [(member.name, member.folder) for member in tars.members(tmp_path / "x.tar")]
-        assert found == "unknown-detection.jpg"
+        ((file_name, folder),) = [(member.name, member.folder) for member in tars.members(tmp_path / "x.tar")]
+        assert file_name == "unknown-detection.jpg"
         assert folder in ("/etc", "../..")
     assert [path.name for path in tmp_path.iterdir()] == ["x.tar"]
 
