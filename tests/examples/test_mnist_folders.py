@@ -88,8 +88,8 @@ def test_the_folders_become_a_release_on_which_a_model_trains(written, tmp_path)
     assert run("--idx", written[0], "--out", tmp_path / "mnist", "--noise", tmp_path / "noise").exit_code == 0
     unknown = [f"--unknown=far:{kind}={tmp_path / 'noise' / kind}" for kind in ("gaussian", "uniform")]
     release = tmp_path / "release"
-    arguments = [f"--in-distribution={tmp_path / 'mnist'}", *unknown, "--name=mnist", f"--out={release}", "--quiet"]
-    assert build(arguments) == 0
+    flags = [f"--in-distribution={tmp_path / 'mnist'}", *unknown, "--name=mnist", f"--out={release}", "--quiet"]
+    assert build(flags) == 0
     words = [f"--release={release}", "--known=mnist-train", f"--model={EXAMPLES / 'mnist_cnn.py'}:mnist_cnn"]
     with pytest.raises(SystemExit) as ended:
         train.main([*words, "--optimizer=adam", "--epochs=2", "--device=cpu", f"--out={tmp_path / 'adam'}"])

@@ -178,14 +178,8 @@ def test_jobs_never_share_a_device(tmp_path):
 def test_a_cluster_s_training_that_is_killed_goes_on_to_the_same_weights(digits_release, tmp_path):
     """Its worker is killed behind the first epoch: the command ends with it, and the task is run again."""
     many = (*QUICK, "--epochs=20")  # so that the first is not the last by the time that it is noticed
-    arguments = ["--config=digits", "--methods=ce", "--seeds=1", f"--model={NETS}:small", f"--out={tmp_path}"]
-    command = [
-        sys.executable,
-        str(EXAMPLES / "reproduce.py"),
-        f"--release={digits_release}",
-        *arguments,
-        "--executor=ray",
-    ]
+    flags = ["--config=digits", "--methods=ce", "--seeds=1", f"--model={NETS}:small", f"--out={tmp_path}"]
+    command = [sys.executable, str(EXAMPLES / "reproduce.py"), f"--release={digits_release}", *flags, "--executor=ray"]
     with start_cluster(num_cpus=2) as cluster:
         command += [f"--ray-address={cluster.address}", *many]
         environment = {**os.environ, "PYTHONPATH": str(EXAMPLES.parent)}
@@ -204,8 +198,8 @@ def test_a_cluster_s_training_that_is_killed_goes_on_to_the_same_weights(digits_
     assert out.startswith("1 of 1 trained and scored\n")
     log = (tmp_path / "logs" / "ce-seed0.log").read_text()
     counts = [
-        log.count(f"$ {sys.executable} {command_}")
-        for command_ in (EXAMPLES / "train.py", "-m unknown_detection evaluate extract")
+        log.count(f"$ {sys.executable} {step}")
+        for step in (EXAMPLES / "train.py", "-m unknown_detection evaluate extract")
     ]
     assert counts == [2, 1]
     alone = ["--known=digits-train", "--method=ce", "--seed=0", "--device=cpu", f"--out={tmp_path / 'alone'}"]

@@ -142,8 +142,8 @@ def test_energy_loss_by_hand(kind):
     loss = train.energy_loss(zeros[:1], torch.tensor([1]), zeros, (-2.0, 0.0))
     expected = math.log(2) + 0.1 * ((2 - math.log(2)) ** 2 + math.log(2) ** 2)
     assert loss.item() == pytest.approx(expected, rel=1e-6)
-    loss_ = train.energy_loss(zeros[:1], torch.tensor([1]), zeros, (0.0, -2.0))
-    assert loss_.item() == pytest.approx(math.log(2), rel=1e-6)
+    within = train.energy_loss(zeros[:1], torch.tensor([1]), zeros, (0.0, -2.0))
+    assert within.item() == pytest.approx(math.log(2), rel=1e-6)
 
 
 # Images.
@@ -286,16 +286,9 @@ QUICK = ("--epochs=4", "--batch=32", "--external=digits/external_validation", "-
 
 def run(release, out, *more, model="small"):
     """Train as on a command line; returns the exit code."""
-    arguments = [
-        f"--release={release}",
-        "--known=digits-train",
-        f"--model={NETS}:{model}",
-        f"--out={out}",
-        *QUICK,
-        *more,
-    ]
+    flags = [f"--release={release}", "--known=digits-train", f"--model={NETS}:{model}", f"--out={out}", *QUICK, *more]
     with pytest.raises(SystemExit) as ended:
-        train.main(arguments)
+        train.main(flags)
     return ended.value.code
 
 
@@ -435,9 +428,9 @@ def test_a_compiled_model_has_the_names_of_a_plain_one(digits_release, tmp_path)
 
 def test_the_cifar_release_trains_with_its_own_external_images(cifar_release, tmp_path):
     """With the options of the page: `--known cifar-train`, and `cifar-external` for external images by default."""
-    arguments = ["--known=cifar-train", "--method=oe", f"--model={NETS}:small", "--epochs=1", "--device=cpu"]
+    flags = ["--known=cifar-train", "--method=oe", f"--model={NETS}:small", "--epochs=1", "--device=cpu"]
     with pytest.raises(SystemExit) as ended:
-        train.main([f"--release={cifar_release}", *arguments, f"--out={tmp_path / 'out'}"])
+        train.main([f"--release={cifar_release}", *flags, f"--out={tmp_path / 'out'}"])
     assert ended.value.code == 0
     assert len(log(tmp_path / "out")) == 1
 
@@ -457,16 +450,9 @@ def test_a_release_of_folders_trains(tmp_path, capsys):
     release = tmp_path / "release"
     folders = ["--in-distribution", str(tmp_path / "known"), "--unknown", f"far={tmp_path / 'unknown'}"]
     assert build([*folders, "--out", str(release), "--workers=1", "--quiet"]) == 0, capsys.readouterr().err
-    arguments = [
-        "--known=folder-train",
-        f"--model={NETS}:small",
-        "--epochs=3",
-        "--batch=8",
-        "--rate=0.03",
-        "--device=cpu",
-    ]
+    flags = ["--known=folder-train", f"--model={NETS}:small", "--epochs=3", "--batch=8", "--rate=0.03", "--device=cpu"]
     with pytest.raises(SystemExit) as ended:
-        train.main([f"--release={release}", *arguments, f"--out={tmp_path / 'out'}"])
+        train.main([f"--release={release}", *flags, f"--out={tmp_path / 'out'}"])
     assert ended.value.code == 0
     assert log(tmp_path / "out")[-1]["validation_accuracy"] > 0.7
 

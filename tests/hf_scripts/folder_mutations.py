@@ -19,10 +19,11 @@ from PIL import Image
 
 from builders.card.card import write_card_and_manifest
 from builders.errors import BuildError
-from builders.release.duplicates import counted, read_pairs, write_pairs
+from builders.release.duplicates import read_pairs
 from builders.release.entries import Manifest
 from builders.release.layout import Layout
 from builders.release.manifest import file_entry, parse
+from tests.hf_scripts.pair_tables import replace_pairs
 from tests.hf_scripts.tampering import replace, write_shard
 from tests.manifests import as_json, manifest_of, write_json
 from tests.mutations import VALUES, places
@@ -350,11 +351,7 @@ def change_pairs(folder):
         pairs.pop(folder.random.randrange(len(pairs)))
     else:
         pairs.append(pairs[0]._replace(id="source/train/101.png", distance=folder.random.choice([0.0, 0.2])))
-    path.unlink()
-    write_pairs(path, pairs)
-    manifest = manifest_of(folder.root)
-    manifest["duplicates"] |= {"rows": len(pairs), "counts": as_json(counted(pairs))}
-    write_json(folder.root, manifest)
+    replace_pairs(folder.root, pairs)
 
 
 # Images

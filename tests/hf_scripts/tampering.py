@@ -1,6 +1,7 @@
 """Damages one thing in a copy of a whole release, for tests that expect `verify` to say so in one sentence."""
 
 import hashlib
+import os
 
 import msgspec
 import pyarrow as pa
@@ -50,6 +51,19 @@ def check(copy, capsys):
         return code, out.splitlines()
 
     return run
+
+
+def replace_by(kind, path):
+    """A FIFO, a folder or a device in place of a file; a FIFO without a writer would keep whoever opens it waiting."""
+    path.unlink()
+    {"fifo": os.mkfifo, "folder": os.mkdir, "device": lambda path: path.symlink_to("/dev/zero")}[kind](path)
+
+
+def list_exclusions(root):
+    """The digest of the table of exclusions that is there, in the manifest."""
+    manifest = manifest_of(root)
+    manifest["configs"]["imagenet"]["excluded"] = entry_of(root, "excluded/imagenet.csv")
+    save_manifest(root, manifest)
 
 
 def without_notes(lines):

@@ -36,10 +36,15 @@ LABELS = ["n01443537", "yes", "1e5", "0x1f", "no: colon", "ünïcode"]
 def built(request):
     """A built release and its manifest."""
     root = request.getfixturevalue(request.param)
-    return root, json.loads((root / "manifest.json").read_text(encoding="utf-8"))
+    return root, manifest_of(root)
+
+
+def card_of(root):
+    return front_of((root / "README.md").read_text(encoding="utf-8"))
 
 
 def front_of(text):
+    """The YAML of a card, and what follows it."""
     start, front, body = text.split("---\n", 2)
     assert start == ""
     return yaml.safe_load(front), body
@@ -51,7 +56,7 @@ def without_state(release, root):
 
 def test_the_yaml_leads_datasets_to_the_files_and_counts_of_every_config(built):
     root, manifest = built
-    front, _ = front_of((root / "README.md").read_text(encoding="utf-8"))
+    front, _ = card_of(root)
     infos = DatasetInfosDict.from_directory(str(root))
     for config in front["configs"]:
         name = config["config_name"]
@@ -64,9 +69,7 @@ def test_the_yaml_leads_datasets_to_the_files_and_counts_of_every_config(built):
         assert {str(split) for split in data_files} == set(entry["splits"])
         for split, its in entry["splits"].items():
             listed = [its["index"]] if name.endswith("-index") else its["data"]
-            assert [Path(path).relative_to(root).as_posix() for path in data_files[split]] == [
-                f["path"] for f in listed
-            ]
+            assert [Path(path) for path in data_files[split]] == [root / item["path"] for item in listed]
             assert infos[name].splits[split].num_examples == its["rows"]
             assert infos[name].splits[split].num_bytes == sum(item["bytes"] for item in listed)
     assert {config["config_name"] for config in front["configs"]} == set(infos)
@@ -111,7 +114,7 @@ def test_label_names_that_yaml_would_take_for_something_else(tmp_path):
 @pytest.mark.parametrize("streaming", [False, True])
 def test_shards_are_found_by_one_pattern(tmp_path, streaming):
     root = make_release(tmp_path / "release", {"bench/test": range(8), "bench/test_ood": range(6)}, shards=3)
-    front, _ = front_of((root / "README.md").read_text(encoding="utf-8"))
+    front, _ = card_of(root)
     assert front["configs"][0]["data_files"] == [
         {"split": "test", "path": "data/bench/test-*-of-00003.parquet"},
         {"split": "test_ood", "path": "data/bench/test_ood-*-of-00003.parquet"},
@@ -163,7 +166,7 @@ def test_a_wrong_count_in_the_yaml_would_be_refused(cifar_release, tmp_path):
 
 def test_tables_have_every_split_and_what_each_rule_leaves_out(built):
     root, manifest = built
-    _, text = front_of((root / "README.md").read_text(encoding="utf-8"))
+    _, text = card_of(root)
     for name, config in manifest["configs"].items():
         lines = read_excluded(root / config["excluded"]["path"])
         for split, entry in config["splits"].items():
@@ -214,7 +217,7 @@ def test_nothing_in_the_card_names_a_place_on_this_machine(built):
 
 
 def test_an_index_only_release_shows_how_to_load_its_index(cifar_release):
-    manifest = json.loads((cifar_release / "manifest.json").read_text(encoding="utf-8"))
+    manifest = manifest_of(cifar_release)
     for split in manifest["configs"]["cifar"]["splits"].values():
         split["data"] = []
     front, text = front_of(card.card_text(typed(manifest)))
@@ -224,15 +227,12 @@ def test_an_index_only_release_shows_how_to_load_its_index(cifar_release):
 
 
 def test_withdrawn_rows_and_the_version_are_named(cifar_release):
-    manifest = json.loads((cifar_release / "manifest.json").read_text(encoding="utf-8"))
-    row = {
-        "id": "dtd/banded/banded_0002.jpg#fixed-resize-32",
-        "split": "cifar/far_ood_dtd",
-        "reason": "its owner asked",
-    }
+    manifest = manifest_of(cifar_release)
+    name = "dtd/banded/banded_0002.jpg#fixed-resize-32"
+    row = {"id": name, "split": "cifar/far_ood_dtd", "reason": "its owner asked"}
     published = {"withdrawn": [row], "version": "2.0.0", "repository": "org/name"}
     _, text = front_of(card.card_text(typed(manifest | published)))
-    assert f"- `{row['id']}` (cifar/far_ood_dtd): its owner asked" in text
+    assert f"- `{name}` (cifar/far_ood_dtd): its owner asked" in text
     assert "**Version 2.0.0.**" in text
     assert 'load_dataset("org/name", "cifar", split="test", revision="v2.0.0")' in text
     assert "hf_scripts.materialize org/name --splits CONFIG --revision v2.0.0" in text
@@ -287,7 +287,7 @@ def test_what_the_card_says_to_paste_works_in_the_folder(imagenet_release, monke
     """Demo images of ImageNet vary in size; grey and CMYK ones are among its classes."""
     monkeypatch.chdir(imagenet_release)
     monkeypatch.setattr(datasets.config, "HF_DATASETS_CACHE", str(tmp_path))
-    _, text = front_of((imagenet_release / "README.md").read_text(encoding="utf-8"))
+    _, text = card_of(imagenet_release)
     load, pytorch, duplicates = snippets(text)
     loaded = {}
     exec(load, loaded)
@@ -305,11 +305,14 @@ def test_what_the_card_says_to_paste_works_in_the_folder(imagenet_release, monke
     assert batch["collate"](odd)[0].shape == (5, 3, 224, 224)
 
 
-@pytest.mark.parametrize("name", ["imagenet_release", "cifar_release", "facets_release", "broad_release"])
-def test_rules_columns_roles_and_classes_are_explained(name, request):
-    root = request.getfixturevalue(name)
+@pytest.fixture(params=["imagenet_release", "cifar_release", "facets_release", "broad_release"])
+def root(request):
+    return request.getfixturevalue(request.param)
+
+
+def test_rules_columns_roles_and_classes_are_explained(root):
     manifest = read_manifest(root)
-    _, text = front_of((root / "README.md").read_text(encoding="utf-8"))
+    _, text = card_of(root)
     rules = {rule for split in manifest.by_key().values() for rule in split.excluded_by_rule}
     assert rules <= RULE_MEANINGS.keys()
     assert all(f"| `{rule}` | {RULE_MEANINGS[rule]} |" in text for rule in rules)
@@ -328,10 +331,8 @@ def test_rules_columns_roles_and_classes_are_explained(name, request):
     assert not re.search(r"\{\{|\{%|\}\}|\n\n\n", prose)
 
 
-@pytest.mark.parametrize("name", ["imagenet_release", "cifar_release", "facets_release", "broad_release"])
-def test_long_sentences_stand_once(name, request):
-    root = request.getfixturevalue(name)
-    _, text = front_of((root / "README.md").read_text(encoding="utf-8"))
+def test_long_sentences_stand_once(root):
+    _, text = card_of(root)
     lines = [line for line in text.splitlines() if len(line) > 120 and not line.startswith("|")]
     assert len(lines) == len(set(lines)), [line for line in lines if lines.count(line) > 1]
     sentences = [s for line in lines for s in re.split(r"(?<=[.:]) ", line) if len(s) > 100]
@@ -340,7 +341,7 @@ def test_long_sentences_stand_once(name, request):
 
 def test_markdown_renders_tables_lists_and_pictures(cifar_release):
     """A table or list without a blank line above it would run into its paragraph."""
-    _, text = front_of((cifar_release / "README.md").read_text(encoding="utf-8"))
+    _, text = card_of(cifar_release)
     lines = text.splitlines()
     for above, line in itertools.pairwise(lines):
         if re.match(r"\|[-:| ]+\|$", line):
@@ -361,7 +362,7 @@ def test_neither_depends_on_the_order_in_the_manifest(broad_release):
 
 
 def test_papers_have_links(cifar_release):
-    _, text = front_of((cifar_release / "README.md").read_text(encoding="utf-8"))
+    _, text = card_of(cifar_release)
     assert "[DOI](https://doi.org/10.1016/j.eswa.2023.120461), [arXiv](https://arxiv.org/abs/2112.00337)" in text
     assert "([DOI](https://doi.org/10.1007/s11263-015-0816-y))" in text  # ImageNet
 

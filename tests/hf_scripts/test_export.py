@@ -256,17 +256,14 @@ def test_webdataset_reads_tars(release, exports):
 
 def test_a_tar_is_what_tarfile_writes_of_files_without_owner_and_time(exports):
     for path in sorted(exports["webdataset"].glob("imagenet/*.tar")):
-        rewritten = io.BytesIO()
-        with (
-            tarfile.open(path) as archive,
-            tarfile.open(fileobj=rewritten, mode="w", format=tarfile.USTAR_FORMAT) as tar,
-        ):
+        anew = io.BytesIO()
+        with tarfile.open(path) as archive, tarfile.open(fileobj=anew, mode="w", format=tarfile.USTAR_FORMAT) as tar:
             for member in archive:
                 info = tarfile.TarInfo(member.name)
                 info.size = member.size
                 assert (info.mode, info.uid, info.gid, info.mtime, info.uname, info.gname) == (0o644, 0, 0, 0, "", "")
                 tar.addfile(info, archive.extractfile(member))
-        assert path.read_bytes() == rewritten.getvalue()
+        assert path.read_bytes() == anew.getvalue()
 
 
 def test_a_tar_has_no_more_bytes_than_it_may_and_could_not_have_had_another_sample(exports):

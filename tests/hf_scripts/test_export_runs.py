@@ -223,11 +223,11 @@ def test_a_tar_with_other_bytes_is_not_kept_silently(release, tmp_path, capsys):
     first, last = sorted(out.glob("imagenet/*.tar"))[0], sorted(out.glob("imagenet/*.tar"))[-1]
     last.unlink()
     for damage in (lambda data: data[:700] + b"?" + data[701:], lambda data: data[:-512], lambda data: data + b"\0"):
-        whole = first.read_bytes()
-        first.write_bytes(damage(whole))
+        data = first.read_bytes()
+        first.write_bytes(damage(data))
         sentence = refused(capsys, release, "webdataset", out, *flags)
         assert sentence.startswith(f"error: {first} has other bytes than this export would write. Remove")
-        first.write_bytes(whole)
+        first.write_bytes(data)
     assert run(release, "webdataset", out, *flags) == 0
 
 
@@ -260,9 +260,8 @@ def test_a_dry_run_says_what_is_written_and_writes_nothing(chosen_format, releas
     assert run(release, chosen_format, out, *flags_of(chosen_format)) == 0
     done = capsys.readouterr().out
     table = [line for line in done.splitlines() if line.startswith("imagenet/")]
-    assert [
-        line.replace("to be written", "written") for line in dry.splitlines() if line.startswith("imagenet/")
-    ] == table
+    planned = [line for line in dry.splitlines() if line.startswith("imagenet/")]
+    assert [line.replace("to be written", "written") for line in planned] == table
     assert [line.split()[0] for line in table] == [PLACES, TEST]
     for line in table:
         key, rows, files, size, state = line.split()
@@ -370,8 +369,7 @@ def test_rows_of_two_releases_do_not_mix(release, demo, tmp_path, capsys):
     digest, other_digest = (splits_of(root)[PLACES]["digest"][:12] for root in (release, other))
     for root, rows in ((other, f"digest {other_digest}"), (smaller, "no such split")):
         sentence = refused(capsys, root, "openood", out, "--splits", TEST)
-        expected = f"{out} has {PLACES} of another release, with digest {digest}; {root} has {rows}. "
-        assert expected in sentence
+        assert f"{out} has {PLACES} of another release, with digest {digest}; {root} has {rows}. " in sentence
     assert stamps(out) == before
 
 
@@ -413,14 +411,14 @@ def test_a_folder_that_is_no_release(tmp_path, capsys):
     assert f"{tmp_path} is not a release: it has no manifest.json" in sentence
 
 
-def damaged_manifest(root, change):
+def change_splits(root, change):
     manifest = manifest_of(root)
-    change(manifest)
+    change(manifest["configs"]["imagenet"]["splits"])
     write_json(root, manifest)
 
 
 def test_a_manifest_that_is_not_whole(copy, tmp_path, capsys):
-    damaged_manifest(copy, lambda manifest: manifest["configs"]["imagenet"]["splits"]["test"].pop("digest"))
+    change_splits(copy, lambda splits: splits["test"].pop("digest"))
     sentence = refused(capsys, copy, "openood", tmp_path / "out")
     assert "manifest.json: configs.imagenet.splits.test: object missing required field `digest`" in sentence
 
@@ -428,7 +426,7 @@ def test_a_manifest_that_is_not_whole(copy, tmp_path, capsys):
 def test_the_table_counts_the_rows_that_were_written(copy, tmp_path, capsys):
     """Whatever number the manifest has."""
     rows = len(table_of(copy, TEST))
-    damaged_manifest(copy, lambda manifest: manifest["configs"]["imagenet"]["splits"]["test"].update(rows=98_765))
+    change_splits(copy, lambda splits: splits["test"].update(rows=98_765))
     for flags in (["--dry-run"], []):
         assert run(copy, "openood", tmp_path / "out", "--splits", TEST, *flags) == 0
         printed = capsys.readouterr().out
@@ -438,11 +436,7 @@ def test_the_table_counts_the_rows_that_were_written(copy, tmp_path, capsys):
 
 @pytest.mark.parametrize("name", ["../../escape", "two words", ".hidden", "a/b"])
 def test_a_split_whose_name_cannot_be_a_folder(name, copy, tmp_path, capsys):
-    def rename(manifest):
-        splits = manifest["configs"]["imagenet"]["splits"]
-        splits[name] = splits.pop("test")
-
-    damaged_manifest(copy, rename)
+    change_splits(copy, lambda splits: splits.update({name: splits.pop("test")}))
     sentence = refused(capsys, copy, "openood", tmp_path / "out")
     assert "configs.imagenet.splits: expected a split's name (a-z, 0-9, underscores between)" in sentence
     assert f", found the key {name!r}. " in sentence
@@ -459,7 +453,7 @@ def damaged_shard(root, key, change):
 def with_image(table, row, change):
     images = table["image"].to_pylist()
     images[row]["bytes"] = change(images[row]["bytes"])
-    return table.set_column(0, "image", pa.array(images, table.schema.field("image").type))
+    return samples.with_column(table, "image", images)
 
 
 def test_rows_that_are_not_those_of_the_manifest(copy, tmp_path, capsys):
@@ -479,11 +473,8 @@ def test_a_damaged_image_stops_the_export_which_goes_on_when_it_is_mended(
     out = tmp_path / "out"
     damaged_shard(copy, TEST, lambda table: with_image(table, 200, lambda data: data[:-1] + b"?"))
     sentence = refused(capsys, copy, chosen_format, out, *flags_of(chosen_format))
-    row = table_of(copy, TEST).select(["id", "content_sha256"]).to_pylist()[200]
-    assert (
-        f"The image of row {row['id']} of" in sentence
-        and f"not its content_sha256 {row['content_sha256'][:12]}" in sentence
-    )
+    row, digest = (table_of(copy, TEST)[name][200].as_py() for name in ("id", "content_sha256"))
+    assert f"The image of row {row} of" in sentence and f"not its content_sha256 {digest[:12]}" in sentence
     half = {path: stamp for path, stamp in stamps(out).items() if path.suffix in {".jpg", ".png", ".tar"}}
     assert len([path for path in half if "test" in path.as_posix().removeprefix(str(out))]) > 1
     assert not list(out.rglob("*.tmp"))
@@ -499,12 +490,11 @@ def test_an_image_of_a_format_that_no_folder_holds(copy, tmp_path, capsys):
     def change(table):
         digests = table["content_sha256"].to_pylist()
         digests[3] = hashlib.sha256(data).hexdigest()
-        place = table.column_names.index("content_sha256")
-        return with_image(table, 3, lambda _: data).set_column(place, "content_sha256", pa.array(digests))
+        return with_image(samples.with_column(table, "content_sha256", digests), 3, lambda _: data)
 
     damaged_shard(copy, TEST, change)
     digest = rows_digest(table_of(copy, TEST))
-    damaged_manifest(copy, lambda m: m["configs"]["imagenet"]["splits"]["test"].update(digest=digest))
+    change_splits(copy, lambda splits: splits["test"].update(digest=digest))
     sentence = refused(capsys, copy, "openood", tmp_path / "out", "--splits", TEST)
     assert "is not a JPEG, PNG, WebP, GIF, BMP or TIFF: its first bytes are 255044462d312e37" in sentence
 

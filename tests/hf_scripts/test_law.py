@@ -17,16 +17,16 @@ from PIL import Image
 from benchmarks.near_duplicates import coloured_noise
 from builders.duplicates.distance import distance
 from builders.duplicates.search import THRESHOLD
-from builders.release.duplicates import compared_entries, comparison, counted, read_pairs, write_pairs
+from builders.release.duplicates import compared_entries, comparison, read_pairs
 from builders.release.entries import SIMILARITY
 from tests.conftest import made_once
 from tests.hf_scripts.folder_mutations import CONFIGS, Folder, mutate, oriented, xmp
 from tests.hf_scripts.folder_mutations import chunk as png_chunk
 from tests.hf_scripts.law import NEAR, TEST, breach, code_of, encoded, everything_known, tiny_release
-from tests.hf_scripts.pair_tables import add_table
+from tests.hf_scripts.pair_tables import add_table, replace_pairs
 from tests.hf_scripts.samples import linked_copy, make_release
 from tests.hf_scripts.tampering import replace, rewrite, with_cells, write_shard
-from tests.manifests import as_json, manifest_of, write_json
+from tests.manifests import manifest_of, write_json
 
 SHARD = "data/bench/test-0000{}-of-00002.parquet"
 
@@ -263,15 +263,10 @@ def test_a_shard_with_the_name_of_another_format(folder, says):
 @pytest.mark.parametrize(("number", "which"), [(0, "at distance 0.0753"), (1, "equal")])
 def test_a_pair_of_other_bytes_that_is_not_listed(folder, says, number, which):
     """One of similar images, and one of equal pixels; the manifest's counts are put right."""
-    path = folder.root / "duplicates/pairs.parquet"
-    pairs = read_pairs(path)
+    pairs = read_pairs(folder.root / "duplicates/pairs.parquet")
     assert [pair.distance > 0 for pair in pairs] == [True, False]
     dropped = pairs.pop(number)
-    path.unlink()
-    write_pairs(path, pairs)
-    manifest = manifest_of(folder.root)
-    manifest["duplicates"] |= {"rows": len(pairs), "counts": as_json(counted(pairs))}
-    write_json(folder.root, manifest)
+    replace_pairs(folder.root, pairs)
     folder.render()
     (line,) = says(folder)
     expected = f"lacks the pair {dropped.id} of {dropped.split} and {dropped.other_id} of {dropped.other_split}"

@@ -72,11 +72,8 @@ def refs(hub, call: Call, repo: str) -> Answer:
             {"name": name, "ref": f"refs/{kind}/{name}", "targetCommit": names[name]} for name in sorted(dict(names))
         ]
 
-    answer = {
-        "branches": listed(repository.branches, "heads"),
-        "tags": listed(repository.tags, "tags"),
-        "converts": [],
-    }
+    branches, tags = listed(repository.branches, "heads"), listed(repository.tags, "tags")
+    answer = {"branches": branches, "tags": tags, "converts": []}
     if call.flag("include_prs"):
         answer["pullRequests"] = []
     return json_answer(answer)

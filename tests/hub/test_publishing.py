@@ -322,12 +322,12 @@ def test_deletions_cannot_be_repeated_after_a_lost_answer(hub, api, repo):
 
     for status in (412, 404):
         hub.commit(repo, {"old.txt": TEXT})
-        options_ = {"parent_commit": hub.commits(repo)[0].id} if status == 412 else {}
+        condition = {"parent_commit": hub.commits(repo)[0].id} if status == 412 else {}
         hub.lose_response()
         with pytest.raises(httpx.RemoteProtocolError):
-            delete(**options_)
+            delete(**condition)
         with refusal(status) as caught:
-            delete(**options_)
+            delete(**condition)
         assert isinstance(caught.value, RemoteEntryNotFoundError) == (status == 404)
 
 

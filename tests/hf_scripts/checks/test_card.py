@@ -1,6 +1,5 @@
 """The dataset card, as `verify` checks it: its digest, and that its YAML is the manifest's."""
 
-import os
 import re
 import time
 import tracemalloc
@@ -11,7 +10,7 @@ import yaml
 from builders.release.manifest import read_manifest
 from hf_scripts.checks.card import check_card
 from tests.hf_scripts.samples import make_release
-from tests.hf_scripts.tampering import built, check, copy, problems, replace
+from tests.hf_scripts.tampering import built, check, copy, problems, replace, replace_by
 from tests.manifests import entry_of, manifest_of, typed
 
 __all__ = ["built", "check", "copy", "problems"]
@@ -108,12 +107,5 @@ def test_a_card_without_yaml_that_can_be_read(small, card, sentence):
 
 @pytest.mark.parametrize("kind", ["fifo", "folder", "device"])
 def test_a_card_that_is_no_regular_file(small, kind):
-    path = small.root / "README.md"
-    path.unlink()
-    if kind == "fifo":
-        os.mkfifo(path)
-    elif kind == "folder":
-        path.mkdir()
-    else:
-        path.symlink_to("/dev/zero")
+    replace_by(kind, small.root / "README.md")
     assert list(check_card(small.root, read_manifest(small.root)).lines()) == ["README.md: is not a regular file"]

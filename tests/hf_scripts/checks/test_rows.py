@@ -113,25 +113,15 @@ def test_a_digest_of_another_image(copy, problems):
     assert problems() == [f"{where}: the image has the digest {right}, not {other} as in content_sha256"]
 
 
-def test_a_truncated_image(copy, check, problems):
-    half = image_of(copy, TEST_SHARD, 5)[:500]
-    rewrite(copy, "imagenet/test", lambda t: with_image(t, 5, half))
-    assert check()[0] == 0  # the bytes are what the row says; only decoding can tell
-    sentences = problems(decode=True)
-    where = f"{TEST_SHARD} row 5"
-    assert len(sentences) == 1
-    assert sentences[0].startswith(f"{where}: datasets cannot decode the image: ")
-
-
-def test_metadata_that_datasets_cannot_decode(copy, problems, demo):
+def test_images_that_datasets_cannot_decode(copy, check, problems, demo):
     # A builder would take this file's metadata out, because `datasets` fails on it.
     source = (demo["imagenet"] / "val/n01698640/ILSVRC2012_val_00000005.JPEG").read_bytes()
     assert images.check_image(source) is not None
-    rewrite(copy, "imagenet/test", lambda t: with_image(t, 5, source))
-    sentences = problems(decode=True)
-    where = f"{TEST_SHARD} row 5"
-    assert len(sentences) == 1
-    assert sentences[0].startswith(f"{where}: datasets cannot decode the image: ")
+    half = image_of(copy, TEST_SHARD, 6)[:500]
+    rewrite(copy, "imagenet/test", lambda t: with_image(with_image(t, 5, source), 6, half))
+    assert check()[0] == 0  # the bytes are what the rows say; only decoding can tell
+    for row, sentence in zip((5, 6), problems(decode=True), strict=True):
+        assert sentence.startswith(f"{TEST_SHARD} row {row}: datasets cannot decode the image: ")
 
 
 def test_made_images_are_named_by_their_pixels(copy, check, problems):
@@ -150,10 +140,19 @@ def test_made_images_are_named_by_their_pixels(copy, check, problems):
     ]
 
 
-@pytest.mark.parametrize("label", [200, -1])
-def test_a_label_out_of_range(copy, problems, label):
-    rewrite(copy, "imagenet/test", lambda t: with_cells(t, 3, label=label))
-    assert problems() == [f"{TEST_SHARD} row 3: label is {label}, outside 0 to 199"]
+@pytest.mark.parametrize(
+    ("cells", "sentence"),
+    [
+        ({"label": 200}, "label is 200, outside 0 to 199"),
+        ({"label": -1}, "label is -1, outside 0 to 199"),
+        ({"role": 2}, "role is 2, not 0 (in_distribution) as manifest.json lists for imagenet/test"),
+        ({"class_name": None}, "class_name has no value"),
+        ({"image": {"bytes": None, "path": "a.JPEG"}}, "has no image bytes"),
+    ],
+)
+def test_a_wrong_cell(copy, problems, cells, sentence):
+    rewrite(copy, "imagenet/test", lambda t: with_cells(t, 3, **cells))
+    assert problems() == [f"{TEST_SHARD} row 3: {sentence}"]
 
 
 def test_the_label_of_another_class(copy, problems):
@@ -165,24 +164,13 @@ def test_the_label_of_another_class(copy, problems):
 
 
 def test_labels_of_unknowns_are_counted_when_there_are_many(copy, check):
-    def change(table):
-        position = table.schema.get_field_index("label")
-        return table.set_column(position, table.schema.field("label"), pa.array([0] * table.num_rows))
-
-    rewrite(copy, "imagenet/near_ood", change)
+    rewrite(copy, "imagenet/near_ood", with_values("label", 0))
     code, lines = check()
     assert code == 1
     sentence = f"{NEAR_SHARD} row 0: label is 0, not -1, although imagenet/near_ood is near_ood"
     assert without_notes(lines)[0] == sentence
     assert without_notes(lines)[5:] == ["and 195 more (label of an unknown)"]
     assert lines[-1].endswith("is not whole: 200 problems")
-
-
-def test_another_role(copy, problems):
-    rewrite(copy, "imagenet/near_ood", lambda t: with_cells(t, 1, role=2))
-    assert problems() == [
-        f"{NEAR_SHARD} row 1: role is 2, not 1 (near_ood) as manifest.json lists for imagenet/near_ood"
-    ]
 
 
 def test_an_id_that_comes_twice(copy, problems):
@@ -211,13 +199,6 @@ def test_a_path_of_the_build_machine(copy, problems):
         f"{TEST_SHARD} row 6: class_name is /srv/somebody, an absolute path",
         f"{TEST_SHARD} row 6: image.path is /srv/somebody/a.JPEG, not a file name",
     ]
-
-
-@pytest.mark.parametrize("cells", [{"class_name": None}, {"image": {"bytes": None, "path": "a.JPEG"}}])
-def test_a_cell_without_a_value(copy, problems, cells):
-    rewrite(copy, "imagenet/test", lambda t: with_cells(t, 6, **cells))
-    wrong = "class_name has no value" if "class_name" in cells else "has no image bytes"
-    assert problems() == [f"{TEST_SHARD} row 6: {wrong}"]
 
 
 def test_an_overlap_is_a_known_class_of_an_unknown_row_and_is_counted(copy, problems):
@@ -285,21 +266,8 @@ def rewrite_index(root, change):
     save_manifest(root, manifest)
 
 
-def with_nulls(name):
-    def change(table):
-        place = table.column_names.index(name)
-        return table.set_column(place, table.schema.field(place), pa.nulls(table.num_rows, table.schema.types[place]))
-
-    return change
-
-
 def with_values(name, value):
-    def change(table):
-        place = table.column_names.index(name)
-        values = pa.array([value] * table.num_rows, table.schema.types[place])
-        return table.set_column(place, table.schema.field(place), values)
-
-    return change
+    return lambda table: samples.with_column(table, name, [value] * table.num_rows)
 
 
 NOT_COMPARED = "note: splits were not compared with each other, because an index is damaged"
@@ -308,11 +276,11 @@ NOT_COMPARED = "note: splits were not compared with each other, because an index
 @pytest.mark.parametrize(
     ("change", "sentence", "compared"),
     [
-        (with_nulls("id"), "index/imagenet/test.parquet: some cells have no value", False),
-        (with_nulls("role"), "index/imagenet/test.parquet: some cells have no value", False),
-        (with_nulls("class_id"), f"{TEST_SHARD} row 0: class_id is ", False),
-        (with_nulls("source"), f"{TEST_SHARD} row 0: source is ", False),
-        (with_nulls("content_sha256"), "index/imagenet/test.parquet: some cells have no value", False),
+        (with_values("id", None), "index/imagenet/test.parquet: some cells have no value", False),
+        (with_values("role", None), "index/imagenet/test.parquet: some cells have no value", False),
+        (with_values("class_id", None), f"{TEST_SHARD} row 0: class_id is ", False),
+        (with_values("source", None), f"{TEST_SHARD} row 0: source is ", False),
+        (with_values("content_sha256", None), "index/imagenet/test.parquet: some cells have no value", False),
         (with_values("role", 99), f"{TEST_SHARD} row 0: role is 0, and 99 in index", False),
         (with_values("role", -1), f"{TEST_SHARD} row 0: role is 0, and -1 in index", False),
         (with_values("content_sha256", "abc"), "imagenet/test: the rows have the digest ", False),
@@ -334,6 +302,6 @@ def test_a_damaged_index(copy, check, change, sentence, compared):
 
 @pytest.mark.parametrize("name", ["label", "role", "class_id", "id", "source", "stored", "content_sha256", "image"])
 def test_a_column_of_a_shard_without_values(copy, problems, name):
-    rewrite(copy, "imagenet/test", with_nulls(name), index=False)
+    rewrite(copy, "imagenet/test", with_values(name, None), index=False)
     wrong = "has no image bytes" if name == "image" else f"{name} has no value"
     assert f"{TEST_SHARD} row 0: {wrong}" in problems(decode=True)

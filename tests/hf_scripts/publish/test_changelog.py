@@ -73,8 +73,8 @@ def test_random_indexes_against_sets(tmp_path, seed):
     }
 
 
-def changes_of(split, **ids_):
-    return RowChanges(split, {kind: pa.chunked_array([ids_.get(kind, [])], pa.string()) for kind in KINDS})
+def changes_of(split, **by_kind):
+    return RowChanges(split, {kind: pa.chunked_array([by_kind.get(kind, [])], pa.string()) for kind in KINDS})
 
 
 KINDS = ("added", "removed", "changed")

@@ -47,15 +47,15 @@ def test_exactly_the_classes_below_and_above_a_known_one_are_kin(name):
 
 # Blue jay is below jay; rattlesnake and goat are above known classes.
 @pytest.mark.parametrize(
-    ("class_", "line"),
+    ("wnid", "line"),
     [
         ("blue jay", "overlap   descendant, jay (n01580077) (WordNet): blue jay (n01580870)"),
         ("rattlesnake", "overlap   ancestor, diamondback (n01755581) (WordNet): diamondback (n01755581)"),
         ("goat", "overlap   ancestor, ibex (n02417914) (WordNet): ibex (n02417914) > "),
     ],
 )
-def test_explain_says_how_a_class_of_ssb_hard_is_kin_to_a_known_one(class_, line):
-    text = explain_class("ssb-hard", class_)
+def test_explain_says_how_a_class_of_ssb_hard_is_kin_to_a_known_one(wnid, line):
+    text = explain_class("ssb-hard", wnid)
     assert line in text
     assert "SSB-hard's list has 50 of its images." in text
 

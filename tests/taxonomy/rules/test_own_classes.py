@@ -65,9 +65,8 @@ def test_spelling_does_not_matter():
 
 
 def test_what_is_not_in_wordnet_is_compared_by_name_and_listed():
-    comparison = compare_classes(
-        of_ids("gizmo_x", "far_ood_flat", "n99999999", "banana"), {**KNOWN, "Gizmo-X": "Gizmo-X"}
-    )
+    classes = of_ids("gizmo_x", "far_ood_flat", "n99999999", "banana")
+    comparison = compare_classes(classes, {**KNOWN, "Gizmo-X": "Gizmo-X"})
     assert comparison.overlaps == {"gizmo_x": "Gizmo-X", "banana": "n07753592"}
     assert comparison.remarks[0] == (
         "3 of 4 classes are no nouns of WordNet 3.0 and were compared by name alone: gizmo_x, far_ood_flat, n99999999."

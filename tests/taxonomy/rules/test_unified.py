@@ -109,7 +109,7 @@ def test_plural_keywords_would_take_foie_gras_away_and_nothing_else(monkeypatch)
 
     def with_plurals(word):
         singulars = singular(word)
-        return (*singulars, *(f"{word_}s" for word_ in singulars), *(f"{word_}es" for word_ in singulars))
+        return (*singulars, *(f"{form}s" for form in singulars), *(f"{form}es" for form in singulars))
 
     singular = keywords.variants
     monkeypatch.setattr(keywords, "variants", with_plurals)
