@@ -109,15 +109,7 @@ def train_ours(
     release: Path, out: Path, device: str, epochs: int, method: str, precision: str, more: Sequence[str] = ()
 ) -> Trained:
     """Run `examples/train.py` with a method; the log has the seconds of each epoch."""
-    command = [
-        sys.executable,
-        "-m",
-        "examples.train",
-        "--release",
-        str(release),
-        "--known",
-        "cifar-train",
-    ]
+    command = [sys.executable, "-m", "examples.train", "--release", str(release), "--known", "cifar-train"]
     command += ["--external", "cifar/near_ood", "--method", method, "--precision", precision, "--device", device]
     _run([*command, "--epochs", str(epochs), "--out", str(out), *more])
     lines = [json.loads(line) for line in (out / "log.jsonl").read_text().splitlines()]

@@ -114,12 +114,7 @@ COMMANDS = (
     Command("explain", "taxonomy", "Explain why a class is in or out.", _CHECK, inside="explain"),
     Command("report", "builders.commands.report", "Write one HTML page about the release.", _CHECK),
     Command("push", "hf_scripts.push", "Publish on the Hugging Face Hub, as one commit and a tag.", _SHARE),
-    Command(
-        "materialize",
-        "hf_scripts.materialize",
-        "Build a published index with your own images.",
-        _SHARE,
-    ),
+    Command("materialize", "hf_scripts.materialize", "Build a published index with your own images.", _SHARE),
     Command("export", "hf_scripts.export", "Write OpenOOD lists, class folders or webdataset tars.", _SHARE),
     Command("card", "hf_scripts.card", "Render the dataset card, or check that it is up to date.", _SHARE),
     Command(

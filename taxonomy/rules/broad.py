@@ -14,10 +14,7 @@ from taxonomy.wordnet.nouns import WordNet, load_wordnet
 _PLURALS = {"skis": "ski"}
 
 # The two pairs of table 3 that agree in spelling only, by WordNet's glosses of the matched synsets.
-_OTHER_SENSES = {
-    "cup": "COCO's is a vessel, ImageNet's a drink",
-    "kite": "COCO's is a toy, ImageNet's a bird",
-}
+_OTHER_SENSES = {"cup": "COCO's is a vessel, ImageNet's a drink", "kite": "COCO's is a toy, ImageNet's a bird"}
 
 
 def cocomagenet() -> tuple[Decision, ...]:

@@ -9,10 +9,7 @@ from examples import train  # noqa: E402
 from tests.examples.test_train import KILLED, NETS, QUICK, log, run, same  # noqa: E402
 from tests.killing import killed_at_rename  # noqa: E402
 
-pytestmark = [
-    pytest.mark.gpu,
-    pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no CUDA device"),
-]
+pytestmark = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="torch finds no CUDA device")]
 
 CUDA = "--device=cuda"
 

@@ -382,10 +382,7 @@ def with_block(data, rng):
     blocks = [
         (b"eXIf", exif),
         (b"iTXt", b"XML:com.adobe.xmp\0\0\0\0\0" + xmp(number)),
-        (
-            b"zTXt",
-            b"Raw profile type exif\0\0" + zlib.compress(b"\nexif\n%8d\n" % 8 + exif.hex().encode()),
-        ),
+        (b"zTXt", b"Raw profile type exif\0\0" + zlib.compress(b"\nexif\n%8d\n" % 8 + exif.hex().encode())),
         (b"tRNS", bytes(6)),
         (b"gAMA", struct.pack(">I", 10_000)),
         (b"pHYs", struct.pack(">IIB", 1, 9, 0)),

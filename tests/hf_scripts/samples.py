@@ -97,14 +97,7 @@ def make_release(
     configs = {}
     for key, numbers in splits.items():
         name, split = key.split("/")
-        rows = rows_of(
-            split,
-            numbers,
-            labels=labels,
-            repainted=repainted,
-            picture=picture,
-            source=source,
-        )
+        rows = rows_of(split, numbers, labels=labels, repainted=repainted, picture=picture, source=source)
         config = configs.setdefault(
             name,
             {

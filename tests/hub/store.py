@@ -76,10 +76,7 @@ class Commit:
         parent = f"parent {self.parent.id}\n" if self.parent else ""
         who = f"{self.author} <{self.author}@localhost> {self.seconds} +0000"
         text = f"{self.title}\n\n{self.message}" if self.message else self.title
-        return git_id(
-            "commit",
-            f"tree {self.trees['']}\n{parent}author {who}\ncommitter {who}\n\n{text}\n".encode(),
-        )
+        return git_id("commit", f"tree {self.trees['']}\n{parent}author {who}\ncommitter {who}\n\n{text}\n".encode())
 
     @property
     def date(self) -> str:

@@ -12,12 +12,7 @@ import subprocess
 import huggingface_hub
 import pytest
 from huggingface_hub import CommitOperationAdd, CommitOperationCopy, CommitOperationDelete, HfApi
-from huggingface_hub.errors import (
-    BadRequestError,
-    HfHubHTTPError,
-    RemoteEntryNotFoundError,
-    RevisionNotFoundError,
-)
+from huggingface_hub.errors import BadRequestError, HfHubHTTPError, RemoteEntryNotFoundError, RevisionNotFoundError
 from huggingface_hub.utils import httpx
 
 from tests.hub.client import in_process

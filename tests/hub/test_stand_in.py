@@ -15,11 +15,7 @@ import huggingface_hub
 import pytest
 from datasets.exceptions import DatasetNotFoundError
 from huggingface_hub import HfApi
-from huggingface_hub.errors import (
-    HfHubHTTPError,
-    LocalTokenNotFoundError,
-    RepositoryNotFoundError,
-)
+from huggingface_hub.errors import HfHubHTTPError, LocalTokenNotFoundError, RepositoryNotFoundError
 from huggingface_hub.utils import httpx
 
 from tests.hub.client import in_process

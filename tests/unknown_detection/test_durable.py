@@ -44,11 +44,7 @@ def test_a_folder_is_named_after_all_that_is_in_it_was_flushed(disk):
     disk.calls.clear()
     finish(disk.root / ".new", disk.root / "new")
     flushed = [("fsync", ".new"), ("fsync", ".new/inner"), ("fsync", ".new/inner/file")]  # in any order
-    assert [*sorted(disk.calls[:3]), *disk.calls[3:]] == [
-        *flushed,
-        ("replace", ".new", "new"),
-        ("fsync", "."),
-    ]
+    assert [*sorted(disk.calls[:3]), *disk.calls[3:]] == [*flushed, ("replace", ".new", "new"), ("fsync", ".")]
 
 
 def test_files_of_a_folder_are_flushed_several_at_a_time(tmp_path, monkeypatch):

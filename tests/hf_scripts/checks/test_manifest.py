@@ -20,10 +20,7 @@ __all__ = ["built", "check", "copy", "problems"]
     [
         ("{", "manifest.json: it is not valid JSON"),
         ("[]", "manifest.json: expected `object`, got `array`"),
-        (
-            '{"format": 1, "benchmarks": {}, "sources": {}}',
-            "manifest.json: object missing required field `configs`",
-        ),
+        ('{"format": 1, "benchmarks": {}, "sources": {}}', "manifest.json: object missing required field `configs`"),
     ],
 )
 def test_a_manifest_that_cannot_be_read(copy, problems, text, sentence):
