@@ -139,11 +139,8 @@ class Detector(abc.ABC):
     @classmethod
     def parameters(cls) -> dict[str, Any]:
         """Return the hyperparameters by name with their defaults; None is computed from the fitted rows."""
-        return {
-            name: parameter.default
-            for name, parameter in inspect.signature(cls).parameters.items()
-            if name != "seed" and parameter.kind is parameter.POSITIONAL_OR_KEYWORD
-        }
+        parameters = inspect.signature(cls).parameters.values()
+        return {p.name: p.default for p in parameters if p.name != "seed" and p.kind is p.POSITIONAL_OR_KEYWORD}
 
 
 class RowDetector(Detector):

@@ -106,15 +106,14 @@ class KNN(_Nearest):
         return lambda z: _search_and_decide(_distances, unit(z), self.bank, counts, device), doubles
 
 
-Decide = Callable[[Doubles, Bank, Sequence[int], TopProducts], tuple[Doubles, npt.NDArray[np.bool_]]]
-"""Computes a column for each k from the top products, and whether they suffice, for each row."""
+Decided = tuple[Doubles, npt.NDArray[np.bool_]]
+"""A column for each k, computed from the top products, and whether these suffice, for each row."""
+
+Decide = Callable[[Doubles, Bank, Sequence[int], TopProducts], Decided]
 
 
 def _search_and_decide(decide: Decide, z: Doubles, bank: Bank, counts: Sequence[int], device: str | None) -> Doubles:
-    """Search for rows, shape (m, D), of length 1 or 0; in float64 for those whose top products do not suffice.
-
-    These are rows that many rows of the bank are nearly equally far from.
-    """
+    """Search for rows, shape (m, D), of length 1 or 0; in float64 where many of the bank are nearly as far."""
     values, certain = decide(z, bank, counts, search_bank(z, bank, max(counts), device=device))
     if not certain.all():
         z = z[~certain]
@@ -122,9 +121,7 @@ def _search_and_decide(decide: Decide, z: Doubles, bank: Bank, counts: Sequence[
     return values
 
 
-def _distances(
-    z: Doubles, bank: Bank, counts: Sequence[int], top: TopProducts
-) -> tuple[Doubles, npt.NDArray[np.bool_]]:
+def _distances(z: Doubles, bank: Bank, counts: Sequence[int], top: TopProducts) -> Decided:
     """Return the distances of rows to their k-th nearest row of the bank, shape (m, number of ks)."""
     distances = np.empty((len(z), len(counts)))
     certain = np.ones(len(z), dtype=np.bool_)
@@ -186,9 +183,7 @@ class NNGuide(_Nearest):
         return score, doubles + 4 * features.logits.shape[1]
 
 
-def _guidance(
-    z: Doubles, bank: Bank, counts: Sequence[int], top: TopProducts
-) -> tuple[Doubles, npt.NDArray[np.bool_]]:
+def _guidance(z: Doubles, bank: Bank, counts: Sequence[int], top: TopProducts) -> Decided:
     """Return the mean of the k greatest products of rows with the bank, shape (m, number of ks)."""
     most = max(counts)
     _, end, certain = top.around(most)

@@ -19,10 +19,10 @@ from unknown_detection.evaluation.detectors.rows import (
     FEATURES,
     Doubles,
     Scores,
-    as_float64,
     chunks,
     layer,
     mean_features,
+    score_in_chunks,
 )
 from unknown_detection.evaluation.errors import EvaluationError
 from unknown_detection.evaluation.models.features import Features, Head
@@ -57,11 +57,9 @@ class ShapedEnergy(RowDetector):
 
     def predict(self, features: Features) -> npt.NDArray[np.int64]:
         """Return the class of the greatest of these logits, shape (n,)."""
-        ((name, values),) = self._inputs(features).items()
-        predicted = np.empty(len(features), dtype=np.int64)
-        for rows in chunks(len(features), 6 * values.shape[1] + self.more):
-            predicted[rows] = self._logits(as_float64(name, values, rows, features.ids)).argmax(axis=1)
-        return predicted
+        inputs, doubles = self._inputs(features), 6 * features.penultimate.shape[1] + self.more
+        classes = score_in_chunks(lambda z: self._logits(z).argmax(axis=1), inputs, features.ids, doubles)
+        return classes.astype(np.int64)
 
 
 @dataclass

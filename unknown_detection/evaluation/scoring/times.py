@@ -8,7 +8,7 @@ Tested by `tests/evaluation/scoring/test_score_images.py`.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -47,7 +47,7 @@ class Time(NamedTuple):
     scores: Scores
 
 
-def measure_times(scorer: Scorer, fitted: Sequence[Fitted], key: Key) -> list[Mapping[str, object]]:
+def measure_times(scorer: Scorer, fitted: Sequence[Fitted], key: Key) -> list[tuple[object, ...]]:
     """Time detectors on the first batch of a split.
 
     As in the paper, a detector that reads the outputs of an ordinary forward pass includes that pass. One that looks
@@ -55,7 +55,7 @@ def measure_times(scorer: Scorer, fitted: Sequence[Fitted], key: Key) -> list[Ma
     pass for all. Reading and decoding of images is no part of it. Detectors of several models are left out.
 
     Returns:
-        One line for each detector, with `COLUMNS`; the first is the forward pass itself.
+        The values of `COLUMNS` for the forward pass itself and for each detector.
     """
     runner = scorer.cache.runner
     assert runner is not None  # the command and `score` refuse it otherwise
@@ -95,20 +95,19 @@ def measure_times(scorer: Scorer, fitted: Sequence[Fitted], key: Key) -> list[Ma
         times[name] = Time(seconds, needs_forward, scores)
         return times[name]
 
-    def line(name: str, seconds: float) -> Mapping[str, object]:
-        return dict(zip(COLUMNS, (name, seconds / forward, seconds, len(ids), runner.model.device), strict=True))
+    names = [detector.method.name for detector in fitted if detector.method.reads != "members"]
+    totals = {name: time_of(name).seconds + forward * time_of(name).needs_forward for name in names}
+    return [
+        (name, seconds / forward, seconds, len(ids), runner.model.device)
+        for name, seconds in ({"forward": forward} | totals).items()
+    ]
 
-    lines = [line("forward", forward)]
-    for name in (detector.method.name for detector in fitted if detector.method.reads != "members"):
-        lines.append(line(name, time_of(name).seconds + forward * time_of(name).needs_forward))
-    return lines
 
-
-def write_times(path: Path, lines: Sequence[Mapping[str, object]]) -> None:
+def write_times(path: Path, lines: Sequence[tuple[object, ...]]) -> None:
     """Write times beside a scores file, as CSV; without any, delete the file of an earlier run."""
     file = path.with_suffix(ENDING)
     if lines:
-        write_text(file, csv_text([COLUMNS, *([line[name] for name in COLUMNS] for line in lines)]))
+        write_text(file, csv_text([COLUMNS, *lines]))
     else:
         file.unlink(missing_ok=True)
 
