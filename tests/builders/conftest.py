@@ -1,8 +1,6 @@
 """Building the demo sources, and looking at what was built."""
 
 import dataclasses
-import os
-import shutil
 
 import pytest
 
@@ -52,11 +50,6 @@ def build_demo(roots, out, *, benchmark=BENCHMARK, workers=1, executor=None, **c
     local = LocalExecutor(workers, preload=WORKER_IMPORTS)
     with TerminalMeter(quiet=True) as meter, executor or local as executor:
         return as_json(write_release(prepare(Run.of(benchmark, request, executor, meter))))
-
-
-def linked(source, target):
-    """A copy of a folder whose files are links: they can be removed or replaced, but not changed in place."""
-    return shutil.copytree(source, target, copy_function=os.link)
 
 
 def files_of(root):

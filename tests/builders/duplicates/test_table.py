@@ -6,8 +6,9 @@ import pytest
 
 from builders.release.duplicates import read_pairs
 from hf_scripts.verify import main as verify
-from tests.builders.conftest import build_demo, files_of, linked
+from tests.builders.conftest import build_demo, files_of
 from tests.builders.planted import SPLITS, Planting, with_comment
+from tests.builders.trees import linked
 from tests.manifests import manifest_of, save_manifest
 
 TEST, NEAR, VALIDATION, EXTERNAL, TRAIN = (

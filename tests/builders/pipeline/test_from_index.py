@@ -12,7 +12,8 @@ from builders.executors.local import LocalExecutor
 from builders.pipeline.from_index import plan_published
 from builders.pipeline.published import Published
 from builders.pipeline.run import write_release
-from tests.builders.conftest import files_of, linked
+from tests.builders.conftest import files_of
+from tests.builders.trees import linked
 from tests.killing import watched_at_renames
 from tests.manifests import as_json, manifest_of, write_json
 from unknown_detection.terminal.progress import TerminalMeter
@@ -23,12 +24,7 @@ def published(cifar_release, release, tmp_path_factory):
     """Releases by config, as a reader gets them: without pixels and without state."""
     by_config = {}
     for root, configs in ((cifar_release, ("cifar", "cifar-train")), (release, ("imagenet",))):
-        folder = tmp_path_factory.mktemp("published")
-        for name in ("manifest.json", "index", "excluded", "duplicates"):
-            if (root / name).is_dir():
-                shutil.copytree(root / name, folder / name)
-            elif (root / name).exists():
-                shutil.copy(root / name, folder / name)
+        folder = linked(root, tmp_path_factory.mktemp("published") / "release", ".state", "data", "samples", "*.md")
         by_config |= {config: Published(folder, config) for config in configs}
     return by_config
 
@@ -77,30 +73,23 @@ def test_a_release_from_before_the_table_of_duplicates_is_built_too(published, d
     assert built["configs"]["imagenet"]["splits"]["far_ood_food32"]["digest"] == before["digest"]
 
 
-def test_a_changed_image_is_named(published, demo, tmp_path):
-    root = linked(demo["food101"], tmp_path / "food101")
-    row = published["imagenet"].rows("imagenet/far_ood_food32").to_pylist()[7]
+@pytest.mark.parametrize(
+    ("config", "split", "source"), [("imagenet", "far_ood_food32", "food101"), ("cifar", "far_ood_dtd", "dtd")]
+)
+def test_a_changed_image_is_named_also_where_it_is_resized(published, demo, tmp_path, config, split, source):
+    root = linked(demo[source], tmp_path / source)
+    row = published[config].rows(f"{config}/{split}").to_pylist()[7]
     path = root / "images" / row["source_id"]
     path.unlink()
     Image.new("RGB", (40, 40)).save(path, "JPEG")
+    only = Published(published[config].root, config, only=frozenset((split,)))
     with pytest.raises(BuildError) as caught:
-        materialize(published["imagenet"], demo | {"food101": root}, tmp_path / "out")
+        materialize(only, demo | {source: root}, tmp_path / "out")
     sentence = str(caught.value)
     assert sentence.startswith(f"The image {row['id']} is not the published one: its content_sha256 is ")
     assert f", not {row['content_sha256']} (" in sentence
-    assert str(path) in sentence
+    assert config == "cifar" or str(path) in sentence
     assert not (tmp_path / "out" / "manifest.json").exists()
-
-
-def test_a_changed_image_shows_after_the_resize_too(published, demo, tmp_path):
-    root = linked(demo["dtd"], tmp_path / "dtd")
-    row = published["cifar"].rows("cifar/far_ood_dtd").to_pylist()[0]
-    path = root / "images" / row["source_id"]
-    path.unlink()
-    Image.new("RGB", (40, 40)).save(path, "JPEG")
-    with pytest.raises(BuildError, match="is not the published one: its content_sha256 is"):
-        only = Published(published["cifar"].root, "cifar", only=frozenset(("far_ood_dtd",)))
-        materialize(only, demo | {"dtd": root}, tmp_path / "out")
 
 
 def test_an_edition_without_an_image_is_named(published, demo, tmp_path):

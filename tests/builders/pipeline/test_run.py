@@ -21,9 +21,10 @@ from builders.release.tables import read_excluded
 from builders.writing import shards
 from builders.writing.places import Pack
 from hf_scripts import verify
-from tests.builders.conftest import build_demo, complete, files_of, linked
+from tests.builders.conftest import build_demo, complete, files_of
 from tests.builders.layouts import imagenet_archives, imagenet_parquet
 from tests.builders.planning import planning_run
+from tests.builders.trees import linked
 from tests.killing import killed_at_rename, tree, watched_at_renames
 from tests.power import Disk
 from unknown_detection.durable import unflushed
@@ -70,18 +71,13 @@ def test_every_split_loads_plain_and_streaming_with_the_same_rows(key, release, 
 def test_loading_the_evaluation_config_opens_no_training_file(release, tmp_path):
     script = (
         "import sys, datasets\n"
-        "opened = []\n"
-        "sys.addaudithook(lambda event, args: opened.append(str(args[0])) if event == 'open' else None)\n"
+        "sys.addaudithook(lambda event, args: print(args[0]) if event == 'open' else None)\n"
         "datasets.load_dataset(sys.argv[1], 'imagenet', split='near_ood', cache_dir=sys.argv[2])\n"
-        "parquet = [p for p in opened if p.endswith('.parquet')]\n"
-        "print(sum('/imagenet/' in p for p in parquet), sum('imagenet-train' in p for p in opened), "
-        "sum('imagenet-external' in p for p in opened))\n"
     )
     command = [sys.executable, "-c", script, str(release), str(tmp_path)]
-    result = subprocess.run(command, capture_output=True, text=True, check=True)
-    evaluation, train, external = map(int, result.stdout.split())
-    assert evaluation > 0  # the hook does see what is opened
-    assert (train, external) == (0, 0)
+    opened = subprocess.run(command, capture_output=True, text=True, check=True).stdout.splitlines()
+    assert any("/imagenet/" in path and path.endswith(".parquet") for path in opened)  # the hook sees what is opened
+    assert not [path for path in opened if "imagenet-train" in path or "imagenet-external" in path]
 
 
 def test_the_manifest_counts_what_the_folder_has(release, manifest):
@@ -115,6 +111,12 @@ def test_a_second_run_changes_nothing_and_writes_no_shard(demo, release, tmp_pat
     build_demo(demo, out)
     assert files_of(out) == before
 
+
+BUILD = (
+    "import sys\nfrom pathlib import Path\nfrom tests.builders.conftest import build_demo\n"
+    "roots = {path.name: path for path in sorted(Path(sys.argv[2]).iterdir()) if path.is_dir()}\n"
+)
+"""The beginning of a process that builds the sources in its second argument into its first."""
 
 KILLED = """
 from tests.builders.conftest import build_demo
@@ -220,14 +222,8 @@ def test_without_flushing_a_power_cut_leaves_a_manifest_of_files_that_are_not_th
 
 def test_killing_a_build_with_workers_leaves_no_process_behind(demo, release, tmp_path):
     out = tmp_path / "out"
-    script = (
-        "import sys\nfrom pathlib import Path\nfrom tests.builders.conftest import build_demo\n"
-        "if __name__ == '__main__':\n"
-        "    build_demo({p.name: p for p in sorted(Path(sys.argv[2]).iterdir()) if p.is_dir()}, Path(sys.argv[1]), "
-        "workers=2)\n"
-    )
-    path = tmp_path / "run.py"
-    path.write_text(script)
+    path = tmp_path / "run.py"  # which the workers import
+    path.write_text(f"{BUILD}if __name__ == '__main__':\n    build_demo(roots, Path(sys.argv[1]), workers=2)\n")
     environment = os.environ | {"PYTHONPATH": str(ROOT)}
     process = subprocess.Popen([sys.executable, path, out, demo["imagenet"].parent], cwd=ROOT, env=environment)
     deadline = time.monotonic() + 60
@@ -379,8 +375,7 @@ def test_a_cut_image_stops_the_build_and_the_rerun_uses_what_was_finished(damage
     with pytest.raises(BuildError, match=rf"^{path} cannot be used \(.*\)\. Replace it with a good copy"):
         build_demo(roots, out, **strict)
     finished = {p: p.stat().st_mtime_ns for p in sorted((out / "data").rglob("*.parquet"))}
-    assert not (out / "manifest.json").exists()
-    assert not list(out.rglob("*.tmp"))
+    assert not (out / "manifest.json").exists() and not list(out.rglob("*.tmp"))
     path.write_bytes(sound)
     build_demo(roots, out, **strict)
     assert {p: p.stat().st_mtime_ns for p in finished} == finished
@@ -450,13 +445,10 @@ def test_a_write_that_the_disk_refuses_ends_in_one_sentence_and_can_go_on(demo, 
     out = tmp_path / "out"
     # The kernel's limit on the size of a file stands in for a disk that fills up while shards are written.
     script = (
-        "import resource, signal, sys\nfrom pathlib import Path\nfrom tests.builders.conftest import build_demo\n"
-        "from builders.errors import BuildError\n"
+        "import resource, signal\nfrom builders.errors import BuildError\n"
         "signal.signal(signal.SIGXFSZ, signal.SIG_IGN)\n"
         "resource.setrlimit(resource.RLIMIT_FSIZE, (400_000, resource.RLIM_INFINITY))\n"
-        "roots = {p.name: p for p in sorted(Path(sys.argv[2]).iterdir()) if p.is_dir()}\n"
-        "try:\n    build_demo(roots, Path(sys.argv[1]))\n"
-        "except BuildError as error:\n    print(error)\n"
+        f"{BUILD}try:\n    build_demo(roots, Path(sys.argv[1]))\nexcept BuildError as error:\n    print(error)\n"
     )
     command = [sys.executable, "-c", script, out, demo["imagenet"].parent]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True)
@@ -467,12 +459,8 @@ def test_a_write_that_the_disk_refuses_ends_in_one_sentence_and_can_go_on(demo, 
     assert files_of(out) == files_of(release)
 
 
-@pytest.mark.skipif(
-    not Path("/sys").is_dir(), reason="/sys stands in for a folder where nobody, not even root, may write"
-)
+@pytest.mark.skipif(not Path("/sys").is_dir(), reason="/sys is a folder where nobody, not even root, may write")
 def test_a_folder_without_permission_ends_in_one_sentence(demo):
-    with pytest.raises(
-        BuildError,
-        match=r"Cannot write the release: /sys/\S+: (operation not permitted|permission denied|read-only file)",
-    ):
+    sentence = r"Cannot write the release: /sys/\S+: (operation not permitted|permission denied|read-only file)"
+    with pytest.raises(BuildError, match=sentence):
         build_demo(demo, Path("/sys/unknown-detection"), splits=SPLITS[1:2])

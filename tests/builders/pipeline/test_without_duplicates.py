@@ -205,17 +205,17 @@ def test_all_sources_that_are_compared_are_asked_for(planted, tmp_path, capsys):
     assert "--imagenet DIR" in capsys.readouterr().err
 
 
-def test_a_dry_run_says_that_it_cannot_know(planted, tmp_path, capsys):
-    assert main(flags(planted[0], tmp_path / "out", "--withdraw", "duplicates", "--dry-run")) == 0
-    assert "which images are duplicates is known once they have been read" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("words", "code", "sentence"),
+    [
+        (("duplicates", "--dry-run"), 0, "which images are duplicates is known once they have been read"),
+        (("duplicate",), 2, "Cannot read duplicate: no such file. Give --withdraw a CSV of id,reason, or duplicates."),
+    ],
+)
+def test_a_dry_run_cannot_know_and_a_list_that_is_not_there_is_named(planted, tmp_path, capsys, words, code, sentence):
+    assert main(flags(planted[0], tmp_path / "out", "--withdraw", *words)) == code
+    assert sentence in capsys.readouterr().err
     assert not (tmp_path / "out").exists()
-
-
-def test_a_list_that_is_not_there_gets_one_sentence(planted, tmp_path, capsys):
-    assert main(flags(planted[0], tmp_path / "out", "--withdraw", "duplicate")) == 2
-    assert "Cannot read duplicate: no such file. Give --withdraw a CSV of id,reason, or duplicates." in (
-        capsys.readouterr().err
-    )
 
 
 def test_a_published_index_takes_no_withdrawal(varied, tmp_path, capsys):

@@ -4,8 +4,6 @@ Food-101's bread_pudding/1375816, lasagna/3787908 and steak/1340977 have one cha
 """
 
 import io
-import os
-import shutil
 
 import datasets
 import numpy as np
@@ -15,6 +13,7 @@ from PIL import Image
 from hf_scripts import verify
 from tests.builders.conftest import build_demo
 from tests.builders.demo_sources import TROUBLES
+from tests.builders.trees import linked
 
 CHANNELS = {"grayscale": "L", "cmyk": "CMYK"}
 
@@ -42,8 +41,7 @@ def test_sources_bytes_keep_their_channels(release, demo, tmp_path, split, sourc
 
 
 def test_images_of_food101_with_other_channels_are_built_verified_and_loaded(demo, release, tmp_path, capsys):
-    food = tmp_path / "food101"
-    shutil.copytree(demo["food101"], food, copy_function=os.link)
+    food = linked(demo["food101"], tmp_path / "food101")
     before = loaded(release, "imagenet", "far_ood_food32", tmp_path / "before")
     changed = dict(zip(sorted(before)[:2], CHANNELS.values(), strict=True))
     for source_id, mode in changed.items():

@@ -21,17 +21,23 @@ def plan_of(tmp_path, **columns):
     contents = [bytes([65 + number]) * size for number, size in enumerate(SIZES)]
     (tmp_path / "one").write_bytes(contents[0] + contents[1] + contents[3] + b"gap" + contents[7])
     (tmp_path / "two").write_bytes(contents[4] + contents[6])
+    return rows_of(contents, PACKS, [0, 3, 8, 8, 0, 4, 4, 15], **columns), contents
+
+
+def rows_of(contents, files, offsets, **columns):
+    """The rows of images at some places; those without content could not be generated."""
+    names = [str(number) for number in range(len(contents))]
     values = {
-        "id": [f"s/{number}" for number in range(8)],
-        "source_id": [str(number) for number in range(8)],
-        "root": ["staging"] * 8,
-        "file": PACKS,
-        "offset": [0, 3, 8, 8, 0, 4, 4, 15],
-        "size": SIZES,
+        "id": [f"s/{name}" for name in names],
+        "source_id": names,
+        "root": ["staging"] * len(contents),
+        "file": files,
+        "offset": offsets,
+        "size": list(map(len, contents)),
         "content_sha256": [hashlib.sha256(content).hexdigest() if content else "" for content in contents],
         "unreadable": ["cut" if not content else "" for content in contents],
     }
-    return pa.table(values | columns), contents
+    return pa.table(values | columns)
 
 
 def generated(tmp_path, rows):
@@ -73,19 +79,7 @@ def test_groups_end_at_the_same_images_after_one_is_withdrawn(tmp_path, monkeypa
     contents = [drawn.bytes(int(size)) for size in drawn.integers(20, 61, 2000)]
     offsets = np.cumsum([0, *map(len, contents)])[:-1].tolist()
     (tmp_path / "pack").write_bytes(b"".join(contents))
-    count = len(contents)
-    rows = pa.table(
-        {
-            "id": [str(number) for number in range(count)],
-            "source_id": [str(number) for number in range(count)],
-            "root": ["staging"] * count,
-            "file": ["pack"] * count,
-            "offset": offsets,
-            "size": list(map(len, contents)),
-            "content_sha256": [hashlib.sha256(content).hexdigest() for content in contents],
-            "unreadable": [""] * count,
-        }
-    )
+    rows = rows_of(contents, ["pack"] * len(contents), offsets)
 
     def groups_of(rows):
         _, groups, _ = generated(tmp_path, rows)
@@ -118,9 +112,8 @@ def test_another_image_than_the_published_one_is_refused(tmp_path):
     expected = rows["content_sha256"].to_pylist()
     generated(tmp_path, rows.append_column("expected_sha256", pa.array(expected)))
     expected[6] = "0" * 64
-    with pytest.raises(
-        BuildError, match=r"The image s/6 is not the published one: its content_sha256 is .*, not 0{64} \(.*two"
-    ):
+    sentence = r"The image s/6 is not the published one: its content_sha256 is .*, not 0{64} \(.*two"
+    with pytest.raises(BuildError, match=sentence):
         generated(tmp_path, rows.append_column("expected_sha256", pa.array(expected)))
 
 
