@@ -27,21 +27,23 @@ class GoogleStore:
     def bucket(self):
         """The name of a new bucket."""
         name = f"bucket-{next(_numbers)}"
-        self._asked("storage/v1/b?project=nobodys", json.dumps({"name": name}).encode())
+        self._request("storage/v1/b?project=nobodys", json.dumps({"name": name}).encode())
         return name
 
     def files(self, folder):
         """The bytes of all objects below `BUCKET/PREFIX`, by their names from there."""
         bucket, _, prefix = folder.partition("/")
-        found = json.loads(self._asked(f"storage/v1/b/{bucket}/o?{urllib.parse.urlencode({'prefix': f'{prefix}/'})}"))
-        names = [one["name"] for one in found.get("items", [])]
-        there = f"download/storage/v1/b/{bucket}/o/"
+        listing = json.loads(
+            self._request(f"storage/v1/b/{bucket}/o?{urllib.parse.urlencode({'prefix': f'{prefix}/'})}")
+        )
+        names = [item["name"] for item in listing.get("items", [])]
+        address = f"download/storage/v1/b/{bucket}/o/"
         return {
-            name.removeprefix(f"{prefix}/"): self._asked(f"{there}{urllib.parse.quote(name, safe='')}?alt=media")
+            name.removeprefix(f"{prefix}/"): self._request(f"{address}{urllib.parse.quote(name, safe='')}?alt=media")
             for name in sorted(names)
         }
 
-    def _asked(self, path, data=None):
+    def _request(self, path, data=None):
         request = urllib.request.Request(f"{self.url}/{path}", data, {"Content-Type": "application/json"})
         with urllib.request.urlopen(request) as answer:
             return answer.read()

@@ -95,14 +95,14 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         if fault == NO_ANSWER or (fault == CUT and len(data) < 2):
             self._hang_up()
             return
-        given = {name: value for name, value in answer.getheaders() if name.lower() not in _OWN}
+        forwarded = {name: value for name, value in answer.getheaders() if name.lower() not in _OWN}
         if self.command == "HEAD":
-            given["Content-Length"] = answer.getheader("Content-Length", "0")
+            forwarded["Content-Length"] = answer.getheader("Content-Length", "0")
         if fault == CUT:
-            self._answer(answer.status, given, data[: len(data) // 2], length=len(data))
+            self._answer(answer.status, forwarded, data[: len(data) // 2], length=len(data))
             self._hang_up()
             return
-        self._answer(answer.status, given, data)
+        self._answer(answer.status, forwarded, data)
 
     def _answer(self, status, headers, data, length=None):
         self.send_response_only(status)

@@ -66,14 +66,13 @@ class Store:
 
     def files(self, folder):
         """The bytes of all objects below `BUCKET/PREFIX`, by their names from there."""
-        client = self.client
-        found = client.find(folder)
-        return {name.removeprefix(f"{folder}/"): client.cat_file(name) for name in sorted(found)}
+        names = sorted(self.client.find(folder))
+        return {name.removeprefix(f"{folder}/"): self.client.cat_file(name) for name in names}
 
     def uploads(self, bucket):
         """The keys of multipart uploads that are neither complete nor given up."""
-        found = self.client.call_s3("list_multipart_uploads", Bucket=bucket)
-        return [one["Key"] for one in found.get("Uploads", [])]
+        listing = self.client.call_s3("list_multipart_uploads", Bucket=bucket)
+        return [upload["Key"] for upload in listing.get("Uploads", [])]
 
 
 @contextlib.contextmanager

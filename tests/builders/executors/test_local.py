@@ -88,16 +88,16 @@ def test_an_exception_travels_with_its_workers_traceback():
 
 
 @pytest.mark.parametrize(
-    ("what", "kind", "sentence"),
+    ("function", "kind", "sentence"),
     [
         (tasks.raise_unreadable, RuntimeError, "UnreadableError: one"),
         (tasks.return_what_cannot_be_pickled, Exception, "return_what_cannot_be_pickled"),
     ],
 )
-def test_what_cannot_be_pickled_is_an_error_and_not_a_dead_worker(what, kind, sentence):
+def test_what_cannot_be_pickled_is_an_error_and_not_a_dead_worker(function, kind, sentence):
     with LocalExecutor(2) as executor:
         with pytest.raises(kind, match=sentence):
-            executor.run([Call(what)], nothing)
+            executor.run([Call(function)], nothing)
         assert executor.run([Square(3)], nothing) == [9]
 
 
@@ -119,11 +119,11 @@ def test_what_cannot_be_pickled_is_an_error_and_not_a_dead_worker(what, kind, se
 )
 def test_a_worker_that_dies_ends_the_run_with_a_sentence(deadly, tmp_path):
     # Large, so that a pipe shared by all workers would be full when nobody reads it any more.
-    others = [Square(n, seconds=0.01, ballast=bytes(200_000)) for n in range(30)]
+    later = [Square(n, seconds=0.01, ballast=bytes(200_000)) for n in range(30)]
     running = Touch(tmp_path / "running", seconds=0.2)
     with LocalExecutor(2) as executor:
         with pytest.raises(BuildError, match=f"^{KILLED}$"):
-            executor.run([running, deadly, *others], nothing)
+            executor.run([running, deadly, *later], nothing)
         assert (tmp_path / "running").exists()
         with pytest.raises(RuntimeError, match="its workers have ended"):
             executor.run([Square(1)], nothing)
@@ -158,15 +158,15 @@ def kill_one(chosen):
 
 
 @pytest.mark.parametrize(
-    ("what", "sentence"),
+    ("function", "sentence"),
     [
         (tasks.crash_at_work, r"^A worker crashed \(Segmentation fault\)\. Run the same command with fewer"),
         (tasks.exit_at_work, r"^A worker ended before its tasks were done \(exit code 3\)\. Run the same"),
     ],
 )
-def test_the_sentence_says_how_a_worker_ended(what, sentence):
+def test_the_sentence_says_how_a_worker_ended(function, sentence):
     with LocalExecutor(2) as executor, pytest.raises(BuildError, match=sentence):
-        executor.run([Call(what), Square(1)], nothing)
+        executor.run([Call(function), Square(1)], nothing)
 
 
 START = """
@@ -277,10 +277,10 @@ def start(folder, *, seconds, resumes="resumes"):
 
 def wait_for_workers(process, folder):
     """The processes of the two tasks that run first."""
-    while len(found := sorted(folder.glob("*.pid"))) < 2:
+    while len(started := sorted(folder.glob("*.pid"))) < 2:
         assert process.poll() is None
         time.sleep(0.01)
-    return [int(path.stem.split("-")[1]) for path in found]
+    return [int(path.stem.split("-")[1]) for path in started]
 
 
 def alive(pid):
@@ -297,8 +297,8 @@ def test_ctrl_c_is_one_line_and_lets_running_tasks_end_where_they_can_be_used(tm
     os.killpg(process.pid, signal.SIGINT)
     _, err = process.communicate(timeout=30)
     assert (process.returncode, err) == (130, STOPPED)
-    done = ["0.done", "1.done"] if resumes == "resumes" else []
-    assert sorted(path.name for path in tmp_path.glob("*.done")) == done
+    finished = ["0.done", "1.done"] if resumes == "resumes" else []
+    assert sorted(path.name for path in tmp_path.glob("*.done")) == finished
     assert not any(alive(pid) for pid in pids)
 
 
@@ -338,14 +338,14 @@ def test_tasks_run_together_as_far_as_their_resources_allow(tmp_path):
         Resources(gpus=0.5): 2,
         Resources(gpus=1): 1,
     }
-    found = {}
+    most = {}
     with LocalExecutor(3, gpus=1) as executor:
         for number, (resources, together) in enumerate(expected.items()):
             (tmp_path / str(number)).mkdir()
             # The first ones wait for the last, whose worker may take long to start.
             work = [Interval(resources, tmp_path / str(number), together)] * 9
-            found[resources] = most_at_once(executor.run(work, nothing))
-    assert found == expected
+            most[resources] = most_at_once(executor.run(work, nothing))
+    assert most == expected
 
 
 @pytest.mark.parametrize("workers", [1, 2])
@@ -362,10 +362,10 @@ def test_tasks_that_need_more_gpus_than_there_are_are_refused_before_any_runs(wo
 def test_what_is_costly_is_set_up_once_in_each_worker(tmp_path):
     one, two = Weights(tmp_path, "one"), Weights(tmp_path, "two")
     with LocalExecutor(2) as executor:
-        made = executor.run([*[WithWeights(one)] * 20, *[WithWeights(two)] * 20], nothing)
-    assert [name for name, _ in made] == ["one"] * 20 + ["two"] * 20
+        loaded = executor.run([*[WithWeights(one)] * 20, *[WithWeights(two)] * 20], nothing)
+    assert [name for name, _ in loaded] == ["one"] * 20 + ["two"] * 20
     written = {path.name: path.read_text() for path in tmp_path.iterdir()}
-    assert set(written) == {str(pid) for _, pid in made}
+    assert set(written) == {str(pid) for _, pid in loaded}
     assert set(written.values()) <= {"one two ", "one ", "two "}
 
 
@@ -405,5 +405,5 @@ def test_a_forked_process_leaves_the_servers_socket_alone(tmp_path):
         forked.join()
         assert forked.exitcode == 0
     """
-    done = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], cwd=ROOT, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
+    finished = subprocess.run([sys.executable, "-c", textwrap.dedent(code)], cwd=ROOT, capture_output=True, text=True)
+    assert (finished.returncode, finished.stderr) == (0, "")

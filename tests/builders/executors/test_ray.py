@@ -101,22 +101,22 @@ def test_the_first_failure_in_order_is_raised_and_waiting_tasks_are_cancelled(ex
 @pytest.mark.slow
 def test_tasks_run_together_as_far_as_their_resources_allow(executor, tmp_path):
     expected = {Resources(): 2, Resources(cpus=2): 1, HALF: 2, GPU: 1}
-    found = {}
+    most = {}
     for number, (need, together) in enumerate(expected.items()):
         (tmp_path / str(number)).mkdir()
         # The first waits for the second, whose process may take long to start.
         work = [Interval(need, tmp_path / str(number), together)] * 20
-        found[need] = most_at_once(executor.run(work, nothing))
-    assert found == expected
+        most[need] = most_at_once(executor.run(work, nothing))
+    assert most == expected
 
 
 @needs_ray
 def test_what_is_costly_is_set_up_once_in_each_actor(executor, tmp_path):
     one, two = Weights(tmp_path, "one"), Weights(tmp_path, "two")
-    made = executor.run([WithWeights(of, HALF) for of in (one, two) for _ in range(10)], nothing)
-    assert [name for name, _ in made] == ["one"] * 10 + ["two"] * 10
+    loaded = executor.run([WithWeights(of, HALF) for of in (one, two) for _ in range(10)], nothing)
+    assert [name for name, _ in loaded] == ["one"] * 10 + ["two"] * 10
     written = {path.name: path.read_text() for path in tmp_path.iterdir()}
-    assert set(written) == {str(pid) for _, pid in made}
+    assert set(written) == {str(pid) for _, pid in loaded}
     assert len(written) == 2
     assert set(written.values()) <= {"one two ", "one ", "two "}
 
@@ -144,8 +144,8 @@ def test_tasks_that_no_node_can_run_are_refused_before_any_runs(executor, tmp_pa
 def test_a_worker_that_is_killed_costs_its_task_alone(executor, tmp_path, need):
     total = Total()
     work = [DieOnce(tmp_path / "once", need), *[Square(n, resources=need) for n in range(5)]]
-    (killed, again), *squares = executor.run(work, total)
-    assert killed != again
+    (killed, second), *squares = executor.run(work, total)
+    assert killed != second
     assert squares == [0, 1, 4, 9, 16]
     assert total.images == 6
 

@@ -22,8 +22,8 @@ from tests.power import Disk
 
 AS_DOWNLOADED = {
     key: convert
-    for key, found in layouts.LAYOUTS.items()
-    for convert in found
+    for key, layouts_of in layouts.LAYOUTS.items()
+    for convert in layouts_of
     if convert.__name__ in (f"{key}_archive", f"{key}_archives")
 }
 """The layout that an owner's archives make, of sources whose demo is laid out otherwise."""
@@ -37,14 +37,14 @@ def offered(site, key, files, **changes):
     source = SOURCES[key]
     declared = {file.name: file for file in source.obtain.files}
     assert sorted(files) == sorted(declared)
-    made = []
+    owner_files = []
     for name, data in files.items():
         path = f"{key}/{name}"
         site.files[path] = data
         sha256 = hashlib.sha256(data).hexdigest()
         ours = {"size": len(data), "url": site.url(path), "md5": "", "sha256": sha256, "rounded": False}
-        made.append(dataclasses.replace(declared[name], **{**ours, **changes}))
-    return dataclasses.replace(source, obtain=dataclasses.replace(source.obtain, files=tuple(made)))
+        owner_files.append(dataclasses.replace(declared[name], **{**ours, **changes}))
+    return dataclasses.replace(source, obtain=dataclasses.replace(source.obtain, files=tuple(owner_files)))
 
 
 def zips(root, folders, tmp_path):
@@ -66,8 +66,8 @@ def files_of(key, demo, laid_out, tmp_path):
 
 
 def ran(*sources, into):
-    said = []
-    return get(sources, into, said.append, quiet=True), said
+    lines = []
+    return get(sources, into, lines.append, quiet=True), lines
 
 
 @pytest.fixture
@@ -122,13 +122,13 @@ def test_a_cut_run_leaves_a_part_that_the_next_one_goes_on_with(svhn, site, wait
 
 def test_a_part_that_a_power_cut_damaged_is_downloaded_again_by_the_same_command(svhn, site, tmp_path):
     (tmp_path / "svhn").mkdir()
-    whole = site.files["svhn/train_32x32.mat"]
+    content = site.files["svhn/train_32x32.mat"]
     part = tmp_path / "svhn" / "train_32x32.mat.part"
-    for left in (bytes(1000), bytes(len(whole))):
-        part.write_bytes(left)  # its length was written, and not its bytes
-        _, said = ran(svhn, into=tmp_path)
-        assert (tmp_path / "svhn" / "train_32x32.mat").read_bytes() == whole
-        assert any("all of it is downloaded again" in line for line in said)
+    for damaged in (bytes(1000), bytes(len(content))):
+        part.write_bytes(damaged)  # its length was written, and not its bytes
+        _, lines = ran(svhn, into=tmp_path)
+        assert (tmp_path / "svhn" / "train_32x32.mat").read_bytes() == content
+        assert any("all of it is downloaded again" in line for line in lines)
         (tmp_path / "svhn" / "train_32x32.mat").unlink()
 
 
@@ -136,10 +136,10 @@ def test_after_every_power_cut_a_file_is_whole_or_has_no_name(svhn, tmp_path):
     (tmp_path / "data").mkdir()
     with (disk := Disk(tmp_path / "data")).watching():
         ran(svhn, into=tmp_path / "data")
-    whole = {path.name: path.read_bytes() for path in (tmp_path / "data" / "svhn").iterdir()}
-    left = [(Path(path).name, data) for cut in disk.cuts for path, data in cut.files.items()]
-    assert {name for name, _ in left} >= {*whole, *(f"{name}.part" for name in whole)}
-    assert all(whole[name] == data for name, data in left if name in whole)
+    content = {path.name: path.read_bytes() for path in (tmp_path / "data" / "svhn").iterdir()}
+    files = [(Path(path).name, data) for cut in disk.cuts for path, data in cut.files.items()]
+    assert {name for name, _ in files} >= {*content, *(f"{name}.part" for name in content)}
+    assert all(content[name] == data for name, data in files if name in content)
 
 
 def test_a_file_that_somebody_else_put_there_is_checked(svhn, tmp_path):

@@ -33,18 +33,15 @@ def fetch(site, waits, tmp_path):
 
 
 def test_a_whole_file_is_asked_for_once(fetch, site, waits):
-    data, counted, lines = fetch()
-    assert data == DATA
-    assert counted == len(DATA)
-    assert (lines, waits, site.asked()) == ([], [], [None])
+    assert fetch() == (DATA, len(DATA), [])
+    assert (waits, site.asked()) == ([], [None])
     assert site.requests[0].headers["accept-encoding"] == "identity"
 
 
 def test_a_cut_download_goes_on_where_it_was_cut(fetch, site, waits):
     site.faults.extend([1_000_000, "no answer", 503, 500_000])
     data, counted, lines = fetch()
-    assert data == DATA
-    assert counted == len(DATA)
+    assert (data, counted) == (DATA, len(DATA))
     starts = [int(asked.removeprefix("bytes=").rstrip("-")) for asked in site.asked()[1:]]
     # Of a block that was cut in the middle nothing need have been written.
     assert 1_000_000 - (1 << 16) < starts[0] <= 1_000_000
@@ -56,35 +53,32 @@ def test_a_cut_download_goes_on_where_it_was_cut(fetch, site, waits):
 
 
 def test_what_an_earlier_run_left_is_used(fetch, site):
-    data, counted, _ = fetch(have=DATA[:2_999_999])
-    assert data == DATA
-    assert counted == len(DATA)
+    assert fetch(have=DATA[:2_999_999])[:2] == (DATA, len(DATA))
     assert site.asked() == ["bytes=2999999-"]
-
-
-def test_what_is_whole_already_is_not_asked_for(fetch, site):
+    site.requests.clear()
     assert fetch(have=DATA)[0] == DATA
     assert site.requests == []
 
 
 def test_without_ranges_it_begins_again_and_counts_no_byte_twice(fetch, site):
     site.ranges = False
-    data, counted, _ = fetch(have=b"x" * 1000)
-    assert data == DATA
-    assert counted == len(DATA)
+    assert fetch(have=b"x" * 1000)[:2] == (DATA, len(DATA))
 
 
 def test_a_part_that_is_longer_than_the_file_is_thrown_away(fetch, site):
     data, counted, lines = fetch(size=0, have=DATA + b"more")
-    assert data == DATA
-    assert counted == len(DATA)
+    assert (data, counted) == (DATA, len(DATA))
     assert "thrown away" in lines[0]
 
 
-def test_another_range_than_asked_for_is_never_written(fetch, site, waits):
-    site.shifted = 7
+@pytest.mark.parametrize("digits", ["", "9" * 5_000], ids=["another start", "a size of thousands of digits"])
+def test_another_range_than_asked_for_is_never_written(fetch, site, waits, digits):
+    if digits:
+        site.headers = {"Content-Range": f"bytes 1000-{len(DATA) - 1}/{digits}"}
+    else:
+        site.shifted = 7
     with pytest.raises(BuildError, match="another range than the one that was asked for"):
-        fetch(have=DATA[:100])
+        fetch(have=DATA[:1000])
     assert waits == list(WAITS)
 
 
@@ -126,21 +120,12 @@ def test_a_size_of_thousands_of_digits_is_refused_at_once(fetch, site, waits):
     assert waits == []
 
 
-def test_a_range_with_thousands_of_digits_is_another_than_asked_for(fetch, site, waits):
-    site.headers = {"Content-Range": f"bytes 1000-{len(DATA) - 1}/{'9' * 5_000}"}
-    with pytest.raises(BuildError, match="another range than the one that was asked for"):
-        fetch(have=DATA[:1000])
-    assert waits == list(WAITS)
-
-
 @pytest.mark.timeout(20)
 def test_a_server_without_a_byte_behind_any_does_not_make_it_go_round(fetch, site, waits, tmp_path):
     site.refuses_ranges = True
     # Each second request begins again, and brings less or more than the last one, but never all.
     site.faults.extend(each for size in [900_000, 800_000] * 20 for each in (size, None))
-    with pytest.raises(
-        BuildError, match=r"Cannot download .* no byte behind those that there are|after 8\d\d,\d\d\d of"
-    ):
+    with pytest.raises(BuildError, match=r"Cannot download .* no byte behind those|after 8\d\d,\d\d\d of"):
         fetch()
     assert len(site.requests) <= 2 * len(WAITS) + 2
 
@@ -219,9 +204,7 @@ def test_a_body_without_an_end_stops_at_the_published_size(head, speaker, tmp_pa
     block = b"x" * 4096
     file = OwnerFile("x.bin", 200_000, url=speaker(head, b"1000\r\n" + block + b"\r\n" if head is CHUNKED else block))
     counted = []
-    with pytest.raises(
-        BuildError, match=r"sends more than 200,000 bytes, which the file has at most\. What came was rem"
-    ):
+    with pytest.raises(BuildError, match=r"sends more than 200,000 bytes, which the file has at most\. What came"):
         download_file(file, tmp_path / "x.bin", print, counted.append)
     assert sum(counted) == 0
     assert sum(size for size in counted if size > 0) <= 200_000

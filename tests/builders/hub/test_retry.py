@@ -50,12 +50,7 @@ def sentence(error, times=1):
 
 
 TRANSIENT = {
-    "408": answered(408),
-    "429": answered(429),
-    "500": answered(500),
-    "502": answered(502),
-    "503": answered(503),
-    "504": answered(504),
+    **{str(status): answered(status) for status in (408, 429, 500, 502, 503, 504)},
     "no connection": httpx.ConnectError("refused"),
     "hung up": httpx.RemoteProtocolError("gone"),
     "silent": httpx.ReadTimeout("late"),
@@ -66,13 +61,7 @@ TRANSIENT = {
     "Xet": ConnectionError("reset"),
 }
 FINAL = {
-    "400": answered(400),
-    "401": answered(401),
-    "403": answered(403),
-    "404": answered(404),
-    "409": answered(409),
-    "412": answered(412),
-    "413": answered(413),
+    **{str(status): answered(status) for status in (400, 401, 403, 404, 409, 412, 413)},
     "an upload": caused(RuntimeError("Error while uploading 'a' to the Hub."), answered(403)),
     "offline": OfflineModeIsEnabled("offline"),
     "no token": LocalTokenNotFoundError("no token"),
@@ -137,9 +126,7 @@ def test_waits_that_the_hub_asks_for(naps, status, headers, wait):
 )
 def test_a_wait_that_is_too_long_is_said(requested, shown, naps):
     text = sentence(answered(429, headers={"Retry-After": requested}))
-    assert text.startswith(
-        f"Cannot do it: the Hub answered 429 Too Many Requests and asks to wait {shown} s. Run the same"
-    )
+    assert text.startswith(f"Cannot do it: the Hub answered 429 Too Many Requests and asks to wait {shown} s. Run")
     assert naps == []
 
 
@@ -147,20 +134,14 @@ def test_a_wait_that_is_too_long_is_said(requested, shown, naps):
     ("error", "words"),
     [
         (answered(413, message="Too large."), f": the Hub answered 413 {HTTPStatus(413).phrase} (Too large). Publish"),
-        (
-            answered(403, message="no write  access"),
-            ": the Hub answered 403 Forbidden (no write access). Use a token with",
-        ),
+        (answered(403, message="no write  access"), ": the Hub answered 403 Forbidden (no write access). Use a token"),
         (answered(401), ": the Hub answered 401 Unauthorized. Give a valid token"),
         (answered(400, message="<Error><StringToSign>secret"), ": the Hub answered 400 Bad Request. Run the same"),
         (answered(499), ": the Hub answered 499. Run"),
         (OfflineModeIsEnabled("x"), ": the client is set to stay offline. Unset HF_HUB_OFFLINE."),
         (UnicodeEncodeError("ascii", "Bearer hf_sécret", 11, 12, "not in range"), ": text that cannot be encoded or"),
         (OSError(28, "No space left on device", "/private/path"), ": No space left on device. Run"),
-        (
-            ValueError("Invalid metadata in README.md.\n- no such licence"),
-            ": Invalid metadata in README.md. - no",
-        ),
+        (ValueError("Invalid metadata in README.md.\n- no such licence"), ": Invalid metadata in README.md. - no"),
     ],
 )
 def test_what_a_person_reads(naps, error, words):
