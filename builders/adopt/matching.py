@@ -171,13 +171,13 @@ class _ImageSearch:
         self.refuse_partition(before[self.rows[before] >= 0])
 
     def alike(self) -> int:
-        """Count open files that share name and class with an image."""
+        """Count unmatched files that share name and class with an image."""
         same_name = np.isin(self.file_keys[self.unmatched], self.row_keys)
         same_name |= (self.file_classes[self.unmatched] < 0) & np.isin(self.file_names[self.unmatched], self.row_names)
         return int(same_name.sum())
 
     def compare(self, rows: Int64) -> None:
-        """Match open files with images of the same bytes; only images and files of equal size are read."""
+        """Match unmatched files with images of the same bytes; only images and files of equal size are read."""
         if not len(self.unmatched) or not len(rows):
             return
         self.log(f"comparing {len(self.unmatched):,} files with {len(rows):,} images, by size and then by content")

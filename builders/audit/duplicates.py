@@ -92,11 +92,11 @@ def searches(manifest: Manifest, other: Manifest | None = None) -> list[tuple[st
         other_trains = [key for key, entry in other.by_key().items() if is_training(key, entry)]
         candidates = [(train, f"{AGAINST}{key}") for train in trains for key in other.by_key()]
         candidates += [(f"{AGAINST}{train}", key) for train in other_trains for key in manifest.by_key()]
-    searched: list[tuple[str, str]] = []
+    split_pairs: list[tuple[str, str]] = []
     for train, key in candidates:
-        if train != key and (train, key) not in searched and (key, train) not in searched:
-            searched.append((train, key))
-    return searched
+        if train != key and (train, key) not in split_pairs and (key, train) not in split_pairs:
+            split_pairs.append((train, key))
+    return split_pairs
 
 
 def exact(splits: Mapping[str, ReleaseSplit]) -> list[Pair]:
@@ -118,13 +118,13 @@ def exact(splits: Mapping[str, ReleaseSplit]) -> list[Pair]:
 
 
 def find_near(
-    duplicates: Duplicates, searches: Sequence[tuple[str, str]], scratch: Path, executor: Executor, meter: Meter
+    duplicates: Duplicates, split_pairs: Sequence[tuple[str, str]], scratch: Path, executor: Executor, meter: Meter
 ) -> Duplicates:
     """Add the near-duplicates of some pairs of splits.
 
     Args:
-        duplicates: what was found by digests.
-        searches: the pairs of splits, from `searches`.
+        duplicates: the exact duplicates.
+        split_pairs: the pairs of splits, from `searches`.
         scratch: an empty folder for 3 KB an image of the splits.
         executor: runs the tasks.
         meter: shows progress.
@@ -132,17 +132,17 @@ def find_near(
     Raises:
         BuildError: a shard cannot be read, or an image does not decode.
     """
-    entries = duplicates.splits
-    searched = [pair for pair in searches if all(entries[name].entry.data for name in pair)]
-    without_images = sorted({name for pair in searches for name in pair if not entries[name].entry.data})
+    by_name = duplicates.splits
+    searched = [pair for pair in split_pairs if all(by_name[name].entry.data for name in pair)]
+    without_images = sorted({name for pair in split_pairs for name in pair if not by_name[name].entry.data})
     names = list(dict.fromkeys(name for pair in searched for name in pair))
-    splits = [(entries[name].root, name.removeprefix(AGAINST), entries[name].entry) for name in names]
+    splits = [(by_name[name].root, name.removeprefix(AGAINST), by_name[name].entry) for name in names]
     files = dict(zip(names, write_thumbnails(splits, scratch, executor, meter), strict=True)) if names else {}
-    meter.step("comparing with training images", sum(entries[key].entry.rows for _, key in searched))
+    meter.step("comparing with training images", sum(by_name[key].entry.rows for _, key in searched))
     near: list[Pair] = []
     for train, key in searched:
         pairs = find_in_files(files[key], files[train], executor, meter)
-        near += near_pairs(pairs, (key, entries[key].index), (train, entries[train].index))
+        near += near_pairs(pairs, (key, by_name[key].index), (train, by_name[train].index))
     return dataclasses.replace(
         duplicates, near=tuple(near), searched=tuple(searched), without_images=tuple(without_images)
     )
