@@ -91,11 +91,8 @@ def test_real_pictures_with_real_weights_from_folders_to_the_report(world, tmp_p
     assert main(["score", "--features", str(features), "--detectors", "msp", "--quiet", "--out", str(scores)]) == 0
     judged = ["report", *of_release, "--scores", str(scores), "--protocol", "openood", "--no-plots"]
     assert main([*judged, "--out", str(report)]) == 0
-    areas = {
-        row["value"]
-        for row in read_figures(report).to_dict("records")
-        if (row["unknown"], row["metric"], row["statistic"]) == ("far_ood_photographs", "auroc", "")
-    }
+    of = {"unknown": "far_ood_photographs", "metric": "auroc", "statistic": ""}
+    areas = {row["value"] for row in read_figures(report).to_dict("records") if of.items() <= row.items()}
     shares = np.exp(np.concatenate([known.logits, photographs.logits]).astype(np.float64))
     surest = (shares / shares.sum(axis=1, keepdims=True)).max(axis=1)
     area = roc_auc_score(np.repeat([0, 1], [20, len(PHOTOGRAPHS)]), -surest)

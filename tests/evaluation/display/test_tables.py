@@ -18,8 +18,8 @@ DEVIATIONS = np.array([[1.25, 1.0, NAN], [0.5, NAN, NAN], [NAN, 0.5, NAN]])
 
 
 def table(**changed):
-    given = {"name": "near", "title": "Near", "note": "Mean.", "stub": "Detector", "columns": COLUMNS, "rows": ROWS}
-    return ResultTable(**{**given, "values": VALUES, "deviations": DEVIATIONS, **changed})
+    named = {"name": "near", "title": "Near", "note": "Mean.", "stub": "Detector", "columns": COLUMNS, "rows": ROWS}
+    return ResultTable(**{**named, "values": VALUES, "deviations": DEVIATIONS, **changed})
 
 
 def of(*lines, **changed):

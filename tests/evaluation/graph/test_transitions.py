@@ -150,7 +150,7 @@ def test_the_release_tells_own_classes_and_which_dataset_is_predicted(tmp_path, 
     transitions = read(tmp_path, scores(column, values), release)
     assert pairs(transitions) == EXPECTED
     assert known(transitions) == [True, True, False, True]
-    assert {one.key: one.name for image in transitions.images for one in image[:2]} == {
+    assert {class_.key: class_.name for image in transitions.images for class_ in image[:2]} == {
         "places365:bedroom": "bedroom",
         "places365:fountain": "fountain",
         "places365:kennel/outdoor": "kennel/outdoor",

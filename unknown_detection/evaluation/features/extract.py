@@ -142,11 +142,11 @@ def extract(
                 rows = len(opened.rows(config, split))
                 log(f"{config}/{split}: {counts.described(rows)}")
             if keys is tests:
-                checked = receipt(store, tests)
+                test_receipt = receipt(store, tests)
                 if accept:
-                    store.accept(checked.differences)
-                checked.require(store.accepted())
-                for line in checked.lines:
+                    store.accept(test_receipt.differences)
+                test_receipt.require(store.accepted())
+                for line in test_receipt.lines:
                     log(line)
     return store
 

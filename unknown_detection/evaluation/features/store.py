@@ -149,10 +149,10 @@ class FeatureStore:
                     f"{ways[1]}. Choose another folder."
                 )
         if _canonical(msgspec.structs.replace(identity, source=stored.source)) != _canonical(stored):
-            outputs = [f"{len(of.label_names)} classes; blocks {', '.join(of.blocks)}" for of in (stored, identity)]
+            sides = [f"{len(of.label_names)} classes; blocks {', '.join(of.blocks)}" for of in (stored, identity)]
             raise EvaluationError(
-                f"{self.root} has features of other classes or blocks ({outputs[0]}) than this config and model "
-                f"({outputs[1]}). Choose another folder."
+                f"{self.root} has features of other classes or blocks ({sides[0]}) than this config and model "
+                f"({sides[1]}). Choose another folder."
             )
 
     def require_release(self, digest: str) -> None:
