@@ -33,7 +33,7 @@ def write_csv(file: IO[str], lines: Iterable[Sequence[object]]) -> None:
 
 def plain_text(cell: str) -> str:
     """Return the text that `write_csv` wrote as a cell."""
-    return cell[1:] if _MARKED.match(cell) else cell
+    return cell[1:] if cell.startswith("'") and _MARKED.match(cell) else cell
 
 
 def _as_text(line: Sequence[object]) -> Iterator[object]:

@@ -8,7 +8,8 @@ from __future__ import annotations
 import csv
 import io
 from collections.abc import Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import dataclass, fields
+from operator import attrgetter
 from pathlib import Path
 
 import pyarrow as pa
@@ -72,7 +73,7 @@ def write_excluded(path: Path, exclusions: Sequence[Exclusion], replaced: Sequen
     before = read_regular(path) if path.exists() else None
     lines = [] if before is None else [line for line in read_excluded(path) if line.split not in replaced]
     lines = sorted([*lines, *exclusions], key=lambda e: (e.split, e.source, e.partition, e.class_id, e.image, e.rule))
-    text = csv_text([_COLUMNS, *(list(asdict(line).values()) for line in lines)])
+    text = csv_text([_COLUMNS, *map(attrgetter(*_COLUMNS), lines)])
     store_of(path).replace(path, text.encode("utf-8"), lambda data: data == before)
 
 
@@ -96,13 +97,14 @@ def _read_lines(path: Path) -> Iterator[tuple[int, dict[str, str]]]:
     """Yield the rows of a CSV file with exactly the columns of a table of exclusions, each with its line number."""
     try:
         with io.TextIOWrapper(open_buffered(path), encoding="utf-8", newline="") as opened:
-            reader = csv.DictReader(opened, strict=True)
-            if sorted(reader.fieldnames or ()) != sorted(_COLUMNS):
+            reader = csv.reader(opened, strict=True)
+            columns = next(reader, [])
+            if sorted(columns) != sorted(_COLUMNS):
                 raise TableError(path, f"the columns are not {', '.join(_COLUMNS)}")
-            for row in reader:
-                if row.keys() != set(_COLUMNS) or None in row.values():
+            for row in filter(None, reader):  # without empty lines
+                if len(row) != len(columns):
                     raise TableError(path, f"line {reader.line_num} does not have {len(_COLUMNS)} values")
-                yield reader.line_num, {name: plain_text(cell) for name, cell in row.items()}
+                yield reader.line_num, dict(zip(columns, map(plain_text, row), strict=True))
     except UnicodeDecodeError as error:
         raise TableError(path, "it is not UTF-8 text") from error
     except csv.Error as error:
