@@ -1,12 +1,11 @@
 """The command line as a whole: help with the core alone, and what is said where the extra is missing."""
 
+import json
 import re
 import subprocess
 import sys
 import tomllib
 from pathlib import Path
-
-import pytest
 
 from unknown_detection.evaluation.__main__ import COMMANDS, main
 from unknown_detection.evaluation.errors import EXTRA
@@ -21,15 +20,28 @@ def test_the_extra_is_what_the_project_lists():
     assert sorted(MODULES.get(name, name) for name in names) == sorted(EXTRA)
 
 
-@pytest.mark.parametrize("arguments", [[], *([name] for name in COMMANDS)])
-def test_help_needs_nothing_of_the_extra_and_ends_with_an_example(arguments):
-    script = (
-        f"import sys; sys.modules.update(dict.fromkeys({EXTRA!r}))\n"
-        "from unknown_detection.evaluation.__main__ import main; sys.exit(main([*sys.argv[1:], '--help']))"
+HELP = """
+import contextlib, io, json, sys
+sys.modules.update(dict.fromkeys({extra!r}))
+from unknown_detection.evaluation.__main__ import COMMANDS, main
+found = []
+for arguments in ([], *([name] for name in COMMANDS)):
+    with contextlib.redirect_stdout(io.StringIO()) as said:
+        code = main([*arguments, "--help"])
+    found.append((arguments, code, said.getvalue()))
+print(json.dumps(found))
+"""
+
+
+def test_help_needs_nothing_of_the_extra_and_ends_with_an_example():
+    process = subprocess.run(
+        [sys.executable, "-c", HELP.format(extra=EXTRA)], cwd=ROOT, capture_output=True, text=True, check=True
     )
-    process = subprocess.run([sys.executable, "-c", script, *arguments], cwd=ROOT, capture_output=True, text=True)
-    assert process.returncode == 0, process.stderr
-    assert "Example: python -m unknown_detection evaluate " in " ".join(process.stdout.split())
+    found = json.loads(process.stdout)
+    assert [arguments for arguments, _, _ in found] == [[], *([name] for name in COMMANDS)]
+    for arguments, code, said in found:
+        assert code == 0, arguments
+        assert "Example: python -m unknown_detection evaluate " in " ".join(said.split()), arguments
 
 
 WITHOUT = """

@@ -9,7 +9,6 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 from PIL import Image
-from sklearn.metrics import roc_auc_score
 
 from builders.audit.artifacts import known_test
 from builders.commands.audit import main
@@ -57,6 +56,14 @@ def images(release, split):
             yield image["bytes"]
 
 
+@pytest.fixture
+def roc_auc_score():
+    """scikit-learn's, which takes long to import."""
+    from sklearn.metrics import roc_auc_score
+
+    return roc_auc_score
+
+
 MEASURES = {
     "width": lambda data: Image.open(io.BytesIO(data)).width,
     "height": lambda data: Image.open(io.BytesIO(data)).height,
@@ -69,7 +76,7 @@ MEASURES = {
 
 @pytest.mark.parametrize("split", ["near_ood", "far_ood"])
 @pytest.mark.parametrize("number", MEASURES)
-def test_aurocs_are_those_of_scikit_learn(release, table, split, number):
+def test_aurocs_are_those_of_scikit_learn(release, table, split, number, roc_auc_score):
     known = [MEASURES[number](data) for data in images(release, "test")]
     unknown = [MEASURES[number](data) for data in images(release, split)]
     area = roc_auc_score([0] * len(known) + [1] * len(unknown), known + unknown)  # widths have many ties
@@ -110,7 +117,7 @@ def test_the_card_names_what_separates_and_the_release_stays_whole(release, tabl
         assert chart.format == "PNG"
 
 
-def test_workers_change_nothing_and_a_sample_takes_the_first_rows(release, table, tmp_path, capsys):
+def test_workers_change_nothing_and_a_sample_takes_the_first_rows(release, table, tmp_path, roc_auc_score):
     before = (release / "audit/bench/artifacts.csv").read_bytes()
     assert main(["artifacts", str(release), "--splits", "bench", "--workers", "1"]) == 0
     assert (release / "audit/bench/artifacts.csv").read_bytes() == before

@@ -15,8 +15,6 @@ from builders.release.schema import ROLES
 from tests import manifests
 from tests.manifests import typed
 
-mlcroissant = pytest.importorskip("mlcroissant", reason="mlcroissant is not installed")
-
 # Terms of the RAI vocabulary 1.0, from the specification's table of properties.
 VOCABULARY = {
     "dataCollection",
@@ -38,7 +36,13 @@ def described(cifar_release):
 
 
 @pytest.fixture(scope="module")
-def dataset(cifar_release):
+def mlcroissant():
+    """The package, which takes long to import."""
+    return pytest.importorskip("mlcroissant", reason="mlcroissant is not installed")
+
+
+@pytest.fixture(scope="module")
+def dataset(cifar_release, mlcroissant):
     return mlcroissant.Dataset(cifar_release / "croissant.json")
 
 
@@ -48,6 +52,7 @@ def test_it_is_valid_and_lacks_only_what_nobody_stated(dataset):
     assert {re.search(r"schema\.org/(\w+)", warning)[1] for warning in issues.warnings} == {"datePublished", "version"}
 
 
+@pytest.mark.usefixtures("mlcroissant")
 def test_the_command_line_validates_it_too(cifar_release, monkeypatch):
     """In a process of its own it would take seconds to import; `main` is what the command runs."""
     from mlcroissant.scripts import validate
