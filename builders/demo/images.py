@@ -67,25 +67,20 @@ def _with_segment(jpeg: bytes, payload: bytes) -> bytes:
     return jpeg[:2] + b"\xff\xe1" + struct.pack(">H", len(payload) + 2) + payload + jpeg[2:]
 
 
-def _exif(*tags: tuple[int, int, int, bytes]) -> bytes:
-    """Build an EXIF segment from tags (number, type, count, value) that Pillow would refuse to write.
+def _with_exif(*tags: tuple[int, int, int, bytes]) -> Callable[[Image.Image], bytes]:
+    """Return an encoder of JPEGs with EXIF tags (number, type, count, value) that Pillow would refuse to write.
 
     A value of four bytes is stored in the table, a longer one after it.
     """
-    behind = 8 + 2 + 12 * len(tags) + 4
-    body, values = b"", b""
+    table_end = 8 + 2 + 12 * len(tags) + 4
+    table, values = b"", b""
     for number, kind, count, value in tags:
-        short = len(value) == 4
-        body += struct.pack("<HHL", number, kind, count) + (
-            value if short else struct.pack("<L", behind + len(values))
-        )
-        values += b"" if short else value
-    return b"Exif\0\0II*\0" + struct.pack("<LH", 8, len(tags)) + body + bytes(4) + values
-
-
-def _with_exif(*tags: tuple[int, int, int, bytes]) -> Callable[[Image.Image], bytes]:
-    """Return an encoder of JPEGs with EXIF tags."""
-    return lambda image: _with_segment(encode_jpeg(image), _exif(*tags))
+        is_short = len(value) == 4
+        table += struct.pack("<HHL", number, kind, count)
+        table += value if is_short else struct.pack("<L", table_end + len(values))
+        values += b"" if is_short else value
+    segment = b"Exif\0\0II*\0" + struct.pack("<LH", 8, len(tags)) + table + bytes(4) + values
+    return lambda image: _with_segment(encode_jpeg(image), segment)
 
 
 # EXIF types: 2 is text, 3 a 16-bit integer, 5 a fraction, 11 and 12 floating point of 32 and 64 bits. Orientation 6
