@@ -76,12 +76,9 @@ def _duplicate(data: bytearray, random: np.random.Generator, other: bytes) -> No
 
 def _swap(data: bytearray, random: np.random.Generator, other: bytes) -> None:
     size = _size(data, random)
-    first, second = sorted((_place(data, random), _place(data, random)))
-    if first + size <= second:
-        data[first : first + size], data[second : second + size] = (
-            data[second : second + size],
-            data[first : first + size],
-        )
+    a, b = sorted((_place(data, random), _place(data, random)))
+    if a + size <= b:
+        data[a : a + size], data[b : b + size] = data[b : b + size], data[a : a + size]
 
 
 def _remove(data: bytearray, random: np.random.Generator, other: bytes) -> None:

@@ -42,20 +42,14 @@ def test_masks_lie_on_what_is_drawn(demo):
 
 
 def test_the_oddities_of_the_real_annotations_are_there(annotations):
-    objects = Counter(annotation["image_id"] for annotation in annotations["annotations"])
-    unannotated = [image["id"] for image in annotations["images"] if image["id"] not in objects]
+    objects = annotations["annotations"]
+    annotated = {entry["image_id"] for entry in objects}
+    unannotated = [image["id"] for image in annotations["images"] if image["id"] not in annotated]
     assert len(unannotated) == 2
-    crowds = [annotation for annotation in annotations["annotations"] if annotation["iscrowd"]]
-    assert crowds and all(
-        sum(annotation["segmentation"]["counts"]) == np.prod(annotation["segmentation"]["size"])
-        for annotation in crowds
-    )
-    assert [annotation["image_id"] for annotation in annotations["annotations"] if annotation["bbox"][3] == 0] == [
-        200_365
-    ]
-    repeated = Counter(
-        (annotation["image_id"], json.dumps(annotation["segmentation"])) for annotation in annotations["annotations"]
-    )
+    crowds = [entry["segmentation"] for entry in objects if entry["iscrowd"]]
+    assert crowds and all(sum(mask["counts"]) == np.prod(mask["size"]) for mask in crowds)
+    assert [entry["image_id"] for entry in objects if entry["bbox"][3] == 0] == [200_365]
+    repeated = Counter((entry["image_id"], json.dumps(entry["segmentation"])) for entry in objects)
     assert sum(times == 2 for times in repeated.values()) >= 17
     assert {category["id"] for category in annotations["categories"]} == {item.id for item in tables.coco80()}
 

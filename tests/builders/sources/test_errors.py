@@ -18,6 +18,25 @@ WNIDS = [row.wnid for row in tables.imagenet1k()]
 
 # A source (and partition), small trees of something else, and the words that each is refused with.
 SOMETHING_ELSE = {
+    ("sun397", "images"): (
+        (  # Places365, and its easy format
+            {"a/airfield/00000001.jpg": "", "a/airplane_cabin/00000001.jpg": ""},
+            "a/airplane_cabin holds no image of its class: 00000001.jpg",
+        ),
+        ({"train/airplane_cabin/00000001.jpg": ""}, "train/airplane_cabin holds no image of its class: 00000001.jpg"),
+        ({"SUN397/a/abbey/sun_000_00001.jpg": ""}, "SUN397/a/abbey holds no image of its class: sun_000_00001.jpg"),
+        ({"train/n01440764/n01440764_1.JPEG": ""}, "which holds train. Accepted layouts are SUN397/a/abbey/"),
+    ),
+    ("svhn_full", "test"): (
+        ({"test_32x32.mat": ""}, "which holds test_32x32.mat"),  # the cropped digits
+        ({"test/0/1.png": ""}, "which holds test. Accepted layouts are test/<number>.png or the original archive"),
+        ({"test/digitStruct.mat": ""}, "which holds test"),
+    ),
+    ("mos_sun", "images"): (
+        ({f"SUN/images/sun_{'z' * 16}.jpg": ""}, "none of the 1 images in"),
+        ({"SUN/images/b_badlands_00001234.jpg": ""}, "the partition images (10,000 images) is not in"),
+        ({"SUN.tar": "cut"}, "is not a whole, uncompressed tar"),
+    ),
     ("imagenet_o", "images"): (
         ({"n01443537/n01443537_10026.JPEG": ""}, "the partition images (2,000 images) is not in"),  # ImageNet-1k
         ({"imagenet-o/n00007846/person_0.5.JPEG": ""}, "is not one of ImageNet-1k's classes"),

@@ -94,18 +94,6 @@ def test_all_of_sun_has_the_published_names_and_no_others(tmp_path, capsys):
     assert "10,000" in capsys.readouterr().out
 
 
-@pytest.mark.parametrize(
-    ("files", "words"),
-    [
-        ({f"SUN/images/sun_{'z' * 16}.jpg": ""}, "none of the 1 images in"),
-        ({"SUN/images/b_badlands_00001234.jpg": ""}, "the partition images (10,000 images) is not in"),
-        ({"SUN.tar": "cut"}, "is not a whole, uncompressed tar"),
-    ],
-)
-def test_copies_of_something_else_than_sun(tmp_path, files, words):
-    assert words in refusal("mos_sun", tree(tmp_path, files))
-
-
 def test_mos_sun_is_built_of_the_published_archive_if_asked(demo, tmp_path, capsys):
     """Its rows are those of the archive, without categories, and the version says so."""
     out, flags = tmp_path / "out", ["--splits=mos/sun", "--quiet", "--workers=1"]

@@ -16,20 +16,6 @@ def test_only_numbers_are_images_and_what_the_archives_hold_beside_them_is_known
     assert set(piece.strays) == {Stray(f"test/{name}", "not named <number>.png") for name in names[:5]}
 
 
-@pytest.mark.parametrize(
-    ("files", "words"),
-    [
-        ({"test_32x32.mat": ""}, "which holds test_32x32.mat"),  # the cropped digits
-        ({"test/0/1.png": ""}, "which holds test"),
-        ({"test/digitStruct.mat": ""}, "which holds test"),
-    ],
-)
-def test_folders_of_another_dataset(tmp_path, files, words):
-    message = refusal("svhn_full", tree(tmp_path, files), "test")
-    assert words in message
-    assert "Accepted layouts are test/<number>.png or the original archive" in message
-
-
 def test_sizes_in_an_archive_are_known_before_it_is_unpacked(demo, tmp_path):
     index = opened("svhn_full", svhn_full_archives(demo["svhn_full"], tmp_path))
     sizes = dict(zip(index.table["source_id"].to_pylist(), index.table["size"].to_pylist(), strict=True))
