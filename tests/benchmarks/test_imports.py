@@ -20,6 +20,6 @@ def test_a_benchmark_imports_names_that_we_have(path):
         except ModuleNotFoundError as error:
             assert error.name.partition(".")[0] not in OURS, f"{node.module}: {error}"
             pytest.skip(f"{node.module} needs {error.name}")
-        modules = {one.name for one in pkgutil.iter_modules(getattr(module, "__path__", []))}
+        modules = {info.name for info in pkgutil.iter_modules(getattr(module, "__path__", []))}
         lacking = [alias.name for alias in node.names if alias.name not in modules and not hasattr(module, alias.name)]
         assert not lacking, f"{node.module} has no {', '.join(lacking)}"

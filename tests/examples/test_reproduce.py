@@ -118,7 +118,7 @@ def test_margins_are_chosen_on_external_validation(grid):
         truth = [0] * len(known) + [1] * len(external)
         areas[margins] = roc_auc_score(truth, [scores[id_] for id_ in known + external])
         assert grid._external_auroc(margins) == pytest.approx(areas[margins], rel=1e-12)
-        assert auroc([scores[id_] for id_ in known + external], [bool(one) for one in truth]) > 0.5
+        assert auroc([scores[id_] for id_ in known + external], [bool(unknown) for unknown in truth]) > 0.5
     best = max(areas, key=areas.get)
     assert [path.name for path in grid.scores()["energy"]] == [
         f"energy{best[0]}{best[1]}-seed{seed}.parquet" for seed in (0, 1)

@@ -274,9 +274,9 @@ def test_the_evaluation_opens_the_networks_and_finds_their_dropout(tmp_path):
 def test_resnet20_has_the_size_of_its_paper():
     """He et al., table 6: 0.27 million weights for ten classes; and twenty layers beside the shortcuts."""
     model = resnet20.resnet20(10)
-    assert 0.265e6 < sum(one.numel() for one in model.parameters()) < 0.275e6
-    layers = [one for one in model.modules() if isinstance(one, (torch.nn.Conv2d, torch.nn.Linear))]
-    assert len([one for one in layers if getattr(one, "kernel_size", None) != (1, 1)]) == 20
+    assert 0.265e6 < sum(weights.numel() for weights in model.parameters()) < 0.275e6
+    layers = [module for module in model.modules() if isinstance(module, (torch.nn.Conv2d, torch.nn.Linear))]
+    assert len([layer for layer in layers if getattr(layer, "kernel_size", None) != (1, 1)]) == 20
 
 
 # Whole runs.

@@ -152,7 +152,7 @@ def rename_file(folder):
     target = path.with_name(folder.random.choice(names))
     if not target.exists():
         path.rename(target)
-        new, old = (one.relative_to(folder.root).as_posix() for one in (target, path))
+        new, old = (place.relative_to(folder.root).as_posix() for place in (target, path))
         text = (folder.root / "manifest.json").read_text(encoding="utf-8").replace(f'"{old}"', f'"{new}"')
         replace(folder.root / "manifest.json", text.encode())
 

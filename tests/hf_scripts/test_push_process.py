@@ -145,7 +145,7 @@ def test_two_publishers_at_once(tmp_path, only_loopback):
 
 @pytest.mark.parametrize(
     "number",
-    [*(pytest.param(one, marks=pytest.mark.slow) for one in (signal.SIGTERM, signal.SIGHUP)), signal.SIGKILL],
+    [*(pytest.param(number, marks=pytest.mark.slow) for number in (signal.SIGTERM, signal.SIGHUP)), signal.SIGKILL],
     ids=lambda number: number.name,
 )
 def test_the_next_run_removes_what_killed_runs_left(tmp_path, only_loopback, monkeypatch, number):

@@ -91,10 +91,10 @@ class Commit:
 
     def last_change(self, path: str) -> "Commit":
         """The commit that gave a file or folder what it has here."""
-        here = self._name(path)
+        current = self._name(path)
         latest = self
         for commit in self.history():
-            if commit._name(path) != here:
+            if commit._name(path) != current:
                 break
             latest = commit
         return latest

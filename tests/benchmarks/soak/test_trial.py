@@ -74,10 +74,10 @@ def test_every_kind_of_fault_is_survived(bench, launcher):
 @pytest.mark.skipif(not has_stores(), reason="takes moto, s3fs and universal-pathlib")
 def test_every_fault_of_object_storage_is_survived(world, launcher, tmp_path):
     with running_store() as store:
-        there = dataclasses.replace(world, store=store)
+        with_store = dataclasses.replace(world, store=store)
         chosen = [operation for operation in store_operations() if operation.name == "verify"]
-        references = References(there, disks=False, twice=False)
-        made = Bench(there, chosen, store_kinds(), references, 0, tmp_path / "failures")
+        references = References(with_store, disks=False, twice=False)
+        made = Bench(with_store, chosen, store_kinds(), references, 0, tmp_path / "failures")
         verdicts = [made.run(number, launcher) for number in range(len(made.kinds))]
     assert [verdict.problems for verdict in verdicts] == [[]] * len(made.kinds), verdicts
     assert all(verdict.struck for verdict in verdicts)

@@ -10,8 +10,8 @@ from tests.hf_scripts.samples import SPLITS, make_release
 from tests.manifests import as_json, manifest_of, typed
 
 
-def merge(there, ours, where):
-    return as_json(merging.merge(typed(there), typed(ours), where))
+def merge(published, built, where):
+    return as_json(merging.merge(typed(published), typed(built), where))
 
 
 def chosen_part(manifest, names):
@@ -35,41 +35,41 @@ def keys(merged):
 
 
 def test_splits_are_added_and_replaced(manifest):
-    there = manifest("there", SPLITS) | {"version": "1.0.0", "previous": "", "changelog": []}
-    ours = manifest("ours", {"bench/test": range(9), "bench/far_ood": range(2), "other/test": range(20, 22)})
-    before = copy.deepcopy((there, ours))
-    merged = merge(there, ours, "org/name")
+    published = manifest("published", SPLITS) | {"version": "1.0.0", "previous": "", "changelog": []}
+    built = manifest("built", {"bench/test": range(9), "bench/far_ood": range(2), "other/test": range(20, 22)})
+    before = copy.deepcopy((published, built))
+    merged = merge(published, built, "org/name")
     assert keys(merged) == ["bench-train/train", "bench/far_ood", "bench/near_ood", "bench/test", "other/test"]
-    assert merged["configs"]["bench"]["splits"]["test"] == ours["configs"]["bench"]["splits"]["test"]
-    assert merged["configs"]["bench"]["splits"]["near_ood"] == there["configs"]["bench"]["splits"]["near_ood"]
+    assert merged["configs"]["bench"]["splits"]["test"] == built["configs"]["bench"]["splits"]["test"]
+    assert merged["configs"]["bench"]["splits"]["near_ood"] == published["configs"]["bench"]["splits"]["near_ood"]
     assert not {"version", "previous", "changelog", "card", "croissant"} & set(merged)
-    assert (there, ours) == before
+    assert (published, built) == before
 
 
 def test_merging_with_itself_changes_nothing(manifest):
-    there = manifest("there", SPLITS)
-    described = {key: value for key, value in there.items() if key not in ("card", "croissant")}
-    assert merge(there, there, "org/name") == described
+    published = manifest("published", SPLITS)
+    described = {key: value for key, value in published.items() if key not in ("card", "croissant")}
+    assert merge(published, published, "org/name") == described
 
 
-def test_what_both_describe_is_as_ours_has_it(manifest):
-    ours = manifest("edition", {"bench/far_ood": range(2)}, edition="another edition")
-    merged = merge(manifest("there", SPLITS), ours, "org/name")
+def test_what_both_describe_is_as_the_built_release_has_it(manifest):
+    built = manifest("edition", {"bench/far_ood": range(2)}, edition="another edition")
+    merged = merge(manifest("published", SPLITS), built, "org/name")
     assert merged["sources"]["source"]["edition"] == "another edition"
 
 
 def test_what_no_split_uses_any_more_goes(manifest):
-    there, ours = copy.deepcopy(manifest("there", SPLITS)), manifest("there", SPLITS)
-    there["sources"]["old"] = there["sources"]["source"]
-    there["configs"]["bench"]["splits"]["test"]["source"] = "old"
-    assert set(merge(there, ours, "org/name")["sources"]) == {"source"}
+    published, built = copy.deepcopy(manifest("published", SPLITS)), manifest("published", SPLITS)
+    published["sources"]["old"] = published["sources"]["source"]
+    published["configs"]["bench"]["splits"]["test"]["source"] = "old"
+    assert set(merge(published, built, "org/name")["sources"]) == {"source"}
 
 
 def test_the_higher_version_of_a_benchmark_counts(manifest):
     newer = manifest("newer", {"bench/far_ood": range(2)}, version="1.10.0")
     older = manifest("older", SPLITS, version="1.9.0")
-    for there, ours in ((newer, older), (older, newer)):
-        assert merge(there, ours, "org/name")["benchmarks"]["bench"]["version"] == "1.10.0"
+    for published, built in ((newer, older), (older, newer)):
+        assert merge(published, built, "org/name")["benchmarks"]["bench"]["version"] == "1.10.0"
 
 
 @pytest.mark.parametrize(
@@ -88,36 +88,36 @@ def test_the_higher_version_of_a_benchmark_counts(manifest):
     ],
 )
 def test_splits_that_do_not_go_together(manifest, how, sentence):
-    ours = manifest(f"apart {how}", {"bench/far_ood": range(2)}, **how)
+    built = manifest(f"apart {how}", {"bench/far_ood": range(2)}, **how)
     with pytest.raises(BuildError) as caught:
-        merge(manifest("there", SPLITS), ours, "org/name")
+        merge(manifest("published", SPLITS), built, "org/name")
     assert sentence in str(caught.value)
     # Where they replace all that is there they are free.
-    assert merge(manifest("test", {"bench/far_ood": range(2)}), ours, "org/name")
+    assert merge(manifest("test", {"bench/far_ood": range(2)}), built, "org/name")
 
 
 def test_splits_with_other_columns_do_not_go_together(manifest):
-    ours = copy.deepcopy(manifest("test", {"bench/far_ood": range(2)}))
-    ours["configs"]["bench"]["columns"] = ["oodness"]
+    built = copy.deepcopy(manifest("test", {"bench/far_ood": range(2)}))
+    built["configs"]["bench"]["columns"] = ["oodness"]
     with pytest.raises(
         BuildError, match="bench of this release has other columns than bench/near_ood, which stays in"
     ):
-        merge(manifest("there", SPLITS), ours, "org/name")
+        merge(manifest("published", SPLITS), built, "org/name")
 
 
 def test_withdrawn_images_of_splits_that_stay_stay_withdrawn(manifest):
     def withdrawn(split, number):
         return {"id": f"source/{split}/{number}.png", "reason": "asked", "split": f"bench/{split}"}
 
-    there = manifest("withdrawn", SPLITS, withdrawn=[withdrawn("test", 7), withdrawn("near_ood", 8)])
-    ours = manifest("less", {"bench/test": range(3)}, withdrawn=[withdrawn("test", 9)])
-    assert merge(there, ours, "org/name")["withdrawn"] == [withdrawn("near_ood", 8), withdrawn("test", 9)]
-    none = chosen_part(there, ["bench-train"])
+    published = manifest("withdrawn", SPLITS, withdrawn=[withdrawn("test", 7), withdrawn("near_ood", 8)])
+    built = manifest("less", {"bench/test": range(3)}, withdrawn=[withdrawn("test", 9)])
+    assert merge(published, built, "org/name")["withdrawn"] == [withdrawn("near_ood", 8), withdrawn("test", 9)]
+    none = chosen_part(published, ["bench-train"])
     assert none["withdrawn"] == []
 
 
 def test_some_configs_of_a_release(manifest):
-    complete = manifest("there", SPLITS)
+    complete = manifest("published", SPLITS)
     assert keys(chosen_part(complete, ["bench-train"])) == ["bench-train/train"]
     assert keys(chosen_part(complete, [])) == sorted(SPLITS)
     with pytest.raises(BuildError, match=r"no config or split nothing\. Give configs \(bench, bench-train\)"):
@@ -125,15 +125,15 @@ def test_some_configs_of_a_release(manifest):
 
 
 def test_rows_without_images(manifest):
-    complete = manifest("there", SPLITS)
+    complete = manifest("published", SPLITS)
     bare = as_json(merging.without_images(typed(complete)))
     assert all(split["data"] == [] for config in bare["configs"].values() for split in config["splits"].values())
     assert all(split["data"] for config in complete["configs"].values() for split in config["splits"].values())
 
 
 def test_a_variant_does_not_join_the_benchmark_that_it_varies(manifest):
-    ours = manifest("variant", {"bench/far_ood": range(2)}, version="1.0.0+without-duplicates")
+    built = manifest("variant", {"bench/far_ood": range(2)}, version="1.0.0+without-duplicates")
     with pytest.raises(BuildError, match=r"with version 1\.0\.0\+without-duplicates here, and with 1\.0\.0 for"):
-        merge(manifest("there", SPLITS), ours, "org/name")
-    merged = merge(ours, ours, "org/name")
+        merge(manifest("published", SPLITS), built, "org/name")
+    merged = merge(built, built, "org/name")
     assert merged["benchmarks"]["bench"]["version"] == "1.0.0+without-duplicates"

@@ -205,9 +205,9 @@ def test_the_measures_of_the_nearest_place_are_nltks(nltk_wordnet):
         return nltk_wordnet.synset_from_pos_and_offset("n", int(wnid[1:]))
 
     for item in facets.oodness()[::20]:
-        place, one = synset(item.place_wnid), synset(item.class_id)
+        place, class_ = synset(item.place_wnid), synset(item.class_id)
         greatest = place.lch_similarity(place)
-        theirs = place.path_similarity(one), place.lch_similarity(one) / greatest, place.wup_similarity(one)
+        theirs = place.path_similarity(class_), place.lch_similarity(class_) / greatest, place.wup_similarity(class_)
         assert (item.path, item.leacock_chodorow, item.wu_palmer) == pytest.approx(theirs, abs=5.01e-7, rel=0)
 
 
