@@ -5,8 +5,7 @@ Tested by `tests/builders/pipeline/test_from_index.py`.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -57,17 +56,10 @@ def plan_published(
         index_only=False,
         demo=released.demo,
     )
-    with _nothing_left_out():
-        return prepare(published, Run(benchmark, request, released.version, executor, meter))
-
-
-@contextlib.contextmanager
-def _nothing_left_out() -> Iterator[None]:
-    """Take from errors about single images the advice to leave them out: a published index has all its rows."""
     try:
-        yield
+        return prepare(published, Run(benchmark, request, released.version, executor, meter))
     except BuildError as error:
-        if LEAVE_OUT not in str(error):
+        if LEAVE_OUT not in str(error):  # advice about single images; a published index has all its rows
             raise
         raise BuildError(str(error).replace(LEAVE_OUT, "")) from error
 

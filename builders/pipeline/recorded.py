@@ -119,13 +119,9 @@ def _opening(config: Config, entries: Mapping[str, SplitEntry]) -> dict[str, Spl
         declared = config.by_key().get(key)
         template = declared or next((split for split in config.by_key().values() if _is_like(split, entry)), None)
         generator = None if template is None else template.generator
-        if (
-            not entry.sealed
-            or entry.generator is None
-            or template is None
-            or generator is None
-            or generator.sealed is None
-        ):
+        if template is None or generator is None or generator.sealed is None:
+            continue
+        if not entry.sealed or entry.generator is None:
             continue
         # The generator of somebody's own model has a name of its own.
         named = entry.generator if declared else msgspec.structs.replace(entry.generator, name=generator.name)

@@ -88,9 +88,9 @@ def _compare(index: SourceIndex, piece: PartitionIndex, expected: Expected, clas
         limits = {}
     wrong = sorted(c for c, (least, most) in limits.items() if not least <= counts.get(c, 0) <= most)
     if wrong:
-        sentence = _worst(index, piece, expected, limits, counts, wrong)
+        sentence = _worst(index, piece, expected, limits, wrong)
     else:
-        sentence = "" if exact is not None else _wrong_total(index, piece, expected, counts, class_ids)
+        sentence = "" if exact is not None else _wrong_total(index, piece, expected, class_ids)
     return f"{index.source.title}, {piece.partition} ({piece.layout}): {sentence}" if sentence else None
 
 
@@ -99,15 +99,9 @@ def _listed(piece: PartitionIndex, total: int) -> Mapping[str, int] | None:
     return piece.listed if piece.listed is not None and sum(piece.listed.values()) == total else None
 
 
-def _wrong_total(
-    index: SourceIndex,
-    piece: PartitionIndex,
-    expected: Expected,
-    counts: Mapping[str, int],
-    class_ids: Collection[str],
-) -> str:
+def _wrong_total(index: SourceIndex, piece: PartitionIndex, expected: Expected, class_ids: Collection[str]) -> str:
     """Compare totals where no counts by class are known; return an empty text if they fit."""
-    classes = index.source.classes()
+    classes, counts = index.source.classes(), piece.images_by_class
     least, most = expected.class_sizes or (0, 0)
     if expected.class_sizes is None or all(least <= counts.get(class_id, 0) <= most for class_id in classes):
         rows = piece.table.num_rows
@@ -117,12 +111,10 @@ def _wrong_total(
     # Other classes were left out, wholly or in part. In a complete copy their total lies between these bounds.
     other_classes = len(classes) - len(class_ids)
     lowest, highest = expected.total - other_classes * most, expected.total - other_classes * least
-    images = sum(counts[class_id] for class_id in class_ids)
+    count, images = len(class_ids), sum(counts[class_id] for class_id in class_ids)
     if lowest <= images <= highest:
         return ""
-    return (
-        f"expected {lowest:,} to {highest:,} images in the {len(class_ids)} classes that are needed, found {images:,}"
-    )
+    return f"expected {lowest:,} to {highest:,} images in the {count} classes that are needed, found {images:,}"
 
 
 def _worst(
@@ -130,10 +122,10 @@ def _worst(
     piece: PartitionIndex,
     expected: Expected,
     limits: Mapping[str, tuple[int, int]],
-    counts: Mapping[str, int],
     wrong: list[str],
 ) -> str:
     """Describe the class with the most missing images, or the first with too many if none lacks any."""
+    counts = piece.images_by_class
     worst = min(wrong, key=lambda c: (counts.get(c, 0) - limits[c][0], c))
     least, most = limits[worst]
     number = f"{least:,}" if least == most else f"{least:,} to {most:,}"

@@ -124,12 +124,11 @@ class _Planner:
         config, split = self.declared[key]
         view, adopted = self.views[split.source.key], self.draws.adopted.get(key)
         duplicates = self.duplicates.get(group_name(self.benchmark, config.name), {})
-        ranks = self.ranks(key)
         drawn = self.select(key)
         withdrawn = self.named(split, drawn, self.withdrawn)
         chosen = publishable = drawn[~view.mask(withdrawn)[drawn]]
         if self.limit is not None:
-            chosen = first_by_rank(view, publishable, np.full(len(view.class_ids), self.limit), ranks)
+            chosen = first_by_rank(view, publishable, np.full(len(view.class_ids), self.limit), self.ranks(key))
         duplicated = self.named(split, self.candidates(key), duplicates) if duplicates else drawn[:0]
         accounts = Accounts(key, split, view)
         before = self.benchmark.drawn_before(key)
