@@ -1,7 +1,7 @@
 """Releases in object storage: built, resumed, checked, materialized and described, over HTTP, with faults."""
 
 import json
-import logging
+import logging.handlers
 import os
 import shutil
 import signal
@@ -16,6 +16,7 @@ from builders import cifar_benchmark
 from builders.cifar_benchmark import BENCHMARK
 from builders.commands.audit import main as audit
 from builders.commands.report import main as report
+from builders.storage.paths import as_path
 from hf_scripts import card, export, materialize, push, verify
 from tests.builders.conftest import build_demo, files_of
 from tests.builders.executors.ray_cluster import needs_ray, start_cluster
@@ -34,6 +35,7 @@ SVHN = SPLITS[1:2]
 SHARD = "data/cifar/far_ood_svhn-00000-of-00001.parquet"
 
 FLAGS = ("--workers", "1", "--quiet", "--allow-partial")
+MAIN = "import sys; from builders.cifar_benchmark import main; sys.exit(main(sys.argv[1:]))"
 
 
 @pytest.fixture(scope="module")
@@ -61,32 +63,16 @@ def stored(store_server, demo, expected):
             patch.setenv(name, value)
         forget_clients()
         address = f"s3://{store_server.bucket()}/some/release"
-        logged, everybody = _Lines(), logging.getLogger()
-        level = everybody.level
-        everybody.setLevel(logging.INFO)  # at which botocore says where it found credentials
-        everybody.addHandler(logged)
+        log, root = logging.handlers.BufferingHandler(10**6), logging.getLogger()
+        patch.setattr(root, "handlers", [*root.handlers, log])
+        level = root.level
+        root.setLevel(logging.INFO)  # at which botocore says where it found credentials
         try:
             build_demo(demo, as_path(address), benchmark=BENCHMARK, splits=SPLITS, workers=2)
         finally:
-            everybody.removeHandler(logged)
-            everybody.setLevel(level)
+            root.setLevel(level)
     forget_clients()
-    return address, logged.lines
-
-
-def as_path(address):
-    from builders.storage.paths import as_path
-
-    return as_path(address)
-
-
-class _Lines(logging.Handler):
-    def __init__(self):
-        super().__init__()
-        self.lines = []
-
-    def emit(self, record):
-        self.lines.append(record.getMessage())
+    return address, [record.getMessage() for record in log.buffer]
 
 
 def published(store, address):
@@ -219,9 +205,8 @@ def test_what_takes_a_folder_says_so(stored, tmp_path, capsys):
 def test_a_killed_build_is_resumed_by_another_process(store, demo, expected, proxy, tmp_path):
     """SIGKILL at the first upload of a second shard, and again when the card is sent."""
     address = f"s3://{store.bucket()}/release"
-    code = "import sys; from builders.cifar_benchmark import main; sys.exit(main(sys.argv[1:]))"
     sources = flags_of(demo, "cifar100", "svhn")
-    command = [*sources, "--out", address, "--splits", ",".join(SPLITS), *FLAGS]
+    command = [sys.executable, "-c", MAIN, *sources, "--out", address, "--splits", ",".join(SPLITS), *FLAGS]
     environment = {**os.environ, "TMPDIR": str(tmp_path), "UNKNOWN_DETECTION_NO_SYNC": "1"}
     running = []
 
@@ -240,18 +225,15 @@ def test_a_killed_build_is_resumed_by_another_process(store, demo, expected, pro
 
     for path, nth in (("/release/data/", 2), ("/release/README.md", 1)):
         proxy.fault = kill_at(path, nth)
-        running.append(
-            subprocess.Popen(
-                [sys.executable, "-c", code, *command], cwd=ROOT, env=environment, start_new_session=True, stderr=-3
-            )
-        )
+        options = {"cwd": ROOT, "env": environment, "start_new_session": True, "stderr": subprocess.DEVNULL}
+        running.append(subprocess.Popen(command, **options))
         assert running[-1].wait(120) == -signal.SIGKILL
         assert "manifest.json" not in published(store, address)
         for name, data in published(store, address).items():
             assert data == expected[name], f"{name} is not whole"
     proxy.fault = None
     proxy.requests.clear()
-    done = subprocess.run([sys.executable, "-c", code, *command], cwd=ROOT, env=environment, capture_output=True)
+    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True)
     assert done.returncode == 0, done.stderr
     assert published(store, address) == expected
     assert not [r for r in proxy.requests if r.method == "PUT" and "/data/" in r.path]  # which were all finished
@@ -283,15 +265,10 @@ def test_builds_of_different_splits_at_the_same_time_lose_nothing(store, demo, e
     forget_clients()
     shared = (".state/cifar.json", "excluded/cifar.csv", "manifest.json")
     held = proxy.fault = _Held(*shared)
-    code = "import sys; from builders.cifar_benchmark import main; sys.exit(main(sys.argv[1:]))"
     sources = flags_of(demo, "cifar100", "svhn")
-    with subprocess.Popen(
-        [sys.executable, "-c", code, *sources, "--out", address, "--splits", SPLITS[0], *FLAGS],
-        cwd=ROOT,
-        stderr=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-        text=True,
-    ) as first:
+    command = [sys.executable, "-c", MAIN, *sources, "--out", address, "--splits", SPLITS[0], *FLAGS]
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, cwd=ROOT, **pipes) as first:
         monkeypatch.setenv("AWS_ENDPOINT_URL", store.url)
         forget_clients()
 
