@@ -109,7 +109,7 @@ def refuse_unreadable(folders: Sequence[FolderImages], *, decode: bool, progress
 
     Args:
         folders: the images of some folders.
-        decode: decode every image; otherwise as `builders.release.images.check` does.
+        decode: decode every image; otherwise as `builders.release.images.check_image` does.
         progress: called for every image.
 
     Raises:
