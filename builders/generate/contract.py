@@ -231,7 +231,7 @@ class Generator:
             raise ValueError(f"{self.name}: version, size and together must be at least 1.")
 
     def row_id(self, source_id: str) -> str:
-        """Id of the row that is generated from an image; `source_id` starts with the key of its source."""
+        """Return the id of the row that is generated from an image; `source_id` starts with the key of its source."""
         return f"{source_id}#{self.name}" if self.name else source_id
 
     @property
@@ -240,7 +240,7 @@ class Generator:
         return self.size[0] * self.size[1] * 3
 
     def entry(self) -> GeneratorEntry:
-        """The manifest's entry: what the images are prepared for, and depend on besides the sources."""
+        """Return the manifest's entry: what the images depend on besides the sources, and are prepared for."""
         return GeneratorEntry(
             name=self.name,
             version=self.version,

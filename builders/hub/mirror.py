@@ -98,7 +98,8 @@ def mirror_files(source: Source, place: HubPlace, partitions: Sequence[str], cac
     snapshot = home / "snapshots" / commit
     for file in files:
         inside(snapshot, file.path)
-    missing = tuple(file for file in files if not _is_whole(snapshot / file.path, file))
+    sizes = {path: path.stat().st_size for path in (snapshot / file.path for file in files) if path.is_file()}
+    missing = tuple(file for file in files if sizes.get(snapshot / file.path) != file.size)
     return MirrorFiles(place, commit, home, files, missing)
 
 
@@ -166,10 +167,6 @@ def _first(alternatives: Sequence[Sequence[str]], names: Sequence[str]) -> list[
     """Return the files of the first alternative that has any."""
     choices = ([name for split in splits for name in split_names(names, split)] for splits in alternatives)
     return next(filter(None, choices), [])
-
-
-def _is_whole(path: Path, file: RemoteFile) -> bool:
-    return path.is_file() and path.stat().st_size == file.size
 
 
 def _refuse_full_disk(files: MirrorFiles) -> None:

@@ -191,7 +191,7 @@ class Repository:
     # Reading
 
     def resolve(self, revision: str) -> str | None:
-        """The commit of a branch, tag or commit; None if there is no such repository or revision."""
+        """Return the commit of a branch, tag or commit; None if there is no such repository or revision."""
 
         def ask() -> str | None:
             try:
@@ -205,7 +205,7 @@ class Repository:
         return with_retries(f"find {self.name} at {revision} on {self.host}", ask, self.log, unreached=unreached)
 
     def commit_at(self, revision: str) -> str:
-        """The commit of a branch, tag or commit.
+        """Return the commit of a branch, tag or commit.
 
         Raises:
             BuildError: there is no such repository, or no such revision of it.

@@ -50,7 +50,7 @@ class SealedHeader(NamedTuple):
     digest: bytes
 
     def encode(self) -> bytes:
-        """The header's bytes."""
+        """Return the header's bytes."""
         return _HEADER.pack(_MAGIC, VERSION, *self)
 
 

@@ -46,7 +46,7 @@ class AutoAttack:
     packages = ("torch", "timm", "torchattacks")
 
     def parameters(self) -> dict[str, Value]:
-        """The settings, as the manifest records them."""
+        """Return the settings, as the manifest records them."""
         return {
             "parts": ", ".join(PARTS),
             "steps": self.steps,
@@ -61,13 +61,7 @@ class AutoAttack:
 
         As in the authors' code, a part no longer attacks an image once the model gets it wrong. Images that the model
         got wrong from the start are attacked by APGD-CE alone (in the authors' code by no part, which would leave the
-        originals).
-
-        Args:
-            network: the model.
-            images: the originals, float32 in [0, 1], (n, 3, size, size).
-            labels: their classes, (n,).
-            seeds: of their random starts.
+        originals). The arguments are those of `builders.generate.adversarial.pgd.PGD.candidates`.
         """
         import torch
 

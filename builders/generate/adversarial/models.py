@@ -49,7 +49,7 @@ class AttackedModel:
         return PreparationEntry(self.size, self.resize, self.interpolation)
 
     def parameters(self) -> dict[str, Value]:
-        """Settings of the model that attacked images depend on, as the manifest records them."""
+        """Return the settings that attacked images depend on, as the manifest records them."""
         return {
             "model": self.name,
             "architecture": f"{_TIMM}{self.architecture}",

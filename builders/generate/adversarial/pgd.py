@@ -33,7 +33,7 @@ class PGD:
     packages = ("torch", "timm")
 
     def parameters(self) -> dict[str, Value]:
-        """The settings, as the manifest records them."""
+        """Return the settings, as the manifest records them."""
         return {"steps": self.steps, "step_size": self.step_size, "random_start": self.random_start}
 
     def candidates(

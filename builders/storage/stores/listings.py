@@ -47,7 +47,7 @@ class Listing(NamedTuple):
     sizes: list[int]
 
     def size(self, name: str) -> int | None:
-        """Bytes of a file, `FOLDER` for a folder, None if there is no such name."""
+        """Return the bytes of a file, `FOLDER` for a folder, None if there is no such name."""
         place = bisect.bisect_left(self.names, name)
         return self.sizes[place] if place < len(self.names) and self.names[place] == name else None
 
@@ -100,7 +100,7 @@ def list_ahead(folders: Iterable[Any], *, missing: bool = False) -> Iterator[Lis
 
 
 def _concurrency(path: Any) -> int:
-    """Number of requests at the same time; filesystems that are not asynchronous may answer one at a time."""
+    """Return the number of parallel requests: 1 for filesystems that are not asynchronous, which may take no more."""
     return LISTED_TOGETHER if path.fs.async_impl else 1
 
 

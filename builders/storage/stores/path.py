@@ -79,7 +79,7 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
         return store_path, (str(self),)  # another process makes a client of its own
 
     def resolve(self, strict: bool = False) -> StorePath:
-        """The path itself: a store has no links."""
+        """Return the path itself: a store has no links."""
         return self
 
     def probe(self, address: str) -> StorePath:
@@ -151,7 +151,7 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
         return os.stat_result((kind, 0, 0, 0, 0, 0, info["size"] or 0, 0, 0, 0))
 
     def names(self) -> list[str]:
-        """The sorted names in a folder.
+        """Return the sorted names in a folder.
 
         Raises:
             FileNotFoundError, NotADirectoryError: there is no such folder, or it is a file.
@@ -160,7 +160,7 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
         return (listings.list_folder(self) if cache is None else cache.listing(self)).names
 
     def iterdir(self) -> Iterator[StorePath]:
-        """The files and folders in a folder, sorted; none if there is no such folder."""
+        """Yield the files and folders in a folder, sorted; none if there is no such folder."""
         try:
             names = self.names()
         except (FileNotFoundError, NotADirectoryError):
@@ -168,7 +168,7 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
         yield from (self / name for name in names)
 
     def files(self) -> list[tuple[StorePath, int]]:
-        """All files below a folder with their sizes, sorted by path; one request for each thousand."""
+        """Return all files below a folder with their sizes, sorted by path; one request for each thousand."""
         try:
             with store_errors("list", str(self)):
                 entries = self.fs.find(self.path, detail=True)
@@ -182,7 +182,7 @@ class StorePath(ProxyUPath):  # type: ignore[misc]  # has no types where the ext
         ]
 
     def glob(self, pattern: str, **_: Any) -> Iterator[StorePath]:
-        """What is in a folder whose name matches, sorted; the pattern has no slash."""
+        """Yield the files and folders in a folder whose names match, sorted; the pattern has no slash."""
         yield from (path for path in self.iterdir() if fnmatch.fnmatchcase(path.name, pattern))
 
     def unlink(self, missing_ok: bool = False) -> None:
