@@ -183,15 +183,13 @@ class _RayRun:
         for resources, numbers in self._for_actors.items():
             # Without end, since Ray also counts how often it asks an actor whose node has died before it knows that.
             # What ends it are the actor's restarts.
-            actor = self._ray.remote(Worker).options(
-                **_ray_options(resources), max_restarts=_RETRIES, max_task_retries=-1
-            )
+            actor = self._ray.remote(Worker).options(**_options(resources), max_restarts=_RETRIES, max_task_retries=-1)
             for _ in range(min(len(numbers), capacity[resources])):
                 self._hand(actor.remote(), resources)
         send = self._ray.remote(work)
         for number, task in enumerate(tasks):
             if not task.resources.gpus:
-                remote = send.options(**_ray_options(task.resources), max_retries=_RETRIES)
+                remote = send.options(**_options(task.resources), max_retries=_RETRIES)
                 self._send(number, remote.remote(self._pickled(number), driver))
 
     def _send(self, number: int, ref: Any, actor: Any = None) -> None:
@@ -264,7 +262,7 @@ def _imported() -> Any:
     return ray
 
 
-def _ray_options(resources: Resources) -> dict[str, float | None]:
+def _options(resources: Resources) -> dict[str, float | None]:
     """Return a task's resources as options of `ray.remote`."""
     return {"num_cpus": resources.cpus, "num_gpus": resources.gpus, "memory": resources.memory or None}
 

@@ -61,15 +61,12 @@ def tensor_problems(tensors: Mapping[str, Any], shapes: Mapping[str, Any]) -> st
         tensors: the tensors by name.
         shapes: the network's shapes by name.
     """
-    misshapen = sorted(
-        f"{name} {_shape(tensors[name].shape)} for {_shape(shapes[name])}"
-        for name in shapes.keys() & tensors.keys()
-        if tuple(tensors[name].shape) != tuple(shapes[name])
-    )
+    sizes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
+    misshapen = sorted(name for name in shapes.keys() & sizes.keys() if sizes[name] != tuple(shapes[name]))
     problems = {
-        "missing": sorted(shapes.keys() - tensors.keys()),
-        "unknown to it": sorted(tensors.keys() - shapes.keys()),
-        "of another shape": misshapen,
+        "missing": sorted(shapes.keys() - sizes.keys()),
+        "unknown to it": sorted(sizes.keys() - shapes.keys()),
+        "of another shape": [f"{name} {_shape(sizes[name])} for {_shape(shapes[name])}" for name in misshapen],
     }
     return " and ".join(
         f"{len(names):,} {problem} ({one_line(', '.join(names[:_NAMED]))}{more(names, _NAMED)})"

@@ -14,7 +14,7 @@ from filelock import FileLock, Timeout
 from builders.errors import os_errors_as_build_errors
 
 _PREFIX = "unknown-detection-"
-_LOCK_NAME = ".lock"
+_LOCK = ".lock"
 
 
 @contextlib.contextmanager
@@ -48,14 +48,9 @@ def remove_stale_folders(purpose: str) -> None:
     """Remove the folders that killed processes of this user have left of a purpose."""
     for root in sorted(Path(tempfile.gettempdir()).glob(f"{_PREFIX}{purpose}-*")):
         # Without a lock file it is not ours, or was made a moment ago and is about to be locked.
-        if (
-            root.is_symlink()
-            or not _is_own(root)
-            or (root / _LOCK_NAME).is_symlink()
-            or not (root / _LOCK_NAME).is_file()
-        ):
+        if root.is_symlink() or not _is_own(root) or (root / _LOCK).is_symlink() or not (root / _LOCK).is_file():
             continue
-        if (lock := _lock(root)) is not None:
+        if (lock := _acquire(root)) is not None:
             lock.release()
             _remove(root)
 
@@ -65,7 +60,7 @@ def _new(prefix: str) -> tuple[Path, FileLock]:
     while True:
         root = Path(tempfile.mkdtemp(prefix=prefix))
         try:
-            lock = _lock(root)
+            lock = _acquire(root)
         except OSError:
             _remove(root)
             raise
@@ -73,8 +68,8 @@ def _new(prefix: str) -> tuple[Path, FileLock]:
             return root, lock  # else another run took the new folder for a leftover, and removed it
 
 
-def _lock(root: Path) -> FileLock | None:
-    lock = FileLock(root / _LOCK_NAME)
+def _acquire(root: Path) -> FileLock | None:
+    lock = FileLock(root / _LOCK)
     try:
         lock.acquire(timeout=0)
     except (Timeout, FileNotFoundError):
