@@ -19,7 +19,7 @@ from PIL import Image
 from builders.audit.chart import HeatCell, heat_table
 from builders.audit.record import Findings
 from builders.audit.thumbnails import write_thumbnails
-from builders.duplicates.exact import DIGEST, exact_pairs, near_pairs
+from builders.duplicates.exact import DIGEST, exact_pairs, searched_pairs
 from builders.duplicates.search import THRESHOLD
 from builders.duplicates.search_tasks import find_in_files
 from builders.errors import more
@@ -142,7 +142,7 @@ def find_near(
     near: list[Pair] = []
     for train, key in searched:
         pairs = find_in_files(files[key], files[train], executor, meter)
-        near += near_pairs(pairs, (key, by_name[key].index), (train, by_name[train].index))
+        near += searched_pairs(pairs, (key, by_name[key].index), (train, by_name[train].index))
     return dataclasses.replace(
         duplicates, near=tuple(near), searched=tuple(searched), without_images=tuple(without_images)
     )

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from builders.declare.benchmark import Benchmark
 from builders.duplicates.distance import scaled
-from builders.duplicates.exact import DIGEST, Digests, exact_pairs, index_digests, near_pairs
+from builders.duplicates.exact import DIGEST, Digests, exact_pairs, index_digests, searched_pairs
 from builders.duplicates.table import PairTable
 from builders.executors.base import Meter
 from builders.generate.arrays import SIDE
@@ -79,7 +79,7 @@ class PixelComparisons:
             if of not in references:
                 references = {of: self._pixels(of)}
             numbers = find_pairs(self._pixels(key), references[of], advance=self.meter.advance)
-            pairs += near_pairs(numbers, (key, self._index(key)), (of, self._index(of)))
+            pairs += searched_pairs(numbers, (key, self._index(key)), (of, self._index(of)))
         return PairTable(tuple(pairs), frozenset(comparison(SIMILARITY, *keys) for keys in readable))
 
     def _equal_pixels(self) -> PairTable:

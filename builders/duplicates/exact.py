@@ -94,7 +94,7 @@ def rows_with_digests(path: Path, key: str, numbers: npt.NDArray[np.int64]) -> l
     return [rows[position] for position in positions.tolist()]
 
 
-def near_pairs(pairs: Pairs, query: tuple[str, Path], reference: tuple[str, Path]) -> Iterator[Pair]:
+def searched_pairs(pairs: Pairs, query: tuple[str, Path], reference: tuple[str, Path]) -> Iterator[Pair]:
     """Yield the pairs of a search in which ids and content differ; equal content is found by digests.
 
     Args:
@@ -111,7 +111,7 @@ def near_pairs(pairs: Pairs, query: tuple[str, Path], reference: tuple[str, Path
             yield pair_of(row, other_row, distance)
 
 
-def paired_ids(pairs: Iterable[Pair]) -> dict[str, set[str]]:
+def ids_by_key(pairs: Iterable[Pair]) -> dict[str, set[str]]:
     """Collect the ids of both sides of pairs by their split (`config/split`)."""
     ids: dict[str, set[str]] = {}
     for pair in pairs:
@@ -131,7 +131,7 @@ def rows_of_pairs(
     """
     return {
         (key, name): row
-        for key, ids in sorted(paired_ids(pairs).items())
+        for key, ids in sorted(ids_by_key(pairs).items())
         if (path := indexes(key)) is not None
         for name, row in rows_named(path, key, ids).items()
     }

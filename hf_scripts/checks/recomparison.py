@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from builders.duplicates.exact import Digests, exact_pairs, near_pairs, paired_ids
+from builders.duplicates.exact import Digests, exact_pairs, ids_by_key, searched_pairs
 from builders.release.duplicates import KNOWN_ROLE, Pair, groups, listed_comparisons
 from builders.release.entries import SIMILARITY, DuplicatesEntry, Manifest
 from builders.release.split_entries import is_training
@@ -67,7 +67,7 @@ class Recomparison:
 
     def images_of(self, pairs: Sequence[Pair]) -> Iterator[tuple[int, Pair, _Image, _Image]]:
         """Yield number, pair, and both scaled images with their pixel digests, of each pair that is decoded."""
-        ids = paired_ids(pairs)
+        ids = ids_by_key(pairs)
         images: dict[tuple[str, str], _Image] = {}
         for key in sorted(ids.keys() & self.decoded.keys()):
             decoded = self.decoded[key]
@@ -96,4 +96,4 @@ class Recomparison:
 
         images = (self.decoded[key].pixels for key in (query, reference))
         pairs = find_pairs(*images, threshold=THRESHOLD - ROUNDING, advance=lambda _: None)
-        return near_pairs(pairs, (query, self.indexes[query]), (reference, self.indexes[reference]))
+        return searched_pairs(pairs, (query, self.indexes[query]), (reference, self.indexes[reference]))
