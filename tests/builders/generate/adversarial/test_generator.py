@@ -139,11 +139,10 @@ def test_autoattack_keeps_the_best_of_its_parts(world, tmp_path, monkeypatch):
         assert row["prediction"] == judged.predictions[0] != row["label"]
         assert (row["attack"], row["steps"], row["step_size"]) == ("autoattack", 3, 0.0)
         assert row["part"] in PARTS
-    recorded = manifest_of(tmp_path / "out")["configs"]["broad-adversarial"]["splits"][key.partition("/")[2]][
-        "generator"
-    ]
-    assert recorded["parameters"]["parts"] == ", ".join(PARTS)
-    assert recorded["parameters"]["torchattacks"] == importlib.metadata.version("torchattacks")
+    splits = manifest_of(tmp_path / "out")["configs"]["broad-adversarial"]["splits"]
+    parameters = splits[key.partition("/")[2]]["generator"]["parameters"]
+    assert parameters["parts"] == ", ".join(PARTS)
+    assert parameters["torchattacks"] == importlib.metadata.version("torchattacks")
 
 
 @real.REAL
@@ -152,11 +151,7 @@ def test_images_of_a_declared_model_are_copied_with_whatever_weights(tmp_path, c
     import torch
 
     real.one_thread()
-    weights, source, out = (
-        tmp_path / "resnet50.pth",
-        real.write_source(tmp_path / "imagenet", count=2),
-        tmp_path / "out",
-    )
+    source, weights, out = real.write_source(tmp_path / "imagenet", 2), tmp_path / "resnet50.pth", tmp_path / "out"
     torch.save(timm.create_model("resnet50", pretrained=False).state_dict(), weights)
     flags = [f"--imagenet={source}", "--model=resnet50", f"--weights={weights}", "--attack=pgd", "--pgd-steps=1"]
     flags += ["--splits=broad-adversarial", "--allow-partial", "--workers=1", "--quiet", f"--out={out}"]

@@ -5,6 +5,7 @@ import pytest
 from builders.errors import BuildError
 from builders.storage.files import atomic_path, copy_here, read_regular, require_regular, write_text
 from builders.storage.paths import as_path, inside, store_of
+from tests.store.fixtures import forget_clients
 
 
 @pytest.fixture
@@ -45,19 +46,16 @@ def test_a_file_is_written_whole_and_read_back(place):
     path = root / "data/x.txt"
     assert not path.exists()
     assert not path.is_file()
-    with pytest.raises(FileNotFoundError):
-        path.read_bytes()
-    with pytest.raises(FileNotFoundError):
-        read_regular(path)
+    for read in (type(path).read_bytes, read_regular):
+        with pytest.raises(FileNotFoundError):
+            read(path)
     with pytest.raises(BuildError, match="No such file"):
         require_regular(path)
     write_text(path, "ä\n")
     assert path.read_text(encoding="utf-8") == "ä\n"
     assert path.stat().st_size == 3
-    assert path.is_file()
-    assert not path.is_dir()
-    assert (root / "data").is_dir()
-    assert not (root / "data").is_file()
+    assert (path.is_file(), path.is_dir()) == (True, False)
+    assert ((root / "data").is_file(), (root / "data").is_dir()) == (False, True)
     require_regular(path)
     assert read_regular(path) == "ä\n".encode()
     with pytest.raises(OSError, match="more than 2 bytes"):
@@ -119,8 +117,6 @@ def test_a_large_file_in_googles_storage(google):
 
 
 def test_a_large_file_is_sent_in_parts_and_read_by_ranges(root, proxy):
-    from tests.store.fixtures import forget_clients
-
     forget_clients()
     path, data = as_path(f"{root}/large"), bytes(range(256)) * (160 << 10)
     with atomic_path(path) as temporary:
@@ -137,8 +133,6 @@ def test_a_large_file_is_sent_in_parts_and_read_by_ranges(root, proxy):
 
 
 def test_a_failed_upload_is_given_up(root, proxy, store):
-    from tests.store.fixtures import forget_clients
-
     forget_clients()
     path = as_path(f"{root}/large")
     proxy.fault = lambda request: 403 if request.kind == "UploadPart" else None
