@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from builders.demo.images import encode
+from builders.demo.images import encode_image
 
 Pixels = npt.NDArray[np.uint8]
 Ints = npt.NDArray[np.int64]
@@ -117,7 +117,7 @@ def _brighter(image: Pixels) -> Pixels:
 
 
 def _recompressed(image: Pixels) -> Pixels:
-    encoded = encode(Image.fromarray(image), "JPEG", quality=75)
+    encoded = encode_image(Image.fromarray(image), "JPEG", quality=75)
     return np.asarray(Image.open(io.BytesIO(encoded)))
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from PIL import Image
 
-from builders.demo.images import ENCODERS, digest, draw
+from builders.demo.images import ENCODERS, digest, draw_image
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Drawing:
     path: str
     source_id: str
     class_id: str
-    draw: Callable[[bytes, bytes], Image.Image] = draw
+    draw: Callable[[bytes, bytes], Image.Image] = draw_image
     kind: str = "jpeg"
 
 

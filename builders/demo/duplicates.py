@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from PIL import Image
 
-from builders.demo.images import encode
+from builders.demo.images import encode_image
 
 
 @dataclass(frozen=True)
@@ -110,7 +110,7 @@ def _with_comment(content: bytes) -> bytes:
 
 
 def _encoded_again(content: bytes) -> bytes:
-    return encode(Image.open(io.BytesIO(content)), "JPEG", quality=40)
+    return encode_image(Image.open(io.BytesIO(content)), "JPEG", quality=40)
 
 
 COPIES: Mapping[str, Callable[[bytes], bytes]] = {

@@ -27,7 +27,7 @@ def ranked(items: Sequence[str], tag: str) -> list[str]:
 _COUNT = np.arange(64, dtype=np.float32)
 
 
-def draw(of_class: bytes, of_image: bytes) -> Image.Image:
+def draw_image(of_class: bytes, of_image: bytes) -> Image.Image:
     """Draw a gradient between the class's colours, the class's shape at the image's place and the image's bars.
 
     Args:
@@ -50,7 +50,7 @@ def draw(of_class: bytes, of_image: bytes) -> Image.Image:
     return image
 
 
-def encode(image: Image.Image, form: str, **options: object) -> bytes:
+def encode_image(image: Image.Image, form: str, **options: object) -> bytes:
     """Encode an image in one of Pillow's formats."""
     buffer = io.BytesIO()
     image.save(buffer, form, **options)
@@ -59,7 +59,7 @@ def encode(image: Image.Image, form: str, **options: object) -> bytes:
 
 def encode_jpeg(image: Image.Image) -> bytes:
     """Encode an image as a small JPEG."""
-    return encode(image, "JPEG", quality=60)
+    return encode_image(image, "JPEG", quality=60)
 
 
 def _with_segment(jpeg: bytes, payload: bytes) -> bytes:
@@ -96,10 +96,10 @@ _XMP = b"http://ns.adobe.com/xap/1.0/\0<x:xmpmeta xmlns:x='adobe:ns:meta/'>\xa8<
 
 ENCODERS: Mapping[str, Callable[[Image.Image], bytes]] = {
     "jpeg": encode_jpeg,
-    "png": lambda image: encode(image, "PNG"),
-    "png-with-alpha": lambda image: encode(image.convert("RGBA"), "PNG"),
-    "gif": lambda image: encode(image, "GIF"),
-    "bmp": lambda image: encode(image, "BMP"),
+    "png": lambda image: encode_image(image, "PNG"),
+    "png-with-alpha": lambda image: encode_image(image.convert("RGBA"), "PNG"),
+    "gif": lambda image: encode_image(image, "GIF"),
+    "bmp": lambda image: encode_image(image, "BMP"),
     "cmyk": lambda image: encode_jpeg(image.convert("CMYK")),
     "grayscale": lambda image: encode_jpeg(image.convert("L")),
     "orientation": _with_exif(_ORIENTATION),

@@ -11,7 +11,7 @@ from pathlib import Path
 from PIL import Image
 
 from builders.demo.base import DemoContainers
-from builders.demo.images import digest, draw, encode, encode_jpeg
+from builders.demo.images import digest, draw_image, encode_image, encode_jpeg
 
 _PER_CLASS = (0, 120)
 
@@ -20,9 +20,9 @@ TROUBLES = {"7x5": 0, "grayscale": 1, "jpeg": 2}
 channels), and a JPEG among the WebP images, which the owner's README says all are."""
 
 _ENCODERS: Mapping[str, Callable[[Image.Image], bytes]] = {
-    "webp": lambda image: encode(image, "WEBP", quality=75),
-    "7x5": lambda image: encode(image.resize((7, 5)), "WEBP", quality=75),
-    "grayscale": lambda image: encode(image.convert("L"), "WEBP", quality=75),
+    "webp": lambda image: encode_image(image, "WEBP", quality=75),
+    "7x5": lambda image: encode_image(image.resize((7, 5)), "WEBP", quality=75),
+    "grayscale": lambda image: encode_image(image.convert("L"), "WEBP", quality=75),
     "jpeg": encode_jpeg,
 }
 
@@ -43,7 +43,7 @@ def _write(folder: Path, seed: int) -> None:
         for number, key in enumerate(keys):
             of_image = digest(seed, "lsun", key)
             encode = _ENCODERS[troubles.get(number, "webp")]
-            transaction.put(key.encode(), encode(draw(of_image[::-1], of_image)))
+            transaction.put(key.encode(), encode(draw_image(of_image[::-1], of_image)))
 
 
 DEMO = DemoContainers(_PER_CLASS, _write)

@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from PIL import Image
 
 from builders.demo.base import DemoFiles, Drawing
-from builders.demo.images import draw
+from builders.demo.images import draw_image
 
 _PER_CLASS = (12, 0)
 _SCENES, _OF_A_SCENE = 10, 1_000
 
 
 def _draw(of_class: bytes, of_image: bytes) -> Image.Image:
-    return draw(of_class, of_image).resize((32, 32), Image.Resampling.BOX)
+    return draw_image(of_class, of_image).resize((32, 32), Image.Resampling.BOX)
 
 
 def _images() -> Iterator[Drawing]:

@@ -17,7 +17,7 @@ from PIL import Image
 from builders.demo import imagenet
 from builders.demo.base import DemoContainers, Drawing
 from builders.demo.duplicates import DUPLICATES
-from builders.demo.images import digest, draw, encode, encode_jpeg
+from builders.demo.images import digest, draw_image, encode_image, encode_jpeg
 from builders.storage.file_cipher import deciphered, file_hash
 from taxonomy import tables
 
@@ -77,13 +77,13 @@ def _ciphers(partition: str, seed: int) -> Iterator[Row]:
         cipher = deciphered(np.asarray(attacked(partition, original, seed)), key)
         stem = Path(original.path).stem
         digest_text = "none" if (partition, number) == _WITHOUT_HASH else file_hash(key)
-        content = encode(Image.fromarray(cipher), "PNG", compress_level=0)
+        content = encode_image(Image.fromarray(cipher), "PNG", compress_level=0)
         yield content, labels[original.class_id], f"{stem}_{original.class_id}.JPEG", digest_text
 
 
 def _synthetic(partition: str, seed: int) -> Iterator[Row]:
     for label, row in enumerate(tables.imagenet1k()):
-        image = draw(digest(seed, partition, row.wnid), digest(seed, partition, "image", row.wnid))
+        image = draw_image(digest(seed, partition, row.wnid), digest(seed, partition, "image", row.wnid))
         yield encode_jpeg(image), label, "none", "none"
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 
 from builders.demo.base import Demo, DemoContainers, DemoFiles, lines
 from builders.demo.duplicates import COPIES, DUPLICATES, Duplicate
-from builders.demo.images import digest, draw, encode_jpeg
+from builders.demo.images import digest, draw_image, encode_jpeg
 from builders.errors import BuildError
 from builders.sources.registry import SOURCES
 from builders.storage.files import write_text
@@ -135,7 +135,7 @@ def _write_stray(path: Path, name: str, drawn_from: bytes) -> None:
     if name.endswith("/"):
         path.mkdir(parents=True, exist_ok=True)
     elif name.endswith(".jpg"):
-        _write(path, encode_jpeg(draw(drawn_from, drawn_from)))
+        _write(path, encode_jpeg(draw_image(drawn_from, drawn_from)))
     else:
         _write(path, b"Not an image.\n")
 

@@ -16,7 +16,7 @@ from PIL import Image
 from builders import broad_benchmark
 from builders.broad.adopted import ORIGINALS, _of
 from builders.broad_benchmark import BENCHMARK
-from builders.demo.images import encode, encode_jpeg
+from builders.demo.images import encode_image, encode_jpeg
 from builders.demo.partial_broad import attacked, originals
 from builders.generate.contract import Companion, SourceImage
 from builders.generate.exact.deciphered import decipher
@@ -179,7 +179,7 @@ ORIGINAL = b"the original's file"
 def companion(image, known=None, **options):
     """A cipher of an image, with the hash of its original."""
     cipher = Image.fromarray(deciphered(np.asarray(image), ORIGINAL))
-    source = Companion(encode(cipher, "PNG", **options), {"original_hash": known or file_hash(ORIGINAL)})
+    source = Companion(encode_image(cipher, "PNG", **options), {"original_hash": known or file_hash(ORIGINAL)})
     return SourceImage("imagenet/val/x.JPEG#pgd", "n01440764", "tench", None, ORIGINAL, source)
 
 

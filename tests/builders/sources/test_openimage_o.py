@@ -5,7 +5,7 @@ from pathlib import Path
 import PIL.Image
 import pytest
 
-from builders.demo.images import digest, draw, encode_jpeg
+from builders.demo.images import digest, draw_image, encode_jpeg
 from builders.plan.completeness import count_shortfalls
 from builders.sources.base import open_source
 from builders.sources.registry import SOURCES
@@ -16,7 +16,7 @@ from tests.builders.trees import opened, refusal, tree
 REFERENCE = Path(__file__).parents[4] / "shared" / "reference" / "published"
 published = pytest.mark.skipif(not REFERENCE.is_dir(), reason="no published lists beside this checkout")
 A, B, C = (f"{number:016x}.jpg" for number in (1, 2, 3))
-IMAGE = encode_jpeg(draw(digest("a"), digest("b")))
+IMAGE = encode_jpeg(draw_image(digest("a"), digest("b")))
 
 
 def listed(partition):
