@@ -36,6 +36,7 @@ from taxonomy.rules import facets
 from tests.builders.conftest import assert_same_files, build_demo
 from tests.builders.indexes import whole_indexes
 from tests.builders.trees import linked
+from tests.killing import watched_at_renames
 from tests.manifests import manifest_of, typed
 from unknown_detection.terminal.progress import TerminalMeter
 
@@ -281,6 +282,23 @@ def test_worker_count_and_one_split_at_a_time_change_no_byte(release, demo, tmp_
     for split in ("facets-t1/test", "facets-t1/validation"):
         build_demo(demo, tmp_path, benchmark=BENCHMARK, splits=(split,), workers=2)
     assert_same_files(release, tmp_path, 5, lambda name: "/facets-t1/" in name or name == "excluded/facets-t1.csv")
+
+
+KILLED = """
+from builders.facets_benchmark import BENCHMARK
+from tests.builders.conftest import build_demo
+build_demo(sources(sys.argv[3]), Path(sys.argv[2]), benchmark=BENCHMARK, splits=sys.argv[4:])
+"""
+
+
+@pytest.mark.slow
+def test_a_killed_build_of_joined_splits_goes_on_to_the_same_bytes(release, demo, tmp_path):
+    splits, points = ("facets-baseline/validation", "facets-baseline/test"), (4, 8)
+    watched = watched_at_renames(points, tmp_path / "out", KILLED, tmp_path / "out", demo["dtd"].parent, *splits)
+    for point in points:
+        out = watched.as_killed(point)
+        build_demo(demo, out, benchmark=BENCHMARK, splits=splits)
+        assert_same_files(release, out, 5, lambda name: "facets-baseline" in name)
 
 
 def test_a_published_config_is_rebuilt_from_its_index(release, demo, tmp_path):
