@@ -33,6 +33,6 @@ def release(tmp_path_factory):
 
 
 @pytest.fixture(scope="session")
-def demo(tmp_path_factory):
+def digits(tmp_path_factory):
     """The folder of the demo's release. Read only."""
     return made_once(tmp_path_factory, "digits", make_release)

@@ -17,9 +17,9 @@ HEAD = Head(np.eye(len(KNOWN), dtype=np.float32), np.zeros(len(KNOWN), np.float3
 SPLITS = ("near_ood", "test")
 
 
-def write_features(demo, out, seed, digest=""):
+def write_features(digits, out, seed, digest=""):
     """Features of a model whose logits are random; by split, the classes of the rows and their probabilities."""
-    release, by_split = load(str(demo)), {}
+    release, by_split = load(str(digits)), {}
     identity = Identity(digest or release.digest, "net", f"{seed}" * 64, KNOWN, (), {})
     store = FeatureStore.begin(out, identity, HEAD)
     for split in SPLITS:
@@ -40,10 +40,10 @@ def read_means(path):
     return head, {line[0]: (int(line[1]), [float(value) for value in line[2:]]) for line in lines}
 
 
-def test_softmax_outputs_are_averaged_over_the_images_of_each_class(demo, tmp_path, capsys):
+def test_softmax_outputs_are_averaged_over_the_images_of_each_class(digits, tmp_path, capsys):
     """Without --splits, of the splits of unknowns alone; classes that are taken for one known class stand together."""
-    known, probabilities = write_features(demo, tmp_path / "one", seed=1)["near_ood"]
-    arguments = ["softmax", "--features", str(tmp_path / "one"), "--release", str(demo), "--out"]
+    known, probabilities = write_features(digits, tmp_path / "one", seed=1)["near_ood"]
+    arguments = ["softmax", "--features", str(tmp_path / "one"), "--release", str(digits), "--out"]
     assert main([*arguments, str(tmp_path / "out")]) == 0
     names = [f"softmax-digits-near-ood.{suffix}" for suffix in ("csv", "png", "svg")]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == names
@@ -62,8 +62,8 @@ def test_softmax_outputs_are_averaged_over_the_images_of_each_class(demo, tmp_pa
     assert all((tmp_path / "out" / name).read_bytes() == (tmp_path / "again" / name).read_bytes() for name in names)
 
 
-def test_an_ensemble_s_outputs_are_the_mean_of_its_members(demo, tmp_path):
-    members = [write_features(demo, tmp_path / name, seed)["test"] for seed, name in ((1, "one"), (2, "two"))]
+def test_an_ensemble_s_outputs_are_the_mean_of_its_members(digits, tmp_path):
+    members = [write_features(digits, tmp_path / name, seed)["test"] for seed, name in ((1, "one"), (2, "two"))]
     flags = [
         "softmax",
         "--features",
@@ -71,7 +71,7 @@ def test_an_ensemble_s_outputs_are_the_mean_of_its_members(demo, tmp_path):
         "--member",
         str(tmp_path / "two"),
         "--release",
-        str(demo),
+        str(digits),
     ]
     assert main([*flags, "--splits", f"{CONFIG}/test", "--out", str(tmp_path / "out")]) == 0
     _, means = read_means(tmp_path / "out" / "softmax-digits-test.csv")
@@ -81,14 +81,14 @@ def test_an_ensemble_s_outputs_are_the_mean_of_its_members(demo, tmp_path):
         assert values == pytest.approx(expected.tolist(), abs=1e-6)
 
 
-def test_features_of_another_release_are_refused(demo, tmp_path, capsys):
-    write_features(demo, tmp_path / "other", seed=1, digest="f" * 64)
+def test_features_of_another_release_are_refused(digits, tmp_path, capsys):
+    write_features(digits, tmp_path / "other", seed=1, digest="f" * 64)
     flags = [
         "softmax",
         "--features",
         str(tmp_path / "other"),
         "--release",
-        str(demo),
+        str(digits),
         "--out",
         str(tmp_path / "out"),
     ]

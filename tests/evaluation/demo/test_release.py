@@ -18,27 +18,27 @@ from unknown_detection.evaluation.releases import load
 from unknown_detection.evaluation.scoring.joining import release_index
 
 
-def rows_of(demo, config, split):
-    return pq.read_table(demo / "index" / config / f"{split}.parquet").to_pylist()
+def rows_of(digits, config, split):
+    return pq.read_table(digits / "index" / config / f"{split}.parquet").to_pylist()
 
 
-def test_its_files_are_those_of_every_release_and_say_that_they_are_a_demo_s(demo):
-    assert len(read_pairs(demo / "duplicates" / "pairs.parquet")) > 5, "the builders read its table of duplicates"
-    files = [path for part in ("data", "index") for path in (demo / part).rglob("*.parquet")]
+def test_its_files_are_those_of_every_release_and_say_that_they_are_a_demo_s(digits):
+    assert len(read_pairs(digits / "duplicates" / "pairs.parquet")) > 5, "the builders read its table of duplicates"
+    files = [path for part in ("data", "index") for path in (digits / part).rglob("*.parquet")]
     assert len(files) == 24
     assert all(is_demo_schema(pq.read_schema(path)) for path in files)
 
 
-def test_it_opens_as_any_release_and_its_digits_are_frozen(demo):
+def test_it_opens_as_any_release_and_its_digits_are_frozen(digits):
     # Digests are over pixels, not over compressed bytes; textures alone could change with a decoder of JPEG.
-    release = load(str(demo))
+    release = load(str(digits))
     assert set(release.configs) == {CONFIG, SHIFTS, TRAIN, MIXED}
     digests = {split: release.split_digest(CONFIG, split)[:12] for split in ("far_ood_noise", "near_ood", "test")}
     assert digests == {"far_ood_noise": "993d47d0e574", "near_ood": "a4df71b15db3", "test": "dbcb17af88a2"}
 
 
-def test_its_splits_are_those_of_the_unified_benchmark_in_small(demo):
-    index = release_index(load(str(demo)), [CONFIG])
+def test_its_splits_are_those_of_the_unified_benchmark_in_small(digits):
+    index = release_index(load(str(digits)), [CONFIG])
     counts = {}
     for split in dict.fromkeys(index.rows.split.tolist()):
         splits = index.rows.split == split
@@ -54,10 +54,10 @@ def test_its_splits_are_those_of_the_unified_benchmark_in_small(demo):
     assert index.label_names == {CONFIG: KNOWN}
 
 
-def test_digits_are_scikit_learn_s_own_and_training_images_are_in_no_other_split(demo):
+def test_digits_are_scikit_learn_s_own_and_training_images_are_in_no_other_split(digits):
     originals = load_digits()
     splits = {}
-    for path in sorted((demo / "data").rglob("*.parquet")):
+    for path in sorted((digits / "data").rglob("*.parquet")):
         rows = pq.read_table(path).to_pylist()
         splits[path.parent.name, path.name.partition("-")[0]] = {row["content_sha256"] for row in rows}
         for row in rows:
@@ -74,30 +74,30 @@ def test_digits_are_scikit_learn_s_own_and_training_images_are_in_no_other_split
     assert all(validation.isdisjoint(other_ids) for other_ids in splits.values())
 
 
-def test_configs_share_rows_and_say_the_same_of_them(demo):
-    of_digits = {row["id"]: row for row in rows_of(demo, CONFIG, "test") + rows_of(demo, CONFIG, "near_ood")}
+def test_configs_share_rows_and_say_the_same_of_them(digits):
+    of_digits = {row["id"]: row for row in rows_of(digits, CONFIG, "test") + rows_of(digits, CONFIG, "near_ood")}
     splits = ((SHIFTS, "test"), (SHIFTS, "unseen_digits"), (MIXED, "test"))
-    shared = [row for split in splits for row in rows_of(demo, *split) if row["id"] in of_digits]
+    shared = [row for split in splits for row in rows_of(digits, *split) if row["id"] in of_digits]
     assert len(shared) == 180 + 120 + 90 + 45
     assert all({**row, "role": 0} == {**of_digits[row["id"]], "role": 0} for row in shared)
 
 
-def test_a_corrupted_row_has_the_label_and_the_source_of_its_clean_one(demo):
-    clean = rows_of(demo, CONFIG, "test")
+def test_a_corrupted_row_has_the_label_and_the_source_of_its_clean_one(digits):
+    clean = rows_of(digits, CONFIG, "test")
     for name in ("blur", "gaussian_noise"):
-        rows = rows_of(demo, SHIFTS, name)
+        rows = rows_of(digits, SHIFTS, name)
         labels, expected = ([(row["source_id"], row["label"]) for row in of] for of in (rows, clean))
         assert labels == expected
         assert [row["id"] for row in rows] == [f"{row['id']}/{name}" for row in clean]
         assert not {row["content_sha256"] for row in rows} & {row["content_sha256"] for row in clean}
 
 
-def test_duplicates_are_pairs_with_the_nearest_training_image_within_a_level_and_a_half(demo):
+def test_duplicates_are_pairs_with_the_nearest_training_image_within_a_level_and_a_half(digits):
     levels = load_digits().data
-    pairs = datasets.load_dataset(str(demo), "duplicates", split="pairs").to_list()
+    pairs = datasets.load_dataset(str(digits), "duplicates", split="pairs").to_list()
     nearest_of = {pair["other_id"]: pair["id"] for pair in pairs if pair["other_split"] == f"{CONFIG}/test"}
-    train = pq.read_table(demo / "index" / TRAIN / "train.parquet")["source_id"].to_pylist()
-    rows = rows_of(demo, CONFIG, "test")
+    train = pq.read_table(digits / "index" / TRAIN / "train.parquet")["source_id"].to_pylist()
+    rows = rows_of(digits, CONFIG, "test")
     flagged = 0
     for row in rows:
         distances = {
@@ -112,11 +112,11 @@ def test_duplicates_are_pairs_with_the_nearest_training_image_within_a_level_and
     assert flagged == len(nearest_of) >= 5
 
 
-def test_pairs_say_of_both_rows_what_their_splits_say_and_stand_in_order(demo):
-    pairs = datasets.load_dataset(str(demo), "duplicates", split="pairs").to_list()
+def test_pairs_say_of_both_rows_what_their_splits_say_and_stand_in_order(digits):
+    pairs = datasets.load_dataset(str(digits), "duplicates", split="pairs").to_list()
     described = {
         (f"{path.parent.name}/{path.stem}", row["id"]): {"role": ROLES[row["role"]], "class_id": row["class_id"]}
-        for path in (demo / "index").rglob("*.parquet")
+        for path in (digits / "index").rglob("*.parquet")
         for row in pq.read_table(path).to_pylist()
     }
     for pair in pairs:
@@ -133,20 +133,20 @@ def test_pairs_say_of_both_rows_what_their_splits_say_and_stand_in_order(demo):
     assert other_rows == {(pair["other_id"], pair["id"]) for pair in pairs if f"{CONFIG}/test" == pair["other_split"]}
 
 
-def test_the_same_files_come_again(demo, tmp_path):
+def test_the_same_files_come_again(digits, tmp_path):
     make_release(tmp_path)
-    assert files_of(tmp_path) == files_of(demo)
+    assert files_of(tmp_path) == files_of(digits)
 
 
-def test_the_manifest_lists_every_file_with_its_digest(demo):
-    manifest = json.loads((demo / "manifest.json").read_text(encoding="utf-8"))
+def test_the_manifest_lists_every_file_with_its_digest(digits):
+    manifest = json.loads((digits / "manifest.json").read_text(encoding="utf-8"))
     pairs = manifest["duplicates"]
-    assert hashlib.sha256((demo / pairs["path"]).read_bytes()).hexdigest() == pairs["sha256"]
-    assert pq.read_metadata(demo / pairs["path"]).num_rows == pairs["rows"] > 0
+    assert hashlib.sha256((digits / pairs["path"]).read_bytes()).hexdigest() == pairs["sha256"]
+    assert pq.read_metadata(digits / pairs["path"]).num_rows == pairs["rows"] > 0
     listed = {"README.md", "manifest.json", pairs["path"]}
     for config in manifest["configs"].values():
         for split in config["splits"].values():
             for entry in (*split["data"], split["index"]):
-                assert hashlib.sha256((demo / entry["path"]).read_bytes()).hexdigest() == entry["sha256"]
+                assert hashlib.sha256((digits / entry["path"]).read_bytes()).hexdigest() == entry["sha256"]
                 listed.add(entry["path"])
-    assert listed == files_of(demo).keys()
+    assert listed == files_of(digits).keys()

@@ -37,9 +37,9 @@ def opened_once():
 
 
 @pytest.fixture(scope="module")
-def rows(demo):
+def rows(digits):
     """The rows of the config `digits` with made-up scores of two detectors and predictions, a set for each seed."""
-    index_rows = release_index(load(str(demo)), [CONFIG]).rows
+    index_rows = release_index(load(str(digits)), [CONFIG]).rows
 
     def of_seed(seed):
         numbers = np.random.default_rng(seed)
@@ -59,14 +59,14 @@ def rows(demo):
     return of_seed
 
 
-def write(path, demo, columns, detectors=("msp", "mine"), seed=0, keep=None, **options):
+def write(path, digits, columns, detectors=("msp", "mine"), seed=0, keep=None, **options):
     keep = np.ones(len(columns["id"]), bool) if keep is None else keep
     of_all = {name: columns[name][keep] for name in ("id", "prediction")}
     tables = [
         pa.table({**of_all, "detector": [name] * keep.sum(), "score": columns[name][keep]}) for name in detectors
     ]
     path.parent.mkdir(exist_ok=True)
-    digest = load(str(demo)).digest
+    digest = load(str(digits)).digest
     model = f"folder/net.py:make {path.stem}"
     about = Provenance(digest, (CONFIG,), model, path.stem, seed, {"mine": {"k": 3.0}}, {"torch": "2"}, **options)
     write_scores(path, pa.concat_tables(tables), about)
@@ -74,13 +74,13 @@ def write(path, demo, columns, detectors=("msp", "mine"), seed=0, keep=None, **o
 
 
 @pytest.fixture(scope="module")
-def path(tmp_path_factory, demo, rows):
+def path(tmp_path_factory, digits, rows):
     """The scores file of a run with seed 0. Read only."""
-    return write(tmp_path_factory.mktemp("scores") / "run.parquet", demo, rows(0))
+    return write(tmp_path_factory.mktemp("scores") / "run.parquet", digits, rows(0))
 
 
-def report(out, demo, *words):
-    return main(["report", "--release", str(demo), "--out", str(out), "--no-plots", *map(str, words)])
+def report(out, digits, *words):
+    return main(["report", "--release", str(digits), "--out", str(out), "--no-plots", *map(str, words)])
 
 
 def refused(capsys, *words):
@@ -94,11 +94,11 @@ def value(figures, **named):
     return matching
 
 
-def test_figures_are_scikit_learn_s_on_the_rows_that_the_ids_name(tmp_path, demo, rows):
+def test_figures_are_scikit_learn_s_on_the_rows_that_the_ids_name(tmp_path, digits, rows):
     columns = rows(0)
     shuffled = np.random.default_rng(1).permutation(len(columns["id"]))
     mixed = {name: values[shuffled] for name, values in columns.items()}
-    assert report(tmp_path / "out", demo, "--scores", write(tmp_path / "run.parquet", demo, mixed)) == 0
+    assert report(tmp_path / "out", digits, "--scores", write(tmp_path / "run.parquet", digits, mixed)) == 0
     figures = read_figures(tmp_path / "out")
     for detector in ("msp", "mine"):
         for split in ("near_ood", "far_ood_noise", "far_ood_textures"):
@@ -119,14 +119,14 @@ def test_figures_are_scikit_learn_s_on_the_rows_that_the_ids_name(tmp_path, demo
     assert aurc == pytest.approx(np.mean(areas), abs=4 * np.std(areas) / 200**0.5 + 1e-12)
 
 
-def test_thresholds_are_chosen_on_rows_that_detectors_were_not_fitted_on(tmp_path, demo, rows, capsys):
+def test_thresholds_are_chosen_on_rows_that_detectors_were_not_fitted_on(tmp_path, digits, rows, capsys):
     """Their rows have no scores, and a file that says so is whole without them."""
     columns = rows(0)
     validation = columns["split"] == "validation"
     fits = np.zeros(len(validation), bool)
     fits[validation] = in_fit_half(columns["id"][validation].tolist(), columns["label"][validation])
-    path = write(tmp_path / "run.parquet", demo, columns, keep=~fits, fit_half=f"{CONFIG}/validation")
-    assert report(tmp_path / "out", demo, "--scores", path, "--protocol", "od-test") == 0
+    path = write(tmp_path / "run.parquet", digits, columns, keep=~fits, fit_half=f"{CONFIG}/validation")
+    assert report(tmp_path / "out", digits, "--scores", path, "--protocol", "od-test") == 0
     assert f"note: detectors of run were fitted on half of {CONFIG}/validation" in capsys.readouterr().out
     assert f"fitted on half of {CONFIG}/validation" in page_of(tmp_path / "out")
     # The least of the thresholds with the best balanced accuracy on the tune half and near_ood.
@@ -139,26 +139,26 @@ def test_thresholds_are_chosen_on_rows_that_detectors_were_not_fitted_on(tmp_pat
     named = {"detector": "mine", "fitted_on": "near_ood", "unknown": "far_ood_noise", "rows": "as_published"}
     accuracy = value(read_figures(tmp_path / "out"), **named, setting="od_test", statistic="")
     assert accuracy == pytest.approx(((test <= cut).mean() + (far > cut).mean()) / 2)
-    path = write(tmp_path / "other.parquet", demo, columns, keep=~fits)
-    assert report(tmp_path / "other", demo, "--scores", path) == 2
+    path = write(tmp_path / "other.parquet", digits, columns, keep=~fits)
+    assert report(tmp_path / "other", digits, "--scores", path) == 2
 
 
-def test_detectors_that_were_fitted_on_the_rows_of_their_thresholds_are_named(tmp_path, demo, rows, capsys):
+def test_detectors_that_were_fitted_on_the_rows_of_their_thresholds_are_named(tmp_path, digits, rows, capsys):
     """As temperature scaling, KL matching and mixtures are; training rows are no rows of thresholds."""
     tuned = f"{CONFIG}/validation"
     used = {"msp": {"threshold_on": tuned}, "mine": {"fitted_on": tuned, "threshold_on": tuned}}
-    path = write(tmp_path / "run.parquet", demo, rows(0), rows=used)
+    path = write(tmp_path / "run.parquet", digits, rows(0), rows=used)
     warning = f"od-test chooses the thresholds of mine on rows of {tuned} that they were fitted on"
-    assert report(tmp_path / "out", demo, "--scores", path, "--protocol", "od-test", "--dry-run") == 0
+    assert report(tmp_path / "out", digits, "--scores", path, "--protocol", "od-test", "--dry-run") == 0
     assert f"note: {warning}\n" in capsys.readouterr().out
-    assert report(tmp_path / "out", demo, "--scores", path, "--dry-run") == 0
+    assert report(tmp_path / "out", digits, "--scores", path, "--dry-run") == 0
     assert "od-test chooses" not in capsys.readouterr().out, "a protocol without thresholds"
 
 
-def test_every_line_says_of_what_and_by_whom(tmp_path, demo, rows):
-    assert report(tmp_path / "out", demo, "--scores", write(tmp_path / "run.parquet", demo, rows(0), seed=7)) == 0
+def test_every_line_says_of_what_and_by_whom(tmp_path, digits, rows):
+    assert report(tmp_path / "out", digits, "--scores", write(tmp_path / "run.parquet", digits, rows(0), seed=7)) == 0
     line = read_figures(tmp_path / "out").to_dict("records")[-1]
-    assert (line["release"], line["release_digest"]) == ("digits", load(str(demo)).digest)
+    assert (line["release"], line["release_digest"]) == ("digits", load(str(digits)).digest)
     assert (line["run"], line["seed"], line["model_digest"]) == ("run", 7, "run")
     assert line["model"] == line["variant"] == "net.py:make run", "no path of this machine"
     assert (line["detector"], json.loads(line["hyperparameters"])) == ("mine", {"k": 3.0})
@@ -167,30 +167,30 @@ def test_every_line_says_of_what_and_by_whom(tmp_path, demo, rows):
     assert versions["judged"]["numpy"] == np.__version__
 
 
-def test_a_csv_of_ids_and_scores_from_anywhere_is_enough(tmp_path, demo, rows, capsys):
+def test_a_csv_of_ids_and_scores_from_anywhere_is_enough(tmp_path, digits, rows, capsys):
     columns = rows(0)
     keep = ~np.isin(columns["split"], ("validation", "external_validation"))
     table = pa.table({"id": columns["id"][keep], "score": columns["mine"][keep]})
     pa.csv.write_csv(table, tmp_path / "theirs.csv")
-    assert report(tmp_path / "out", demo, "--splits", CONFIG, "--scores", tmp_path / "theirs.csv") == 0
+    assert report(tmp_path / "out", digits, "--splits", CONFIG, "--scores", tmp_path / "theirs.csv") == 0
     figures = read_figures(tmp_path / "out")
     assert set(figures["detector"]) == {"theirs"}
     assert set(figures["setting"]) == {"ood_detection"}, "what needs predictions is left out"
     note = "no predictions of theirs, so no figures of Unknown detection, Misclassification detection"
     assert f"note: {note}\n" in capsys.readouterr().out
     assert f" {note}. " in page_of(tmp_path / "out")
-    assert report(tmp_path / "out", demo, "--scores", tmp_path / "theirs.csv") == 2
+    assert report(tmp_path / "out", digits, "--scores", tmp_path / "theirs.csv") == 2
     assert "Name the configs of the scores with --splits" in capsys.readouterr().err
 
 
-def test_seeds_in_the_names_of_files_are_seeds_of_one_detector(tmp_path, demo, rows):
+def test_seeds_in_the_names_of_files_are_seeds_of_one_detector(tmp_path, digits, rows):
     """Not detectors of their own, the best seed of which would be the best detector."""
     for seed in (1, 2, 10):
         columns = rows(seed)
         table = pa.table({"id": columns["id"], "score": columns["mine"]})
         pa.csv.write_csv(table, tmp_path / f"mine-seed{seed}.csv")
     files = [tmp_path / f"mine-seed{seed}.csv" for seed in (1, 2, 10)]
-    assert report(tmp_path / "out", demo, "--splits", CONFIG, "--scores", *files) == 0
+    assert report(tmp_path / "out", digits, "--splits", CONFIG, "--scores", *files) == 0
     lines = read_figures(tmp_path / "out").to_dict("records")
     assert {(line["detector"], line["seed"]) for line in lines} == {("mine", 1), ("mine", 2), ("mine", 10)}
     page = page_of(tmp_path / "out")
@@ -198,18 +198,18 @@ def test_seeds_in_the_names_of_files_are_seeds_of_one_detector(tmp_path, demo, r
     assert " mine " in page
 
 
-def test_a_sign_that_may_be_reversed_is_hinted_at(tmp_path, demo, rows, capsys):
+def test_a_sign_that_may_be_reversed_is_hinted_at(tmp_path, digits, rows, capsys):
     columns = rows(0)
     columns["mine"] = -columns["mine"]
-    assert report(tmp_path / "out", demo, "--scores", write(tmp_path / "run.parquet", demo, columns)) == 0
+    assert report(tmp_path / "out", digits, "--scores", write(tmp_path / "run.parquet", digits, columns)) == 0
     hint = "every AUROC of mine is below 0.5, so its sign may be reversed: higher scores must mean more unknown"
     assert f"note: {hint}\n" in (output := capsys.readouterr().out)
     assert "AUROC of msp" not in output
     assert f" {hint}. " in page_of(tmp_path / "out")
 
 
-def test_a_report_of_a_demo_release_says_so(tmp_path, demo, path, capsys):
-    assert report(tmp_path / "out", demo, "--scores", path) == 0
+def test_a_report_of_a_demo_release_says_so(tmp_path, digits, path, capsys):
+    assert report(tmp_path / "out", digits, "--scores", path) == 0
     warning = "digits is a demo release: its figures try the tools out, and are no results"
     assert f"note: {warning}\n" in capsys.readouterr().out
     page = (tmp_path / "out" / "report.html").read_text(encoding="utf-8")
@@ -217,9 +217,9 @@ def test_a_report_of_a_demo_release_says_so(tmp_path, demo, path, capsys):
     assert sorted(order, key=page.index) == order, "results, warnings, the rest, and what it is of"
 
 
-def test_a_report_ends_with_the_main_figures_the_best_detector_first(tmp_path, demo, rows, capsys):
-    files = [write(tmp_path / f"r{seed}.parquet", demo, rows(seed), seed=seed) for seed in (0, 1)]
-    assert report(tmp_path / "out", demo, "--scores", *(f"net={path}" for path in files)) == 0
+def test_a_report_ends_with_the_main_figures_the_best_detector_first(tmp_path, digits, rows, capsys):
+    files = [write(tmp_path / f"r{seed}.parquet", digits, rows(seed), seed=seed) for seed in (0, 1)]
+    assert report(tmp_path / "out", digits, "--scores", *(f"net={path}" for path in files)) == 0
     lines = capsys.readouterr().out.splitlines()
     start = lines.index("Unknown detection on digits, best first")
     assert lines[start + 1].split("  ")[0] == "detector"
@@ -241,12 +241,12 @@ def test_a_report_ends_with_the_main_figures_the_best_detector_first(tmp_path, d
     assert lines[-1] == f"the page, without plots: {tmp_path / 'out' / 'report.html'}"
 
 
-def test_a_protocol_of_one_s_own_is_a_file_with_figures_tables_and_a_headline(tmp_path, demo, rows, capsys):
+def test_a_protocol_of_one_s_own_is_a_file_with_figures_tables_and_a_headline(tmp_path, digits, rows, capsys):
     """Of `examples/own_protocol.py`, whose AUROC is scikit-learn's over all unknown rows."""
     columns, own = rows(0), Path(__file__).parents[3] / "examples" / "own_protocol.py"
-    path = write(tmp_path / "run.parquet", demo, columns)
+    path = write(tmp_path / "run.parquet", digits, columns)
     words = ["--protocol", f"{own}:POOLED={CONFIG}", "--scores", path]
-    assert report(tmp_path / "out", demo, *words, "--csv") == 0
+    assert report(tmp_path / "out", digits, *words, "--csv") == 0
     output = capsys.readouterr().out
     judged = np.isin(columns["split"], ("test", "near_ood", "far_ood_noise", "far_ood_textures"))
     expected = roc_auc_score(columns["split"][judged] != "test", columns["mine"][judged])
@@ -260,19 +260,19 @@ def test_a_protocol_of_one_s_own_is_a_file_with_figures_tables_and_a_headline(tm
         *files_of(tmp_path / "out")
     }
     (tmp_path / "broken.py").write_text("POOLED = 3")
-    assert report(tmp_path / "no", demo, "--protocol", f"{tmp_path / 'broken.py'}:POOLED", "--scores", path) == 2
+    assert report(tmp_path / "no", digits, "--protocol", f"{tmp_path / 'broken.py'}:POOLED", "--scores", path) == 2
     assert "int is not a protocol" in capsys.readouterr().err
 
 
-def test_several_ways_of_training_with_several_seeds_are_judged_for_robustness(tmp_path, demo, rows):
+def test_several_ways_of_training_with_several_seeds_are_judged_for_robustness(tmp_path, digits, rows):
     files = []
     for number, variant in enumerate(("adam", "sgd")):
         for seed in range(2):
             path = tmp_path / f"{variant}-{seed}.parquet"
-            files.append(f"{variant}={write(path, demo, rows(10 * number + seed), seed=seed)}")
-    assert report(tmp_path / "out", demo, "--scores", *files) == 0
+            files.append(f"{variant}={write(path, digits, rows(10 * number + seed), seed=seed)}")
+    assert report(tmp_path / "out", digits, "--scores", *files) == 0
     drawn = ("--protocol", "equal-numbers", "--protocol", "optimizer-robustness")
-    assert report(tmp_path / "equal", demo, *drawn, "--scores", *files) == 0
+    assert report(tmp_path / "equal", digits, *drawn, "--scores", *files) == 0
     equal = [line for line in read_figures(tmp_path / "equal").to_dict("records") if line["statistic"] == "robustness"]
     assert {"aupr_in_average_precision", "detection_error_known_positive"} < {line["metric"] for line in equal}
     assert {line["n_known"] - line["n_unknown"] for line in equal} == {0}
@@ -305,33 +305,33 @@ def test_several_ways_of_training_with_several_seeds_are_judged_for_robustness(t
         ),
     ],
 )
-def test_missing_ids_are_refused_in_a_sentence(tmp_path, demo, rows, capsys, spoil, says):
+def test_missing_ids_are_refused_in_a_sentence(tmp_path, digits, rows, capsys, spoil, says):
     columns = rows(0)
-    path = write(tmp_path / "run.parquet", demo, columns, keep=spoil(columns))
-    assert report(tmp_path / "out", demo, "--scores", path) == 2
+    path = write(tmp_path / "run.parquet", digits, columns, keep=spoil(columns))
+    assert report(tmp_path / "out", digits, "--scores", path) == 2
     message = capsys.readouterr().err
     assert re.search(says, message)
     assert message.count("\n") == 1
     assert not (tmp_path / "out").exists()
 
 
-def test_extra_and_repeated_ids_are_refused(tmp_path, demo, rows, capsys):
+def test_extra_and_repeated_ids_are_refused(tmp_path, digits, rows, capsys):
     columns = rows(0)
     extra = {name: np.append(values, values[:1]) for name, values in columns.items()}
-    assert report(tmp_path / "out", demo, "--scores", write(tmp_path / "twice.parquet", demo, extra)) == 2
+    assert report(tmp_path / "out", digits, "--scores", write(tmp_path / "twice.parquet", digits, extra)) == 2
     assert "has several scores of msp for 1 id" in capsys.readouterr().err
     extra["id"] = np.append(columns["id"], "elsewhere/1")
-    assert report(tmp_path / "out", demo, "--scores", write(tmp_path / "extra.parquet", demo, extra)) == 2
+    assert report(tmp_path / "out", digits, "--scores", write(tmp_path / "extra.parquet", digits, extra)) == 2
     assert "has 1 id (elsewhere/1) that digits of the release does not have" in capsys.readouterr().err
 
 
-def test_scores_of_another_release_are_refused(tmp_path, demo, rows, capsys):
+def test_scores_of_another_release_are_refused(tmp_path, digits, rows, capsys):
     path = tmp_path / "run.parquet"
-    write(path, demo, rows(0))
+    write(path, digits, rows(0))
     table = pq.read_table(path)
     about = json.loads(table.schema.metadata[b"unknown_detection"])
     write_scores(path, table, Provenance(**{**about, "configs": (CONFIG,), "release_digest": "ab" * 32}))
-    assert report(tmp_path / "out", demo, "--scores", path) == 2
+    assert report(tmp_path / "out", digits, "--scores", path) == 2
     assert "has scores of a release with digest abababababab" in capsys.readouterr().err
 
 
@@ -345,38 +345,38 @@ def test_scores_of_another_release_are_refused(tmp_path, demo, rows, capsys):
         (("--protocol", "optimizer-robustness"), "two or more models for each of two or more training methods"),
     ],
 )
-def test_what_cannot_be_judged_is_refused(tmp_path, demo, path, capsys, words, says):
-    assert report(tmp_path / "out", demo, *words, "--scores", path) == 2
+def test_what_cannot_be_judged_is_refused(tmp_path, digits, path, capsys, words, says):
+    assert report(tmp_path / "out", digits, *words, "--scores", path) == 2
     assert says in capsys.readouterr().err
 
 
-def test_two_files_of_one_name_and_one_run_twice_are_refused(tmp_path, demo, rows, capsys):
+def test_two_files_of_one_name_and_one_run_twice_are_refused(tmp_path, digits, rows, capsys):
     (tmp_path / "b").mkdir()
-    paths = [write(tmp_path / name / "run.parquet", demo, rows(0)) for name in (".", "b")]
-    assert report(tmp_path / "out", demo, "--scores", *paths) == 2
+    paths = [write(tmp_path / name / "run.parquet", digits, rows(0)) for name in (".", "b")]
+    assert report(tmp_path / "out", digits, "--scores", *paths) == 2
     assert "Several scores files have the name run; rename them" in capsys.readouterr().err
     copy = tmp_path / "again.parquet"
     copy.write_bytes((tmp_path / "run.parquet").read_bytes())
-    assert "run and again both have" in refused(capsys, tmp_path / "out", demo, "--scores", paths[0], copy)
+    assert "run and again both have" in refused(capsys, tmp_path / "out", digits, "--scores", paths[0], copy)
 
 
-def test_ways_of_training_whose_files_would_have_one_name_are_refused(tmp_path, demo, rows, capsys):
-    paths = [write(tmp_path / f"{name}.parquet", demo, rows(0)) for name in "ab"]
-    assert report(tmp_path / "out", demo, "--scores", f"x y={paths[0]}", f"x/y={paths[1]}") == 2
+def test_ways_of_training_whose_files_would_have_one_name_are_refused(tmp_path, digits, rows, capsys):
+    paths = [write(tmp_path / f"{name}.parquet", digits, rows(0)) for name in "ab"]
+    assert report(tmp_path / "out", digits, "--scores", f"x y={paths[0]}", f"x/y={paths[1]}") == 2
     assert "The training methods 'x y' and 'x/y'" in capsys.readouterr().err
 
 
-def test_a_dry_run_checks_and_writes_nothing(tmp_path, demo, path, capsys):
-    assert report(tmp_path / "out", demo, "--dry-run", "--scores", path) == 0
+def test_a_dry_run_checks_and_writes_nothing(tmp_path, digits, path, capsys):
+    assert report(tmp_path / "out", digits, "--dry-run", "--scores", path) == 0
     output = capsys.readouterr().out
     assert "unknown-detection: digits" in output
     assert f"nothing was written; the report would go to {tmp_path / 'out'}" in output
     assert list(tmp_path.iterdir()) == []
 
 
-def test_the_same_scores_give_the_same_bytes_and_every_file_is_listed(tmp_path, demo, path):
+def test_the_same_scores_give_the_same_bytes_and_every_file_is_listed(tmp_path, digits, path):
     for out in ("one", "two"):
-        assert report(tmp_path / out, demo, "--scores", path) == 0
+        assert report(tmp_path / out, digits, "--scores", path) == 0
     files = files_of(tmp_path / "one")
     assert files == files_of(tmp_path / "two")
     assert sorted(files) == ["figures.parquet", "report.html"]
@@ -385,8 +385,8 @@ def test_the_same_scores_give_the_same_bytes_and_every_file_is_listed(tmp_path, 
     assert all(f"<code>{name}</code>" in files["report.html"].decode() for name in COLUMNS)
 
 
-def test_tables_are_written_on_demand_in_full_precision_and_for_latex(tmp_path, demo, path):
-    assert report(tmp_path / "out", demo, "--scores", path, "--csv", "--latex") == 0
+def test_tables_are_written_on_demand_in_full_precision_and_for_latex(tmp_path, digits, path):
+    assert report(tmp_path / "out", digits, "--scores", path, "--csv", "--latex") == 0
     files = files_of(tmp_path / "out")
     name = "tables/unknown-detection-digits"
     assert {"figures.csv", f"{name}.csv", f"{name}.tex", f"{name}-without-duplicates.csv"} < set(files)
@@ -401,39 +401,39 @@ def test_tables_are_written_on_demand_in_full_precision_and_for_latex(tmp_path, 
     assert len(files["figures.csv"].splitlines()) == 1 + len(read_figures(tmp_path / "out"))
 
 
-def test_python_gives_the_same_report_as_the_command(tmp_path, demo, path):
+def test_python_gives_the_same_report_as_the_command(tmp_path, digits, path):
     lines = []
-    figures = ud.report([path], demo, tmp_path / "python", splits=CONFIG, plots=False, csv=True, log=lines.append)
-    assert report(tmp_path / "command", demo, "--scores", path, "--splits", CONFIG, "--csv") == 0
+    figures = ud.report([path], digits, tmp_path / "python", splits=CONFIG, plots=False, csv=True, log=lines.append)
+    assert report(tmp_path / "command", digits, "--scores", path, "--splits", CONFIG, "--csv") == 0
     assert files_of(tmp_path / "python") == files_of(tmp_path / "command")
     assert figures.equals(read_figures(tmp_path / "python"))
     assert any("demo release" in text for text in lines)
 
 
-def test_splits_that_are_not_chosen_need_no_scores(tmp_path, demo, rows, capsys):
+def test_splits_that_are_not_chosen_need_no_scores(tmp_path, digits, rows, capsys):
     columns = rows(0)
-    path = write(tmp_path / "run.parquet", demo, columns, keep=columns["split"] != "far_ood_noise")
+    path = write(tmp_path / "run.parquet", digits, columns, keep=columns["split"] != "far_ood_noise")
     chosen = ",".join(f"{CONFIG}/{name}" for name in ("test", "near_ood", "far_ood_textures"))
-    assert report(tmp_path / "out", demo, "--scores", path) == 2
-    assert report(tmp_path / "out", demo, "--scores", path, "--splits", chosen) == 0
-    complete = write(tmp_path / "whole" / "run.parquet", demo, columns)
-    assert report(tmp_path / "all", demo, "--scores", complete, "--splits", chosen) == 0
+    assert report(tmp_path / "out", digits, "--scores", path) == 2
+    assert report(tmp_path / "out", digits, "--scores", path, "--splits", chosen) == 0
+    complete = write(tmp_path / "whole" / "run.parquet", digits, columns)
+    assert report(tmp_path / "all", digits, "--scores", complete, "--splits", chosen) == 0
     figures = [read_figures(tmp_path / name) for name in ("out", "all")]
     assert figures[0].equals(figures[1])
     assert "far_ood_noise" not in " ".join(figures[0]["unknown"])
     capsys.readouterr()
-    assert report(tmp_path / "none", demo, "--scores", path, "--splits", f"{CONFIG}/far_ood") == 2
+    assert report(tmp_path / "none", digits, "--scores", path, "--splits", f"{CONFIG}/far_ood") == 2
     assert "'far_ood' is not a split of digits" in capsys.readouterr().err
 
 
-def test_calibration_is_that_of_the_confidences_in_the_file(tmp_path, demo, rows):
+def test_calibration_is_that_of_the_confidences_in_the_file(tmp_path, digits, rows):
     """Accuracy, and the gap to the confidence over 15 bins, with a loop over the bins."""
     columns = rows(0)
     confidence = np.random.default_rng(3).uniform(0.1, 1, len(columns["id"]))
     table = pa.table({name: columns[name] for name in ("id", "prediction")})
     table = table.append_column("score", pa.array(columns["mine"])).append_column("confidence", pa.array(confidence))
     pa.csv.write_csv(table, tmp_path / "mine.csv")
-    assert report(tmp_path / "out", demo, "--splits", CONFIG, "--scores", tmp_path / "mine.csv") == 0
+    assert report(tmp_path / "out", digits, "--splits", CONFIG, "--scores", tmp_path / "mine.csv") == 0
     test = columns["split"] == "test"
     right = (columns["prediction"] == columns["label"])[test]
     error = 0.0
@@ -446,31 +446,33 @@ def test_calibration_is_that_of_the_confidences_in_the_file(tmp_path, demo, rows
     assert f" {100 * error:.2f} " in page_of(tmp_path / "out").partition("ECE: mean gap")[0]
 
 
-def test_a_report_is_replaced_but_nothing_else(tmp_path, demo, path, capsys):
+def test_a_report_is_replaced_but_nothing_else(tmp_path, digits, path, capsys):
     out = tmp_path / "out"
-    assert report(out, demo, "--scores", path, "--csv") == 0
+    assert report(out, digits, "--scores", path, "--csv") == 0
     (out / "tables" / "left-over.md").write_text("mine")
-    assert "1, such as tables/left-over.md. Choose another folder" in refused(capsys, out, demo, "--scores", path)
+    assert "1, such as tables/left-over.md. Choose another folder" in refused(capsys, out, digits, "--scores", path)
     (out / "tables" / "left-over.md").unlink()
-    assert report(out, demo, "--protocol", "od-test", "--scores", path) == 0
+    assert report(out, digits, "--protocol", "od-test", "--scores", path) == 0
     assert sorted(files_of(out)) == ["figures.parquet", "report.html"]
-    assert "is a file, not a folder for the report; choose another" in refused(capsys, path, demo, "--scores", path)
+    assert "is a file, not a folder for the report; choose another" in refused(capsys, path, digits, "--scores", path)
 
 
-def test_a_report_that_breaks_off_leaves_the_old_one(tmp_path, demo, path, monkeypatch):
+def test_a_report_that_breaks_off_leaves_the_old_one(tmp_path, digits, path, monkeypatch):
     out = tmp_path / "out"
-    assert report(out, demo, "--scores", path) == 0
+    assert report(out, digits, "--scores", path) == 0
     before = files_of(out)
     monkeypatch.setattr(report_module, "render_page", lambda *words: 1 / 0)
     with pytest.raises(ZeroDivisionError):
-        report(out, demo, "--protocol", "od-test", "--scores", path)
+        report(out, digits, "--protocol", "od-test", "--scores", path)
     assert files_of(out) == before
     assert [entry.name for entry in tmp_path.iterdir()] == ["out"]
 
 
-def test_reports_are_compared_on_the_command_line(tmp_path, demo, rows, capsys):
+def test_reports_are_compared_on_the_command_line(tmp_path, digits, rows, capsys):
     for name, seed in (("a", 0), ("b", 1)):
-        assert report(tmp_path / name, demo, "--scores", write(tmp_path / f"{name}.parquet", demo, rows(seed))) == 0
+        assert (
+            report(tmp_path / name, digits, "--scores", write(tmp_path / f"{name}.parquet", digits, rows(seed))) == 0
+        )
     capsys.readouterr()
     compared = ["compare", str(tmp_path / "a"), str(tmp_path / "b")]
     assert main([*compared, "--detector", "mine", "--metric", "auroc", "--all"]) == 0
@@ -493,12 +495,12 @@ def test_reports_are_compared_on_the_command_line(tmp_path, demo, rows, capsys):
     assert main(["compare", str(tmp_path / "a"), str(tmp_path / "none")]) == 2
 
 
-def test_a_comparison_begins_with_what_counts(tmp_path, demo, rows, capsys):
+def test_a_comparison_begins_with_what_counts(tmp_path, digits, rows, capsys):
     """Also of scores of one's own, whose detectors are named after their files."""
     for name, seed in (("first", 0), ("second", 1)):
         columns = rows(seed)
         pa.csv.write_csv(pa.table({"id": columns["id"], "score": columns["mine"]}), tmp_path / f"{name}.csv")
-        assert report(tmp_path / name, demo, "--splits", CONFIG, "--scores", tmp_path / f"{name}.csv") == 0
+        assert report(tmp_path / name, digits, "--splits", CONFIG, "--scores", tmp_path / f"{name}.csv") == 0
     capsys.readouterr()
     assert main(["compare", str(tmp_path / "first"), str(tmp_path / "second")]) == 0
     output = capsys.readouterr().out
@@ -514,20 +516,20 @@ def test_a_comparison_begins_with_what_counts(tmp_path, demo, rows, capsys):
     assert len(output.splitlines()) < 30
 
 
-def test_what_is_asked_of_several_runs_needs_another_protocol(tmp_path, demo, rows, capsys):
+def test_what_is_asked_of_several_runs_needs_another_protocol(tmp_path, digits, rows, capsys):
     files = [
-        f"{name[0]}={write(tmp_path / f'{name}.parquet', demo, rows(0), seed=seed)}"
+        f"{name[0]}={write(tmp_path / f'{name}.parquet', digits, rows(0), seed=seed)}"
         for seed, name in enumerate(["a0", "a1", "b0", "b1"])
     ]
-    assert report(tmp_path / "out", demo, "--protocol", "optimizer-robustness", "--scores", *files) == 2
+    assert report(tmp_path / "out", digits, "--protocol", "optimizer-robustness", "--scores", *files) == 2
     assert "optimizer-robustness compares the figures of another protocol" in capsys.readouterr().err
-    assert report(tmp_path / "out", demo, "--scores", *files[:3]) == 0
+    assert report(tmp_path / "out", digits, "--scores", *files[:3]) == 0
     assert "optimizer-robustness" not in capsys.readouterr().out, "not asked for, and one b is too few"
 
 
-def test_a_package_that_is_missing_is_named_before_anything_is_done(tmp_path, demo, path, capsys, monkeypatch):
+def test_a_package_that_is_missing_is_named_before_anything_is_done(tmp_path, digits, path, capsys, monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    assert main(["report", "--release", str(demo), "--out", str(tmp_path / "out"), "--scores", path]) == 2
+    assert main(["report", "--release", str(digits), "--out", str(tmp_path / "out"), "--scores", path]) == 2
     assert "matplotlib is not installed, but needed to draw plots" in capsys.readouterr().err
 
 
@@ -542,14 +544,14 @@ NAMES = {
 
 
 @pytest.fixture(scope="module")
-def drawn(tmp_path_factory, demo, rows):
+def drawn(tmp_path_factory, digits, rows):
     """A report with plots, of confident predictions."""
     pytest.importorskip("matplotlib", reason="needs the extra `evaluate`")
     folder = tmp_path_factory.mktemp("drawn")
     columns = rows(0)
     columns["msp"] = 1 / (1 + np.exp(-columns["msp"]))  # our `score` writes one minus a probability
-    path = write(folder / "run.parquet", demo, columns)
-    assert main(["report", "--release", str(demo), "--out", str(folder / "out"), "--scores", path, "--plots"]) == 0
+    path = write(folder / "run.parquet", digits, columns)
+    assert main(["report", "--release", str(digits), "--out", str(folder / "out"), "--scores", path, "--plots"]) == 0
     return folder / "out"
 
 
@@ -571,15 +573,15 @@ def test_the_page_reads_well_in_a_browser(drawn, open_page):
     assert page.url.endswith("#calibration")
 
 
-def test_facets_configs_are_judged_by_facets_unasked(tmp_path, demo):
-    index = release_index(load(str(demo)), [MIXED])
+def test_facets_configs_are_judged_by_facets_unasked(tmp_path, digits):
+    index = release_index(load(str(digits)), [MIXED])
     scores = np.where(index.rows.known, 0.0, 1.0)
     write_scores(
         tmp_path / "perfect.parquet",
         pa.table({"id": index.rows.id, "score": scores}),
-        Provenance(load(str(demo)).digest, (MIXED,), "m", "m", 0, {}, {}),
+        Provenance(load(str(digits)).digest, (MIXED,), "m", "m", 0, {}, {}),
     )
-    assert report(tmp_path / "out", demo, "--scores", tmp_path / "perfect.parquet") == 0
+    assert report(tmp_path / "out", digits, "--scores", tmp_path / "perfect.parquet") == 0
     figures = read_figures(tmp_path / "out")
     assert set(figures["protocol"]) == {"facets"}
     assert value(figures, metric="auroc", rows="as_published") == 1.0
