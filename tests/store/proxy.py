@@ -69,6 +69,7 @@ class Proxy:
 
 class _Handler(http.server.BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else a body waits 40 ms for the delayed acknowledgement of its headers
     proxy: Proxy
 
     def log_message(self, *_):

@@ -79,7 +79,9 @@ class Store:
 def running():
     """A store on a free port, until the block ends."""
     from moto.server import ThreadedMotoServer
+    from werkzeug.serving import WSGIRequestHandler
 
+    WSGIRequestHandler.disable_nagle_algorithm = True  # as in `tests.store.proxy`
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
     server.start()
     try:

@@ -49,6 +49,7 @@ class _Answers(http.server.ThreadingHTTPServer):
 
 
 class _Handler(http.server.BaseHTTPRequestHandler):
+    disable_nagle_algorithm = True  # else the body waits 40 ms for the delayed acknowledgement of its headers
     server: _Answers
 
     def do_GET(self) -> None:
