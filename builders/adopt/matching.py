@@ -10,8 +10,7 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -19,132 +18,113 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.adopt.file_listing import FileListing, Log, reading_copy
-from builders.errors import BuildError
+from builders.adopt.folders import (
+    ClassNames,
+    FileListing,
+    Log,
+    adopt_classes,
+    list_images,
+    reading_copy,
+    refuse_roles,
+    ruled_out,
+)
+from builders.declare.benchmark import Config, Split
+from builders.errors import NAMED, BuildError, more
+from builders.plan.candidates import Adopted, IndexArrays
 from builders.sources.base import IN_PLACE, SourceIndex
+from builders.sources.readers.folders import escape_name
 from builders.sources.sizes import image_sizes
 from builders.storage.files import open_buffered
 
 Int64 = npt.NDArray[np.int64]
 
+_LISTED = 100
+"""Files without an image that are named one by one."""
 
-@dataclass(frozen=True)
-class Matched:
-    """The result of matching: `rows` gives each file's row in the source's index, or -1.
 
-    `twins` counts arbitrary choices: files whose content several images of the source have, of which not all are in
-    the set. `alike` counts unmatched files that share name and class with an image of other content.
+def adopt_folder(config: Config, split: Split, folder: Path, index: SourceIndex, log: Log) -> Adopted:
+    """Adopt the images of a set, or its classes alone if its folders are empty.
+
+    Raises:
+        BuildError: a file is not an image of the source, or a class does not belong in the split.
+    """
+    listing = list_images(folder)
+    log(f"{folder}: {len(listing):,} images in {len(listing.folders):,} folders")
+    if listing.ignored:
+        names = ", ".join(escape_name(name) for name in listing.ignored[:NAMED]) + more(listing.ignored)
+        log(f"{folder}: left out {len(listing.ignored):,} entries that are not images ({names})")
+    if not len(listing):
+        if not listing.empty:
+            raise BuildError(
+                f"{folder} has neither images nor class folders. Complete the copy, or remove that folder so that the "
+                "split is drawn by rule."
+            )
+        return adopt_classes(config, split, ((name, str(path)) for name, path in listing.empty))
+    match = _Match(config, split, listing, index, log)
+    match.by_name()
+    match.by_content()
+    match.refuse_unmatched(folder)
+    rows, first = np.unique(match.rows, return_index=True)
+    if len(rows) < len(listing):
+        log(f"{split.published}: {len(listing) - len(rows):,} files repeat an image, which is taken once")
+    if match.arbitrary:
+        log(
+            f"{split.published}: {match.arbitrary:,} images occur several times in the source and less often in the "
+            "copy, which does not say which of them it has; the first by id is taken"
+        )
+    codes, first_of_class = np.unique(match.view.class_codes[rows], return_index=True)
+    paths = (str(listing.path(file)) for file in first[first_of_class].tolist())
+    examples = dict(zip((str(match.view.class_ids[code]) for code in codes), paths, strict=True))
+    refuse_roles(config, split, examples)
+    return Adopted(tuple(sorted(examples)), tuple(sorted(match.view.ids(rows).to_pylist())))
+
+
+class _Match:
+    """The images of one set's files.
+
+    A name made of digits is a running number in many sources and copies, so it only decides which images are
+    compared first. With a Parquet source, where comparing takes hours, it is trusted.
+
+    Attributes:
+        rows: each file's row in the source's index, or -1.
+        arbitrary: files whose content several images of the source have, of which not all are in the set.
     """
 
-    rows: Int64
-    twins: int
-    alike: int
-
-
-class Matcher:
-    """Matches files with the images of one source; create one per source: preparing a million names takes a second."""
-
-    def __init__(self, index: SourceIndex) -> None:
-        self.index = index
-        self.ids = index.table["source_id"]
-        self.names = pc.replace_substring_regex(self.ids, pattern="^.*/", replacement="").cast(pa.binary())
-        self.class_codes, self.class_ids = _codes(index.table["class_id"])
-        self.partition_codes, self.partitions = _codes(index.table["partition"])
-
-    def match(
-        self,
-        listing: FileListing,
-        folder_classes: Mapping[str, str],
-        partitions: Sequence[str],
-        log: Log,
-        ruled_out: Collection[str] = (),
-    ) -> Matched:
-        """Match each file with an image of the source.
-
-        A name made of digits is a running number in many sources and copies, so it only decides which images are
-        compared first. With a Parquet source, where comparing takes hours, it is trusted.
-
-        Args:
-            listing: the files.
-            folder_classes: known class ids by the names in `FileListing.classes`; a file is of its folder's class.
-            partitions: the partitions that the images may come from.
-            log: prints a line for the user.
-            ruled_out: class ids that the set cannot have. ImageNet has images with equal bytes in two classes; of
-                these, one of another class is taken.
-
-        Raises:
-            BuildError: a file is of another class than its folder, or of another partition, or only its content could
-                identify it and the source is in Parquet.
-        """
-        code_of = {class_id: code for code, class_id in enumerate(self.class_ids)}
-        by_folder = [code_of.get(folder_classes.get(name, ""), -1) for name in listing.classes]
-        file_classes = np.array(by_folder, dtype=np.int64)[listing.folder_of]
-        excluded_classes = np.isin(self.class_ids, list(ruled_out))
-        search = _ImageSearch(self, listing, file_classes, partitions, excluded_classes, log)
-        search.by_name()
-        if len(search.unmatched) and search.packed:
-            raise BuildError(
-                f"{self.index.source.title}: {len(search.unmatched):,} files such as "
-                f"{listing.path(int(search.unmatched[0]))} can only be identified by content, which takes hours with "
-                f"the Parquet files in {self.index.root}. Give folders or archives with --{self.index.source.key}."
-            )
-        search.by_content()
-        return Matched(search.rows, search.twins, search.alike())
-
-    def in_partitions(self, partitions: Sequence[str]) -> npt.NDArray[np.bool_]:
-        """Return the mask of the rows of some partitions."""
-        in_partition = np.array([name in partitions for name in self.partitions], dtype=bool)
-        mask: npt.NDArray[np.bool_] = in_partition[self.partition_codes]
-        return mask
-
-    def source_ids(self, rows: Int64) -> list[str]:
-        """Return the ids of some rows, sorted, since the order of rows depends on the source's layout."""
-        ids = self.ids.take(pa.array(rows)).combine_chunks()
-        names: list[str] = ids.take(pc.array_sort_indices(ids)).to_pylist()
-        return names
-
-    def id_of(self, row: int) -> str:
-        """Return the id of one row."""
-        return str(self.ids[row].as_py())
-
-
-class _ImageSearch:
-    """Matches one set's files; `unmatched` holds those not matched yet."""
-
-    def __init__(
-        self,
-        matcher: Matcher,
-        listing: FileListing,
-        file_classes: Int64,
-        partitions: Sequence[str],
-        excluded_classes: npt.NDArray[np.bool_],
-        log: Log,
-    ) -> None:
-        self.matcher, self.listing, self.file_classes, self.log = matcher, listing, file_classes, log
-        self.partitions, self.excluded_classes = partitions, excluded_classes
-        self.allowed = matcher.in_partitions(partitions)
-        pieces = [piece for piece in matcher.index.pieces if piece.partition in partitions]
-        self.packed = any(piece.how not in IN_PLACE for piece in pieces)
+    def __init__(self, config: Config, split: Split, listing: FileListing, index: SourceIndex, log: Log) -> None:
+        self.split, self.listing, self.index, self.log = split, listing, index, log
+        self.view = view = IndexArrays(index)
+        self.allowed = view.inside(np.arange(index.num_rows), split.partitions)
+        # ImageNet has images with equal bytes in two classes; of these, one of a class that the set can have is taken.
+        self.excluded_classes = np.isin(view.class_ids, list(ruled_out(config, split)))
+        self.packed = any(piece.how not in IN_PLACE for piece in index.pieces if piece.partition in split.partitions)
         self.rows = np.full(len(listing), -1, dtype=np.int64)
-        self.unmatched = np.arange(len(listing), dtype=np.int64)
-        self.twins = 0
+        self.arbitrary = 0
+        code_of = {str(class_id): code for code, class_id in enumerate(view.class_ids)}
+        classes = ClassNames(split.source)
+        of_folder = [code_of.get(classes.of_folder(name) or "", -1) for name in listing.classes]
+        self.file_classes = np.array(of_folder, dtype=np.int64)[listing.folder_of]
+        unknown = sorted({name for name, code in zip(listing.classes, of_folder, strict=True) if name and code < 0})
+        if unknown:
+            shown = ", ".join(map(escape_name, unknown[:NAMED])) + more(unknown)
+            log(f"{listing.folders[0].parent}: {len(unknown):,} folders not named after one class ({shown})")
         names = listing.names.dictionary_encode()
         digits = pc.match_substring_regex(names.dictionary, r"^[0-9]+(\.[^.]*)?$").to_numpy(zero_copy_only=False)
         self.file_names = names.indices.to_numpy().astype(np.int64)
-        self.file_keys = self._in_class(self.file_names, file_classes)
         self.distinctive = ~digits[self.file_names] | self.packed
-        codes = pc.fill_null(pc.index_in(matcher.names, value_set=names.dictionary), -1).to_numpy()
+        image_names = pc.replace_substring_regex(index.table["source_id"], "^.*/", "").cast(pa.binary())
+        codes = pc.fill_null(pc.index_in(image_names, value_set=names.dictionary), -1).to_numpy()
         self.named_rows = np.flatnonzero(codes >= 0)
         self.row_names = codes[self.named_rows].astype(np.int64)
-        self.row_keys = self._in_class(self.row_names, matcher.class_codes[self.named_rows])
 
     def _in_class(self, names: Int64, classes: npt.NDArray[np.integer]) -> Int64:
         """Combine name and class into one number, which no image has for a file without a class."""
-        width = len(self.matcher.class_ids) + 1
-        return names * width + np.where(classes < 0, width - 1, classes)
+        width = len(self.view.class_ids) + 1
+        return names * width + np.where(classes < 0, width - 1, classes.astype(np.int64))
 
     def by_name(self) -> None:
         """Match files by distinctive names, and by class if the file has one."""
+        self.file_keys = self._in_class(self.file_names, self.file_classes)
+        self.row_keys = self._in_class(self.row_names, self.view.class_codes[self.named_rows])
         by_name, images = _only(self.file_names, self.row_names)
         by_key, _ = _only(self.file_keys, self.row_keys)
         position = np.where(self.file_classes >= 0, by_key, by_name)
@@ -153,86 +133,91 @@ class _ImageSearch:
         misplaced = np.flatnonzero(self.distinctive & (position < 0) & (images == 1))
         if len(misplaced):
             self.refuse_class(int(misplaced[0]), int(self.named_rows[by_name[misplaced[0]]]))
-        self.refuse_partition(matched[~self.allowed[self.rows[matched]]])
-        self.unmatched = np.flatnonzero(self.rows < 0)
+        elsewhere = matched[~self.allowed[self.rows[matched]]]
+        if len(elsewhere):
+            file, row = int(elsewhere[0]), int(self.rows[elsewhere[0]])
+            partition = self.view.partitions[int(self.index.piece_of(np.array([row]))[0])]
+            raise BuildError(
+                f"{self.index.source.title}: {self.listing.path(file)} is {self._id(row)} of the partition "
+                f"{partition}{f', and so are {len(elsewhere) - 1:,} more files' if len(elsewhere) > 1 else ''}, but "
+                f"this set takes images of {' or '.join(self.split.partitions)} only. Remove such files from this set "
+                "of the copy."
+            )
 
     def by_content(self) -> None:
-        """Compare contents: with images of the same name first, then with all, then with other partitions' images."""
-        if len(self.unmatched):
-            same_name = np.isin(self.row_keys, self.file_keys[self.unmatched])
-            unclassed = self.unmatched[self.file_classes[self.unmatched] < 0]
-            same_name |= np.isin(self.row_names, self.file_names[unclassed])
-            likely = self.named_rows[same_name]
-            self.compare(likely[self.allowed[likely]])
-        self.compare(np.flatnonzero(self.allowed))
-        before = self.unmatched
-        elsewhere = [p for p in self.matcher.index.pieces if p.partition not in self.partitions and p.how in IN_PLACE]
-        self.compare(np.flatnonzero(self.matcher.in_partitions([piece.partition for piece in elsewhere])))
-        self.refuse_partition(before[self.rows[before] >= 0])
+        """Compare contents: with images of the same name first, then with all."""
+        unmatched = np.flatnonzero(self.rows < 0)
+        if len(unmatched) and self.packed:
+            raise BuildError(
+                f"{self.index.source.title}: {len(unmatched):,} files such as {self.listing.path(int(unmatched[0]))} "
+                f"can only be identified by content, which takes hours with the Parquet files in {self.index.root}. "
+                f"Give folders or archives with --{self.index.source.key}."
+            )
+        same_name = np.isin(self.row_keys, self.file_keys[unmatched])
+        same_name |= np.isin(self.row_names, self.file_names[unmatched[self.file_classes[unmatched] < 0]])
+        likely = self.named_rows[same_name]
+        for rows in (likely[self.allowed[likely]], np.flatnonzero(self.allowed)):
+            self._compare(np.flatnonzero(self.rows < 0), rows)
 
-    def alike(self) -> int:
-        """Count unmatched files that share name and class with an image."""
-        same_name = np.isin(self.file_keys[self.unmatched], self.row_keys)
-        same_name |= (self.file_classes[self.unmatched] < 0) & np.isin(self.file_names[self.unmatched], self.row_names)
-        return int(same_name.sum())
-
-    def compare(self, rows: Int64) -> None:
+    def _compare(self, unmatched: Int64, rows: Int64) -> None:
         """Match unmatched files with images of the same bytes; only images and files of equal size are read."""
-        if not len(self.unmatched) or not len(rows):
+        if not len(unmatched) or not len(rows):
             return
-        self.log(f"comparing {len(self.unmatched):,} files with {len(rows):,} images, by size and then by content")
-        sizes, read = image_sizes(self.matcher.index, rows)
-        files = {file: _size(self.listing.path(file)) for file in self.unmatched.tolist()}
-        common = np.intersect1d(sizes, np.array([size for size in files.values() if size > 0], dtype=np.int64))
+        self.log(f"comparing {len(unmatched):,} files with {len(rows):,} images, by size and then by content")
+        sizes, read = image_sizes(self.index, rows)
+        files = {file: _size(self.listing.path(file)) for file in unmatched.tolist()}
+        shared = set(sizes.tolist()).intersection(size for size in files.values() if size > 0)
         images: dict[bytes, list[int]] = defaultdict(list)
-        for position in np.flatnonzero(np.isin(sizes, common)).tolist():
+        for position in np.flatnonzero(np.isin(sizes, list(shared))).tolist():
             images[hashlib.sha256(read(position)).digest()].append(int(rows[position]))
         taken = set(self.rows[self.rows >= 0].tolist())
-        shared = set(common.tolist())
         choices: dict[bytes, Sequence[int]] = {}
         for file, size in files.items():
             digest = _digest(self.listing.path(file)) if size in shared else b""
             if digest in images:
-                self.rows[file] = self.choose(file, images[digest], taken)
+                self.rows[file] = self._choose(file, images[digest], taken)
                 taken.add(int(self.rows[file]))
-                choices[digest] = self.possible(images[digest])
-        self.twins += sum(not taken.issuperset(rows_of_digest) for rows_of_digest in choices.values())
-        self.unmatched = np.flatnonzero(self.rows < 0)
+                choices[digest] = self._possible(images[digest])
+        self.arbitrary += sum(not taken.issuperset(rows_of_digest) for rows_of_digest in choices.values())
 
-    def choose(self, file: int, equal_rows: Sequence[int], taken: set[int]) -> int:
+    def _choose(self, file: int, equal_rows: Sequence[int], taken: set[int]) -> int:
         """Choose among images of equal bytes: in the file's class, not taken yet, with the least id."""
-        class_code, codes = int(self.file_classes[file]), self.matcher.class_codes
-        rows = equal_rows if class_code >= 0 else self.possible(equal_rows)
-        row = min(rows, key=lambda row: (class_code not in (-1, codes[row]), row in taken, self.matcher.id_of(row)))
+        class_code, codes = int(self.file_classes[file]), self.view.class_codes
+        rows = equal_rows if class_code >= 0 else self._possible(equal_rows)
+        row = min(rows, key=lambda row: (class_code not in (-1, codes[row]), row in taken, self._id(row)))
         if class_code not in (-1, codes[row]):
             self.refuse_class(file, row)
         return row
 
-    def possible(self, equal_rows: Sequence[int]) -> Sequence[int]:
+    def _possible(self, equal_rows: Sequence[int]) -> Sequence[int]:
         """Keep the images whose class the set can have; all of them, if it can have none."""
-        return [row for row in equal_rows if not self.excluded_classes[self.matcher.class_codes[row]]] or equal_rows
+        return [row for row in equal_rows if not self.excluded_classes[self.view.class_codes[row]]] or equal_rows
+
+    def _id(self, row: int) -> str:
+        return str(self.index.table["source_id"][row].as_py())
 
     def refuse_class(self, file: int, row: int) -> None:
         """Refuse a file that lies in another class's folder than its image in the source."""
-        matcher = self.matcher
+        view = self.view
         raise BuildError(
-            f"{matcher.index.source.title}: {self.listing.path(file)} lies in the folder of class "
-            f"{matcher.class_ids[int(self.file_classes[file])]}, but is {matcher.id_of(row)} of class "
-            f"{matcher.class_ids[int(matcher.class_codes[row])]}. Move it to its own class folder, or remove it from "
-            "the copy."
+            f"{self.index.source.title}: {self.listing.path(file)} lies in the folder of class "
+            f"{view.class_ids[self.file_classes[file]]}, but is {self._id(row)} of class "
+            f"{view.class_ids[view.class_codes[row]]}. Move it to its own class folder, or remove it from the copy."
         )
 
-    def refuse_partition(self, files: Int64) -> None:
-        """Refuse files that are images of a partition that the split does not draw from."""
-        if not len(files):
+    def refuse_unmatched(self, folder: Path) -> None:
+        """Refuse files that are no image of the source, and name them all."""
+        files = np.flatnonzero(self.rows < 0).tolist()
+        if not files:
             return
-        matcher, file = self.matcher, int(files[0])
-        row = int(self.rows[file])
-        more_files = f", and so are {len(files) - 1:,} more files" if len(files) > 1 else ""
+        for file in files[:_LISTED]:
+            self.log(f"no image of {self.index.source.title}: {escape_name(str(self.listing.path(file)))}")
+        paths = [self.listing.path(file).relative_to(folder).as_posix() for file in files[:NAMED]]
         raise BuildError(
-            f"{matcher.index.source.title}: {self.listing.path(file)} is {matcher.id_of(row)} of the partition "
-            f"{matcher.partitions[int(matcher.partition_codes[row])]}{more_files}, but this set takes images of "
-            f"{' or '.join(self.partitions)} only. Remove such files from this set of the copy."
+            f"{self.index.source.title}: {self.index.root} (partition {' or '.join(self.split.partitions)}) lacks "
+            f"{len(files):,} of the {len(self.listing):,} images of {folder}, by name and by content "
+            f"({', '.join(map(escape_name, paths))}{more(files)}). Complete the source, or remove these files from "
+            "the copy."
         )
 
 
@@ -255,10 +240,3 @@ def _only(numbers: Int64, offered: Int64) -> tuple[Int64, Int64]:
     position = np.full(len(numbers), -1, dtype=np.int64)
     position[count == 1] = order[first[count == 1]]
     return position, count
-
-
-def _codes(column: pa.ChunkedArray) -> tuple[npt.NDArray[np.int32], tuple[str, ...]]:
-    """Split a dictionary column into codes and values; `open_source` gives all chunks one dictionary."""
-    chunks = column.unify_dictionaries().chunks
-    values = tuple(chunks[0].dictionary.to_pylist()) if chunks else ()
-    return np.concatenate([np.zeros(0, np.int32), *(chunk.indices.to_numpy() for chunk in chunks)]), values

@@ -142,7 +142,7 @@ class Benchmark:
     """One published benchmark. `seed` keys every draw; `version` changes with the rows that a reader sees.
 
     `roles_by_config`: an image may have different roles in different configs. `index_words`: the words by which the
-    authors' text lists name a source and its partition (`builders.adopt.text_lists`); empty if an existing copy
+    authors' text lists name a source and its partition (`builders.adopt.lists`); empty if an existing copy
     consists of folders. `variants`: other readings that a flag asks for. `settings`: flags that make generators.
 
     Raises:

@@ -12,7 +12,6 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 
 from builders.adopt.copies import adopt, adoption_digest
-from builders.adopt.text_lists import adopt_indexes
 from builders.declare.quotas import Half, Listed
 from builders.errors import NAMED, BuildError, more
 from builders.pipeline.build_plan import (
@@ -25,7 +24,7 @@ from builders.pipeline.build_plan import (
     with_parents,
 )
 from builders.pipeline.without_duplicates import Survey, find_duplicates, short_classes
-from builders.plan.candidates import Adopted, Draws
+from builders.plan.candidates import Draws
 from builders.plan.completeness import agreement, count_shortfalls, missing_listed
 from builders.plan.originals import missing_originals, shared_originals
 from builders.plan.planner import PlannedSplit, plan
@@ -70,7 +69,9 @@ def prepare(run: Run) -> BuildPlan:
     splits = compared_with(benchmark, request.splits) if request.without_duplicates else request.splits
     indexes = _open_sources(run, splits)
     parts = keys_of_parts(benchmark, splits)
-    adopted = _adopted(run, request.adopt, parts, indexes) if request.adopt is not None else {}
+    adopted = {}
+    if request.adopt is not None:
+        adopted = adopt(benchmark, parts, request.adopt, indexes, run.meter.note, seed=request.seed)
     draws = Draws(benchmark, request.seed, adopted)
     shortfalls = _lacking(draws, parts, indexes)
     lacking = {key: tuple(sentence for sentence, _ in sentences) for key, sentences in shortfalls.items()}
@@ -122,13 +123,6 @@ def _open_sources(run: Run, splits: Sequence[str]) -> dict[str, SourceIndex]:
         layouts = ", ".join(f"{partition} as {layout}" for partition, layout in index.layouts.items())
         run.meter.note(f"{source.title}: {index.num_rows:,} images ({layouts})")
     return indexes
-
-
-def _adopted(run: Run, copy: Path, parts: Sequence[str], indexes: Mapping[str, SourceIndex]) -> dict[str, Adopted]:
-    benchmark, log = run.benchmark, run.meter.note
-    if benchmark.index_words:
-        return adopt_indexes(benchmark, parts, copy, indexes, log)
-    return adopt(benchmark, parts, copy, indexes, log, seed=run.request.seed)
 
 
 def _lacking(

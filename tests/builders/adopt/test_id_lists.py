@@ -76,7 +76,7 @@ def test_other_files_are_refused(tmp_path, indexes, content, words):
 
 
 def test_a_folder_without_lists_is_refused(tmp_path, indexes):
-    with pytest.raises(BuildError, match=f"has no set of {SEVERAL}"):
+    with pytest.raises(BuildError, match=f"has no list of the chosen splits .CoComageNet.json for {SEVERAL}"):
         adopted(tmp_path, indexes)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import Path
 
-from builders.adopt import copies, text_lists
+from builders.adopt import copies, lists
 from builders.cli.build_options import read_withdrawn
 from builders.cli.source_flags import listed_sources
 from builders.imagenet_benchmark import BENCHMARK
@@ -67,13 +67,13 @@ TARGETS = (
         "authors-list",
         "x.txt",
         lambda: variants(AUTHORS),
-        lambda folder: list(text_lists.read_list(folder / "x.txt")),
+        lambda folder: list(lists.read_list(folder / "x.txt")),
     ),
     Target(
         "adopted-classes",
         "x.csv",
         lambda: variants(ADOPTED),
-        lambda folder: list(copies._read_lists(folder / "x.csv", BENCHMARK)),
+        lambda folder: copies._from_csv(BENCHMARK, list(BENCHMARK.by_key()), folder / "x.csv"),
     ),
     Target("withdrawals", "x.csv", lambda: variants(WITHDRAWN), lambda folder: read_withdrawn(folder / "x.csv")),
     Target("sources-toml", "x.toml", lambda: variants(FOLDERS), lambda folder: listed_sources(folder / "x.toml")),

@@ -3,7 +3,7 @@
 import pyarrow.parquet as pq
 import pytest
 
-from builders.adopt.text_lists import read_list
+from builders.adopt.lists import read_list
 from builders.errors import BuildError
 from builders.facets_benchmark import BENCHMARK, main
 from taxonomy import tables
@@ -171,15 +171,22 @@ def test_an_image_twice_and_a_class_with_two_values_are_refused(drawn, demo, tmp
     assert f"Line 2 of {copy}: oodness 3 of a class that has 2 in line 1. Correct the list" in sentence
 
 
-def test_lists_of_one_config_come_together_and_share_no_image(drawn, demo, tmp_path, capsys):
+def test_lists_of_one_config_share_no_image(drawn, demo, tmp_path, capsys):
     lines = [binary(row) for row in drawn["facets-t1/validation"][:9]]
-    write(tmp_path / "copy" / "facets_ood_val_t1.txt", lines)
-    sentence = refused(demo, tmp_path / "copy", tmp_path, capsys, "facets-t1")
-    assert "has a list of facets-t1/validation but none of facets-t1/test. Add it" in sentence
     write(tmp_path / "copy" / "facets_ood_test_t1.txt", lines[:1])
     sentence = refused(demo, tmp_path / "copy", tmp_path, capsys, "facets-t1")
-    assert "facets-t1/validation and facets-t1/test must not share images, but " in sentence
-    assert sentence.endswith("Give lists that belong together.")
+    assert "has facets-t1/test.places365 but not facets-t1/validation.places365, and" in sentence
+    write(tmp_path / "copy" / "facets_ood_val_t1.txt", lines)
+    sentence = refused(demo, tmp_path / "copy", tmp_path, capsys, "facets-t1")
+    assert "facets-t1/validation.places365 and facets-t1/test.places365 must not share images, but " in sentence
+    assert sentence.endswith("Give lists or sets that belong together.")
+
+
+def test_a_split_without_a_list_takes_what_the_list_of_the_other_leaves(drawn, demo, tmp_path):
+    write(tmp_path / "copy" / "facets_ood_val_t1.txt", map(binary, drawn["facets-t1/validation"][::2]))
+    _, rows = built(demo, tmp_path / "copy", tmp_path / "out", *T1)
+    validation, test = ({row["id"] for row in rows[key]} for key in T1)
+    assert validation and test and not validation & test
 
 
 @pytest.mark.parametrize(("name", "text"), [("list.txt", "0 sun 0 x\n"), ("facets_ood_val_t1.txt", "\n")])
