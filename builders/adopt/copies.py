@@ -59,7 +59,8 @@ def adopt(
         adopted |= adopt_list(benchmark, key, path, indexes)
     in_folders = [key for key in keys if _is_set(declared[key][1])]
     if copy.is_file() and not lists:
-        adopted |= _from_csv(benchmark, keys, copy)
+        mentions = _mentions(benchmark, copy)
+        adopted |= {key: adopt_classes(*declared[key], mentions[key]) for key in keys if key in mentions}
     elif copy.is_dir() and in_folders:
         adopted |= _from_folders(benchmark, in_folders, copy, indexes, log)
     if not adopted:
@@ -82,8 +83,8 @@ def adoption_digest(adopted: Adopted) -> str:
     return hashlib.sha256(json.dumps(content).encode()).hexdigest()
 
 
-def _from_csv(benchmark: Benchmark, keys: Sequence[str], path: Path) -> dict[str, Adopted]:
-    """Read a CSV of split and class.
+def _mentions(benchmark: Benchmark, path: Path) -> dict[str, list[tuple[str, str]]]:
+    """Read a CSV of split and class; returns the classes of each split with their lines.
 
     A split is given by our name (`imagenet/near_ood`), by the copy's (`test/near-imagenet200`), or by its set alone
     (`imagenet200`), which stands for all splits of that set.
@@ -106,7 +107,7 @@ def _from_csv(benchmark: Benchmark, keys: Sequence[str], path: Path) -> dict[str
             raise BuildError(f"No class is given in line {line} of {path}. Add it.")
         for key in names[row["split"]]:
             mentions[key].append((row["class"], f"line {line} of {path}"))
-    return {key: adopt_classes(*declared[key], mentions[key]) for key in keys if key in mentions}
+    return mentions
 
 
 def _from_folders(

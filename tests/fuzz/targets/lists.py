@@ -73,7 +73,7 @@ TARGETS = (
         "adopted-classes",
         "x.csv",
         lambda: variants(ADOPTED),
-        lambda folder: copies._from_csv(BENCHMARK, list(BENCHMARK.by_key()), folder / "x.csv"),
+        lambda folder: copies._mentions(BENCHMARK, folder / "x.csv"),
     ),
     Target("withdrawals", "x.csv", lambda: variants(WITHDRAWN), lambda folder: read_withdrawn(folder / "x.csv")),
     Target("sources-toml", "x.toml", lambda: variants(FOLDERS), lambda folder: listed_sources(folder / "x.toml")),
