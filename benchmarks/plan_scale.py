@@ -39,7 +39,7 @@ from builders.declare.benchmark import (
     Split,
 )
 from builders.executors.local import LocalExecutor
-from builders.pipeline.build_plan import BuildRequest, Run
+from builders.pipeline.build_plan import Run
 from builders.pipeline.from_sources import prepare
 from builders.sources.base import Expected, Licence, PartitionIndex, Source, Unsearched, partition_table
 from unknown_detection.terminal.progress import TerminalMeter
@@ -147,10 +147,9 @@ def _classes() -> dict[str, str]:
 def plan_once(generated: Generated) -> dict[str, float]:
     """Plan in this process; returns rows, seconds, processor seconds and MB."""
     benchmark = generated.benchmark()
-    request = BuildRequest(out=Path("nowhere"), splits=tuple(benchmark.parts()), roots={}, seed=0)
     started, before = time.perf_counter(), time.process_time()
     with TerminalMeter(quiet=True) as meter, contextlib.redirect_stderr(io.StringIO()):
-        planned = prepare(Run.of(benchmark, request, LocalExecutor(1), meter))
+        planned = prepare(Run(benchmark, LocalExecutor(1), meter, Path("nowhere"), tuple(benchmark.parts()), {}, 0))
         dry_run_text(planned)
     index = planned.indexes["generated"]
     return {

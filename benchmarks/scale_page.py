@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from builders.declare.benchmark import Benchmark
-from builders.pipeline.build_plan import needed_partitions
 from builders.registry import BENCHMARKS
 from builders.sources.imagenet import IMAGENET
 from builders.writing.shards import SHARD_BYTES
@@ -124,7 +123,7 @@ def declared(benchmark: Benchmark, title: str, gpu_hours: float = 0.0) -> Worklo
     """Return the workload of all splits of a benchmark; images of all sources are assumed as large as ImageNet's."""
     names = lists = rows = reads = largest = 0
     size = 0.0
-    for source, partitions in needed_partitions(benchmark, tuple(benchmark.parts())).items():
+    for source, partitions in benchmark.partitions(benchmark.by_key()).items():
         for partition in partitions if source.on_disk else ():
             total, classes = source.expected()[partition].total, len(source.classes())
             names, largest = names + total, max(largest, total)

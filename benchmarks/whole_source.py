@@ -14,7 +14,7 @@ from builders.executors.local import LocalExecutor
 from builders.executors.processes import without_pandas
 from builders.generate.contract import Generator
 from builders.generate.exact.resize import FIXED_RESIZE
-from builders.pipeline.build_plan import BuildPlan, BuildRequest, Run
+from builders.pipeline.build_plan import BuildPlan, Run
 from builders.pipeline.run import write_release
 from builders.plan.candidates import Draws
 from builders.plan.planner import plan
@@ -55,7 +55,6 @@ def main() -> None:
     """Build."""
     tree, out = Path(sys.argv[1]), as_path(sys.argv[2])
     benchmark = everything(FIXED_RESIZE if "--resize" in sys.argv else None)
-    request = BuildRequest(out=out, splits=(SPLIT,), roots={"imagenet": tree}, seed=0, allow_partial=True, demo=True)
     with (
         TerminalMeter(quiet=True) as meter,
         LocalExecutor(1 if "--one-worker" in sys.argv else usable_cores()) as executor,
@@ -63,7 +62,7 @@ def main() -> None:
         indexes = {"imagenet": open_source(IMAGENET, tree, ("train",))}
         draws = Draws(benchmark, 0)
         planned = plan(draws, indexes, splits=[SPLIT])
-        run = Run.of(benchmark, request, executor, meter)
+        run = Run(benchmark, executor, meter, out, (SPLIT,), {"imagenet": tree}, 0, allow_partial=True, demo=True)
         labels = {config.name: draws.label_names(config) for config in benchmark.configs}
         write_release(BuildPlan(run, indexes, draws, tuple(planned), labels, {SPLIT: ""}))
 

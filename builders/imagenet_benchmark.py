@@ -24,14 +24,18 @@ from builders.declare.benchmark import (
     Split,
     Total,
 )
+from builders.sources.caltech256 import CALTECH256
+from builders.sources.food101 import FOOD101
+from builders.sources.imagenet import IMAGENET
+from builders.sources.places365 import PLACES365
 from unknown_detection.commands import run_builder
 
 KNOWN = Classes("imagenet", "in_distribution")
 EXTERNAL = Classes("imagenet", "external")
 
-_known = functools.partial(Split, role="in_distribution", source="imagenet", classes=KNOWN)
+_known = functools.partial(Split, role="in_distribution", source=IMAGENET, classes=KNOWN)
 _far = functools.partial(Split, role="far_ood", quota=Total(10_000), paper=PaperCount(10_000))
-_external = functools.partial(Split, role="external", source="imagenet", partitions=("train",), classes=EXTERNAL)
+_external = functools.partial(Split, role="external", source=IMAGENET, partitions=("train",), classes=EXTERNAL)
 
 BENCHMARK = Benchmark(
     name="imagenet",
@@ -65,7 +69,7 @@ BENCHMARK = Benchmark(
                 Split(
                     name="near_ood",
                     role="near_ood",
-                    source="imagenet",
+                    source=IMAGENET,
                     partitions=("val",),
                     classes=Classes("imagenet", "near_candidate", draw=Draw(200, key="imagenet/near_ood")),
                     quota=AllImages(),
@@ -74,14 +78,14 @@ BENCHMARK = Benchmark(
                 ),
                 _far(
                     name="far_ood_food32",
-                    source="food101",
+                    source=FOOD101,
                     partitions=("images",),
                     classes=Classes("food101", "keep"),
                     published="test/food101",
                 ),
                 _far(
                     name="far_ood_caltech45",
-                    source="caltech256",
+                    source=CALTECH256,
                     partitions=("images",),
                     classes=Classes("caltech256", "keep"),
                     quota=AllImages(),
@@ -94,7 +98,7 @@ BENCHMARK = Benchmark(
                 ),
                 _far(
                     name="far_ood_places82",
-                    source="places365",
+                    source=PLACES365,
                     partitions=("val", "train"),
                     classes=Classes("places365", "keep"),
                     published="test/places365",

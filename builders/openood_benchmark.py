@@ -36,8 +36,18 @@ from builders.declare.benchmark import (
     Split,
     Variant,
 )
+from builders.sources.dtd import DTD
 from builders.sources.imagenet import IMAGENET
+from builders.sources.imagenet21k import IMAGENET21K
+from builders.sources.imagenet_c import IMAGENET_C
+from builders.sources.imagenet_r import IMAGENET_R
+from builders.sources.imagenet_v2 import IMAGENET_V2
+from builders.sources.inaturalist import INATURALIST
 from builders.sources.mos_sun import MOS_SUN
+from builders.sources.ninco import NINCO
+from builders.sources.openimage_o import OPENIMAGE_O
+from builders.sources.places365 import PLACES365
+from builders.sources.sun397 import SUN397
 from unknown_detection.commands import run_builder
 
 LABELS = ClassesOf(IMAGENET)
@@ -49,21 +59,21 @@ _known = functools.partial(Split, role="in_distribution", source=IMAGENET)
 _validation = functools.partial(_known, "validation", partitions=("val",))
 _test = functools.partial(_known, "test", partitions=("val",))
 _train = functools.partial(_known, "train", partitions=("train",), quota=AllImages())
-_near = functools.partial(Split, role="near_ood", source="imagenet21k", quota=AllImages())
+_near = functools.partial(Split, role="near_ood", source=IMAGENET21K, quota=AllImages())
 _shifted = functools.partial(Split, role="corruption", classes=EVERY, quota=AllImages())
 _far = functools.partial(Split, role="far_ood", partitions=("images",), quota=AllImages())
 
-INATURALIST = _far("inaturalist", source="inaturalist", classes=EVERY, paper=PaperCount(10_000))
+INATURALIST_SET = _far("inaturalist", source=INATURALIST, classes=EVERY, paper=PaperCount(10_000))
 UNKNOWN = (
     _near("ssb_hard", partitions=("ssb_hard",), classes=Classes("ssb-hard", "keep"), paper=PaperCount(49_000)),
-    _near("ninco", source="ninco", partitions=("images",), classes=EVERY, paper=PaperCount(5_879)),
-    INATURALIST,
-    _far("textures", source="dtd", classes=Classes("openood-textures", "keep"), paper=PaperCount(5_160)),
-    _far("openimage_o", source="openimage_o", partitions=("test",), classes=EVERY, paper=PaperCount(15_869)),
+    _near("ninco", source=NINCO, partitions=("images",), classes=EVERY, paper=PaperCount(5_879)),
+    INATURALIST_SET,
+    _far("textures", source=DTD, classes=Classes("openood-textures", "keep"), paper=PaperCount(5_160)),
+    _far("openimage_o", source=OPENIMAGE_O, partitions=("test",), classes=EVERY, paper=PaperCount(15_869)),
     Split(
         "openimage_o_validation",
         "external",
-        source="openimage_o",
+        source=OPENIMAGE_O,
         partitions=("val",),
         classes=EVERY,
         quota=AllImages(),
@@ -85,7 +95,7 @@ OPENOOD_1K = Config(
     overlaps="broad",
     overlap_kinds=True,
     splits=(
-        _validation(classes=EVERY, quota=Listed("openood_validation", 5_000), paper=PaperCount(5_000)),
+        _validation(classes=EVERY, quota=Listed(5_000, "openood_validation"), paper=PaperCount(5_000)),
         _test(classes=EVERY, quota=Rest("openood-imagenet1k/validation"), paper=PaperCount(45_000)),
         *UNKNOWN,
     ),
@@ -96,9 +106,9 @@ SHIFTED_1K = Config(
     description="Known classes in other pictures: ImageNet-V2's new photographs, ImageNet-R's renditions, and one "
     "corrupted copy each of 10,000 test images from ImageNet-C.",
     splits=(
-        _shifted("imagenet_v2", source="imagenet_v2", partitions=("images",), paper=PaperCount(10_000)),
-        _shifted("imagenet_r", source="imagenet_r", partitions=("images",), paper=PaperCount(30_000)),
-        _shifted("imagenet_c", source="imagenet_c", partitions=("openood",), paper=PaperCount(10_000)),
+        _shifted("imagenet_v2", source=IMAGENET_V2, partitions=("images",), paper=PaperCount(10_000)),
+        _shifted("imagenet_r", source=IMAGENET_R, partitions=("images",), paper=PaperCount(30_000)),
+        _shifted("imagenet_c", source=IMAGENET_C, partitions=("openood",), paper=PaperCount(10_000)),
     ),
 )
 OPENOOD_200 = Config(
@@ -109,16 +119,16 @@ OPENOOD_200 = Config(
     overlaps="broad",
     overlap_kinds=True,
     splits=(
-        _validation(classes=LABELS_200, quota=Listed("openood_validation", 1_000), paper=PaperCount(1_000)),
+        _validation(classes=LABELS_200, quota=Listed(1_000, "openood_validation"), paper=PaperCount(1_000)),
         _test(classes=LABELS_200, quota=Rest("openood-imagenet200/validation"), paper=PaperCount(9_000)),
         *UNKNOWN,
     ),
 )
 SUN = _far(
     "sun",
-    source="sun397",
+    source=SUN397,
     classes=BY_LIST,
-    quota=Listed("mos_sun", 10_000, by_name=True),
+    quota=Listed(10_000, "mos_sun", by_name=True),
     paper=PaperCount(10_000),
 )
 MOS = Config(
@@ -130,17 +140,17 @@ MOS = Config(
     overlap_kinds=True,
     splits=(
         _test(classes=EVERY, quota=AllImages(), paper=PaperCount(50_000)),
-        INATURALIST,
+        INATURALIST_SET,
         SUN,
         _far(
             "places",
-            source="places365",
+            source=PLACES365,
             partitions=("train", "val"),
             classes=BY_LIST,
-            quota=Listed("mos_places", 10_000),
+            quota=Listed(10_000, "mos_places"),
             paper=PaperCount(10_000),
         ),
-        _far("textures", source="dtd", classes=EVERY, paper=PaperCount(5_640)),
+        _far("textures", source=DTD, classes=EVERY, paper=PaperCount(5_640)),
     ),
 )
 IMAGENET_OOD = Config(

@@ -32,8 +32,7 @@ from builders.hub.client import hub_settings
 from builders.hub.repo_id import folder_or_repository
 from builders.hub.repository import Repository
 from builders.pipeline.from_index import plan_published
-from builders.pipeline.published import Published, needed_sources
-from builders.pipeline.recorded import Bring
+from builders.pipeline.published import Bring, Published
 from builders.pipeline.run import write_release
 from builders.release.digests import file_sha256
 from builders.release.manifest import read_manifest
@@ -74,7 +73,7 @@ def _command(target: str, revision: str | None, **values: Any) -> None:
                     plan_published(published, roots, flags.out, meter, executor)
                 else:
                     write_release(plan_published(published, roots, flags.out, meter, executor))
-        splits = {key: split for published in configs for key, split in published.splits().items()}
+        splits = {key: split for published in configs for key, split in published.splits.items()}
     if flags.as_json:
         document = {"release": target, "revision": revision, "out": str(flags.out)}
         rows = [{"split": key, "rows": split.rows, "digest": split.digest} for key, split in splits.items()]
@@ -115,8 +114,8 @@ def _published(
             shutil.move(into / file.path, to)
 
         configs = _configs(into, requested, f"{target} at {revision}", fetch)
-        listed = [published.entry().excluded for published in configs]
-        listed += [split.index for published in configs for split in published.splits().values()]
+        listed = [published.entry.excluded for published in configs]
+        listed += [split.index for published in configs for split in published.splits.values()]
         listed += [table.file] if (table := configs[0].manifest.duplicates) is not None else []
         listed = list(dict.fromkeys(listed))
         _fetch(repository, commit, [file.path for file in listed], into)
@@ -152,7 +151,7 @@ def _roots(configs: Sequence[Published], flags: BuildFlags, meter: TerminalMeter
     needing: dict[Source, list[str]] = {}
     partitions: dict[Source, tuple[str, ...]] = {}
     for published in configs:
-        for source, used in needed_sources(published).items():
+        for source, used in published.sources.items():
             if source.on_disk:
                 needing.setdefault(source, []).append(published.config)
                 partitions[source] = tuple(dict.fromkeys([*partitions.get(source, ()), *used]))

@@ -19,7 +19,7 @@ from builders.adopt.lists import SUFFIXES, adopt_list, find_lists
 from builders.adopt.matching import adopt_folder
 from builders.declare.benchmark import Benchmark, Classes, Config, Split, split_of
 from builders.errors import NAMED, BuildError, more, one_line
-from builders.plan.candidates import Adopted, decided_classes, split_classes
+from builders.plan.candidates import Adopted
 from builders.sources.base import SourceIndex
 from builders.sources.readers.folders import escape_name
 from builders.storage.text_files import read_csv
@@ -159,7 +159,7 @@ def _summary(key: str, split: Split, adopted: Adopted | None) -> str:
     if adopted is None:
         return f"{key}: not in the adopted copy, so it is drawn by rule"
     text = f"{key}: adopted {len(adopted.class_ids):,} classes"
-    by_rule = decided_classes(split.classes) if isinstance(split.classes, Classes) else split.source.classes()
+    by_rule = split.classes.ids() if isinstance(split.classes, Classes) else split.source.classes()
     other_classes = len(set(adopted.class_ids) - set(by_rule))
     text += f" ({other_classes:,} of them not by our rule)" if other_classes else ""
     if adopted.source_ids is None:
@@ -194,7 +194,7 @@ def _follow_draws(benchmark: Benchmark, keys: Sequence[str], copy: Path, adopted
         known = [key for key in class_ids if _draws_labels(declared, key)]
         unknown = [key for key in class_ids if key not in known]
         first = [*known, *unknown][0]
-        candidates = set(decided_classes(labels))
+        candidates = set(labels.ids())
         label_ids = class_ids[first] if known else candidates - class_ids[first]
         for key in (*known, *unknown):
             conflicting = class_ids[key] ^ label_ids if key in known else class_ids[key] & label_ids
@@ -238,5 +238,5 @@ def _follow_parents(
                 "of the adopted copy. Give lists or sets that belong together."
             )
         # It has the same classes. If the copy's are the rule's, the rule explains what is left out.
-        if parent is not None and own is None and list(parent.class_ids) != split_classes(split, seed=seed):
+        if parent is not None and own is None and list(parent.class_ids) != split.class_ids(seed):
             adopted[key] = Adopted(parent.class_ids)

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from builders.declare.benchmark import Classes, ClassesOf, Config, Split
 from builders.errors import BuildError, more, one_line
-from builders.plan.candidates import Adopted, decided_classes
+from builders.plan.candidates import Adopted
 from builders.sources.base import Source
 from builders.sources.readers.folders import escape_name
 
@@ -165,7 +165,7 @@ def ruled_out(config: Config, split: Split) -> frozenset[str]:
     """Return the ids of the source's classes that the split's role rules out."""
     if isinstance(config.labels, ClassesOf) or config.labels.draw is not None:
         return frozenset()  # the copy itself says which are in-distribution; `follow_draws` compares its sets
-    labels = frozenset(decided_classes(config.labels))
+    labels = frozenset(config.labels.ids())
     if split.role == "in_distribution":
         return frozenset(split.source.classes()) - labels
     same_table = isinstance(split.classes, Classes) and split.classes.table == config.labels.table

@@ -20,7 +20,7 @@ from builders.sources.partial_broad import ADVERSARIAL, PARTIAL_BROAD
 _IMAGES = 5_000
 """Images of each adversarial set, and originals if the sets share them. Nobody has said whether they do."""
 
-ORIGINALS = Originals(PARTIAL_BROAD, ADVERSARIAL, _IMAGES)
+ORIGINALS = Originals(_IMAGES, PARTIAL_BROAD, ADVERSARIAL)
 """The images that the adversarial ones are made of."""
 
 _attacked = functools.partial(
@@ -38,7 +38,7 @@ _generated = functools.partial(
 
 
 def _of(partition: str) -> Originals:
-    return Originals(PARTIAL_BROAD, (partition,), _IMAGES)
+    return Originals(_IMAGES, PARTIAL_BROAD, (partition,))
 
 
 ADOPTED = (

@@ -9,7 +9,7 @@ import dataclasses
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
@@ -26,17 +26,13 @@ from builders.cli.source_flags import (
     sources_option,
 )
 from builders.cli.split_choice import splits_option
-from builders.declare.benchmark import Benchmark, Variant
+from builders.declare.benchmark import Benchmark, Settings, Variant
 from builders.errors import BuildError, one_line
 from builders.generate.devices import DEVICE
 from builders.generate.flags import Flag
-from builders.hub.place import HubPlace
 from builders.storage.paths import PathType
 from builders.storage.text_files import read_csv
 from unknown_detection.help import no_sync_option
-
-if TYPE_CHECKING:
-    pass
 
 
 @dataclass(frozen=True)
@@ -194,25 +190,25 @@ def replaced_configs(benchmark: Benchmark, flags: BuildFlags) -> dict[str, str]:
     return {config.name: f"--{variant.name}" for variant in chosen for config in variant.configs}
 
 
+def given_flags(settings: Settings, flags: BuildFlags) -> list[Flag]:
+    """Return the flags of some settings that have another value than without the flag."""
+    return [flag for flag in settings.flags if flags.settings[flag.name] != (() if flag.multiple else flag.default)]
+
+
 def refuse_replaced(benchmark: Benchmark, flags: BuildFlags) -> None:
     """Refuse flags that make generators of a config that a chosen variant replaces.
 
     Raises:
         BuildError: there is such a flag.
     """
-    for config, adopting in replaced_configs(benchmark, flags).items():
-        own = [flag for settings in benchmark.settings if settings.config == config for flag in settings.flags]
-        given = [f"--{flag.name}" for flag in own if flag != DEVICE and is_given(flag, flags.settings[flag.name])]
-        if given:
+    for settings in benchmark.settings:
+        adopting = replaced_configs(benchmark, flags).get(settings.config)
+        given = " and ".join(f"--{flag.name}" for flag in given_flags(settings, flags) if flag != DEVICE)
+        if adopting is not None and given:
             raise BuildError(
-                f"{adopting} takes the images of {config} from its folder, so {' and '.join(given)} cannot be given "
-                f"with it. Leave out {adopting}, or {' and '.join(given)}."
+                f"{adopting} takes the images of {settings.config} from its folder, so {given} cannot be given with "
+                f"it. Leave out {adopting}, or {given}."
             )
-
-
-def is_given(flag: Flag, value: Any) -> bool:
-    """Whether a flag's value is another than without the flag."""
-    return bool(value) if flag.multiple else bool(value != flag.default)
 
 
 def setting_option(flag: Flag) -> Callable[[Any], Any]:
@@ -246,38 +242,28 @@ def variant_option(variant: Variant) -> Callable[[Any], Any]:
 def apply_variants(benchmark: Benchmark, flags: BuildFlags) -> tuple[Benchmark, BuildFlags]:
     """Apply the flags' variants to the benchmark; returns it with the flags that include their folders.
 
+    A variant is also chosen where the folder of the usual source holds the variant's source instead.
+
     Raises:
         BuildError: a folder is given for an unused source.
     """
+    variants, folders = dict(flags.variants), dict(flags.folders)
     for variant in benchmark.variants:
-        flags = _select_by_folder(variant, flags)
-    for variant in benchmark.variants:
-        flags = _with_folder(variant, flags)
+        usual, other = variant.instead_of, variant.source
+        if usual is not None and other is not None and not flags.demo and variant.name not in variants:
+            root = source_places([usual], flags).get(usual) if other.key not in folders else None
+            held = [any(recognised_partitions(s, root)) for s in (usual, other)] if isinstance(root, Path) else []
+            if held == [False, True]:
+                click.echo(f"{root} holds {other.title}, not {usual.title}: read as with --{variant.name}", err=True)
+                variants[variant.name] = str(root)
+        if other is not None and variant.name not in variants and other.key in folders:
+            raise BuildError(
+                f"--{other.key} is only used with --{variant.name}. Add that, or leave --{other.key} out."
+            )
+        if other is not None and (folder := variants.get(variant.name)):
+            folders[other.key] = parse_source_place(folder)
+    flags = dataclasses.replace(flags, variants=variants, folders=folders)
     return benchmark.with_variants(flags.variants), flags
-
-
-def _select_by_folder(variant: Variant, flags: BuildFlags) -> BuildFlags:
-    """Select a variant whose source the folder of the usual one holds instead."""
-    usual, other = variant.instead_of, variant.source
-    if usual is None or other is None or flags.demo or variant.name in flags.variants or other.key in flags.folders:
-        return flags
-    root = source_places([usual], flags).get(usual)
-    if root is None or isinstance(root, HubPlace):
-        return flags
-    if not any(recognised_partitions(other, root)) or any(recognised_partitions(usual, root)):
-        return flags
-    click.echo(f"{root} holds {other.title}, not {usual.title}: read as with --{variant.name}", err=True)
-    return dataclasses.replace(flags, variants={**flags.variants, variant.name: str(root)})
-
-
-def _with_folder(variant: Variant, flags: BuildFlags) -> BuildFlags:
-    """Take the folder of a variant's source from the variant's own flag, where it is given there."""
-    if variant.source is None:
-        return flags
-    key, folder = variant.source.key, flags.variants.get(variant.name)
-    if folder is None and key in flags.folders:
-        raise BuildError(f"--{key} is only used with --{variant.name}. Add that, or leave --{key} out.")
-    return dataclasses.replace(flags, folders={**flags.folders, key: parse_source_place(folder)}) if folder else flags
 
 
 DUPLICATES = "duplicates"

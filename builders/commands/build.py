@@ -6,6 +6,7 @@ Tested by `tests/builders/commands/test_build.py`.
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -13,7 +14,15 @@ from pathlib import Path
 
 import click
 
-from builders.cli.build_options import DUPLICATES, BuildFlags, apply_variants, read_withdrawn, refuse_replaced
+from builders.cli.build_options import (
+    DUPLICATES,
+    BuildFlags,
+    apply_variants,
+    given_flags,
+    read_withdrawn,
+    refuse_replaced,
+    replaced_configs,
+)
 from builders.cli.console import check_json, print_document
 from builders.cli.source_flags import (
     missing_sources,
@@ -24,124 +33,22 @@ from builders.cli.source_flags import (
     sources_file_hint,
 )
 from builders.cli.split_choice import is_selected, parse_split_names, refuse_unknown_splits
-from builders.commands.build_splits import ModelsOfDemo, listed_in_demo, note_left_out, splits_to_build
 from builders.commands.summary import built_text, dry_run_document, dry_run_text
-from builders.declare.benchmark import Benchmark, split_of
+from builders.declare.benchmark import Benchmark, Listed, Settings, Split, split_of
+from builders.demo.base import DemoFiles
+from builders.demo.write import DEMOS, is_demo, keep_demo
 from builders.errors import NAMED, BuildError, more
-from builders.generate.extra import check_installed
-from builders.pipeline.build_plan import (
-    BuildRequest,
-    Run,
-    compared_with,
-    generators_of,
-    keys_of_parts,
-    needed_partitions,
-    with_parents,
-)
+from builders.generate.extra import INSTALL, check_installed, not_installed, without_packages
+from builders.pipeline.build_plan import Run
 from builders.pipeline.from_sources import prepare
 from builders.pipeline.run import write_release
 from builders.pipeline.state import locked, refuse_foreign
 from builders.release.layout import Layout
 from builders.sources.base import Source
 from builders.storage.paths import store_of
+from unknown_detection.durable import make_folder
 from unknown_detection.terminal.progress import TerminalMeter
 from unknown_detection.words import quantity
-
-
-def given_sources(
-    benchmark: Benchmark, module: str, splits: Sequence[str], flags: BuildFlags, note: Callable[[str], object]
-) -> dict[str, Path]:
-    """Return the folders of the sources that the splits need, by source key; what is on the Hub is downloaded.
-
-    Args:
-        benchmark: the declaration.
-        module: how the command is called, for messages.
-        splits: the splits (`config/split`) that are read.
-        flags: the build's flags.
-        note: prints a line.
-
-    Raises:
-        BuildError: a source has no folder, or something cannot be downloaded.
-    """
-    needing = _on_disk(benchmark, splits)
-    places = source_places(needing, flags)
-    flagged = {source: flags.folders[source.key] for source in benchmark.sources() if source.key in flags.folders}
-    refuse_wrong_folders(flagged | places)  # also of sources that these splits do not need
-    missing = [source for source in needing if source not in places]
-    if missing:
-        lines = [f"No folder was given for {quantity(len(missing), 'source')} of these splits:"]
-        lines += missing_sources((source, _in_few_words(benchmark, needing[source])) for source in missing)
-        lines.append(f"{sources_file_hint(missing[0])}. Or choose --splits, or try the demo sources:")
-        lines.append(f"  {module} --demo --out build/unknown-detection")
-        raise BuildError("\n".join(lines))
-    return source_folders(places, needed_partitions(benchmark, splits), flags, note)
-
-
-def demo_sources(
-    benchmark: Benchmark, splits: Sequence[str], flags: BuildFlags, cleanup: contextlib.ExitStack
-) -> dict[str, Path]:
-    """Write the demo's copies of the sources that the splits need, and return their folders by source key."""
-    from builders.demo.write import keep_demo
-
-    keys = [source.key for source in _on_disk(benchmark, splits)]
-    with _demo_folder("demo", flags, cleanup) as folder:
-        return keep_demo(folder, keys, progress=not flags.quiet)
-
-
-def with_demo_models(
-    benchmark: Benchmark, models: ModelsOfDemo, names: Sequence[str], flags: BuildFlags, cleanup: contextlib.ExitStack
-) -> Benchmark:
-    """Write a demo's models, and return the benchmark with the splits that they make.
-
-    Raises:
-        BuildError: a named split takes packages that are not installed.
-    """
-    if not models.settings:
-        return benchmark
-    check_installed({key: generator for key, generator in models.generators.items() if is_selected(key, names)})
-    with _demo_folder("demo-models", flags, cleanup) as folder:
-        return models.added_to(benchmark, folder)
-
-
-@contextlib.contextmanager
-def _demo_folder(name: str, flags: BuildFlags, cleanup: contextlib.ExitStack) -> Iterator[Path]:
-    """Yield a folder for a demo's files; `cleanup` removes it if the release's folder is not to be written."""
-    if flags.dry_run or not store_of(flags.out).is_local:
-        yield Path(cleanup.enter_context(tempfile.TemporaryDirectory()))
-        return
-    # Beside the release's state, so that a second run finds the same files; the folder is never pushed.
-    layout = Layout(flags.out)
-    with locked(layout):
-        yield layout.state / name
-
-
-def any_demo(roots: Mapping[str, Path]) -> bool:
-    """Return whether a source is made up, also where a flag gives its folder."""
-    from builders.demo.write import is_demo
-
-    return any(is_demo(root) for root in roots.values())
-
-
-def _in_few_words(benchmark: Benchmark, parts: Sequence[str]) -> str:
-    """Name the configs, or the splits of a single config, that some parts of splits belong to."""
-    splits = list(dict.fromkeys(map(split_of, parts)))
-    configs = list(dict.fromkeys(key.partition("/")[0] for key in splits))
-    all_chosen = len(splits) == sum(key.partition("/")[0] in configs for key in benchmark.usual())
-    names = configs if all_chosen or len(configs) > 1 else splits
-    return ", ".join(names[:NAMED]) + more(names)
-
-
-def _on_disk(benchmark: Benchmark, splits: Sequence[str]) -> dict[Source, list[str]]:
-    """Return the sources of some splits that lie in folders, each with the parts that need it."""
-    needing: dict[Source, list[str]] = {}
-    declared = benchmark.by_key()
-    for key in keys_of_parts(benchmark, splits):
-        drawn_from = with_parents(benchmark, [split_of(key)])
-        for source in dict.fromkeys(source for part in (key, *drawn_from) for source in declared[part][1].sources):
-            if source.on_disk:
-                needing.setdefault(source, []).append(key)
-    return needing
-
 
 WORKER_IMPORTS = ("builders.declare.benchmark", "builders.generate.task", "builders.writing.shards", "numpy.ma")
 """All that a build's workers use, and no declared benchmark: the one that runs as `__main__` has another name in them.
@@ -159,14 +66,14 @@ def run_build(declared: Benchmark, module: str, flags: BuildFlags) -> None:
     Raises:
         BuildError: anything that the user can fix.
     """
-    declared.check()
+    variant = flags.withdraw == DUPLICATES
+    refuse_replaced(declared, flags)
     benchmark, flags = apply_variants(declared, flags)
     names = parse_split_names(flags.splits)
-    refuse_replaced(declared, flags)
-    configs = {name.partition("/")[0] for name in names}
-    models = ModelsOfDemo.of(declared, configs, flags)
-    benchmark = benchmark.with_settings(flags.settings, configs)
-    refuse_unknown_splits(names, [*benchmark.parts(), *models.generators], f"The benchmark {benchmark.name}")
+    benchmark = benchmark.with_settings(flags.settings, {name.partition("/")[0] for name in names})
+    modelled = demo_settings(declared, flags)
+    benchmark = planned_demo_models(benchmark, modelled)
+    refuse_unknown_splits(names, list(benchmark.parts()), f"The benchmark {benchmark.name}")
     check_json(as_json=flags.as_json, dry_run=flags.dry_run)
     store_of(flags.out).require_access(flags.out)
     refuse_foreign(flags.out)
@@ -175,47 +82,241 @@ def run_build(declared: Benchmark, module: str, flags: BuildFlags) -> None:
     with TerminalMeter(quiet=flags.quiet) as meter, contextlib.ExitStack() as cleanup:
         if flags.demo:
             refuse_sources_of_demo(flags, meter.note)
-            benchmark = with_demo_models(benchmark, models, names, flags, cleanup)
-        benchmark, splits = splits_to_build(benchmark, models, names, flags)
-        read = compared_with(benchmark, splits) if flags.withdraw == DUPLICATES else splits
+        benchmark, splits = choose_splits(benchmark, names, flags, meter.note)
+        read = benchmark.compared_with(splits) if variant else splits
         if flags.demo:
+            benchmark = with_demo_models(benchmark, modelled, read, flags, cleanup)
             roots = demo_sources(benchmark, read, flags, cleanup)
         else:
             roots = given_sources(benchmark, module, read, flags, meter.note)
-        if not names and any_demo(roots):
+        demo = any(is_demo(root) for root in roots.values())  # also where a flag gives the folder of one
+        if demo and not names:
             splits = listed_in_demo(benchmark, splits)
-        note_left_out(benchmark, models, names, meter.note)
-        gpus = max((generator.resources.gpus for generator in generators_of(benchmark, splits).values()), default=0)
+        gpus = max((generator.resources.gpus for generator in benchmark.generators(splits).values()), default=0)
         with flags.executor.started(gpus=gpus, preload=WORKER_IMPORTS) as executor:
             started = time.monotonic()
-            planned = prepare(Run.of(benchmark, _request(flags, splits, roots), executor, meter))
-            images = sum(split.size for split in planned.planned)
+            run = Run(
+                benchmark,
+                executor,
+                meter,
+                out=flags.out,
+                splits=splits,
+                roots=roots,
+                seed=flags.seed,
+                limit_per_class=flags.limit_per_class,
+                index_only=flags.index_only,
+                allow_partial=flags.allow_partial or demo,
+                decode=flags.check == "decode",
+                adopt=flags.adopt,
+                demo=demo,
+                withdrawn=read_withdrawn(Path(flags.withdraw)) if flags.withdraw and not variant else {},
+                without_duplicates=variant,
+            )
+            plan = prepare(run)
+            images = sum(split.size for split in plan.planned)
             meter.note(f"planned {images:,} images in {time.monotonic() - started:.1f} s")
-            manifest = None if flags.dry_run else write_release(planned)
-        if manifest is None and flags.withdraw == DUPLICATES:
+            manifest = None if flags.dry_run else write_release(plan)
+        if manifest is None and variant:
             meter.note("--withdraw duplicates: which images are duplicates is known once they have been read")
         meter.done()
         if manifest is not None:
             click.echo(built_text(benchmark, manifest, flags.out, splits))
         elif flags.as_json:
-            print_document("build", dry_run_document(planned))
+            print_document("build", dry_run_document(plan))
         else:
-            click.echo(dry_run_text(planned))
+            click.echo(dry_run_text(plan))
 
 
-def _request(flags: BuildFlags, splits: tuple[str, ...], roots: Mapping[str, Path]) -> BuildRequest:
-    variant, demo = flags.withdraw == DUPLICATES, any_demo(roots)
-    return BuildRequest(
-        out=flags.out,
-        splits=splits,
-        roots=roots,
-        seed=flags.seed,
-        limit_per_class=flags.limit_per_class,
-        index_only=flags.index_only,
-        allow_partial=flags.allow_partial or demo,
-        decode=flags.check == "decode",
-        adopt=flags.adopt,
-        demo=demo,
-        withdrawn=read_withdrawn(Path(flags.withdraw)) if flags.withdraw and not variant else {},
-        without_duplicates=variant,
-    )
+# Splits
+
+
+def choose_splits(
+    benchmark: Benchmark, names: Sequence[str], flags: BuildFlags, note: Callable[[str], object]
+) -> tuple[Benchmark, tuple[str, ...]]:
+    """Return the named splits, as `config/split` in declared order, or all usual ones that can be generated.
+
+    A config stands for its splits that can be generated. A demo leaves out, and compares with nothing, what takes
+    packages that are not installed; the benchmark is returned with these as splits that cannot be generated.
+
+    Raises:
+        BuildError: something has to be given, or installed, before a split can be generated.
+    """
+    lacking: dict[str, str] = {}
+    if flags.demo and not flags.dry_run:
+        unnamed = [key for key in benchmark.usual() if not is_selected(key, names) and not benchmark.needs(key)]
+        for key, generator in without_packages(benchmark.generators(unnamed)).items():
+            lacking[key] = not_installed([generator])
+            missing = dataclasses.replace(generator, needs=lacking[key])
+            config, split = benchmark.by_key()[key]
+            benchmark = benchmark.with_splits(
+                {config.name: {split.name: dataclasses.replace(split, generator=missing)}}
+            )
+    ready = benchmark.ready()
+    for name in names:
+        inside = [key for key in benchmark.parts() if is_selected(key, [name])]
+        if not set(inside) & set(ready):
+            raise BuildError(
+                f"--splits {name} cannot be generated yet: {inside[0]} is made with {benchmark.needs(inside[0])}. Add "
+                "these flags."
+            )
+    splits = tuple(key for key in ready if is_selected(key, names or benchmark.usual()))
+    if not splits:
+        needed = " or ".join(dict.fromkeys(map(benchmark.needs, benchmark.parts())))
+        raise BuildError(f"All splits of this benchmark need a model: give {needed}.")
+    for key in benchmark.usual() if not names else ():
+        if key not in ready and key not in lacking:
+            note(f"{key}: left out, since it is made with {benchmark.needs(key)}")
+    for missing_packages in dict.fromkeys(lacking.values()) if not names else ():
+        keys = ", ".join(key for key, missing in lacking.items() if missing == missing_packages)
+        # Also with --quiet: it is no progress.
+        click.echo(f"left out {keys}: {missing_packages}. For these, too: {INSTALL}", err=True)
+    if not flags.dry_run:
+        check_installed(benchmark.generators(splits))
+        others = benchmark.compared_with(splits) if flags.withdraw == DUPLICATES else ()
+        if uninstalled := without_packages(benchmark.generators(others)):
+            raise BuildError(
+                f"--withdraw duplicates compares the images with those of {', '.join(uninstalled)}, and "
+                f"{not_installed(uninstalled.values())}. Run {INSTALL}."
+            )
+    return benchmark, splits
+
+
+def listed_in_demo(benchmark: Benchmark, splits: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the splits without those of listed images of which the demo of their source has none."""
+    kept = []
+    for key in splits:
+        split = benchmark.by_key()[benchmark.parts()[key][0]][1]
+        demo = DEMOS.get(split.source.key)
+        quota = split.quota if isinstance(split.quota, Listed) else None
+        images = demo.images() if isinstance(demo, DemoFiles) else None
+        if quota is None or images is None or any(quota.has(image.source_id) for image in images):
+            kept.append(key)
+        else:
+            click.echo(f"{key}: left out, since the demo has none of the listed images", err=True)
+    return tuple(kept)
+
+
+# A demo's models and sources
+
+
+def demo_settings(benchmark: Benchmark, flags: BuildFlags) -> list[Settings]:
+    """Return the settings for which a demo makes models: of which no flag gives one, and no variant has the images."""
+    replaced = replaced_configs(benchmark, flags)
+    return [
+        settings
+        for settings in (benchmark.settings if flags.demo else ())
+        if settings.demo is not None
+        and settings.config not in replaced
+        and not any(flag.name in settings.demo.flags for flag in given_flags(settings, flags))
+    ]
+
+
+def planned_demo_models(benchmark: Benchmark, modelled: Sequence[Settings]) -> Benchmark:
+    """Return the benchmark with the splits that a demo's models make.
+
+    Their generators take the same packages, and `with_demo_models` replaces them.
+    """
+    added: dict[str, dict[str, Split]] = {}
+    for settings in modelled:
+        if (demo := settings.demo) is not None:
+            (own,) = (config.splits for config in benchmark.configs if config.name == settings.config)
+            templates = {split.name: split for split in own if isinstance(split, Split)}
+            like = next(iter(templates.values()))
+            added[settings.config] = {
+                name: dataclasses.replace(
+                    templates.get(name, like),
+                    name=name,
+                    classes=demo.classes,
+                    generator=dataclasses.replace(generator, needs=""),
+                )
+                for name, generator in demo.makes.items()
+            }
+    return benchmark.with_splits(added)
+
+
+def with_demo_models(
+    benchmark: Benchmark,
+    modelled: Sequence[Settings],
+    splits: Sequence[str],
+    flags: BuildFlags,
+    cleanup: contextlib.ExitStack,
+) -> Benchmark:
+    """Write a demo's models for some splits, and return the benchmark with the generators that use them."""
+    for settings in modelled if not flags.dry_run else ():
+        demo = settings.demo
+        names = [name for name in demo.makes if f"{settings.config}/{name}" in splits] if demo is not None else []
+        if demo is not None and names:
+            with _demo_folder("demo-models", flags, cleanup) as folder:
+                make_folder(folder / settings.config)
+                values = {**flags.settings, **demo.write(folder / settings.config, names)}
+            made = settings.splits(
+                values | {flag.name: flags.settings[flag.name] for flag in given_flags(settings, flags)}
+            )
+            chosen = {name: dataclasses.replace(made[name], classes=demo.classes) for name in names}
+            benchmark = benchmark.with_splits({settings.config: chosen})
+    return benchmark
+
+
+def demo_sources(
+    benchmark: Benchmark, splits: Sequence[str], flags: BuildFlags, cleanup: contextlib.ExitStack
+) -> dict[str, Path]:
+    """Write the demo's copies of the sources that the splits need, and return their folders by source key."""
+    keys = [source.key for source in _on_disk(benchmark, splits)]
+    with _demo_folder("demo", flags, cleanup) as folder:
+        return keep_demo(folder, keys, progress=not flags.quiet)
+
+
+@contextlib.contextmanager
+def _demo_folder(name: str, flags: BuildFlags, cleanup: contextlib.ExitStack) -> Iterator[Path]:
+    """Yield a folder for a demo's files; `cleanup` removes it if the release's folder is not to be written."""
+    if flags.dry_run or not store_of(flags.out).is_local:
+        yield Path(cleanup.enter_context(tempfile.TemporaryDirectory()))
+        return
+    # Beside the release's state, so that a second run finds the same files; the folder is never pushed.
+    layout = Layout(flags.out)
+    with locked(layout):
+        yield layout.state / name
+
+
+# A person's sources
+
+
+def given_sources(
+    benchmark: Benchmark, module: str, splits: Sequence[str], flags: BuildFlags, note: Callable[[str], object]
+) -> dict[str, Path]:
+    """Return the folders of the sources that the splits need, by source key; what is on the Hub is downloaded.
+
+    Raises:
+        BuildError: a source has no folder, or something cannot be downloaded.
+    """
+    needing = _on_disk(benchmark, splits)
+    places = source_places(needing, flags)
+    flagged = {source: flags.folders[source.key] for source in benchmark.sources() if source.key in flags.folders}
+    refuse_wrong_folders(flagged | places)  # also of sources that these splits do not need
+    missing = [source for source in needing if source not in places]
+    if missing:
+        lines = [f"No folder was given for {quantity(len(missing), 'source')} of these splits:"]
+        lines += missing_sources((source, _in_few_words(benchmark, needing[source])) for source in missing)
+        lines.append(f"{sources_file_hint(missing[0])}. Or choose --splits, or try the demo sources:")
+        lines.append(f"  {module} --demo --out build/unknown-detection")
+        raise BuildError("\n".join(lines))
+    return source_folders(places, benchmark.partitions(benchmark.parts_of(splits)), flags, note)
+
+
+def _in_few_words(benchmark: Benchmark, parts: Sequence[str]) -> str:
+    """Name the configs, or the splits of a single config, that some parts of splits belong to."""
+    splits = list(dict.fromkeys(map(split_of, parts)))
+    configs = list(dict.fromkeys(key.partition("/")[0] for key in splits))
+    all_chosen = len(splits) == sum(key.partition("/")[0] in configs for key in benchmark.usual())
+    names = configs if all_chosen or len(configs) > 1 else splits
+    return ", ".join(names[:NAMED]) + more(names)
+
+
+def _on_disk(benchmark: Benchmark, splits: Sequence[str]) -> Mapping[Source, list[str]]:
+    """Return the sources of some splits that lie in folders, each with the parts that need it."""
+    needing: dict[Source, list[str]] = {}
+    for key in benchmark.parts_of(splits):
+        for source in benchmark.partitions([key]):
+            if source.on_disk:
+                needing.setdefault(source, []).append(key)
+    return needing

@@ -10,7 +10,6 @@ from typing import Any
 from builders.cli.source_flags import recognised_partitions
 from builders.declare.benchmark import Benchmark
 from builders.hub.place import HubPlace
-from builders.pipeline.build_plan import needed_partitions
 from builders.registry import BENCHMARKS
 from builders.sources.base import Source
 from builders.storage.paths import store_of
@@ -142,4 +141,4 @@ def needed_by(source: Source) -> dict[str, tuple[str, ...]]:
 
 def _splits_of(benchmark: Benchmark, source: Source) -> tuple[str, ...]:
     keys = benchmark.parts()
-    return tuple(key for key in keys if source in needed_partitions(benchmark, (key,)))
+    return tuple(key for key in keys if source in benchmark.partitions(benchmark.parts_of([key])))

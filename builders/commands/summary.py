@@ -109,8 +109,8 @@ def dry_run_document(planned: BuildPlan) -> dict[str, Any]:
     return {
         "benchmark": run.benchmark.name,
         "version": run.version,
-        "out": str(run.request.out),
-        "demo": run.request.demo,
+        "out": str(run.out),
+        "demo": run.demo,
         "rows": sum(entry["rows"] for entry in splits.values()),
         "bytes": sum(entry["bytes"] for entry in splits.values()),
         "splits": list(splits.values()),
@@ -119,7 +119,7 @@ def dry_run_document(planned: BuildPlan) -> dict[str, Any]:
 
 def _estimated_bytes(planned: BuildPlan, split: PlannedSplit) -> int:
     """Estimate the bytes that the images of a split or part take in the release."""
-    if not planned.run.request.has_pixels(split.config):
+    if not planned.run.has_pixels(split.config):
         return 0
     generator = split.split.image_generator
     if generator is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -146,8 +146,8 @@ class Benchmark:
     consists of folders. `variants`: other readings that a flag asks for. `settings`: flags that make generators.
 
     Raises:
-        DeclarationError: a name is used twice or malformed, a key names no split, or a split draws from a partition,
-            class or table that does not exist.
+        DeclarationError: a name is used twice or malformed, a key names no split, or a split draws from a partition
+            or table that does not exist.
     """
 
     name: str
@@ -163,26 +163,10 @@ class Benchmark:
     settings: tuple[Settings, ...] = ()
 
     def __post_init__(self) -> None:
-        if not any(split.is_named for _, split in self.by_key().values()):
-            self.check()
+        from builders.declare.checks import problems  # which knows this type
 
-    def check(self) -> None:
-        """Check the declaration. One that names sources by key is checked when a build begins, others when made.
-
-        Raises:
-            DeclarationError: as for the class.
-        """
-        from builders.declare.checks import problems  # which reads the tables of classes
-
-        for problem in problems(self.configs):
+        for problem in problems(self):
             raise DeclarationError(f"Benchmark {self.name}, {problem}.")
-        for variant in self.variants:
-            for key, split in variant.splits.items():
-                if key not in self.parts() or split.name != key.partition("/")[2]:
-                    raise DeclarationError(
-                        f"Benchmark {self.name}, variant {variant.name}: {split.name} cannot stand for {key}."
-                    )
-            self._read_as([variant])
 
     def with_variants(self, names: Collection[str]) -> Benchmark:
         """Return the benchmark as some of its variants declare it; itself if none are named."""
@@ -215,13 +199,11 @@ class Benchmark:
 
     def needs(self, key: str) -> str:
         """Return the flags that must be given before a split (`config/split`) can be generated; empty if none."""
-        declared = self.by_key()
-        generators = [declared[part][1].image_generator for part in self.parts()[key]]
-        return next((generator.needs for generator in generators if generator is not None and generator.needs), "")
+        return next((generator.needs for generator in self.generators([key]).values() if generator.needs), "")
 
     def ready(self) -> tuple[str, ...]:
         """Return the keys of the splits (`config/split`) that need no flag."""
-        return tuple(key for key in self.parts() if not self.needs(key))
+        return tuple(key for key in self._parts if not self.needs(key))
 
     def _read_as(self, variants: Sequence[Variant]) -> Benchmark:
         replaced = {key: split for variant in variants for key, split in variant.splits.items()}
@@ -235,21 +217,38 @@ class Benchmark:
         }
         return dataclasses.replace(self, configs=tuple((configs | added).values()), version=version, variants=())
 
+    @functools.cached_property
+    def _declared(self) -> Mapping[str, tuple[Config, Split]]:
+        return {key: (config, split) for config in self.configs for key, split in config.by_key().items()}
+
+    @functools.cached_property
+    def _parts(self) -> Mapping[str, tuple[str, ...]]:
+        parts: dict[str, tuple[str, ...]] = {}
+        for key in self._declared:
+            parts[split_of(key)] = (*parts.get(split_of(key), ()), key)
+        return parts
+
     def by_key(self) -> Mapping[str, tuple[Config, Split]]:
         """Return all splits in declared order by `config/split`, and parts by `config/split.part`."""
-        return {key: (config, split) for config in self.configs for key, split in config.by_key().items()}
+        return self._declared
 
     def parts(self) -> Mapping[str, tuple[str, ...]]:
         """Return the keys of the parts of each split by `config/split`; a split that is not joined has its own."""
-        parts: dict[str, tuple[str, ...]] = {}
-        for key in self.by_key():
-            parts[split_of(key)] = (*parts.get(split_of(key), ()), key)
-        return parts
+        return self._parts
+
+    def parts_of(self, splits: Iterable[str]) -> tuple[str, ...]:
+        """Return the keys of the parts of some splits (`config/split`)."""
+        return tuple(part for key in splits for part in self._parts[key])
+
+    def generators(self, splits: Iterable[str]) -> dict[str, Generator]:
+        """Return the generators of some splits (`config/split`) by key, where images are not the source's own."""
+        generators = {key: self._declared[key][1].image_generator for key in splits if key in self._declared}
+        return {key: generator for key, generator in generators.items() if generator is not None}
 
     def usual(self) -> tuple[str, ...]:
         """Return the splits (`config/split`) that are built if none are named: all but those of optional configs."""
         optional = {config.name for config in self.configs if config.optional}
-        return tuple(key for key in self.parts() if key.partition("/")[0] not in optional)
+        return tuple(key for key in self._parts if key.partition("/")[0] not in optional)
 
     def published(self) -> Mapping[str, str]:
         """Return the place of each split in the authors' archive, by `config/split`, without those that it lacks."""
@@ -258,11 +257,10 @@ class Benchmark:
 
     def count(self, key: str) -> Count:
         """Count the rows of a split (`config/split`) or of a part of one."""
-        declared = self.by_key()
-        parts = self.parts().get(key, (key,))
-        papers, rows = [declared[part][1].paper for part in parts], 0
+        parts, rows = self._parts.get(key, (key,)), 0
+        papers = [self._declared[part][1].paper for part in parts]
         for part in parts:
-            split = declared[part][1]
+            split = self._declared[part][1]
             rows += split.quota.expected(functools.partial(class_sizes, split.source, split.partitions, split.classes))
             if isinstance(split.quota, Rest):
                 rows -= sum(self.count(first).rows for first in self.drawn_before(part))
@@ -275,22 +273,40 @@ class Benchmark:
 
     def drawn_before(self, key: str) -> tuple[str, ...]:
         """Return the keys of the splits or parts that draw from the same images before this one, the first last."""
-        declared, parents = self.by_key(), []
-        while key := declared[key][1].quota.parent:
+        parents = []
+        while key := self._declared[key][1].quota.parent:
             parents.append(key)
         return tuple(parents)
 
     def sources(self) -> tuple[Source, ...]:
         """Return all sources that the splits need, in order of first use."""
-        sources = [source for _, split in self.by_key().values() for source in split.sources]
+        sources = [source for _, split in self._declared.values() for source in split.sources]
         return tuple({source.key: source for source in sources}.values())
+
+    def partitions(self, parts: Iterable[str]) -> dict[Source, tuple[str, ...]]:
+        """Return the partitions by source that some splits or parts need, and what draws from their images before."""
+        needed: dict[str, dict[str, None]] = {}
+        for key in (key for part in parts for key in (part, *self.drawn_before(part))):
+            _, split = self._declared[key]
+            needed.setdefault(split.source.key, {}).update(dict.fromkeys(split.partitions))
+            if (originals := split.originals) is not None:
+                needed.setdefault(originals.of.key, {}).update(dict.fromkeys(originals.partitions))
+        return {source: tuple(needed[source.key]) for source in self.sources() if source.key in needed}
+
+    def group(self, config: str) -> str:
+        """Name the group of splits whose duplicates are compared: the config if roles differ by config, else empty."""
+        return config if self.roles_by_config else ""
+
+    def compared_with(self, splits: Sequence[str]) -> tuple[str, ...]:
+        """Return the given splits and those that they are compared with, as `config/split` in declared order.
+
+        These are all that a build without named splits has, whether this run builds them or not.
+        """
+        groups = {self.group(key.partition("/")[0]) for key in splits}
+        built = {*splits, *(set(self.usual()) & set(self.ready()))}
+        return tuple(key for key in self._parts if key in built and self.group(key.partition("/")[0]) in groups)
 
 
 def split_of(key: str) -> str:
     """Return the `config/split` of a key that may be a part's."""
     return key.partition(".")[0]
-
-
-def group_name(benchmark: Benchmark, config: str) -> str:
-    """Name of the group of splits whose duplicates are compared: the config if roles differ by config, else empty."""
-    return config if benchmark.roles_by_config else ""

@@ -6,20 +6,21 @@ Tested by `tests/builders/declare/test_benchmark.py`.
 from __future__ import annotations
 
 import dataclasses
-from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from builders.declare.quotas import DeclarationError, Originals, Quota
+from builders.declare.ranking import Key
 from builders.generate.arrays import AS_PNG
 from builders.generate.contract import Generator
 from builders.release.schema import ID_OVERLAP, ID_OVERLAP_KIND, KNOWN_CLASS_ROLES, OODNESS, Column, Role
-from builders.sources.titles import TITLES, source_of
+from taxonomy import decisions
 
 if TYPE_CHECKING:
     from builders.sources.base import Source
-    from taxonomy.decisions import Decision
 
 
 @dataclass(frozen=True)
@@ -44,20 +45,30 @@ class Classes:
     decision: str
     draw: Draw | None = None
 
-    def candidates(self) -> tuple[Decision, ...]:
-        """Return the classes with this decision, before the draw."""
-        from taxonomy import decisions  # which a command's `--help` does without
+    def ids(self) -> list[str]:
+        """Return the sorted ids of the classes with this decision, before the draw."""
+        return sorted(self._groups())
 
-        return tuple(row for row in decisions.load_decisions(self.table) if row.decision == self.decision)
+    def drawn(self, seed: int) -> list[str]:
+        """Return the sorted ids of those that are drawn; of all of them without a draw."""
+        names, draw = self.ids(), self.draw
+        if draw is None:
+            return names
+        groups, members = self._groups(), dict[str, list[str]]()
+        for i in Key(seed, *draw.key.split("/")).order(pa.array(names)):
+            members.setdefault(groups[names[i]], []).append(names[i])
+        drawn = {name for group in members.values() for name in group[: draw.count]}
+        return [name for name in names if (name in drawn) is not draw.rest]
+
+    def _groups(self) -> dict[str, str]:
+        """Return the group by which each class with this decision is drawn, by its id."""
+        by_group = self.draw is not None and self.draw.of_each_group
+        rows = decisions.load_decisions(self.table)
+        return {row.class_id: row.group if by_group else "" for row in rows if row.decision == self.decision}
 
     def __len__(self) -> int:
         """Return the number of classes; it does not depend on the seed."""
-        candidates = self.candidates()
-        if self.draw is None:
-            return len(candidates)
-        groups = Counter(row.group if self.draw.of_each_group else "" for row in candidates)
-        drawn = sum(min(size, self.draw.count) for size in groups.values())
-        return len(candidates) - drawn if self.draw.rest else drawn
+        return len(self.drawn(0))
 
 
 @dataclass(frozen=True)
@@ -100,7 +111,7 @@ def class_sizes(source: Source, partitions: Sequence[str], classes: ChosenClasse
             return [sum(partition.total for partition in expected)]
         raise DeclarationError(f"{source.title} has no counts by class in {' or '.join(partitions)}.")
     if isinstance(classes, Classes):
-        ids = [decided.class_id for decided in classes.candidates()]
+        ids = classes.ids()
     else:
         ids = sorted(source.classes())[: classes.count if isinstance(classes, FirstClasses) else None]
     if unknown := next((name for name in ids if any(name not in per_class for per_class in per_class_counts)), None):
@@ -157,22 +168,6 @@ class AuthorsImages:
     other_column: str = ""
 
 
-class SourceOrKey:
-    """A field that is given a source or its key in `builders.sources.titles`, and always gives the source.
-
-    A source's module is imported when the source is first asked for, so that `--help` imports none.
-    """
-
-    def __get__(self, split: Split | None, owner: type) -> Source:
-        if split is None:
-            raise AttributeError("a class has no source")  # for dataclasses: the field has no default
-        source: Source | str = vars(split)["source"]
-        return source_of(source) if isinstance(source, str) else source
-
-    def __set__(self, split: Split, source: Source | str) -> None:
-        vars(split)["source"] = source
-
-
 @dataclass(frozen=True)
 class Split:
     """One split: its role, source, classes and quota, and its place in the authors' archive (`published`).
@@ -185,7 +180,7 @@ class Split:
     name: str
     role: Role
     _: KW_ONLY
-    source: SourceOrKey = SourceOrKey()
+    source: Source
     partitions: tuple[str, ...]
     classes: ChosenClasses
     quota: Quota
@@ -207,18 +202,6 @@ class Split:
         return (self.source,) if self.originals is None else (self.source, self.originals.of)
 
     @property
-    def is_named(self) -> bool:
-        """Whether its source was given by key."""
-        return isinstance(vars(self)["source"], str)
-
-    @property
-    def folders(self) -> dict[str, str]:
-        """Titles of the sources that are in folders, by key; a source that was given by key is not imported."""
-        if self.is_named and self.originals is None:
-            return {vars(self)["source"]: TITLES[vars(self)["source"]]}
-        return {source.key: source.title for source in self.sources if source.on_disk}
-
-    @property
     def originals(self) -> Originals | None:
         """Its quota of originals; None if its quota is of another kind."""
         return self.quota if isinstance(self.quota, Originals) else None
@@ -234,6 +217,12 @@ class Split:
         """Columns that its rows have from their source and from what makes their images."""
         generated = self.image_generator.columns if self.image_generator is not None else ()
         return self.source.columns + generated
+
+    def class_ids(self, seed: int) -> list[str]:
+        """Return the sorted ids of the classes that it draws from by rule."""
+        if isinstance(self.classes, Classes):
+            return self.classes.drawn(seed)
+        return sorted(self.source.classes())[: self.classes.count if isinstance(self.classes, FirstClasses) else None]
 
     def row_id(self, source_id: str) -> str:
         """Return the id of the row of an image of the source."""

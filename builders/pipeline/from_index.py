@@ -12,12 +12,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.declare.benchmark import Benchmark, Part, Split
+from builders.declare.benchmark import Part, Split
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.executors.base import Executor, Meter
-from builders.pipeline.build_plan import BuildPlan, BuildRequest, Run
-from builders.pipeline.published import Published, benchmark_of, needed_sources
-from builders.pipeline.recorded import recorded_splits
+from builders.pipeline.build_plan import BuildPlan, Run
+from builders.pipeline.published import Published
 from builders.plan.candidates import Draws
 from builders.plan.planner import PlannedSplit, as_listed
 from builders.plan.tables import PLAN_SCHEMA
@@ -39,63 +38,51 @@ def plan_published(
         meter: shows progress.
         executor: runs the tasks; the result does not depend on it.
 
-    Returns:
-        The plan of the published rows.
-
     Raises:
         BuildError: a source is missing, or lacks a published image.
     """
-    benchmark = benchmark_of(published)
+    benchmark = published.benchmark
     released = published.manifest.benchmarks[benchmark.name]
-    request = BuildRequest(
+    run = Run(
+        benchmark,
+        executor,
+        meter,
         out=out,
-        splits=tuple(published.splits()),
+        splits=tuple(published.splits),
         roots=roots,
         seed=released.seed,
         limit_per_class=released.limit_per_class,
         index_only=False,
         demo=released.demo,
+        released=released.version,
     )
     try:
-        return prepare(published, Run(benchmark, request, released.version, executor, meter))
+        with os_errors_as_build_errors("read the sources"):
+            indexes = {
+                source.key: open_source(source, roots.get(source.key, Path()), partitions)
+                for source, partitions in published.sources.items()
+            }
+            keys = [key for key in published.splits if key not in published.recorded]
+            planned = [part for key in keys for part in _planned(published, key, indexes)]
     except BuildError as error:
-        if LEAVE_OUT not in str(error):  # advice about single images; a published index has all its rows
-            raise
+        # Advice about single images goes; a published index has all its rows.
         raise BuildError(str(error).replace(LEAVE_OUT, "")) from error
-
-
-def prepare(published: Published, run: Run) -> BuildPlan:
-    """Open the sources of a published config and find its rows in them.
-
-    Raises:
-        BuildError: a source is missing, or lacks a published image.
-    """
-    with os_errors_as_build_errors("read the sources"):
-        indexes = {
-            source.key: open_source(source, run.request.roots.get(source.key, Path()), partitions)
-            for source, partitions in needed_sources(published).items()
-        }
-        recorded = recorded_splits(run.benchmark, published.splits(), published.root)
-        keys = [key for key in published.splits() if key not in recorded]
-        planned = [part for key in keys for part in _planned(published, run.benchmark, key, indexes)]
     return BuildPlan(
         run=run,
         indexes=indexes,
-        draws=Draws(run.benchmark, run.request.seed),
+        draws=Draws(benchmark, run.seed),
         planned=tuple(planned),
-        labels={published.config: published.entry().label_names},
-        adopted=published.adopted(),
+        labels={published.config: published.entry.label_names},
+        adopted={key: piece.adopted for key, piece in published.pieces.items()},
         published=published,
     )
 
 
-def _planned(
-    published: Published, benchmark: Benchmark, key: str, indexes: Mapping[str, SourceIndex]
-) -> list[PlannedSplit]:
+def _planned(published: Published, key: str, indexes: Mapping[str, SourceIndex]) -> list[PlannedSplit]:
     """Return the plan of a published split, or of each of its parts, as its index has the rows."""
-    entry, rows = published.entry(), published.rows(key)
+    benchmark, rows = published.benchmark, published.rows(key)
     planned = []
-    for part, part_entry in pieces_by_key(key, published.splits()[key]).items():
+    for part, part_entry in pieces_by_key(key, published.splits[key]).items():
         config, split = benchmark.by_key()[part]
         own_columns = [column.name for column in (*config.source_columns, *config.overlap_columns)]
         index = indexes[split.source.key]
@@ -116,7 +103,7 @@ def _planned(
                 config=config,
                 split=split,
                 count=benchmark.count(part),
-                labels=entry.label_names,
+                labels=published.entry.label_names,
                 chosen=chosen,
                 listing=as_listed(chosen, table),
                 classes=len(table["class_id"].unique()),

@@ -18,7 +18,7 @@ from builders.errors import BuildError
 from builders.generate.batches import Batch, cut_batches, generated_table, read_pixels
 from builders.generate.extra import check_installed
 from builders.generate.task import BatchTask
-from builders.pipeline.build_plan import Run, generators_of
+from builders.pipeline.build_plan import Run
 from builders.release.layout import PARTS
 from builders.release.schema import arrow_schema
 from builders.sources.base import SourceIndex
@@ -55,9 +55,7 @@ class ShardWork:
                 name = f"made-{plan.key.replace('/', '-')}"
                 self.batches[plan.key] = cut_batches(plan.table, plan.image_generator, name, self.staging)
                 self.generated[plan.key] = plan
-        unfinished = [(key, batch) for key in self.batches for batch in self.batches[key] if not batch.record.exists()]
-        if unfinished:
-            self._run(unfinished)
+        self._run([(key, batch) for key in self.batches for batch in self.batches[key] if not batch.record.exists()])
         return {plan.key: self._with_images(plan) for plan in plans}
 
     def pixels(self, rows: pa.Table) -> npt.NDArray[np.uint8]:
@@ -71,23 +69,31 @@ class ShardWork:
             path
             for key, batches in self.batches.items()
             for batch in batches
-            for path in (batch.pack, *([batch.sealed] if _is_sealed(self.generated[key]) else ()))
+            for path in (batch.pack, *([batch.sealed] if self.generated[key].is_sealed else ()))
         ]
 
     def tasks(self, plans: Sequence[ReadPlan]) -> list[ShardTask]:
-        """Return the tasks of the shards that no earlier run has finished, the largest first."""
+        """Return the tasks of the shards that no earlier run has finished, the largest first.
+
+        What they read is written: the plans, and the packs of images from containers and of generated ones.
+        """
         unfinished = [
             (plan, shard) for plan in plans for shard in range(plan.shards) if not self._finished(plan, shard)
         ]
-        self._restore(unfinished)
+        generated = [plan.rows_of(shard)["file"] for plan, shard in unfinished if plan.key in self.batches]
+        for plan in {plan.key: plan for plan, _ in unfinished}.values():
+            if plan.key not in self.batches:
+                plan.unpack()
+            write_arrow(self.layout.plan(plan.key), plan.table)
+        self._generate_missing({file for files in generated for file in files.to_pylist()})
         tasks = []
         for plan, shard in unfinished:
             data = self.layout.shard("data", plan.key, shard, plan.shards)
             # Pixels that are there stay there, also when this run asks for the index alone.
-            target = data if self.run.request.has_pixels(plan.config) or data.exists() else None
+            target = data if self.run.has_pixels(plan.config) or data.exists() else None
             part = self.layout.shard(PARTS, plan.key, shard, plan.shards)
             task = self.task(plan, shard, plan=self.layout.plan(plan.key), data=target, part=part)
-            sealed = self.layout.shard("sealed", plan.key, shard, plan.shards) if _is_sealed(plan) else None
+            sealed = self.layout.shard("sealed", plan.key, shard, plan.shards) if plan.is_sealed else None
             tasks.append(dataclasses.replace(task, sealed=sealed))
         # The largest first, so that no worker ends up alone with a large one.
         return sorted(tasks, key=lambda task: -task.size)
@@ -104,31 +110,20 @@ class ShardWork:
             versions=self.versions,
             data=data,
             part=part,
-            schema=arrow_schema(split.parts[0].labels, split.config.columns, demo=self.run.request.demo),
-            decode=self.run.request.decode,
-            drop_unreadable=self.run.request.allow_partial,
+            schema=arrow_schema(split.parts[0].labels, split.config.columns, demo=self.run.demo),
+            decode=self.run.decode,
+            drop_unreadable=self.run.allow_partial,
             columns=tuple(column.name for column in split.config.columns if column.name in split.table.column_names),
             generated=split.key in self.batches,
             stored="pixels" if generator is None else generator.stored,
         )
 
-    def _restore(self, shards: Sequence[tuple[ReadPlan, int]]) -> None:
-        """Restore the packs that some shards are written from, and write the plans that workers read."""
-        files: set[str] = set()
-        for plan, shard in shards:
-            if plan.key in self.batches:
-                files.update(plan.rows_of(shard)["file"].to_pylist())
-        for plan in {plan.key: plan for plan, _ in shards}.values():
-            if plan.key not in self.batches:
-                plan.unpack()
-            write_arrow(self.layout.plan(plan.key), plan.table)
-        if files:
-            self._generate_missing(files)
-
     def _run(self, batches: Sequence[tuple[str, Batch]]) -> None:
         """Generate the images of some batches, each given with the key of its split."""
+        if not batches:
+            return
         tasks = []
-        generators = generators_of(self.run.benchmark, list(dict.fromkeys(key for key, _ in batches)))
+        generators = self.run.benchmark.generators(dict.fromkeys(key for key, _ in batches))
         check_installed(generators)
         for key, generator in generators.items():
             plan = self.generated[key]
@@ -136,7 +131,7 @@ class ShardWork:
             path = self.staging / f"{key.replace('/', '-')}.arrow"
             write_arrow(path, plan.table)
             tasks += [
-                BatchTask(path, batch, self.roots, generator, self.run.request.allow_partial, self.versions)
+                BatchTask(path, batch, self.roots, generator, self.run.allow_partial, self.versions)
                 for batch_key, batch in batches
                 if batch_key == key
             ]
@@ -158,15 +153,15 @@ class ShardWork:
 
     def _generate_missing(self, files: set[str]) -> None:
         """Generate the images of the named packs again, where these were removed."""
-        missing = [
-            (key, batch)
-            for key, batches in self.batches.items()
-            for batch in batches
-            if batch.pack.name in files
-            and not (batch.pack.exists() and (batch.sealed.exists() or not _is_sealed(self.generated[key])))
-        ]
-        if missing:
-            self._run(missing)
+        self._run(
+            [
+                (key, batch)
+                for key, batches in self.batches.items()
+                for batch in batches
+                if batch.pack.name in files
+                and not (batch.pack.exists() and (batch.sealed.exists() or not self.generated[key].is_sealed))
+            ]
+        )
 
     def _finished(self, split: ReadPlan, shard: int) -> bool:
         part, data = (self.layout.shard(folder, split.key, shard, split.shards) for folder in (PARTS, "data"))
@@ -174,24 +169,19 @@ class ShardWork:
             return False
         record = read_record(part)
         generated = split.image_generator is not None  # which takes decoding
-        if self.run.request.decode and not (record.decoded or generated):
+        if self.run.decode and not (record.decoded or generated):
             return False
         # Its size tells a file that was cut; `verify` recomputes digests, which here would read the whole release
         # again.
-        index_only = not self.run.request.has_pixels(split.config) and not data.exists()
+        index_only = not self.run.has_pixels(split.config) and not data.exists()
         finished = _has_bytes(data, record.bytes) or index_only
-        if _is_sealed(split):
+        if split.is_sealed:
             finished = finished and _has_bytes(
                 self.layout.shard("sealed", split.key, shard, split.shards), record.sealed_bytes
             )
         if finished and generated:
             _refuse_other_images(split, shard, part)
         return finished
-
-
-def _is_sealed(plan: ReadPlan) -> bool:
-    """Whether the release has sealed residuals of a split's images, which its batches make."""
-    return plan.image_generator is not None and plan.image_generator.sealed is not None
 
 
 def _has_bytes(path: Path, size: int) -> bool:

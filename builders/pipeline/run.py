@@ -12,15 +12,14 @@ import pyarrow.compute as pc
 
 from builders.duplicates.comparisons import are_compared, write_pixels
 from builders.errors import os_errors_as_build_errors
-from builders.pipeline.build_plan import BuildPlan, Run, locate_splits, refuse_full_disk
-from builders.pipeline.finish import contents_of, finish_release, finish_split
-from builders.pipeline.from_sources import leave_duplicates_out
+from builders.pipeline.build_plan import BuildPlan, locate_splits, refuse_full_disk
+from builders.pipeline.finish import contents_of, finish_release
 from builders.pipeline.generated import ShardWork
-from builders.pipeline.published import copy_published, published_contents, with_expected, with_opened
+from builders.pipeline.republished import copy_published, published_contents, with_expected, with_residuals
 from builders.pipeline.state import TRIES, State, locked
+from builders.pipeline.without_duplicates import leave_duplicates_out
 from builders.release.entries import Manifest
 from builders.release.manifest import read_or_empty
-from builders.release.split_entries import SplitEntry
 from builders.storage.stores.errors import ChangedMeanwhileError
 from builders.writing.places import STAGING, remove_packs
 from builders.writing.read_plan import ReadPlan
@@ -37,19 +36,19 @@ def write_release(plan: BuildPlan) -> Manifest:
     """
     run, layout, published = plan.run, plan.run.layout, plan.published
     with os_errors_as_build_errors("write the release"), locked(layout):
-        state = State(run, plan.adopted)
-        state.check(plan.labels)
-        if run.request.without_duplicates:
+        state = State(run, plan.adopted, plan.labels)
+        state.check()
+        if run.without_duplicates:
             plan = leave_duplicates_out(plan)
         if published is not None:
-            copy_published(published, run)
+            copy_published(published, layout)
         located = locate_splits(plan, plan.planned)
         if published is not None:
-            located = [with_opened(published, split, layout) for split in located]
+            located = [with_residuals(published, split, layout) for split in located]
         state.record({split.key: split.digest for split in located})
         work = ShardWork(run, plan.indexes)
         ready = work.generate(located)
-        chosen = [ready[key] for key in run.request.splits if key in ready]
+        chosen = [ready[key] for key in run.splits if key in ready]
         if published is not None:
             chosen = [with_expected(published, split) for split in chosen]
         tasks = work.tasks(chosen)
@@ -64,31 +63,28 @@ def write_release(plan: BuildPlan) -> Manifest:
 
 def _finish(plan: BuildPlan, chosen: Sequence[ReadPlan], work: ShardWork) -> Manifest:
     """Describe the written splits and add them to the manifest; again if another run changed that meanwhile."""
-    run = plan.run
+    run, layout = plan.run, plan.run.layout
     for tries_left in reversed(range(TRIES)):
         run.meter.step("finishing", sum(split.table.num_rows for split in chosen))
-        before = read_or_empty(run.layout.root)
+        before = read_or_empty(layout.root)
         try:
-            if plan.published is not None:
-                contents = published_contents(plan.published, run, chosen, before)
-            else:
-                finished = [finish_split(run, split, plan.lacking, plan.adopted) for split in chosen]
-                contents = contents_of(run, finished, before)
+            contents = (
+                contents_of(plan, chosen, before)
+                if plan.published is None
+                else published_contents(plan.published, run, chosen, before)
+            )
             for split in chosen:
-                _keep_pixels(run, work, split, contents.configs[split.config.name].splits[split.key.partition("/")[2]])
+                # The pixels that later runs compare with theirs are stored, of a split without shards.
+                entry = contents.configs[split.config.name].splits[split.key.partition("/")[2]]
+                pixels = layout.pixels(entry.digest)
+                if entry.data:
+                    pixels.unlink(missing_ok=True)
+                elif are_compared(run.benchmark, split.key) and not pixels.exists():
+                    generated = split.table.filter(pc.equal(split.table["unreadable"], ""))
+                    write_pixels(layout, entry.digest, work.pixels(generated))
             return finish_release(run, before, contents)
         except ChangedMeanwhileError:  # in a store, which is not locked
             if not tries_left:
                 raise
             run.meter.note("another run changed the release at the same time; this one adds its splits to that")
     raise AssertionError("the last try returns or raises")
-
-
-def _keep_pixels(run: Run, work: ShardWork, plan: ReadPlan, entry: SplitEntry) -> None:
-    """Store the pixels that later runs compare with theirs, of a split without shards."""
-    path = run.layout.pixels(entry.digest)
-    if entry.data:
-        path.unlink(missing_ok=True)
-    elif are_compared(run.benchmark, plan.key) and not path.exists():
-        generated = plan.table.filter(pc.equal(plan.table["unreadable"], ""))
-        write_pixels(run.layout, entry.digest, work.pixels(generated))

@@ -6,6 +6,7 @@ Tested by `tests/builders/pipeline/test_run.py`.
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib.metadata
 import platform
 from collections.abc import Iterator, Mapping, Sequence
@@ -16,8 +17,7 @@ import msgspec
 
 from builders.errors import BuildError
 from builders.generate.contract import identity_differences
-from builders.pipeline.build_plan import Run, generators_of
-from builders.release.entries import Manifest
+from builders.pipeline.build_plan import Run
 from builders.release.layout import FOLDERS, STATE, Layout
 from builders.release.manifest import read_or_empty
 from builders.release.split_entries import pieces_by_key
@@ -27,7 +27,6 @@ from builders.storage.stores.errors import ChangedMeanwhileError
 
 # Their versions can change a Parquet file's bytes or what decodes, never a split's digest.
 _RECORDED_PACKAGES = ("numpy", "pillow", "pyarrow")
-
 
 TRIES = 5
 """How often a run reads again what another run, of other splits, changed in a store at the same time (ours)."""
@@ -49,8 +48,12 @@ def locked(layout: Layout) -> Iterator[None]:
         store_of(layout.root).remove_temporary(layout.root, (*FOLDERS, STATE))
 
 
+_CHOICES = {"version": "version", "seed": "seed", "limit_per_class": "limit per class", "demo": "demo sources"}
+"""The choices that change rows, of which a folder holds a benchmark's rows of one alone, in the words of messages."""
+
+
 class _Recorded(msgspec.Struct, omit_defaults=True):
-    """The state file of a benchmark in a release folder; files of earlier versions lack some fields."""
+    """The state file of a benchmark in a release folder; `version` is None where there is none."""
 
     version: str | None = None
     seed: int | None = None
@@ -64,129 +67,113 @@ class _Recorded(msgspec.Struct, omit_defaults=True):
 
 
 class State:
-    """The recorded state of a benchmark in an output folder, compared with this run's request.
+    """The recorded state of a benchmark in an output folder, compared with this run's choices.
 
     Args:
         run: this run.
         adopted: `BuildPlan.adopted`. A split and the rest of it must come from the same lists, or they would share
             images.
+        labels: in-distribution classes by config.
 
     Raises:
         BuildError: the state file is damaged.
     """
 
-    def __init__(self, run: Run, adopted: Mapping[str, str]) -> None:
-        self.run, self.adopted = run, adopted
-        self.generators = generators_of(run.benchmark, run.request.splits)
-        request = self.run.request
-        choices = (run.version, request.seed, request.limit_per_class, request.demo)
-        self.choices = dict(zip(_CHOICES, choices, strict=True))
-        self.root = request.out
+    def __init__(self, run: Run, adopted: Mapping[str, str], labels: Mapping[str, Sequence[str]]) -> None:
+        self.run, self.adopted, self.labels = run, adopted, labels
+        generators = run.benchmark.generators(run.splits)
+        self.generators = {key: generator.identity() for key, generator in generators.items()}
+        self.choices = {name: getattr(run, name) for name in _CHOICES}
         self.path = run.layout.state / f"{run.benchmark.name}.json"
         self.recorded = _read(self.path)
-        self.labels: Mapping[str, Sequence[str]] = {}
 
-    def check(self, labels: Mapping[str, Sequence[str]]) -> None:
+    def check(self) -> None:
         """Refuse a folder whose rows come from other choices than this run's.
 
         The manifest is asked, too, because a release may come without its state.
 
-        Args:
-            labels: in-distribution classes by config.
-
         Raises:
             BuildError: the folder was built with other choices, lists, generators or in-distribution classes.
         """
-        self.labels = labels
-        manifest = read_or_empty(self.root)
-        self._check_adopted(manifest)
-        self._check_choices(manifest)
-        self._check_generators(manifest)
-        for name, names in labels.items():
-            built = manifest.configs.get(name)
-            odd = sorted(set(built.label_names) ^ set(names)) if built else []
-            if odd:
-                raise BuildError(
-                    f"{name} was built with other in-distribution classes in {self.root} ({odd[0]} is one only there "
-                    "or only here). Give another --out, or the same adopted copy as before."
-                )
-
-    def record(self, plans: Mapping[str, str], tries: int = TRIES - 1) -> None:
-        """Refuse a folder whose rows come from other sources, and record this run's choices and plans.
-
-        Args:
-            plans: digest of the plan of each split that this run builds.
-            tries: how often it is tried again if another run changes the state meanwhile.
-
-        Raises:
-            BuildError: a split was planned from other images before.
-        """
-        before = self.recorded
-        for key, digest in plans.items():
-            if before.plans.get(key, digest) != digest:
-                raise BuildError(
-                    f"The sources or the list of withdrawn rows changed since {key} was planned in {self.root}. Give "
-                    "another --out, or both as they were."
-                )
-        identities = {key: generator.identity() for key, generator in self.generators.items()}
-        versions = {name: importlib.metadata.version(name) for name in _RECORDED_PACKAGES}
-        state = self.choices | {
-            "allow_partial": self.run.request.allow_partial,
-            "adopted": before.adopted | dict(self.adopted),
-            "plans": before.plans | dict(plans),
-            "generators": before.generators | identities,
-            "versions": versions | {"python": platform.python_version()},
-        }
-        encoded = msgspec.json.format(msgspec.json.encode(state, order="sorted"))
-        try:
-            store_of(self.path).replace(self.path, encoded + b"\n", lambda data: _parse(data, self.path) == before)
-        except ChangedMeanwhileError:  # in a store, by a run of other splits
-            if not tries:
-                raise
-            self.recorded = _read(self.path)
-            self.check(self.labels)
-            self.record(plans, tries - 1)
-
-    def _check_adopted(self, manifest: Manifest) -> None:
-        built = {
-            part_key: part.adopted
-            for key, _, entry in manifest.splits()
-            for part_key, part in pieces_by_key(key, entry).items()
-        }
+        root, manifest = self.run.out, read_or_empty(self.run.out)
+        adopted, generators = dict[str, str](), dict[str, Mapping[str, object]]()
+        for key, entry in manifest.by_key().items():
+            adopted |= {part_key: part.adopted for part_key, part in pieces_by_key(key, entry).items()}
+            if entry.generator is not None:
+                generators[key] = entry.generator.identity()
         for key, digest in self.adopted.items():
-            if (built | self.recorded.adopted).get(key, digest) != digest:
+            if (adopted | self.recorded.adopted).get(key, digest) != digest:
                 raise BuildError(
-                    f"{key} was built from another adopted copy, or without one, in {self.root}. Give another --out, "
-                    "or the same copy as before."
+                    f"{key} was built from another adopted copy, or without one, in {root}. Give another --out, or "
+                    "the same copy as before."
                 )
-
-    def _check_choices(self, manifest: Manifest) -> None:
         recorded = self.recorded if self.recorded.version is not None else None
         for earlier in (recorded, manifest.benchmarks.get(self.run.benchmark.name)):
             for name, value in self.choices.items() if earlier is not None else ():
                 before = getattr(earlier, name)
                 if before != value:
                     raise BuildError(
-                        f"The release in {self.root} was built with the {_CHOICES[name]} {_shown(before)}, and this "
-                        f"run has {_shown(value)}. Give another --out, or the same choices as before."
+                        f"The release in {root} was built with the {_CHOICES[name]} {_shown(before)}, and this run "
+                        f"has {_shown(value)}. Give another --out, or the same choices as before."
                     )
-        if self.recorded.allow_partial and not self.run.request.allow_partial:
+        if self.recorded.allow_partial and not self.run.allow_partial:
             raise BuildError(
-                f"The release in {self.root} was built from short sources (--allow-partial). Give another --out, or "
-                "build it in the same way."
+                f"The release in {root} was built from short sources (--allow-partial). Give another --out, or build "
+                "it in the same way."
             )
-
-    def _check_generators(self, manifest: Manifest) -> None:
-        splits = manifest.by_key()
-        released = {key: split.generator.identity() for key, split in splits.items() if split.generator is not None}
-        identities = self.recorded.generators | released
-        for key, generator in self.generators.items():
-            differing = identity_differences(identities.get(key, generator.identity()), generator.identity())
-            if differing:
+        for key, identity in self.generators.items():
+            if differing := identity_differences((self.recorded.generators | generators).get(key, identity), identity):
                 raise BuildError(
-                    f"The images of {key} in {self.root} were generated in another way: this run has "
+                    f"The images of {key} in {root} were generated in another way: this run has "
                     f"{', '.join(differing)}. Give another --out, or generate them as before."
                 )
+        for name, names in self.labels.items():
+            built = manifest.configs.get(name)
+            odd = sorted(set(built.label_names) ^ set(names)) if built else []
+            if odd:
+                raise BuildError(
+                    f"{name} was built with other in-distribution classes in {root} ({odd[0]} is one only there or "
+                    "only here). Give another --out, or the same adopted copy as before."
+                )
+
+    def record(self, plans: Mapping[str, str]) -> None:
+        """Refuse a folder whose rows come from other sources, and record this run's choices and plans.
+
+        Args:
+            plans: digest of the plan of each split that this run builds.
+
+        Raises:
+            BuildError: a split was planned from other images before.
+        """
+        for tries_left in reversed(range(TRIES)):
+            before = self.recorded
+            for key, digest in plans.items():
+                if before.plans.get(key, digest) != digest:
+                    raise BuildError(
+                        f"The sources or the list of withdrawn rows changed since {key} was planned in "
+                        f"{self.run.out}. Give another --out, or both as they were."
+                    )
+            versions = {name: importlib.metadata.version(name) for name in _RECORDED_PACKAGES}
+            state = self.choices | {
+                "allow_partial": self.run.allow_partial,
+                "adopted": before.adopted | dict(self.adopted),
+                "plans": before.plans | dict(plans),
+                "generators": before.generators | self.generators,
+                "versions": versions | {"python": platform.python_version()},
+            }
+            encoded = msgspec.json.format(msgspec.json.encode(state, order="sorted")) + b"\n"
+            unchanged = functools.partial(self._is_recorded, before)
+            try:
+                store_of(self.path).replace(self.path, encoded, unchanged)
+                return
+            except ChangedMeanwhileError:  # in a store, by a run of other splits
+                if not tries_left:
+                    raise
+                self.recorded = _read(self.path)
+                self.check()
+
+    def _is_recorded(self, before: _Recorded, data: bytes | None) -> bool:
+        return _parse(data, self.path) == before
 
 
 def _read(path: Path) -> _Recorded:
@@ -220,10 +207,6 @@ def refuse_foreign(root: Path) -> None:
             f"{root} has files that are not a release's. Give another --out, since a build writes README.md, data/ "
             "and more there."
         )
-
-
-_CHOICES = {"version": "version", "seed": "seed", "limit_per_class": "limit per class", "demo": "demo sources"}
-"""The choices that change rows, of which a folder holds a benchmark's rows of one alone, in the words of messages."""
 
 
 def _shown(value: object) -> str:

@@ -12,60 +12,69 @@ run does not build, so that rows do not depend on the order of runs.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import hashlib
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence, Set
+import itertools
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from builders.declare.benchmark import Benchmark, group_name
 from builders.duplicates.comparisons import are_compared, compared_by_similarity
-from builders.duplicates.exact import DIGEST, exact_pairs
+from builders.duplicates.exact import DIGEST
 from builders.errors import NAMED, more
-from builders.pipeline.build_plan import Run
+from builders.pipeline.build_plan import BuildPlan, locate_splits
 from builders.pipeline.generated import ShardWork
-from builders.plan.planner import PlannedSplit, as_listed
+from builders.plan.planner import PlannedSplit, as_listed, plan
 from builders.release.duplicates import KNOWN_ROLE, Pair, PairedRow, pair_of
 from builders.release.schema import PIXEL_DIGEST, ROLES
-from builders.sources.base import SourceIndex
 from builders.storage.parquet import read_parquet, write_arrow
 from builders.writing.read_plan import ReadPlan
 from builders.writing.shards import ShardTask
 
-Removed = Mapping[str, Mapping[str, str]]
-"""Ids of the rows that are left out, each with the id of a row that shows its picture, by `group_name`."""
 
-Plan = Callable[[Removed], Sequence[PlannedSplit]]
-"""Plans all splits that are compared, without the removed rows."""
+def leave_duplicates_out(build: BuildPlan) -> BuildPlan:
+    """Plan a run's splits again without images that have duplicates in the splits that they are compared with.
 
+    The images are read for it, so the folder must be held.
 
-def find_duplicates(benchmark: Benchmark, plan: Plan, survey: Survey, log: Callable[[str], object]) -> Removed:
-    """Plan, search for duplicates, leave them out, and plan again, until there are none.
-
-    Args:
-        benchmark: the declaration.
-        plan: plans without the removed rows.
-        survey: reads images.
-        log: called with a line for every round.
+    Raises:
+        BuildError: an image is missing or unreadable.
     """
-    removed: dict[str, dict[str, str]] = {}
-    near = _NearDuplicates(benchmark, survey)
+    run, benchmark = build.run, build.run.benchmark
+    replan = functools.partial(
+        plan, build.draws, build.indexes, limit_per_class=run.limit_per_class, withdrawn=run.withdrawn
+    )
+    compared = benchmark.parts_of(benchmark.compared_with(run.splits))
+    survey, removed = _Survey(build), dict[str, dict[str, str]]()
     while True:
-        planned = plan(removed)
-        survey.read(planned, lambda key: are_compared(benchmark, key))
-        added = _round(benchmark, planned, survey, near)
-        added = {name: _with_same_originals(ids, name, benchmark, planned) for name, ids in added.items()}
-        count = sum(map(len, added.values()))
-        if not count:
-            return removed
-        log(f"--withdraw duplicates: {count:,} images are left out and others move up")
+        planned = replan(splits=compared, duplicates=removed)
+        survey.read(planned)
+        groups: dict[str, list[PlannedSplit]] = {}
+        for split in planned:
+            groups.setdefault(benchmark.group(split.config.name), []).append(split)
+        added = {name: _with_same_originals(survey.duplicates(group), group) for name, group in groups.items()}
+        if not any(added.values()):
+            break
+        images = sum(map(len, added.values()))
+        run.meter.note(f"--withdraw duplicates: {images:,} images are left out and others move up")
         for name, ids in added.items():
             removed.setdefault(name, {}).update(ids)
+    planned = replan(splits=benchmark.parts_of(run.splits), duplicates=removed)
+    lacking = dict(build.lacking)
+    for before, after in zip(build.planned, planned, strict=True):
+        short = Counter(before.table["class_id"].to_pylist()) - Counter(after.table["class_id"].to_pylist())
+        if short:
+            names = ", ".join(f"{name} by {short[name]:,}" for name in sorted(short)[:NAMED]) + more(list(short))
+            plural = "class is" if len(short) == 1 else "classes are"
+            sentence = f"{len(short):,} {plural} short of images without duplicates: {names}"
+            run.meter.note(f"{after.key}: {sentence}")
+            lacking[after.key] = (*lacking.get(after.key, ()), sentence)
+    return dataclasses.replace(build, planned=tuple(planned), lacking=lacking)
 
 
 def removed_rows(pairs: Iterable[Pair], training: Set[str]) -> dict[str, str]:
@@ -85,63 +94,16 @@ def removed_rows(pairs: Iterable[Pair], training: Set[str]) -> dict[str, str]:
     return removed
 
 
-def short_classes(full: Sequence[PlannedSplit], planned: Sequence[PlannedSplit]) -> dict[str, str]:
-    """Return a sentence, by key, for each split whose classes have fewer images than with their duplicates.
-
-    Args:
-        full: plans with duplicates.
-        planned: the same splits without.
-    """
-    sentences = {}
-    for before, after in zip(full, planned, strict=True):
-        short = Counter(before.table["class_id"].to_pylist()) - Counter(after.table["class_id"].to_pylist())
-        if short:
-            names = ", ".join(f"{name} by {short[name]:,}" for name in sorted(short)[:NAMED]) + more(list(short))
-            plural = "class is" if len(short) == 1 else "classes are"
-            sentences[after.key] = f"{len(short):,} {plural} short of images without duplicates: {names}"
-    return sentences
-
-
-def _round(
-    benchmark: Benchmark, planned: Sequence[PlannedSplit], survey: Survey, near: _NearDuplicates
-) -> dict[str, dict[str, str]]:
-    """Find the rows that a plan still has to leave out."""
-    rows: dict[str, list[PairedRow]] = {}
-    for split in planned:
-        rows.setdefault(split.split_key, []).extend(_rows(split, survey))
-    groups: dict[str, list[str]] = {}
-    for key in rows:
-        groups.setdefault(group_name(benchmark, key.partition("/")[0]), []).append(key)
-    training = {
-        key
-        for key, split_rows in rows.items()
-        if key.endswith("/train") and {row.role for row in split_rows} == {KNOWN_ROLE}
-    }
-    removed = {}
-    for name, keys in groups.items():
-        group = {key: rows[key] for key in keys}
-        pairs = [*_equal(group, survey.digests, survey.folder), *near.among(group)]
-        if survey.pixel_digests:
-            # Generated images have a digest over pixels as their content digest.
-            pairs += _equal(group, survey.digests | survey.pixel_digests, survey.folder)
-        removed[name] = removed_rows(pairs, training)
-    return removed
-
-
-def _with_same_originals(
-    removed: Mapping[str, str], group: str, benchmark: Benchmark, planned: Sequence[PlannedSplit]
-) -> dict[str, str]:
+def _with_same_originals(removed: Mapping[str, str], splits: Sequence[PlannedSplit]) -> dict[str, str]:
     """Add the rows of the same originals in splits that share a ranking (`Split.ranked_as`).
 
     One of these splits has the originals as they are, the others have them changed.
     """
-    splits = [split for split in planned if group_name(benchmark, split.config.name) == group]
     originals: dict[tuple[str, str], str] = {}
-    for split in splits:
+    for split in splits if removed else ():
         columns = (split.table[name].to_pylist() for name in ("id", "source", "source_id"))
-        for row, *original in zip(*columns, strict=True):
+        for row, source, image in zip(*columns, strict=True):
             if row in removed:
-                source, image = original
                 originals[source, image] = min(removed[row], originals.get((source, image), removed[row]))
     added = dict(removed)
     for declared in (split.split for split in splits if split.split.ranked_as):
@@ -151,136 +113,104 @@ def _with_same_originals(
     return added
 
 
-def _rows(split: PlannedSplit, survey: Survey) -> Iterator[PairedRow]:
-    columns = (split.table[name].to_pylist() for name in ("id", "role", "class_id"))
-    for row_id, role, class_id in zip(*columns, strict=True):
-        if row_id in survey.digests:
-            yield PairedRow(split.split_key, row_id, ROLES[role], class_id)
+def _equal(rows: Iterable[PairedRow], digests: Mapping[str, str]) -> Iterator[Pair]:
+    """Yield the pairs of rows with equal digests, which are given by row id."""
+    of_digest: dict[str, list[PairedRow]] = defaultdict(list)
+    for row in rows:
+        of_digest[digests[row.id]].append(row)
+    for members in of_digest.values():
+        for one, other in itertools.combinations(members, 2):
+            if one.id != other.id:
+                yield pair_of(one, other, 0)
 
 
-def _equal(rows: Mapping[str, Sequence[PairedRow]], digests: Mapping[str, str], folder: Path) -> list[Pair]:
-    """Find the pairs of equal digests, as in a release: the rows are written like index files."""
-    indexes = {}
-    for number, (key, split_rows) in enumerate(sorted(rows.items())):
-        columns = {
-            "id": pa.array([row.id for row in split_rows], pa.string()),
-            "role": pa.array([ROLES.index(row.role) for row in split_rows], pa.int64()),
-            "class_id": pa.array([row.class_id for row in split_rows], pa.string()),
-            DIGEST: pa.array([digests[row.id] for row in split_rows], pa.string()),
-        }
-        indexes[key] = folder / f"rows-{number}.parquet"
-        folder.mkdir(parents=True, exist_ok=True)
-        pq.write_table(pa.table(columns), indexes[key])
-    return exact_pairs(indexes)
-
-
-class _NearDuplicates:
-    """Near-duplicates among the rows of a plan; those of rows that an earlier plan had are remembered."""
-
-    def __init__(self, benchmark: Benchmark, survey: Survey) -> None:
-        self.benchmark, self.survey = benchmark, survey
-        self.searched: dict[tuple[str, str], tuple[set[str], set[str]]] = {}
-        self.pairs: dict[tuple[str, str], list[tuple[str, str, float]]] = {}
-
-    def among(self, rows: Mapping[str, Sequence[PairedRow]]) -> Iterator[Pair]:
-        """Yield the pairs of the given rows, by `config/split`, of the splits that a release's table compares."""
-        known_splits = {key for key, split_rows in rows.items() if {row.role for row in split_rows} == {KNOWN_ROLE}}
-        for key, of in compared_by_similarity(self.benchmark, rows, known_splits):
-            yield from self._between(key, of, rows)
-
-    def _between(self, key: str, of: str, rows: Mapping[str, Sequence[PairedRow]]) -> Iterator[Pair]:
-        queries, references = {row.id: row for row in rows[key]}, {row.id: row for row in rows[of]}
-        old_queries, old_references = self.searched.get((key, of), (set(), set()))
-        pairs = self.pairs.setdefault((key, of), [])
-        pairs += self._search([q for q in queries if q not in old_queries], list(references))
-        pairs += self._search(
-            [q for q in queries if q in old_queries], [r for r in references if r not in old_references]
-        )
-        self.searched[key, of] = (old_queries | queries.keys(), old_references | references.keys())
-        for query, reference, distance in pairs:
-            if query in queries and reference in references and query != reference:
-                yield pair_of(queries[query], references[reference], distance)
-
-    def _search(self, queries: Sequence[str], references: Sequence[str]) -> list[tuple[str, str, float]]:
-        if not queries or not references:
-            return []
-        from builders.duplicates.search import find_pairs
-
-        sides = [np.stack([self.survey.pixels[name] for name in side]) for side in (queries, references)]
-        pairs = find_pairs(*sides, advance=lambda _: None)
-        numbers = zip(pairs.queries.tolist(), pairs.references.tolist(), pairs.distances.tolist(), strict=True)
-        return [(queries[query], references[reference], distance) for query, reference, distance in numbers]
-
-
-Locate = Callable[[Sequence[PlannedSplit]], list[ReadPlan]]
-"""Finds the images of some plans and joins those that are declared in parts."""
-
-
-class Survey:
+class _Survey:
     """Digests and pixels of images by row id; each image is read once, also over several plans and runs.
 
     Attributes:
         digests: `content_sha256`, without images that do not decode and are left out.
         pixel_digests: `builders.release.images.pixel_sha256` of images that are not generated, where all are decoded.
-        pixels: (32, 32, 3) of those images that are asked for.
+        pixels: (32, 32, 3) of the generated images that are compared by similarity.
     """
 
-    def __init__(self, run: Run, indexes: Mapping[str, SourceIndex], locate: Locate) -> None:
-        self.run, self.indexes, self.locate = run, indexes, locate
-        self.folder = run.layout.state / "survey"
+    def __init__(self, build: BuildPlan) -> None:
+        self.build, self.run = build, build.run
+        self.folder = build.run.layout.state / "survey"
         self.seen: set[str] = set()
         self.digests: dict[str, str] = {}
         self.pixel_digests: dict[str, str] = {}
         self.pixels: dict[str, npt.NDArray[np.uint8]] = {}
 
-    def read(self, planned: Sequence[PlannedSplit], keeps_pixels: Callable[[str], bool]) -> None:
-        """Read the images of some plans that were not read yet.
+    def duplicates(self, planned: Sequence[PlannedSplit]) -> dict[str, str]:
+        """Return the rows of some plans that are to be left out, as `removed_rows` gives them."""
+        rows: dict[str, list[PairedRow]] = {}
+        for split in planned:
+            columns = (split.table[name].to_pylist() for name in ("id", "role", "class_id"))
+            rows.setdefault(split.split_key, []).extend(
+                PairedRow(split.split_key, row_id, ROLES[role], class_id)
+                for row_id, role, class_id in zip(*columns, strict=True)
+                if row_id in self.digests
+            )
+        known = {key for key, split_rows in rows.items() if {row.role for row in split_rows} == {KNOWN_ROLE}}
+        everything = [row for split_rows in rows.values() for row in split_rows]
+        pairs = [*_equal(everything, self.digests), *self._near(rows, known)]
+        if self.pixel_digests:
+            # Generated images have a digest over pixels as their content digest.
+            pairs += _equal(everything, self.digests | self.pixel_digests)
+        return removed_rows(pairs, {key for key in known if key.endswith("/train")})
 
-        Args:
-            planned: the plans.
-            keeps_pixels: whether the pixels of a split (`config/split`) are wanted, too.
+    def _near(self, rows: Mapping[str, Sequence[PairedRow]], known: Set[str]) -> Iterator[Pair]:
+        """Yield the near-duplicates in the splits that a release's table compares."""
+        for key, of in compared_by_similarity(self.run.benchmark, rows, known):
+            from builders.duplicates.search import find_pairs  # only here are its imports paid for
+
+            sides = [np.stack([self.pixels[row.id] for row in rows[side]]) for side in (key, of)]
+            found = find_pairs(*sides, advance=lambda _: None)
+            numbers = zip(found.queries.tolist(), found.references.tolist(), found.distances.tolist(), strict=True)
+            for query, reference, distance in numbers:
+                if rows[key][query].id != rows[of][reference].id:
+                    yield pair_of(rows[key][query], rows[of][reference], distance)
+
+    def read(self, planned: Sequence[PlannedSplit]) -> None:
+        """Read the images of some plans that were not read yet.
 
         Raises:
             BuildError: an image is missing or unreadable (unless partial builds are allowed), or the disk refuses.
         """
-        unread = [part for split in planned if (part := self._unread(split)) is not None]
+        unread = []
+        for split in planned:
+            ids = split.table["id"].to_pylist()
+            mask = np.array([name not in self.seen for name in ids], bool)
+            self.seen.update(ids)
+            if mask.any():
+                rows, table = split.rows[mask], split.table.filter(pa.array(mask))
+                unread.append(dataclasses.replace(split, chosen=rows, listing=as_listed(rows, table)))
         if not unread:
             return
-        work = ShardWork(self.run, self.indexes)
-        ready = work.generate(self.locate(unread))
+        work = ShardWork(self.run, self.build.indexes)
+        ready = work.generate(locate_splits(self.build, unread))
         self._read_copied([split for split in ready.values() if split.image_generator is None], work)
-        for key, split in ready.items():
-            if split.image_generator is not None:
-                generated = split.table.filter(pc.equal(split.table["unreadable"], ""))
+        for key, located in ready.items():
+            if located.image_generator is not None:
+                generated = located.table.filter(pc.equal(located.table["unreadable"], ""))
                 self._add_digests(generated)
-                if keeps_pixels(key):
+                if are_compared(self.run.benchmark, key):
                     self.pixels |= zip(generated["id"].to_pylist(), work.pixels(generated), strict=True)
-
-    def _unread(self, split: PlannedSplit) -> PlannedSplit | None:
-        """Return the part of a plan whose images were not read yet; None where all were."""
-        ids = split.table["id"].to_pylist()
-        mask = np.array([name not in self.seen for name in ids], bool)
-        self.seen.update(ids)
-        if not mask.any():
-            return None
-        rows, table = split.rows[mask], split.table.filter(pa.array(mask))
-        return dataclasses.replace(split, chosen=rows, listing=as_listed(rows, table))
 
     def _read_copied(self, splits: Sequence[ReadPlan], work: ShardWork) -> None:
         """Read images that are not generated, as shards without pixels; those that an earlier run read are there."""
         parts: list[Path] = []
         tasks: list[ShardTask] = []
         for split in splits:
-            name = hashlib.sha256("\n".join([split.digest, str(self.run.request.decode)]).encode()).hexdigest()[:16]
-            plan = self.folder / f"{name}.arrow"
+            name = hashlib.sha256(f"{split.digest}\n{self.run.decode}".encode()).hexdigest()[:16]
+            plan_file = self.folder / f"{name}.arrow"
             split.unpack()
             for shard in range(split.shards):
-                part = self.folder / f"{name}-{shard:05d}.parquet"
-                parts.append(part)
-                if not part.exists():
-                    tasks.append(work.task(split, shard, plan=plan, data=None, part=part))
-            if any(task.plan == plan for task in tasks):
-                write_arrow(plan, split.table)
+                parts.append(self.folder / f"{name}-{shard:05d}.parquet")
+                if not parts[-1].exists():
+                    tasks.append(work.task(split, shard, plan=plan_file, data=None, part=parts[-1]))
+            if any(task.plan == plan_file for task in tasks):
+                write_arrow(plan_file, split.table)
         self.run.meter.step("looking for duplicates", sum(task.stop - task.start for task in tasks))
         self.run.executor.run(tasks, self.run.meter.advance)
         for part in parts:

@@ -5,7 +5,6 @@ Tested by `tests/builders/plan/test_planner.py`.
 
 from __future__ import annotations
 
-import dataclasses
 import itertools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,7 +14,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.declare.benchmark import Benchmark, Classes, ClassesOf, Config, FirstClasses, Split
+from builders.declare.benchmark import Benchmark, ClassesOf, Config
 from builders.declare.quotas import Rows
 from builders.declare.ranking import Key, first_of_each, in_rank_order
 from builders.sources.base import SourceIndex
@@ -52,59 +51,30 @@ class IndexArrays:
 
     def rows(self, class_ids: Sequence[str], partitions: Sequence[str]) -> Rows:
         """Return ascending row numbers of the images of some classes in some partitions."""
-        in_classes = np.isin(self.class_ids, list(class_ids))
-        return np.concatenate(
-            [np.empty(0, np.int64)]
-            + [
-                np.flatnonzero(in_classes[self.class_codes[start:stop]]) + start
-                for start, stop in self._bounds(partitions)
-            ]
-        )
+        rows = self.index.rows_of(partitions)
+        chosen: Rows = rows[np.isin(self.class_ids, list(class_ids))[self.class_codes[rows]]]
+        return chosen
 
     def inside(self, rows: Rows, partitions: Sequence[str]) -> npt.NDArray[np.bool_]:
         """Mask of the rows that are in some partitions."""
         return np.isin(self.partitions, list(partitions))[self.index.piece_of(rows)]
-
-    def available(self, partitions: Sequence[str]) -> int:
-        """Count the images in some partitions."""
-        return sum(stop - start for start, stop in self._bounds(partitions))
 
     def ids(self, rows: Rows) -> pa.Array:
         """Return the source ids of some rows."""
         ids = self.index.take(["source_id"], rows)["source_id"].combine_chunks()
         return pa.concat_arrays(ids.chunks) if isinstance(ids, pa.ChunkedArray) else ids
 
-    def values(self, column: str) -> npt.NDArray[np.float64]:
-        """Return the values of one of the source's own columns of numbers."""
-        values: npt.NDArray[np.float64] = self.index.table[column].to_numpy().astype(np.float64)
-        return values
-
-    def _bounds(self, partitions: Sequence[str]) -> list[tuple[int, int]]:
-        """Return the first row of each of some partitions, and the first row behind it."""
-        bounds = itertools.pairwise(self.index.starts.tolist())
-        return [b for b, name in zip(bounds, self.partitions, strict=True) if name in partitions]
-
-    def mask(self, rows: Rows) -> npt.NDArray[np.bool_]:
-        """Mask of some rows over all images."""
-        mask = np.zeros(len(self.class_codes), np.bool_)
-        mask[rows] = True
-        return mask
+    def named(self, rows: Rows, ids: Sequence[str] | pa.Array, *, by_name: bool = False) -> Rows:
+        """Return those rows that have some source ids, or these as the last part of their ids."""
+        own_ids = names_of(self.ids(rows)) if by_name else self.ids(rows)
+        mask = pc.is_in(own_ids, value_set=pa.array(ids, pa.string()))
+        named: Rows = rows[mask.to_numpy(zero_copy_only=False)]
+        return named
 
     def tally(self, rows: Rows) -> npt.NDArray[np.int64]:
         """Count ascending rows by partition and class; shape (partitions, classes)."""
         bounds = itertools.pairwise(np.searchsorted(rows, self.index.starts).tolist())
         return np.array([self.sizes(rows[start:stop]) for start, stop in bounds])
-
-    def tally_all(self, partitions: Sequence[str]) -> npt.NDArray[np.int64]:
-        """Count all images of some partitions by partition and class; shape (partitions, classes)."""
-        bounds = zip(itertools.pairwise(self.index.starts.tolist()), self.partitions, strict=True)
-        width = len(self.class_ids)
-        return np.array(
-            [
-                np.bincount(self.class_codes[start : stop if name in partitions else start], minlength=width)
-                for (start, stop), name in bounds
-            ]
-        )
 
     def sizes(self, rows: Rows) -> npt.NDArray[np.int64]:
         """Count rows by class."""
@@ -133,67 +103,18 @@ class KeyedRanks:
         """Put rows in the order of their digests, given their words."""
         return rows[in_rank_order(words, lambda tied: self.key.digests(self.view.ids(rows[tied])))]
 
+    def first(self, rows: Rows, quotas: npt.NDArray[np.int64]) -> Rows:
+        """Return the first rows of each class, up to its quota; takes and returns ascending rows.
 
-def first_by_rank(view: IndexArrays, rows: Rows, quotas: npt.NDArray[np.int64], ranks: KeyedRanks) -> Rows:
-    """Return the first rows of each class by rank, up to its quota; takes and returns ascending rows.
-
-    After every block only rows that can be among the first are kept, so memory follows the quotas.
-    """
-    first, words = np.empty(0, np.int64), np.empty(0, np.uint64)
-    for start in range(0, len(rows), _RANKED_TOGETHER):
-        block = rows[start : start + _RANKED_TOGETHER]
-        first, words = np.concatenate([first, block]), np.concatenate([words, ranks.words(block)])
-        mask = view.mask(first_of_each(view.class_codes, ranks.ordered(first, words), quotas))[first]
-        first, words = first[mask], words[mask]
-    return first
-
-
-@dataclass(frozen=True)
-class RankedCandidates:
-    """The images that a split may take (`builders.declare.quotas.Candidates`), in the order of its keyed ranks."""
-
-    view: IndexArrays
-    rows: Rows
-    ranks: KeyedRanks
-    partitions: Sequence[str]
-
-    @property
-    def class_ids(self) -> npt.NDArray[np.str_]:
-        """Ids of the source's classes."""
-        return self.view.class_ids
-
-    @property
-    def class_codes(self) -> npt.NDArray[np.integer]:
-        """The class of every image of the source."""
-        return self.view.class_codes
-
-    def sizes(self) -> npt.NDArray[np.int64]:
-        """Count the images of each class."""
-        return self.view.sizes(self.rows)
-
-    def first(self, quotas: npt.NDArray[np.int64]) -> Rows:
-        """Return the first images of each class by rank, up to its quota."""
-        return first_by_rank(self.view, self.rows, quotas, self.ranks)
-
-    def by_partition(self) -> Sequence[RankedCandidates]:
-        """Return the candidates of each partition."""
-        rows = self.rows
-        return [dataclasses.replace(self, rows=rows[self.view.inside(rows, [name])]) for name in self.partitions]
-
-    def values(self, column: str) -> npt.NDArray[np.float64]:
-        """Return a column of the source's own numbers."""
-        return self.view.values(column)
-
-    def ids(self, rows: Rows) -> npt.NDArray[np.str_]:
-        """Return the source ids of some rows."""
-        return np.array(self.view.ids(rows).to_pylist(), dtype=np.str_)
-
-    def listed(self, ids: Sequence[str], *, by_name: bool) -> Rows:
-        """Return the candidates with some source ids, or with these as the last part of their ids."""
-        own_ids = self.view.ids(self.rows)
-        mask = pc.is_in(names_of(own_ids) if by_name else own_ids, value_set=pa.array(ids, pa.string()))
-        rows: Rows = self.rows[mask.to_numpy(zero_copy_only=False)]
-        return rows
+        After every block only rows that can be among the first are kept, so memory follows the quotas.
+        """
+        first, words = np.empty(0, np.int64), np.empty(0, np.uint64)
+        for start in range(0, len(rows), _RANKED_TOGETHER):
+            block = rows[start : start + _RANKED_TOGETHER]
+            first, words = np.concatenate([first, block]), np.concatenate([words, self.words(block)])
+            mask = np.isin(first, first_of_each(self.view.class_codes, self.ordered(first, words), quotas))
+            first, words = first[mask], words[mask]
+        return first
 
 
 def names_of(ids: pa.Array) -> pa.Array:
@@ -214,34 +135,6 @@ class Adopted:
     oodness: tuple[float, ...] | None = None
 
 
-def decided_classes(classes: Classes) -> list[str]:
-    """Return the sorted ids of the classes with a given decision, before any draw."""
-    return sorted(decided.class_id for decided in classes.candidates())
-
-
-def class_ids(classes: Classes, *, seed: int) -> list[str]:
-    """Return the sorted ids of the classes with a given decision, or of those drawn if there is a draw."""
-    names = decided_classes(classes)
-    draw = classes.draw
-    if draw is None:
-        return names
-    ranked = [names[i] for i in Key(seed, *draw.key.split("/")).order(pa.array(names))]
-    group_of = {decided.class_id: decided.group if draw.of_each_group else "" for decided in classes.candidates()}
-    members: dict[str, list[str]] = {}
-    for name in ranked:
-        members.setdefault(group_of[name], []).append(name)
-    drawn = {name for group in members.values() for name in group[: draw.count]}
-    return [name for name in names if (name in drawn) is not draw.rest]
-
-
-def split_classes(split: Split, *, seed: int) -> list[str]:
-    """Return the sorted ids of the classes that a split draws from by rule."""
-    if isinstance(split.classes, Classes):
-        return class_ids(split.classes, seed=seed)
-    all_classes = sorted(split.source.classes())
-    return all_classes[: split.classes.count] if isinstance(split.classes, FirstClasses) else all_classes
-
-
 @dataclass(frozen=True)
 class Draws:
     """The draws of a benchmark: keyed by a seed, and replaced where a copy of the published benchmark was adopted.
@@ -257,21 +150,21 @@ class Draws:
         """Return the ids of the classes that a split or part draws from, by rule or as adopted."""
         if key in self.adopted:
             return list(self.adopted[key].class_ids)
-        return split_classes(self.benchmark.by_key()[key][1], seed=self.seed)
+        return self.benchmark.by_key()[key][1].class_ids(self.seed)
 
-    def label_names(self, config: Config) -> list[str]:
+    def label_names(self, config: Config) -> tuple[str, ...]:
         """Return the names of a config's `label` column, in order: the sorted ids of its in-distribution classes.
 
         If these are drawn, an adopted split of the same classes replaces the draw. All classes of a source keep
         the owner's order, which is that of the models' outputs.
         """
         if isinstance(config.labels, ClassesOf):
-            return list(config.labels.source.classes())
-        if config.labels.draw is not None and self.adopted:
+            return tuple(config.labels.source.classes())
+        if config.labels.draw is not None:
             for key, (_, split) in self.benchmark.by_key().items():
                 if split.classes == config.labels and key in self.adopted:
-                    return sorted(self.adopted[key].class_ids)
-        return class_ids(config.labels, seed=self.seed)
+                    return tuple(sorted(self.adopted[key].class_ids))
+        return tuple(config.labels.drawn(self.seed))
 
     def rank(self, key: str) -> Key:
         """Return the key by which a split (`config/split`) ranks ids."""

@@ -5,15 +5,13 @@ Tested by `tests/builders/broad/test_adopted.py`.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
-import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from builders.declare.benchmark import Originals
+from builders.declare.quotas import Rows
 from builders.errors import BuildError
 from builders.sources.base import SourceIndex
 
@@ -23,12 +21,11 @@ ORIGINAL_ID = "original_id"
 
 def original_ids(index: SourceIndex, partitions: Sequence[str]) -> pa.Array:
     """Return the sorted ids of the originals of some partitions, each once."""
-    columns = [piece.table[ORIGINAL_ID] for piece in index.pieces if piece.partition in partitions]
-    ids = pa.chunked_array([chunk for column in columns for chunk in column.chunks], pa.string()).unique()
+    ids = index.take([ORIGINAL_ID], index.rows_of(partitions))[ORIGINAL_ID].combine_chunks().unique()
     return ids.take(pc.array_sort_indices(ids))
 
 
-def companion_rows(index: SourceIndex, partition: str, source_ids: pa.ChunkedArray) -> npt.NDArray[np.int64]:
+def companion_rows(index: SourceIndex, partition: str, source_ids: pa.ChunkedArray) -> Rows:
     """Return the rows of a partition's images that are made of the given originals, in their order.
 
     Raises:
@@ -42,7 +39,7 @@ def companion_rows(index: SourceIndex, partition: str, source_ids: pa.ChunkedArr
             f"{index.source.title} in {index.root} has no image in {partition} that is made of {missing[0]}, nor of "
             f"{len(missing) - 1:,} others. Give the edition that the publisher used ({index.source.edition})."
         )
-    rows: npt.NDArray[np.int64] = positions.to_numpy().astype(np.int64) + index.starts[number]
+    rows: Rows = positions.to_numpy().astype("int64") + index.starts[number]
     return rows
 
 
@@ -59,16 +56,10 @@ def missing_originals(quota: Originals, derived: SourceIndex, source: SourceInde
 
 
 def shared_originals(quota: Originals, derived: SourceIndex) -> str:
-    """Say whether some partitions share their originals, and how many a class has."""
+    """Say whether some partitions share their originals."""
     sets = {name: set(original_ids(derived, [name]).to_pylist()) for name in quota.partitions}
     originals, common = set.union(*sets.values()), set.intersection(*sets.values())
     if originals == common:
-        shared = f"all {len(sets)} partitions share the same {len(originals):,} originals"
-    else:
-        counts = ", ".join(f"{name} {len(ids):,}" for name, ids in sets.items())
-        shared = f"the partitions do not share all originals: {len(originals):,} in total, "
-        shared += f"{len(common):,} in all ({counts})"
-    classes = dict(zip(derived.table[ORIGINAL_ID].to_pylist(), derived.table["class_id"].to_pylist(), strict=True))
-    sizes = Counter(Counter(classes[image] for image in originals).values())
-    by_class = ", ".join(f"{images} in {number:,}" for images, number in sorted(sizes.items()))
-    return f"{shared}; images a class: {by_class} {'class' if sizes.total() == 1 else 'classes'}"
+        return f"all {len(sets)} partitions share the same {len(originals):,} originals"
+    counts = ", ".join(f"{name} {len(ids):,}" for name, ids in sets.items())
+    return f"the partitions do not share all originals: {len(originals):,} in total, {len(common):,} in all ({counts})"

@@ -15,11 +15,11 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from builders.declare.benchmark import Config, Count, Split, group_name, split_of
+from builders.declare.benchmark import Config, Count, Split, split_of
 from builders.declare.quotas import Rows
-from builders.plan.candidates import Draws, IndexArrays, KeyedRanks, RankedCandidates, first_by_rank
+from builders.plan.candidates import Draws, IndexArrays, KeyedRanks
 from builders.plan.originals import original_ids
-from builders.plan.tables import Accounts, planned_table, reasons_by_class, row_ids
+from builders.plan.tables import counted, one_by_one, planned_table, reasons_by_class, row_ids, strays
 from builders.release.tables import Exclusion
 from builders.sources.base import SourceIndex
 from builders.storage.parquet import BLOCK, spilled
@@ -90,54 +90,47 @@ def plan(
         splits: keys of `Benchmark.by_key`.
         limit_per_class: keep only this many images per class, the first by keyed rank.
         withdrawn: the reason by row id for rows that may no longer be published; no other rows take their place.
-        duplicates: ids of rows that are never drawn, by `group_name`, each with the id of the row that shows its
+        duplicates: ids of rows that are never drawn, by `Benchmark.group`, each with the id of the row that shows its
             picture; other rows take their place.
 
     Returns:
         One plan for each of `splits`, in that order.
     """
-    planner = _Planner(draws, indexes, limit_per_class, withdrawn or {}, duplicates or {})
-    return [planner.plan(key) for key in splits]
+    planner = _Planner(draws, indexes, duplicates or {})
+    return [planner.plan(key, limit_per_class, withdrawn or {}) for key in splits]
 
 
 class _Planner:
     """Plans splits of one benchmark, and caches selections, because splits may take the rest of another split."""
 
     def __init__(
-        self,
-        draws: Draws,
-        indexes: Mapping[str, SourceIndex],
-        limit_per_class: int | None,
-        withdrawn: Mapping[str, str],
-        duplicates: Mapping[str, Mapping[str, str]],
+        self, draws: Draws, indexes: Mapping[str, SourceIndex], duplicates: Mapping[str, Mapping[str, str]]
     ) -> None:
         self.draws, self.benchmark = draws, draws.benchmark
-        self.declared = self.benchmark.by_key()
         self.views = {key: IndexArrays(index) for key, index in indexes.items()}
         self.words: dict[tuple[str, str], npt.NDArray[np.uint64]] = {}
-        self.limit = limit_per_class
-        self.withdrawn = withdrawn
         self.duplicates = duplicates
-        self.selected: dict[str, Rows] = {}
+        self.selected: dict[str, tuple[Rows, Rows]] = {}
 
-    def plan(self, key: str) -> PlannedSplit:
-        config, split = self.declared[key]
-        view, adopted = self.views[split.source.key], self.draws.adopted.get(key)
-        duplicates = self.duplicates.get(group_name(self.benchmark, config.name), {})
-        drawn = self.select(key)
-        withdrawn = self.named(split, drawn, self.withdrawn)
-        chosen = publishable = drawn[~view.mask(withdrawn)[drawn]]
-        if self.limit is not None:
-            chosen = first_by_rank(view, publishable, np.full(len(view.class_ids), self.limit), self.ranks(key))
-        duplicated = self.named(split, self.candidates(key), duplicates) if duplicates else drawn[:0]
-        accounts = Accounts(key, split, view)
-        before = self.benchmark.drawn_before(key)
-        reasons = reasons_by_class(split, view.names, self.draws.classes(key), adopted, before)
-        counted = accounts.by_class(np.sort(np.concatenate([drawn, duplicated])), reasons)
-        if self.limit is not None:
-            counted += accounts.beyond_limit(publishable, chosen, self.limit)
-        counted += accounts.strays()
-        labels = tuple(self.draws.label_names(config))
+    def plan(self, key: str, limit: int | None, withdrawn: Mapping[str, str]) -> PlannedSplit:
+        config, split = self.benchmark.by_key()[key]
+        view, adopted, class_ids = self.views[split.source.key], self.draws.adopted.get(key), self.draws.classes(key)
+        drawn, duplicated = self.select(key)
+        taken_back = _named(view, split, drawn, withdrawn)
+        chosen = publishable = _without(drawn, taken_back)
+        if limit is not None:
+            chosen = self.ranks(key).first(publishable, np.full(len(view.class_ids), limit))
+        inside = view.index.rows_of(split.partitions)
+        accounted = np.sort(np.concatenate([drawn, duplicated]))
+        reasons = reasons_by_class(split, view.names, class_ids, adopted, self.benchmark.drawn_before(key))
+        beyond = dict.fromkeys(view.names, ("limit-per-class", f"first {limit} by keyed rank"))
+        excluded = [
+            *counted(key, split, view, view.tally(inside) - view.tally(accounted), reasons),
+            *counted(key, split, view, view.tally(publishable) - view.tally(chosen), beyond),
+            *strays(key, split, view),
+        ]
+        duplicates = self.duplicates.get(self.benchmark.group(config.name), {})
+        labels = self.draws.label_names(config)
         return PlannedSplit(
             key=key,
             config=config,
@@ -147,55 +140,49 @@ class _Planner:
             chosen=chosen,
             listing=functools.cache(functools.partial(self.listing, key, chosen, labels)),
             classes=int(np.count_nonzero(view.sizes(chosen))),
-            available=view.available(split.partitions),
+            available=len(inside),
             excluded=(
-                *sorted(counted, key=lambda e: (e.source, e.partition, e.class_id, e.image, e.rule)),
-                *accounts.one_by_one(withdrawn, self.withdrawn, rule="withdrawn"),
-                *accounts.one_by_one(duplicated, duplicates, rule="duplicate"),
+                *sorted(excluded, key=lambda e: (e.source, e.partition, e.class_id, e.image, e.rule)),
+                *one_by_one(key, split, view, taken_back, "withdrawn", withdrawn),
+                *one_by_one(key, split, view, duplicated, "duplicate", duplicates),
             ),
         )
 
     def listing(self, key: str, chosen: Rows, labels: tuple[str, ...]) -> tuple[Rows, pa.Table]:
         """Return a split's rows in the order of its ranks, and their table."""
-        config, split = self.declared[key]
+        config, split = self.benchmark.by_key()[key]
         view, adopted, ranks = self.views[split.source.key], self.draws.adopted.get(key), self.ranks(key)
         rows = ranks.ordered(chosen, ranks.words(chosen))
         blocks = (rows[start : start + BLOCK] for start in range(0, max(len(rows), 1), BLOCK))
         return rows, spilled(planned_table(config, split, view, block, labels, adopted) for block in blocks)
 
-    def candidates(self, key: str) -> Rows:
-        """Return the ascending rows of the images that a split may draw."""
-        _, split = self.declared[key]
-        return self.views[split.source.key].rows(self.draws.classes(key), split.partitions)
+    def select(self, key: str) -> tuple[Rows, Rows]:
+        """Return the ascending rows of a split's quota, and of its candidates that are duplicates; selected once.
 
-    def select(self, key: str) -> Rows:
-        """Return the ascending rows of a split's quota, before a limit and withdrawn rows; selected once."""
+        The quota is taken before a limit and withdrawn rows.
+        """
         if key in self.selected:
             return self.selected[key]
-        config, split = self.declared[key]
-        view, adopted = self.views[split.source.key], self.draws.adopted.get(key)
-        candidates = self.candidates(key)
-        duplicates = self.duplicates.get(group_name(self.benchmark, config.name), {})
-        candidates = candidates[~view.mask(self.named(split, candidates, duplicates))[candidates]]
-        source_ids = None if adopted is None else adopted.source_ids
-        adopted_ids = None if source_ids is None else pa.array(source_ids, pa.string())
-        allowed = adopted_ids
-        if allowed is None and (originals := split.originals) is not None:
-            allowed = original_ids(self.views[originals.of.key].index, originals.partitions)
-        if allowed is not None:
-            keep = pc.is_in(view.ids(candidates), value_set=allowed)
-            candidates = candidates[keep.to_numpy(zero_copy_only=False)]
+        config, split = self.benchmark.by_key()[key]
+        view, adopted, originals = self.views[split.source.key], self.draws.adopted.get(key), split.originals
+        candidates = view.rows(self.draws.classes(key), split.partitions)
+        duplicates = self.duplicates.get(self.benchmark.group(config.name), {})
+        duplicated = _named(view, split, candidates, duplicates)
+        rows = _without(candidates, duplicated)
+        if adopted is not None and adopted.source_ids is not None:
+            rows = view.named(rows, adopted.source_ids)
         else:
+            if originals is not None:
+                rows = view.named(rows, original_ids(self.views[originals.of.key].index, originals.partitions))
             for first in self.benchmark.drawn_before(key):
-                candidates = candidates[~view.mask(self.select(first))[candidates]]
-        if adopted_ids is None:
-            candidates = split.quota.take(RankedCandidates(view, candidates, self.ranks(key), split.partitions))
-        self.selected[key] = candidates
-        return candidates
+                rows = _without(rows, self.select(first)[0])
+            rows = split.quota.take(rows, self.ranks(key), split.partitions)
+        self.selected[key] = rows, duplicated
+        return self.selected[key]
 
     def ranks(self, key: str) -> KeyedRanks:
         """Return the ranks by which a split draws its images, and in whose order its rows are."""
-        _, split = self.declared[key]
+        _, split = self.benchmark.by_key()[key]
         view = self.views[split.source.key]
         if not split.ranked_as:
             return KeyedRanks(view, self.draws.rank(split_of(key)))
@@ -206,11 +193,15 @@ class _Planner:
             self.words[words_key] = KeyedRanks(view, rank).words(np.arange(view.index.num_rows))
         return KeyedRanks(view, rank, self.words[words_key])
 
-    def named(self, split: Split, rows: Rows, ids: Mapping[str, str]) -> Rows:
-        """Return those rows whose ids are among the given ones."""
-        if not ids:
-            return rows[:0]
-        own_ids = row_ids(split, self.views[split.source.key].ids(rows))
-        mask = pc.is_in(own_ids, value_set=pa.array(list(ids), pa.string()))
-        named: Rows = rows[mask.to_numpy(zero_copy_only=False)]
-        return named
+
+def _without(rows: Rows, others: Rows) -> Rows:
+    return rows[np.isin(rows, others, invert=True)] if len(others) else rows
+
+
+def _named(view: IndexArrays, split: Split, rows: Rows, ids: Mapping[str, str]) -> Rows:
+    """Return those rows whose ids in the release are among the given ones."""
+    if not ids:
+        return rows[:0]
+    mask = pc.is_in(row_ids(split, view.ids(rows)), value_set=pa.array(list(ids), pa.string()))
+    named: Rows = rows[mask.to_numpy(zero_copy_only=False)]
+    return named

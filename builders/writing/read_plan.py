@@ -61,6 +61,11 @@ class ReadPlan:
         return self.parts[0].split.image_generator
 
     @property
+    def is_sealed(self) -> bool:
+        """Whether the release has sealed residuals of the images, which their batches make."""
+        return self.image_generator is not None and self.image_generator.sealed is not None
+
+    @property
     def shards(self) -> int:
         """Number of shards."""
         return len(self.starts) - 1

@@ -7,7 +7,7 @@ import pytest
 from builders.commands.build import WORKER_IMPORTS
 from builders.executors.local import LocalExecutor
 from builders.imagenet_benchmark import BENCHMARK
-from builders.pipeline.build_plan import BuildRequest, Run
+from builders.pipeline.build_plan import Run
 from builders.pipeline.from_sources import prepare
 from builders.pipeline.run import write_release
 from builders.sources.base import Expected, open_source
@@ -46,10 +46,9 @@ def build_demo(roots, out, *, benchmark=BENCHMARK, workers=1, executor=None, **c
     It runs on this machine's cores if no executor is given.
     """
     values = {"out": out, "splits": benchmark.ready(), "roots": roots, "seed": 0, "allow_partial": True, "demo": True}
-    request = BuildRequest(**(values | changes))
     local = LocalExecutor(workers, preload=WORKER_IMPORTS)
     with TerminalMeter(quiet=True) as meter, executor or local as executor:
-        return as_json(write_release(prepare(Run.of(benchmark, request, executor, meter))))
+        return as_json(write_release(prepare(Run(benchmark, executor, meter, **(values | changes)))))
 
 
 def files_of(root):

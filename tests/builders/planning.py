@@ -12,7 +12,7 @@ class NoTasks:
 
 
 def planning_run(benchmark, request, notes=None):
-    """A run whose notes go to a list, or nowhere."""
+    """A run with some choices, whose notes go to a list, or nowhere."""
     meter = TerminalMeter(quiet=True)
     meter.note = (lambda text: None) if notes is None else notes.append
-    return Run.of(benchmark, request, NoTasks(), meter)
+    return Run(benchmark, NoTasks(), meter, **request)

@@ -14,7 +14,6 @@ from builders.generate import batches
 from builders.generate.contract import SourceImage
 from builders.generate.exact.corruptions import corruption
 from builders.generate.extra import _installed
-from builders.pipeline.build_plan import compared_with
 from builders.plan.candidates import Draws
 from builders.plan.planner import plan
 from builders.release.manifest import read_manifest
@@ -148,7 +147,7 @@ def test_all_19_corruptions_can_be_built_at_any_severity(release, imagenet, tmp_
 
 def test_without_duplicates_only_what_is_built_is_compared():
     splits = ["broad-reference/test", "broad-corruptions-more/fog_3"]
-    compared = set(compared_with(BENCHMARK, splits))
+    compared = set(BENCHMARK.compared_with(splits))
     assert compared == {*(set(BENCHMARK.usual()) & set(BENCHMARK.ready())), "broad-corruptions-more/fog_3"}
     # What needs a model cannot be looked at without it, and takes no part unless it is built.
     assert not any(BENCHMARK.needs(key) for key in compared)
@@ -219,7 +218,7 @@ def test_a_demo_without_the_extra_leaves_corruptions_out_and_says_so(flags, tmp_
         pass
 
     def reached(run):
-        raise ReachedError(run.request.splits, compared_with(run.benchmark, run.request.splits))
+        raise ReachedError(run.splits, run.benchmark.compared_with(run.splits))
 
     monkeypatch.setattr("builders.commands.build.prepare", reached)
     monkeypatch.setattr("builders.commands.build.demo_sources", lambda *_, **__: {})

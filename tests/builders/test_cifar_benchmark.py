@@ -19,7 +19,7 @@ from builders.duplicates.search import THRESHOLD
 from builders.errors import BuildError
 from builders.generate.exact.noise import gaussian_noise
 from builders.generate.exact.resize import FIXED_RESIZE, LSUN_FIX_RESIZE, fixed_resize, lsun_fix
-from builders.plan.candidates import Draws, class_ids
+from builders.plan.candidates import Draws
 from builders.plan.planner import plan
 from builders.release import images
 from builders.release.duplicates import read_pairs
@@ -84,8 +84,8 @@ def test_two_classes_of_each_superclass_are_known_and_three_are_near(planned):
 
 def test_another_seed_draws_other_classes():
     labels = BENCHMARK.configs[0].labels
-    assert class_ids(labels, seed=0) != class_ids(labels, seed=1)
-    assert len(class_ids(labels, seed=1)) == 40
+    assert labels.drawn(0) != labels.drawn(1)
+    assert len(labels.drawn(1)) == 40
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from builders.facets_benchmark import BENCHMARK, main
 from builders.pipeline.from_index import plan_published
 from builders.pipeline.published import Published
 from builders.pipeline.run import write_release
-from builders.plan.candidates import Draws, IndexArrays, KeyedRanks, RankedCandidates
+from builders.plan.candidates import Draws, IndexArrays, KeyedRanks
 from builders.plan.planner import plan
 from builders.release.duplicates import listed_comparisons
 from builders.release.manifest import read_manifest
@@ -127,7 +127,7 @@ def test_the_authors_grades_would_give_the_papers_sun397_rows(indexes):
     split = BENCHMARK.by_key()["facets-t1/validation.sun397_known"][1]
     everything = view.rows(list(view.names), ("images",))
     ranks = KeyedRanks(view, Key(0, "facets-t1", "validation"))
-    assert len(split.quota.take(RankedCandidates(view, everything, ranks, split.partitions))) == 54_381
+    assert len(split.quota.take(everything, ranks, split.partitions)) == 54_381
     # Half to even, as Python rounds: an odd count gives its spare image to either split.
     assert [round(n * 0.5) for n in (1, 2, 3, 5, 7)] == [0, 1, 2, 2, 4]
 

@@ -229,7 +229,7 @@ def _sun(names):
 
 
 def test_listed_images_that_a_source_lacks_are_counted_and_named():
-    quota = Listed("mos_sun", 10_000, by_name=True)
+    quota = Listed(10_000, "mos_sun", by_name=True)
     names = sorted(lists.load_list("mos_sun"))
     index = _sun(names[1:])
     assert missing_listed(quota, index, ("images",), list(index.source.classes())) == [
@@ -246,7 +246,7 @@ def test_a_listed_name_that_a_source_has_twice_is_reported():
     extra = named_index(index.source, {"images": {f"{other[1:]}/{names[0]}": other}}).pieces[0]
     table = pa.concat_tables([piece.table, extra.table]).unify_dictionaries()
     index = dataclasses.replace(index, pieces=(dataclasses.replace(piece, table=table),))
-    quota = Listed("mos_sun", 10_000, by_name=True)
+    quota = Listed(10_000, "mos_sun", by_name=True)
     assert missing_listed(quota, index, ("images",), list(index.source.classes())) == [
         "SUN397, images: has 10,001 images with the 10,000 listed names"
     ]
@@ -256,7 +256,7 @@ def test_images_of_other_classes_do_not_count_as_missing(demo):
     """ImageNet-200's validation is listed with that of ImageNet-1k, whose other classes a copy may lack."""
     source = BENCHMARK.by_key()["openood-imagenet200/validation"][1].source
     ids = {path: wnid for path, wnid in lists.load_list("openood_validation").items() if wnid in lists.imagenet_r()}
-    quota = Listed("openood_validation", 1_000)
+    quota = Listed(1_000, "openood_validation")
     index = named_index(source, {"val": ids})
     assert missing_listed(quota, index, ("val",), lists.imagenet_r()) == []
     assert missing_listed(quota, index, ("val",), list(source.classes()))[0].startswith(

@@ -16,7 +16,6 @@ from builders.card import card
 from builders.card.facts import MOST_CLASSES
 from builders.card.metadata import croissant_text, front_matter
 from builders.card.words import RULE_MEANINGS
-from builders.plan.candidates import class_ids
 from builders.registry import BENCHMARKS
 from builders.release.layout import shard_path
 from builders.release.manifest import read_manifest
@@ -99,7 +98,7 @@ def test_features_are_those_of_a_card_that_lists_them(cifar_release, tmp_path, c
     for split, rows in after.items():
         assert rows.features == before[split].features
         assert list(rows.features) == list(before[split].features)
-        assert rows.features["label"].names == class_ids(BENCHMARKS["cifar"].configs[0].labels, seed=0)
+        assert rows.features["label"].names == BENCHMARKS["cifar"].configs[0].labels.drawn(0)
         assert next(iter(rows)) == next(iter(before[split]))
     assert len(text) < (listing / "README.md").stat().st_size
 

@@ -18,7 +18,7 @@ import pytest
 from builders import imagenet_benchmark
 from builders.errors import BuildError
 from builders.executors.local import LocalExecutor
-from builders.pipeline.build_plan import BuildRequest, Run
+from builders.pipeline.build_plan import Run
 from builders.pipeline.from_index import plan_published
 from builders.pipeline.from_sources import prepare
 from builders.pipeline.published import Published
@@ -63,11 +63,11 @@ def small(tmp_path_factory):
 def food(demo, tmp_path_factory):
     """A release of one split of the demo, with the state of its build, and the functions that build it."""
     out = tmp_path_factory.mktemp("food") / "release"
-    request = BuildRequest(
+    request = dict(
         out, (FOOD,), {"food101": demo["food101"]}, seed=0, allow_partial=True, demo=True, limit_per_class=2
     )
     with TerminalMeter(quiet=True) as meter, LocalExecutor(1) as executor:
-        planned = prepare(Run.of(imagenet_benchmark.BENCHMARK, request, executor, meter))
+        planned = prepare(Run(imagenet_benchmark.BENCHMARK, executor, meter, **request))
         write_release(planned)
         yield planned
 
@@ -166,12 +166,11 @@ def code_of(run):
 
 @MANY
 def test_build(food, tried, chosen):
-    out = food.run.request.out
+    out = food.run.out
     taken = chosen(out)
 
     def run(root):
-        request = dataclasses.replace(food.run.request, out=root)
-        plan = dataclasses.replace(food, run=dataclasses.replace(food.run, request=request))
+        plan = dataclasses.replace(food, run=dataclasses.replace(food.run, out=root))
         return code_of(lambda: write_release(plan))
 
     assert set(tried(out)(taken, run).values()) == {0, 2}
@@ -179,12 +178,11 @@ def test_build(food, tried, chosen):
 
 @MANY
 def test_materialize(food, tried, chosen):
-    request = food.run.request
-    taken = chosen(request.out)
+    taken = chosen(food.run.out)
 
     def run(root):
         published = Published(root, "imagenet")
-        arguments = (request.roots, root.parent / "out", food.run.meter, food.run.executor)
+        arguments = (food.run.roots, root.parent / "out", food.run.meter, food.run.executor)
         return code_of(lambda: write_release(plan_published(published, *arguments)))
 
-    assert set(tried(request.out)(taken, run).values()) == {0, 2}
+    assert set(tried(food.run.out)(taken, run).values()) == {0, 2}

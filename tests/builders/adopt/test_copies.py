@@ -1,4 +1,3 @@
-import dataclasses
 import json
 import os
 import shutil
@@ -10,9 +9,8 @@ import pytest
 from builders.adopt.copies import adopt, adoption_digest
 from builders.errors import BuildError
 from builders.imagenet_benchmark import BENCHMARK, main
-from builders.pipeline.build_plan import BuildRequest
 from builders.pipeline.from_sources import prepare
-from builders.plan.candidates import Adopted, class_ids
+from builders.plan.candidates import Adopted
 from builders.sources.base import open_source
 from taxonomy import decisions
 from tests.builders.conftest import build_demo, files_of
@@ -22,7 +20,7 @@ from tests.builders.planning import planning_run
 DECLARED = BENCHMARK.by_key()
 SPLITS = tuple(DECLARED)
 EVALUATION = ("imagenet/validation", "imagenet/test", "imagenet/near_ood")
-KNOWN = class_ids(BENCHMARK.configs[0].labels, seed=0)
+KNOWN = BENCHMARK.configs[0].labels.drawn(0)
 NEAR = "imagenet/near_ood"
 NEAR_SET = "test/near-imagenet200"
 NEAR_CLASSES = ("n01440764", "n01530575", "n01532829")
@@ -80,10 +78,16 @@ def indexes(demo):
 
 def planned(roots, copy, splits=SPLITS, seed=0, notes=None, **changes):
     """Plan with an adopted copy; returns the planned splits by name."""
-    request = BuildRequest(
-        out=copy.parent / "unused", splits=splits, roots=roots, seed=seed, allow_partial=True, demo=True, adopt=copy
-    )
-    prepared = prepare(planning_run(BENCHMARK, dataclasses.replace(request, **changes), notes))
+    request = {
+        "out": copy.parent / "unused",
+        "splits": splits,
+        "roots": roots,
+        "seed": seed,
+        "allow_partial": True,
+        "demo": True,
+        "adopt": copy,
+    }
+    prepared = prepare(planning_run(BENCHMARK, request | changes, notes))
     return {split.key: split for split in prepared.planned}
 
 

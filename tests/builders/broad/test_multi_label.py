@@ -11,14 +11,14 @@ from datasets import load_dataset
 
 from builders.broad.multi_label import MULTI_LABEL
 from builders.broad_benchmark import BENCHMARK, main
-from builders.declare.benchmark import Benchmark, DeclarationError, Largest
+from builders.declare.benchmark import Largest
 from builders.declare.ranking import even_shares
 from builders.demo.write import MARKER
 from builders.executors.local import LocalExecutor
 from builders.pipeline.from_index import plan_published
 from builders.pipeline.published import Published
 from builders.pipeline.run import write_release
-from builders.plan.candidates import Draws, IndexArrays, RankedCandidates
+from builders.plan.candidates import Draws, IndexArrays, KeyedRanks
 from builders.plan.completeness import agreement
 from builders.plan.planner import plan
 from builders.sources.base import PartitionIndex, SourceIndex, open_source
@@ -78,14 +78,9 @@ def test_cocomagenet_is_what_a_plain_loop_finds(index, coco, count):
     assert numbers(drawn(index, count, 1)[SEVERAL]) == set(coco_oracle.cocomagenet(coco, count))
 
 
-UNRANKED = None
-
-
 def taken(split, view, rows):
-    return split.quota.take(RankedCandidates(view, rows, UNRANKED, split.partitions))
-
-
-"""Ranks of images that are drawn by their values alone."""
+    """Images that are drawn by their values alone, without a key."""
+    return split.quota.take(rows, KeyedRanks(view, None), split.partitions)
 
 
 def test_the_other_reading_ranks_by_last_objects(index, coco):
@@ -179,16 +174,6 @@ def test_of_equal_values_the_lesser_id_is_taken_whatever_the_order():
     assert len(taken(everything, view, np.arange(5))) == 4  # what has none is never taken
 
 
-def test_columns_are_declared_and_have_numbers():
-    split = MULTI_LABEL.splits[0]
-    for by in ("licence", "third_area"):
-        wrong = dataclasses.replace(
-            MULTI_LABEL, splits=(dataclasses.replace(split, quota=Largest(5, by)), MULTI_LABEL.splits[1])
-        )
-        with pytest.raises(DeclarationError, match=f"COCO 2017 has no column of numbers {by} "):
-            Benchmark("x", "x", "1.0.0", 0, "p", "c", (wrong,))
-
-
 def test_a_release_has_the_portions_and_is_whole(release, coco, capsys):
     assert verify.main([str(release)]) == 0
     assert "is whole: 2 splits, 92 rows" in capsys.readouterr().out
@@ -208,16 +193,13 @@ def test_a_release_has_the_portions_and_is_whole(release, coco, capsys):
 
 def test_the_build_compares_with_the_authors_lists(index):
     planned = list(drawn(index, 10, 2_000).values())
-    several, alone = (agreement(Draws(BENCHMARK, 0), split, split.split.authors, index) for split in planned)
+    several, alone = (agreement(Draws(BENCHMARK, 0), split, index) for split in planned)
     assert several.startswith(
         f"{SEVERAL}: 10 of its 10 images are on the authors' list of 2,000, of which the source has 40; by "
         "second_object_area it would be 10"
     )
     # The banana of no list is the 52nd.
     assert alone.startswith(f"{ALONE}: 51 of its 52 images are on the authors' list of 2,000, of which")
-    assert alone.endswith(
-        "; other numbers than the list's: backpack 3 (58), banana 4 (157), broccoli 3 (157) and 14 more"
-    )
 
 
 def test_an_equal_draw_has_no_other_numbers(index):
@@ -226,7 +208,7 @@ def test_an_equal_draw_has_no_other_numbers(index):
     (planned,) = plan(Draws(BENCHMARK, 0), {"coco2017": index}, splits=(ALONE,))
     rows = dict(zip(*(planned.table[name].to_pylist() for name in ("source_id", "class_id")), strict=True))
     equal = dataclasses.replace(split, authors=dataclasses.replace(split.authors, listed=lambda: rows))
-    text = agreement(Draws(BENCHMARK, 0), dataclasses.replace(planned, split=equal), equal.authors, index)
+    text = agreement(Draws(BENCHMARK, 0), dataclasses.replace(planned, split=equal), index)
     # The last object of the image 200365 has no area.
     assert text == (
         f"{ALONE}: 52 of its 52 images are on the authors' list of 52; by largest_object_area it would be 51"

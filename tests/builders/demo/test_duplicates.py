@@ -13,7 +13,6 @@ from builders.cifar_benchmark import BENCHMARK as CIFAR
 from builders.demo.duplicates import COPIES, DUPLICATES, EQUAL_PIXELS
 from builders.facets_benchmark import BENCHMARK as FACETS
 from builders.imagenet_benchmark import BENCHMARK as IMAGENET
-from builders.pipeline.build_plan import BuildRequest
 from builders.pipeline.from_sources import prepare
 from taxonomy import tables
 from tests.builders.cifar_layouts import cifar100_batch
@@ -103,14 +102,14 @@ def planned(demo):
     """For each benchmark, or config of FACETS, the roles of its rows by id, with seed 0."""
     roles_by_scope = collections.defaultdict(dict)
     for benchmark in (IMAGENET, CIFAR, FACETS):
-        request = BuildRequest(
-            out=Path("unused"),
-            splits=tuple(benchmark.parts()),
-            roots=demo,
-            seed=0,
-            allow_partial=True,
-            demo=True,
-        )
+        request = {
+            "out": Path("unused"),
+            "splits": tuple(benchmark.parts()),
+            "roots": demo,
+            "seed": 0,
+            "allow_partial": True,
+            "demo": True,
+        }
         for split in prepare(planning_run(benchmark, request)).planned:
             scope = split.config.name if benchmark.roles_by_config else benchmark.name
             roles_by_scope[scope] |= dict.fromkeys(split.table["id"].to_pylist(), split.split.role)

@@ -357,16 +357,3 @@ def test_recorded_images_that_are_not_the_published_ones_are_refused(release, pu
     message = f"{shard} in the published release is not of shard 0 of toy-synthetic/redrawn, or not as its"
     assert message in capsys.readouterr().err
     assert not (tmp_path / "out" / shard).exists()
-
-
-def test_columns_that_do_not_fit_are_refused_when_they_are_declared():
-    benchmark = toy.toy_benchmark()
-    (config,) = (c for c in benchmark.configs if c.name == "toy-synthetic")
-    drawn, redrawn = config.splits
-    without = dataclasses.replace(redrawn, generator=dataclasses.replace(toy.REDRAWN, columns=()))
-    with pytest.raises(ValueError, match=r"toy-synthetic/redrawn: it lacks the column seed of another split"):
-        dataclasses.replace(benchmark, configs=(dataclasses.replace(config, splits=(drawn, without)),))
-    other = dataclasses.replace(toy.SEED, type="string")
-    other = dataclasses.replace(redrawn, generator=dataclasses.replace(toy.REDRAWN, columns=(other,)))
-    with pytest.raises(ValueError, match=r"toy-synthetic: two different columns have the name seed"):
-        dataclasses.replace(benchmark, configs=(dataclasses.replace(config, splits=(drawn, other)),))

@@ -23,7 +23,7 @@ from builders.executors.local import LocalExecutor
 from builders.generate import batches, sealed
 from builders.generate.contract import Generated, Generator, Weights
 from builders.generate.exact.resize import FIXED_RESIZE
-from builders.pipeline.build_plan import BuildRequest, Run
+from builders.pipeline.build_plan import Run
 from builders.pipeline.from_sources import prepare
 from builders.pipeline.run import write_release
 from builders.release.schema import PREPARED_SHA256, Column
@@ -228,13 +228,12 @@ def build_toy(photographs, out, *, splits=(), workers=1, gpus=1, benchmark=None,
     """Build the toy, on this machine's cores if no executor is given; returns the manifest."""
     benchmark = benchmark or toy_benchmark()
     keys = [key for key in benchmark.parts() if not splits or key in splits or key.split("/")[0] in splits]
-    request = BuildRequest(
-        out, tuple(keys), {"caltech256": photographs}, seed=0, **({"allow_partial": True, "demo": True} | changes)
-    )
+    request = {"out": out, "splits": tuple(keys), "roots": {"caltech256": photographs}, "seed": 0}
+    request |= {"allow_partial": True, "demo": True} | changes
     before = batches._BATCH_BYTES
     batches._BATCH_BYTES = BATCH
     try:
         with TerminalMeter(quiet=True) as meter, executor or LocalExecutor(workers, gpus=gpus) as executor:
-            return write_release(prepare(Run.of(benchmark, request, executor, meter)))
+            return write_release(prepare(Run(benchmark, executor, meter, **request)))
     finally:
         batches._BATCH_BYTES = before

@@ -13,9 +13,7 @@ import pytest
 
 from builders.errors import BuildError
 from builders.imagenet_benchmark import BENCHMARK
-from builders.pipeline.build_plan import BuildRequest
 from builders.pipeline.from_sources import prepare
-from builders.plan.candidates import class_ids
 from builders.release.schema import ROLES
 from builders.release.tables import read_excluded
 from builders.writing import shards
@@ -64,7 +62,7 @@ def test_every_split_loads_plain_and_streaming_with_the_same_rows(key, release, 
     for row in plain:
         assert row["image"].width > 0
         assert ROLES[row["role"]] == entry["role"]
-    assert plain.features["label"].names == class_ids(BENCHMARK.configs[0].labels, seed=0)
+    assert plain.features["label"].names == BENCHMARK.configs[0].labels.drawn(0)
     assert set(plain.features) - {"image"} == set(index.features)
 
 
@@ -428,9 +426,15 @@ def test_a_split_without_rows_is_refused_also_where_less_is_allowed(demo, tmp_pa
 
 
 def test_the_least_limit_leaves_every_split_rows(demo, tmp_path):
-    request = BuildRequest(
-        out=tmp_path, splits=SPLITS, roots=demo, seed=0, allow_partial=True, demo=True, limit_per_class=1
-    )
+    request = {
+        "out": tmp_path,
+        "splits": SPLITS,
+        "roots": demo,
+        "seed": 0,
+        "allow_partial": True,
+        "demo": True,
+        "limit_per_class": 1,
+    }
     assert all(len(split.rows) for split in prepare(planning_run(BENCHMARK, request)).planned)
 
 

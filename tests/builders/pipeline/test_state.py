@@ -6,7 +6,6 @@ import pytest
 
 from builders.errors import BuildError
 from builders.imagenet_benchmark import BENCHMARK
-from builders.pipeline.build_plan import BuildRequest
 from builders.pipeline.state import State, locked
 from builders.release.layout import Layout
 from tests.builders.planning import planning_run
@@ -17,10 +16,10 @@ ADOPTED, PLANS = {"imagenet/test": ""}, {"imagenet/test": "ab" * 32}
 @pytest.fixture
 def run(tmp_path):
     """A run into a folder where a run like it recorded its state."""
-    request = BuildRequest(out=tmp_path, splits=(), roots={}, seed=0, allow_partial=True, demo=True)
+    request = {"out": tmp_path, "splits": (), "roots": {}, "seed": 0, "allow_partial": True, "demo": True}
     earlier_run = planning_run(BENCHMARK, request)
     earlier_run.layout.state.mkdir()
-    State(earlier_run, ADOPTED).record(PLANS)
+    State(earlier_run, ADOPTED, {}).record(PLANS)
     return earlier_run
 
 
@@ -30,15 +29,15 @@ def path_of(run):
 
 
 def read(run):
-    state = State(run, ADOPTED)
-    state.check({})
+    state = State(run, ADOPTED, {})
+    state.check()
     state.record(PLANS)
 
 
 def test_a_state_that_was_recorded_is_read(run):
     read(run)
     with pytest.raises(BuildError, match="changed since imagenet/test was planned"):
-        State(run, {}).record({"imagenet/test": "cd" * 32})
+        State(run, {}, {}).record({"imagenet/test": "cd" * 32})
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,6 @@ from builders.declare.benchmark import PaperCount
 from builders.facets_benchmark import BENCHMARK as FACETS
 from builders.generate.exact.resize import FIXED_RESIZE
 from builders.imagenet_benchmark import BENCHMARK, main
-from builders.pipeline.build_plan import compared_with
 from builders.pipeline.without_duplicates import removed_rows
 from builders.release.duplicates import PairedRow, pair_of, read_pairs
 from builders.release.manifest import read_manifest
@@ -48,8 +47,8 @@ def test_the_rule():
 
 
 def test_what_is_compared_does_not_depend_on_the_splits_that_are_built():
-    assert compared_with(BENCHMARK, ("imagenet/test",)) == tuple(BENCHMARK.parts())
-    assert compared_with(FACETS, ("facets-t1/test",)) == ("facets-t1/validation", "facets-t1/test")
+    assert BENCHMARK.compared_with(("imagenet/test",)) == tuple(BENCHMARK.parts())
+    assert FACETS.compared_with(("facets-t1/test",)) == ("facets-t1/validation", "facets-t1/test")
 
 
 @pytest.fixture(scope="module")

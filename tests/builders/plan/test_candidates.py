@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from builders.declare.ranking import Key, in_rank_order
 from builders.plan import candidates
-from builders.plan.candidates import IndexArrays, KeyedRanks, first_by_rank
+from builders.plan.candidates import IndexArrays, KeyedRanks
 from builders.sources.base import PartitionIndex, Source, SourceIndex, partition_table
 
 KEY = Key(7, "c", "s")
@@ -54,7 +54,7 @@ def test_the_first_of_each_class_do_not_depend_on_how_many_are_ranked_together(s
         for together in (2, 1 << 20):
             candidates._RANKED_TOGETHER = together
             view = view_of(sizes)
-            taken = first_by_rank(view, np.arange(len(names)), limits_by_code, KeyedRanks(view, KEY))
+            taken = KeyedRanks(view, KEY).first(np.arange(len(names)), limits_by_code)
             assert taken.tolist() == sorted(expected)
     finally:
         candidates._RANKED_TOGETHER = before
@@ -72,5 +72,3 @@ def test_ranks_that_are_known_are_those_that_are_computed():
 def test_images_are_counted_by_partition_and_class():
     view = view_of([5, 4])
     assert view.tally(np.array([1, 2, 6, 8])).tolist() == [[1, 1], [0, 2]]
-    assert view.tally_all(["p1"]).tolist() == [[0, 0], [2, 2]]
-    assert view.available(["p0", "p1"]) == 9

@@ -10,15 +10,14 @@ from builders.cifar_benchmark import BENCHMARK as CIFAR
 from builders.declare.benchmark import AllImages
 from builders.facets_benchmark import BENCHMARK as FACETS
 from builders.imagenet_benchmark import BENCHMARK as IMAGENET
-from builders.plan.candidates import split_classes
 from builders.plan.completeness import count_shortfalls
 from builders.sources.base import PARTITION_SCHEMA, PartitionIndex, SourceIndex, open_source
 from builders.sources.registry import SOURCES
 from taxonomy import tables
 from tests.builders.trees import tree
 
-CALTECH45 = split_classes(IMAGENET.by_key()["imagenet/far_ood_caltech45"][1], seed=0)
-PLACES82 = split_classes(IMAGENET.by_key()["imagenet/far_ood_places82"][1], seed=0)
+CALTECH45 = IMAGENET.by_key()["imagenet/far_ood_caltech45"][1].class_ids(0)
+PLACES82 = IMAGENET.by_key()["imagenet/far_ood_places82"][1].class_ids(0)
 CLUTTER = "257.clutter"
 
 
@@ -45,7 +44,7 @@ def parts_with_counts():
         for part, (_, split) in benchmark.by_key().items():
             for partition in split.partitions:
                 if split.source.on_disk and split.source.expected()[partition].per_class:
-                    needed = tuple(split_classes(split, seed=0))
+                    needed = tuple(split.class_ids(0))
                     ids.setdefault((split.source.key, partition, needed), f"{part}-{partition}")
     return [pytest.param(*place, id=name) for place, name in ids.items()]
 

@@ -19,7 +19,7 @@ from builders.declare.benchmark import (
     PerClass,
 )
 from builders.imagenet_benchmark import BENCHMARK
-from builders.plan.candidates import Draws, class_ids, decided_classes
+from builders.plan.candidates import Draws
 from builders.plan.completeness import count_shortfalls
 from builders.plan.planner import plan
 from builders.registry import BENCHMARKS
@@ -66,7 +66,7 @@ def test_splits_that_share_classes_share_no_image(planned):
 
 
 def test_training_and_validation_are_all_training_images_of_the_known_classes(planned, indexes):
-    known = set(class_ids(BENCHMARK.configs[0].labels, seed=0))
+    known = set(BENCHMARK.configs[0].labels.drawn(0))
     table = indexes["imagenet"].table.to_pylist()
     expected = {
         f"imagenet/{row['source_id']}" for row in table if row["partition"] == "train" and row["class_id"] in known
@@ -138,7 +138,7 @@ def test_every_unknown_class_of_every_config_was_looked_at():
                     continue
                 assert config.overlaps, f"{key} has unknown classes, and its config declares no overlaps"
                 by_rule = isinstance(split.classes, AllClasses)
-                classes = list(split.source.classes()) if by_rule else decided_classes(split.classes)
+                classes = list(split.source.classes()) if by_rule else split.classes.ids()
                 missing = overlaps.not_looked_at(config.overlaps, split.source.key, classes)
                 assert not missing, f"{key}: nobody looked at {missing[:5]}; add them to overlaps_by_hand.csv"
                 compared += len(classes)
