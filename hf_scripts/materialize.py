@@ -14,16 +14,7 @@ import click
 from builders.cli.build_options import BuildFlags, parse_flags
 from builders.cli.console import aligned_lines, check_json, exit_code, json_option, print_document
 from builders.cli.executor_flags import EXECUTOR_FLAGS, EXECUTOR_OPTIONS
-from builders.cli.source_flags import (
-    cache_option,
-    missing_sources,
-    refuse_wrong_folders,
-    source_folders,
-    source_options,
-    source_places,
-    sources_file_hint,
-    sources_option,
-)
+from builders.cli.source_flags import cache_option, source_options, source_roots, sources_option
 from builders.cli.split_choice import chosen_splits, splits_option
 from builders.commands.summary import loading_line
 from builders.errors import BuildError, os_errors_as_build_errors
@@ -155,16 +146,7 @@ def _roots(configs: Sequence[Published], flags: BuildFlags, meter: TerminalMeter
             if source.on_disk:
                 needing.setdefault(source, []).append(published.config)
                 partitions[source] = tuple(dict.fromkeys([*partitions.get(source, ()), *used]))
-    places = source_places(needing, flags)
-    refuse_wrong_folders(places)
-    missing = [source for source in needing if source not in places]
-    if missing:
-        names = dict.fromkeys(config for source in missing for config in needing[source])
-        need = "needs a folder for each of its" if len(names) == 1 else "need a folder for each of their"
-        lines = [f"{', '.join(names)} {need} sources. Missing:"]
-        lines += missing_sources((source, ", ".join(needing[source])) for source in missing)
-        raise BuildError("\n".join([*lines, f"{sources_file_hint(missing[0])}."]))
-    return source_folders(places, partitions, flags, meter.note)
+    return source_roots({s: ", ".join(of) for s, of in needing.items()}, partitions, flags, meter.note)
 
 
 def make_command() -> click.Command:

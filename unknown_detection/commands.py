@@ -63,51 +63,28 @@ _BUILD, _CHECK, _SHARE, _EVALUATE = "Build a release", "Look into it", "Share it
 BUILDER, FOLDERS = "builders.commands.benchmark", "builders.commands.folder"
 """The modules with the commands of a declared benchmark, and of one that is declared for a person's folders."""
 
+_BENCHMARKS = {
+    "imagenet": "The unified benchmark on ImageNet-200 (Kim, Koo and Hwang).",
+    "cifar": "The unified benchmark on CIFAR-40 (Kim, Koo and Hwang).",
+    "facets": "FACETS: is a class one of Places365?",
+    "broad": "BROAD: kinds of shift from ImageNet-1k.",
+    "openood": "OpenOOD v1.5 on ImageNet, MOS's four sets, ImageNet-OOD.",
+    "folder": "A benchmark of your own folders of images.",
+}
+
 COMMANDS = (
     Command(
         "sources", "builders.commands.sources", "List the source datasets: where to get them, what is here.", _BUILD
     ),
-    Command(
-        "build imagenet",
-        "builders.imagenet_benchmark",
-        "The unified benchmark on ImageNet-200 (Kim, Koo and Hwang).",
-        _BUILD,
-        made_in=BUILDER,
-    ),
-    Command(
-        "build cifar",
-        "builders.cifar_benchmark",
-        "The unified benchmark on CIFAR-40 (Kim, Koo and Hwang).",
-        _BUILD,
-        made_in=BUILDER,
-    ),
-    Command(
-        "build facets",
-        "builders.facets_benchmark",
-        "FACETS: is a class one of Places365?",
-        _BUILD,
-        made_in=BUILDER,
-    ),
-    Command(
-        "build broad",
-        "builders.broad_benchmark",
-        "BROAD: kinds of shift from ImageNet-1k.",
-        _BUILD,
-        made_in=BUILDER,
-    ),
-    Command(
-        "build openood",
-        "builders.openood_benchmark",
-        "OpenOOD v1.5 on ImageNet, MOS's four sets, ImageNet-OOD.",
-        _BUILD,
-        made_in=BUILDER,
-    ),
-    Command(
-        "build folder",
-        "builders.folder_benchmark",
-        "A benchmark of your own folders of images.",
-        _BUILD,
-        made_in=FOLDERS,
+    *(
+        Command(
+            f"build {name}",
+            f"builders.{name}_benchmark",
+            summary,
+            _BUILD,
+            made_in=FOLDERS if name == "folder" else BUILDER,
+        )
+        for name, summary in _BENCHMARKS.items()
     ),
     Command("verify", "hf_scripts.verify", "Check every digest, row and image, of a folder or on the Hub.", _CHECK),
     Command("audit", "builders.commands.audit", "Find overlaps, duplicates and artifacts that spoil results.", _CHECK),

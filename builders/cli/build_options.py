@@ -20,9 +20,9 @@ from builders.cli.source_flags import (
     Place,
     cache_option,
     default_cache,
+    listed_places,
     parse_source_place,
     recognised_partitions,
-    source_places,
     sources_option,
 )
 from builders.cli.split_choice import splits_option
@@ -251,7 +251,7 @@ def apply_variants(benchmark: Benchmark, flags: BuildFlags) -> tuple[Benchmark, 
     for variant in benchmark.variants:
         usual, other = variant.instead_of, variant.source
         if usual is not None and other is not None and not flags.demo and variant.name not in variants:
-            root = source_places([usual], flags).get(usual) if other.key not in folders else None
+            root = listed_places(flags).get(usual.key) if other.key not in folders else None
             held = [any(recognised_partitions(s, root)) for s in (usual, other)] if isinstance(root, Path) else []
             if held == [False, True]:
                 click.echo(f"{root} holds {other.title}, not {usual.title}: read as with --{variant.name}", err=True)

@@ -9,7 +9,7 @@ import contextlib
 import difflib
 import os
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from builders.hub.place import PREFIX, HubPlace, parse_place
 from builders.sources.titles import TITLES
 from builders.storage.paths import as_path, store_of
 from builders.storage.text_files import read_text_lines
+from unknown_detection.words import quantity
 
 if TYPE_CHECKING:
     from builders.cli.build_options import BuildFlags
@@ -82,47 +83,35 @@ cache_option: Callable[[Any], Any] = click.option(
 )
 
 
-def refuse_wrong_folders(places: Mapping[Source, Place]) -> None:
-    """Refuse folders that do not exist, all in one message and before anything is indexed or downloaded.
-
-    Raises:
-        BuildError: there are such folders.
-    """
-    wrong = {
-        source: "is a file, not a folder" if place.exists() else "does not exist"
-        for source, place in places.items()
-        if not isinstance(place, HubPlace) and not store_of(place).is_folder(place)
-    }
-    if not wrong:
-        return
-    listed = [f"--{source.key} {one_line(places[source])} {why}" for source, why in wrong.items()]
-    if len(listed) == 1:
-        (source,) = wrong
-        raise BuildError(
-            f"{source.title}: there is no folder {one_line(places[source])}. Give the right one with --{source.key}."
-        )
-    head = f"{len(listed)} sources have no folder where they are said to be:"
-    raise BuildError("\n".join([head, *listed, "Give the right ones by these flags or in the sources file."]))
-
-
-def source_folders(
-    places: Mapping[Source, Place],
+def source_roots(
+    needing: Mapping[Source, str],
     partitions: Mapping[Source, Sequence[str]],
     flags: BuildFlags,
     log: Callable[[str], object],
+    closing: str = "",
 ) -> dict[str, Path]:
     """Return a folder for each source, by its key; what is on the Hub is downloaded, what is in a store is not.
 
     Args:
-        places: where each source is. Folders are checked first.
+        needing: the sources that have to be there, each with what needs it, in words.
         partitions: the partitions that are needed of each.
-        flags: the build's; a dry run downloads nothing, and refuses what the cache lacks.
+        flags: the build's, which say where the sources are; a dry run downloads nothing, and refuses what the cache
+            lacks.
         log: prints a line.
+        closing: what may be done otherwise, for the message that sources are missing.
 
     Raises:
-        BuildError: a folder does not exist, or something cannot be downloaded.
+        BuildError: a source has no folder, also one that is given and not needed, or it cannot be downloaded.
     """
-    refuse_wrong_folders(places)
+    listed = listed_places(flags)
+    places = {source: listed[source.key] for source in needing if source.key in listed}
+    refuse_wrong_folders({**flags.folders, **{source.key: place for source, place in places.items()}})
+    if missing := [source for source in needing if source not in places]:
+        lines = [f"No folder was given for {quantity(len(missing), 'source')} of these splits:"]
+        for source in missing:
+            lines += missing_source(source, needing[source])
+        example = f'{SOURCES_FILE}, a line such as {missing[0].key} = "DIR" for each'
+        raise BuildError("\n".join([*lines, f"Folders can also be listed once in {example}.{closing}"]))
     roots = {source.key: place for source, place in places.items() if not isinstance(place, HubPlace)}
     remote = {source: place for source, place in places.items() if isinstance(place, HubPlace)}
     if not remote:
@@ -135,14 +124,48 @@ def source_folders(
             source: mirror.mirror_files(source, place, partitions.get(source, ()), flags.cache, log)
             for source, place in remote.items()
         }
-    absent = {source: files for source, files in downloads.items() if files.missing}
+    absent = [f"{source.key}: {files.describe()}" for source, files in downloads.items() if files.missing]
     if flags.dry_run and absent:
-        lines = [f"{source.key}: {files.describe()}" for source, files in absent.items()]
-        head = "A dry run downloads nothing, and the cache lacks files to plan from. A build would download"
-        raise BuildError("\n".join([f"{head}:", *lines, "Leave out --dry-run, or give folders."]))
+        head = "A dry run downloads nothing, and the cache lacks files to plan from. A build would download:"
+        raise BuildError("\n".join([head, *absent, "Leave out --dry-run, or give folders."]))
     for source, files in downloads.items():
         roots[source.key] = mirror.download_mirror(source, files, log, quiet=flags.quiet)
     return roots
+
+
+def refuse_wrong_folders(places: Mapping[str, Place]) -> None:
+    """Refuse folders that do not exist, all in one message and before anything is indexed or downloaded.
+
+    Raises:
+        BuildError: there are such folders.
+    """
+    wrong = {
+        key: "is a file, not a folder" if place.exists() else "does not exist"
+        for key, place in places.items()
+        if not isinstance(place, HubPlace) and not store_of(place).is_folder(place)
+    }
+    listed = [f"--{key} {one_line(places[key])} {why}" for key, why in wrong.items()]
+    if len(listed) == 1:
+        (key,) = wrong
+        title = TITLES.get(key, key)
+        raise BuildError(f"{title}: there is no folder {one_line(places[key])}. Give the right one with --{key}.")
+    if listed:
+        head = f"{len(listed)} sources have no folder where they are said to be:"
+        raise BuildError("\n".join([head, *listed, "Give the right ones by these flags or in the sources file."]))
+
+
+def missing_source(source: Source, needing: str) -> list[str]:
+    """Describe a source that has no folder: what needs it, where to get it, and the accepted layouts."""
+    obtain = source.obtain
+    lines = [f"--{source.key} DIR  {source.title}, for {needing}"]
+    if obtain is not None:
+        lines.append(f"    get it from {obtain.page}: {obtain.steps}")
+        if obtain.is_plain:
+            lines.append(f"    or run python -m builders.commands.sources get {source.key} --into DIR")
+        if obtain.mirror is not None and obtain.mirror.at:
+            gate = ", once your account has accepted its terms" if obtain.mirror.gated else ""
+            lines.append(f"    or give --{source.key} {obtain.mirror.at}{gate}")
+    return [f"  {line}" for line in (*lines, *(f"    {layout}" for layout in source.layouts))]
 
 
 SOURCES_FILE = Path("sources.toml")
@@ -214,14 +237,9 @@ def _placed(key: str, value: str, path: Path) -> Place:
         ) from error
 
 
-def source_places(sources: Iterable[Source], flags: BuildFlags) -> dict[Source, Place]:
-    """Return the places of some sources by flags or the sources file; sources that neither names are missing.
-
-    Raises:
-        BuildError: as for `listed_sources`.
-    """
-    listed = {**listed_sources(flags.sources), **flags.folders}
-    return {source: listed[source.key] for source in sources if source.key in listed}
+def listed_places(flags: BuildFlags) -> dict[str, Place]:
+    """Return the places of sources by flags or the sources file, by source key; raises as `listed_sources`."""
+    return {**listed_sources(flags.sources), **flags.folders}
 
 
 def refuse_sources_of_demo(flags: BuildFlags, log: Callable[[str], object]) -> None:
@@ -239,30 +257,3 @@ def refuse_sources_of_demo(flags: BuildFlags, log: Callable[[str], object]) -> N
         )
     if SOURCES_FILE.is_file():
         log(f"--demo makes up all sources; {SOURCES_FILE} is not read")
-
-
-def missing_sources(missing: Iterable[tuple[Source, str]]) -> list[str]:
-    """Describe the sources that have no folder: who needs them, where to get them, and the accepted layouts."""
-    lines = []
-    for source, needing in missing:
-        lines.append(f"  --{source.key} DIR  {source.title}, for {needing}")
-        lines += [f"      get it from {source.obtain.page}: {source.obtain.steps}"] if source.obtain else []
-        lines += [f"      {way}" for way in _shorter_ways(source)]
-        lines += [f"      {layout}" for layout in source.layouts]
-    return lines
-
-
-def sources_file_hint(source: Source) -> str:
-    """Say how to list the folders for all later commands, with a source as the example."""
-    return f'Folders can also be listed once in {SOURCES_FILE}, a line such as {source.key} = "DIR" for each'
-
-
-def _shorter_ways(source: Source) -> list[str]:
-    """List the ways to get a source with one command or one flag."""
-    obtain, ways = source.obtain, []
-    if obtain is not None and obtain.is_plain:
-        ways.append(f"or run python -m builders.commands.sources get {source.key} --into DIR")
-    if obtain is not None and obtain.mirror is not None and obtain.mirror.at:
-        gate = ", once your account has accepted its terms" if obtain.mirror.gated else ""
-        ways.append(f"or give --{source.key} {obtain.mirror.at}{gate}")
-    return ways

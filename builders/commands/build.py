@@ -24,14 +24,7 @@ from builders.cli.build_options import (
     replaced_configs,
 )
 from builders.cli.console import check_json, print_document
-from builders.cli.source_flags import (
-    missing_sources,
-    refuse_sources_of_demo,
-    refuse_wrong_folders,
-    source_folders,
-    source_places,
-    sources_file_hint,
-)
+from builders.cli.source_flags import refuse_sources_of_demo, source_roots
 from builders.cli.split_choice import is_selected, parse_split_names, refuse_unknown_splits
 from builders.commands.summary import built_text, dry_run_document, dry_run_text
 from builders.declare.benchmark import Benchmark, Listed, Settings, Split, split_of
@@ -48,7 +41,6 @@ from builders.sources.base import Source
 from builders.storage.paths import store_of
 from unknown_detection.durable import make_folder
 from unknown_detection.terminal.progress import TerminalMeter
-from unknown_detection.words import quantity
 
 WORKER_IMPORTS = ("builders.declare.benchmark", "builders.generate.task", "builders.writing.shards", "numpy.ma")
 """All that a build's workers use, and no declared benchmark: the one that runs as `__main__` has another name in them.
@@ -289,18 +281,9 @@ def given_sources(
     Raises:
         BuildError: a source has no folder, or something cannot be downloaded.
     """
-    needing = _on_disk(benchmark, splits)
-    places = source_places(needing, flags)
-    flagged = {source: flags.folders[source.key] for source in benchmark.sources() if source.key in flags.folders}
-    refuse_wrong_folders(flagged | places)  # also of sources that these splits do not need
-    missing = [source for source in needing if source not in places]
-    if missing:
-        lines = [f"No folder was given for {quantity(len(missing), 'source')} of these splits:"]
-        lines += missing_sources((source, _in_few_words(benchmark, needing[source])) for source in missing)
-        lines.append(f"{sources_file_hint(missing[0])}. Or choose --splits, or try the demo sources:")
-        lines.append(f"  {module} --demo --out build/unknown-detection")
-        raise BuildError("\n".join(lines))
-    return source_folders(places, benchmark.partitions(benchmark.parts_of(splits)), flags, note)
+    needing = {source: _in_few_words(benchmark, parts) for source, parts in _on_disk(benchmark, splits).items()}
+    closing = f" Or choose --splits, or try the demo sources:\n  {module} --demo --out build/unknown-detection"
+    return source_roots(needing, benchmark.partitions(benchmark.parts_of(splits)), flags, note, closing)
 
 
 def _in_few_words(benchmark: Benchmark, parts: Sequence[str]) -> str:

@@ -7,19 +7,131 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import click
 
 from builders.cli.console import aligned_lines, exit_code
-from builders.cli.source_flags import listed_sources, sources_option
-from builders.commands.source_overview import HEADINGS, MAY_PUBLISH, describe_source
+from builders.cli.source_flags import listed_sources, recognised_partitions, sources_option
 from builders.errors import BuildError, os_errors_as_build_errors
 from builders.fetch.get import cautions, free_bytes, get, needed_bytes, states, toml_line
+from builders.hub.place import HubPlace
+from builders.registry import BENCHMARKS
 from builders.sources.base import Source
 from builders.sources.registry import SOURCES
+from builders.storage.paths import store_of
 from unknown_detection.help import HelpGroup, no_sync_option
+from unknown_detection.words import byte_text
+
+MAY_PUBLISH: Mapping[str, str] = {"open": "images", "gated": "images, not publicly", "ids-only": "ids only"}
+"""What a licence lets one publish, in a few words."""
+
+_LICENCE = 32
+"""Characters of a licence's name in the table; `show` and `--json` have all of it."""
+
+
+@dataclass(frozen=True)
+class Overview:
+    """One source, and its copy on this machine.
+
+    `needed_by` are the splits that need it, by benchmark, and by a variant's flag behind the benchmark's name.
+    `folder` is where the copy is, or an address on the Hub. `folder_exists` is None on the Hub, or in a store that was
+    not asked; `partitions` are those that were recognised there, None if nobody looked.
+    """
+
+    source: Source
+    needed_by: Mapping[str, tuple[str, ...]]
+    folder: Path | HubPlace | None = None
+    folder_exists: bool | None = None
+    partitions: tuple[str, ...] | None = None
+
+    @property
+    def size(self) -> str:
+        """Bytes of the owner's files together, as far as their sizes are published."""
+        sizes = [file.size for file in self.source.obtain.files] if self.source.obtain else []
+        if not sum(sizes):
+            return "not published"
+        return byte_text(sum(sizes)) + ("" if all(sizes) else " and more")
+
+    @property
+    def ways(self) -> str:
+        """Ways to get it: the command `get`, the Hub, or by hand."""
+        obtain = self.source.obtain
+        ways = ["get"] if obtain and obtain.is_plain else []
+        if obtain and obtain.mirror and obtain.mirror.at:
+            ways.append("Hub (account)" if obtain.mirror.gated else "Hub")
+        return ", ".join(ways) or "by hand"
+
+    @property
+    def location(self) -> str:
+        """Whether it is on this machine."""
+        if self.folder is None:
+            return "no"
+        if self.folder_exists is False:
+            return f"no folder {self.folder}"
+        if self.partitions is None:
+            return str(self.folder)
+        return f"{self.folder} ({', '.join(self.partitions) or 'not recognised'})"
+
+    def cells(self) -> list[str]:
+        """Return the source's line of the table."""
+        needed = ", ".join(f"{name} ({len(splits)})" for name, splits in self.needed_by.items())
+        licence = self.source.licence
+        licence_name = licence.name if len(licence.name) <= _LICENCE else f"{licence.name[: _LICENCE - 3]}..."
+        publish = MAY_PUBLISH[licence.publish]
+        return [self.source.key, needed, self.size, licence_name, publish, self.ways, self.location]
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the description for programs."""
+        source, obtain = self.source, self.source.obtain
+        files = obtain.files if obtain else ()
+        mirror = obtain.mirror if obtain else None
+        return {
+            "source": source.key,
+            "title": source.title,
+            "edition": source.edition,
+            "needed_by": {name: list(splits) for name, splits in self.needed_by.items()},
+            "licence": {"name": source.licence.name, "url": source.licence.url, "publish": source.licence.publish},
+            "page": obtain.page if obtain else None,
+            "files": [
+                {
+                    "name": file.name,
+                    "bytes": file.exact_size or None,
+                    "url": file.url or None,
+                    "md5": file.md5 or None,
+                    "sha256": file.sha256 or None,
+                }
+                for file in files
+            ],
+            "hub": {"place": mirror.at, "gated": mirror.gated} if mirror and mirror.at else None,
+            "folder": None if self.folder is None else str(self.folder),
+            "folder_exists": self.folder_exists,
+            "partitions_found": None if self.partitions is None else list(self.partitions),
+        }
+
+
+def describe_source(source: Source, folder: Path | HubPlace | None = None, *, scan: bool = False) -> Overview:
+    """Describe a source and its copy on this machine; `scan` looks which partitions the folder holds."""
+    needed = {}
+    for name, benchmark in BENCHMARKS.items():
+        readings = {name: benchmark} if source in benchmark.sources() else {}
+        for variant in benchmark.variants:
+            if variant.source is source:
+                readings[f"{name} --{variant.name}"] = benchmark.with_variants([variant.name])
+        for reading, declared in readings.items():
+            needed[reading] = tuple(
+                key for key, parts in declared.parts().items() if source in declared.partitions(parts)
+            )
+    if folder is None or isinstance(folder, HubPlace) or (not store_of(folder).is_local and not scan):
+        return Overview(source, needed, folder)  # a store is only asked where one waits for it
+    partitions, exists = None, folder.is_dir()
+    if scan and exists:
+        with store_of(folder).cached_listings(folder):
+            partitions = tuple(recognised_partitions(source, folder))
+    return Overview(source, needed, folder, exists, partitions)
 
 
 @click.group(
@@ -42,7 +154,8 @@ def command(context: click.Context, sources: Path | None, scan: bool, as_json: b
     if as_json:
         click.echo(json.dumps([entry.as_json() for entry in overviews], indent=2))
         return
-    for line in aligned_lines([HEADINGS, *(entry.cells() for entry in overviews)]):
+    headings = ["source", "needed by (splits)", "size", "licence", "may publish", "from", "here"]
+    for line in aligned_lines([headings, *(entry.cells() for entry in overviews)]):
         click.echo(line)
 
 
@@ -109,16 +222,10 @@ def get_command(names: tuple[str, ...], into: Path, dry_run: bool, quiet: bool) 
 
 def _dry_run(chosen: Sequence[Source], into: Path) -> None:
     files = [state for source in chosen for state in states(source, into)]
-    lines = [("source", "file", "bytes", "state")]
-    lines += [
-        (
-            file.source.key,
-            file.file.name,
-            f"{file.file.size:,}" if file.file.size else "not published",
-            file.description,
-        )
-        for file in files
-    ]
+    lines = [["source", "file", "bytes", "state"]]
+    for state in files:
+        size = f"{state.file.size:,}" if state.file.size else "not published"
+        lines.append([state.source.key, state.file.name, size, state.description])
     for line in aligned_lines(lines):
         click.echo(line)
     needed, free = needed_bytes(files), free_bytes(into)

@@ -13,7 +13,6 @@ from typing import Any
 from builders.cli.console import aligned_lines
 from builders.declare.benchmark import Benchmark, Part, Split
 from builders.pipeline.build_plan import BuildPlan
-from builders.plan.planner import PlannedSplit
 from builders.release.entries import Manifest
 from builders.release.layout import INDEX_SUFFIX
 from builders.release.split_entries import SplitEntry, pieces_by_key
@@ -66,46 +65,30 @@ def loading_line(out: Path, config: str, split: str, entry: SplitEntry) -> str:
     return f'load_dataset("parquet", data_files="{pattern}", split="train")'
 
 
-def dry_run_text(planned: BuildPlan) -> str:
-    """Return the text of a dry run: counts, bytes, and how much each rule leaves out."""
-    rows: Counter[str] = Counter()
-    for split in planned.planned:
-        rows[split.split_key] += split.size
-    parts = [
-        (split.key, split.split, split.classes, split.size)
-        for split in planned.planned
-        if isinstance(split.split, Part)
-    ]
-    lines = [["split", "about", "images left out", "by rule"]]
-    total = 0
-    for split in planned.planned:
-        size, by_rule = _estimated_bytes(planned, split), _left_out(split)
-        total += size
-        rules = ", ".join(f"{rule} {images:,}" for rule, images in by_rule.items())
-        lines.append([split.key, byte_text(size), f"{sum(by_rule.values()):,}", rules or "-"])
-    closing = f"dry run: nothing was written; the release would take about {byte_text(total)}"
-    return "\n".join(
-        [counts_table(planned.run.benchmark, rows), *parts_table(parts), "", *aligned_lines(lines), "", closing]
-    )
-
-
-def dry_run_document(planned: BuildPlan) -> dict[str, Any]:
+def dry_run_document(plan: BuildPlan) -> dict[str, Any]:
     """Return what `--json` prints of a dry run; a split that is joined has its parts."""
-    run, splits = planned.run, dict[str, dict[str, Any]]()
-    for split in planned.planned:
-        count, rules = run.benchmark.count(split.split_key), _left_out(split)
-        described = {"rows": split.size, "bytes": _estimated_bytes(planned, split), "left_out": rules}
+    run, splits = plan.run, dict[str, dict[str, Any]]()
+    for planned in plan.planned:
+        key, generator = planned.split_key, planned.split.image_generator
+        count = run.benchmark.count(key)
+        left_out: Counter[str] = Counter()
+        for exclusion in planned.excluded:
+            left_out[exclusion.rule] += exclusion.images
+        size = 0
+        if run.has_pixels(planned.config):
+            index = plan.indexes[planned.split.source.key]
+            nominal = None if generator is None else generator.nominal_bytes * planned.size
+            size = estimated_bytes(index, planned.chosen) if nominal is None else nominal
         entry = splits.setdefault(
-            split.split_key,
-            {"split": split.split_key, "rows": 0, "expected": count.rows, "paper": count.paper, "bytes": 0}
-            | {"left_out": {}, "parts": []},
+            key, {"split": key, "rows": 0, "expected": count.rows, "paper": count.paper, "bytes": 0, "left_out": {}}
         )
-        entry["rows"] += described["rows"]
-        entry["bytes"] += described["bytes"]
-        for rule, images in rules.items():
-            entry["left_out"][rule] = entry["left_out"].get(rule, 0) + images
-        if isinstance(split.split, Part):
-            entry["parts"].append({"part": split.key, "classes": split.classes, **described})
+        entry.setdefault("parts", [])
+        entry["rows"] += planned.size
+        entry["bytes"] += size
+        entry["left_out"] = dict(sorted((Counter(entry["left_out"]) + left_out).items()))
+        if isinstance(planned.split, Part):
+            part = {"part": planned.key, "classes": planned.classes, "rows": planned.size, "bytes": size}
+            entry["parts"].append({**part, "left_out": dict(sorted((+left_out).items()))})
     return {
         "benchmark": run.benchmark.name,
         "version": run.version,
@@ -117,22 +100,20 @@ def dry_run_document(planned: BuildPlan) -> dict[str, Any]:
     }
 
 
-def _estimated_bytes(planned: BuildPlan, split: PlannedSplit) -> int:
-    """Estimate the bytes that the images of a split or part take in the release."""
-    if not planned.run.has_pixels(split.config):
-        return 0
-    generator = split.split.image_generator
-    if generator is not None:
-        return int(generator.nominal_bytes * split.size)
-    return int(estimated_bytes(planned.indexes[split.split.source.key], split.chosen))
-
-
-def _left_out(split: PlannedSplit) -> dict[str, int]:
-    """Count the images that each rule leaves out of a split or part, by the rule's name."""
-    by_rule: Counter[str] = Counter()
-    for exclusion in split.excluded:
-        by_rule[exclusion.rule] += exclusion.images
-    return {rule: images for rule, images in sorted(by_rule.items()) if images}
+def dry_run_text(plan: BuildPlan) -> str:
+    """Return the text of a dry run: counts, bytes, and how much each rule leaves out."""
+    document, benchmark = dry_run_document(plan), plan.run.benchmark
+    lines, parts = [["split", "about", "images left out", "by rule"]], []
+    for entry in document["splits"]:
+        for piece in entry["parts"] or [entry]:
+            key, by_rule = piece.get("part", entry["split"]), piece["left_out"]
+            rules = ", ".join(f"{rule} {images:,}" for rule, images in by_rule.items())
+            lines.append([key, byte_text(piece["bytes"]), f"{sum(by_rule.values()):,}", rules or "-"])
+        for part in entry["parts"]:
+            parts.append((part["part"], benchmark.by_key()[part["part"]][1], part["classes"], part["rows"]))
+    counts = counts_table(benchmark, {entry["split"]: entry["rows"] for entry in document["splits"]})
+    closing = f"dry run: nothing was written; the release would take about {byte_text(document['bytes'])}"
+    return "\n".join([counts, *parts_table(parts), "", *aligned_lines(lines), "", closing])
 
 
 def counts_table(benchmark: Benchmark, built: Mapping[str, int], digests: Mapping[str, str] | None = None) -> str:

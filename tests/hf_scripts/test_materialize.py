@@ -92,7 +92,7 @@ def test_what_is_not_on_the_hub_gets_one_sentence(published, tmp_path, capsys):
         ([REPO, "--splits=absent", "--revision", "v1.0.0", *out], "has no config or split absent"),
         (
             [REPO, "--splits=cifar-train", "--revision", "v1.0.0", *out],
-            "cifar-train needs a folder for each of its sources",
+            "No folder was given for 1 source of these splits",
         ),
     ):
         assert main(arguments) == 2

@@ -16,7 +16,6 @@ from builders.cli.source_flags import (
 from builders.errors import BuildError
 from builders.hub.place import HubPlace
 from builders.release.manifest import read_manifest
-from builders.sources.registry import SOURCES
 from builders.storage.paths import store_of
 from tests.builders import cifar_layouts
 from tests.hub.fixtures import api, hub, waits
@@ -59,7 +58,7 @@ def test_a_place_is_a_folder_or_on_the_hub(monkeypatch, tmp_path):
 
 def test_all_wrong_folders_are_named_at_once(tmp_path, run):
     (tmp_path / "file").write_text("")
-    places = {SOURCES["dtd"]: tmp_path / "no", SOURCES["svhn"]: tmp_path, SOURCES["lsun"]: tmp_path / "file"}
+    places = {"dtd": tmp_path / "no", "svhn": tmp_path, "lsun": tmp_path / "file"}
     with pytest.raises(BuildError) as caught:
         refuse_wrong_folders(places)
     assert str(caught.value).splitlines() == [

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from builders.commands.source_overview import describe_source
+from builders.commands.sources import describe_source
 from builders.hub.place import parse_place
 from builders.registry import BENCHMARKS
 from builders.sources.registry import SOURCES

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from builders.cli.source_flags import missing_sources
+from builders.cli.source_flags import missing_source
 from builders.demo.write import DEMOS
 from builders.imagenet_benchmark import BENCHMARK
 from builders.plan.candidates import Draws
@@ -143,7 +143,7 @@ def test_one_folder_of_openood_is_the_copy_of_several_sources(demo, tmp_path):
 
 
 def test_a_missing_source_is_shown_with_the_way_to_get_it_and_its_layouts():
-    first, page, get, mirror, *layouts_shown = missing_sources([(SOURCES["dtd"], "cifar/far_ood_dtd")])
+    first, page, get, mirror, *layouts_shown = missing_source(SOURCES["dtd"], "cifar/far_ood_dtd")
     assert first == "  --dtd DIR  Describable Textures (DTD), for cifar/far_ood_dtd"
     assert page == (
         "      get it from https://www.robots.ox.ac.uk/~vgg/data/dtd/: download release 1.0.1, dtd-r1.0.1.tar.gz; it "
