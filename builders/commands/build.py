@@ -33,7 +33,6 @@ from builders.pipeline.build_plan import (
     BuildRequest,
     Run,
     compared_with,
-    generators_of,
     keys_of_parts,
     needed_partitions,
     with_parents,
@@ -185,8 +184,7 @@ def run_build(declared: Benchmark, module: str, flags: BuildFlags) -> None:
         if not names and any_demo(roots):
             splits = listed_in_demo(benchmark, splits)
         note_left_out(benchmark, models, names, meter.note)
-        gpus = max((generator.resources.gpus for generator in generators_of(benchmark, splits).values()), default=0)
-        with flags.executor.started(gpus=gpus, preload=WORKER_IMPORTS) as executor:
+        with flags.executor.started(WORKER_IMPORTS) as executor:
             started = time.monotonic()
             planned = prepare(Run.of(benchmark, _request(flags, splits, roots), executor, meter))
             images = sum(split.size for split in planned.planned)

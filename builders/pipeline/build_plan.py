@@ -28,8 +28,7 @@ from builders.release.layout import Layout
 from builders.sources.base import IN_PLACE, Source, SourceIndex
 from builders.sources.sizes import estimated_bytes
 from builders.storage.paths import store_of
-from builders.writing.places import STAGING, Places, packed_rows, unpack_containers
-from builders.writing.read_plan import ReadPlan, join_parts, locate
+from builders.writing.read_plan import STAGING, Places, ReadPlan, join_parts, locate
 from unknown_detection.words import byte_text
 
 if TYPE_CHECKING:
@@ -182,18 +181,9 @@ def locate_splits(plan: BuildPlan, splits: Sequence[PlannedSplit]) -> list[ReadP
         BuildError: a source changed since it was opened, or the disk has no space for what is unpacked.
     """
     run, indexes = plan.run, plan.indexes
-    staging = run.layout.state / STAGING
     _refuse_full_disk_for_packs(splits, indexes, run.layout)
     run.meter.step("finding", sum(split.size for split in splits))
-    places = Places(
-        indexes,
-        {
-            key: unpack_containers(index, rows, staging, run.meter.advance)
-            for key, index in indexes.items()
-            if len(rows := packed_rows(index, splits))
-        },
-        run.meter.advance,
-    )
+    places = Places(indexes, splits, run.layout.state / STAGING, run.meter.advance)
     parts: dict[str, list[ReadPlan]] = {}
     for split in splits:
         parts.setdefault(split.split_key, []).append(locate(split, places))

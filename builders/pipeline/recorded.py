@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -27,8 +26,7 @@ from builders.release.split_entries import FileEntry, GeneratorEntry, SplitEntry
 from builders.storage.byte_ranges import PACK_SUFFIX
 from builders.storage.files import atomic_path
 from builders.storage.sealed_files import published_residuals
-from builders.writing.places import STAGING, Packed
-from builders.writing.read_plan import ReadPlan
+from builders.writing.read_plan import STAGING, Pack, ReadPlan
 
 Bring = Callable[[FileEntry, Path], object]
 """Brings a file that a published manifest lists to a path."""
@@ -138,23 +136,6 @@ def _is_like(split: Split, entry: SplitEntry) -> bool:
     return (split.role, split.source.key, split.partitions) == (entry.role, entry.source, entry.partitions)
 
 
-@dataclass(frozen=True, eq=False)
-class SealedPack(Packed):
-    """The sealed residuals of a split, and the file that they are unpacked into.
-
-    `files` are its files in order, `ids` the rows' ids, `side` is width and height of the images.
-    """
-
-    files: Sequence[Path]
-    ids: pa.ChunkedArray
-    side: int
-    path: Path
-
-    def images(self) -> Iterator[list[bytes]]:
-        """Return the residuals in the order of the rows."""
-        return published_residuals(self.files, self.ids, self.side)
-
-
 def with_residuals(plan: ReadPlan, entry: SplitEntry, rows: pa.Table, layout: Layout) -> ReadPlan:
     """Add the sealed residuals of a split to its plan, with the published values that go with each.
 
@@ -172,7 +153,10 @@ def with_residuals(plan: ReadPlan, entry: SplitEntry, rows: pa.Table, layout: La
         raise AssertionError(f"{plan.key} has no generator")
     files = [layout.inside(file.path) for file in entry.sealed]
     key = hashlib.sha256("\n".join(file.sha256 for file in entry.sealed).encode()).hexdigest()[:16]
-    pack = SealedPack(files, rows["id"], generator.prepared, layout.state / STAGING / f"sealed-{key}{PACK_SUFFIX}")
+    pack = Pack(
+        layout.state / STAGING / f"sealed-{key}{PACK_SUFFIX}",
+        lambda: published_residuals(files, rows["id"], generator.prepared),
+    )
     sizes = pack.lengths()
     count = rows.num_rows
     pack_columns = [

@@ -22,8 +22,7 @@ from builders.release.entries import Manifest
 from builders.release.manifest import read_or_empty
 from builders.release.split_entries import SplitEntry
 from builders.storage.stores.errors import ChangedMeanwhileError
-from builders.writing.places import STAGING, remove_packs
-from builders.writing.read_plan import ReadPlan
+from builders.writing.read_plan import STAGING, ReadPlan, remove_packs
 
 
 def write_release(plan: BuildPlan) -> Manifest:

@@ -149,8 +149,6 @@ def test_without_its_device_it_is_refused_in_a_sentence(photographs, device, tmp
     monkeypatch.delenv(toy.DEVICE)
     with pytest.raises(BuildError, match=r"^No toy device was found\."):
         toy.build_toy(photographs, tmp_path / "out", splits=["toy"])
-    with pytest.raises(BuildError, match=r"^Too few GPUs: a task needs 1, and 0 can be used here\."):
-        toy.build_toy(photographs, tmp_path / "out", splits=["toy"], gpus=0)
     monkeypatch.setenv(toy.DEVICE, "on")
     (device / "weights.bin").write_bytes(b"\x04")
     with pytest.raises(BuildError, match=r"weights\.bin does not hold the weights gain: its SHA-256 is"):
@@ -167,14 +165,14 @@ WITH_WORKERS = """
 import sys
 from pathlib import Path
 from tests.builders.generate import toy
-toy.build_toy(Path(sys.argv[1]), Path(sys.argv[2]), workers=2, gpus=2)
+toy.build_toy(Path(sys.argv[1]), Path(sys.argv[2]), workers=2)
 """
 
 
 def test_two_workers_set_up_once_each_and_change_no_byte(release, photographs, device, tmp_path):
     # In a process of its own, whose workers have this environment.
     command = [sys.executable, "-c", WITH_WORKERS, str(photographs), str(tmp_path / "out")]
-    subprocess.run(command, cwd=ROOT, check=True)
+    subprocess.run(command, cwd=ROOT, env={**os.environ, toy.GPUS: "0.5"}, check=True)
     assert files_of(tmp_path / "out") == files_of(release)
     setups = [name.split("-")[1] for name in toy.logged(device, "setup")]
     for worker in set(setups):
@@ -291,7 +289,7 @@ def published(release, tmp_path, monkeypatch):
 
 
 def materialized(published, config, photographs, out):
-    with TerminalMeter(quiet=True) as meter, LocalExecutor(1, gpus=1) as executor:
+    with TerminalMeter(quiet=True) as meter, LocalExecutor(1) as executor:
         return write_release(
             plan_published(Published(published, config), {"caltech256": photographs}, out, meter, executor)
         )
