@@ -12,8 +12,7 @@ from dataclasses import KW_ONLY, dataclass
 from typing import TYPE_CHECKING
 
 from builders.declare.quotas import DeclarationError, Originals, Quota
-from builders.generate.arrays import AS_PNG
-from builders.generate.contract import Generator
+from builders.generate.contract import AS_PNG, Generator
 from builders.release.schema import ID_OVERLAP, ID_OVERLAP_KIND, KNOWN_CLASS_ROLES, OODNESS, Column, Role
 from builders.sources.titles import TITLES, source_of
 

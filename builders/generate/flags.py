@@ -1,4 +1,4 @@
-"""Declarations of command-line flags whose values make generators.
+"""Command-line flags whose values make generators, and the devices that `--device` selects.
 
 Tested by `tests/builders/generate/adversarial/test_flags.py`.
 """
@@ -6,6 +6,8 @@ Tested by `tests/builders/generate/adversarial/test_flags.py`.
 from __future__ import annotations
 
 from dataclasses import dataclass
+
+from builders.errors import BuildError
 
 
 @dataclass(frozen=True)
@@ -29,3 +31,20 @@ class Flag:
     metavar: str = ""
     multiple: bool = False
     least: int | None = None
+
+
+DEVICE = Flag("device", "Where models compute; auto takes the GPU if there is one.", ("auto", "cpu", "cuda"), "auto")
+
+
+def chosen_device(device: str) -> str:
+    """Return `cpu` or `cuda`; `auto` is the GPU where torch finds one.
+
+    Raises:
+        BuildError: the device is `cuda`, and torch finds no GPU.
+    """
+    import torch
+
+    has_gpu = torch.cuda.is_available()
+    if device == "cuda" and not has_gpu:
+        raise BuildError("torch finds no CUDA device on this machine. Leave --device out, or give --device cpu.")
+    return "cuda" if device != "cpu" and has_gpu else "cpu"

@@ -16,9 +16,8 @@ import pyarrow as pa
 
 from builders.declare.benchmark import Benchmark, Config, Split
 from builders.errors import BuildError
-from builders.generate.contract import Generator, identity_differences
+from builders.generate.contract import COMPANION_COLUMNS, COMPANION_VALUE, Generator, identity_differences
 from builders.generate.exact.residuals import CONTENT, residual_opener
-from builders.generate.inputs import COMPANION_COLUMNS, COMPANION_VALUE
 from builders.pipeline.build_plan import generators_of
 from builders.release.digests import file_sha256
 from builders.release.layout import Layout

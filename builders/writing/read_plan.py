@@ -29,8 +29,7 @@ import pyarrow.compute as pc
 from builders.declare.benchmark import Config, Part
 from builders.declare.quotas import Originals
 from builders.generate.batches import SEALED_SUFFIX
-from builders.generate.contract import Generator
-from builders.generate.inputs import COMPANION_VALUE
+from builders.generate.contract import COMPANION_VALUE, Generator
 from builders.plan.originals import companion_rows
 from builders.plan.planner import PlannedSplit
 from builders.release.digests import lines_digest
@@ -219,7 +218,7 @@ class ReadPlan:
     """A planned split with its places.
 
     `table` has the plan's columns and `root`, `file`, `offset`, `size`, `form`, and where the generator is given
-    companions theirs (`builders.generate.inputs.COMPANION_COLUMNS`).
+    companions theirs (`builders.generate.contract.COMPANION_COLUMNS`).
 
     `parts` are the plans that it is joined from, or its own alone. Shard i is the rows `starts[i]:starts[i + 1]`.
     `digest` changes with any row, its order, or a shard's start. `packs` are what must be unpacked before the images

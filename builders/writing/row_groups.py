@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,39 +32,28 @@ the least size after another 8 MiB on average, which leaves 5 % of them (e^-3) t
 
 
 def ends_group(filled: int, size: int, digest: str) -> bool:
-    """Whether a row group ends behind an image, by what the image is.
+    """Whether a row group of `filled` bytes ends behind its last image, by that image's size and `content_sha256`.
 
     A uniform number from the digest is compared with the image's share of the mean size, so that the expected size
     does not depend on how large images are.
-
-    Args:
-        filled: bytes of the group so far, the image included.
-        size: bytes of the image.
-        digest: its `content_sha256`.
     """
     return filled >= _LEAST_BYTES and int(digest[:13], 16) / 16**13 < size / _MEAN_BYTES
 
 
-@dataclass(frozen=True)
-class Group:
-    """The images of one row group.
+class Group(NamedTuple):
+    """The images of one row group, by default none.
 
     `numbers` are their rows in the shard's plan. `offsets` are the starts of the images in `data` and the end of the
     last one; `digests` and `stored` are the columns `content_sha256` and `stored`. `pixels` are digests over the
     pixels of images that were decoded to be checked; empty if none were.
     """
 
-    numbers: pa.Array
-    offsets: pa.Array
-    data: pa.Buffer
-    digests: Sequence[str]
-    stored: Sequence[images.Stored]
+    numbers: pa.Array = pa.array([], pa.int64())
+    offsets: pa.Array = pa.array([0], pa.int32())
+    data: pa.Buffer = pa.py_buffer(b"")
+    digests: Sequence[str] = ()
+    stored: Sequence[images.Stored] = ()
     pixels: Sequence[str] = ()
-
-    @classmethod
-    def nothing(cls) -> Group:
-        """Return a group without images."""
-        return cls(pa.array([], pa.int64()), pa.array([0], pa.int32()), pa.py_buffer(b""), (), ())
 
 
 class GroupImages:
@@ -108,7 +97,6 @@ class GroupImages:
         for number, (path, offset, size) in enumerate(zip(paths, offsets, sizes, strict=True)):
             if buffer.filled and buffer.filled + size > ROW_GROUP_BYTES:
                 yield from buffer.group()
-                buffer.clear()
             start = buffer.filled
             reader.read_into(buffer.reserve(size), path, offset)
             buffer.filled += size
@@ -133,7 +121,6 @@ class GroupImages:
                 buffer.keep(number, digest, "source" if mended is None else "metadata_removed", pixels)
                 if ends_group(buffer.filled, buffer.filled - start, digest):
                     yield from buffer.group()
-                    buffer.clear()
         yield from buffer.group()
 
     def generated(self, reader: Reader, stored: images.Stored = "pixels") -> Iterator[Group]:
@@ -158,7 +145,11 @@ class GroupImages:
         first = 0
         while first < len(numbers):
             before = int(ends[first - 1]) if first else 0
-            last = self._end_of_group(first, before, ends, digests)
+            last = max(first + 1, int(np.searchsorted(ends, before + ROW_GROUP_BYTES, side="right")))
+            for row in range(int(np.searchsorted(ends, before + _LEAST_BYTES)), last):
+                if ends_group(int(ends[row]) - before, int(ends[row] - (ends[row - 1] if row else 0)), digests[row]):
+                    last = row + 1
+                    break
             size = int(ends[last - 1]) - before
             data = np.empty(size, np.uint8)
             self._read_generated(readable.slice(first, last - first), data.data, reader)
@@ -169,15 +160,6 @@ class GroupImages:
             all_stored: Sequence[images.Stored] = [stored] * (last - first)
             yield Group(pa.array(numbers[first:last]), offsets, pa.py_buffer(data), digests[first:last], all_stored)
             first = last
-
-    @staticmethod
-    def _end_of_group(first: int, before: int, ends: npt.NDArray[np.int64], digests: Sequence[str]) -> int:
-        """Return the row behind the group that begins with `first`; `ends` are the images' ends in all bytes."""
-        last = max(first + 1, int(np.searchsorted(ends, before + ROW_GROUP_BYTES, side="right")))
-        for row in range(int(np.searchsorted(ends, before + _LEAST_BYTES)), last):
-            if ends_group(int(ends[row]) - before, int(ends[row] - (ends[row - 1] if row else 0)), digests[row]):
-                return row + 1
-        return last
 
     def _read_generated(self, rows: pa.Table, target: memoryview, reader: Reader) -> None:
         """Read images into one buffer; images that are adjacent in a pack are read at once."""
@@ -213,11 +195,8 @@ class _Buffer:
 
     def clear(self) -> None:
         self.filled = 0
-        self.numbers: list[int] = []
-        self.offsets: list[int] = [0]
-        self.digests: list[str] = []
-        self.stored: list[images.Stored] = []
-        self.pixels: list[str] = []
+        self.numbers, self.offsets = list[int](), [0]
+        self.digests, self.stored, self.pixels = list[str](), list[images.Stored](), list[str]()
 
     def reserve(self, size: int) -> memoryview:
         """Return room for `size` more bytes; the buffer grows for an image larger than all of it."""
@@ -244,8 +223,9 @@ class _Buffer:
             self.pixels.append(pixels)
 
     def group(self) -> Iterator[Group]:
-        """Yield the collected images as a group, if there are any."""
+        """Yield the collected images as a group, if there are any, and begin the next."""
         if self.numbers:
             offsets = pa.array(self.offsets, pa.int32())
             data = pa.py_buffer(self.data.data[: self.filled])
             yield Group(pa.array(self.numbers, pa.int64()), offsets, data, self.digests, self.stored, self.pixels)
+        self.clear()

@@ -8,8 +8,7 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from builders.generate.arrays import SIDE
-from builders.generate.contract import EachImage, Generated, Generator, SourceImage
+from builders.generate.contract import SIDE, EachImage, Generated, Generator, SourceImage
 
 _MEAN, _DEVIATION = 0.5, 1.0
 

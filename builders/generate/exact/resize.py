@@ -17,8 +17,7 @@ from __future__ import annotations
 import numpy as np
 from PIL import Image
 
-from builders.generate.arrays import SIDE
-from builders.generate.contract import EachImage, Generated, Generator, SourceImage
+from builders.generate.contract import SIDE, EachImage, Generated, Generator, SourceImage
 from builders.release.images import resized_size
 
 LSUN_FIX_SHORTER_SIDE = 256

@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,10 +19,15 @@ import numpy.typing as npt
 from builders.errors import BuildError
 from builders.generate.contract import Generate, Generated, Generator, SourceImage
 from builders.generate.extra import check_installed
-from builders.generate.synthetic.biggan_network import SIDE, BigGANNetwork, Sizes, Tensor
 from builders.generate.synthetic.models import SEED, memory_errors_as_build_errors, with_folder
 from builders.generate.torch_files import load_tensors, tensor_problems
 from builders.sources.imagenet_names import class_indices
+
+if TYPE_CHECKING:
+    from builders.generate.synthetic.biggan_network import BigGANNetwork
+
+SIDE = 256
+"""Width and height of an image."""
 
 WEIGHTS = "pytorch_model.bin"
 """The file of a folder of weights."""
@@ -65,13 +71,15 @@ def as_pixels(images: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
     return np.ascontiguousarray(np.clip((images.transpose(0, 2, 3, 1) + 1) / 2 * 256, 0, 255), np.uint8)
 
 
-def read_tensors(path: Path) -> dict[str, Tensor]:
+def read_tensors(path: Path) -> dict[str, Any]:
     """Read the weights; names and shapes must be exactly those of the network.
 
     Raises:
         BuildError: the file is no state dict, or one of another network.
     """
     import torch
+
+    from builders.generate.synthetic.biggan_network import Sizes
 
     content = load_tensors(path, "Download the weights again.")
     items = content.items() if isinstance(content, Mapping) else ()
@@ -85,6 +93,8 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def _load(folder: Path, _: Generator, device: str) -> Generate:
+    from builders.generate.synthetic.biggan_network import BigGANNetwork, Sizes
+
     tensors = read_tensors(folder / WEIGHTS)
     return functools.partial(_generate, BigGANNetwork(Sizes.of(tensors), tensors, TRUNCATION, device))
 

@@ -1,4 +1,4 @@
-"""The column of seeds, names of classes, weights in folders and errors of memory, for all generative models.
+"""What generative models share: the column of seeds, names of classes, weights in folders and errors of memory.
 
 Tested by `tests/builders/generate/synthetic/test_biggan.py`.
 """
@@ -15,7 +15,7 @@ from pathlib import Path
 from builders.errors import BuildError
 from builders.executors.base import ONE_CORE, Resources
 from builders.generate.contract import Generate, Generator, Weights
-from builders.generate.devices import chosen_device, device_name
+from builders.generate.flags import chosen_device
 from builders.release.schema import Column
 from taxonomy.wordnet import nouns
 
@@ -74,14 +74,16 @@ def with_folder(
     Raises:
         BuildError: there is no such device, or a file cannot be read.
     """
+    import torch
+
     chosen = chosen_device(device)
-    parameters = {"dtype": "float32", "device": device_name(chosen)}
+    versions = {name: importlib.metadata.version(name) for name in declared.requires}
+    name = str(torch.cuda.get_device_name()) if chosen == "cuda" else chosen
     return replace(
         declared,
         needs="",
         start=_ModelStart(load, str(folder), chosen),
-        parameters={**declared.parameters, **parameters}
-        | {name: importlib.metadata.version(name) for name in declared.requires},
+        parameters={**declared.parameters, "dtype": "float32", "device": name, **versions},
         weights=tuple(Weights.of(name, folder / file, advice) for name, file in files.items()),
         resources=Resources(cpus=1, gpus=1) if chosen == "cuda" else ONE_CORE,
     )

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -32,11 +33,11 @@ _MODELS = {
 
 _MODEL_FILES = tuple(f"{part}/{name}" for part, (_, file) in _MODELS.items() for name in ("config.json", file))
 
-_TOKENIZER = ("tokenizer/tokenizer.json",), ("tokenizer/vocab.json", "tokenizer/merges.txt")
-"""The files of a tokenizer, in the newer format and in the published one."""
-
-_OPTIONAL = ("tokenizer/tokenizer_config.json", "tokenizer/special_tokens_map.json", "tokenizer/added_tokens.json")
-"""Files that a tokenizer may have besides."""
+_TOKENIZER = (
+    *("tokenizer/tokenizer.json", "tokenizer/vocab.json", "tokenizer/merges.txt"),
+    *("tokenizer/tokenizer_config.json", "tokenizer/special_tokens_map.json", "tokenizer/added_tokens.json"),
+)
+"""The files that a tokenizer may have. It needs the first, which is the newer format, or the next two."""
 
 _MOST_JSON = 1 << 20
 """Bytes of a configuration at most (ours); the published ones have less than 2,000."""
@@ -88,21 +89,14 @@ def files_of(folder: Path) -> tuple[str, ...]:
     Raises:
         BuildError: one is missing, or the folder has another pipeline.
     """
-    index = _read_json(folder / _INDEX)
-    classes = {name: value[1] for name, value in index.items() if isinstance(value, list) and len(value) == 2}
-    if index.get("_class_name") != "StableDiffusionPipeline":
-        raise _model_error(folder / _INDEX, f"it has a {one_line(index.get('_class_name'), 80)}")
-    expected = {name: kind for name, (kind, _) in _MODELS.items()} | {"scheduler": "DDIMScheduler"}
-    for name, kind in expected.items():
-        if classes.get(name) != kind:
-            raise _model_error(folder / _INDEX, f"its {name} is {one_line(classes.get(name), 80)} instead of {kind}")
-    if not any(all((folder / name).is_file() for name in names) for names in _TOKENIZER):
-        raise BuildError(f"{folder} has no tokenizer: {' and '.join(_TOKENIZER[1])} are missing. {ADVICE}")
-    tokenizer = [name for name in (*_OPTIONAL, *_TOKENIZER[0], *_TOKENIZER[1]) if (folder / name).is_file()]
-    for name in (_SCHEDULER, *_MODEL_FILES):
+    _refuse_others(folder / _INDEX, {"_class_name": "StableDiffusionPipeline"})
+    for name in (*_MODEL_FILES, _SCHEDULER):
         if not (folder / name).is_file():
             raise BuildError(f"{folder} is no whole pipeline: it has no {name}. {ADVICE}")
-    _refuse_other_scheduler(folder / _SCHEDULER)
+    _refuse_others(folder / _SCHEDULER, _SCHEDULE)
+    tokenizer = [name for name in _TOKENIZER if (folder / name).is_file()]
+    if not {*_TOKENIZER[:1]} <= {*tokenizer} and not {*_TOKENIZER[1:3]} <= {*tokenizer}:
+        raise BuildError(f"{folder} has no tokenizer: {' and '.join(_TOKENIZER[1:3])} are missing. {ADVICE}")
     return tuple(sorted({_INDEX, _SCHEDULER, *_MODEL_FILES, *tokenizer}))
 
 
@@ -115,7 +109,7 @@ def side_of(folder: Path) -> int:
     latents = _read_json(folder / "unet/config.json").get("sample_size")
     channels = _read_json(folder / "vae/config.json").get("block_out_channels")
     if not isinstance(latents, int) or not isinstance(channels, list) or not 0 < latents <= 256 or len(channels) > 6:
-        raise _model_error(folder / "unet/config.json", "its sample_size is no side of Stable Diffusion's latents")
+        raise BuildError(f"{folder / 'unet/config.json'} is not of Stable Diffusion 2: its sample_size. {ADVICE}")
     return int(latents * 2 ** (len(channels) - 1))
 
 
@@ -135,50 +129,37 @@ def load_pipeline(folder: Path) -> Any:
         library.utils.logging.disable_progress_bar()
         library.utils.logging.set_verbosity_error()
     parts: dict[str, Any] = {}
-    for part, (name, weights) in _MODELS.items():
+    errors = (OSError, ValueError, TypeError, RuntimeError, KeyError, AttributeError, SafetensorError)
+    for part, (name, file) in _MODELS.items():
         library = transformers if part == "text_encoder" else diffusers
         dtype = {"dtype" if library is transformers else "torch_dtype": torch.float32}
+        given = {"use_safetensors": True, "local_files_only": True, "output_loading_info": True, **dtype}
         try:
-            parts[part], report = getattr(library, name).from_pretrained(
-                str(folder / part),
-                use_safetensors=True,
-                local_files_only=True,
-                output_loading_info=True,
-                **dtype,
-            )
-        except (OSError, ValueError, TypeError, RuntimeError, KeyError, AttributeError, SafetensorError) as error:
+            parts[part], report = getattr(library, name).from_pretrained(str(folder / part), **given)
+        except errors as error:
             raise BuildError(f"Cannot load {folder / part} as a {name} ({one_line(error)}). {ADVICE}") from error
-        _refuse_other_tensors(folder / part / weights, report)
-    try:
-        tokenizer = transformers.CLIPTokenizer.from_pretrained(str(folder / "tokenizer"), local_files_only=True)
-        scheduler = diffusers.DDIMScheduler.from_pretrained(str(folder / "scheduler"), local_files_only=True)
-    except (OSError, ValueError, TypeError, RuntimeError, KeyError) as error:
-        raise BuildError(
-            f"Cannot load the tokenizer or the scheduler of {folder} ({one_line(error)}). {ADVICE}"
-        ) from error
-    if len(tokenizer) != parts["text_encoder"].config.vocab_size:
-        raise BuildError(
-            f"{folder / 'tokenizer'} has {len(tokenizer):,} words, and the text encoder knows "
-            f"{parts['text_encoder'].config.vocab_size:,}. {ADVICE}"
-        )
+        _refuse_other_tensors(folder / part / file, report)
+    for part, kind in (("tokenizer", transformers.CLIPTokenizer), ("scheduler", diffusers.DDIMScheduler)):
+        try:
+            parts[part] = kind.from_pretrained(str(folder / part), local_files_only=True)
+        except errors as error:
+            raise BuildError(f"Cannot load {folder / part} ({one_line(error)}). {ADVICE}") from error
+    words, known = len(parts["tokenizer"]), parts["text_encoder"].config.vocab_size
+    if words != known:
+        raise BuildError(f"{folder / 'tokenizer'} has {words:,} words, and the text encoder knows {known:,}. {ADVICE}")
     return diffusers.StableDiffusionPipeline(
-        **parts,
-        tokenizer=tokenizer,
-        scheduler=scheduler,
-        safety_checker=None,
-        feature_extractor=None,
-        requires_safety_checker=False,
+        **parts, safety_checker=None, feature_extractor=None, requires_safety_checker=False
     )
 
 
 def _refuse_other_tensors(path: Path, report: dict[str, Any]) -> None:
-    problems = []
     kinds = {"missing_keys": "missing", "unexpected_keys": "unknown", "mismatched_keys": "misshapen"}
-    for key, problem in kinds.items():
-        names = sorted(str(name) for name in report.get(key) or ())
-        if names:
-            shown = ", ".join(one_line(name, 80) for name in names[:NAMED])
-            problems.append(f"{len(names):,} {problem} ({shown}{more(names)})")
+    found = {problem: sorted(map(str, report.get(key) or ())) for key, problem in kinds.items()}
+    problems = [
+        f"{len(names):,} {problem} ({one_line(', '.join(names[:NAMED]), 240)}{more(names)})"
+        for problem, names in found.items()
+        if names
+    ]
     if problems:
         raise BuildError(
             f"{path} does not have exactly the tensors that config.json beside it asks for: {' and '.join(problems)}. "
@@ -186,11 +167,14 @@ def _refuse_other_tensors(path: Path, report: dict[str, Any]) -> None:
         )
 
 
-def _refuse_other_scheduler(path: Path) -> None:
+def _refuse_others(path: Path, expected: Mapping[str, object]) -> None:
     settings = _read_json(path)
-    for name, value in _SCHEDULE.items():
+    for name, value in expected.items():
         if settings.get(name) != value:
-            raise _model_error(path, f"its {name} is {one_line(settings.get(name), 80)} instead of {value}")
+            found = one_line(settings.get(name), 80)
+            raise BuildError(
+                f"{path} is not of Stable Diffusion 2: its {name} is {found} instead of {value}. {ADVICE}"
+            )
 
 
 def _read_json(path: Path) -> dict[str, Any]:
@@ -200,10 +184,4 @@ def _read_json(path: Path) -> dict[str, Any]:
         raise BuildError(f"Cannot read {path}: {error.strerror}. {ADVICE}") from error
     except (ValueError, RecursionError) as error:
         raise BuildError(f"{path} is not JSON. Fetch it again. {ADVICE}") from error
-    if not isinstance(content, dict):
-        raise BuildError(f"{path} is no configuration. Fetch it again. {ADVICE}")
-    return content
-
-
-def _model_error(path: Path, why: str) -> BuildError:
-    return BuildError(f"{path} is not of Stable Diffusion 2: {why}. {ADVICE}")
+    return content if isinstance(content, dict) else {}

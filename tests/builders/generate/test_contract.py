@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from builders.errors import BuildError
-from builders.generate.arrays import AS_PNG
-from builders.generate.contract import Generated, Generator, SourceImage, Weights, identity_differences
+from builders.generate.contract import AS_PNG, Generated, Generator, SourceImage, Weights, identity_differences
 from builders.generate.exact.corruptions import DESCRIPTIONS
 from builders.generate.exact.noise import GAUSSIAN_NOISE
 from builders.generate.exact.resize import FIXED_RESIZE

@@ -258,9 +258,9 @@ def test_another_original_is_named_and_what_was_finished_stays(release, publishe
     after = files_of(out)
     assert {name: after[name] for name in before} == before
     # The right file, and the batch that was opened is not opened again.
-    opened, open_image = [], residuals.open_image
+    opened, open_row = [], residuals.open_row
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(residuals, "open_image", lambda image, how: opened.append(image.id) or open_image(image, how))
+        patch.setattr(residuals, "open_row", lambda *row, **is_: opened.append(row[1].row_id) or open_row(*row, **is_))
         assert materialized(published, photographs, out) == 0
     assert files_of(out) == files_of(release)
     assert row in opened
