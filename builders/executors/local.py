@@ -253,10 +253,8 @@ class _Counter:
 def _serve(connection: Connection, environment: Mapping[str, str]) -> None:
     """Run tasks until the caller closes the pipe; the main function of a worker.
 
-    Args:
-        connection: delivers pickled tasks; receives progress, and for each task its `answer`.
-        environment: the caller's variables. A worker that a server forks has those of when the server was started,
-            which may lack the credentials of a store.
+    The pipe delivers pickled tasks, and takes progress and for each task its `answer`. `environment` is the caller's:
+    a worker that a server forks has that of when the server was started, which may lack the credentials of a store.
     """
     os.environ.clear()
     os.environ.update(environment)

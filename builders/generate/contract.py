@@ -172,10 +172,9 @@ class Generator:
             images have the source's own pixels.
         version: to be raised when equal parameters give other pixels or values than before.
         description: shown on the dataset card.
-        size: width and height of an image, from which the cost of batches and shards is computed; a typical size
-            if sizes differ.
+        size: width and height of an image, or typical ones, from which the cost of batches and shards is computed.
         start: sets the generator up (weights on a device, for example) and returns the function that generates
-            images. It is called once per worker, with this value. A module-level function, so that it can be pickled.
+            images; called once per worker, with this value. Can be pickled.
         parameters: parameters that the images depend on, by name.
         columns: columns that the generator adds to the rows.
         resources: resources that a batch occupies.
@@ -184,17 +183,13 @@ class Generator:
         together: greatest number of images per call; all of them are in memory.
         companions: it takes another source's image with the bytes of each source image, which is not decoded.
         stored: what the rows say of their bytes; a value whose digest is over pixels.
-        prepared: width and height of the input of the models that the images are prepared for, all of which have this
-            size; evaluations then neither resize nor crop them. 0 if they are ordinary pictures. It is not part of
-            the identity.
+        prepared: side of the input of the models that the images are prepared for, all of which have this size;
+            evaluations then neither resize nor crop them. 0 for ordinary pictures. Not part of the identity.
         sealed: the images may only be published as sealed residuals against their originals, which are prepared like
             this. The batch computes the value of the column `PREPARED_SHA256`, which is the last of `columns`.
         requires: packages of the extra `generate` that `start` imports, such as `imagecorruptions-imaug==1.1.5`.
         needs: what a user has to give before it can generate, as flags; empty if nothing is missing. Then neither its
             parameters nor its weights are final.
-
-    Raises:
-        ValueError: the name cannot be part of an id, or a size or number is below 1.
     """
 
     name: str

@@ -14,14 +14,9 @@ from builders.errors import BuildError
 class Flag:
     """The flag `--<name> VALUE` of a benchmark's command line, or `--<name>` if its default is False.
 
-    Args:
-        name: the name without dashes.
-        help: one or two sentences.
-        choices: all values that it may have; empty if others may be given.
-        default: the value without the flag, whose type is that of all values; None for a text without a default.
-        metavar: what stands for the value in the help.
-        multiple: whether it can be given several times; its value is a tuple then.
-        least: the least number.
+    `choices` are all values that it may have; empty if others may be given. The type of `default` is that of all
+    values; None for a text without a default. `metavar` stands for the value in the help. A flag that can be given
+    several times (`multiple`) has a tuple as its value. `least` is the least number.
     """
 
     name: str

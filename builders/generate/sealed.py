@@ -136,13 +136,9 @@ def unseal(sealed: bytes, original: Original) -> Pixels:
 
 
 def open_row(sealed: bytes, original: Original, *, prepared_sha256: str, content_sha256: str) -> Pixels:
-    """Restore the pixels of a published row, and compare them with its digests.
+    """Restore the pixels of a published row, and compare them with its digests (`images.rgb_sha256`).
 
-    Args:
-        sealed: the sealed residual.
-        original: the original as prepared here.
-        prepared_sha256: the publisher's digest of the prepared original (`builders.release.images.rgb_sha256`).
-        content_sha256: the publisher's digest of the pixels.
+    `prepared_sha256` is the publisher's digest of the prepared original, `content_sha256` that of the pixels.
 
     Raises:
         BuildError: as `unseal`, or the pixels are not the published ones.

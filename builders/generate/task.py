@@ -72,14 +72,10 @@ class BatchTask:
     If the batch already has a record, its pack was lost. Its images are then generated again, and refused if they or
     their inputs differ from the record, on which the rest of the release is based.
 
-    Args:
-        plan: an Arrow IPC file with the plan's columns and `root`, `file`, `offset`, `size`, `form`, and with
-            `COMPANION_COLUMNS` and the companions' values if the generator takes companions.
-        batch: the rows of the plan, and the pack for their images.
-        roots: the folder of each name in `root`.
-        generator: the generator.
-        drop_unreadable: leave out images that cannot be read or generated.
-        versions: of archives in a store, by address (`builders.sources.base.SourceIndex.versions`).
+    `plan` is an Arrow IPC file with the plan's columns and `root`, `file`, `offset`, `size`, `form`, and with
+    `COMPANION_COLUMNS` and the companions' values if the generator takes companions. `roots` maps the names in `root`
+    to folders. `drop_unreadable` leaves out images that cannot be read or generated. `versions` are those of archives
+    in a store, by address (`builders.sources.base.SourceIndex.versions`).
     """
 
     plan: Path

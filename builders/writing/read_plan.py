@@ -300,11 +300,10 @@ def locate(planned: PlannedSplit, places: Places) -> ReadPlan:
 
 
 def join_parts(parts: Sequence[ReadPlan], order: Callable[[pa.Array], Int64]) -> ReadPlan:
-    """Put the located parts of one split together and cut the whole into shards.
+    """Put the located parts of one split together, in declared order, and cut the whole into shards.
 
-    Args:
-        parts: all parts of the split, in declared order; or a split that has none, alone, which stays as it is.
-        order: gives the order of the rows, given their ids part by part.
+    A split that has no parts comes alone and stays as it is. `order` gives the order of the rows, given their ids part
+    by part.
     """
     if not isinstance(parts[0].parts[0].split, Part):
         (plan,) = parts
@@ -317,10 +316,9 @@ def join_parts(parts: Sequence[ReadPlan], order: Callable[[pa.Array], Int64]) ->
 
 
 def shard_starts(sizes: Int64, shard_bytes: int) -> tuple[int, ...]:
-    """Cut n images of some sizes into shards of equal bytes, at most `shard_bytes`, give or take one image.
+    """Cut images of some sizes into shards of equal bytes, at most `shard_bytes`, give or take one image.
 
-    Returns:
-        First row of each shard, and n at the end. At least one shard, also of nothing.
+    Returns the first row of each shard, and the number of images at the end; at least one shard, also of nothing.
     """
     total = int(sizes.sum())
     shards = max(1, -(-total // shard_bytes))

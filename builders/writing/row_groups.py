@@ -59,13 +59,8 @@ class Group(NamedTuple):
 class GroupImages:
     """The images of a shard, in row groups of `ROW_GROUP_BYTES`.
 
-    Args:
-        rows: the plan: `root`, `file`, `offset`, `size`, and for generated images the columns that `generated` reads.
-        roots: the folder of each name in `root`.
-        progress: called for every image that is read.
-
-    Attributes:
-        dropped: id and reason of each image left out as unreadable; complete after the last group.
+    `rows` are the shard's plan. After the last group `dropped` has the id and the reason of each image left out as
+    unreadable.
     """
 
     def __init__(self, rows: pa.Table, roots: Mapping[str, str], progress: Progress) -> None:
@@ -76,10 +71,7 @@ class GroupImages:
         self.expected: list[str] = rows["expected_sha256"].to_pylist() if has_expected else []
 
     def copied(self, reader: Reader, *, decode: bool, drop_unreadable: bool) -> Iterator[Group]:
-        """Read images that are stored as their sources have them.
-
-        Yields:
-            Groups whose data is overwritten by the next one; none if no image is left.
+        """Yield groups of images that are stored as their sources have them; the next one overwrites a group's data.
 
         Raises:
             BuildError: an image is missing or unreadable (unless `drop_unreadable` or it is known to be broken in the
@@ -124,12 +116,9 @@ class GroupImages:
         yield from buffer.group()
 
     def generated(self, reader: Reader, stored: images.Stored = "pixels") -> Iterator[Group]:
-        """Read generated images from packs.
+        """Yield groups of generated images, which are read from packs.
 
         The plan has their `content_sha256`, and in `unreadable` the reason if an image could not be generated.
-
-        Yields:
-            Groups; none if no image is left.
 
         Raises:
             BuildError: a pack cannot be read, or an image differs from `expected_sha256`.

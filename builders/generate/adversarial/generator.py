@@ -62,12 +62,8 @@ _TITLES = {"pgd": "projected gradient descent", "autoattack": "AutoAttack's four
 class AttackSettings:
     """Settings of an attack on a model, without the model's weights.
 
-    Args:
-        model: the model that is attacked.
-        attack: the attack.
-        device: `cpu` or `cuda`.
-        batch: images that are attacked together.
-        accuracy_check: whether the model's accuracy is compared with its card.
+    `device` is `cpu` or `cuda`; `batch` images are attacked together; with `accuracy_check` the model's accuracy is
+    compared with its card.
 
     Raises:
         BuildError: epsilon is out of range.
@@ -100,14 +96,9 @@ def adversarial(
     weights: tuple[Weights, ...] = (),
     versions: Mapping[str, str] | None = None,
 ) -> Generator:
-    """Return the generator of an attack; as a benchmark declares it, it has no weights.
+    """Return the generator of an attack; as a benchmark declares it, it has no weights, and `needs` flags.
 
-    Args:
-        settings: the model, the attack and its settings.
-        needs: flags that have to be given before it can generate.
-        path: the file of the model's weights.
-        weights: its digest.
-        versions: the versions of the packages that the pixels depend on.
+    `weights` is the digest of the file at `path`, and `versions` are those of the packages that the pixels depend on.
     """
     model, attack = settings.model, settings.attack
     return Generator(
@@ -257,10 +248,7 @@ class _Best:
 def stored_pixels(attacked: Any, originals: Pixels, levels: int) -> Pixels:
     """Round attacked images to 8 bits, and project them to at most `levels` steps from the originals.
 
-    Args:
-        attacked: a tensor with pixels in [0, 1], (n, 3, size, size).
-        originals: shape (n, size, size, 3).
-        levels: the greatest difference of a channel.
+    `attacked` is a tensor with pixels in [0, 1], (n, 3, size, size); `originals` has the shape (n, size, size, 3).
     """
     rounded = np.rint(attacked.cpu().numpy().transpose(0, 2, 3, 1) * 255).astype(np.int16)
     near = originals.astype(np.int16)

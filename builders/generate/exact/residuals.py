@@ -34,12 +34,9 @@ class _Start:
 def residual_opener(declared: Generator, published: GeneratorEntry) -> Generator:
     """Return a generator that opens the published sealed residuals of a split instead of generating its images.
 
-    It needs no more than the core install, and has the name, parameters and weights of the publisher's generator,
-    because its images are those. It takes the sealed residuals and the rows' values as companions.
-
-    Args:
-        declared: the generator of such images here.
-        published: the generator's entry in the publisher's manifest; its images are sealed.
+    It needs no more than the core install, and has the name, parameters and weights of the publisher's generator
+    (`published`), because its images are those; all else is that of the generator of such images here (`declared`).
+    It takes the sealed residuals and the rows' values as companions.
 
     Raises:
         BuildError: the publisher's generator has a name that none can have.
@@ -72,10 +69,6 @@ def residual_opener(declared: Generator, published: GeneratorEntry) -> Generator
 
 def open_image(preparation: PreparationEntry, image: SourceImage) -> Generated:
     """Open the sealed residual that accompanies an original's file, with the values of the published row.
-
-    Args:
-        preparation: how the publisher prepared originals.
-        image: the original.
 
     Raises:
         BuildError: the original is not the sealed one or has other pixels here, or the residual is damaged.

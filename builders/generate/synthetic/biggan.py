@@ -44,11 +44,6 @@ def truncated_noise(seed: int, size: int, truncation: float) -> npt.NDArray[np.f
     Ours: the inverse of the cut distribution's function, of uniform numbers from NumPy's legacy `RandomState`, whose
     stream is the same in every version (NEP 19). `scipy.stats.truncnorm.rvs`, which the reference calls, gives the
     same numbers today, and promises them for no other version.
-
-    Args:
-        seed: 0 to 2^63 - 1.
-        size: how many numbers.
-        truncation: above 0, up to 1.
     """
     from scipy.special import ndtr, ndtri  # for which --help should not wait
 
@@ -62,11 +57,7 @@ def truncated_noise(seed: int, size: int, truncation: float) -> npt.NDArray[np.f
 def as_pixels(images: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
     """Turn images in [-1, 1] into 8 bits as the reference does: floor((x + 1) / 2 * 256), clipped.
 
-    Args:
-        images: shape (n, 3, height, width).
-
-    Returns:
-        Shape (n, height, width, 3).
+    Shape (n, 3, height, width) becomes (n, height, width, 3).
     """
     return np.ascontiguousarray(np.clip((images.transpose(0, 2, 3, 1) + 1) / 2 * 256, 0, 255), np.uint8)
 
@@ -132,11 +123,7 @@ BIGGAN = Generator(
 
 
 def with_weights(location: str, device: str) -> Generator:
-    """Return the generator with the weights of a folder.
-
-    Args:
-        location: the folder, which holds `pytorch_model.bin`.
-        device: `auto`, `cpu` or `cuda`.
+    """Return the generator with the weights of a folder, which holds `pytorch_model.bin`.
 
     Raises:
         BuildError: torch is not installed, there is no such device, or the folder lacks the file.

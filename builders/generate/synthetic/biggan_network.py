@@ -38,13 +38,7 @@ _ATTENTION_BEFORE = 8
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes in which a network may differ from the published one, whose sizes are the defaults.
-
-    Args:
-        noise: numbers of noise.
-        embedding: numbers that a class is embedded as.
-        width: channels are multiples of it.
-    """
+    """Sizes in which a network may differ from the published one; channels are multiples of the width."""
 
     noise: int = 128
     embedding: int = 128
@@ -110,14 +104,11 @@ class BigGANNetwork:
         self._network.eval().requires_grad_(False).to(device)
 
     def __call__(self, noise: Tensor, classes: Tensor) -> Tensor:
-        """Generate images.
+        """Generate images, float32 (n, 3, side, side) in [-1, 1].
 
         Args:
             noise: float32 (n, sizes.noise), truncated already.
             classes: int64 (n,), indices of classes.
-
-        Returns:
-            float32 (n, 3, side, side) in [-1, 1].
         """
         return self._network(noise, classes)
 

@@ -63,16 +63,11 @@ def with_folder(
 ) -> Generator:
     """Return a generator with the weights of a folder.
 
-    Args:
-        declared: the generator without weights.
-        load: loads the model of a folder onto `cpu` or `cuda`; a module-level function.
-        folder: the folder.
-        files: names of the weights, as `model/<path in the folder>`, and that path.
-        device: `auto`, `cpu` or `cuda`.
-        advice: the next step if a file cannot be read, as a sentence.
+    `load` loads the model of a folder onto `cpu` or `cuda`; a module-level function. `files` has the names of the
+    weights, as `model/<path in the folder>`, and that path. `device` is `auto`, `cpu` or `cuda`.
 
     Raises:
-        BuildError: there is no such device, or a file cannot be read.
+        BuildError: there is no such device, or a file cannot be read; ends with `advice`.
     """
     import torch
 

@@ -109,11 +109,7 @@ STABLE_DIFFUSION = Generator(
 
 
 def with_weights(location: str, device: str) -> Generator:
-    """Return the generator with the pipeline of a folder or of a repository on the Hub.
-
-    Args:
-        location: a folder in the format of diffusers; or `ORG/NAME`, or `ORG/NAME@REVISION`, which is downloaded.
-        device: `auto`, `cpu` or `cuda`.
+    """Return the generator with the pipeline of a folder in the format of diffusers, or of a repository on the Hub.
 
     Raises:
         BuildError: a package is not installed, there is no such device, or the folder is no Stable Diffusion 2.
