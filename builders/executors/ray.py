@@ -34,18 +34,22 @@ _LOOK_SECONDS = 0.2
 
 _CONNECT_SECONDS = 3.0
 
+_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+"""The beginning of an HTTP/2 connection, on which gRPC stands: a fixed text and a SETTINGS frame that is empty. The
+server's first frame is SETTINGS, too: the fourth of a header's nine bytes is 4 (RFC 9113, sections 3.4 and 4.1)."""
+
 _PACKAGES = ("numpy", "pillow", "pyarrow")
 """Their versions can change a Parquet file's bytes, or what decodes."""
 
 
 def cluster_address(address: str | None) -> str:
-    """Return the address of a cluster at which something listens.
+    """Return the address of a cluster that answers.
 
     Args:
         address: `HOST:PORT`; None takes the variable `RAY_ADDRESS`.
 
     Raises:
-        BuildError: Ray is not installed, there is no address or it has another form, or nothing listens there.
+        BuildError: Ray is not installed, there is no address or it has another form, or none answers there.
     """
     ray = _imported()
     address = address or os.environ.get("RAY_ADDRESS")
@@ -69,18 +73,25 @@ def cluster_address(address: str | None) -> str:
 
 
 def _connect(host: str, port: int) -> None:
-    """Refuse an address where nothing listens, for which `ray.init` waits for a minute.
+    """Refuse an address where no gRPC server answers, for which `ray.init` waits for minutes.
 
     Raises:
-        BuildError: nothing listens there.
+        BuildError: none does.
     """
+    problem = ""
     try:
-        socket.create_connection((host, port), timeout=_CONNECT_SECONDS).close()
+        with socket.create_connection((host, port), timeout=_CONNECT_SECONDS) as connection:
+            if os.environ.get("RAY_USE_TLS", "0") not in ("1", "true"):  # whose first bytes Ray itself understands
+                connection.sendall(_PREFACE)
+                if connection.recv(9)[3:4] != b"\4":
+                    problem = "something else than Ray listens there"
     except OSError as error:
+        problem = one_line(error.strerror or error)
+    if problem:
         raise BuildError(
-            f"No Ray cluster answers at {one_line(host)}:{port}: {one_line(error.strerror or error)}. Start one with "
-            "`ray start --head`, or give the address that it printed with --ray-address."
-        ) from error
+            f"No Ray cluster answers at {one_line(host)}:{port}: {problem}. Start one with `ray start --head`, or "
+            "give the address that it printed with --ray-address."
+        )
 
 
 class RayExecutor:

@@ -29,12 +29,6 @@ Pixels = npt.NDArray[np.uint8]
 
 SEALED_SUFFIX = ".sealed.parquet"
 
-RECORD_SCHEMA = pa.schema(
-    [("size", pa.int64()), ("content_sha256", pa.string()), ("unreadable", pa.string()), ("input_sha256", pa.string())]
-)
-"""Columns of a record, to which the generator's are added: bytes in the pack, digest over the pixels, the reason if
-there is no image, and the digest of the input (`builders.generate.task`)."""
-
 _BATCH_BYTES = 64 * 1024 * 1024
 """Greatest cost of a batch, in bytes read and bytes of pixels generated: about two seconds of decoding JPEGs."""
 
@@ -87,11 +81,13 @@ def cut_batches(table: pa.Table, generator: Generator, name: str, staging: Path)
 
 
 def record_schema(columns: Iterable[Column]) -> pa.Schema:
-    """Return the schema of the records of a generator with these columns."""
-    schema = RECORD_SCHEMA
-    for column in columns:
-        schema = schema.append(pa.field(column.name, column.arrow))
-    return schema
+    """Return the schema of the records of a generator with these columns.
+
+    Before them stand the bytes in the pack, the digest over the pixels, the reason if there is no image, and the
+    digest of the input (`builders.generate.task`).
+    """
+    own = [("size", pa.int64()), *((name, pa.string()) for name in ("content_sha256", "unreadable", "input_sha256"))]
+    return pa.schema([*own, *((column.name, column.arrow) for column in columns)])
 
 
 class PackWriter:
@@ -153,24 +149,19 @@ class PackWriter:
             data = data[self._sink.write(data) or 0 :]
 
 
-def read_records(batches: Sequence[Batch], columns: Iterable[Column] = ()) -> pa.Table:
-    """Read the records of a split's batches, and add `file` and `offset` of each image in the packs."""
+def generated_table(plan: pa.Table, batches: Sequence[Batch], root: str, columns: Iterable[Column] = ()) -> pa.Table:
+    """Join a plan with the records of its batches: where each PNG is, its digest, and the generator's columns."""
     schema = record_schema(columns).append(pa.field("file", pa.string())).append(pa.field("offset", pa.int64()))
-    records = []
+    records = [schema.empty_table()]
     for batch in batches:
         record = read_parquet(batch.record)
         sizes = record["size"].to_numpy()
         record = record.append_column("file", pa.repeat(batch.pack.name, record.num_rows))
         records.append(record.append_column("offset", pa.array(np.cumsum(sizes) - sizes)))
-    return pa.concat_tables(records) if records else schema.empty_table()
-
-
-def generated_table(plan: pa.Table, batches: Sequence[Batch], root: str, columns: Iterable[Column] = ()) -> pa.Table:
-    """Join a plan with the records of its batches: where each PNG is, its digest, and the generator's columns."""
-    records = read_records(batches, columns).drop_columns("input_sha256")
     table = plan.append_column("root", pa.repeat(root, plan.num_rows))
-    for name in records.column_names:
-        table = table.append_column(name, records[name])
+    joined = pa.concat_tables(records).drop_columns("input_sha256")
+    for name in joined.column_names:
+        table = table.append_column(name, joined[name])
     return table
 
 

@@ -41,19 +41,24 @@ def ends_group(filled: int, size: int, digest: str) -> bool:
 
 
 class Group(NamedTuple):
-    """The images of one row group, by default none.
+    """The images of one row group.
 
     `numbers` are their rows in the shard's plan. `offsets` are the starts of the images in `data` and the end of the
     last one; `digests` and `stored` are the columns `content_sha256` and `stored`. `pixels` are digests over the
     pixels of images that were decoded to be checked; empty if none were.
     """
 
-    numbers: pa.Array = pa.array([], pa.int64())
-    offsets: pa.Array = pa.array([0], pa.int32())
-    data: pa.Buffer = pa.py_buffer(b"")
-    digests: Sequence[str] = ()
-    stored: Sequence[images.Stored] = ()
+    numbers: pa.Array
+    offsets: pa.Array
+    data: pa.Buffer
+    digests: Sequence[str]
+    stored: Sequence[images.Stored]
     pixels: Sequence[str] = ()
+
+    @classmethod
+    def nothing(cls) -> Group:
+        """Return a group without images."""
+        return cls(pa.array([], pa.int64()), pa.array([0], pa.int32()), pa.py_buffer(b""), (), ())
 
 
 class GroupImages:

@@ -93,7 +93,7 @@ class ShardTask:
                 sealed = _write_sealed(rows, self.roots, self.sealed, demo=is_demo_schema(self.schema))
         written = sum(part.num_rows for part in parts)
         record = ShardRecord(written, size, digest, self.decode, tuple(images.dropped), sealed)
-        index = pa.concat_tables(parts or [_index_rows(self, rows.slice(0, 0), Group())])
+        index = pa.concat_tables(parts or [_index_rows(self, rows.slice(0, 0), Group.nothing())])
         metadata = {_RECORD: json.dumps(asdict(record)).encode()}
         with atomic_path(self.part) as temporary:
             pq.write_table(index.replace_schema_metadata(metadata), temporary, compression="zstd")

@@ -19,7 +19,7 @@ import numpy.typing as npt
 from builders.errors import BuildError
 from builders.generate.contract import Generate, Generated, Generator, SourceImage
 from builders.generate.extra import check_installed
-from builders.generate.synthetic.models import SEED, memory_errors_as_build_errors, with_folder
+from builders.generate.synthetic.models import SEED, ModelStart, memory_errors_as_build_errors, with_folder
 from builders.generate.torch_files import load_tensors, tensor_problems
 from builders.sources.imagenet_names import class_indices
 
@@ -102,16 +102,12 @@ def _generate(network: BigGANNetwork, images: Sequence[SourceImage]) -> list[Gen
     return [Generated(image, {SEED.name: seed}) for image, seed in zip(pixels, seeds, strict=True)]
 
 
-def _without_weights(_: Generator) -> Generate:
-    raise BuildError(f"BigGAN's weights are not given. {_ADVICE}")
-
-
 BIGGAN = Generator(
     name="biggan-deep-256",
     version=1,
     description=f"BigGAN-deep at 256 x 256, truncation {TRUNCATION:g}",
     size=(SIDE, SIDE),
-    start=_without_weights,
+    start=ModelStart(_load),
     parameters={"truncation": TRUNCATION, "batch_size": _BATCH},
     columns=(SEED,),
     reproducible="recorded",

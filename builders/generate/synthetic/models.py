@@ -1,11 +1,10 @@
-"""What generative models share: the column of seeds, names of classes, weights in folders and errors of memory.
+"""What generative models share: the column of seeds, weights in folders and errors of memory.
 
 Tested by `tests/builders/generate/synthetic/test_biggan.py`.
 """
 
 from __future__ import annotations
 
-import functools
 import importlib.metadata
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -17,31 +16,23 @@ from builders.executors.base import ONE_CORE, Resources
 from builders.generate.contract import Generate, Generator, Weights
 from builders.generate.flags import chosen_device
 from builders.release.schema import Column
-from taxonomy.wordnet import nouns
 
 SEED = Column("seed", "int64", "seed of the image's random numbers: the first 63 bits of the SHA-256 of the row's id")
 
 
-@functools.cache
-def class_names(wnid: str) -> tuple[str, ...]:
-    """Return the names of a class of ImageNet-1k, as `LOC_synset_mapping.txt` lists them.
-
-    They are the lemmas of its synset in WordNet 3.0. A name may stand for two classes: "crane" is all that both the
-    bird (n02012849) and the machine (n03126707) have, and "maillot" is a name of both n03710637 and n03710721.
-    """
-    wordnet = nouns.load_wordnet()
-    return wordnet.lemmas(wordnet.row(wnid))
-
-
 @dataclass(frozen=True)
-class _ModelStart:
-    """Loads the model of a folder onto a device; a worker does this once for equal values."""
+class ModelStart:
+    """Loads the model of a folder onto a device; a worker does this once for equal values.
+
+    A generator that a benchmark declares has no folder yet, and is not started.
+    """
 
     load: Callable[[Path, Generator, str], Generate]
-    folder: str
-    device: str
+    folder: str = ""
+    device: str = "cpu"
 
     def __call__(self, generator: Generator) -> Generate:
+        """Verify the files and load the model."""
         import torch
 
         if self.device == "cpu":
@@ -77,7 +68,7 @@ def with_folder(
     return replace(
         declared,
         needs="",
-        start=_ModelStart(load, str(folder), chosen),
+        start=ModelStart(load, str(folder), chosen),
         parameters={**declared.parameters, "dtype": "float32", "device": name, **versions},
         weights=tuple(Weights.of(name, folder / file, advice) for name, file in files.items()),
         resources=Resources(cpus=1, gpus=1) if chosen == "cuda" else ONE_CORE,

@@ -16,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from builders.errors import BuildError
 from builders.generate.contract import Generate, Generated, Generator, SourceImage
 from builders.generate.extra import check_installed
-from builders.generate.synthetic.models import SEED, class_names, memory_errors_as_build_errors, with_folder
+from builders.generate.synthetic.models import SEED, ModelStart, memory_errors_as_build_errors, with_folder
 from builders.generate.synthetic.pipeline_folder import ADVICE, files_of, folder_of, load_pipeline, side_of
 from builders.release.schema import Column, Value
+from taxonomy.wordnet import nouns
 
 _SIDE = 768
 _BATCH = 4
@@ -32,12 +32,19 @@ _GUIDANCE = 7.5
 PROMPT = Column("prompt", "string", "the text that the image was made of; empty if it was made of none", absent="")
 
 
-def draw_name(image: SourceImage) -> str:
-    """Draw one of the names of a row's class, by bytes 8 to 15 of the SHA-256 of the row's id.
+@functools.cache
+def class_names(wnid: str) -> tuple[str, ...]:
+    """Return the names of a class of ImageNet-1k, as `LOC_synset_mapping.txt` lists them.
 
-    Two classes are named by words of another one, too: "crane" is the only name of the bird and of the machine, and
-    "maillot" a name of two garments. Their images cannot be told apart by the prompt.
+    They are the lemmas of its synset in WordNet 3.0. A name may stand for two classes: "crane" is all that both the
+    bird (n02012849) and the machine (n03126707) have, and "maillot" is a name of both n03710637 and n03710721.
     """
+    wordnet = nouns.load_wordnet()
+    return wordnet.lemmas(wordnet.row(wnid))
+
+
+def draw_name(image: SourceImage) -> str:
+    """Draw one of the names of a row's class, by bytes 8 to 15 of the SHA-256 of the row's id."""
     names = class_names(image.class_id)
     drawn = int.from_bytes(hashlib.sha256(image.id.encode()).digest()[8:16], "big")
     return names[drawn % len(names)]
@@ -81,16 +88,12 @@ def _generate(pipeline: Any, generator: Generator, images: Sequence[SourceImage]
     ]
 
 
-def _without_weights(_: Generator) -> Generate:
-    raise BuildError(f"Stable Diffusion's weights are not given. {ADVICE}")
-
-
 STABLE_DIFFUSION = Generator(
     name="stable-diffusion-2",
     version=1,
     description=f"Stable Diffusion 2, DDIM with {_STEPS} steps, guidance {_GUIDANCE:g}, without a safety checker",
     size=(_SIDE, _SIDE),
-    start=_without_weights,
+    start=ModelStart(_load),
     parameters={
         "prompt": "High quality image of a {class_name}.",
         "scheduler": "DDIM",

@@ -6,6 +6,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -323,8 +324,10 @@ def test_an_address_that_does_not_answer_is_refused_at_once(tmp_path, capsys, mo
     build = ["--demo", "--out", str(tmp_path / "out"), "--executor", "ray"]
     assert imagenet_benchmark.main([*build, "--ray-address", f"127.0.0.1:{closed_port()}"]) == 2
     assert re.search(r"No Ray cluster answers at 127\.0\.0\.1:\d+: Connection refused\.", capsys.readouterr().err)
-    assert materialize.main([str(tmp_path), *build[1:], "--ray-address", f"127.0.0.1:{closed_port()}"]) == 2
-    assert "No Ray cluster answers" in capsys.readouterr().err
+    with socket.create_server(("127.0.0.1", 0)) as server:  # whose connections the system accepts; nothing answers
+        listening = server.getsockname()[1]
+        assert materialize.main([str(tmp_path), *build[1:], "--ray-address", f"127.0.0.1:{listening}"]) == 2
+    assert f"No Ray cluster answers at 127.0.0.1:{listening}: timed out." in capsys.readouterr().err
     assert time.monotonic() - started < 5
     monkeypatch.setenv("RAY_ADDRESS", "ray://head:10001")
     assert imagenet_benchmark.main(build) == 2
@@ -347,6 +350,14 @@ def test_what_listens_on_the_default_port_is_not_joined_unless_asked_for(tmp_pat
 def test_a_cluster_of_the_loopback_address_alone_is_refused(monkeypatch):
     """Ray asks at the machine's own address instead, where such a cluster does not listen, and waited without end."""
     with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve():
+            connection, _ = server.accept()
+            with connection:
+                connection.sendall(bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))  # as a gRPC server begins (RFC 9113, 6.5)
+                connection.recv(100)
+
+        threading.Thread(target=serve, daemon=True).start()
         port = server.getsockname()[1]
         monkeypatch.setattr("ray.util.get_node_ip_address", lambda: "127.0.0.2")  # this machine too, and refused
         with pytest.raises(BuildError, match=rf"^No Ray cluster answers at 127\.0\.0\.2:{port}: Connection refused"):

@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from builders.errors import BuildError
-from builders.generate.batches import cut_batches, generated_table, read_pixels, read_records
+from builders.generate.batches import cut_batches, generated_table, read_pixels
 from builders.generate.contract import AS_PNG, Generated, Generator
 from builders.generate.exact.noise import GAUSSIAN_NOISE, gaussian_noise
 from builders.generate.exact.resize import FIXED_RESIZE, fixed_resize
@@ -129,8 +129,7 @@ def test_what_cannot_be_decoded_is_refused_or_recorded(tmp_path):
     with pytest.raises(BuildError, match=r"file \(1\) cannot be used \(.*\)\. Replace it"):
         make(tmp_path, rows, FIXED_RESIZE)
     assert not list(tmp_path.glob("*.pack"))
-    batches, _ = make(tmp_path, rows, FIXED_RESIZE, drop=True)
-    record = read_records(batches)
+    record, _ = generate(tmp_path, rows, FIXED_RESIZE, drop=True)
     assert [bool(reason) for reason in record["unreadable"].to_pylist()] == [False, True, True, False]
     assert record["size"].to_pylist()[1:3] == [0, 0]
     assert record["content_sha256"].to_pylist()[1:3] == ["", ""]
@@ -225,16 +224,16 @@ def test_an_array_source_has_images_of_one_size(tmp_path):
     rows = plan_of(tmp_path, squares(10), ["encoded"])
     with pytest.raises(BuildError, match=r"No image can be generated from 0 in .*file: it has 8 x 8 pixels instead"):
         make(tmp_path, rows, AS_PNG)
-    batches, _ = make(tmp_path, rows, AS_PNG, drop=True)
-    assert read_records(batches)["unreadable"].to_pylist() == ["it has 8 x 8 pixels instead of 32 x 32"]
+    assert generate(tmp_path, rows, AS_PNG, drop=True)[0]["unreadable"].to_pylist() == [
+        "it has 8 x 8 pixels instead of 32 x 32"
+    ]
 
 
 def test_a_generators_reason_is_refused_or_recorded(tmp_path):
     rows = plan_of(tmp_path, squares(10, 0), ["encoded"] * 2)
     with pytest.raises(BuildError, match=r"^No image .* from 1 in .*file: it is black\. .* --allow-partial\.$"):
         make(tmp_path, rows, SHADES)
-    batches, _ = make(tmp_path, rows, SHADES, drop=True)
-    assert read_records(batches, SHADES.columns)["unreadable"].to_pylist() == ["", "it is black"]
+    assert generate(tmp_path, rows, SHADES, drop=True)[0]["unreadable"].to_pylist() == ["", "it is black"]
 
 
 @pytest.mark.parametrize(

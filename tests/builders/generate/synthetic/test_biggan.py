@@ -19,8 +19,9 @@ from timm.data import ImageNetInfo  # noqa: E402
 
 from builders.errors import BuildError  # noqa: E402
 from builders.generate.contract import SourceImage  # noqa: E402
-from builders.generate.synthetic import biggan, models  # noqa: E402
+from builders.generate.synthetic import biggan  # noqa: E402
 from builders.generate.synthetic import demo as tiny  # noqa: E402
+from builders.generate.synthetic import stable_diffusion as sd  # noqa: E402
 from builders.generate.synthetic.biggan_network import BigGANNetwork, Sizes  # noqa: E402
 from taxonomy import tables  # noqa: E402
 
@@ -118,9 +119,9 @@ def test_names_of_classes_are_those_of_the_synset_mapping():
     # timm has a copy of the mapping's second column.
     info = ImageNetInfo()
     for row in tables.imagenet1k():
-        assert ", ".join(models.class_names(row.wnid)) == info.index_to_description(row.index, detailed=False)
-    assert models.class_names("n02012849") == models.class_names("n03126707") == ("crane",)
-    assert set(models.class_names("n03710637")) & set(models.class_names("n03710721")) == {"maillot"}
+        assert ", ".join(sd.class_names(row.wnid)) == info.index_to_description(row.index, detailed=False)
+    assert sd.class_names("n02012849") == sd.class_names("n03126707") == ("crane",)
+    assert set(sd.class_names("n03710637")) & set(sd.class_names("n03710721")) == {"maillot"}
 
 
 @pytest.fixture(scope="module")
