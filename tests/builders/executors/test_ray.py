@@ -13,7 +13,6 @@ from pathlib import Path
 import pytest
 
 from builders import imagenet_benchmark
-from builders.cifar_benchmark import BENCHMARK as CIFAR
 from builders.errors import BuildError
 from builders.executors.base import Resources
 from builders.executors.ray import Driver, RayExecutor
@@ -160,27 +159,6 @@ def test_a_task_that_kills_every_worker_ends_the_run_with_a_sentence(executor, n
 def test_a_release_has_the_bytes_of_the_local_executors(executor, demo, imagenet_release, tmp_path):
     build_demo(demo, tmp_path / "out", executor=Kept(executor))
     assert files_of(tmp_path / "out") == files_of(imagenet_release)
-
-
-@needs_ray
-@pytest.mark.slow
-def test_so_has_one_of_exact_generators(executor, demo, cifar_release, tmp_path):
-    build_demo(demo, tmp_path / "out", benchmark=CIFAR, executor=Kept(executor))
-    assert files_of(tmp_path / "out") == files_of(cifar_release)
-
-
-@needs_ray
-@pytest.mark.slow
-def test_an_index_is_materialized_to_the_same_shards(cluster, demo, imagenet_release, tmp_path):
-    arguments = ["--splits=imagenet/test", f"--imagenet={demo['imagenet']}", f"--out={tmp_path / 'out'}"]
-    # In a process of its own: this one has joined the cluster already.
-    command = [sys.executable, "-m", "hf_scripts.materialize", str(imagenet_release), *arguments]
-    subprocess.run([*command, "--executor=ray", "--ray-address", cluster], cwd=ROOT, check=True)
-    shards = {name for name in files_of(tmp_path / "out") if name.startswith("data/imagenet/test")}
-    assert shards
-    assert {name: files_of(tmp_path / "out")[name] for name in shards} == {
-        name: data for name, data in files_of(imagenet_release).items() if name.startswith("data/imagenet/test")
-    }
 
 
 @needs_ray

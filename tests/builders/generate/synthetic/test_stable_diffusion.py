@@ -18,7 +18,7 @@ from builders.errors import BuildError  # noqa: E402
 from builders.generate.contract import SourceImage  # noqa: E402
 from builders.generate.synthetic import demo as tiny  # noqa: E402
 from builders.generate.synthetic import stable_diffusion as sd  # noqa: E402
-from builders.generate.synthetic.pipeline_folder import load_pipeline  # noqa: E402
+from builders.generate.synthetic.stable_diffusion import load_pipeline  # noqa: E402
 
 
 @pytest.fixture(scope="module")
