@@ -24,7 +24,6 @@ from builders.generate.adversarial.network import Network
 from builders.generate.adversarial.pgd import PGD
 from builders.generate.synthetic import stable_diffusion
 from builders.generate.synthetic.biggan import TRUNCATION
-from builders.generate.synthetic.biggan_network import BigGANNetwork, Sizes
 
 Start = Callable[[str, bool, int], Callable[[], Any]]
 """Sets up a network on a device, with a backward pass or not, for a batch; returns a function that runs it once."""
@@ -135,6 +134,8 @@ def classifier(model: AttackedModel) -> Start:
 def biggan(device: str, _: bool, batch: int) -> Callable[[], Any]:
     """BigGAN-deep at 256 pixels."""
     import torch
+
+    from builders.generate.synthetic.biggan_network import BigGANNetwork, Sizes
 
     sizes = Sizes()
     # Uniform numbers: variances and norms, which these are of, are not negative.

@@ -111,7 +111,7 @@ def test_images_are_judged_in_full_float32(world):
 def test_an_attack_halves_its_batches_where_memory_runs_out(little_memory, capsys):
     import timm
 
-    from builders.generate.adversarial.halving import Halving
+    from builders.generate.adversarial.generator import Halving
     from builders.generate.adversarial.models import RESNET50
     from builders.generate.adversarial.network import Network
     from builders.generate.adversarial.pgd import PGD

@@ -11,8 +11,7 @@ from typing import Any
 
 from builders.broad.originals import ALL_KNOWN, LABELS
 from builders.declare.benchmark import AllImages, Config, DemoModels, FirstClasses, PaperCount, Settings, Split
-from builders.generate.devices import DEVICE
-from builders.generate.flags import Flag
+from builders.generate.flags import DEVICE, Flag
 from builders.generate.synthetic import biggan, demo, stable_diffusion
 from builders.sources.synthetic import BIGGAN_IMAGES, PARTITION, STABLE_DIFFUSION_IMAGES
 

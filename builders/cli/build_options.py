@@ -28,8 +28,7 @@ from builders.cli.source_flags import (
 from builders.cli.split_choice import splits_option
 from builders.declare.benchmark import Benchmark, Settings, Variant
 from builders.errors import BuildError, one_line
-from builders.generate.devices import DEVICE
-from builders.generate.flags import Flag
+from builders.generate.flags import DEVICE, Flag
 from builders.storage.paths import PathType
 from builders.storage.text_files import read_csv
 from unknown_detection.help import no_sync_option

@@ -71,15 +71,14 @@ class ExecutorFlags:
                 "it out, and start the nodes with `ray start --num-cpus=...`."
             )
         if not self.dry_run:
-            from builders.executors.ray import check_cluster
+            from builders.executors.ray import cluster_address
 
-            check_cluster(self.ray_address)
+            cluster_address(self.ray_address)
 
-    def started(self, *, gpus: float = 0, preload: Sequence[str] = ()) -> AbstractContextManager[Executor]:
+    def started(self, preload: Sequence[str] = ()) -> AbstractContextManager[Executor]:
         """Return the executor that the flags ask for, to be entered; a dry run needs no workers.
 
         Args:
-            gpus: devices that tasks may use on this machine.
             preload: modules that the tasks need.
         """
         if self.executor == "ray" and not self.dry_run:
@@ -89,4 +88,4 @@ class ExecutorFlags:
         from builders.executors.local import LocalExecutor
 
         workers = 1 if self.dry_run else self.workers or usable_cores()
-        return LocalExecutor(workers, gpus=gpus, preload=preload)
+        return LocalExecutor(workers, preload=preload)

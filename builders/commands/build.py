@@ -84,8 +84,7 @@ def run_build(declared: Benchmark, module: str, flags: BuildFlags) -> None:
         demo = any(is_demo(root) for root in roots.values())  # also where a flag gives the folder of one
         if demo and not names:
             splits = listed_in_demo(benchmark, splits)
-        gpus = max((generator.resources.gpus for generator in benchmark.generators(splits).values()), default=0)
-        with flags.executor.started(gpus=gpus, preload=WORKER_IMPORTS) as executor:
+        with flags.executor.started(WORKER_IMPORTS) as executor:
             started = time.monotonic()
             run = Run(
                 benchmark,

@@ -14,8 +14,7 @@ import pyarrow as pa
 
 from builders.declare.quotas import DeclarationError, Originals, Quota
 from builders.declare.ranking import Key
-from builders.generate.arrays import AS_PNG
-from builders.generate.contract import Generator
+from builders.generate.contract import AS_PNG, Generator
 from builders.release.schema import ID_OVERLAP, ID_OVERLAP_KIND, KNOWN_CLASS_ROLES, OODNESS, Column, Role
 from taxonomy import decisions
 

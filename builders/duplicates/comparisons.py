@@ -20,7 +20,7 @@ from builders.duplicates.distance import scaled
 from builders.duplicates.exact import DIGEST, Digests, exact_pairs, index_digests, searched_pairs
 from builders.duplicates.table import PairTable
 from builders.executors.base import Meter
-from builders.generate.arrays import SIDE
+from builders.generate.contract import SIDE
 from builders.release import images
 from builders.release.digests import rows_digest
 from builders.release.duplicates import KNOWN_ROLE, Comparison, Pair, comparison, groups

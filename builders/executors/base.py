@@ -10,31 +10,16 @@ Result = TypeVar("Result")
 Result_co = TypeVar("Result_co", covariant=True)
 Value = TypeVar("Value")
 
-
-class Progress(Protocol):
-    """Called with the number of images and bytes done since the last call."""
-
-    def __call__(self, images: int, size: int, /) -> object:
-        """Add them to the count."""
+Progress = Callable[[int, int], object]
+"""Called with the number of images and bytes done since the last call."""
 
 
 @dataclass(frozen=True)
 class Resources:
-    """Resources that a task occupies while it runs.
-
-    Args:
-        cpus: cores.
-        gpus: devices; 0.5 lets two tasks share one.
-        memory: bytes; 0 if unknown.
-    """
+    """Cores and GPUs that a task occupies while it runs; with half a GPU two tasks share one."""
 
     cpus: float = 1
     gpus: float = 0
-    memory: int = 0
-
-    def __post_init__(self) -> None:
-        if min(self.cpus, self.gpus, self.memory) < 0:
-            raise ValueError(f"Resources cannot be negative: {self}")
 
 
 ONE_CORE = Resources()
@@ -55,10 +40,7 @@ class Task(Protocol[Result_co]):
         """Resources that the task occupies."""
 
     def run(self, progress: Progress) -> Result_co:
-        """Do the work.
-
-        Args:
-            progress: to be called from time to time; a task that runs twice may count its images twice.
+        """Do the work; a task that runs twice may count its images twice.
 
         Raises:
             BuildError: a problem that the user can fix.
@@ -66,25 +48,14 @@ class Task(Protocol[Result_co]):
 
 
 class Executor(Protocol):
-    """Runs tasks.
-
-    Workers are processes that live as long as the executor and run one task after another. Expensive setup is done
-    once in each of them, by `once_per_worker`.
-    """
+    """Runs tasks in workers: processes that live as long as the executor and run one task after another."""
 
     def run(self, tasks: Sequence[Task[Result]], progress: Progress) -> list[Result]:
-        """Run every task.
+        """Run every task, and return their results in the order of the tasks.
 
         Tasks start in the given order, so the longest should come first. After a task has failed no other one starts,
         running tasks are finished, and their files are kept. If a worker dies, its task has failed. The call always
         returns: it never waits for anything that a dead worker holds.
-
-        Args:
-            tasks: the tasks.
-            progress: called in the caller's process, from the caller's thread.
-
-        Returns:
-            The tasks' results, in the order of the tasks.
 
         Raises:
             BuildError: a worker died, or a task raised it.
@@ -99,8 +70,8 @@ _worker_values: dict[Callable[[], Any], Any] = {}
 def once_per_worker(create: Callable[[], Value]) -> Value:
     """Return the value of `create()`, which is called only once in each worker.
 
-    Tasks use it in `run` for expensive setup, such as loading weights onto a device. A worker keeps the last value,
-    and releases it before it creates another one, because a device may not hold two models.
+    Tasks use it for expensive setup, such as loading weights onto a device. A worker keeps the last value, and
+    releases it before it creates another one, because a device may not hold two models.
 
     Args:
         create: hashable, and equal for tasks that share the value: a function, or a frozen dataclass with `__call__`.

@@ -1,14 +1,17 @@
-"""Start-up of commands and workers: keeps unused imports out, and ends workers with their parent."""
+"""What processes that run tasks share: they keep pandas out, and pickle a task's answer.
+
+Tested by `tests/builders/executors/test_local.py`.
+"""
 
 from __future__ import annotations
 
-import multiprocessing
-import os
+import pickle
 import sys
-import threading
+import traceback
 from collections.abc import Sequence
-from multiprocessing.connection import wait
 from types import ModuleType
+
+from builders.executors.base import Progress
 
 
 class _NoPandas:
@@ -28,23 +31,28 @@ def without_pandas() -> None:
     0.4 s and 40 MB. Afterwards this process cannot convert Arrow tables to pandas, so only commands and workers may
     call this function, never a library function that runs in a user's process.
     """
-    finder = _NoPandas()
-    sys.meta_path.insert(0, finder)
+    sys.meta_path.insert(0, _NoPandas)
     try:
         import pyarrow as pa
 
         pa.array([0])
     finally:
-        sys.meta_path.remove(finder)
+        sys.meta_path.remove(_NoPandas)
 
 
-def end_with_parent() -> None:
-    """End this worker when its parent is killed, so that no orphan writes to a folder that a rerun has locked."""
-    threading.Thread(target=_wait_for_parent, daemon=True).start()
+def answer(task: bytes, progress: Progress) -> bytes:
+    """Run a pickled task and pickle its answer: whether it succeeded, and its result or exception.
 
-
-def _wait_for_parent() -> None:
-    parent = multiprocessing.parent_process()
-    if parent is not None:
-        wait([parent.sentinel])
-        os._exit(1)
+    An exception has the traceback as a note; of one that cannot be pickled that alone is left.
+    """
+    try:
+        return pickle.dumps((True, pickle.loads(task).run(progress)))
+    except Exception as error:  # noqa: BLE001 - the caller raises it
+        text = "".join(traceback.format_exception(error))
+        error.add_note(f"\nIn the worker:\n{text}")
+        try:
+            data = pickle.dumps((False, error))
+            pickle.loads(data)
+        except Exception:  # noqa: BLE001 - pickling runs code of the exception's class
+            return pickle.dumps((False, RuntimeError(f"A task raised an exception that cannot be pickled:\n{text}")))
+        return data

@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import contextlib
+import functools
+import importlib.metadata
 import logging
 import math
+import os
+import pickle
+import platform
 import signal
+import socket
 import threading
 from collections import deque
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, wait
+from dataclasses import dataclass
+from pathlib import Path
 from types import TracebackType
 from typing import Any, NamedTuple
 
 from builders.errors import BuildError, one_line
 from builders.executors.base import Progress, Resources, Result, Task
-from builders.executors.ray_address import answering_address, answers
-from builders.executors.ray_worker import Answer, Driver, Worker, work
-from builders.executors.worker import unpickled_answer
-from unknown_detection.words import byte_text
+from builders.executors.processes import answer, without_pandas
 
 _RETRIES = 3
 """How often Ray runs a task again whose worker died, or starts an actor again; its own default for tasks
@@ -27,29 +32,66 @@ _RETRIES = 3
 _LOOK_SECONDS = 0.2
 """How often the main thread looks for a Ctrl-C that did not wake it; ours."""
 
+_CONNECT_SECONDS = 3.0
 
-def check_cluster(address: str | None) -> None:
-    """Check that Ray is installed, and that something answers at a cluster's address.
+_PREFACE = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])
+"""The beginning of an HTTP/2 connection, on which gRPC stands: a fixed text and a SETTINGS frame that is empty. The
+server's first frame is SETTINGS, too: the fourth of a header's nine bytes is 4 (RFC 9113, sections 3.4 and 4.1)."""
+
+_PACKAGES = ("numpy", "pillow", "pyarrow")
+"""Their versions can change a Parquet file's bytes, or what decodes."""
+
+
+def cluster_address(address: str | None) -> str:
+    """Return the address of a cluster that answers.
+
+    Args:
+        address: `HOST:PORT`; None takes the variable `RAY_ADDRESS`.
 
     Raises:
-        BuildError: Ray is not installed, or nothing answers.
+        BuildError: Ray is not installed, there is no address or it has another form, or none answers there.
     """
-    _joined_address(address)
-
-
-def _joined_address(requested: str | None) -> str:
-    """Return the address of a cluster that answers also where Ray will look for it."""
     ray = _imported()
-    address = answering_address(requested)
-    host, _, port = address.rpartition(":")
-    own = ray.util.get_node_ip_address()
-    # Ray takes the machine's own address for these, and waits without end where nothing answers there.
-    if host in ("localhost", "127.0.0.1", "[::1]") and own not in host and not answers(own, int(port)):
+    address = address or os.environ.get("RAY_ADDRESS")
+    if not address:
+        # Results are unpickled, so whoever listens on the default port before Ray does could run code here.
         raise BuildError(
-            f"The Ray cluster at {address} does not answer at {own}, by which Ray joins a cluster of this machine. "
-            "Start it with `ray start --head`, without another address."
+            "--executor ray needs the address of a cluster. Give the HOST:PORT that `ray start --head` printed with "
+            "--ray-address or in the variable RAY_ADDRESS; on this machine it is 127.0.0.1:6379 unless chosen."
         )
+    host, _, port = address.rpartition(":")
+    if not host or "/" in host or not (port.isascii() and port.isdigit()) or not 0 < int(port) < 65536:
+        raise BuildError(
+            f"{one_line(address)} is no address of a Ray cluster. Give the HOST:PORT that `ray start --head` printed "
+            "(the port is 6379 unless chosen) with --ray-address, and run this command on a machine of the cluster."
+        )
+    _connect(host.strip("[]"), int(port))
+    if host in ("localhost", "127.0.0.1", "[::1]"):
+        # Ray takes the machine's own address for these, and waits without end where nothing answers there.
+        _connect(ray.util.get_node_ip_address(), int(port))
     return address
+
+
+def _connect(host: str, port: int) -> None:
+    """Refuse an address where no gRPC server answers, for which `ray.init` waits for minutes.
+
+    Raises:
+        BuildError: none does.
+    """
+    problem = ""
+    try:
+        with socket.create_connection((host, port), timeout=_CONNECT_SECONDS) as connection:
+            if os.environ.get("RAY_USE_TLS", "0") not in ("1", "true"):  # whose first bytes Ray itself understands
+                connection.sendall(_PREFACE)
+                if connection.recv(9)[3:4] != b"\4":
+                    problem = "something else than Ray listens there"
+    except OSError as error:
+        problem = one_line(error.strerror or error)
+    if problem:
+        raise BuildError(
+            f"No Ray cluster answers at {one_line(host)}:{port}: {problem}. Start one with `ray start --head`, or "
+            "give the address that it printed with --ray-address."
+        )
 
 
 class RayExecutor:
@@ -65,29 +107,20 @@ class RayExecutor:
     """
 
     def __init__(self, address: str | None) -> None:
-        self._requested_address = address
-        self._address = ""
-        self._driver = Driver.current()
+        self._address = address
+        self._driver = Driver(str(Path.cwd()), _versions())
 
     def __enter__(self) -> RayExecutor:
-        ray = _imported()
-        self._address = _joined_address(self._requested_address)
-        # Ray itself looks for a node on this machine for a minute, by the same function.
-        find_nodes = getattr(ray._private.services, "find_node_ids", None)
-        if find_nodes is not None and not find_nodes():
-            raise BuildError(
-                f"This machine is no node of the Ray cluster at {self._address}, or of any. Run this command on one "
-                f"of its nodes, or add this machine with `ray start --address={self._address}`."
-            )
+        ray, address = _imported(), cluster_address(self._address)
         # Ray tells of lost workers at length on stdout, where results stand. What it could not mend is raised.
         ray._private.worker._worker_logs_enabled = False
         try:
             with _sigterm_waits():
-                ray.init(address=self._address, log_to_driver=False, logging_level=logging.ERROR)
+                ray.init(address=address, log_to_driver=False, logging_level=logging.ERROR)
         except (ray.exceptions.RayError, ConnectionError, RuntimeError, ValueError, TimeoutError) as error:
             raise BuildError(
-                f"Cannot join the Ray cluster at {self._address}: {one_line(error)}. Run this command on a machine of "
-                "the cluster (`ray start --address=...` adds one), with the cluster's versions of Ray and Python."
+                f"Cannot join the Ray cluster at {address}: {one_line(error)}. Run this command on a machine of the "
+                f"cluster (`ray start --address={address}` adds one), with the cluster's versions of Ray and Python."
             ) from error
         return self
 
@@ -98,8 +131,7 @@ class RayExecutor:
 
     def run(self, tasks: Sequence[Task[Result]], progress: Progress) -> list[Result]:
         """Run every task; see `builders.executors.base.Executor`."""
-        capacity = self._capacity({task.resources for task in tasks})
-        run = _RayRun(tasks, capacity, self._driver)
+        run = _RayRun(tasks, _capacity({task.resources for task in tasks}), self._driver)
         try:
             while run.running:
                 run.listen(progress)
@@ -110,29 +142,29 @@ class RayExecutor:
             raise
         if run.failures:
             raise run.failures[min(run.failures)]
-        results: list[Result] = [run.results[number] for number in range(len(tasks))]
-        return results
+        return [run.results[number] for number in range(len(tasks))]
 
-    def _capacity(self, needs: Iterable[Resources]) -> dict[Resources, int]:
-        """Return how many tasks of each kind the cluster can run at a time.
 
-        Raises:
-            BuildError: no node can run tasks of a kind, for which Ray would wait without end.
-        """
-        nodes = [node["Resources"] for node in _imported().nodes() if node["Alive"]]
-        capacity = {need: sum(_fitting(need, node) for node in nodes) for need in needs}
-        for need in sorted((need for need in capacity if not capacity[need]), key=repr):
-            most = max((node.get("GPU", 0) for node in nodes), default=0)
-            if need.gpus > most:
-                raise BuildError(
-                    f"Too few GPUs: a task needs {need.gpus:g}, and no node of the Ray cluster at {self._address} has "
-                    f"more than {most:g}. Add a node that has them with `ray start --address=... --num-gpus=...`."
-                )
+def _capacity(needs: Iterable[Resources]) -> dict[Resources, int]:
+    """Return how many tasks of each kind the cluster can run at a time.
+
+    Raises:
+        BuildError: no node can run tasks of a kind, for which Ray would wait without end.
+    """
+    nodes = [node["Resources"] for node in _imported().nodes() if node["Alive"]]
+    capacity = {}
+    for need in needs:
+        amounts = {name: amount for name, amount in (("CPU", need.cpus), ("GPU", need.gpus)) if amount}
+        capacity[need] = sum(
+            math.floor(min((node.get(name, 0) / amount for name, amount in amounts.items()), default=1))
+            for node in nodes
+        )
+        if not capacity[need]:
             raise BuildError(
-                f"No node of the Ray cluster at {self._address} has what a task needs ({_in_words(need)}). Add one "
-                "that has, with `ray start --address=...`."
+                f"No node of the Ray cluster has what a task needs ({need.cpus:g} cores, {need.gpus:g} GPUs). Add one "
+                "that has, with `ray start --address=... --num-cpus=... --num-gpus=...`."
             )
-        return capacity
+    return capacity
 
 
 @contextlib.contextmanager
@@ -218,7 +250,7 @@ class _RayRun:
     def _receive(self, future: Future[Answer], progress: Progress) -> None:
         number, _, actor = self.running.pop(future)
         try:
-            answer = future.result()
+            received = future.result()
         except self._ray.exceptions.TaskCancelledError:
             if not self._stopped:
                 self._fail(number, BuildError("A task was cancelled from outside. Run the same command again."))
@@ -226,12 +258,12 @@ class _RayRun:
         except self._ray.exceptions.RayError as error:
             self._fail(number, _lost_task_error(error))
             return
-        succeeded, value = unpickled_answer(answer.data)
+        succeeded, value = pickle.loads(received.data)
         if succeeded:
             self.results[number] = value
         else:
-            self._fail(number, _readable_error(value, answer.node))
-        progress(answer.images, answer.size)
+            self._fail(number, _readable_error(value, received.node))
+        progress(received.images, received.size)
         if actor is not None:
             self._hand(actor, self._tasks[number].resources)
 
@@ -262,21 +294,9 @@ def _imported() -> Any:
     return ray
 
 
-def _options(resources: Resources) -> dict[str, float | None]:
+def _options(resources: Resources) -> dict[str, float]:
     """Return a task's resources as options of `ray.remote`."""
-    return {"num_cpus": resources.cpus, "num_gpus": resources.gpus, "memory": resources.memory or None}
-
-
-def _fitting(need: Resources, node: dict[str, float]) -> int:
-    """Return how many tasks with a need a node can run at a time."""
-    needs = {"CPU": need.cpus, "GPU": need.gpus, "memory": need.memory}
-    shares = [node.get(name, 0) / amount for name, amount in needs.items() if amount]
-    return math.floor(min(shares, default=1))
-
-
-def _in_words(need: Resources) -> str:
-    memory = f", {byte_text(need.memory)} of memory" if need.memory else ""
-    return f"{need.cpus:g} cores, {need.gpus:g} GPUs{memory}"
+    return {"num_cpus": resources.cpus, "num_gpus": resources.gpus}
 
 
 def _lost_task_error(error: Exception) -> BuildError:
@@ -302,3 +322,75 @@ def _readable_error(error: BaseException, node: str) -> BaseException:
             "on all nodes."
         )
     return error
+
+
+class Driver(NamedTuple):
+    """The working folder and libraries of the process that sends tasks, which workers must have, too."""
+
+    folder: str
+    versions: tuple[tuple[str, str], ...]
+
+
+@dataclass
+class Answer:
+    """A worker's answer: the node's name, the images and bytes of the task, and its pickled result or exception."""
+
+    node: str
+    images: int = 0
+    size: int = 0
+    data: bytes = b""
+
+    def count(self, images: int, size: int, /) -> None:
+        """Add to the progress."""
+        self.images += images
+        self.size += size
+
+
+def work(task: bytes, driver: Driver) -> Answer:
+    """Run a pickled task; its exception is part of the answer, so that Ray retries lost workers alone."""
+    returned = Answer(platform.node())
+    try:
+        _set_up(driver)
+    except BuildError as error:
+        returned.data = pickle.dumps((False, error))
+    else:
+        returned.data = answer(task, returned.count)
+    return returned
+
+
+class Worker:
+    """An actor that runs one task after another, so that costly setup is done once in it."""
+
+    def work(self, task: bytes, driver: Driver) -> Answer:
+        """Run a pickled task."""
+        return work(task, driver)
+
+
+@functools.cache
+def _set_up(driver: Driver) -> None:
+    """Prepare this process for the driver's tasks: check its libraries, and change to the driver's folder.
+
+    Raises:
+        BuildError: the node lacks the folder or has other libraries.
+    """
+    # `ray.cancel` interrupts a task that runs. Here it is meant for those that wait; running ones are finished.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    for (name, expected), (_, version) in zip(driver.versions, _versions(), strict=True):
+        if version != expected:
+            raise BuildError(
+                f"The Ray node {platform.node()} has {name} {version}, and this machine {expected}; a release's bytes "
+                "depend on it. Install the same versions on all nodes, and run the same command again."
+            )
+    try:
+        os.chdir(driver.folder)
+    except OSError as error:
+        raise BuildError(
+            f"The Ray node {platform.node()} cannot use the folder {driver.folder}: {error.strerror}. Start this "
+            "command in a folder that all nodes share, with the release folder and the sources on a shared "
+            "filesystem, at the same paths."
+        ) from error
+    without_pandas()
+
+
+def _versions() -> tuple[tuple[str, str], ...]:
+    return tuple((name, importlib.metadata.version(name)) for name in _PACKAGES)

@@ -11,32 +11,32 @@ import hashlib
 import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from io import RawIOBase
 from pathlib import Path
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from builders.generate.arrays import SIDE
-from builders.generate.contract import Generator
+from builders.generate import png
+from builders.generate.contract import SIDE, Generated, Generator
 from builders.release import images
-from builders.release.schema import Column
+from builders.release.schema import Column, Value
 from builders.storage.byte_ranges import PACK_SUFFIX
 from builders.storage.parquet import read_parquet
 
-SEALED_SUFFIX = ".sealed.parquet"
+Pixels = npt.NDArray[np.uint8]
 
-RECORD_SCHEMA = pa.schema(
-    [("size", pa.int64()), ("content_sha256", pa.string()), ("unreadable", pa.string()), ("input_sha256", pa.string())]
-)
-"""Columns of a record, to which the generator's are added: bytes in the pack, digest over the pixels, the reason if
-there is no image, and the digest of the input (`builders.generate.inputs`)."""
+SEALED_SUFFIX = ".sealed.parquet"
 
 _BATCH_BYTES = 64 * 1024 * 1024
 """Greatest cost of a batch, in bytes read and bytes of pixels generated: about two seconds of decoding JPEGs."""
 
 _IMAGE_COST = 32 * 1024
 """Cost added for each image, so that a batch of tiny images has fewer than 2,048 of them."""
+
+_ENCODED_TOGETHER = 8 * 1024 * 1024
+"""Bytes of pixels of images of equal size that are encoded at once; encoding takes four times as much memory."""
 
 
 @dataclass(frozen=True)
@@ -59,17 +59,10 @@ class Batch:
 
 
 def cut_batches(table: pa.Table, generator: Generator, name: str, staging: Path) -> list[Batch]:
-    """Cut a split's plan into batches of equal cost.
+    """Cut a split's plan, with the images' `size`, into batches of equal cost.
 
-    Args:
-        table: the plan's columns and `size`, one row per image.
-        generator: the split's generator.
-        name: prefix of the packs' names, from the name of the split.
-        staging: folder of the packs.
-
-    Returns:
-        Batches in the order of the rows. The name of a pack depends on its images and the generator's identity, so
-        that a rerun finds it, and other images get another pack.
+    The name of a pack begins with `name` and depends on its images and the generator's identity, so that a rerun
+    finds it, and other images get another pack.
     """
     ids = table["id"].to_pylist()
     if not ids:
@@ -79,52 +72,101 @@ def cut_batches(table: pa.Table, generator: Generator, name: str, staging: Path)
     count = -(-int(costs[-1]) // _BATCH_BYTES)
     starts = sorted({0, *(int(np.searchsorted(costs, int(costs[-1]) * i // count)) for i in range(1, count))})
     identity = json.dumps(generator.identity(), sort_keys=True)
-    return [
-        Batch(start, stop, staging / f"{name}-{_key(identity, ids[start:stop], sizes[start:stop])}{PACK_SUFFIX}")
-        for start, stop in zip(starts, [*starts[1:], len(ids)], strict=True)
-    ]
-
-
-def _key(identity: str, ids: Sequence[str], sizes: npt.NDArray[np.int64]) -> str:
-    lines = "\n".join([identity, *ids, ""])
-    return hashlib.sha256(lines.encode() + sizes.tobytes()).hexdigest()[:16]
+    batches = []
+    for start, stop in zip(starts, [*starts[1:], len(ids)], strict=True):
+        lines = "\n".join([identity, *ids[start:stop], ""])
+        key = hashlib.sha256(lines.encode() + sizes[start:stop].tobytes()).hexdigest()[:16]
+        batches.append(Batch(start, stop, staging / f"{name}-{key}{PACK_SUFFIX}"))
+    return batches
 
 
 def record_schema(columns: Iterable[Column]) -> pa.Schema:
-    """Return the schema of the records of a generator with these columns."""
-    schema = RECORD_SCHEMA
-    for column in columns:
-        schema = schema.append(pa.field(column.name, column.arrow))
-    return schema
+    """Return the schema of the records of a generator with these columns.
+
+    Before them stand the bytes in the pack, the digest over the pixels, the reason if there is no image, and the
+    digest of the input (`builders.generate.task`).
+    """
+    own = [("size", pa.int64()), *((name, pa.string()) for name in ("content_sha256", "unreadable", "input_sha256"))]
+    return pa.schema([*own, *((column.name, column.arrow) for column in columns)])
 
 
-def read_records(batches: Sequence[Batch], columns: Iterable[Column] = ()) -> pa.Table:
-    """Read the records of a split's batches, and add `file` and `offset` of each image in the packs."""
+class PackWriter:
+    """Writes the images of a batch in order, and builds their record; images of equal size are encoded together."""
+
+    def __init__(self, sink: RawIOBase, rows: int, columns: Sequence[Column]) -> None:
+        self._sink, self._columns = sink, columns
+        self._pending: list[tuple[int, Pixels]] = []
+        self._next = 0
+        self._sizes, self.digests, self._reasons = [0] * rows, [""] * rows, [""] * rows
+        self._values: dict[str, list[Value | None]] = {column.name: [None] * rows for column in columns}
+
+    def add(self, generated: Generated) -> None:
+        """Add the next image, or the reason why there is none.
+
+        Raises:
+            ValueError: the values are not those of the generator's columns.
+        """
+        number = self._next
+        self._next += 1
+        if generated.pixels is None:
+            self._reasons[number] = generated.reason
+            return
+        if set(generated.values) != set(self._values):
+            raise ValueError(f"the values {list(generated.values)} are not those of the columns {list(self._values)}")
+        for name, value in generated.values.items():
+            self._values[name][number] = value
+        if self._pending:
+            first = self._pending[0][1]
+            if first.shape != generated.pixels.shape or len(self._pending) * first.nbytes >= _ENCODED_TOGETHER:
+                self._flush()
+        self._pending.append((number, generated.pixels))
+
+    def add_all(self, pixels: Pixels) -> None:
+        """Add all images, of one size and without values; shape (n, height, width, 3)."""
+        self._write(range(len(pixels)), pixels)
+
+    def record(self, inputs: Sequence[str]) -> pa.Table:
+        """Write the last images and return the record of all; `inputs` are the digests of their inputs."""
+        self._flush()
+        columns = [self._sizes, self.digests, self._reasons, inputs, *self._values.values()]
+        schema = record_schema(self._columns)
+        arrays = [pa.array(column, field.type) for column, field in zip(columns, schema, strict=True)]
+        return pa.Table.from_arrays(arrays, schema=schema)
+
+    def _flush(self) -> None:
+        if self._pending:
+            numbers, pixels = zip(*self._pending, strict=True)
+            self._pending = []
+            self._write(numbers, np.stack(pixels))
+
+    def _write(self, numbers: Sequence[int], pixels: Pixels) -> None:
+        encoded = png.encode(pixels)
+        for number, digest in zip(numbers, images.rgb_sha256(pixels), strict=True):
+            self._sizes[number], self.digests[number] = encoded.shape[1], digest
+        data = encoded.reshape(-1).data
+        # One call on an unbuffered file may write a part only: on Linux at most 2 GB, or as much as fits on the disk.
+        while len(data):
+            data = data[self._sink.write(data) or 0 :]
+
+
+def generated_table(plan: pa.Table, batches: Sequence[Batch], root: str, columns: Iterable[Column] = ()) -> pa.Table:
+    """Join a plan with the records of its batches: where each PNG is, its digest, and the generator's columns."""
     schema = record_schema(columns).append(pa.field("file", pa.string())).append(pa.field("offset", pa.int64()))
-    records = []
+    records = [schema.empty_table()]
     for batch in batches:
         record = read_parquet(batch.record)
         sizes = record["size"].to_numpy()
         record = record.append_column("file", pa.repeat(batch.pack.name, record.num_rows))
         records.append(record.append_column("offset", pa.array(np.cumsum(sizes) - sizes)))
-    return pa.concat_tables(records) if records else schema.empty_table()
-
-
-def generated_table(plan: pa.Table, batches: Sequence[Batch], root: str, columns: Iterable[Column] = ()) -> pa.Table:
-    """Join a plan with the records of its batches: where each PNG is, its digest, and the generator's columns."""
-    records = read_records(batches, columns).drop_columns("input_sha256")
     table = plan.append_column("root", pa.repeat(root, plan.num_rows))
-    for name in records.column_names:
-        table = table.append_column(name, records[name])
+    joined = pa.concat_tables(records).drop_columns("input_sha256")
+    for name in joined.column_names:
+        table = table.append_column(name, joined[name])
     return table
 
 
-def read_pixels(table: pa.Table, staging: Path) -> npt.NDArray[np.uint8]:
-    """Decode generated images of one size.
-
-    Args:
-        table: columns `file`, `offset`, `size`; their packs must be there.
-        staging: folder of the packs.
+def read_pixels(table: pa.Table, staging: Path) -> Pixels:
+    """Decode generated images of one size by their `file`, `offset` and `size`; their packs must be there.
 
     Returns:
         Shape (n, height, width, 3); (0, 32, 32, 3) for no images.

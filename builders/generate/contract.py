@@ -37,15 +37,10 @@ class Weights:
 
     @classmethod
     def of(cls, name: str, path: Path, advice: str) -> Weights:
-        """Return a file's digest under the name that a generator records.
-
-        Args:
-            name: what to call it.
-            path: the file.
-            advice: the next step if it cannot be read, as a sentence.
+        """Return a file's digest under a name.
 
         Raises:
-            BuildError: it is no regular file, or cannot be read.
+            BuildError: it is no regular file, or cannot be read; ends with `advice`.
         """
         try:
             with open_buffered(path) as opened:
@@ -68,6 +63,13 @@ class Weights:
         return path
 
 
+COMPANION_COLUMNS = ("companion_root", "companion_file", "companion_offset", "companion_size")
+"""Columns of a plan whose generator takes companions: where their bytes lie."""
+
+COMPANION_VALUE = "companion_value_"
+"""Prefix of the columns of such a plan with the companions' values."""
+
+
 @dataclass(frozen=True)
 class Companion:
     """A published image made from a source image: its bytes, and the values of its row by name."""
@@ -80,15 +82,10 @@ class Companion:
 class SourceImage:
     """Input of a generator: a row of the release, and the source image to generate its image from.
 
-    Args:
-        id: id of the row, such as `imagenet/val/ILSVRC2012_val_00000293.JPEG#fixed-resize-32`.
-        class_id: id of the class in the source.
-        class_name: name of the class.
-        image: the decoded image, upright, in its own mode; None if the source has no images or the generator takes
-            companions.
-        data: the image's bytes in the source; empty if the source has no images.
-        companion: what was published of an image that is made of this one, for a generator that takes companions or
-            opens sealed residuals.
+    `id` is such as `imagenet/val/ILSVRC2012_val_00000293.JPEG#fixed-resize-32`. `image` is the decoded image, upright,
+    in its own mode; None if the source has no images or the generator takes companions. `data` are its bytes in the
+    source. `companion` is what was published of an image that is made of this one, for a generator that takes
+    companions or opens sealed residuals.
     """
 
     id: str
@@ -118,12 +115,9 @@ class SourceImage:
 
 @dataclass(frozen=True)
 class Generated:
-    """A generated image, or the reason why there is none.
+    """A generated image: its pixels, uint8 (height, width, 3) in RGB, and the values of the generator's columns.
 
-    Args:
-        pixels: RGB, uint8 (height, width, 3); None if no image could be generated.
-        values: values of the generator's columns, by name.
-        reason: why there is no image, in a few words; empty if there is one.
+    Without pixels, `reason` says in a few words why there are none.
     """
 
     pixels: npt.NDArray[np.uint8] | None
@@ -143,10 +137,9 @@ Generate = Callable[[Sequence[SourceImage]], Sequence[Generated]]
 
 @dataclass(frozen=True)
 class EachImage:
-    """The `start` of a generator that makes each image by itself.
+    """The `start` of a generator that makes each image by itself, by a function that can be pickled.
 
-    Args:
-        make: a function that can be pickled. Where it raises `TooNarrowError` there is no image.
+    Where that raises `TooNarrowError` there is no image.
     """
 
     make: Callable[[SourceImage], Generated]
@@ -179,10 +172,9 @@ class Generator:
             images have the source's own pixels.
         version: to be raised when equal parameters give other pixels or values than before.
         description: shown on the dataset card.
-        size: width and height of an image, from which the cost of batches and shards is computed; a typical size
-            if sizes differ.
+        size: width and height of an image, or typical ones, from which the cost of batches and shards is computed.
         start: sets the generator up (weights on a device, for example) and returns the function that generates
-            images. It is called once per worker, with this value. A module-level function, so that it can be pickled.
+            images; called once per worker, with this value. Can be pickled.
         parameters: parameters that the images depend on, by name.
         columns: columns that the generator adds to the rows.
         resources: resources that a batch occupies.
@@ -191,17 +183,13 @@ class Generator:
         together: greatest number of images per call; all of them are in memory.
         companions: it takes another source's image with the bytes of each source image, which is not decoded.
         stored: what the rows say of their bytes; a value whose digest is over pixels.
-        prepared: width and height of the input of the models that the images are prepared for, all of which have this
-            size; evaluations then neither resize nor crop them. 0 if they are ordinary pictures. It is not part of
-            the identity.
+        prepared: side of the input of the models that the images are prepared for, all of which have this size;
+            evaluations then neither resize nor crop them. 0 for ordinary pictures. Not part of the identity.
         sealed: the images may only be published as sealed residuals against their originals, which are prepared like
             this. The batch computes the value of the column `PREPARED_SHA256`, which is the last of `columns`.
         requires: packages of the extra `generate` that `start` imports, such as `imagecorruptions-imaug==1.1.5`.
         needs: what a user has to give before it can generate, as flags; empty if nothing is missing. Then neither its
             parameters nor its weights are final.
-
-    Raises:
-        ValueError: the name cannot be part of an id, or a size or number is below 1.
     """
 
     name: str
@@ -258,16 +246,41 @@ class Generator:
 
 def identity_differences(expected: Mapping[str, object], actual: Mapping[str, object]) -> list[str]:
     """Describe each difference of a generator's identity from the expected one in a few words."""
-    expected, actual = _flat(expected), _flat(actual)
+    before, after = (
+        {
+            name: value
+            for key, part in identity.items()
+            for name, value in (part if isinstance(part, Mapping) else {key: part}).items()
+        }
+        for identity in (expected, actual)
+    )
     return [
-        f"{name} {actual.get(name, 'not set')} instead of {expected.get(name, 'not set')}"
-        for name in sorted({*expected, *actual})
-        if actual.get(name) != expected.get(name)
+        f"{name} {after.get(name, 'not set')} instead of {before.get(name, 'not set')}"
+        for name in sorted({*before, *after})
+        if after.get(name) != before.get(name)
     ]
 
 
-def _flat(identity: Mapping[str, object]) -> dict[str, object]:
-    settings: dict[str, object] = {}
-    for name, value in identity.items():
-        settings |= value if isinstance(value, Mapping) else {name: value}
-    return settings
+SIDE = 32
+"""Width and height of the arrays of pixels that sources have, and of every image of the CIFAR-scale benchmark."""
+
+
+def _unchanged_pixels(image: SourceImage) -> Generated:
+    """Return the pixels of an image unchanged, or a reason if it is not 32 x 32 like the arrays of its source."""
+    import numpy as np
+
+    rgb = image.rgb
+    if rgb.size != (SIDE, SIDE):
+        return Generated(None, reason=f"it has {rgb.width} x {rgb.height} pixels instead of {SIDE} x {SIDE}")
+    return Generated(np.asarray(rgb))
+
+
+AS_PNG = Generator(
+    name="",
+    version=1,
+    description="the source's own pixels as PNG",
+    size=(SIDE, SIDE),
+    start=EachImage(_unchanged_pixels),
+)
+"""The generator of sources with arrays. It is only called for images in files: arrays are read many at a time
+(`builders.generate.task`)."""

@@ -1,4 +1,4 @@
-"""Declarations of command-line flags whose values make generators.
+"""Command-line flags whose values make generators, and the devices that `--device` selects.
 
 Tested by `tests/builders/generate/adversarial/test_flags.py`.
 """
@@ -7,19 +7,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from builders.errors import BuildError
+
 
 @dataclass(frozen=True)
 class Flag:
     """The flag `--<name> VALUE` of a benchmark's command line, or `--<name>` if its default is False.
 
-    Args:
-        name: the name without dashes.
-        help: one or two sentences.
-        choices: all values that it may have; empty if others may be given.
-        default: the value without the flag, whose type is that of all values; None for a text without a default.
-        metavar: what stands for the value in the help.
-        multiple: whether it can be given several times; its value is a tuple then.
-        least: the least number.
+    `choices` are all values that it may have; empty if others may be given. The type of `default` is that of all
+    values; None for a text without a default. `metavar` stands for the value in the help. A flag that can be given
+    several times (`multiple`) has a tuple as its value. `least` is the least number.
     """
 
     name: str
@@ -29,3 +26,20 @@ class Flag:
     metavar: str = ""
     multiple: bool = False
     least: int | None = None
+
+
+DEVICE = Flag("device", "Where models compute; auto takes the GPU if there is one.", ("auto", "cpu", "cuda"), "auto")
+
+
+def chosen_device(device: str) -> str:
+    """Return `cpu` or `cuda`; `auto` is the GPU where torch finds one.
+
+    Raises:
+        BuildError: the device is `cuda`, and torch finds no GPU.
+    """
+    import torch
+
+    has_gpu = torch.cuda.is_available()
+    if device == "cuda" and not has_gpu:
+        raise BuildError("torch finds no CUDA device on this machine. Leave --device out, or give --device cpu.")
+    return "cuda" if device != "cpu" and has_gpu else "cpu"

@@ -33,10 +33,7 @@ _BLOCK = 0xFFFF
 
 
 def encode(images: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint8]:
-    """Encode RGB images of equal size.
-
-    Args:
-        images: shape (n, height, width, 3), with a height and width of at least 1.
+    """Encode RGB images of equal size, shape (n, height, width, 3) with sides of at least 1.
 
     Returns:
         Shape (n, bytes per file): one PNG file per row.

@@ -29,7 +29,7 @@ over its pixels.
 from __future__ import annotations
 
 import hmac
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -37,6 +37,7 @@ import pyarrow as pa
 from PIL import Image
 
 from builders.errors import BuildError, one_line
+from builders.generate.exact.resize import centre_crop
 from builders.release.images import resized_size, rgb_sha256
 from builders.release.split_entries import PreparationEntry
 from builders.storage.sealed_files import HEADER_BYTES, TAG_BYTES, SealedHeader, read_sealed_header
@@ -63,18 +64,17 @@ class Original(NamedTuple):
     prepared: Pixels
 
 
+_FETCH = "Fetch the release again."
+_EDITION = "Give the owner's edition, with its files as they were downloaded."
+
 _FILTERS = {"bilinear": Image.Resampling.BILINEAR, "bicubic": Image.Resampling.BICUBIC}
 
 
 def prepare_original(image: Image.Image, preparation: PreparationEntry) -> Pixels:
-    """Prepare an original: resize its shorter side to `preparation.resize` pixels, and crop the centre.
+    """Prepare an RGB original: resize its shorter side to `preparation.resize` pixels, and crop the centre.
 
     The arithmetic is that of torchvision's `Resize` and `CenterCrop` on a Pillow image: the longer side is cut to a
     whole number of pixels, the crop's corner is rounded half to even. A smaller image is enlarged.
-
-    Args:
-        image: mode RGB, any size.
-        preparation: the sizes and the filter.
 
     Returns:
         Shape (size, size, 3).
@@ -82,27 +82,19 @@ def prepare_original(image: Image.Image, preparation: PreparationEntry) -> Pixel
     Raises:
         TooNarrowError: the resized image would not fit into memory.
     """
-    size = preparation.size
-    width, height = resized_size(image.size, preparation.resize)
-    resized = image.resize((width, height), _FILTERS[preparation.interpolation])
-    left, top = (round((side - size) / 2) for side in (width, height))
-    return np.asarray(resized.crop((left, top, left + size, top + size)))
+    resized = image.resize(resized_size(image.size, preparation.resize), _FILTERS[preparation.interpolation])
+    return np.asarray(centre_crop(resized, preparation.size))
 
 
 def seal(pixels: Pixels, original: Original) -> bytes:
-    """Seal generated pixels.
-
-    Args:
-        pixels: uint8, of the shape of the prepared original.
-        original: the image that they were generated from.
-    """
+    """Seal generated pixels, uint8 of the shape of the prepared original."""
     # Unsigned bytes wrap around, and so does the sum that undoes this: no pixel is lost, whatever the difference.
     plain = _codec().compress(np.ascontiguousarray(pixels - original.prepared), asbytes=True)
     secrets = _Secrets.of(original)
     digest = hmac.digest(secrets.digest_key, plain, "sha256")
     height, width, _ = pixels.shape
     header = SealedHeader(height, width, len(plain) + TAG_BYTES, secrets.check, digest).encode()
-    return header + secrets.encrypt(plain, header)
+    return header + bytes(secrets.cipher(header).encrypt(_NONCE, plain, header))
 
 
 def unseal(sealed: bytes, original: Original) -> Pixels:
@@ -112,6 +104,8 @@ def unseal(sealed: bytes, original: Original) -> Pixels:
         BuildError: the residual is of another version, damaged or cut, or was sealed against another file, under
             another id or against other dimensions.
     """
+    from cryptography.exceptions import InvalidTag
+
     name, prepared = one_line(original.row_id), original.prepared
     header = read_sealed_header(sealed, name)
     secrets = _Secrets.of(original)
@@ -119,26 +113,32 @@ def unseal(sealed: bytes, original: Original) -> Pixels:
         raise BuildError(
             f"The file given as the original of {name} is not the one that its residual was sealed with. {_EDITION}"
         )
+    start = sealed[:HEADER_BYTES]
     # Nothing is unpacked before this: what the publisher did not write never reaches the decompressor.
-    plain = secrets.decrypt(memoryview(sealed)[HEADER_BYTES:], sealed[:HEADER_BYTES])
-    if plain is None or not hmac.compare_digest(header.digest, hmac.digest(secrets.digest_key, plain, "sha256")):
+    try:
+        plain = bytes(secrets.cipher(start).decrypt(_NONCE, memoryview(sealed)[HEADER_BYTES:], start))
+        damaged = not hmac.compare_digest(header.digest, hmac.digest(secrets.digest_key, plain, "sha256"))
+    except InvalidTag:
+        damaged = True
+    if damaged:
         raise BuildError(f"The residual of {name} is damaged. {_FETCH}")
     if prepared.shape != (header.height, header.width, 3):
         raise BuildError(
             f"The residual of {name} is of {header.width} x {header.height} pixels, and its original was prepared at "
             f"{prepared.shape[1]} x {prepared.shape[0]}. Use the tools that published it."
         )
-    return _restored_pixels(plain, name, prepared)
+    try:
+        # In the memory that one image takes; raises also where there are more or fewer bytes.
+        residual = np.frombuffer(_codec().decompress(plain, prepared.nbytes), np.uint8)
+    except OSError as error:
+        raise BuildError(f"The residual of {name} does not unpack to one image ({error}). {_FETCH}") from error
+    return residual.reshape(prepared.shape) + prepared
 
 
 def open_row(sealed: bytes, original: Original, *, prepared_sha256: str, content_sha256: str) -> Pixels:
-    """Restore the pixels of a published row, and compare them with its digests.
+    """Restore the pixels of a published row, and compare them with its digests (`images.rgb_sha256`).
 
-    Args:
-        sealed: the sealed residual.
-        original: the original as prepared here.
-        prepared_sha256: the publisher's digest of the prepared original (`builders.release.images.rgb_sha256`).
-        content_sha256: the publisher's digest of the pixels.
+    `prepared_sha256` is the publisher's digest of the prepared original, `content_sha256` that of the pixels.
 
     Raises:
         BuildError: as `unseal`, or the pixels are not the published ones.
@@ -153,10 +153,6 @@ def open_row(sealed: bytes, original: Original, *, prepared_sha256: str, content
             f"{prepared_sha256}), as another JPEG decoder gives. Use the version of Pillow that the release names."
         )
     raise BuildError(f"The residual of {name} does not give the pixels that its row names. {_FETCH}")
-
-
-_FETCH = "Fetch the release again."
-_EDITION = "Give the owner's edition, with its files as they were downloaded."
 
 
 class _Secrets(NamedTuple):
@@ -176,35 +172,12 @@ class _Secrets(NamedTuple):
         keys = derived[_CHECK_BYTES:]
         return cls(derived[:_CHECK_BYTES], keys[:_KEY_BYTES], keys[_KEY_BYTES:])
 
-    def encrypt(self, plain: bytes, header: bytes) -> bytes:
+    def cipher(self, header: bytes) -> Any:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
-        return AESGCM(self._key(header)).encrypt(_NONCE, plain, header)
-
-    def decrypt(self, cipher: memoryview, header: bytes) -> bytes | None:
-        """Return the plaintext; None if one of the two was changed."""
-        from cryptography.exceptions import InvalidTag
-        from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
-        try:
-            return AESGCM(self._key(header)).decrypt(_NONCE, cipher, header)
-        except InvalidTag:
-            return None
-
-    def _key(self, header: bytes) -> bytes:
         from cryptography.hazmat.primitives.hashes import SHA256
         from cryptography.hazmat.primitives.kdf.hkdf import HKDFExpand
 
-        return HKDFExpand(SHA256(), _KEY_BYTES, header).derive(self.cipher_secret)
-
-
-def _restored_pixels(plain: bytes, name: str, prepared: Pixels) -> Pixels:
-    """Decompress a residual, in the memory that one image takes, and add it to the prepared original."""
-    try:
-        residual = np.frombuffer(_codec().decompress(plain, prepared.nbytes), np.uint8)
-    except OSError as error:  # also where there are more or fewer bytes
-        raise BuildError(f"The residual of {name} does not unpack to one image ({error}). {_FETCH}") from error
-    return residual.reshape(prepared.shape) + prepared
+        return AESGCM(HKDFExpand(SHA256(), _KEY_BYTES, header).derive(self.cipher_secret))
 
 
 def _codec() -> pa.Codec:

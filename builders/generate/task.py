@@ -1,35 +1,58 @@
-"""Generates one batch: a task for any executor, which may be killed and run again."""
+"""Generates one batch: a task for any executor, which may be killed and run again.
+
+The digest of an input that is an image file is the SHA-256 of its bytes; with a companion, of the bytes of both,
+joined. That of an array is `builders.release.images.rgb_sha256`, which does not depend on how a copy of the source
+stores it. It is empty if there is no source image.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import dataclasses
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+import functools
+import hashlib
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+from PIL import Image
 
 from builders.errors import BuildError
 from builders.executors.base import Progress, ProgressCounter, Resources, once_per_worker
-from builders.generate.arrays import AS_PNG
-from builders.generate.batches import Batch
-from builders.generate.contract import Generate, Generated, Generator, SourceImage
-from builders.generate.inputs import Inputs
-from builders.generate.pack import PackWriter
+from builders.generate.batches import Batch, PackWriter
+from builders.generate.contract import (
+    AS_PNG,
+    COMPANION_COLUMNS,
+    COMPANION_VALUE,
+    SIDE,
+    Companion,
+    Generate,
+    Generated,
+    Generator,
+    SourceImage,
+)
 from builders.generate.sealed import Original, prepare_original, seal
 from builders.release import images
 from builders.release.images import LEAVE_OUT, unreadable_image
 from builders.release.schema import PREPARED_SHA256
-from builders.release.split_entries import PreparationEntry
 from builders.sources.broken import known_broken
 from builders.storage.byte_ranges import Reader
 from builders.storage.files import atomic_path
 from builders.storage.parquet import arrow_rows, read_parquet
 from builders.storage.sealed_files import SealedWriter
+
+Pixels = npt.NDArray[np.uint8]
+
+ARRAY_FORMS = ("rgb32", "planar32")
+
+_READ_TOGETHER = 64
+"""Arrays that are read before they are converted to rows of pixels: 200 KB, which stay in a core's cache."""
 
 
 @dataclass(frozen=True)
@@ -49,13 +72,10 @@ class BatchTask:
     If the batch already has a record, its pack was lost. Its images are then generated again, and refused if they or
     their inputs differ from the record, on which the rest of the release is based.
 
-    Args:
-        plan: an Arrow IPC file with the plan's columns and `root`, `file`, `offset`, `size`, `form`.
-        batch: the rows of the plan, and the pack for their images.
-        roots: the folder of each name in `root`.
-        generator: the generator.
-        drop_unreadable: leave out images that cannot be read or generated.
-        versions: of archives in a store, by address (`builders.sources.base.SourceIndex.versions`).
+    `plan` is an Arrow IPC file with the plan's columns and `root`, `file`, `offset`, `size`, `form`, and with
+    `COMPANION_COLUMNS` and the companions' values if the generator takes companions. `roots` maps the names in `root`
+    to folders. `drop_unreadable` leaves out images that cannot be read or generated. `versions` are those of archives
+    in a store, by address (`builders.sources.base.SourceIndex.versions`).
     """
 
     plan: Path
@@ -84,136 +104,214 @@ class BatchTask:
         with (
             arrow_rows(self.plan, batch.start, batch.stop) as rows,
             Reader(self.versions) as reader,
-            _sealer(self) as sealer,
+            self._sealed_writer() as sealed,
             atomic_path(batch.pack) as temporary,
             temporary.open("wb", buffering=0) as sink,
         ):
-            pack = PackWriter(sink, rows.num_rows, self.generator.columns)
-            run = _BatchRun(self, rows, Inputs(rows, self.roots, reader), earlier, sealer)
-            record = run.store(pack, progress) if run.stores_arrays() else run.generate(pack, progress)
+            pack, inputs = PackWriter(sink, rows.num_rows, self.generator.columns), _Inputs(rows, self.roots, reader)
+            if self.generator == AS_PNG and inputs.are_arrays():
+                pack.add_all(inputs.arrays(progress))
+                record = pack.record(pack.digests)  # over the pixels, as those of the inputs
+            else:
+                record = pack.record(self._generate(inputs, pack, sealed, progress))
             if earlier is not None:
-                _refuse_other_images(rows, earlier, record)
+                _refuse_other_images(inputs, earlier, record)
         if earlier is None:
             with atomic_path(batch.record) as temporary:
                 pq.write_table(record, temporary, compression="zstd")
 
+    @contextlib.contextmanager
+    def _sealed_writer(self) -> Iterator[SealedWriter | None]:
+        if self.generator.sealed is None:
+            yield None
+            return
+        with atomic_path(self.batch.sealed) as temporary, SealedWriter(temporary) as writer:
+            yield writer
 
-@contextlib.contextmanager
-def _sealer(task: BatchTask) -> Iterator[_Sealer | None]:
-    """Yield the sealer of a task's images; None if they are not sealed."""
-    preparation = task.generator.sealed
-    if preparation is None:
-        yield None
-        return
-    with atomic_path(task.batch.sealed) as temporary, SealedWriter(temporary) as writer:
-        yield _Sealer(preparation, writer)
-
-
-class _Sealer:
-    """Seals generated images, and writes their residuals."""
-
-    def __init__(self, preparation: PreparationEntry, writer: SealedWriter) -> None:
-        self._preparation, self._writer = preparation, writer
-
-    def seal(self, source: SourceImage, generated: Generated) -> Generated:
-        """Write the sealed residual of an image, and add the digest of its prepared original to its values."""
-        if generated.pixels is None:
-            return generated
-        prepared = prepare_original(source.rgb, self._preparation)
-        self._writer.add(source.id, seal(generated.pixels, Original(source.id, source.data, prepared)))
-        (digest,) = images.rgb_sha256(prepared[np.newaxis])
-        return dataclasses.replace(generated, values={**generated.values, PREPARED_SHA256.name: digest})
-
-
-class _BatchRun:
-    """State of one run of a task: its inputs, the record of an earlier run, and the sealer of its images."""
-
-    def __init__(
-        self, task: BatchTask, rows: pa.Table, inputs: Inputs, earlier: pa.Table | None, sealer: _Sealer | None
-    ) -> None:
-        self.task, self.rows, self.inputs, self.sealer = task, rows, inputs, sealer
-        self.expected = None if earlier is None else earlier["input_sha256"].to_pylist()
-        self.known_broken = known_broken(rows)
-
-    def stores_arrays(self) -> bool:
-        """Whether the images are arrays that only need to be stored, many at a time."""
-        return self.task.generator == AS_PNG and self.inputs.are_arrays()
-
-    def store(self, pack: PackWriter, progress: Progress) -> pa.Table:
-        """Write arrays into a pack and return the record."""
-        pack.add_all(self.inputs.arrays(progress))
-        # An array's digest is over its pixels, and those are stored as they are.
-        for number, digest in enumerate(pack.digests):
-            self._refuse_changed(number, digest)
-        return pack.record(pack.digests)
-
-    def generate(self, pack: PackWriter, progress: Progress) -> pa.Table:
-        """Generate images, write them into a pack and return the record."""
-        self.inputs.announce()
-        generate = once_per_worker(_SetUp(self.task.generator))
-        count = ProgressCounter(len(self.inputs), progress)
-        digests: list[str] = []
-        together = self.task.generator.together
-        for first in range(0, len(self.inputs), together):
-            numbers = range(first, min(first + together, len(self.inputs)))
-            decoded = [self._read(number, digests) for number in numbers]
-            sources = [source for source in decoded if isinstance(source, SourceImage)]
-            outputs = iter(self._call(generate, sources))
-            for number, source in zip(numbers, decoded, strict=True):
-                generated = next(outputs) if isinstance(source, SourceImage) else source
-                if self.sealer is not None and isinstance(source, SourceImage):
-                    generated = self.sealer.seal(source, generated)
-                self._refuse_without_image(number, generated)
-                pack.add(generated)
-                count.add(self.inputs.size(number))
+    def _generate(
+        self, inputs: _Inputs, pack: PackWriter, sealed: SealedWriter | None, progress: Progress
+    ) -> list[str]:
+        """Generate images and write them into a pack; returns the digests of their inputs."""
+        inputs.announce()
+        generate, broken = once_per_worker(_SetUp(self.generator)), known_broken(inputs.rows)
+        count, digests = ProgressCounter(len(inputs), progress), list[str]()
+        together = self.generator.together
+        for first in range(0, len(inputs), together):
+            numbers = range(first, min(first + together, len(inputs)))
+            generated: dict[int, Generated] = {}
+            sources: dict[int, SourceImage] = {}
+            for number in numbers:
+                source, digest = inputs.read(number)
+                digests.append(digest)
+                try:
+                    sources[number] = inputs.decode(number, source)
+                except images.UnreadableImageError as error:
+                    if not self.drop_unreadable and number not in broken:
+                        raise unreadable_image(inputs.rows, number, inputs.path(number), error) from error
+                    generated[number] = Generated(None, reason=str(error))
+            if sources:
+                generated |= zip(sources, generate(list(sources.values())), strict=True)
+            for number in numbers:
+                image = generated[number]
+                if image.reason and not self.drop_unreadable:
+                    raise BuildError(
+                        f"No image can be generated from {inputs.rows['source_id'][number]} in {inputs.path(number)}: "
+                        f"{image.reason}. Replace it with a good copy{LEAVE_OUT}."
+                    )
+                if sealed is not None and image.pixels is not None:
+                    image = self._sealed(sources[number], image, sealed)
+                pack.add(image)
+                count.add(inputs.size(number))
             # Freed before the next images are decoded, or every photograph would get fresh memory (5 % of a resize).
-            del decoded, sources, outputs, source, generated
-        return pack.record(digests)
+            del generated, sources, source, image
+        return digests
 
-    def _read(self, number: int, digests: list[str]) -> SourceImage | Generated:
-        """Read a source image, or return the reason why it cannot be read; append its digest to `digests`."""
-        data, digest = self.inputs.read(number)
-        self._refuse_changed(number, digest)
-        digests.append(digest)
-        try:
-            return self.inputs.decode(number, data)
-        except images.UnreadableImageError as error:
-            if not self.task.drop_unreadable and number not in self.known_broken:
-                raise unreadable_image(self.rows, number, self.inputs.path(number), error) from error
-            return Generated(None, reason=str(error))
-
-    def _call(self, generate: Generate, sources: Sequence[SourceImage]) -> Sequence[Generated]:
-        outputs = generate(sources) if sources else ()
-        generator = self.task.generator
-        if len(outputs) != len(sources):
-            raise ValueError(f"{generator.name} generated {len(outputs)} images of {len(sources)}")
-        shape = (generator.prepared, generator.prepared, 3)
-        if generator.prepared and any(image.pixels is not None and image.pixels.shape != shape for image in outputs):
-            raise ValueError(f"{generator.name} generated an image of another size than it is prepared for")
-        return outputs
-
-    def _refuse_changed(self, number: int, digest: str) -> None:
-        if self.expected is not None and self.expected[number] != digest:
-            raise BuildError(
-                f"The source image {self.rows['source_id'][number]} in {self.inputs.path(number)} changed since the "
-                "images of this folder were generated. Restore it, or build into another --out."
-            )
-
-    def _refuse_without_image(self, number: int, generated: Generated) -> None:
-        if generated.reason and not self.task.drop_unreadable:
-            raise BuildError(
-                f"No image can be generated from {self.rows['source_id'][number]} in {self.inputs.path(number)}: "
-                f"{generated.reason}. Replace it with a good copy{LEAVE_OUT}."
-            )
+    def _sealed(self, source: SourceImage, generated: Generated, writer: SealedWriter) -> Generated:
+        """Write the sealed residual of an image, and add the digest of its prepared original to its values."""
+        if self.generator.sealed is None or generated.pixels is None:
+            raise AssertionError("images without pixels or originals are not sealed")
+        prepared = prepare_original(source.rgb, self.generator.sealed)
+        writer.add(source.id, seal(generated.pixels, Original(source.id, source.data, prepared)))
+        (digest,) = images.rgb_sha256(prepared[np.newaxis])
+        return replace(generated, values={**generated.values, PREPARED_SHA256.name: digest})
 
 
-def _refuse_other_images(rows: pa.Table, earlier: pa.Table, record: pa.Table) -> None:
-    """Refuse images or values that differ from those first generated from the same inputs."""
-    for name in earlier.column_names:
+def _refuse_other_images(inputs: _Inputs, earlier: pa.Table, record: pa.Table) -> None:
+    """Refuse inputs, and then images or values, that differ from those of the first time."""
+    for name in ("input_sha256", *earlier.column_names):
         equal = pc.fill_null(pc.equal(record[name].cast(pa.string()), earlier[name].cast(pa.string())), True)
         differing = np.flatnonzero(~equal.to_numpy(zero_copy_only=False))
-        if len(differing):
+        if not len(differing):
+            continue
+        number = int(differing[0])
+        if name == "input_sha256":
             raise BuildError(
-                f"The image {rows['id'][int(differing[0])]} differs from the one that was first generated from the "
-                f"same input ({name}). Use the versions and the device of that build, or build into another --out."
+                f"The source image {inputs.rows['source_id'][number]} in {inputs.path(number)} changed since the "
+                "images of this folder were generated. Restore it, or build into another --out."
             )
+        raise BuildError(
+            f"The image {inputs.rows['id'][number]} differs from the one that was first generated from the same input "
+            f"({name}). Use the versions and the device of that build, or build into another --out."
+        )
+
+
+class _Inputs:
+    """The source images of some rows of a plan, which a reader reads below the folder of each name in `root`."""
+
+    def __init__(self, rows: pa.Table, roots: Mapping[str, str], reader: Reader) -> None:
+        self.rows, self._roots, self._reader = rows, roots, reader
+
+    def __len__(self) -> int:
+        return int(self.rows.num_rows)
+
+    @functools.cached_property
+    def _places(self) -> list[dict[str, Any]]:
+        names = ("id", "class_id", "class_name", "root", "file", "offset", "size", "form")
+        own = [name for name in self.rows.column_names if name in names or name.startswith("companion_")]
+        places: list[dict[str, Any]] = self.rows.select(own).to_pylist()
+        return places
+
+    def path(self, number: int) -> str:
+        """Return the path of an image's file."""
+        return self._path(self._places[number]["root"], self._places[number]["file"])
+
+    def size(self, number: int) -> int:
+        """Return the number of bytes of an image."""
+        return int(self._places[number]["size"])
+
+    def _path(self, root: str, file: str) -> str:
+        return os.path.join(self._roots[root], file)  # noqa: PTH118 - called for every image
+
+    def _companion_range(self, place: Mapping[str, Any]) -> tuple[str, int, int]:
+        root, file, offset, size = (place[name] for name in COMPANION_COLUMNS)
+        return self._path(root, file), offset, size
+
+    def announce(self) -> None:
+        """Announce to the reader that all images will be read in their order, each with its companion."""
+        reads = []
+        for place in self._places:
+            if place["form"] != "none":
+                reads.append((self._path(place["root"], place["file"]), place["offset"], place["size"]))
+            if COMPANION_COLUMNS[0] in place:
+                reads.append(self._companion_range(place))
+        self._reader.expect(reads)
+
+    def read(self, number: int) -> tuple[SourceImage, str]:
+        """Read an image that is not decoded yet, with its companion, and compute its digest.
+
+        Raises:
+            BuildError: the file cannot be read or has too few bytes.
+        """
+        place, companion = self._places[number], None
+        data, digest = b"", ""
+        if place["form"] != "none":
+            data = self._reader.read(self.path(number), place["offset"], place["size"])
+            if COMPANION_COLUMNS[0] in place:
+                values = {
+                    name.removeprefix(COMPANION_VALUE): value
+                    for name, value in place.items()
+                    if name.startswith(COMPANION_VALUE)
+                }
+                companion = Companion(self._reader.read(*self._companion_range(place)), values)
+                digest = hashlib.sha256(data + companion.data).hexdigest()
+            elif place["form"] in ARRAY_FORMS:
+                (digest,) = images.rgb_sha256(_pixels(data, place["form"]))
+            else:
+                digest = hashlib.sha256(data).hexdigest()
+        return SourceImage(place["id"], place["class_id"], place["class_name"], None, data, companion), digest
+
+    def decode(self, number: int, source: SourceImage) -> SourceImage:
+        """Decode an image, unless it has a companion.
+
+        Raises:
+            UnreadableImageError: it does not decode.
+        """
+        form = self._places[number]["form"]
+        if source.companion is not None or form == "none":
+            return source
+        if form in ARRAY_FORMS:
+            return replace(source, image=Image.fromarray(_pixels(source.data, form)[0]))
+        return replace(source, image=images.decode_or_mend(source.data)[0])
+
+    def are_arrays(self) -> bool:
+        """Whether all of the images are 32 x 32 arrays."""
+        return bool(pc.all(pc.is_in(self.rows["form"], pa.array(ARRAY_FORMS))).as_py())
+
+    def arrays(self, progress: Progress) -> Pixels:
+        """Read images that are arrays, a container at a time; shape (n, 32, 32, 3).
+
+        Raises:
+            BuildError: a file cannot be read or has too few bytes.
+        """
+        pixels = np.empty((len(self), SIDE, SIDE, 3), np.uint8)
+        flat = pixels.reshape(len(self), -1)
+        offsets = self.rows["offset"].to_numpy()
+        numbered = self.rows.select(["root", "file", "form"]).append_column("number", pa.array(np.arange(len(self))))
+        grouped = numbered.group_by(["root", "file", "form"], use_threads=False)
+        for container in grouped.aggregate([("number", "list")]).to_pylist():
+            numbers = container["number_list"]
+            path = self._path(container["root"], container["file"])
+            self._reader.expect((path, offset, flat.shape[1]) for offset in offsets[numbers].tolist())
+            for first in range(0, len(numbers), _READ_TOGETHER):
+                batch = numbers[first : first + _READ_TOGETHER]
+                self._reader.read_rows(flat, batch, path, offsets[batch].tolist())
+                if container["form"] == "planar32":
+                    pixels[batch] = _interleaved(flat[batch])
+                progress(len(batch), flat[batch].nbytes)
+        return pixels
+
+
+def _pixels(data: bytes, form: str) -> Pixels:
+    """Return the pixels of one array, shape (1, 32, 32, 3)."""
+    array = np.frombuffer(data, np.uint8).reshape(1, SIDE, SIDE, 3)
+    return _interleaved(array) if form == "planar32" else array
+
+
+def _interleaved(arrays: Pixels) -> Pixels:
+    """Convert images from one plane per colour to interleaved pixels, shape (n, 32, 32, 3)."""
+    planes = arrays.reshape(-1, 3, SIDE, SIDE)
+    pixels = np.empty((len(planes), SIDE, SIDE, 3), np.uint8)
+    # Plane by plane: five times faster than transposing all axes at once.
+    for colour in range(3):
+        pixels[..., colour] = planes[:, colour]
+    return pixels

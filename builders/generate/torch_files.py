@@ -37,12 +37,8 @@ _NAMED = 2
 def load_tensors(path: Path, advice: str) -> object:
     """Load a file's content onto the CPU without executing code in it.
 
-    Args:
-        path: the file.
-        advice: the next step if it cannot be read, as a sentence.
-
     Raises:
-        BuildError: torch cannot read it with `weights_only=True`.
+        BuildError: torch cannot read it with `weights_only=True`; ends with `advice`.
     """
     import torch
 
@@ -55,12 +51,7 @@ def load_tensors(path: Path, advice: str) -> object:
 
 
 def tensor_problems(tensors: Mapping[str, Any], shapes: Mapping[str, Any]) -> str:
-    """Describe how tensors differ from those of a network; empty if they have its names and shapes.
-
-    Args:
-        tensors: the tensors by name.
-        shapes: the network's shapes by name.
-    """
+    """Describe how tensors differ from those of a network; empty if they have its names and shapes."""
     sizes = {name: tuple(tensor.shape) for name, tensor in tensors.items()}
     misshapen = sorted(name for name in shapes.keys() & sizes.keys() if sizes[name] != tuple(shapes[name]))
     problems = {

@@ -27,8 +27,7 @@ from builders.release.layout import Layout
 from builders.sources.base import IN_PLACE, SourceIndex
 from builders.sources.sizes import estimated_bytes
 from builders.storage.paths import store_of
-from builders.writing.places import STAGING, Places, packed_rows, unpack_containers
-from builders.writing.read_plan import ReadPlan, join_parts, locate
+from builders.writing.read_plan import STAGING, Places, ReadPlan, join_parts, locate
 from unknown_detection.words import byte_text
 
 if TYPE_CHECKING:
@@ -125,13 +124,7 @@ def locate_splits(plan: BuildPlan, splits: Sequence[PlannedSplit]) -> list[ReadP
         # estimate.
         refuse_full_disk([2 * sum(_packed_bytes(indexes, split) for split in splits)], run.layout)
     run.meter.step("finding", sum(split.size for split in splits))
-    packed = {key: packed_rows(index, splits) for key, index in indexes.items()}
-    unpacked = {
-        key: unpack_containers(indexes[key], rows, staging, run.meter.advance)
-        for key, rows in packed.items()
-        if len(rows)
-    }
-    places = Places(indexes, unpacked, run.meter.advance)
+    places = Places(indexes, splits, staging, run.meter.advance)
     parts: dict[str, list[ReadPlan]] = {}
     for split in splits:
         parts.setdefault(split.split_key, []).append(locate(split, places))

@@ -23,8 +23,7 @@ from builders.release.layout import PARTS
 from builders.release.schema import arrow_schema
 from builders.sources.base import SourceIndex
 from builders.storage.parquet import read_parquet, write_arrow
-from builders.writing.places import STAGING
-from builders.writing.read_plan import ReadPlan
+from builders.writing.read_plan import STAGING, ReadPlan
 from builders.writing.shards import ShardTask, read_record
 
 

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Sequence
 
 import msgspec
 import numpy as np
@@ -19,8 +17,8 @@ import pyarrow.compute as pc
 
 from builders.duplicates.table import origin
 from builders.errors import BuildError
+from builders.generate.contract import COMPANION_COLUMNS, COMPANION_VALUE
 from builders.generate.exact.residuals import CONTENT
-from builders.generate.inputs import COMPANION_COLUMNS, COMPANION_VALUE
 from builders.pipeline.build_plan import Run
 from builders.pipeline.finish import Contents, data_entries
 from builders.pipeline.published import Published
@@ -32,8 +30,7 @@ from builders.release.tables import read_excluded, write_excluded, write_index
 from builders.storage.byte_ranges import PACK_SUFFIX
 from builders.storage.files import atomic_path
 from builders.storage.sealed_files import published_residuals
-from builders.writing.places import STAGING, Packed
-from builders.writing.read_plan import ReadPlan
+from builders.writing.read_plan import STAGING, Pack, ReadPlan
 
 
 def copy_published(published: Published, layout: Layout) -> None:
@@ -63,23 +60,6 @@ def copy_published(published: Published, layout: Layout) -> None:
                         )
 
 
-@dataclass(frozen=True, eq=False)
-class SealedPack(Packed):
-    """The sealed residuals of a split, and the file that they are unpacked into.
-
-    `files` are its files in order, `ids` the rows' ids, `side` is width and height of the images.
-    """
-
-    files: Sequence[Path]
-    ids: pa.ChunkedArray
-    side: int
-    path: Path
-
-    def images(self) -> Iterator[list[bytes]]:
-        """Return the residuals in the order of the rows."""
-        return published_residuals(self.files, self.ids, self.side)
-
-
 def with_residuals(published: Published, plan: ReadPlan, layout: Layout) -> ReadPlan:
     """Add the sealed residuals of images that are opened, with the published values that go with each.
 
@@ -94,7 +74,8 @@ def with_residuals(published: Published, plan: ReadPlan, layout: Layout) -> Read
     sealed, rows = published.splits[plan.key].sealed, published.rows(plan.key)
     digest = hashlib.sha256("\n".join(file.sha256 for file in sealed).encode()).hexdigest()[:16]
     path = layout.state / STAGING / f"sealed-{digest}{PACK_SUFFIX}"
-    pack = SealedPack([layout.inside(file.path) for file in sealed], rows["id"], generator.prepared, path)
+    files = [layout.inside(file.path) for file in sealed]
+    pack = Pack(path, lambda: published_residuals(files, rows["id"], generator.prepared))
     sizes, count = pack.lengths(), rows.num_rows
     offsets = np.cumsum(sizes) - sizes
     places = [pa.repeat(STAGING, count), pa.repeat(path.name, count), pa.array(offsets), pa.array(sizes)]

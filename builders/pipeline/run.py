@@ -21,8 +21,7 @@ from builders.pipeline.without_duplicates import leave_duplicates_out
 from builders.release.entries import Manifest
 from builders.release.manifest import read_or_empty
 from builders.storage.stores.errors import ChangedMeanwhileError
-from builders.writing.places import STAGING, remove_packs
-from builders.writing.read_plan import ReadPlan
+from builders.writing.read_plan import STAGING, ReadPlan, remove_packs
 
 
 def write_release(plan: BuildPlan) -> Manifest:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -32,21 +32,15 @@ the least size after another 8 MiB on average, which leaves 5 % of them (e^-3) t
 
 
 def ends_group(filled: int, size: int, digest: str) -> bool:
-    """Whether a row group ends behind an image, by what the image is.
+    """Whether a row group of `filled` bytes ends behind its last image, by that image's size and `content_sha256`.
 
     A uniform number from the digest is compared with the image's share of the mean size, so that the expected size
     does not depend on how large images are.
-
-    Args:
-        filled: bytes of the group so far, the image included.
-        size: bytes of the image.
-        digest: its `content_sha256`.
     """
     return filled >= _LEAST_BYTES and int(digest[:13], 16) / 16**13 < size / _MEAN_BYTES
 
 
-@dataclass(frozen=True)
-class Group:
+class Group(NamedTuple):
     """The images of one row group.
 
     `numbers` are their rows in the shard's plan. `offsets` are the starts of the images in `data` and the end of the
@@ -70,13 +64,8 @@ class Group:
 class GroupImages:
     """The images of a shard, in row groups of `ROW_GROUP_BYTES`.
 
-    Args:
-        rows: the plan: `root`, `file`, `offset`, `size`, and for generated images the columns that `generated` reads.
-        roots: the folder of each name in `root`.
-        progress: called for every image that is read.
-
-    Attributes:
-        dropped: id and reason of each image left out as unreadable; complete after the last group.
+    `rows` are the shard's plan. After the last group `dropped` has the id and the reason of each image left out as
+    unreadable.
     """
 
     def __init__(self, rows: pa.Table, roots: Mapping[str, str], progress: Progress) -> None:
@@ -87,10 +76,7 @@ class GroupImages:
         self.expected: list[str] = rows["expected_sha256"].to_pylist() if has_expected else []
 
     def copied(self, reader: Reader, *, decode: bool, drop_unreadable: bool) -> Iterator[Group]:
-        """Read images that are stored as their sources have them.
-
-        Yields:
-            Groups whose data is overwritten by the next one; none if no image is left.
+        """Yield groups of images that are stored as their sources have them; the next one overwrites a group's data.
 
         Raises:
             BuildError: an image is missing or unreadable (unless `drop_unreadable` or it is known to be broken in the
@@ -108,7 +94,6 @@ class GroupImages:
         for number, (path, offset, size) in enumerate(zip(paths, offsets, sizes, strict=True)):
             if buffer.filled and buffer.filled + size > ROW_GROUP_BYTES:
                 yield from buffer.group()
-                buffer.clear()
             start = buffer.filled
             reader.read_into(buffer.reserve(size), path, offset)
             buffer.filled += size
@@ -133,16 +118,12 @@ class GroupImages:
                 buffer.keep(number, digest, "source" if mended is None else "metadata_removed", pixels)
                 if ends_group(buffer.filled, buffer.filled - start, digest):
                     yield from buffer.group()
-                    buffer.clear()
         yield from buffer.group()
 
     def generated(self, reader: Reader, stored: images.Stored = "pixels") -> Iterator[Group]:
-        """Read generated images from packs.
+        """Yield groups of generated images, which are read from packs.
 
         The plan has their `content_sha256`, and in `unreadable` the reason if an image could not be generated.
-
-        Yields:
-            Groups; none if no image is left.
 
         Raises:
             BuildError: a pack cannot be read, or an image differs from `expected_sha256`.
@@ -158,7 +139,11 @@ class GroupImages:
         first = 0
         while first < len(numbers):
             before = int(ends[first - 1]) if first else 0
-            last = self._end_of_group(first, before, ends, digests)
+            last = max(first + 1, int(np.searchsorted(ends, before + ROW_GROUP_BYTES, side="right")))
+            for row in range(int(np.searchsorted(ends, before + _LEAST_BYTES)), last):
+                if ends_group(int(ends[row]) - before, int(ends[row] - (ends[row - 1] if row else 0)), digests[row]):
+                    last = row + 1
+                    break
             size = int(ends[last - 1]) - before
             data = np.empty(size, np.uint8)
             self._read_generated(readable.slice(first, last - first), data.data, reader)
@@ -169,15 +154,6 @@ class GroupImages:
             all_stored: Sequence[images.Stored] = [stored] * (last - first)
             yield Group(pa.array(numbers[first:last]), offsets, pa.py_buffer(data), digests[first:last], all_stored)
             first = last
-
-    @staticmethod
-    def _end_of_group(first: int, before: int, ends: npt.NDArray[np.int64], digests: Sequence[str]) -> int:
-        """Return the row behind the group that begins with `first`; `ends` are the images' ends in all bytes."""
-        last = max(first + 1, int(np.searchsorted(ends, before + ROW_GROUP_BYTES, side="right")))
-        for row in range(int(np.searchsorted(ends, before + _LEAST_BYTES)), last):
-            if ends_group(int(ends[row]) - before, int(ends[row] - (ends[row - 1] if row else 0)), digests[row]):
-                return row + 1
-        return last
 
     def _read_generated(self, rows: pa.Table, target: memoryview, reader: Reader) -> None:
         """Read images into one buffer; images that are adjacent in a pack are read at once."""
@@ -213,11 +189,8 @@ class _Buffer:
 
     def clear(self) -> None:
         self.filled = 0
-        self.numbers: list[int] = []
-        self.offsets: list[int] = [0]
-        self.digests: list[str] = []
-        self.stored: list[images.Stored] = []
-        self.pixels: list[str] = []
+        self.numbers, self.offsets = list[int](), [0]
+        self.digests, self.stored, self.pixels = list[str](), list[images.Stored](), list[str]()
 
     def reserve(self, size: int) -> memoryview:
         """Return room for `size` more bytes; the buffer grows for an image larger than all of it."""
@@ -244,8 +217,9 @@ class _Buffer:
             self.pixels.append(pixels)
 
     def group(self) -> Iterator[Group]:
-        """Yield the collected images as a group, if there are any."""
+        """Yield the collected images as a group, if there are any, and begin the next."""
         if self.numbers:
             offsets = pa.array(self.offsets, pa.int32())
             data = pa.py_buffer(self.data.data[: self.filled])
             yield Group(pa.array(self.numbers, pa.int64()), offsets, data, self.digests, self.stored, self.pixels)
+        self.clear()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import io
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -87,11 +88,9 @@ class ShardTask:
                 )
                 parts = [_write_group(self, rows, group, writer) for group in groups]
             size, digest = (sink.size, sink.digest.hexdigest()) if sink is not None else (0, "")
-            sealed = (
-                0
-                if self.sealed is None
-                else write_sealed(rows, self.roots, self.sealed, demo=is_demo_schema(self.schema))
-            )
+            sealed = 0
+            if self.sealed is not None:
+                sealed = _write_sealed(rows, self.roots, self.sealed, demo=is_demo_schema(self.schema))
         written = sum(part.num_rows for part in parts)
         record = ShardRecord(written, size, digest, self.decode, tuple(images.dropped), sealed)
         index = pa.concat_tables(parts or [_index_rows(self, rows.slice(0, 0), Group.nothing())])
@@ -127,14 +126,16 @@ def read_record(part: Path) -> ShardRecord:
     return ShardRecord(**{**record, "dropped": tuple((image, reason) for image, reason in record["dropped"])})
 
 
-class _HashingFile:
+class _HashingFile(io.RawIOBase):
     """A file that computes the SHA-256 of the bytes as they are written, so that it need not be read again."""
 
     def __init__(self, raw: IO[bytes]) -> None:
         self._raw = raw
         self.digest = hashlib.sha256()
         self.size = 0
-        self.closed = False
+
+    def writable(self) -> bool:
+        return True
 
     def write(self, data: Any) -> int:
         view = memoryview(data)
@@ -147,21 +148,6 @@ class _HashingFile:
 
     def tell(self) -> int:
         return self.size
-
-    def flush(self) -> None:
-        self._raw.flush()
-
-    def close(self) -> None:
-        self.closed = True
-
-    def readable(self) -> bool:
-        return False
-
-    def writable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return False
 
 
 @contextlib.contextmanager
@@ -213,15 +199,11 @@ def _index_rows(task: ShardTask, rows: pa.Table, group: Group) -> pa.Table:
     return index
 
 
-def write_sealed(rows: pa.Table, roots: Mapping[str, str], target: Path, *, demo: bool) -> int:
+def _write_sealed(rows: pa.Table, roots: Mapping[str, str], target: Path, *, demo: bool) -> int:
     """Write the sealed residuals of a shard and return the bytes of the file.
 
-    Args:
-        rows: the shard's plan: `id`, `root` and `file` (the pack of the image), `unreadable`. A batch's rows stand
-            together and in the batch's order.
-        roots: the folder of each name in `root`.
-        target: the file.
-        demo: whether the rows are of demo sources.
+    A batch's rows stand together in the shard's plan and in the batch's order; `demo` says whether they are of demo
+    sources.
     """
     readable = rows.filter(pc.equal(rows["unreadable"], ""))
     packs = zip(readable["root"].to_pylist(), readable["file"].to_pylist(), strict=True)

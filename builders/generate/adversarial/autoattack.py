@@ -43,7 +43,8 @@ class AutoAttack:
     name = "autoattack"
     step_size = 0.0
     """The attacks choose their steps."""
-    packages = ("torch", "timm", "torchattacks")
+    packages = ("torch", "timm", "torchattacks==3.3.0")
+    """torchattacks in the version whose attacks were read and are tested; the extra `generate` has it."""
 
     def parameters(self) -> dict[str, Value]:
         """Return the settings, as the manifest records them."""

@@ -33,12 +33,8 @@ MAKES: Mapping[str, Generator] = {
 def write_classifiers(folder: Path, splits: Collection[str]) -> dict[str, Any]:
     """Write the weights of both networks into a folder; what an earlier run wrote there stays.
 
-    Args:
-        folder: the folder.
-        splits: the splits that can be made, which tell the attacks whose packages are installed.
-
     Returns:
-        The values of the flags that give them, by the flags' names.
+        The values of the flags that give them, by the flags' names, for the attacks of some splits.
     """
     files = [folder / f"{network}.pth" for network in _NETWORKS]
     for network, file in zip(_NETWORKS, files, strict=True):

@@ -9,21 +9,17 @@ from typing import Any
 
 from builders.errors import BuildError
 from builders.generate.adversarial.autoattack import AutoAttack
-from builders.generate.adversarial.generator import BATCH, Attack, AttackSettings, adversarial, attack_with_weights
+from builders.generate.adversarial.generator import BATCH, Attack, AttackSettings, adversarial
 from builders.generate.adversarial.models import MODELS, RESNET50, model_named
 from builders.generate.adversarial.pgd import PGD
 from builders.generate.contract import Generator, Weights
-from builders.generate.devices import DEVICE, chosen_device
 from builders.generate.extra import check_installed
-from builders.generate.flags import Flag
-
-_ATTACKS = ("pgd", "autoattack")
-_ADVICE = "Weights are never downloaded: give the file with --weights."
+from builders.generate.flags import DEVICE, Flag, chosen_device
 
 FLAGS = (
     Flag("model", "Attack this model; as often as --weights.", metavar="resnet50|vit|timm:NAME", multiple=True),
     Flag("weights", "The weights of that --model: a file of torch.save.", metavar="FILE", multiple=True),
-    Flag("attack", "Make only this attack's images; both without it.", choices=_ATTACKS, multiple=True),
+    Flag("attack", "Make only this attack's images; both without it.", ("pgd", "autoattack"), multiple=True),
     DEVICE,
     Flag("epsilon", "Greatest change of a channel by an attack, of pixels in [0, 1].", default=PGD.epsilon),
     Flag("pgd-steps", "Steps of PGD.", default=PGD.steps, least=1),
@@ -37,7 +33,7 @@ def declared_generators() -> dict[str, Generator]:
     """Return the generators that the benchmark declares, by the name of their split; they lack weights."""
     return {
         f"{attack.name}_{model.name}": adversarial(
-            AttackSettings(model, attack), f"--model {model.name} --weights FILE"
+            AttackSettings(model, attack), needs=f"--model {model.name} --weights FILE"
         )
         for model in MODELS.values()
         for attack in (PGD(), AutoAttack())
@@ -45,10 +41,7 @@ def declared_generators() -> dict[str, Generator]:
 
 
 def generators(values: Mapping[str, Any]) -> dict[str, Generator]:
-    """Make the generators for the values of the flags, by the name of their split.
-
-    Args:
-        values: values by the flags' names.
+    """Make the generators for the values of the flags, given by the flags' names, by the name of their split.
 
     Raises:
         BuildError: models and weights are not as many, the extra or a device is missing, or a value is out of range.
@@ -62,25 +55,24 @@ def generators(values: Mapping[str, Any]) -> dict[str, Generator]:
     if not models:
         return {}
     attacks = _attacks(values)
-    packages = sorted({package for attack in attacks for package in attack.packages})
     # Before timm is asked for a model; what is required does not depend on it.
     check_installed({attack.name: adversarial(AttackSettings(RESNET50, attack)) for attack in attacks})
-    device = chosen_device(values["device"])
-    versions = {package: importlib.metadata.version(package) for package in packages}
+    device, check = chosen_device(values["device"]), not values["no-accuracy-check"]
     attack_generators = {}
     for name, file in zip(models, files, strict=True):
         model, path = model_named(name), Path(file)
-        digest = Weights.of(model.name, path, _ADVICE)
-        check = not values["no-accuracy-check"]
+        weights = (Weights.of(model.name, path, "Weights are never downloaded: give the file with --weights."),)
         if check and not model.accuracy:
             raise BuildError(
                 f"The accuracy of {name} is not known here, so its weights cannot be checked. Add --no-accuracy-check."
             )
         for attack in attacks:
             settings = AttackSettings(model, attack, device, values["attack-batch"], check)
-            attack_versions = {package: versions[package] for package in attack.packages}
-            split = f"{attack.name}_{model.split_name}"
-            attack_generators[split] = attack_with_weights(settings, path, digest, attack_versions)
+            packages = [package.partition("==")[0] for package in attack.packages]
+            versions = {package: importlib.metadata.version(package) for package in packages}
+            attack_generators[f"{attack.name}_{model.split_name}"] = adversarial(
+                settings, path=path, weights=weights, versions=versions
+            )
     return attack_generators
 
 

@@ -7,19 +7,18 @@ allows, and only then classified, in float32. So the columns are about the pixel
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
+import click
 import numpy as np
 import numpy.typing as npt
 
 from builders.errors import BuildError
 from builders.executors.base import ONE_CORE, Resources
-from builders.generate.adversarial.accuracy import AccuracyCheck
 from builders.generate.adversarial.autoattack import AutoAttack
-from builders.generate.adversarial.halving import Halving
 from builders.generate.adversarial.models import AttackedModel
 from builders.generate.adversarial.network import Network, Predictions, load_network
 from builders.generate.adversarial.pgd import PGD
@@ -29,8 +28,15 @@ from builders.release.images import TooNarrowError
 from builders.release.schema import PREPARED_SHA256, Column
 from builders.sources.imagenet_names import class_indices
 
+Result = TypeVar("Result")
+Pixels = npt.NDArray[np.uint8]
+
 BATCH = 32
 """Images that are attacked together unless `--attack-batch` says otherwise."""
+
+RARE = 1e-6
+"""Probability below which a count of right images is not put down to chance. The count is checked after every batch,
+of which a build has a few hundred, so that a right model is refused less than once in a thousand builds."""
 
 COLUMNS = (
     Column("attack", "string", "the attack: pgd or autoattack"),
@@ -49,23 +55,18 @@ COLUMNS = (
 
 Attack = PGD | AutoAttack
 
-_PINNED = {"torchattacks": "torchattacks==3.3.0"}
-"""The version whose attacks were read and are tested; the extra `generate` has it."""
+_TITLES = {"pgd": "projected gradient descent", "autoattack": "AutoAttack's four attacks, each on its own,"}
 
 
 @dataclass(frozen=True)
 class AttackSettings:
     """Settings of an attack on a model, without the model's weights.
 
-    Args:
-        model: the model that is attacked.
-        attack: the attack.
-        device: `cpu` or `cuda`.
-        batch: images that are attacked together.
-        accuracy_check: whether the model's accuracy is compared with its card.
+    `device` is `cpu` or `cuda`; `batch` images are attacked together; with `accuracy_check` the model's accuracy is
+    compared with its card.
 
     Raises:
-        BuildError: epsilon is out of range, or a number is too small.
+        BuildError: epsilon is out of range.
     """
 
     model: AttackedModel
@@ -87,12 +88,17 @@ class AttackSettings:
         return math.floor(255 * self.attack.epsilon + 1e-9)
 
 
-def adversarial(settings: AttackSettings, needs: str = "") -> Generator:
-    """Return the generator as a benchmark declares it, without weights.
+def adversarial(
+    settings: AttackSettings,
+    *,
+    needs: str = "",
+    path: Path = Path(),
+    weights: tuple[Weights, ...] = (),
+    versions: Mapping[str, str] | None = None,
+) -> Generator:
+    """Return the generator of an attack; as a benchmark declares it, it has no weights, and `needs` flags.
 
-    Args:
-        settings: the model, the attack and its settings.
-        needs: flags that have to be given before it can generate.
+    `weights` is the digest of the file at `path`, and `versions` are those of the packages that the pixels depend on.
     """
     model, attack = settings.model, settings.attack
     return Generator(
@@ -101,7 +107,7 @@ def adversarial(settings: AttackSettings, needs: str = "") -> Generator:
         description=f"{_TITLES[attack.name]} on {model.name}, L-infinity, epsilon {attack.epsilon:g}, at "
         f"{model.size} x {model.size}",
         size=(model.size, model.size),
-        start=_AttackStart(settings, ""),
+        start=_AttackStart(settings, str(path.absolute())),
         parameters={
             "attack": attack.name,
             **model.parameters(),
@@ -111,39 +117,18 @@ def adversarial(settings: AttackSettings, needs: str = "") -> Generator:
             "device": settings.device,
             "batch": settings.batch,
             "accuracy_check": settings.accuracy_check,
+            **(versions or {}),
         },
         columns=COLUMNS,
         resources=Resources(cpus=1, gpus=1) if settings.device == "cuda" else ONE_CORE,
+        weights=weights,
         reproducible="recorded",
         together=settings.batch,
         needs=needs,
         prepared=model.size,
         sealed=model.preparation,
-        requires=tuple(_PINNED.get(package, package) for package in attack.packages),
+        requires=attack.packages,
     )
-
-
-def attack_with_weights(
-    settings: AttackSettings, weights: Path, digest: Weights, versions: dict[str, str]
-) -> Generator:
-    """Return the generator with a model's weights.
-
-    Args:
-        settings: the model, the attack and its settings.
-        weights: the file.
-        digest: the file's digest.
-        versions: the versions of the packages that the pixels depend on.
-    """
-    declared = adversarial(settings)
-    return replace(
-        declared,
-        start=_AttackStart(settings, str(weights.absolute())),
-        parameters={**declared.parameters, **versions},
-        weights=(digest,),
-    )
-
-
-_TITLES = {"pgd": "projected gradient descent", "autoattack": "AutoAttack's four attacks, each on its own,"}
 
 
 @dataclass(frozen=True)
@@ -166,16 +151,11 @@ class _AttackStart:
 
 
 class Attacker:
-    """Attacks images on a loaded model.
-
-    Args:
-        settings: the attack and its settings.
-        network: the model.
-    """
+    """Attacks images on a loaded model."""
 
     def __init__(self, settings: AttackSettings, network: Network) -> None:
         self.settings, self.network = settings, network
-        self.check = AccuracyCheck(settings.model) if settings.accuracy_check else None
+        self.accuracy = AccuracyCheck(settings.model)
         self.halving = Halving(settings.batch)
 
     def __call__(self, images: Sequence[SourceImage]) -> list[Generated]:
@@ -184,41 +164,33 @@ class Attacker:
         Raises:
             BuildError: the model is less accurate than its card, or memory does not suffice for one image.
         """
-        originals = [self._prepare(image) for image in images]
-        rows = [row for row, original in enumerate(originals) if not isinstance(original, Generated)]
-        attacked = iter(self._attack_rows(images, originals, rows) if rows else [])
-        return [original if isinstance(original, Generated) else next(attacked) for original in originals]
+        results: dict[int, Generated] = {}
+        prepared: dict[int, Pixels] = {}
+        for number, image in enumerate(images):
+            try:
+                prepared[number] = prepare_original(image.rgb, self.settings.model.preparation)
+            except TooNarrowError as error:
+                results[number] = Generated(None, reason=str(error))
+        if prepared:
+            attacked = self._attack_all([images[number] for number in prepared], np.stack(list(prepared.values())))
+            results |= zip(prepared, attacked, strict=True)
+        return [results[number] for number in range(len(images))]
 
-    def _prepare(self, image: SourceImage) -> npt.NDArray[np.uint8] | Generated:
-        try:
-            return prepare_original(image.rgb, self.settings.model.preparation)
-        except TooNarrowError as error:
-            return Generated(None, reason=str(error))
-
-    def _attack_rows(
-        self, images: Sequence[SourceImage], prepared: Sequence[Any], rows: Sequence[int]
-    ) -> list[Generated]:
-        labels = np.array([class_indices()[images[row].class_id] for row in rows])
-        originals, seeds = np.stack([prepared[row] for row in rows]), [images[row].seed for row in rows]
-        before = self._judge(originals, labels)
-        if self.check is not None:
-            self.check.add(len(labels), int((before.predictions == labels).sum()))
+    def _attack_all(self, images: Sequence[SourceImage], originals: Pixels) -> list[Generated]:
+        labels = np.array([class_indices()[image.class_id] for image in images])
+        seeds = [image.seed for image in images]
+        judged = self.halving.map(len(labels), lambda rows: self.network.judge(originals[rows], labels[rows]))
+        before = Predictions(*(np.concatenate(column) for column in zip(*judged, strict=True)))
+        if self.settings.accuracy_check:
+            self.accuracy.add(len(labels), int((before.predictions == labels).sum()))
 
         def attack(rows: slice) -> list[Generated]:
             return self._attack(originals[rows], labels[rows], seeds[rows], before.rows(rows))
 
-        return [generated for batch in self.halving.map(len(rows), attack) for generated in batch]
-
-    def _judge(self, originals: npt.NDArray[np.uint8], labels: npt.NDArray[np.int64]) -> Predictions:
-        batches = self.halving.map(len(labels), lambda rows: self.network.judge(originals[rows], labels[rows]))
-        return Predictions(*(np.concatenate(column) for column in zip(*batches, strict=True)))
+        return [generated for batch in self.halving.map(len(labels), attack) for generated in batch]
 
     def _attack(
-        self,
-        originals: npt.NDArray[np.uint8],
-        labels: npt.NDArray[np.int64],
-        seeds: Sequence[int],
-        before: Predictions,
+        self, originals: Pixels, labels: npt.NDArray[np.int64], seeds: Sequence[int], before: Predictions
     ) -> list[Generated]:
         import torch
 
@@ -228,27 +200,25 @@ class Attacker:
         for part, attacked in attack.candidates(network, images, classes, seeds):
             pixels = stored_pixels(attacked, originals, self.settings.levels)
             best.take(part, pixels, network.judge(pixels, labels), labels)
-        return [self._generated(row, before, best, int(label)) for row, label in enumerate(labels)]
-
-    def _generated(self, row: int, before: Predictions, best: _Best, label: int) -> Generated:
-        attack = self.settings.attack
-        prediction_before, prediction = int(before.predictions[row]), int(best.predictions[row])
-        return Generated(
-            best.pixels[row],
-            {
-                "attack": attack.name,
-                "part": best.parts[row],
-                "model": self.settings.model.name,
-                "epsilon": attack.epsilon,
-                "steps": attack.steps,
-                "step_size": attack.step_size,
-                "prediction_before": prediction_before,
-                "confidence_before": float(before.confidences[row]),
-                "prediction": prediction,
-                "confidence": float(best.confidences[row]),
-                "success": prediction_before == label and prediction != label,
-            },
-        )
+        return [
+            Generated(
+                best.pixels[row],
+                {
+                    "attack": attack.name,
+                    "part": best.parts[row],
+                    "model": self.settings.model.name,
+                    "epsilon": attack.epsilon,
+                    "steps": attack.steps,
+                    "step_size": attack.step_size,
+                    "prediction_before": int(before.predictions[row]),
+                    "confidence_before": float(before.confidences[row]),
+                    "prediction": int(best.predictions[row]),
+                    "confidence": float(best.confidences[row]),
+                    "success": bool(before.predictions[row] == label != best.predictions[row]),
+                },
+            )
+            for row, label in enumerate(labels)
+        ]
 
 
 class _Best:
@@ -257,15 +227,13 @@ class _Best:
     Of results that are all classified right, it keeps the one with the lowest probability of the image's class.
     """
 
-    def __init__(self, originals: npt.NDArray[np.uint8], before: Predictions) -> None:
+    def __init__(self, originals: Pixels, before: Predictions) -> None:
         self.pixels = originals.copy()
         self.predictions, self.confidences = before.predictions.copy(), before.confidences.copy()
         self.parts = [""] * len(originals)
         self._scores = np.full(len(originals), -np.inf)
 
-    def take(
-        self, part: str, pixels: npt.NDArray[np.uint8], judged: Predictions, labels: npt.NDArray[np.int64]
-    ) -> None:
+    def take(self, part: str, pixels: Pixels, judged: Predictions, labels: npt.NDArray[np.int64]) -> None:
         """Keep the results of a part that are better than those before."""
         scores = np.where(judged.predictions != labels, judged.confidences, -judged.own)
         better = scores > self._scores
@@ -277,15 +245,79 @@ class _Best:
             self.parts[row] = part
 
 
-def stored_pixels(attacked: Any, originals: npt.NDArray[np.uint8], levels: int) -> npt.NDArray[np.uint8]:
+def stored_pixels(attacked: Any, originals: Pixels, levels: int) -> Pixels:
     """Round attacked images to 8 bits, and project them to at most `levels` steps from the originals.
 
-    Args:
-        attacked: a tensor with pixels in [0, 1], (n, 3, size, size).
-        originals: shape (n, size, size, 3).
-        levels: the greatest difference of a channel.
+    `attacked` is a tensor with pixels in [0, 1], (n, 3, size, size); `originals` has the shape (n, size, size, 3).
     """
     rounded = np.rint(attacked.cpu().numpy().transpose(0, 2, 3, 1) * 255).astype(np.int16)
     near = originals.astype(np.int16)
-    projected: npt.NDArray[np.uint8] = rounded.clip(near - levels, near + levels).clip(0, 255).astype(np.uint8)
+    projected: Pixels = rounded.clip(near - levels, near + levels).clip(0, 255).astype(np.uint8)
     return projected
+
+
+class AccuracyCheck:
+    """Counts the originals that a model classifies right, and refuses a count that its accuracy makes improbable.
+
+    The tolerance follows from the number n of images so far: the count is binomial with n and the card's accuracy. It
+    is 4.9 standard errors of a large n: 21 points at 100 images, 3 at 5,000. A model that guesses is refused after
+    10 images or fewer.
+    """
+
+    def __init__(self, model: AttackedModel) -> None:
+        self.model = model
+        self.images = self.right = 0
+
+    def add(self, images: int, right: int) -> None:
+        """Count some more images.
+
+        Raises:
+            BuildError: too few or too many of all images so far were right.
+        """
+        from scipy.stats import binom
+
+        self.images += images
+        self.right += right
+        expected = binom(self.images, self.model.accuracy)
+        if min(expected.cdf(self.right), expected.sf(self.right - 1)) < RARE:
+            raise BuildError(
+                f"{self.model.name} classifies {self.right:,} of {self.images:,} originals right "
+                f"({100 * self.right / self.images:.1f} %), and {self.model.card} has {100 * self.model.accuracy:.2f} "
+                "%. Check --weights and the source's images, or skip this with --no-accuracy-check."
+            )
+
+
+class Halving:
+    """Works on images in batches, and halves their size for good when one does not fit into a GPU's memory."""
+
+    def __init__(self, batch: int) -> None:
+        self.batch = batch
+
+    def map(self, images: int, work: Callable[[slice], Result]) -> list[Result]:
+        """Return the result of `work` for the rows of each batch; it is called again with fewer if memory ran out.
+
+        Raises:
+            BuildError: memory does not suffice for one image.
+        """
+        import torch
+
+        results: list[Result] = []
+        first = 0
+        while first < images:
+            rows = slice(first, min(first + self.batch, images))
+            try:
+                results.append(work(rows))
+            except torch.OutOfMemoryError:
+                failed = rows.stop - first
+            else:
+                first = rows.stop
+                continue
+            # Outside of the handler, which keeps the tensors of the failed batch alive.
+            if failed == 1:
+                raise BuildError(
+                    "The device has too little memory to attack a single image. Free some, or use another one."
+                )
+            self.batch = failed // 2
+            click.echo(f"memory ran out with {failed} images at a time; going on with {self.batch}", err=True)
+            torch.cuda.empty_cache()
+        return results

@@ -19,18 +19,11 @@ _HALF = (0.5, 0.5, 0.5)
 
 @dataclass(frozen=True)
 class AttackedModel:
-    """A classifier of ImageNet-1k.
+    """A classifier of ImageNet-1k, by its name in ids, columns and messages and timm's name of its network.
 
-    Args:
-        name: what it is called in ids, columns and messages.
-        architecture: timm's name of the network.
-        size: width and height of its input.
-        resize: length of an image's shorter side before `size` x `size` pixels are cropped from the centre.
-        interpolation: filter of the resize, `bilinear` or `bicubic`.
-        mean: mean of each channel, subtracted from pixels in [0, 1].
-        std: standard deviation of each channel, by which the result is divided.
-        accuracy: top-1 accuracy on ILSVRC2012's validation images, of 1; 0 if unknown.
-        card: where the accuracy and the preparation are from.
+    Its input is `size` x `size` pixels, cropped from the centre after the shorter side was resized to `resize`; of
+    pixels in [0, 1] `mean` is subtracted for each channel, and the rest divided by `std`. `accuracy` is the top-1
+    accuracy on ILSVRC2012's validation images, of 1, and 0 if unknown; `card` says where all of this is from.
     """
 
     name: str
@@ -126,17 +119,14 @@ def _of_timm(name: str) -> AttackedModel:
     if config is None or not re.fullmatch("[a-z0-9._]+", architecture):
         raise BuildError(f"--model {one_line(name)}: timm has no such model. `timm.list_models()` lists them.")
     _, height, width = config.input_size
-    if height != width or config.crop_mode != "center" or config.interpolation not in ("bilinear", "bicubic"):
+    resize = int(height / config.crop_pct)  # as timm rounds it
+    # A crop beyond the image, as VOLO's, is padded with black, which no original has.
+    fills, filters = resize >= height, ("bilinear", "bicubic")
+    if height != width or not fills or config.crop_mode != "center" or config.interpolation not in filters:
         raise BuildError(
             f"--model {name} takes images of {width} x {height} pixels, cropped by {config.crop_mode} after a "
-            f"{config.interpolation} resize. Give a model with square images, a centre crop, and bilinear or bicubic."
-        )
-    resize = int(height / config.crop_pct)  # as timm rounds it
-    if resize < height:
-        # A crop beyond the image, as VOLO's, is padded with black, which no original has.
-        raise BuildError(
-            f"--model {name} takes images whose shorter side is resized to {resize} pixels in a black border up to "
-            f"{height}. Give a model whose images fill its input."
+            f"{config.interpolation} resize to {resize}. Give a model with square images, a centre crop within them, "
+            "and bilinear or bicubic."
         )
     return AttackedModel(
         name=architecture,

@@ -39,16 +39,10 @@ class PGD:
     def candidates(
         self, network: Network, images: Any, labels: Any, seeds: Sequence[int]
     ) -> Iterator[tuple[str, Any]]:
-        """Attack images; yields one result, whose part has no name.
+        """Attack images, float32 in [0, 1], (n, 3, size, size); yields one result, whose part has no name.
 
         An image's result does not depend on the others of its batch, but for the rounding of floating-point sums: its
         start is drawn from its own seed, and the loss is a sum and no mean.
-
-        Args:
-            network: the model.
-            images: the originals, float32 in [0, 1], (n, 3, size, size).
-            labels: their classes, (n,).
-            seeds: of their random starts.
         """
         import torch
 

@@ -69,13 +69,7 @@ SEVERITY = Column("severity", "int64", "its severity, 1 to 5")
 def prepare_image(image: Image.Image) -> Image.Image:
     """Prepare an image as ImageNet-C did: RGB, shorter side 256, and the 224 x 224 at the centre.
 
-    Sizes and offsets are those of torchvision's `Resize(256)` and `CenterCrop(224)`.
-
-    Args:
-        image: any mode and size. An alpha channel is dropped, as by `convert`.
-
-    Returns:
-        224 x 224, mode RGB.
+    Sizes and offsets are those of torchvision's `Resize(256)` and `CenterCrop(224)`. An alpha channel is dropped.
 
     Raises:
         TooNarrowError: its resized copy would have more than 100 million pixels.

@@ -33,12 +33,7 @@ HASH_PUBLISHED = Column(
 
 
 def decipher(image: SourceImage, size: tuple[int, int]) -> Generated:
-    """Decipher the cipher that accompanies an original's file, or say why it gives no image.
-
-    Args:
-        image: the original, with the cipher as its companion.
-        size: width and height that the image must have.
-    """
+    """Decipher the cipher that accompanies an original's file, or say why it gives no image of this size."""
     companion = image.companion
     if companion is None:
         raise ValueError(f"{image.id} has no cipher")

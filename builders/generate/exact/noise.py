@@ -8,14 +8,13 @@ import numpy as np
 import numpy.typing as npt
 from PIL import Image
 
-from builders.generate.arrays import SIDE
-from builders.generate.contract import EachImage, Generated, Generator, SourceImage
+from builders.generate.contract import SIDE, EachImage, Generated, Generator, SourceImage
 
 _MEAN, _DEVIATION = 0.5, 1.0
 
 
 def gaussian_noise(row_id: str) -> Image.Image:
-    """Draw i.i.d. noise from N(0.5, 1) for each channel of each pixel, clipped to [0, 1].
+    """Draw i.i.d. noise from N(0.5, 1) for each channel of each pixel, clipped to [0, 1]; 32 x 32, mode RGB.
 
     Kim et al. name Gaussian noise (section 3.1 and table 2) without its parameters. Mean and deviation are those of
     Abdelzad, Czarnecki and Salay, "The Effect of Optimization Methods on the Robustness of Out-of-Distribution
@@ -24,12 +23,6 @@ def gaussian_noise(row_id: str) -> Image.Image:
     Random numbers come from NumPy's legacy `RandomState` (MT19937 and the polar method), whose stream is the same in
     every version (NEP 19). The seed follows from the row's id, so that images do not depend on each other. Values
     become 8-bit by `rint(255 * x)`.
-
-    Args:
-        row_id: id of the row, such as `noise/00042#gaussian-32`.
-
-    Returns:
-        32 x 32, mode RGB.
     """
     noise = np.random.RandomState(seed_words(row_id)).normal(_MEAN, _DEVIATION, (SIDE, SIDE, 3))
     pixels: npt.NDArray[np.uint8] = np.rint(255 * np.clip(noise, 0, 1)).astype(np.uint8)

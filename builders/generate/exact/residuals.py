@@ -6,11 +6,12 @@ Tested by `tests/builders/generate/test_sealed_release.py`.
 from __future__ import annotations
 
 import dataclasses
+import functools
 from dataclasses import dataclass
 
 from builders.errors import BuildError, one_line
 from builders.executors.base import ONE_CORE
-from builders.generate.contract import EachImage, Generated, Generator, SourceImage, Weights
+from builders.generate.contract import EachImage, Generate, Generated, Generator, SourceImage, Weights
 from builders.generate.sealed import Original, open_row, prepare_original
 from builders.release.images import TooNarrowError, UnreadableImageError, decode_or_mend
 from builders.release.schema import PREPARED_SHA256
@@ -20,15 +21,22 @@ CONTENT = "content_sha256"
 """The value of a companion, besides those of the generator's columns, that an opened image is compared with."""
 
 
+@dataclass(frozen=True)
+class _Start:
+    """The `start` of an opener; a value, so that a worker sets up equal ones once."""
+
+    preparation: PreparationEntry
+
+    def __call__(self, generator: Generator) -> Generate:
+        return EachImage(functools.partial(open_image, self.preparation))(generator)
+
+
 def residual_opener(declared: Generator, published: GeneratorEntry) -> Generator:
     """Return a generator that opens the published sealed residuals of a split instead of generating its images.
 
-    It needs no more than the core install, and has the name, parameters and weights of the publisher's generator,
-    because its images are those. It takes the sealed residuals and the rows' values as companions.
-
-    Args:
-        declared: the generator of such images here.
-        published: the generator's entry in the publisher's manifest; its images are sealed.
+    It needs no more than the core install, and has the name, parameters and weights of the publisher's generator
+    (`published`), because its images are those; all else is that of the generator of such images here (`declared`).
+    It takes the sealed residuals and the rows' values as companions.
 
     Raises:
         BuildError: the publisher's generator has a name that none can have.
@@ -42,7 +50,7 @@ def residual_opener(declared: Generator, published: GeneratorEntry) -> Generator
             name=published.name,
             version=published.version,
             size=(side, side),
-            start=EachImage(_Open(published.sealed)),
+            start=_Start(published.sealed),
             parameters=published.parameters,
             resources=ONE_CORE,
             weights=tuple(Weights(name, sha256) for name, sha256 in published.weights.items()),
@@ -59,22 +67,8 @@ def residual_opener(declared: Generator, published: GeneratorEntry) -> Generator
         ) from error
 
 
-@dataclass(frozen=True)
-class _Open:
-    """Opens images whose originals are prepared in one way; a value, so that a worker sets up equal ones once."""
-
-    preparation: PreparationEntry
-
-    def __call__(self, image: SourceImage) -> Generated:
-        return open_image(image, self.preparation)
-
-
-def open_image(image: SourceImage, preparation: PreparationEntry) -> Generated:
-    """Open the sealed residual that accompanies an original's file.
-
-    Args:
-        image: the original, whose companion has the residual, and the values of the published row.
-        preparation: how the publisher prepared originals.
+def open_image(preparation: PreparationEntry, image: SourceImage) -> Generated:
+    """Open the sealed residual that accompanies an original's file, with the values of the published row.
 
     Raises:
         BuildError: the original is not the sealed one or has other pixels here, or the residual is damaged.

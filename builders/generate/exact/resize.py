@@ -17,8 +17,7 @@ from __future__ import annotations
 import numpy as np
 from PIL import Image
 
-from builders.generate.arrays import SIDE
-from builders.generate.contract import EachImage, Generated, Generator, SourceImage
+from builders.generate.contract import SIDE, EachImage, Generated, Generator, SourceImage
 from builders.release.images import resized_size
 
 LSUN_FIX_SHORTER_SIDE = 256
@@ -32,29 +31,17 @@ def fixed_resize(image: Image.Image) -> Image.Image:
     converted to RGB by Pillow, and shrunk to 32 columns and then to 32 rows. The aspect ratio is not kept. So the
     loader of the authors of Kim et al. treats images without a procedure of their own (DTD, Tiny ImageNet158); the
     paper names neither filter nor crop. BILINEAR is the default of torchvision's `Resize` for Pillow images.
-
-    Args:
-        image: any mode and size.
-
-    Returns:
-        32 x 32, mode RGB.
     """
     return _resized(_rgb(image), (SIDE, SIDE))
 
 
 def lsun_fix(image: Image.Image) -> Image.Image:
-    """Make an image of LSUN-FIX: shorter side to 256, the 256 x 256 at the centre, then 32 x 32.
+    """Make an image of LSUN-FIX: shorter side to 256, the 256 x 256 at the centre, then 32 x 32 RGB.
 
     This is the procedure that Tack et al. published with their code (alinlab/CSI, `lsun_fix_preprocess.py`):
     torchvision's `Resize(256)`, `CenterCrop(256)` and `Resize(32)` on Pillow images. For an image of 256 x 256 it
     gives the pixels of `fixed_resize`; of any other shape it cuts off both ends of the longer side, where
     `fixed_resize` squeezes them in.
-
-    Args:
-        image: any mode and size.
-
-    Returns:
-        32 x 32, mode RGB.
 
     Raises:
         TooNarrowError: with a shorter side of 256 it would have more than 100 million pixels.
@@ -64,16 +51,9 @@ def lsun_fix(image: Image.Image) -> Image.Image:
 
 
 def shorter_side(image: Image.Image, side: int) -> Image.Image:
-    """Resize an image so that its shorter side has `side` pixels, as torchvision's `Resize(side)` does.
+    """Return an image in RGB whose shorter side has `side` pixels, as torchvision's `Resize(side)` makes it.
 
-    The longer side is cut to a whole number of pixels. Smaller images are enlarged.
-
-    Args:
-        image: any mode and size. An alpha channel is dropped, as by `convert`.
-        side: pixels of the shorter side.
-
-    Returns:
-        The whole image, mode RGB.
+    The longer side is cut to a whole number of pixels. Smaller images are enlarged. An alpha channel is dropped.
 
     Raises:
         TooNarrowError: it would have more than 100 million pixels.
@@ -83,12 +63,7 @@ def shorter_side(image: Image.Image, side: int) -> Image.Image:
 
 
 def centre_crop(image: Image.Image, side: int) -> Image.Image:
-    """Cut the square of `side` pixels out of an image's centre, as torchvision's `CenterCrop(side)` does.
-
-    Args:
-        image: both of its sides have at least `side` pixels.
-        side: pixels of both sides of the square.
-    """
+    """Cut the square of `side` pixels out of an image's centre, as torchvision's `CenterCrop(side)` does."""
     # Python rounds halves to even, as in torchvision.
     left, top = (round((length - side) / 2) for length in image.size)
     return image.crop((left, top, left + side, top + side))

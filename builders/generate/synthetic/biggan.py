@@ -11,6 +11,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -18,10 +19,15 @@ import numpy.typing as npt
 from builders.errors import BuildError
 from builders.generate.contract import Generate, Generated, Generator, SourceImage
 from builders.generate.extra import check_installed
-from builders.generate.synthetic.biggan_network import SIDE, BigGANNetwork, Sizes, Tensor
-from builders.generate.synthetic.models import SEED, memory_errors_as_build_errors, with_folder
+from builders.generate.synthetic.models import SEED, ModelStart, memory_errors_as_build_errors, with_folder
 from builders.generate.torch_files import load_tensors, tensor_problems
 from builders.sources.imagenet_names import class_indices
+
+if TYPE_CHECKING:
+    from builders.generate.synthetic.biggan_network import BigGANNetwork
+
+SIDE = 256
+"""Width and height of an image."""
 
 WEIGHTS = "pytorch_model.bin"
 """The file of a folder of weights."""
@@ -38,11 +44,6 @@ def truncated_noise(seed: int, size: int, truncation: float) -> npt.NDArray[np.f
     Ours: the inverse of the cut distribution's function, of uniform numbers from NumPy's legacy `RandomState`, whose
     stream is the same in every version (NEP 19). `scipy.stats.truncnorm.rvs`, which the reference calls, gives the
     same numbers today, and promises them for no other version.
-
-    Args:
-        seed: 0 to 2^63 - 1.
-        size: how many numbers.
-        truncation: above 0, up to 1.
     """
     from scipy.special import ndtr, ndtri  # for which --help should not wait
 
@@ -56,22 +57,20 @@ def truncated_noise(seed: int, size: int, truncation: float) -> npt.NDArray[np.f
 def as_pixels(images: npt.NDArray[np.float32]) -> npt.NDArray[np.uint8]:
     """Turn images in [-1, 1] into 8 bits as the reference does: floor((x + 1) / 2 * 256), clipped.
 
-    Args:
-        images: shape (n, 3, height, width).
-
-    Returns:
-        Shape (n, height, width, 3).
+    Shape (n, 3, height, width) becomes (n, height, width, 3).
     """
     return np.ascontiguousarray(np.clip((images.transpose(0, 2, 3, 1) + 1) / 2 * 256, 0, 255), np.uint8)
 
 
-def read_tensors(path: Path) -> dict[str, Tensor]:
+def read_tensors(path: Path) -> dict[str, Any]:
     """Read the weights; names and shapes must be exactly those of the network.
 
     Raises:
         BuildError: the file is no state dict, or one of another network.
     """
     import torch
+
+    from builders.generate.synthetic.biggan_network import Sizes
 
     content = load_tensors(path, "Download the weights again.")
     items = content.items() if isinstance(content, Mapping) else ()
@@ -85,6 +84,8 @@ def read_tensors(path: Path) -> dict[str, Tensor]:
 
 
 def _load(folder: Path, _: Generator, device: str) -> Generate:
+    from builders.generate.synthetic.biggan_network import BigGANNetwork, Sizes
+
     tensors = read_tensors(folder / WEIGHTS)
     return functools.partial(_generate, BigGANNetwork(Sizes.of(tensors), tensors, TRUNCATION, device))
 
@@ -101,16 +102,12 @@ def _generate(network: BigGANNetwork, images: Sequence[SourceImage]) -> list[Gen
     return [Generated(image, {SEED.name: seed}) for image, seed in zip(pixels, seeds, strict=True)]
 
 
-def _without_weights(_: Generator) -> Generate:
-    raise BuildError(f"BigGAN's weights are not given. {_ADVICE}")
-
-
 BIGGAN = Generator(
     name="biggan-deep-256",
     version=1,
     description=f"BigGAN-deep at 256 x 256, truncation {TRUNCATION:g}",
     size=(SIDE, SIDE),
-    start=_without_weights,
+    start=ModelStart(_load),
     parameters={"truncation": TRUNCATION, "batch_size": _BATCH},
     columns=(SEED,),
     reproducible="recorded",
@@ -122,11 +119,7 @@ BIGGAN = Generator(
 
 
 def with_weights(location: str, device: str) -> Generator:
-    """Return the generator with the weights of a folder.
-
-    Args:
-        location: the folder, which holds `pytorch_model.bin`.
-        device: `auto`, `cpu` or `cuda`.
+    """Return the generator with the weights of a folder, which holds `pytorch_model.bin`.
 
     Raises:
         BuildError: torch is not installed, there is no such device, or the folder lacks the file.

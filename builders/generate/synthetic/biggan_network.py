@@ -1,72 +1,44 @@
-"""The generator network of BigGAN-deep, computed from the tensors of its published weights.
+"""The generator network of BigGAN-deep, with its published weights.
 
 Brock, Donahue and Simonyan, Large Scale GAN Training for High Fidelity Natural Image Synthesis (ICLR 2019), appendix
 B, figure 16 and table 8. Names and shapes of the tensors are those of `pytorch_model.bin` as
-pytorch-pretrained-biggan 0.1.1 saves it. `torch` is imported in functions only.
+pytorch-pretrained-biggan 0.1.1 saves it. Importing this module imports torch.
 
 Tested by `tests/builders/generate/synthetic/test_biggan.py`.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import torch
+from torch import nn
+from torch.nn import functional
+
 Tensor = Any
-Shape = tuple[int, ...]
 
-_BASE = 16
-"""Channels of the first resolution, in multiples of the width."""
-
-_FIRST = 4
-"""Width and height of the first resolution."""
-
-_REDUCTION = 4
-"""A block's inner layers have a quarter of its channels."""
-
-
-@dataclass(frozen=True)
-class Layer:
-    """A residual block: whether it doubles width and height, and its channels in multiples of the width."""
-
-    upsamples: bool
-    channels_in: int
-    channels_out: int
-
-
-# The published config.json of biggan-deep-256.
-LAYERS = (
-    *(Layer(False, 16, 16), Layer(True, 16, 16), Layer(False, 16, 16), Layer(True, 16, 8)),
-    *(Layer(False, 8, 8), Layer(True, 8, 8), Layer(False, 8, 8), Layer(True, 8, 4)),
-    *(Layer(False, 4, 4), Layer(True, 4, 2), Layer(False, 2, 2), Layer(True, 2, 1)),
-)
-_ATTENTION_BEFORE = 8
 _CLASSES = 1_000
 _EPSILON = 1e-4
 _STATISTICS = 51
 """Sets of means and variances of activations, for truncations at equal steps from 0 to 1."""
 
-SIDE = _FIRST * 2 ** sum(layer.upsamples for layer in LAYERS)
-"""Width and height of an image: 256."""
+_FIRST, _BASE = 4, 16
+"""Width and height of the first resolution, and its channels in multiples of the width."""
 
-_ATTENTION_NAME = f"generator.layers.{_ATTENTION_BEFORE}"
-_BLOCKS: Mapping[str, Layer] = {
-    f"generator.layers.{number + (number >= _ATTENTION_BEFORE)}": layer for number, layer in enumerate(LAYERS)
-}
-"""The blocks by the names of their tensors; those behind the attention are shifted by one."""
+# The published config.json of biggan-deep-256: whether a block doubles width and height, and its channels in
+# multiples of the width.
+LAYERS = (
+    *((False, 16, 16), (True, 16, 16), (False, 16, 16), (True, 16, 8), (False, 8, 8), (True, 8, 8)),
+    *((False, 8, 8), (True, 8, 4), (False, 4, 4), (True, 4, 2), (False, 2, 2), (True, 2, 1)),
+)
+_ATTENTION_BEFORE = 8
 
 
 @dataclass(frozen=True)
 class Sizes:
-    """Sizes in which a network may differ from the published one, whose sizes are the defaults.
-
-    Args:
-        noise: numbers of noise.
-        embedding: numbers that a class is embedded as.
-        width: channels are multiples of it.
-    """
+    """Sizes in which a network may differ from the published one; channels are multiples of the width."""
 
     noise: int = 128
     embedding: int = 128
@@ -82,63 +54,27 @@ class Sizes:
             return cls()
         return cls(noise, embedding, width) if min(noise, embedding, width) > 0 else cls()
 
-    def shapes(self) -> dict[str, Shape]:
-        """Return the shape of every tensor of the weights by its name."""
-        width, condition = self.width, self.noise + self.embedding
-        first = _FIRST * _FIRST * _BASE * width
-        shapes: dict[str, Shape] = {"embeddings.weight": (self.embedding, _CLASSES)}
-        shapes |= _spectral_weight("generator.gen_z", (first, condition)) | {"generator.gen_z.bias": (first,)}
-        for name, layer in _BLOCKS.items():
-            shapes |= _block(name, layer.channels_in * width, layer.channels_out * width, condition)
-        channels = width * LAYERS[_ATTENTION_BEFORE].channels_in
-        for path, (inputs, outputs) in _ATTENTION.items():
-            shapes |= _spectral_weight(f"{_ATTENTION_NAME}.{path}", (channels // outputs, channels // inputs, 1, 1))
-        shapes[f"{_ATTENTION_NAME}.gamma"] = (1,)
-        shapes |= _statistics("generator.bn", width)
-        shapes |= {"generator.bn.weight": (width,), "generator.bn.bias": (width,)}
-        return shapes | _convolution("generator.conv_to_rgb", width, width, 3)
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Return the shape of every tensor of the weights by its name.
 
-
-_ATTENTION: Mapping[str, tuple[int, int]] = {
-    "snconv1x1_theta": (1, 8),
-    "snconv1x1_phi": (1, 8),
-    "snconv1x1_g": (1, 2),
-    "snconv1x1_o_conv": (2, 1),
-}
-"""The attention's convolutions: the divisors of its channels that give those of input and output."""
-
-_KERNELS = (1, 3, 3, 1)
-"""Kernels of a block's four convolutions."""
-
-
-def _spectral_weight(name: str, shape: Shape) -> dict[str, Shape]:
-    """Return the shapes of a weight under spectral normalisation and of its first singular vectors."""
-    return {
-        f"{name}.weight_orig": shape,
-        f"{name}.weight_u": shape[:1],
-        f"{name}.weight_v": (math.prod(shape[1:]),),
-    }
-
-
-def _convolution(name: str, inputs: int, outputs: int, kernel: int) -> dict[str, Shape]:
-    return _spectral_weight(name, (outputs, inputs, kernel, kernel)) | {f"{name}.bias": (outputs,)}
-
-
-def _statistics(name: str, channels: int) -> dict[str, Shape]:
-    return {f"{name}.running_{kind}": (_STATISTICS, channels) for kind in ("means", "vars")}
-
-
-def _block(name: str, inputs: int, outputs: int, condition: int) -> dict[str, Shape]:
-    inner = inputs // _REDUCTION
-    channels = (inputs, inner, inner, inner, outputs)
-    shapes: dict[str, Shape] = {}
-    for number, kernel in enumerate(_KERNELS):
-        shapes |= _convolution(f"{name}.conv_{number}", channels[number], channels[number + 1], kernel)
-        norm = f"{name}.bn_{number}"
-        shapes |= _statistics(norm, channels[number])
-        shapes |= _spectral_weight(f"{norm}.scale", (channels[number], condition))
-        shapes |= _spectral_weight(f"{norm}.offset", (channels[number], condition))
-    return shapes
+        Convolutions and linear layers are stored under spectral normalisation, with their first singular vectors.
+        """
+        with torch.device("meta"):
+            network = _Network(self, 0)
+        normalised = {
+            f"{name}.weight"
+            for name, layer in network.named_modules()
+            if isinstance(layer, nn.Linear | nn.Conv2d) and name != "embeddings"
+        }
+        shapes: dict[str, tuple[int, ...]] = {}
+        for name, tensor in network.state_dict().items():
+            shape = tuple(tensor.shape)
+            if name in normalised:
+                sides = {"orig": shape, "u": shape[:1], "v": (tensor.numel() // shape[0],)}
+                shapes |= {f"{name}_{part}": side for part, side in sides.items()}
+            else:
+                shapes[name] = shape
+        return shapes
 
 
 class BigGANNetwork:
@@ -154,92 +90,121 @@ class BigGANNetwork:
 
     def __init__(self, sizes: Sizes, tensors: Mapping[str, Tensor], truncation: float, device: str) -> None:
         self.sizes, self.device = sizes, device
-        row = round(truncation * (_STATISTICS - 1))
-        names = (name.removesuffix("_orig") for name in tensors if not name.endswith((".weight_u", ".weight_v")))
-        self._tensors = {name: _for_evaluation(tensors, name, row).to(device) for name in names}
+        with torch.device("meta"):
+            self._network = _Network(sizes, round(truncation * (_STATISTICS - 1)))
+        weights = {}
+        for name, tensor in tensors.items():
+            if name.endswith(".weight_orig"):
+                base = name.removesuffix("_orig")
+                tensor = tensor / (tensors[f"{base}_u"] @ (tensor.flatten(1) @ tensors[f"{base}_v"]))
+                weights[base] = tensor
+            elif not name.endswith((".weight_u", ".weight_v")):
+                weights[name] = tensor
+        self._network.load_state_dict(weights, assign=True)
+        self._network.eval().requires_grad_(False).to(device)
 
     def __call__(self, noise: Tensor, classes: Tensor) -> Tensor:
-        """Generate images.
+        """Generate images, float32 (n, 3, side, side) in [-1, 1].
 
         Args:
             noise: float32 (n, sizes.noise), truncated already.
             classes: int64 (n,), indices of classes.
-
-        Returns:
-            float32 (n, 3, side, side) in [-1, 1].
         """
-        import torch
-        from torch.nn import functional
+        return self._network(noise, classes)
 
-        tensors = self._tensors
-        # The column of a class in the weight is the product of the weight and the class as a one-hot vector.
-        embedded = tensors["embeddings.weight"].T[classes]
-        condition = torch.cat((noise, embedded), dim=1)
-        values = functional.linear(condition, tensors["generator.gen_z.weight"], tensors["generator.gen_z.bias"])
-        values = values.view(-1, _FIRST, _FIRST, _BASE * self.sizes.width).permute(0, 3, 1, 2)
-        for number, (name, layer) in enumerate(_BLOCKS.items()):
-            if number == _ATTENTION_BEFORE:
-                values = self._attend(values)
-            values = self._block(values, condition, name, layer)
-        weight, bias = tensors["generator.bn.weight"], tensors["generator.bn.bias"]
-        values = self._normalised(values, "generator.bn") * weight[:, None, None] + bias[:, None, None]
-        return self._convolve(values.relu(), "generator.conv_to_rgb", 1)[:, :3].tanh()
 
-    def _block(self, inputs: Tensor, condition: Tensor, name: str, layer: Layer) -> Tensor:
+class _Norm(nn.Module):  # type: ignore[misc]  # of torch nothing is known
+    """Normalises by stored statistics; scale and offset follow from a condition, or without one are weights."""
+
+    def __init__(self, channels: int, statistics: int, condition: int = 0) -> None:
+        super().__init__()
+        self._row = statistics
+        self.register_buffer("running_means", torch.zeros(_STATISTICS, channels))
+        self.register_buffer("running_vars", torch.zeros(_STATISTICS, channels))
+        if condition:
+            self.scale = nn.Linear(condition, channels, bias=False)
+            self.offset = nn.Linear(condition, channels, bias=False)
+        else:
+            self.weight, self.bias = (nn.Parameter(torch.zeros(channels)) for _ in range(2))
+
+    def forward(self, features: Tensor, condition: Tensor | None = None) -> Tensor:
+        means, variances = (all_[self._row][:, None, None] for all_ in (self.running_means, self.running_vars))
+        normalised = (features - means) / (variances + _EPSILON).sqrt()
+        if condition is None:
+            return normalised * self.weight[:, None, None] + self.bias[:, None, None]
+        scale, offset = (layer(condition)[:, :, None, None] for layer in (self.scale, self.offset))
+        return normalised * (1 + scale) + offset
+
+
+class _Block(nn.Module):  # type: ignore[misc]
+    """A residual block, whose inner layers have a quarter of its channels."""
+
+    def __init__(self, upsamples: bool, inputs: int, outputs: int, statistics: int, condition: int) -> None:
+        super().__init__()
+        self._upsamples = upsamples
+        inner = inputs // 4
+        channels = (inputs, inner, inner, inner, outputs)
+        for number, kernel in enumerate((1, 3, 3, 1)):
+            convolution = nn.Conv2d(channels[number], channels[number + 1], kernel, padding=kernel // 2)
+            self.add_module(f"conv_{number}", convolution)
+            self.add_module(f"bn_{number}", _Norm(channels[number], statistics, condition))
+
+    def forward(self, inputs: Tensor, condition: Tensor) -> Tensor:
         features = inputs
-        for number, kernel in enumerate(_KERNELS):
-            features = self._conditioned(features, condition, f"{name}.bn_{number}").relu()
-            if number == 1 and layer.upsamples:
-                features = _upsampled(features)
-            features = self._convolve(features, f"{name}.conv_{number}", kernel // 2)
+        for number in range(4):
+            features = self.get_submodule(f"bn_{number}")(features, condition).relu()
+            if number == 1 and self._upsamples:
+                features = functional.interpolate(features, scale_factor=2, mode="nearest")
+            features = self.get_submodule(f"conv_{number}")(features)
         # Surplus channels of the input are dropped on the way around the block.
         shortcut = inputs[:, : features.shape[1]]
-        return features + (_upsampled(shortcut) if layer.upsamples else shortcut)
+        if self._upsamples:
+            shortcut = functional.interpolate(shortcut, scale_factor=2, mode="nearest")
+        return features + shortcut
 
-    def _conditioned(self, features: Tensor, condition: Tensor, name: str) -> Tensor:
-        from torch.nn import functional
 
-        scale, offset = (
-            functional.linear(condition, self._tensors[f"{name}.{part}.weight"])[:, :, None, None]
-            for part in ("scale", "offset")
+class _Attention(nn.Module):  # type: ignore[misc]
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.snconv1x1_theta = nn.Conv2d(channels, channels // 8, 1, bias=False)
+        self.snconv1x1_phi = nn.Conv2d(channels, channels // 8, 1, bias=False)
+        self.snconv1x1_g = nn.Conv2d(channels, channels // 2, 1, bias=False)
+        self.snconv1x1_o_conv = nn.Conv2d(channels // 2, channels, 1, bias=False)
+        self.gamma = nn.Parameter(torch.zeros(1))
+
+    def forward(self, features: Tensor, _: Tensor) -> Tensor:
+        theta = self.snconv1x1_theta(features).flatten(2).transpose(1, 2)
+        phi, values = (
+            functional.max_pool2d(layer(features), 2).flatten(2) for layer in (self.snconv1x1_phi, self.snconv1x1_g)
         )
-        return self._normalised(features, name) * (1 + scale) + offset
-
-    def _normalised(self, features: Tensor, name: str) -> Tensor:
-        means, variances = self._tensors[f"{name}.running_means"], self._tensors[f"{name}.running_vars"]
-        return (features - means[:, None, None]) / (variances[:, None, None] + _EPSILON).sqrt()
-
-    def _convolve(self, features: Tensor, name: str, padding: int) -> Tensor:
-        from torch.nn import functional
-
-        bias = self._tensors.get(f"{name}.bias")
-        return functional.conv2d(features, self._tensors[f"{name}.weight"], bias, padding=padding)
-
-    def _attend(self, features: Tensor) -> Tensor:
-        from torch.nn import functional
-
-        name = _ATTENTION_NAME
-        theta, phi, values = (
-            self._convolve(features, f"{name}.snconv1x1_{part}", 0) for part in ("theta", "phi", "g")
-        )
-        phi, values = (functional.max_pool2d(part, 2).flatten(2) for part in (phi, values))
-        weights = (theta.flatten(2).transpose(1, 2) @ phi).softmax(-1)  # (n, places, pooled places)
+        weights = (theta @ phi).softmax(-1)  # (n, places, pooled places)
         attended = (values @ weights.transpose(1, 2)).view(len(features), -1, *features.shape[2:])
-        return features + self._tensors[f"{name}.gamma"] * self._convolve(attended, f"{name}.snconv1x1_o_conv", 0)
+        return features + self.gamma * self.snconv1x1_o_conv(attended)
 
 
-def _for_evaluation(tensors: Mapping[str, Tensor], name: str, row: int) -> Tensor:
-    """Return a tensor as evaluation uses it: divided by its first singular value, or the row of the truncation."""
-    if name.endswith((".running_means", ".running_vars")):
-        return tensors[name][row]
-    if f"{name}_orig" not in tensors:
-        return tensors[name]
-    weight = tensors[f"{name}_orig"]
-    singular_value = tensors[f"{name}_u"] @ (weight.flatten(1) @ tensors[f"{name}_v"])
-    return weight / singular_value
+class _Network(nn.Module):  # type: ignore[misc]
+    """The network by the names of its weights; `statistics` is the row of means and variances that it uses."""
 
+    def __init__(self, sizes: Sizes, statistics: int) -> None:
+        super().__init__()
+        width, condition = sizes.width, sizes.noise + sizes.embedding
+        layers: list[nn.Module] = [
+            _Block(upsamples, inputs * width, outputs * width, statistics, condition)
+            for upsamples, inputs, outputs in LAYERS
+        ]
+        layers.insert(_ATTENTION_BEFORE, _Attention(LAYERS[_ATTENTION_BEFORE][1] * width))
+        self._width = width
+        self.embeddings = nn.Linear(_CLASSES, sizes.embedding, bias=False)
+        self.generator = nn.Module()
+        self.generator.gen_z = nn.Linear(condition, _FIRST * _FIRST * _BASE * width)
+        self.generator.layers = nn.ModuleList(layers)
+        self.generator.bn = _Norm(width, statistics)
+        self.generator.conv_to_rgb = nn.Conv2d(width, width, 3, padding=1)
 
-def _upsampled(features: Tensor) -> Tensor:
-    from torch.nn import functional
-
-    return functional.interpolate(features, scale_factor=2, mode="nearest")
+    def forward(self, noise: Tensor, classes: Tensor) -> Tensor:
+        # The column of a class in the weight is the product of the weight and the class as a one-hot vector.
+        condition = torch.cat((noise, self.embeddings.weight.T[classes]), dim=1)
+        features = self.generator.gen_z(condition).view(-1, _FIRST, _FIRST, _BASE * self._width).permute(0, 3, 1, 2)
+        for layer in self.generator.layers:
+            features = layer(features, condition)
+        return self.generator.conv_to_rgb(self.generator.bn(features).relu())[:, :3].tanh()

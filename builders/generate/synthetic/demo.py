@@ -15,12 +15,8 @@ from typing import Any
 
 from builders.generate.contract import Generator
 from builders.generate.synthetic import biggan, stable_diffusion
-from builders.generate.synthetic.biggan_network import Sizes
 from builders.storage.files import TEMPORARY
 from unknown_detection.durable import finish
-
-TINY_BIGGAN = Sizes(noise=6, embedding=6, width=4)
-"""The same blocks with a 32nd of the channels: images of 256 x 256 pixels."""
 
 MAKES: Mapping[str, Generator] = {"biggan": biggan.BIGGAN, "stable_diffusion": stable_diffusion.STABLE_DIFFUSION}
 """The models' generators without weights, by the names of the splits that they make."""
@@ -47,13 +43,15 @@ def write_models(folder: Path, splits: Collection[str]) -> dict[str, Any]:
     return values
 
 
-def biggan_tensors(sizes: Sizes = TINY_BIGGAN, seed: int = 0) -> dict[str, Any]:
-    """Draw weights of a network, each of which changes the images."""
+def biggan_tensors(seed: int = 2) -> dict[str, Any]:
+    """Draw weights of the network with a 32nd of the channels, each of which changes its 256 x 256 pixels."""
     import torch
+
+    from builders.generate.synthetic.biggan_network import Sizes
 
     generator = torch.Generator().manual_seed(seed)
     tensors: dict[str, Any] = {}
-    for name, shape in sizes.shapes().items():
+    for name, shape in Sizes(noise=6, embedding=6, width=4).shapes().items():
         drawn = torch.randn(shape, generator=generator)
         if name.endswith("running_vars"):
             drawn = drawn.abs() + 0.5

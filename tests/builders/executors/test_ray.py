@@ -13,11 +13,9 @@ from pathlib import Path
 import pytest
 
 from builders import imagenet_benchmark
-from builders.cifar_benchmark import BENCHMARK as CIFAR
 from builders.errors import BuildError
 from builders.executors.base import Resources
-from builders.executors.ray import RayExecutor
-from builders.executors.ray_worker import Driver
+from builders.executors.ray import Driver, RayExecutor
 from hf_scripts import materialize
 from tests.builders.conftest import build_demo, files_of
 from tests.builders.executors import tasks
@@ -122,15 +120,9 @@ def test_what_is_costly_is_set_up_once_in_each_actor(executor, tmp_path):
 
 
 @needs_ray
-@pytest.mark.parametrize(
-    ("need", "sentence"),
-    [
-        (Resources(gpus=2), r"^Too few GPUs: a task needs 2, and no node of the Ray cluster at .* has more than 1\."),
-        (Resources(cpus=3), r"^No node of the Ray cluster at .* has what a task needs \(3 cores, 0 GPUs\)\."),
-        (Resources(memory=10**15), r"\(1 cores, 0 GPUs, 1,000 TB of memory\)"),
-    ],
-)
-def test_tasks_that_no_node_can_run_are_refused_before_any_runs(executor, tmp_path, need, sentence):
+@pytest.mark.parametrize("need", [Resources(gpus=2), Resources(cpus=3)])
+def test_tasks_that_no_node_can_run_are_refused_before_any_runs(executor, tmp_path, need):
+    sentence = rf"^No node of the Ray cluster has what a task needs \({need.cpus} cores, {need.gpus} GPUs\)\."
     with pytest.raises(BuildError, match=sentence):
         executor.run([Touch(tmp_path / "never"), Interval(need)], nothing)
     assert list(tmp_path.iterdir()) == []
@@ -167,27 +159,6 @@ def test_a_task_that_kills_every_worker_ends_the_run_with_a_sentence(executor, n
 def test_a_release_has_the_bytes_of_the_local_executors(executor, demo, imagenet_release, tmp_path):
     build_demo(demo, tmp_path / "out", executor=Kept(executor))
     assert files_of(tmp_path / "out") == files_of(imagenet_release)
-
-
-@needs_ray
-@pytest.mark.slow
-def test_so_has_one_of_exact_generators(executor, demo, cifar_release, tmp_path):
-    build_demo(demo, tmp_path / "out", benchmark=CIFAR, executor=Kept(executor))
-    assert files_of(tmp_path / "out") == files_of(cifar_release)
-
-
-@needs_ray
-@pytest.mark.slow
-def test_an_index_is_materialized_to_the_same_shards(cluster, demo, imagenet_release, tmp_path):
-    arguments = ["--splits=imagenet/test", f"--imagenet={demo['imagenet']}", f"--out={tmp_path / 'out'}"]
-    # In a process of its own: this one has joined the cluster already.
-    command = [sys.executable, "-m", "hf_scripts.materialize", str(imagenet_release), *arguments]
-    subprocess.run([*command, "--executor=ray", "--ray-address", cluster], cwd=ROOT, check=True)
-    shards = {name for name in files_of(tmp_path / "out") if name.startswith("data/imagenet/test")}
-    assert shards
-    assert {name: files_of(tmp_path / "out")[name] for name in shards} == {
-        name: data for name, data in files_of(imagenet_release).items() if name.startswith("data/imagenet/test")
-    }
 
 
 @needs_ray
@@ -320,27 +291,22 @@ def test_ctrl_c_is_one_line_and_lets_running_tasks_end(cluster, tmp_path, times,
 # Addresses
 
 
-@pytest.fixture
-def listening():
-    """A port whose connections are accepted, by the system, and never answered."""
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        yield server.getsockname()[1]
-
-
 def closed_port():
     with socket.create_server(("127.0.0.1", 0)) as server:
         return server.getsockname()[1]
 
 
 @needs_ray
-def test_an_address_that_does_not_answer_is_refused_at_once(listening, tmp_path, capsys, monkeypatch):
+def test_an_address_that_does_not_answer_is_refused_at_once(tmp_path, capsys, monkeypatch):
     started = time.monotonic()
     build = ["--demo", "--out", str(tmp_path / "out"), "--executor", "ray"]
     assert imagenet_benchmark.main([*build, "--ray-address", f"127.0.0.1:{closed_port()}"]) == 2
     assert re.search(r"No Ray cluster answers at 127\.0\.0\.1:\d+: Connection refused\.", capsys.readouterr().err)
-    assert materialize.main([str(tmp_path), *build[1:], "--ray-address", f"127.0.0.1:{listening}"]) == 2
+    with socket.create_server(("127.0.0.1", 0)) as server:  # whose connections the system accepts; nothing answers
+        listening = server.getsockname()[1]
+        assert materialize.main([str(tmp_path), *build[1:], "--ray-address", f"127.0.0.1:{listening}"]) == 2
+    assert f"No Ray cluster answers at 127.0.0.1:{listening}: timed out." in capsys.readouterr().err
     assert time.monotonic() - started < 5
-    assert f"No Ray cluster answers at 127.0.0.1:{listening}: no answer within 3 seconds." in capsys.readouterr().err
     monkeypatch.setenv("RAY_ADDRESS", "ray://head:10001")
     assert imagenet_benchmark.main(build) == 2
     assert "ray://head:10001 is no address of a Ray cluster. Give the HOST:PORT" in capsys.readouterr().err
@@ -361,31 +327,19 @@ def test_what_listens_on_the_default_port_is_not_joined_unless_asked_for(tmp_pat
 @needs_ray
 def test_a_cluster_of_the_loopback_address_alone_is_refused(monkeypatch):
     """Ray asks at the machine's own address instead, where such a cluster does not listen, and waited without end."""
-    settings = bytes([0, 0, 0, 4, 0, 0, 0, 0, 0])  # an empty frame, as a gRPC server begins with (RFC 9113, 6.5)
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve():
             connection, _ = server.accept()
             with connection:
-                connection.sendall(settings)
+                connection.sendall(bytes([0, 0, 0, 4, 0, 0, 0, 0, 0]))  # as a gRPC server begins (RFC 9113, 6.5)
                 connection.recv(100)
 
-        thread = threading.Thread(target=serve, daemon=True)
-        thread.start()
+        threading.Thread(target=serve, daemon=True).start()
         port = server.getsockname()[1]
         monkeypatch.setattr("ray.util.get_node_ip_address", lambda: "127.0.0.2")  # this machine too, and refused
-        with pytest.raises(
-            BuildError, match=rf"^The Ray cluster at localhost:{port} does not answer at 127\.0\.0\.2,"
-        ):
+        with pytest.raises(BuildError, match=rf"^No Ray cluster answers at 127\.0\.0\.2:{port}: Connection refused"):
             RayExecutor(f"localhost:{port}").__enter__()
-        thread.join(10)
-
-
-@needs_ray
-def test_a_machine_that_is_no_node_is_told_so_at_once(cluster, monkeypatch):
-    monkeypatch.setattr("ray._private.services.find_node_ids", set)
-    with pytest.raises(BuildError, match=rf"^This machine is no node .* `ray start --address={cluster}`\.$"):
-        RayExecutor(cluster).__enter__()
 
 
 def test_without_the_extra_a_sentence_names_it(tmp_path, capsys, monkeypatch):
@@ -412,12 +366,10 @@ def test_flags_that_contradict_each_other_are_refused(tmp_path, capsys, flags, s
 
 @needs_ray
 def test_a_node_that_lacks_something_is_named(executor, tmp_path, monkeypatch):
+    own = executor._driver
     for driver, sentence in (
-        (
-            Driver(str(tmp_path / "not-shared"), Driver.current().versions),
-            "cannot use the folder .*/not-shared: No such",
-        ),
-        (Driver(str(ROOT), (("numpy", "0"), *Driver.current().versions[1:])), r"has numpy \S+, and this machine 0;"),
+        (Driver(str(tmp_path / "not-shared"), own.versions), "cannot use the folder .*/not-shared: No such"),
+        (Driver(str(ROOT), (("numpy", "0"), *own.versions[1:])), r"has numpy \S+, and this machine 0;"),
     ):
         monkeypatch.setattr(executor, "_driver", driver)
         with pytest.raises(BuildError, match=f"^The Ray node .* {sentence}"):

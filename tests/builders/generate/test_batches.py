@@ -6,9 +6,8 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from builders.generate.arrays import AS_PNG
 from builders.generate.batches import cut_batches
-from builders.generate.contract import Weights
+from builders.generate.contract import AS_PNG, Weights
 from builders.generate.exact.resize import FIXED_RESIZE
 
 MEGABYTE = 1024 * 1024

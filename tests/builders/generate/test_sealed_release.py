@@ -111,10 +111,8 @@ def test_the_manifest_and_the_card_say_so(release):
     assert "the shorter side resized to 256 pixels with a bilinear filter, the centre of 224 x 224 cropped" in text
 
 
-@pytest.mark.parametrize("streaming", [False, True])
-def test_residuals_load_as_a_config(release, tmp_path, streaming):
-    cache = {} if streaming else {"cache_dir": str(tmp_path)}
-    loaded = datasets.load_dataset(str(release), "toy-attacked-sealed", split="nudged", streaming=streaming, **cache)
+def test_residuals_load_as_a_config(release):
+    loaded = datasets.load_dataset(str(release), "toy-attacked-sealed", split="nudged", streaming=True)
     assert list(loaded) == rows_of(release, "sealed", "nudged")
 
 
@@ -205,12 +203,6 @@ def test_a_killed_sealing_resumes(release, photographs, tmp_path):
             assert files_of(out) == files_of(release), point
 
 
-def test_pixels_that_are_there_are_copied_and_need_no_original(release, published, tmp_path):
-    arguments = ["--splits=toy-attacked", "--out", str(tmp_path / "out"), "--workers", "1", "--quiet"]
-    assert materialize.main([str(release), *arguments]) == 0
-    assert files_of(tmp_path / "out") == files_of(release)
-
-
 def test_without_the_source_one_sentence_asks_for_it(published, tmp_path, capsys):
     assert materialize.main([str(published), "--splits=toy-attacked", "--out", str(tmp_path / "out"), "--quiet"]) == 2
     assert "--caltech256" in capsys.readouterr().err
@@ -258,19 +250,13 @@ def test_another_original_is_named_and_what_was_finished_stays(release, publishe
     after = files_of(out)
     assert {name: after[name] for name in before} == before
     # The right file, and the batch that was opened is not opened again.
-    opened, open_image = [], residuals.open_image
+    opened, open_row = [], residuals.open_row
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(residuals, "open_image", lambda image, how: opened.append(image.id) or open_image(image, how))
+        patch.setattr(residuals, "open_row", lambda *row, **is_: opened.append(row[1].row_id) or open_row(*row, **is_))
         assert materialized(published, photographs, out) == 0
     assert files_of(out) == files_of(release)
     assert row in opened
     assert len(opened) == 5
-
-
-def test_a_file_that_is_no_image_is_named(release, published, photographs, tmp_path, capsys):
-    root, row = with_another_original(release, photographs, tmp_path / "copy", b"not an image")
-    message = refused(published, root, tmp_path / "out", capsys)
-    assert f"The file given as the original of {row} cannot be prepared (cannot identify image file)." in message
 
 
 def test_another_decoder_is_named_with_its_digest(release, published, photographs, tmp_path, capsys, monkeypatch):

@@ -11,9 +11,8 @@ import pytest
 from PIL import Image
 
 from builders.errors import BuildError
-from builders.generate.arrays import AS_PNG
-from builders.generate.batches import cut_batches, generated_table, read_pixels, read_records
-from builders.generate.contract import Generated, Generator
+from builders.generate.batches import cut_batches, generated_table, read_pixels
+from builders.generate.contract import AS_PNG, Generated, Generator
 from builders.generate.exact.noise import GAUSSIAN_NOISE, gaussian_noise
 from builders.generate.exact.resize import FIXED_RESIZE, fixed_resize
 from builders.generate.task import BatchTask
@@ -130,8 +129,7 @@ def test_what_cannot_be_decoded_is_refused_or_recorded(tmp_path):
     with pytest.raises(BuildError, match=r"file \(1\) cannot be used \(.*\)\. Replace it"):
         make(tmp_path, rows, FIXED_RESIZE)
     assert not list(tmp_path.glob("*.pack"))
-    batches, _ = make(tmp_path, rows, FIXED_RESIZE, drop=True)
-    record = read_records(batches)
+    record, _ = generate(tmp_path, rows, FIXED_RESIZE, drop=True)
     assert [bool(reason) for reason in record["unreadable"].to_pylist()] == [False, True, True, False]
     assert record["size"].to_pylist()[1:3] == [0, 0]
     assert record["content_sha256"].to_pylist()[1:3] == ["", ""]
@@ -226,31 +224,30 @@ def test_an_array_source_has_images_of_one_size(tmp_path):
     rows = plan_of(tmp_path, squares(10), ["encoded"])
     with pytest.raises(BuildError, match=r"No image can be generated from 0 in .*file: it has 8 x 8 pixels instead"):
         make(tmp_path, rows, AS_PNG)
-    batches, _ = make(tmp_path, rows, AS_PNG, drop=True)
-    assert read_records(batches)["unreadable"].to_pylist() == ["it has 8 x 8 pixels instead of 32 x 32"]
+    assert generate(tmp_path, rows, AS_PNG, drop=True)[0]["unreadable"].to_pylist() == [
+        "it has 8 x 8 pixels instead of 32 x 32"
+    ]
 
 
 def test_a_generators_reason_is_refused_or_recorded(tmp_path):
     rows = plan_of(tmp_path, squares(10, 0), ["encoded"] * 2)
     with pytest.raises(BuildError, match=r"^No image .* from 1 in .*file: it is black\. .* --allow-partial\.$"):
         make(tmp_path, rows, SHADES)
-    batches, _ = make(tmp_path, rows, SHADES, drop=True)
-    assert read_records(batches, SHADES.columns)["unreadable"].to_pylist() == ["", "it is black"]
+    assert generate(tmp_path, rows, SHADES, drop=True)[0]["unreadable"].to_pylist() == ["", "it is black"]
 
 
 @pytest.mark.parametrize(
     ("returned", "sentence"),
     [
-        ([], "generated 0 images of 1"),
+        ([], "zip"),
         ([Generated(np.zeros((2, 2, 3), np.uint8), {"first": 1})], "are not those of the columns"),
-        ([Generated(np.zeros((3, 2, 3), np.uint8))], "an image of another size than it is prepared for"),
     ],
 )
 def test_a_generator_that_breaks_the_contract_is_noticed(tmp_path, returned, sentence, monkeypatch):
     monkeypatch.setattr(f"{__name__}.RETURNED", returned)
     rows = plan_of(tmp_path, squares(10), ["encoded"])
     with pytest.raises(ValueError, match=sentence):
-        make(tmp_path, rows, dataclasses.replace(SHADES, start=start_returning, size=(2, 2), prepared=2))
+        make(tmp_path, rows, dataclasses.replace(SHADES, start=start_returning))
 
 
 RETURNED = []

@@ -37,9 +37,9 @@ SIDE = 224
 BATCH = 1 << 20
 """Bytes that a batch of the toy costs at most, so that 20 images are some batches."""
 
-DEVICE, LOG, KILL, WEIGHTS = "TOY_DEVICE", "TOY_LOG", "TOY_KILL", "TOY_WEIGHTS"
-"""Environment variables: the device (`on`), a folder for what happened, the image at which the process is killed, and
-the file with the weights."""
+DEVICE, LOG, KILL, WEIGHTS, GPUS = "TOY_DEVICE", "TOY_LOG", "TOY_KILL", "TOY_WEIGHTS", "TOY_GPUS"
+"""Environment variables: the device (`on`), a folder for what happened, the image at which the process is killed, the
+file with the weights, and the GPUs that a batch needs, if they are not one."""
 
 GAIN = bytes([3])
 """The weights: what the brightness is multiplied by."""
@@ -107,7 +107,7 @@ def drawn(image, gain, parameters):
 
 
 NEEDS = {
-    "resources": Resources(gpus=1),
+    "resources": Resources(gpus=float(os.environ.get(GPUS, "1"))),
     "weights": (Weights("gain", hashlib.sha256(GAIN).hexdigest()),),
     "together": 3,
 }
@@ -224,7 +224,7 @@ def write_photographs(root, images=10):
     return root
 
 
-def build_toy(photographs, out, *, splits=(), workers=1, gpus=1, benchmark=None, executor=None, **changes):
+def build_toy(photographs, out, *, splits=(), workers=1, benchmark=None, executor=None, **changes):
     """Build the toy, on this machine's cores if no executor is given; returns the manifest."""
     benchmark = benchmark or toy_benchmark()
     keys = [key for key in benchmark.parts() if not splits or key in splits or key.split("/")[0] in splits]
@@ -233,7 +233,7 @@ def build_toy(photographs, out, *, splits=(), workers=1, gpus=1, benchmark=None,
     before = batches._BATCH_BYTES
     batches._BATCH_BYTES = BATCH
     try:
-        with TerminalMeter(quiet=True) as meter, executor or LocalExecutor(workers, gpus=gpus) as executor:
+        with TerminalMeter(quiet=True) as meter, executor or LocalExecutor(workers) as executor:
             return write_release(prepare(Run(benchmark, executor, meter, **request)))
     finally:
         batches._BATCH_BYTES = before

@@ -16,8 +16,8 @@ from builders.imagenet_benchmark import BENCHMARK
 from builders.pipeline.from_sources import prepare
 from builders.release.schema import ROLES
 from builders.release.tables import read_excluded
+from builders.sources.unpack import UNPACKERS
 from builders.writing import shards
-from builders.writing.places import Pack
 from hf_scripts import verify
 from tests.builders.conftest import build_demo, complete, files_of
 from tests.builders.layouts import imagenet_archives, imagenet_parquet
@@ -248,8 +248,8 @@ def test_archives_give_the_digests_of_the_folders(laid_out, manifest, tmp_path):
 def test_a_mirror_gives_them_too_and_each_of_its_files_is_unpacked_once_and_never_again(
     laid_out, manifest, tmp_path, monkeypatch
 ):
-    mirror, unpacked, unpack = laid_out("imagenet", imagenet_parquet), [], Pack.unpack
-    monkeypatch.setattr(Pack, "unpack", lambda pack: unpacked.append(pack.container) or unpack(pack))
+    mirror, unpacked, unpack = laid_out("imagenet", imagenet_parquet), [], UNPACKERS["parquet"]
+    monkeypatch.setitem(UNPACKERS, "parquet", lambda file, rows: unpacked.append(file) or unpack(file, rows))
 
     def build():
         return build_demo({"imagenet": mirror}, tmp_path, splits=IMAGENET_SPLITS)

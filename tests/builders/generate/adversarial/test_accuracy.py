@@ -6,7 +6,7 @@ import math
 import pytest
 
 from builders.errors import BuildError
-from builders.generate.adversarial.accuracy import RARE, AccuracyCheck
+from builders.generate.adversarial.generator import RARE, AccuracyCheck
 from builders.generate.adversarial.models import RESNET50, VIT
 
 

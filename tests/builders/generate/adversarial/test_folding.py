@@ -2,7 +2,7 @@
 
 import pytest
 
-from builders.generate.adversarial.folding import fold_batch_norms
+from builders.generate.adversarial.network import fold_batch_norms
 from tests.builders.generate.adversarial.real import TORCH, needed, one_thread
 
 pytestmark = needed(*TORCH)

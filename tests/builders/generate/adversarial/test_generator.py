@@ -13,7 +13,7 @@ from PIL import Image
 from builders.broad_benchmark import main
 from builders.errors import BuildError
 from builders.generate.adversarial.autoattack import PARTS, AutoAttack
-from builders.generate.adversarial.generator import Attacker, AttackSettings, _Best, adversarial, stored_pixels
+from builders.generate.adversarial.generator import Attacker, AttackSettings, _Best, stored_pixels
 from builders.generate.adversarial.models import RESNET50, model_named
 from builders.generate.adversarial.network import Predictions, load_network
 from builders.generate.adversarial.pgd import PGD
@@ -71,16 +71,6 @@ def test_pgd_leaves_no_picture_right_and_the_columns_are_about_what_is_stored(wo
     assert right >= 16
     assert sum(row["success"] for row in attacked) == right
     assert sum(row["prediction"] == row["label"] for row in attacked) == 0
-
-
-@real.REAL
-def test_the_model_gets_18_of_the_20_pictures(world):
-    real.one_thread()
-    network = load_network(model_named(real.MODEL), world[0], "cpu", list(IMAGENET.classes()))
-    images = np.stack(
-        [prepare_original(Image.open(path).convert("RGB"), network.model.preparation) for path, _ in real.pictures()]
-    )
-    assert (network.judge(images, real.labels()).predictions == real.labels()).sum() == 18
 
 
 @real.REAL
@@ -174,16 +164,6 @@ def test_images_of_a_declared_model_are_copied_with_whatever_weights(tmp_path, c
     assert all(files_of(tmp_path / "again")[name] == theirs[name] for name in names)
 
 
-@real.REAL
-def test_images_of_a_model_that_is_not_declared_are_copied_too(release, tmp_path):
-    arguments = [str(release), "--splits=broad-adversarial", f"--out={tmp_path / 'copy'}", "--workers=1", "--quiet"]
-    assert materialize.main(arguments) == 0
-    ours, theirs = files_of(tmp_path / "copy"), files_of(release)
-    names = [name for name in theirs if name.startswith(("data/broad-adversarial", "index/broad-adversarial"))]
-    assert len(names) == 2
-    assert all(ours[name] == theirs[name] for name in names)
-
-
 @real.needed(*real.TORCH)
 def test_an_image_that_is_too_narrow_gets_a_reason_and_a_small_one_is_enlarged():
     # 32 pixels wide it would be 32 x 400,000 x 32 = 410 million pixels; the other has a 12th of the input's pixels.
@@ -240,11 +220,6 @@ def test_the_best_of_some_results_is_the_most_confident_misclassification():
 def test_seeds_are_of_the_row():
     # sha256sum of the id begins with these 16 hex digits, of which the last bit is cut.
     assert SourceImage("abc", "", "", None, b"").seed == 0xBA7816BF8F01CFEA >> 1
-
-
-def test_a_generator_on_a_gpu_asks_for_one():
-    assert adversarial(AttackSettings(RESNET50, PGD(), "cuda")).resources.gpus == 1
-    assert adversarial(AttackSettings(RESNET50, PGD())).resources.gpus == 0
 
 
 @real.REAL

@@ -90,32 +90,3 @@ def test_from_the_attack_to_a_reader_without_torch(world, hub, api, only_loopbac
         pixels = np.asarray(row["image"])
         assert np.array_equal(pixels, np.asarray(decode(stored[row["id"]]["image"]["bytes"])))
         assert row["content_sha256"] == hashlib.sha256(b"RGB 224 224\n" + pixels.tobytes()).hexdigest()
-
-
-@real.REAL
-def test_a_residual_of_pgd_takes_six_tenths_of_its_bytes_at_most(world):
-    _, release = world
-    sealed = pq.read_table(release / f"sealed/broad-adversarial/{SPLIT}-00000-of-00001.parquet")["sealed"]
-    shares = [len(cell) / (224 * 224 * 3) for cell in sealed.to_pylist()]
-    # 25 values (-12 to 12), were they all as likely, would take log2(25) = 4.64 bits, 0.58 of a byte.
-    assert 0.5 < np.mean(shares) < 0.58
-    assert max(shares) <= 0.6
-
-
-@real.REAL
-def test_another_copy_of_an_original_is_named_over_the_hub(world, hub, api, only_loopback, tmp_path, monkeypatch):
-    source, release = world
-    assert published(release, monkeypatch, "--index-only") == 0
-    row = pq.read_table(release / f"index/broad-adversarial/{SPLIT}.parquet").to_pylist()[-1]
-    copy = tmp_path / "imagenet"
-    for path in sorted(source.rglob("*.JPEG")):
-        place = copy / path.relative_to(source)
-        place.parent.mkdir(parents=True, exist_ok=True)
-        place.write_bytes(path.read_bytes())
-    (path,) = copy.rglob(row["source_id"].rpartition("/")[2])
-    path.write_bytes(path.read_bytes() + b"\0")  # the same pixels
-    done = materialized(hub, copy, tmp_path)
-    assert done.returncode == 2
-    assert done.stderr.count("\n") == 1
-    assert f"The file given as the original of {row['id']} is not the one" in done.stderr
-    assert not list((tmp_path / "out").glob("data/**/*.parquet"))

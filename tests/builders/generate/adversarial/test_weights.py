@@ -5,7 +5,7 @@ import re
 import pytest
 
 from builders.errors import BuildError
-from builders.generate.adversarial.weights import load_strictly, read_timm_weights, timm_name
+from builders.generate.adversarial.network import load_strictly, read_timm_weights, timm_name
 from builders.generate.contract import Weights
 from tests.builders.generate.adversarial.real import TORCH, needed, one_thread
 

@@ -7,7 +7,6 @@ import importlib.metadata
 import io
 import math
 import os
-import pickle
 import subprocess
 import sys
 from pathlib import Path
@@ -316,28 +315,6 @@ def test_a_cpu_without_the_newer_instructions_gives_the_same_pixels():
 
 
 # --- the declaration
-
-
-def test_the_declaration_says_what_was_done():
-    generator = corruption("snow", 5)
-    assert generator.row_id("imagenet/val/a.JPEG") == "imagenet/val/a.JPEG#snow-5"
-    assert generator.identity() == {
-        "name": "snow-5",
-        "version": 1,
-        "parameters": {"corruption": "snow", "severity": 5, "library": "imagecorruptions-imaug 1.1.5"},
-        "weights": {},
-        "reproducible": "exact",
-    }
-    assert generator.size == (224, 224)
-    assert "ImageMagick's" in generator.description
-    assert "JPEGs of quality 85" in corruption("fog", 1).description
-    assert pickle.loads(pickle.dumps(generator)) == generator
-
-
-@pytest.mark.parametrize(("name", "severity"), [("rain", 5), ("snow", 0), ("snow", 6)])
-def test_what_imagenet_c_lacks_cannot_be_declared(name, severity):
-    with pytest.raises(ValueError, match=f"ImageNet-C has no {name} at severity {severity}"):
-        corruption(name, severity)
 
 
 def test_the_library_has_no_other_corruptions():

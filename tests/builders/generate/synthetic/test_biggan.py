@@ -19,9 +19,10 @@ from timm.data import ImageNetInfo  # noqa: E402
 
 from builders.errors import BuildError  # noqa: E402
 from builders.generate.contract import SourceImage  # noqa: E402
-from builders.generate.synthetic import biggan, models  # noqa: E402
+from builders.generate.synthetic import biggan  # noqa: E402
 from builders.generate.synthetic import demo as tiny  # noqa: E402
-from builders.generate.synthetic.biggan_network import SIDE, BigGANNetwork, Sizes  # noqa: E402
+from builders.generate.synthetic import stable_diffusion as sd  # noqa: E402
+from builders.generate.synthetic.biggan_network import BigGANNetwork, Sizes  # noqa: E402
 from taxonomy import tables  # noqa: E402
 
 CONFIG = {
@@ -54,7 +55,7 @@ def wheel(monkeypatch):
 
 def test_the_published_network_has_the_published_tensors():
     shapes = Sizes().shapes()
-    assert SIDE == 256
+    assert biggan.SIDE == 256
     # By hand: 12 blocks of 4 convolutions (weight, u, v, bias) and 4 normalisations (2 statistics, 2 x 3), the
     # attention's 4 convolutions (weight, u, v) and gamma, the embedding, gen_z, the last normalisation, RGB.
     assert len(shapes) == 12 * (4 * 4 + 4 * (2 + 2 * 3)) + 4 * 3 + 1 + 1 + 4 + 4 + 4 == 602
@@ -78,7 +79,8 @@ def test_the_published_network_has_the_published_tensors():
 @pytest.mark.parametrize("truncation", [0.4, 1.0])
 def test_images_are_those_of_the_old_package(monkeypatch, truncation):
     package = wheel(monkeypatch)
-    sizes, tensors = tiny.TINY_BIGGAN, tiny.biggan_tensors()
+    tensors = tiny.biggan_tensors()
+    sizes = Sizes.of(tensors)
     theirs = package.BigGAN(package.BigGANConfig.from_dict(CONFIG)).eval()
     theirs.load_state_dict(tensors, strict=True)
     noise = torch.from_numpy(np.stack([biggan.truncated_noise(seed, sizes.noise, truncation) for seed in (1, 2)]))
@@ -117,9 +119,9 @@ def test_names_of_classes_are_those_of_the_synset_mapping():
     # timm has a copy of the mapping's second column.
     info = ImageNetInfo()
     for row in tables.imagenet1k():
-        assert ", ".join(models.class_names(row.wnid)) == info.index_to_description(row.index, detailed=False)
-    assert models.class_names("n02012849") == models.class_names("n03126707") == ("crane",)
-    assert set(models.class_names("n03710637")) & set(models.class_names("n03710721")) == {"maillot"}
+        assert ", ".join(sd.class_names(row.wnid)) == info.index_to_description(row.index, detailed=False)
+    assert sd.class_names("n02012849") == sd.class_names("n03126707") == ("crane",)
+    assert set(sd.class_names("n03710637")) & set(sd.class_names("n03710721")) == {"maillot"}
 
 
 @pytest.fixture(scope="module")
@@ -224,7 +226,8 @@ def test_too_little_memory_is_said_in_a_sentence(folder):
         def __call__(self, noise, classes):
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 2.00 GiB.")
 
-    network = Full(tiny.TINY_BIGGAN, tiny.biggan_tensors(), 0.4, "cpu")
+    tensors = tiny.biggan_tensors()
+    network = Full(Sizes.of(tensors), tensors, 0.4, "cpu")
     with pytest.raises(BuildError, match=r"^The GPU has too little free memory .* --device cpu"):
         biggan._generate(network, rows("n01440764/00"))
 

@@ -16,8 +16,8 @@ from builders.commands.benchmark import run_command  # noqa: E402
 from builders.declare.quotas import Total  # noqa: E402
 from builders.generate.contract import SourceImage  # noqa: E402
 from builders.generate.synthetic import demo as tiny  # noqa: E402
-from builders.generate.synthetic import models  # noqa: E402
-from hf_scripts import materialize, verify  # noqa: E402
+from builders.generate.synthetic import stable_diffusion as sd  # noqa: E402
+from hf_scripts import verify  # noqa: E402
 from taxonomy import tables  # noqa: E402
 from tests.builders.conftest import files_of  # noqa: E402
 from tests.manifests import manifest_of  # noqa: E402
@@ -89,7 +89,7 @@ def test_stable_diffusion_rows_have_their_prompt_and_seed(release):
     assert len(rows) == IMAGES
     for row in rows:
         assert row["id"] == f"stable_diffusion/{row['source_id']}#stable-diffusion-2"
-        assert row["prompt"] in [f"High quality image of a {name}." for name in models.class_names(row["class_id"])]
+        assert row["prompt"] in [f"High quality image of a {name}." for name in sd.class_names(row["class_id"])]
         assert row["seed"] == SourceImage(row["id"], "", "", None, b"").seed
         assert np.asarray(row["image"]).shape == (64, 64, 3)
 
@@ -122,14 +122,3 @@ def test_other_weights_are_another_folder(release, model_flags, tmp_path, capsys
     message = capsys.readouterr().err
     assert "were generated in another way" in message and "biggan/pytorch_model.bin" in message
     assert files_of(out) == files_of(release)
-
-
-def test_published_images_are_copied_and_never_made_again(release, tmp_path, monkeypatch, capsys):
-    monkeypatch.setattr("builders.registry.BENCHMARKS", {"broad": few()})
-    flags = ["--splits=broad-synthetic", "--workers=1", "--quiet"]
-    assert materialize.main([str(release), *flags, f"--out={tmp_path / 'out'}"]) == 0, capsys.readouterr()
-    copied = {name: data for name, data in files_of(tmp_path / "out").items() if name.startswith("data/")}
-    assert copied == {name: data for name, data in files_of(release).items() if name.startswith("data/")}
-    index = shutil.copytree(release, tmp_path / "index", ignore=shutil.ignore_patterns("data", ".state"))
-    assert materialize.main([str(index), *flags, f"--out={tmp_path / 'none'}"]) == 2
-    assert "cannot be generated again" in capsys.readouterr().err
