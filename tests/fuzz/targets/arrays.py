@@ -86,6 +86,7 @@ PICKLES = {
     "frame of three gigabytes": b"\x80\x04\x95" + struct.pack("<Q", 3 << 30) + b"}.",
     "buffer outside": b"\x80\x05\x97.",
     "set of tuples": b"\x80\x04}U\x01a\x8f(" + b")\x85" * 200 + b"\x90s.",
+    "too many instructions": b"\x80\x02}" + b"q\1" * 1_000_000 + b".",
     "no instruction": b"\x80\x02\xff.",
     "nothing": b"",
 }
@@ -174,6 +175,9 @@ VARIABLES = {
     "of a variable said to be four gigabytes": mat(element(14, b"", 0xFFFFFFF0), _Y),
     "of a compressed variable said to be four gigabytes": mat(element(15, b"", 0xFFFFFFF0), _Y),
     "of many cells": mat(matrix((1 << 15, 1 << 15), b"", kind=1, name=b"synsets")),
+    "of more cells than fill the file": mat(
+        matrix((1 << 20, 1), element(14, b"") * (1 << 20), kind=1, name=b"synsets")
+    ),
     "of many structures": mat(
         matrix(
             (1 << 15, 1 << 15), element(5, b"\x20\0\0\0") + element(1, b"a".ljust(32, b"\0")), kind=2, name=b"synsets"
