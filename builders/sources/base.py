@@ -14,7 +14,7 @@ import functools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -27,6 +27,9 @@ from builders.sources.obtain import Obtain
 from builders.sources.repeated import repeated_text
 from builders.storage.parquet import LARGE, spilled
 from builders.storage.paths import store_of
+
+if TYPE_CHECKING:
+    from builders.sources.readers.layouts import Search
 
 Container = Literal["file", "span", "parquet", "pickle", "mat", "targz", "made"]
 """The container from which an image's bytes are read.
@@ -163,29 +166,6 @@ class PartitionIndex:
         return table
 
 
-class PartitionSearch(Protocol):
-    """Finds a source's partitions in the user's folder (`builders.sources.readers.layouts.Search`)."""
-
-    @property
-    def descriptions(self) -> tuple[str, ...]:
-        """One line for each accepted layout."""
-
-    def scan(self, source: Source, root: Path, partitions: Sequence[str]) -> list[PartitionIndex]:
-        """Return one piece for each partition, or raise `BuildError`."""
-
-
-@dataclass(frozen=True)
-class Unsearched:
-    """Makes the pieces of a source that no folder is searched for; `descriptions` as in `PartitionSearch`."""
-
-    descriptions: tuple[str, ...]
-    make: Callable[[Path, Sequence[str]], list[PartitionIndex]]
-
-    def scan(self, source: Source, root: Path, partitions: Sequence[str]) -> list[PartitionIndex]:
-        """Return one piece for each partition."""
-        return self.make(root, partitions)
-
-
 @dataclass(frozen=True)
 class Source:
     """An upstream dataset: its facts, its licence, and how a copy of it is read.
@@ -210,7 +190,7 @@ class Source:
     obtain: Obtain | None
     classes: Callable[[], Mapping[str, str]]
     expected: Callable[[], Mapping[str, Expected]]
-    search: PartitionSearch
+    search: Search
     arrays: bool = False
     pixel_sizes: PixelSizes | None = None
     columns: tuple[Column, ...] = ()

@@ -115,7 +115,7 @@ def _archive(partition: str, root: Path, home: Path) -> PartitionIndex | None:
     if not path.is_file():
         return None
     inside = PurePosixPath(_FOLDER)
-    files = tars.read_files(_TITLE, path, {inside / partition, inside / _META})
+    files = tars.read_files(path, {inside / partition, inside / _META})
     if inside / partition not in files:
         raise BuildError(f"{_TITLE}: {path} lacks {inside / partition}. {_AGAIN}.")
     if inside / _META in files:
@@ -209,7 +209,7 @@ def unpack_pickle(path: Path, rows: Int64) -> Iterator[list[npt.NDArray[Any]]]:
             pixels = _pixels(_batch(file, path), path)
     else:
         archive = path.parents[1]
-        files = tars.read_files(_TITLE, archive, {PurePosixPath(_FOLDER) / path.name})
+        files = tars.read_files(archive, {PurePosixPath(_FOLDER) / path.name})
         if not files:
             raise BuildError(f"{_TITLE}: {path} is no longer there. {_AGAIN}.")
         (content,) = files.values()

@@ -73,7 +73,7 @@ def _from_kit_archive(folder: Path) -> GroundTruth | None:
     path = folder / f"{_KIT}.tar.gz"
     if not path.is_file():
         return None
-    contents = tars.read_files("", path, {_PACKED / _LABELS, _PACKED / _SYNSETS})
+    contents = tars.read_files(path, {_PACKED / _LABELS, _PACKED / _SYNSETS})
     if len(contents) != 2:
         raise BuildError(f"{path} lacks {_LABELS} or {_SYNSETS} as regular files. Download it again.")
     return _from_texts(contents[_PACKED / _LABELS], contents[_PACKED / _SYNSETS], path)

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from builders.errors import BuildError
 from builders.sources import ilsvrc_devkit
 from builders.sources.base import Expected, Licence, OtherDataError, PartitionIndex, PixelSizes, Source, Stray
+from builders.sources.formats.tar_headers import File
 from builders.sources.imagenet_names import (
     BLURRED,
     CLASS_TAR,
@@ -126,7 +127,7 @@ def _folder_of_tars(root: Path, home: Path) -> PartitionIndex | None:
 
 
 def _class_tars(
-    root: Path, place: Path, layout: str, inner: Iterable[tuple[str, list[tars.Member]]], hint: str = ""
+    root: Path, place: Path, layout: str, inner: Iterable[tuple[str, list[File]]], hint: str = ""
 ) -> PartitionIndex:
     """Index tars that hold one class each.
 
@@ -140,7 +141,7 @@ def _class_tars(
     packed: list[str] = []
     other_names: list[str] = []
 
-    def of_classes() -> Iterator[tuple[str, Path, list[tars.Member]]]:
+    def of_classes() -> Iterator[tuple[str, Path, list[File]]]:
         for name, members in inner:
             if CLASS_TAR.fullmatch(name):
                 refuse_unknown_wnids([name.removesuffix(".tar")], place)
