@@ -114,12 +114,10 @@ class Expected:
 class PixelSizes:
     """Known image sizes of a source of photographs, whose original images have many sizes.
 
-    `shared` are shorter sides that all images of an owner's edition may share. `editions` names resized editions by
-    the one size (width, height) of all their images.
+    `shared` are shorter sides that all images of an owner's edition may share.
     """
 
     shared: tuple[int, ...] = ()
-    editions: Mapping[tuple[int, int], str] = field(default_factory=dict, hash=False)
 
 
 @dataclass(frozen=True)

@@ -122,7 +122,7 @@ def _archive(partition: str, root: Path, home: Path) -> PartitionIndex | None:
         _check_meta(io.BytesIO(files[inside / _META]), path / inside / _META)
     table, _ = _pickled(partition, root, path / inside / partition, io.BytesIO(files[inside / partition]))
     layout = f"pickle {inside / partition} in {relative(path, root)}"
-    return PartitionIndex(partition, layout, "pickle", table, form="rgb32", hint=_PUBLISHED.difference(path))
+    return PartitionIndex(partition, layout, "pickle", table, form="rgb32")
 
 
 def _pickled(partition: str, root: Path, place: Path, file: IO[bytes]) -> tuple[pa.Table, npt.NDArray[np.uint8]]:

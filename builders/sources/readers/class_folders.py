@@ -65,12 +65,12 @@ class ClassFolders:
             return None if files is None else self.index(files)
 
         return (
-            CopyLayout(self.partition, f"{folder}/{names}", lambda root, home: self._below(root, home / folder)),
-            CopyLayout(self.partition, alone, self._below),
+            CopyLayout(self.partition, f"{folder}/{names}", lambda root, home: self.below(root, home / folder)),
+            CopyLayout(self.partition, alone, self.below),
             CopyLayout(self.partition, f"the original archive {archive.name}{other_form}", packed),
         )
 
-    def _below(self, root: Path, place: Path) -> PartitionIndex | None:
+    def below(self, root: Path, place: Path) -> PartitionIndex | None:
         """Index class folders side by side in a folder."""
         folders = [child for child in child_names(place) if self.known(child)] if place.is_dir() else []
         return self.in_folders(root, place, folders) if folders else None

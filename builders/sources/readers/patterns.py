@@ -112,7 +112,6 @@ class Pattern:
     """A source's pattern over the names of its images, for `match_names`, and how to find them in each kind of tree.
 
     `name_form` describes such names for messages, and `advice` is the next step for a mirror with other names.
-    `refuse` is called with each other name and its place for messages; it raises if that shows that a copy is wrong.
     """
 
     key: str
@@ -120,7 +119,6 @@ class Pattern:
     pattern: str
     name_form: str
     advice: str = ADVICE
-    refuse: Callable[[str, str], None] = lambda name, place: None
 
     def in_folders(
         self, root: Path, place: Path, folders: Sequence[str] = ("",), description: str = "image files"
@@ -167,8 +165,6 @@ class Pattern:
         if tree is None:
             return None
         files = match(tree, self.pattern)
-        for row in files.unmatched.slice(0, 1).to_pylist():
-            self.refuse(row["name"], str(root / row["file"]))
         self.refuse_row(files.tree, files.unmatched, f"is not like {self.name_form}")
         return files
 
@@ -221,5 +217,4 @@ class Pattern:
 
     def reason(self, tree: Tree, name: str) -> str:
         """Say why an entry of a tree is not one of the images."""
-        self.refuse(name, tree.path_of(name.rpartition("/")[0]))
         return "a folder" if tree.is_folder(name) else f"not named {self.name_form}"

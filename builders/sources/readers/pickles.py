@@ -31,7 +31,7 @@ _UNSOUND = (EOFError, ValueError, TypeError, KeyError, IndexError, AttributeErro
 _LARGEST = 1 << 28
 """Bytes of a pickle at most. CIFAR-100's training images have 155,249,918."""
 
-_MOST_INSTRUCTIONS = 1_000_000
+_MOST_INSTRUCTIONS = 500_000
 """Instructions of a pickle at most (ours). CIFAR-100's training images have some 200,000."""
 
 _BITS = 64  # of an integer: labels and sizes are far smaller

@@ -110,7 +110,11 @@ def test_data_of_others_beside_the_dataset_do_not_matter(tmp_path):
 @pytest.mark.parametrize(
     ("key", "files", "words"),
     [
-        ("imagenet", {"train/n01440764/README": ""}, "README is not named <wnid>_<number>.JPEG. Restore its images"),
+        (
+            "imagenet",
+            {"train/n01440764/README": ""},
+            "README is not named n01440764_<number>.JPEG. Restore",
+        ),
         ("imagenet", {f"train/{IMAGE}": "", f"train/{GOLDFISH}/.DS_Store": ""}, f"{GOLDFISH} holds no image of"),
         ("imagenet", {f"train/{TENCH}/images/{TENCH}_0.JPEG": ""}, "images is a folder. Restore its images"),
         (

@@ -210,7 +210,7 @@ WORDS = {
     "byte array of three gigabytes": "a value of 3,221,225,472 bytes",
     "buffer outside": NOT_NEEDED,
     "set of tuples": NOT_NEEDED,
-    "too many instructions": "more than 1,000,000 instructions",
+    "too many instructions": "more than 500,000 instructions",
     "no instruction": "opcode",
     "nothing": "",
 }
