@@ -1,4 +1,4 @@
-"""Reads MATLAB 5 files ("MAT-File Format", MathWorks, version 5): arrays of numbers, texts, cells and structures.
+"""Reads arrays of numbers from MATLAB 5 files ("MAT-File Format", MathWorks, version 5).
 
 scipy's reader believes the lengths in a file: a damaged one makes it take gigabytes, or ends the process. Here nothing
 is read beyond its element, and nothing is allocated that the file does not fill.
@@ -17,28 +17,19 @@ from typing import IO, Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-Value = npt.NDArray[Any] | str | list[Any] | None
-"""An array, a text, a list of a cell array's values, a list of structures (as dictionaries), or None if empty."""
-
 _HEAD = 128
 _MATRIX, _COMPRESSED = 14, 15
 _INT8, _INT32, _UINT32 = 1, 5, 6
-_CELL, _STRUCT, _CHAR = 1, 2, 4
 _COMPLEX = 0x08
 
 # Kinds of arrays, and of numbers as they are stored: whole numbers may take less room than their array's kind.
 _CLASSES = {6: "f8", 7: "f4", 8: "i1", 9: "u1", 10: "i2", 11: "u2", 12: "i4", 13: "u4", 14: "i8", 15: "u8"}
 _STORED = {1: "i1", 2: "u1", 3: "i2", 4: "u2", 5: "i4", 6: "u4", 7: "f4", 9: "f8", 12: "i8", 13: "u8"}
-_TEXTS = {1: "latin-1", 2: "latin-1", 4: "utf-16-le", 16: "utf-8", 17: "utf-16-le", 18: "utf-32-le"}
 _NAMES = {1: "cell", 2: "struct", 3: "object", 4: "char", 5: "sparse", 6: "double", 7: "single"}
 
 _LARGEST = 1 << 28
 """Bytes of one variable at most. SVHN's training images have 225,045,504."""
 
-_LARGEST_TREE = 1 << 22
-"""Bytes of cells or structures at most (ours). ILSVRC2012's meta.mat has 1,860 structures of 8 small values."""
-
-_DEEPEST = 5  # levels of cells and structures (ours); meta.mat has two
 _HEADER = 1 << 13  # bytes in which flags, dimensions and name lie (ours)
 _CHUNK = 1 << 16  # compressed bytes that are read at a time (ours)
 
@@ -68,15 +59,17 @@ def list_variables(file: IO[bytes]) -> list[Variable]:
     return [_Matrix(_content(file, place, _HEADER)).variable for place in _places(file)]
 
 
-def read_variable(file: IO[bytes], name: str) -> Value:
-    """Read the first variable of a name; contents of those before it are skipped. None if there is none.
+def read_variable(file: IO[bytes], name: str) -> npt.NDArray[Any] | None:
+    """Read the first variable of a name, None if there is none or it is no array of real numbers.
+
+    Contents of the variables before it are skipped.
 
     Raises:
-        MatError: as for `list_variables`, or the variable is damaged, too large, or of a kind that no source has.
+        MatError: as for `list_variables`, or the variable is damaged or too large.
     """
     for place in _places(file):
         if _Matrix(_content(file, place, _HEADER)).variable.name == name:
-            return _Matrix(_content(file, place, _LARGEST)).value()
+            return _Matrix(_content(file, place, _LARGEST)).numbers()
     return None
 
 
@@ -135,10 +128,10 @@ def _checked(size: int, most: int) -> int:
 
 
 class _Matrix:
-    """A matrix, read from its bytes in order: flags, dimensions, name, and the elements of its contents."""
+    """A matrix, read from its bytes in order: flags, dimensions, name, and its numbers."""
 
-    def __init__(self, data: memoryview, depth: int = 1) -> None:
-        self.data, self.depth = data, depth
+    def __init__(self, data: memoryview) -> None:
+        self.data = data
         kind, flags = self._element()
         if kind != _UINT32 or len(flags) != 8:
             raise MatError("a variable does not begin with its flags")
@@ -156,31 +149,17 @@ class _Matrix:
         named = _NAMES.get(self.kind) or (np.dtype(stored).name if stored else f"kind {self.kind}")
         self.variable = Variable(str(name, "latin-1"), named, shape)
 
-    def value(self) -> Value:
-        """Read the contents."""
-        shape = self.variable.shape
-        count = math.prod(shape)
-        if self.kind in _CLASSES and not self.complex:
-            with np.errstate(invalid="ignore"):
-                return self._numbers(count).reshape(shape, order="F").astype(_CLASSES[self.kind], copy=False)
-        if self.kind == _CHAR:
-            stored, data = self._element()
-            if stored not in _TEXTS:
-                raise MatError("a text is stored as no text")
-            return str(data, _TEXTS[stored], "replace")
-        if self.kind not in (_CELL, _STRUCT):
-            raise MatError(f"{self.variable.kind} is no kind of variable that a dataset has")
-        if len(self.data) > _LARGEST_TREE or self.depth > _DEEPEST:
-            raise MatError(f"it has values on more than {_DEEPEST} levels, or in more than {_LARGEST_TREE:,} bytes")
-        if self.kind == _CELL:
-            return [self._inner() for _ in range(count)]
-        _, length = self._element()
-        _, names = self._element()
-        size = int.from_bytes(length, "little")
-        fields = [str(names[start : start + size], "latin-1") for start in range(0, len(names), size or 1)]
-        if not fields or len(names) % (size or 1):
-            raise MatError("a structure has no names")
-        return [{name.partition("\0")[0]: self._inner() for name in fields} for _ in range(count)]
+    def numbers(self) -> npt.NDArray[Any] | None:
+        """Read the contents; None if they are no real numbers."""
+        if self.kind not in _CLASSES or self.complex:
+            return None
+        stored, data = self._element()
+        dtype, count = np.dtype(_STORED.get(stored, "V1")), math.prod(self.variable.shape)
+        if dtype.kind == "V" or len(data) != count * dtype.itemsize:
+            raise MatError(f"an array of {count:,} numbers has {len(data):,} bytes")
+        array = np.frombuffer(data, dtype.newbyteorder("<")).reshape(self.variable.shape, order="F")
+        with np.errstate(invalid="ignore"):
+            return array.astype(_CLASSES[self.kind], copy=False)
 
     def _take(self, size: int) -> memoryview:
         if size > len(self.data):
@@ -199,17 +178,3 @@ class _Matrix:
         data = self._take(size)
         self._take(min(-size % 8, len(self.data)))
         return kind, data
-
-    def _numbers(self, count: int) -> npt.NDArray[Any]:
-        stored, data = self._element()
-        dtype = np.dtype(_STORED.get(stored, "V1"))
-        if dtype.kind == "V" or len(data) != count * dtype.itemsize:
-            raise MatError(f"an array of {count:,} numbers has {len(data):,} bytes")
-        return np.frombuffer(data, dtype.newbyteorder("<"))
-
-    def _inner(self) -> Value:
-        """Read a matrix inside of this one."""
-        kind, data = self._element()
-        if kind != _MATRIX:
-            raise MatError("a value is no matrix")
-        return _Matrix(data, self.depth + 1).value() if len(data) else None

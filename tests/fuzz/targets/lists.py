@@ -38,6 +38,7 @@ def of_source(name: str, key: str, file: str, text: str, other_files: Mapping[st
 
 
 VAL = "ILSVRC2012_val_0000000"
+GROUND_TRUTH = "ILSVRC2012_devkit_t12/data/ILSVRC2012_validation_ground_truth.txt"
 PLACES = "Places365_val_0000000"
 PLACES_IMAGES = {f"val_256/{PLACES}{number}.jpg": "" for number in (1, 2)}
 PLACES_LIST = f"{PLACES}1.jpg 165\n{PLACES}2.jpg 358\n"
@@ -52,6 +53,7 @@ FOLDERS = '# mine\nimagenet = "a/b"\ndtd = \'c\'\nsvhn = "~/d\\u00e9"\n'
 
 TARGETS = (
     Target("kaggle-table", "LOC_val_solution.csv", lambda: variants(KAGGLE), ilsvrc_devkit.ground_truth),
+    Target("ground-truth", GROUND_TRUTH, lambda: variants("490\n361\n171\n"), ilsvrc_devkit.ground_truth),
     of_source("sun397-classes", "sun397", "SUN397/ClassName.txt", SCENES, {"SUN397/a/abbey/sun_a.jpg": ""}),
     of_source("places365-list", "places365", "places365_val.txt", PLACES_LIST, PLACES_IMAGES),
     of_source(
